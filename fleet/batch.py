@@ -100,7 +100,7 @@ class BootBatch:
             if len(self.flights) >= self._window(case.parcel.memory_mib):
                 break
             self.todo.popleft()
-            others = members.others(set(avoid)) if avoid else []
+            others = self._others(case, set(avoid)) if avoid else []
             if avoid and not others:
                 # They left, or were set aside.
                 case.checking = False
@@ -109,9 +109,14 @@ class BootBatch:
                 else:
                     waiting.append((case, frozenset()))
                 continue
-            quick = members.others(set(avoid) | self.overdue) if self.overdue else []
+            quick = self._others(case, set(avoid) | self.overdue) if self.overdue else []
             self._submit(case, quick or others)
         self.todo.extend(waiting)
+
+    def _others(self, case: BootCase, than: set[str]) -> list[str]:
+        """Addresses of members that are not among these and have the memory for it."""
+        members, memory_mib = self.link.members, case.parcel.memory_mib
+        return [each for each in members.others(than) if members.serving[each].fits(memory_mib)]
 
     def _window(self, memory_mib: int) -> int:
         return self.most or self.link.members.window(memory_mib)
@@ -223,7 +228,7 @@ class BootBatch:
     # Who is believed.
 
     def _consider(self, case: BootCase) -> None:
-        others = self.link.members.others(set(case.votes))
+        others = self._others(case, set(case.votes))
         match self.trust.decide(case, self.cases, others):
             case "verified":
                 self._verified(case)
@@ -309,7 +314,7 @@ class BootBatch:
             return False
         waits = False
         for candidate in (case, first):
-            if not candidate.verified and self.link.members.others(set(candidate.votes)):
+            if not candidate.verified and self._others(candidate, set(candidate.votes)):
                 self._check(candidate)
                 waits = True
         return waits
@@ -351,7 +356,7 @@ class BootBatch:
         """Check workers that served alone at first, now that others are there."""
         for case in self.cases.values():
             if case.unchecked and case.delivered_by and not case.verified:
-                alone = not self.link.members.others(set(case.votes))
+                alone = not self._others(case, set(case.votes))
                 if not alone and self.trust.tries(case, self.cases):
                     case.unchecked = False
                     self._check(case)
@@ -406,7 +411,7 @@ class BootBatch:
             late = now - flight.began > limit and len(self.durations) >= ENOUGH
             if not late or case.doubled:
                 continue
-            others = self.link.members.others({flight.worker, *case.votes})
+            others = self._others(case, {flight.worker, *case.votes})
             if others:
                 case.doubled = True
                 self.overdue.add(flight.worker)

@@ -15,7 +15,7 @@ from fleet.ledger import LEDGER
 from fleet.members import Members
 from fleet.settings import Settings
 from tests.fleet.cluster import Cluster
-from tests.fleet.conftest import SOON, FleetBench
+from tests.fleet.conftest import MEMORY_MIB, SOON, FleetBench
 from tests.integration.lab_process import wait_until
 
 pytestmark = pytest.mark.slow
@@ -110,6 +110,16 @@ def test_one_worker_is_enough_and_is_reported_as_unchecked(
     bench.measure("local", 1)
     with bench.executor(cluster) as executor:
         reporter = bench.measure("fleet", 1, executor)
+    bench.require_same("local", "fleet")
+    assert "3 of 3 runs came from a worker that no other could check" in reporter.lines
+
+
+def test_a_worker_without_the_memory_checks_nobody(bench: FleetBench, cluster: Cluster) -> None:
+    cluster.start_worker("one")
+    cluster.start_worker("small", DASK_DISTRIBUTED__WORKER__RESOURCES__MEMORY=f"{MEMORY_MIB // 2}")
+    bench.measure("local", 1)
+    with bench.executor(cluster) as executor:
+        reporter = bench.measure("fleet", 1, executor, workers=2)
     bench.require_same("local", "fleet")
     assert "3 of 3 runs came from a worker that no other could check" in reporter.lines
 
