@@ -49,6 +49,8 @@ def clean(text: str, *, lines: bool = False) -> str:
     Guests and hosts are not trusted: what they say must not move a cursor, hide
     behind right-to-left marks or break the encoding.
     """
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() or (lines and c == "\n") else " " for c in text)
 
 
