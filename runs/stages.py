@@ -32,7 +32,7 @@ CHECK_S = 60.0
 RUN_S = 10.0
 # How many times as long as a judged run a diagnostic one takes, by what it reads: what
 # filemap-v4's do, with the several vCPUs of those that read lines and waits.
-TIMES_A_RUN: Mapping[str, float] = {"memory": 4.0, "lines": 4.5, "contention": 3.0}
+TIMES_A_RUN: Mapping[str, float] = {"memory": 2.5, "lines": 3.25, "contention": 2.75}
 
 Building = Callable[[str, MakeProgress], None]
 Measure = Callable[[Session, Options], None]
