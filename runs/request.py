@@ -72,7 +72,7 @@ class Request:
         typer.Option(
             "--twins/--no-twins",
             rich_help_panel=METHOD,
-            help="also make the diagnostic runs (lock statistics, contention)",
+            help="also make the diagnostic runs (lock waits, cache misses, lines that move)",
         ),
     ] = None
     series: Annotated[
