@@ -12,6 +12,7 @@ from reports import forms, write
 from reports.headline import headline
 from reports.many import SessionComparison
 from reports.outcome import decided, outcome, standing_verdicts
+from results.session import open_session
 from results.store import MANIFEST, SessionStore
 from runs import dry_run, prepare, stages
 from runs import session as sessions
@@ -143,7 +144,7 @@ def report(folder: Path, form: str, *, strict: bool) -> int:
         write_out(forms.render(comparison, form, terminal_width(), str(folder)), flush=True)
 
     comparison = write.write_all(folder, show)
-    costs = SessionStore(folder).costs()
+    costs = open_session(folder, counted=False).costs
     if costs:
         spent = sum(cost.guest_cpu_s for cost in costs)
         log(f"{len(costs)} guests used {duration(spent)} of CPU time")
