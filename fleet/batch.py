@@ -20,7 +20,6 @@ from fleet.artefacts import ArtefactStore
 from fleet.cases import BootCase, Flight, differences, lost_answer, unpack, write_raw
 from fleet.ledger import Ledger, unchecked
 from fleet.link import Died, SchedulerLink
-from fleet.members import Member
 from fleet.parcel import Answer, files_of, parcel_of
 from fleet.settings import Settings
 from fleet.trust import Trust
@@ -102,7 +101,7 @@ class BootBatch:
             self.todo.popleft()
             others = self._others(case, set(avoid)) if avoid else []
             if avoid and not others:
-                # They left, or were set aside.
+                # They left, were set aside, or have not the memory.
                 case.checking = False
                 if case.votes:
                     self._consider(case)
@@ -384,12 +383,9 @@ class BootBatch:
     def _has_somebody(self, flight: Flight) -> bool:
         """Whether a worker that may take it has been there ever since it was sent."""
         memory_mib = flight.case.parcel.memory_mib
-
-        def suits(member: Member) -> bool:
-            allowed = not flight.allowed or member.address in flight.allowed
-            return allowed and member.fits(memory_mib) > 0
-
-        return self.link.members.served_since(flight.sent, suits)
+        return self.link.members.served_since(
+            flight.sent, lambda member: member.fits(memory_mib) > 0, flight.allowed
+        )
 
     def _recall(self, key: str) -> None:
         """Take a parcel back, wherever it is, and send it again."""

@@ -137,7 +137,8 @@ class Builder:
     topic: str
     queued: dict[str, tuple[BuildParcel, str]] = field(default_factory=dict)
     futures: dict[str, Any] = field(default_factory=dict)
-    sent: dict[str, float] = field(default_factory=dict)
+    # When each was sent, and to whom alone.
+    sent: dict[str, tuple[float, Sequence[str]]] = field(default_factory=dict)
     built: dict[str, Built] = field(default_factory=dict)
     tried: dict[str, set[str]] = field(default_factory=dict)
     reached: dict[str, MakeProgress] = field(default_factory=dict)
@@ -210,7 +211,9 @@ class Builder:
         for key in list(self.futures):
             if self.futures[key].done() or self.futures[key].status == "lost":
                 self._landed(key, self.futures.pop(key))
-            elif not members.served_since(self.sent[key], _builds):
+                continue
+            sent, among = self.sent[key]
+            if not members.served_since(sent, _builds, among):
                 self.link.cancel([self.futures.pop(key)])
         if not members.serving:
             return
@@ -231,7 +234,7 @@ class Builder:
             self.built[key] = Built("", trouble="no worker is left")
             return
         workers = [holder for holder in holders if holder not in tried] or (left if tried else [])
-        self.sent[key] = time.monotonic()
+        self.sent[key] = (time.monotonic(), workers if tried else ())
         self.futures[key] = self.link.submit(
             build_kernel, parcel, key=f"{self.topic}-{key}-{len(tried)}-{time.monotonic_ns()}",
             workers=workers, loosely=not tried, resources={"build": 1},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -129,13 +129,19 @@ class Members:
             )
         return int(self.capacity(memory_mib) * AHEAD) + 1
 
-    def served_since(self, sent: float, suits: Callable[[Member], bool]) -> bool:
+    def served_since(
+        self, sent: float, suits: Callable[[Member], bool], among: Collection[str] = ()
+    ) -> bool:
         """Whether a member that suits has served without a break since something was sent.
 
-        Where none has, what was sent may wait for ever: with nobody to take it, it waits for a
-        worker to join, and dask does not look again when one that has joined offers resources.
+        ``among`` are the addresses it was sent to, all where it is empty.  Where none has, what was
+        sent may wait for ever: with nobody to take it, it waits for a worker to join, and dask does
+        not look again when one that has joined offers resources.
         """
-        return any(member.since <= sent and suits(member) for member in self.serving.values())
+        return any(
+            member.since <= sent and suits(member) and (not among or member.address in among)
+            for member in self.serving.values()
+        )
 
     def others(self, than: set[str]) -> list[str]:
         """Addresses of members that are not among these."""

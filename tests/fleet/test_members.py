@@ -25,3 +25,5 @@ def test_only_those_that_can_take_it_count() -> None:
     there = members(old=1.0, new=5.0)
     assert not there.served_since(3.0, lambda member: member.address == "new")
     assert there.served_since(5.0, lambda member: member.address == "new")
+    assert not there.served_since(3.0, lambda _: True, {"new"})
+    assert there.served_since(5.0, lambda _: True, {"new"})
