@@ -107,7 +107,13 @@ def main(arguments: list[str] | None = None) -> int:
         log(error.for_terminal)
         return error.exit_code
     except typer.TyperException as error:
-        log(f"error: {error.format_message() or 'no verb named'}\nnext: ./lab.py --help")
+        context = getattr(error, "ctx", None)
+        lab = context.find_root().info_name or "" if context else ""
+        verb = context.command_path.removeprefix(lab).strip() if context else ""
+        log(
+            f"error: {error.format_message() or 'no verb named'}\n"
+            f"next: {' '.join(filter(None, ('./lab.py', verb, '--help')))}"
+        )
         return Exit.USAGE
     except (SystemExit, BrokenPipeError):
         # The reader of standard output has left; typer would say 1, a regression.

@@ -77,10 +77,8 @@ def change_lines(changes: Iterable[NightlyChange]) -> list[str]:
 
 
 def function_change_lines(changes: Iterable[FunctionsChange]) -> list[str]:
-    """A line for each change of functions that the newest night has still."""
-    return [
-        clean(f"{' '.join(change.track)}: {change.line}") for change in changes if change.functions
-    ]
+    """A line for each change of functions."""
+    return [clean(f"{' '.join(change.track)}: {change.line}") for change in changes]
 
 
 def counted(number: int, thing: str) -> str:

@@ -65,7 +65,17 @@ class QueueStore:
             write_atomically(self.folder / HEAD, json.dumps(head) + "\n")
 
     def read(self) -> Read:
-        """Every entry; a file that cannot be read is named and stays where it is."""
+        """Every entry; a file that cannot be read is named and stays where it is.
+
+        Raises:
+            UsageError: there is no such folder.
+        """
+        if not self.folder.exists():
+            # A mistyped name must not look like a queue in which nothing waits.
+            raise UsageError(
+                "no queue here", where=str(self.folder),
+                next_step="check the name, or begin one with ./lab.py queue add SERIES",
+            )  # fmt: skip
         entries, problems = [], []
         for path in sorted((self.folder / ENTRIES).glob("*.json")):
             try:

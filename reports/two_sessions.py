@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from experiment.design import AGAIN
 from experiment.spec import Direction, Mode
-from reports.comparison import summarize, unfinished
+from reports.comparison import summarize
 from reports.findings import check_exactness, too_few_ios
 from reports.gate import first_words, gate_of
 from reports.model import Summary
@@ -155,9 +155,6 @@ def _same_code(first: ArmRecord, second: ArmRecord) -> bool:
 def _unsound(session: MeasuredSession) -> Iterable[str]:
     """Why a session's own numbers are not to be relied on."""
     name, manifest = session.manifest.session, session.manifest
-    open_runs = unfinished(session)
-    if open_runs:
-        yield f"{name}: {open_runs}"
     if manifest.experiment.mode == "wall":
         return
     exactness = check_exactness([record for record in session.records if not record.twin])

@@ -268,6 +268,12 @@ def by_folder(coverage: Coverage, folders: Sequence[str]) -> tuple[FolderCoverag
     return tuple(coverages)
 
 
+def places(coverage: Coverage) -> frozenset[str]:
+    """The files that functions are from, and all folders above them."""
+    files = {PurePosixPath(file) for file, _ in coverage.calls}
+    return frozenset(str(path) for file in files for path in (file, *file.parents[:-1]))
+
+
 @dataclass(frozen=True)
 class Addition:
     """A case of a suite: functions that those before it do not execute, and all so far."""

@@ -35,13 +35,20 @@ def compare_verb(
     userland, lab. Where more than kernels and their settings differs nothing is judged, and
     the exit code is 2; else it is the verdict's, as that of report.
     """
+    from reports.comparison import unfinished
     from reports.outcome import exit_code
     from reports.two_sessions import compare_two
     from reports.two_sessions_text import render
     from results.record import as_json as as_json_values
     from results.session import open_session
 
-    pair = compare_two(open_session(first), open_session(second))
+    sessions = [open_session(folder) for folder in (first, second)]
+    for folder, session in zip((first, second), sessions, strict=True):
+        if open_runs := unfinished(session):
+            raise UsageError(
+                open_runs, where=str(folder), next_step=f"./lab.py run --resume {folder}"
+            )  # fmt: skip
+    pair = compare_two(*sessions)
     if as_json:
         emit(as_json_values(pair))
     else:

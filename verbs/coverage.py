@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from errors import UsageError
 from verbs.folders import session_folder
 from verbs.options import Json
 from verbs.output import emit, log, write_out
@@ -28,12 +29,21 @@ def show_verb(
     """Show how many of a folder's functions each workload executes."""
     from dataclasses import asdict
 
-    from results.coverage import by_folder, unreached_in
+    from experiment.problems import closest
+    from results.coverage import by_folder, places, unreached_in
     from runs.coverage import FOLDERS, GOALS, shipped
 
     coverage = shipped()
     paths = tuple(folder.rstrip("/") for folder in folders or ()) or FOLDERS
     rows = by_folder(coverage, paths)
+    empty = next((row.folder for row in rows if folders and not row.functions), None)
+    if empty is not None:
+        nearest = closest(empty, places(coverage))
+        raise UsageError(
+            f"{coverage.release} has no function built in from here", where=empty,
+            next_step=f"{f'did you mean {nearest}? ' if nearest else ''}"
+            "name a folder or file of the kernel's source, as mm or mm/filemap.c",
+        )  # fmt: skip
     if as_json:
         table = [{**asdict(row), "goal_percent": GOALS.get(row.folder)} for row in rows]
         emit({"release": coverage.release, "folders": table})

@@ -10,6 +10,17 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 SESSIONS = CHECKOUT / "sessions"
 
 
+def sessions_folder(folder: Path) -> Path:
+    """A folder of sessions; this lab's own may not be there yet.
+
+    Raises:
+        UsageError: a folder was named and is not there.
+    """
+    if folder != SESSIONS and not folder.is_dir():
+        raise UsageError("no such folder", where=str(folder), next_step="name a folder of sessions")
+    return folder
+
+
 def session_folder(name: Path) -> Path:
     """The folder of a session by path, by name among this lab's, or ``latest``.
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from errors import UsageError
 from verbs.folders import CHECKOUT
 
 HISTORY = CHECKOUT / "history-data"
@@ -17,8 +18,26 @@ FILES = "Files"
 Folder = Annotated[
     Path, typer.Option("--history", rich_help_panel=FILES, help="folder of the history")
 ]
+
+
+def _existing_list(file: Path) -> Path:
+    """A list of known changes that was named and is not there would silence nothing, silently."""
+    if file != KNOWN and not file.exists():
+        raise UsageError(
+            "no such file", where=f"--known {file}",
+            next_step=f"correct the name, or leave out --known ({KNOWN.name} is read by default)",
+        )  # fmt: skip
+    return file
+
+
 KnownFile = Annotated[
-    Path, typer.Option("--known", rich_help_panel=FILES, help="list of known changes, as TOML")
+    Path,
+    typer.Option(
+        "--known",
+        rich_help_panel=FILES,
+        help="list of known changes, as TOML",
+        callback=_existing_list,
+    ),
 ]
 PolicyFile = Annotated[
     Path,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from errors import UsageError
+from verbs.folders import sessions_folder
 from verbs.history_files import HISTORY, KNOWN, POLICY, KnownFile, PolicyFile
 from verbs.output import log, write_out
 
@@ -36,8 +36,8 @@ def pages_verb(
     from pages import site
     from verbs.actions.policy import policy_of
 
-    if sessions is not None and not sessions.is_dir():
-        raise UsageError("no such folder", where=str(sessions), next_step="leave out --sessions")
+    if sessions is not None:
+        sessions_folder(sessions)
     counts = site.build(
         HistoryStore(history), output, known_changes=load_known(known_file),
         policy=policy_of(policy_file), sessions=sessions,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from verbs.folders import SESSIONS
+from verbs.folders import SESSIONS, sessions_folder
 from verbs.options import Json
 from verbs.output import emit, log, write_out
 
@@ -34,7 +34,7 @@ def sessions_verb(
     from results.record import as_json as as_json_values
     from results.sessions import heads_in
 
-    heads = heads_in(folder)
+    heads = heads_in(sessions_folder(folder))
     limited = heads if everything else heads[:limit]
     if page is not None:
         from pages import gallery

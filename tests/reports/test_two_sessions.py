@@ -177,9 +177,6 @@ def test_only_seeds_that_both_have_are_paired() -> None:
 
 
 def test_a_session_that_is_unsound_itself_is_no_yardstick() -> None:
-    half = measured(FIRST.manifest(), FIRST.records()[:7])
-    pair = compare_two(half, session(FIRST))
-    assert "not finished" in pair.obstacles[0]
     experiment = FIRST.manifest().experiment.model_copy(update={"check": CheckSpec()})
     manifest = FIRST.manifest().model_copy(update={"experiment": experiment})
     broken = measured(

@@ -65,3 +65,18 @@ def test_what_is_not_comparable_is_shown_and_no_verdict(
     assert "regression" not in shown.out
     assert "not comparable" in shown.err
     assert main("compare", "one", "nowhere") == 2
+
+
+def test_a_session_that_is_not_finished_is_not_compared(
+    main: Main, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = session(FIRST)
+    stored(tmp_path / "one", whole, "2026-01-01T00:00:00Z")
+    half = SessionStore(tmp_path / "half")
+    half.create(whole.manifest)
+    half.append(whole.records[0])
+    for names in (("one", "half"), ("half", "one"), ("one", "half", "--json")):
+        assert main("compare", *names) == 2
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert f"next: ./lab.py run --resume {tmp_path / 'half'}" in shown.err

@@ -116,7 +116,7 @@ def test_json_is_for_scripts(
     run("history", "add", *sessions[:4], "--history", history)
     capsys.readouterr()
     run("history", "show", "--history", history, "--json")
-    (change,) = json.loads(capsys.readouterr().out)
+    (change,) = json.loads(capsys.readouterr().out)["changes"]
     assert change["night"] == "2026-01-04"
     assert change["functions"][0]["name"] == "xas_load"
     assert run("history", "show", "nightly-2026-01-02", "--history", history, "--json") == 0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from errors import RecordError, UsageError
+from experiment.problems import closest
 from history import exchange, pruning, wording
 from history.changes import changes_of
 from history.function_changes import function_changes
@@ -72,13 +74,33 @@ def show(
             "\n".join(wording.entry_lines(of_name))
         )
         return
+    names = sorted({track[0] for track in read.tracks()})
+    if experiment and experiment not in names:
+        nearest = closest(experiment, names)
+        raise UsageError(
+            "no night of this experiment", where=f"--experiment {experiment}",
+            next_step=f"did you mean {nearest}?" if nearest else f"there are: {', '.join(names)}",
+        )  # fmt: skip
     changes = changes_of(read.entries, store.functions, known_changes, policy_of(policy_file))
+    of_functions = [
+        change for change in function_changes(read.entries, known_changes) if change.functions
+    ]
     if as_json:
-        emit([{"id": change.id, **as_json_values(change)} for change in changes])
+        emit({
+            "changes": [{"id": change.id, **as_json_values(change)} for change in changes],
+            "functions": [
+                {
+                    "id": change.id, **dataclasses.asdict(change),
+                    "functions": [each._asdict() for each in change.functions],
+                }
+                for change in of_functions
+            ],
+            "left_out": [str(problem) for problem in read.problems],
+        })  # fmt: skip
         return
     write_out("\n".join(wording.overview(read)))
-    of_functions = wording.function_change_lines(function_changes(read.entries, known_changes))
-    write_out("\n".join([*wording.change_lines(changes), *of_functions]) or "no change seen")
+    of_functions_lines = wording.function_change_lines(of_functions)
+    write_out("\n".join([*wording.change_lines(changes), *of_functions_lines]) or "no change seen")
     for track, entries in read.tracks().items():
         if track[0] == experiment:
             write_out(

@@ -23,6 +23,7 @@ from results.sessions import SessionHead, heads_in
 from runs.coverage import shipped
 from runs.session_series import SERIES
 from runs.suggestion import workloads_for
+from verbs.folders import sessions_folder
 
 TIMEOUT_S = 20.0
 LONGEST = 300
@@ -54,8 +55,9 @@ def answer(mail: Path, sessions: Path) -> PatchAnswer:
     """What is known of the patch in ``mail``, or on standard input for ``-``.
 
     Raises:
-        UsageError: the mail cannot be read.
+        UsageError: the mail cannot be read, or there is no such folder of sessions.
     """
+    sessions = sessions_folder(sessions)
     try:
         raw = sys.stdin.buffer.read() if str(mail) == "-" else mail.read_bytes()
     except OSError as error:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from errors import LabError
-from experiment.plan import scaled
+from errors import InfraError
+from experiment.plan import Plan, scaled
 from experiment.spec import Experiment
 from host.facts import guests_at_once
 from runs.arms import guest_of, plan_of
@@ -21,7 +21,12 @@ from workloads.spec import load_catalogue
 
 
 def show(request: Request, *, as_json: bool) -> None:
-    """Print the runs and checks of a session in their order; sizes and times go to the log."""
+    """Print the runs and checks of a session in their order; sizes and times go to the log.
+
+    Raises:
+        LabError: the source, a patch or a tool is missing; where it is this host that lacks
+            something, the plan is printed first.
+    """
     experiment = experiment_of(request)
     plan, checks, run_options = (
         plan_of(experiment),
@@ -35,8 +40,20 @@ def show(request: Request, *, as_json: bool) -> None:
             "checks": [_row(check) for check in checks],
             "kernels": [vars(kernel) for kernel in kernels],
         })  # fmt: skip
-        return
-    log(problem or _kernel_line(kernels))
+    else:
+        _print(experiment, plan, checks, kernels)
+    if problem:
+        raise problem
+
+
+def _print(
+    experiment: Experiment,
+    plan: Plan,
+    checks: Sequence[PlannedCheck],
+    kernels: Sequence[KernelForecast],
+) -> None:
+    if kernels:
+        log(_kernel_line(kernels))
     if checks:
         log(f"{len(checks)} guests for correctness checks, after the measured runs")
     run = forecast_run(experiment, SESSIONS)
@@ -66,13 +83,12 @@ def show(request: Request, *, as_json: bool) -> None:
 
 def _kernels(
     experiment: Experiment, run_options: Options
-) -> tuple[tuple[KernelForecast, ...], str]:
-    """The kernels of a session, or why they cannot be known here."""
+) -> tuple[tuple[KernelForecast, ...], InfraError | None]:
+    """The kernels of a session, or what this host lacks to know them."""
     try:
-        return forecast_kernels(experiment, run_options), ""
-    except LabError as error:
-        # A plan is also made where nothing can be built.
-        return (), f"cannot tell which kernels have to be built: {error}"
+        return forecast_kernels(experiment, run_options), None
+    except InfraError as error:
+        return (), error
 
 
 def _kernel_line(kernels: Sequence[KernelForecast]) -> str:

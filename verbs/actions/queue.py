@@ -76,7 +76,7 @@ def work_all(
         InfraError: two entries in a row were ended by the host or the lab.
     """
     waiting, run_options = QueueStore(folder), options(where)
-    waiting.create()
+    waiting.read()
     # A word that is wrong ends this, and not every entry; nothing is connected yet.
     executor_of(where.executor, where.store, checkout=CHECKOUT, cache=run_options.cache, log=log)
 

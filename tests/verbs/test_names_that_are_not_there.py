@@ -1,0 +1,117 @@
+"""A name that is not there ends every verb with 2, and nothing is made in its place."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import lab
+from history.store import HistoryStore
+from results.store import SessionStore
+from tests.history.factory import Nights, with_functions
+from tests.reports.factory import ExactSession
+
+Main = Callable[..., int]
+
+
+@pytest.fixture
+def main(monkeypatch: pytest.MonkeyPatch) -> Main:
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+    return lambda *arguments: lab.main([str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Path:
+    """A folder with a session ``s`` and a history ``h``."""
+    HistoryStore(tmp_path / "h").add(Nights((0.0,)).entries()[0])
+    session, store = ExactSession(), SessionStore(tmp_path / "s")
+    store.create(session.manifest())
+    for record in session.records():
+        store.append(record)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "queue list --queue TMP/none",
+        "queue run --queue TMP/none",
+        "queue remove x --queue TMP/none",
+        "queue retry x --queue TMP/none",
+        "gate TMP/s --known TMP/none",
+        "gate TMP/s --policy TMP/none",
+        "gate TMP/none",
+        "gate --history TMP/none",
+        "history show --history TMP/none",
+        "history show --history TMP/h --known TMP/none",
+        "history show --history TMP/h --policy TMP/none",
+        "history show --history TMP/h --experiment none",
+        "history show none --history TMP/h",
+        "history add TMP/none --history TMP/h",
+        "history export TMP/x.csv --history TMP/none",
+        "history import TMP/none.csv --history TMP/h",
+        "history prune --history TMP/none",
+        "pages TMP/none -o TMP/site",
+        "pages TMP/h -o TMP/site --known TMP/none",
+        "pages TMP/h -o TMP/site --sessions TMP/none",
+        "sessions TMP/none",
+        "sessions TMP/none --json",
+        "sessions TMP/none --page TMP/site",
+        "sessions TMP/s/manifest.json",
+        "coverage show mm/none.c",
+        "coverage show mm none",
+        "coverage add TMP/none",
+        "patch TMP/none",
+        "patch configs/series/slow-add/series --sessions TMP/none",
+        "watch TMP/none --once --queue TMP/none",
+        "report TMP/none",
+        "compare TMP/s TMP/none",
+        "repro TMP/none",
+        "repro --check TMP/none",
+        "run --resume TMP/none",
+    ],
+)
+def test_each_verb_says_so(
+    main: Main, places: Path, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = set(places.rglob("*"))
+    assert main(*(word.replace("TMP", str(places)) for word in line.split())) == 2
+    assert "none" in capsys.readouterr().err or "manifest.json" in line
+    assert {path for path in places.rglob("*") if path.suffix != ".lock"} == before
+
+
+def test_a_file_of_the_kernel_that_was_mistyped_is_proposed(
+    main: Main, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main("coverage", "show", "mm/filemop.c") == 2
+    assert "mm/filemap.c" in capsys.readouterr().err
+    assert main("coverage", "show", "mm/filemap.c") == 0
+
+
+def test_json_of_a_history_has_the_changes_of_functions_that_its_text_has(
+    main: Main, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nights = Nights(levels=(0.0, 0.0), codes=("a", "a")).entries()
+    store = HistoryStore(tmp_path / "h")
+    for entry, sizes in zip(nights, ({}, {"xas_load": 0.002, "xas_start": -0.003}), strict=True):
+        store.add(with_functions(entry, sizes))
+    assert main("history", "show", "--history", store.folder) == 0
+    text = capsys.readouterr().out
+    assert main("history", "show", "--history", store.folder, "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    (change,) = shown["functions"]
+    assert f"change {change['id']}" in text
+    assert [each["name"] for each in change["functions"]] == ["xas_start", "xas_load"]
+    assert (shown["changes"], shown["left_out"]) == ([], [])
+
+
+def test_the_next_step_of_a_mistaken_option_names_its_verb(
+    main: Main, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for verb in ("gate", "queue list", "run"):
+        assert main(*verb.split(), "--mistyped") == 2
+        assert f"./lab.py {verb} --help" in capsys.readouterr().err
