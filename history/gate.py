@@ -60,11 +60,12 @@ def of_session(compared: SessionComparison, policy: Policy) -> Gate:
     track = (manifest.experiment.name, manifest.guest.name, manifest.experiment.mode)
     messages = _lax(track, manifest.experiment.thresholds, judged_in(manifest.cases), policy)
     for comparison in compared.comparisons:
+        partly = comparison.count(Verdict.NOT_TESTED) < len(comparison.primary)
         for metric in comparison.primary:
             place = PolicyTarget(*track, metric.case, metric.name)
             judged = metric.judgement
             arms = f"{comparison.manifest.patched} against {comparison.manifest.base}"
-            message = _of_verdict(place, judged, arms, policy)
+            message = _of_verdict(place, judged, arms, policy, partly=partly)
             messages += [message] if message else []
         messages += _of_functions(comparison, track, policy)
     broken = [run for run in compared.failed_runs if run.failure.blame == "series"]
@@ -109,9 +110,11 @@ def _functions_message(place: PolicyTarget, words: str, size: float, policy: Pol
 
 
 def _of_verdict(
-    place: PolicyTarget, judged: Judgement, arms: str, policy: Policy
+    place: PolicyTarget, judged: Judgement, arms: str, policy: Policy, *, partly: bool
 ) -> Message | None:
+    """The message of one verdict; ``partly``: other phases of the same arms were tested."""
     findings: dict[Verdict | None, Finding] = {
+        Verdict.NOT_TESTED: "partly_tested" if partly else "not_tested",
         Verdict.REGRESSION: "regression",
         Verdict.IMPROVEMENT: "improvement",
         Verdict.INCONCLUSIVE: "inconclusive",
@@ -122,7 +125,8 @@ def _of_verdict(
         return None
     if finding == "failed" and judged.blame == "series":
         finding = "broken"
-    size = judged.change.estimate if judged.change else None
+    tested = judged.verdict is not Verdict.NOT_TESTED
+    size = judged.change.estimate if judged.change and tested else None
     action = policy.rule(place).action(finding, size)
     change = f" {percent(size)}" if size is not None else ""
     code = {"regression": 1, "improvement": 1, "inconclusive": 5}.get(

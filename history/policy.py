@@ -4,7 +4,8 @@
     experiment = "filemap-*"    # also guest, mode, case, metric: patterns, "*" by default
     regression = "fail"         # fail, warn or pass; also improvement, inconclusive, failed,
     at_least = 0.005            # broken, mixed, lab, unexplained, suspected, incomparable,
-    inconclusive = "pass"       # stale, ended, seeds, thresholds, functions
+    inconclusive = "pass"       # stale, ended, seeds, thresholds, functions, not_tested,
+                                # partly_tested
     change = 0.0025             # thresholds by which nights are judged, whatever they had
     alpha = 0.01
 
@@ -30,7 +31,7 @@ Action = Literal["fail", "warn", "pass"]
 Finding = Literal[
     "regression", "improvement", "inconclusive", "failed", "broken", "mixed", "lab",
     "unexplained", "suspected", "incomparable", "stale", "ended", "seeds", "thresholds",
-    "functions",
+    "functions", "not_tested", "partly_tested",
 ]  # fmt: skip
 # The smallest changes of metrics that have their own, by case and metric.
 WorkloadThresholds = Mapping[tuple[str, str], float]
@@ -100,6 +101,10 @@ class Rule(Frozen):
     """A case measured on other or fewer seeds than before."""
     thresholds: Action = "fail"
     """A night or session judged by laxer thresholds than the policy's."""
+    not_tested: Action = "fail"
+    """None of the functions that differ between two arms of a session ran in any judged phase."""
+    partly_tested: Action = "warn"
+    """They ran in some judged phases of the session, and in others not."""
     functions: Action = "pass"
     """Functions that changed between arms of a session or of the newest night, of the metric
     ``PHASE.functions``, whatever the verdict on the whole phase is.

@@ -71,6 +71,10 @@ def of_session(comparison: SessionComparison) -> EntryOutcome:
         )
     series = comparison.manifest.experiment.series
     title = clean(series.title) if series else ""
+    untested = comparison.count(Verdict.NOT_TESTED) == len(results) > 0
+    if untested:
+        message = _shown("; ".join([happened.text, *happened.causes]))
+        return EntryOutcome(code, "", message, results, title, _shown(happened.text))
     if code in (Exit.NO_REGRESSION, Exit.REGRESSION):
         return EntryOutcome(
             code, results=results, title=title, headline=_shown(happened.text),

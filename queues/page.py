@@ -34,7 +34,8 @@ INDEX = "index.html"
 MOST_ENDED = 500
 MOST_WAITING = 500
 FOOTER = (
-    "Times are UTC. ▲ improvement, ▼ regression, = no change, ? inconclusive, ✕ no verdict. "
+    "Times are UTC. ▲ improvement, ▼ regression, = no change, ? inconclusive, ⊘ not tested, ✕ no "
+    "verdict. "
     "The name of a series links to its report."
 )
 

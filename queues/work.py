@@ -101,7 +101,7 @@ def refused(store: QueueStore, rules: Rules) -> tuple[QueueEntry, ...]:
 def line_of(entry: QueueEntry) -> str:
     """What became of an entry, in one line."""
     results = ", ".join(f"{result.case} {result.metric} {result.verdict}" for result in entry.said)
-    why = f"{entry.blame}: {entry.message}" if entry.blame else results
+    why = f"{entry.blame}: {entry.message}" if entry.blame else entry.message or results
     return f"{entry.state}  {entry.id}  {why}"
 
 

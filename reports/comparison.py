@@ -14,6 +14,7 @@ from reports import findings as facts
 from reports import statistics, wall
 from reports.attribution import attribute
 from reports.blocks import complete_blocks, failed_runs, failure_count, pairs_of
+from reports.execution import Execution, as_tested, executions
 from reports.gate import gate_of
 from reports.interruptions import compare_interruptions
 from reports.kinds import compare_kinds
@@ -34,7 +35,7 @@ from reports.model import (
 )
 from reports.resolution import time_resolution
 from reports.scaling import estimate
-from reports.series_findings import executed
+from reports.series_findings import of_executions
 from reports.stacks import compare_stacks
 from reports.timelines import timelines
 from reports.verdict import Cause, Evidence, Judgement, Verdict, judge_primary, judge_secondary
@@ -222,6 +223,7 @@ class _View(NamedTuple):
     standing: wall.WallStanding | None
     exactness: Exactness
     measured: Sequence[_MetricBlocks]
+    executions: tuple[Execution, ...]
 
     @property
     def points(self) -> Sequence[RunRecord]:
@@ -306,14 +308,16 @@ def _view(manifest: Manifest, session: MeasuredSession, exactness: Exactness) ->
     in_wall = manifest.experiment.mode == "wall"
     standing = wall.standing(manifest, points) if in_wall else None
     run_ids = {record.run_id for record in records}
+    counted = [profile for profile in profiles if profile.run_id in run_ids]
     return _View(
         manifest,
         records,
-        [profile for profile in profiles if profile.run_id in run_ids],
+        counted,
         [each for each in locks if each.run_id in run_ids],
         standing,
         exactness,
         _metrics(manifest, points, standing),
+        executions(manifest, points, counted),
     )
 
 
@@ -323,13 +327,16 @@ def _comparison(
     manifest, standing, records = view.manifest, view.standing, view.points
     of_locks = compare_locks(manifest, view.records, view.profiles, view.locks)
     compared: dict[str, list[MetricComparison]] = {case.name: [] for case in manifest.cases}
+    executed = {(each.case, each.phase): each for each in view.executions}
     for (case, metric, pairs, evidence, _), (judgement, again) in zip(
         view.measured, judged, strict=True
     ):
+        phase = metric.name.partition(".")[0]
+        tested = as_tested(judgement, manifest, executed.get((case.name, phase)))
         compared[case.name].append(MetricComparison(
             case=case.name,
             name=metric.name,
-            phase=metric.name.partition(".")[0],
+            phase=phase,
             title=metric.title,
             unit=shown_unit(metric.unit, manifest.experiment.mode),
             direction=metric.direction,
@@ -337,7 +344,7 @@ def _comparison(
             base=summarize(evidence.base),
             patched=summarize(evidence.patched),
             pairs=pairs,
-            judgement=_distrusted(judgement, view.exactness),
+            judgement=_distrusted(tested, view.exactness),
             published=tuple(
                 r for r in _references(manifest, case.name) if r.metric == metric.name
             ),
@@ -362,11 +369,12 @@ def _comparison(
             manifest, records, exactness=view.exactness, counts=counts, failed=failed,
             references=[r for case in manifest.cases for r in _references(manifest, case.name)],
             course=course,
-        ) + facts.of_twins(view.records, of_locks) + executed(manifest, attributions),
+        ) + facts.of_twins(view.records, of_locks) + of_executions(manifest, view.executions),
         failed_runs=failed,
         failure_counts=counts,
         exactness=view.exactness,
         runs_recorded=sum(not record.repeat for record in records),
+        executions=view.executions,
         attributions=attributions,
         locks=of_locks,
         measured_locks=measured,

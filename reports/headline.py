@@ -16,7 +16,7 @@ from reports.gate_model import ArmGate
 from reports.many import SessionComparison
 from reports.model import Comparison, FailedRun
 from reports.outcome import pending
-from reports.verdict import PENDING, Verdict
+from reports.verdict import PENDING, Verdict, count_text
 from reports.wording import PLURALS, verdict_counts
 from results.record import Manifest
 
@@ -89,10 +89,14 @@ def headline(session: Session, folder: str = "") -> Headline:
     if broken:
         judged_words = verdict_counts(judgement.verdict for judgement in judged)
         return Headline(_sentence(f"{judged_words}; {lead}: {broken[0]}"), broken[1:])
-    causes = _lost(session) if session.count(Verdict.FAILED) else ()
+    causes = (*(_lost(session) if session.count(Verdict.FAILED) else ()), *_to_test(session))
+    if all(judgement.verdict is Verdict.NOT_TESTED for judgement in judged):
+        reasons = dict.fromkeys(judgement.reason for judgement in judged)
+        return Headline(f"Not tested: {next(iter(reasons))}", causes, False)
+    words = f"{_all(session)}{_ran_in(session)}"
     if pending(session):
-        return Headline(_sentence(f"{_all(session)}; {PENDING}"), tuple(causes), command=resume)
-    return Headline(_sentence(_all(session)), tuple(causes))
+        return Headline(_sentence(f"{words}; {PENDING}"), causes, command=resume)
+    return Headline(_sentence(words), causes)
 
 
 def text(session: Session) -> str:
@@ -149,6 +153,48 @@ def _all(session: Session) -> str:
     if first is None or len(set(verdicts)) > 1:
         return verdict_counts(verdicts)
     return f"all {PLURALS[first]}" if len(verdicts) > 1 else str(first)
+
+
+def _ran_in(session: Session) -> str:
+    """``; the changed functions ran in 1 of 3 cases, not in exec and syscalls``.
+
+    Phases are counted where a case has some of both.  Empty where they ran in all.
+    """
+    if not session.count(Verdict.NOT_TESTED):
+        return ""
+    tested: dict[str, dict[str, bool]] = {}
+    for metric in session.primary:
+        phases = tested.setdefault(metric.case, {})
+        ran = metric.judgement.verdict is not Verdict.NOT_TESTED
+        phases[metric.phase] = phases.get(metric.phase, False) or ran
+    what = "case"
+    units = {case: any(phases.values()) for case, phases in tested.items()}
+    if len(units) == 1 or any(len(set(phases.values())) > 1 for phases in tested.values()):
+        what = "phase"
+        units = {
+            f"{case} {phase}" if len(tested) > 1 else phase: ran
+            for case, phases in tested.items()
+            for phase, ran in phases.items()
+        }
+    idle = [name for name, ran in units.items() if not ran]
+    if not idle:  # an arm of several
+        arms = [
+            comparison.manifest.patched
+            for comparison in _comparisons(session)
+            if comparison.count(Verdict.NOT_TESTED) == len(comparison.primary)
+        ]
+        return f"; of {_listed(arms)} none of the changed functions ran" if arms else ""
+    count = f"{len(units) - len(idle)} of {count_text(len(units), what)}"
+    return f"; the changed functions ran in {count}, not in {_listed(idle)}"
+
+
+def _to_test(session: Session) -> tuple[str, ...]:
+    """How to find workloads that run what was not tested."""
+    series = session.manifest.experiment.series
+    if not session.count(Verdict.NOT_TESTED) or series is None:
+        return ()
+    command = shlex.join(["./lab.py", "suggest", series.path, *series.stack])
+    return (f"workloads that run them: {command}",)
 
 
 def _listed(names: Sequence[str]) -> str:

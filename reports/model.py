@@ -14,6 +14,7 @@ from experiment.spec import Direction
 from reports import sentences
 from reports.attribution_model import Attribution
 from reports.errors import ReportError as ReportError
+from reports.execution import Execution
 from reports.gate_model import ArmGate
 from reports.interruptions_model import InterruptionComparison
 from reports.kinds_model import KindsComparison
@@ -211,6 +212,7 @@ class Comparison(Record):
     failure_counts: tuple[FailureCount, ...]
     exactness: Exactness
     runs_recorded: int
+    executions: tuple[Execution, ...] = ()
     attributions: tuple[Attribution, ...] = ()
     locks: tuple[LockComparison, ...] = ()
     measured_locks: tuple[MeasuredLocks, ...] = ()

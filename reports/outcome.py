@@ -22,7 +22,8 @@ def exit_code(
     """Return 0, 1, 2, 3, 4 or (only with ``strict``) 5; the table is in design terms:
 
     4 a run failed by the series' fault, 1 a regression, 3 or 2 a verdict was lost to
-    host, lab or workload, or to the user, 5 inconclusive, 0 none of these.
+    host, lab or workload, or to the user, 3 nothing that differs ran in any judged phase,
+    5 inconclusive, 0 none of these.
 
     A run that failed by the series' fault counts even where enough others were
     left to judge: a kernel that panics once is not merely slow.  Failures of host,
@@ -38,7 +39,7 @@ def exit_code(
         return 1
     if blames:
         return 2 if blames == {"user"} else 3
-    if pending:
+    if pending or verdicts == {Verdict.NOT_TESTED}:
         return 3
     return 5 if strict and Verdict.INCONCLUSIVE in verdicts else 0
 

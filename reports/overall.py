@@ -13,6 +13,7 @@ import numpy as np
 
 from reports import statistics
 from reports.model import MetricComparison, is_share
+from reports.verdict import Verdict
 
 
 class Overall(NamedTuple):
@@ -26,11 +27,13 @@ class Overall(NamedTuple):
 def geometric_means(metrics: Iterable[MetricComparison]) -> tuple[Overall, ...]:
     """One for each unit and direction of which there are two changes or more.
 
-    Shares are left out: what changes in them is points.
+    Shares are left out: what changes in them is points.  So is what was not tested.
     """
     ratios: dict[tuple[str, str], list[float]] = {}
     for metric in metrics:
         change = metric.judgement.change
+        if metric.judgement.verdict is Verdict.NOT_TESTED:
+            continue
         if change is not None and change.estimate > -1 and not is_share(metric.unit):
             ratios.setdefault((metric.unit, metric.direction), []).append(change.estimate)
     return tuple(

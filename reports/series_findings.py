@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from reports.attribution_model import Attribution
+from reports.execution import Execution, changed_functions
 from reports.model import Finding
 from results.record import FunctionRecord, Manifest, SeriesRecord, TriageRecord
 
@@ -44,34 +44,26 @@ def series_findings(manifest: Manifest) -> tuple[Finding, ...]:
     return tuple(findings)
 
 
-def executed(manifest: Manifest, attributions: Sequence[Attribution]) -> tuple[Finding, ...]:
-    """Which of the changed functions the measured phases executed, and which none of them did.
+def of_executions(manifest: Manifest, executions: Sequence[Execution]) -> tuple[Finding, ...]:
+    """Which of the changed functions the phases executed, and which none of them did.
 
     Nothing where functions were not compared or not counted.  A function that the compiler
     inlined everywhere is executed under its caller's name, which has then changed, too.
     """
-    triage = manifest.triage
-    if triage is None or triage.verdict != "functions" or not attributions:
+    if not executions:
         return ()
-    phases: dict[str, list[str]] = {}
-    for attribution in attributions:
-        for row in attribution.functions:
-            if not row.user and (row.instructions.base or row.instructions.patched):
-                phases.setdefault(_bare(row.name), []).append(attribution.phase)
-    names = list(dict.fromkeys(function.name for function in triage.functions))
-    run_names = [name for name in names if _bare(name) in phases]
-    idle = [name for name in names if _bare(name) not in phases]
+    names = changed_functions(manifest)
+    phases = {
+        name: list(dict.fromkeys(each.phase for each in executions if name in each.ran))
+        for name in names
+    }
+    idle = [name for name in names if not phases[name]]
     many = len(manifest.experiment.all_arms) > 2
     scope = f"build of {manifest.patched}" if many else "build"
-    each = [f"{name} in {', '.join(dict.fromkeys(phases[_bare(name)]))}" for name in run_names]
+    each = [f"{name} in {', '.join(phases[name])}" for name in names if phases[name]]
     values = {"executed": each, "not_executed": idle, "changed": len(names)}
-    level: Literal["note", "warning"] = "note" if run_names else "warning"
+    level: Literal["note", "warning"] = "note" if each else "warning"
     return (Finding(level=level, scope=scope, kind="executed", values=values),)
-
-
-def _bare(name: str) -> str:
-    """A function without a suffix of the compiler's, as ``.isra.0``."""
-    return name.partition(".")[0]
 
 
 def origin(series: SeriesRecord) -> str:

@@ -39,6 +39,7 @@ class Verdict(StrEnum):
     NO_CHANGE = "no change"
     INCONCLUSIVE = "inconclusive"
     FAILED = "failed"
+    NOT_TESTED = "not tested"
 
 
 class Cause(StrEnum):
@@ -60,6 +61,8 @@ class Cause(StrEnum):
     UNFINISHED = "unfinished"
     INEXACT = "not exact"
     UNCHECKED = "correctness"
+    # Nothing that differs ran.
+    NOT_EXECUTED = "not executed"
 
 
 # What exact mode repeats.

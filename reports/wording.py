@@ -32,11 +32,13 @@ MARKS = {
     "no change": "=",
     "inconclusive": "?",
     "failed": "✕",
+    "not tested": "⊘",
 }
 # In the order a reader wants to hear of them.
 PLURALS = {
     Verdict.REGRESSION: "regressions",
     Verdict.FAILED: "failed",
+    Verdict.NOT_TESTED: "not tested",
     Verdict.IMPROVEMENT: "improvements",
     Verdict.NO_CHANGE: "unchanged",
     Verdict.INCONCLUSIVE: "inconclusive",

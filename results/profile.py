@@ -6,7 +6,7 @@ that is judged.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
@@ -271,3 +271,11 @@ class Profile(Record):
 
     run_id: str
     phases: tuple[PhaseProfile, ...]
+
+    @property
+    def of_functions(self) -> Profile:
+        """The same without all that was watched besides: instructions and calls alone."""
+        left_out: dict[str, Any] = dict.fromkeys(("locks", "memory", "lines", "interruptions"))
+        left_out |= {"stacks": None, "waits": {}, "user_kinds": {}}
+        phases = (phase.model_copy(update=left_out) for phase in self.phases)
+        return self.model_copy(update={"phases": tuple(phases)})

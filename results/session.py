@@ -52,19 +52,21 @@ class MeasuredSession:
 def open_session(folder: Path, *, counted: bool = True) -> MeasuredSession:
     """Read the session in ``folder``; nothing in it is changed.
 
-    Without ``counted`` what was counted and seen of locks is left out, which is nearly all of a
-    large session and reaches no verdict: for who shows verdicts and nothing that explains them.
+    Without ``counted`` all that reaches no verdict is left out, which is nearly all of a large
+    session: for who shows verdicts and nothing that explains them.  Which functions the judged
+    runs executed does reach one.
 
     Raises:
         StoreError: the folder is no session, or cannot be read.
     """
     store = SessionStore(folder)
-    manifest = store.manifest()
+    manifest, records = store.manifest(), tuple(store.records())
+    judged = {record.run_id for record in records if not record.twin and not record.repeat}
     return MeasuredSession(
         manifest=manifest,
-        records=tuple(store.records()),
+        records=records,
         checks=tuple(store.checks()),
-        profiles=tuple(store.profiles()) if counted else (),
+        profiles=tuple(store.profiles(None if counted else judged)),
         locks=tuple(store.locks()) if counted else (),
         costs=tuple(store.costs()),
     )

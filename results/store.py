@@ -105,9 +105,16 @@ class SessionStore:
         """
         return _latest(self._read(RUNS, RunRecord))
 
-    def profiles(self) -> list[Profile]:
-        """What the probe counted, in the order of the run ids; the last of each."""
-        return _latest(self._read(PROFILES, Profile))
+    def profiles(self, of: Collection[str] | None = None) -> list[Profile]:
+        """What the probe counted, in the order of the run ids; the last of each.
+
+        ``of`` names the runs whose functions alone are wanted; None is everything of all runs.
+        """
+        if of is None:
+            return _latest(self._read(PROFILES, Profile))
+        heads = tuple(f'{{"run_id":"{run_id}",'.encode() for run_id in of)
+        profiles = self._read(PROFILES, Profile, heads) if heads else []
+        return [profile.of_functions for profile in _latest(profiles)]
 
     def locks(self) -> list[Locks]:
         """What the twins saw of locks, in the order of the run ids; the last of each."""
@@ -150,7 +157,7 @@ class SessionStore:
             sink.flush()
             os.fsync(sink.fileno())
 
-    def _read(self, name: str, kind: type[R]) -> list[R]:
+    def _read(self, name: str, kind: type[R], heads: tuple[bytes, ...] = (b"",)) -> list[R]:
         path = self.folder / name
         if not path.exists():
             return []
@@ -159,6 +166,8 @@ class SessionStore:
         whole = path.read_bytes().rpartition(b"\n")[0]
         records = []
         for number, line in enumerate(whole.splitlines(), start=1):
+            if not line.startswith(heads):
+                continue
             try:
                 records.append(kind.model_validate_json(line))
             except ValidationError as error:

@@ -1,0 +1,223 @@
+"""A phase in which nothing that differs ran says nothing of the series: in every form and place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiment.spec import SeriesSpec
+from history.gate import of_session as gate_of_session
+from history.ingest import read_session
+from history.policy import Policy, Rule
+from queues.outcome import of_session as queue_outcome
+from reports import forms, headline, lkp, session_list
+from reports.many import SessionComparison, compare_session
+from reports.outcome import outcome
+from reports.verdict import Cause, Verdict
+from results.profile import FunctionCount, Profile
+from results.record import FunctionRecord, Manifest, TriageRecord
+from results.session import MeasuredSession
+from results.sessions import SessionHead
+from results.store import SessionStore
+from tests.reports.counts_factory import counted, profiles
+from tests.reports.factory import ExactSession
+from tests.reports.measured import measured
+
+FORMS = ("text", "markdown", "html", "summary", "letter", "lkp", "mmtests", "matrix", "json")
+
+
+def triage(*names: str) -> TriageRecord:
+    functions = tuple(FunctionRecord(name=name, before=16, after=32) for name in names)
+    return TriageRecord(verdict="functions", functions=functions)
+
+
+def on_record(*names: str, **effect: float) -> MeasuredSession:
+    """A session whose kernels differ by these functions; log ratios of bandwidth by phase."""
+    session = ExactSession(effect=dict.fromkeys(("4k", "thp", "switch"), 0.0) | effect, noise=3e-4)
+    manifest = session.manifest().model_copy(update={"triage": triage(*names)})
+    return measured(counted(manifest), session.records(), profiles(session))
+
+
+def running(
+    session: MeasuredSession, name: str, *phases: str, arms: tuple[str, ...] = ("base", "patched")
+) -> MeasuredSession:
+    """The same with a function that these phases of these arms execute."""
+    here = FunctionCount(name=name, file="", instructions=40, calls=2)
+
+    def of(profile: Profile) -> Profile:
+        added = tuple(
+            phase.model_copy(update={"kernel": (*phase.kernel, here)})
+            if phase.phase in phases and profile.run_id.endswith(arms)
+            else phase
+            for phase in profile.phases
+        )
+        return profile.model_copy(update={"phases": added})
+
+    return MeasuredSession(
+        session.manifest,
+        session.records,
+        session.checks,
+        tuple(map(of, session.profiles)),
+        session.locks,
+        session.costs,
+    )
+
+
+def verdicts(session: SessionComparison) -> dict[str, Verdict | None]:
+    return {metric.name: metric.judgement.verdict for metric in session.primary}
+
+
+def test_a_session_in_which_nothing_that_differs_ran_is_not_tested() -> None:
+    session = compare_session(on_record("vmalloc", "vunmap", **{"4k": 0.02}))
+    assert set(verdicts(session).values()) == {Verdict.NOT_TESTED}
+    judged = session.primary[0].judgement
+    assert judged.cause is Cause.NOT_EXECUTED
+    # By how much two kernels that do the same differ here is still on record.
+    assert judged.change is not None
+    assert judged.change.estimate == pytest.approx(0.02, abs=0.005)
+    words = "Not tested: none of the changed functions ran (vmalloc, vunmap)"
+    assert headline.text(session) == words
+    assert headline.headline(session).causes == (
+        "workloads that run them: ./lab.py suggest configs/series/filemap-walks",
+    )
+    assert outcome(session) == 3
+    assert {(each.phase, each.ran) for each in session.comparisons[0].executions} == {
+        ("4k", ()),
+        ("thp", ()),
+        ("switch", ()),
+    }
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_says_so(form: str) -> None:
+    session = compare_session(on_record("vmalloc"))
+    rendered = " ".join(forms.render(session, form).split()).lower()
+    assert "not tested" in rendered
+    assert "none of the changed functions ran (vmalloc)" in rendered
+    assert "all unchanged" not in rendered
+
+
+def test_the_robots_subject_says_so() -> None:
+    assert "not tested: none of the changed functions ran" in lkp.subject(
+        compare_session(on_record("vmalloc"))
+    )
+
+
+def test_a_gate_fails_unless_a_policy_says_otherwise() -> None:
+    session = compare_session(on_record("vmalloc", **{"4k": -0.02}))
+    gate = gate_of_session(session, Policy())
+    assert gate.exit_code == 3
+    failing = {message.title.partition(":")[0] for message in gate.messages if message.code}
+    assert failing == {"not_tested"}
+    lax = Policy(rules=(Rule(not_tested="pass"),))
+    assert gate_of_session(session, lax).exit_code == 0
+
+
+def test_a_queue_has_it_as_done_and_says_why() -> None:
+    entry = queue_outcome(compare_session(on_record("vmalloc")))
+    assert (entry.code, entry.blame) == (3, "")
+    assert entry.message.startswith("Not tested: none of the changed functions ran (vmalloc)")
+    assert "suggest" in entry.message
+    assert {result.verdict for result in entry.results} == {"not tested"}
+
+
+def test_lists_and_histories_have_the_same_verdict(tmp_path: Path) -> None:
+    session = on_record("vmalloc")
+    store = SessionStore(tmp_path / "s")
+    store.create(session.manifest)
+    for record in session.records:
+        beside = [each for each in session.profiles if each.run_id == record.run_id]
+        store.append(record, *beside)
+    listed = session_list.listed(SessionHead(store.folder, session.manifest))
+    assert listed.exit_code == 3
+    assert listed.verdict == headline.text(compare_session(session))
+    assert {metric.verdict for metric in listed.primary} == {"not tested"}
+    [conclusions] = {
+        tuple(each.verdict for case in read_session(store.folder)[0].cases for each in case.said)
+    }
+    assert set(conclusions) == {Verdict.NOT_TESTED}
+
+
+def test_where_some_ran_the_headline_says_where_and_where_not() -> None:
+    one_case = running(on_record("added"), "added", "4k")
+    session = compare_session(one_case)
+    assert verdicts(session) == {
+        "4k.bw": Verdict.NO_CHANGE,
+        "thp.bw": Verdict.NOT_TESTED,
+        "switch.bw": Verdict.NOT_TESTED,
+    }
+    assert headline.text(session) == (
+        "2 not tested, 1 unchanged; the changed functions ran in 1 of 2 cases, not in filemap-thp"
+    )
+    assert outcome(session) == 0
+    gate = gate_of_session(session, Policy())
+    assert gate.exit_code == 0
+    levels = [m.level for m in gate.messages if m.title.startswith("partly_tested")]
+    assert levels == ["warning", "warning"]
+    strict = Policy(rules=(Rule(partly_tested="fail"),))
+    assert gate_of_session(session, strict).exit_code == 3
+    phases = compare_session(running(one_case, "added", "switch"))
+    assert headline.text(phases).endswith(
+        "the changed functions ran in 2 of 3 phases, not in filemap-thp thp"
+    )
+
+
+def test_what_one_arm_alone_executes_ran() -> None:
+    added = running(on_record("added"), "added", "4k", "thp", "switch", arms=("patched",))
+    assert Verdict.NOT_TESTED not in verdicts(compare_session(added)).values()
+
+
+@pytest.mark.parametrize(
+    ("built", "counted_as"),
+    [("twice@shmem.c", "twice"), ("copied.isra.0", "copied.isra.1"), ("numbered#2", "numbered")],
+)
+def test_a_function_of_several_names_is_known_by_each(built: str, counted_as: str) -> None:
+    session = running(on_record(built), counted_as, "4k", "thp", "switch")
+    assert Verdict.NOT_TESTED not in verdicts(compare_session(session)).values()
+
+
+def test_a_cold_part_ran_only_where_it_did_itself() -> None:
+    session = running(on_record("f.cold"), "f", "4k", "thp", "switch")
+    assert set(verdicts(compare_session(session)).values()) == {Verdict.NOT_TESTED}
+
+
+def test_what_ran_before_a_phase_may_act_in_it_and_is_no_unchanged() -> None:
+    """A function of the first phase leaves memory that the second one meets."""
+    quiet = running(on_record("added"), "added", "4k", "thp")
+    [metric] = [m for m in compare_session(quiet).primary if m.name == "switch.bw"]
+    assert metric.judgement.verdict is Verdict.NOT_TESTED
+    assert metric.judgement.reason.endswith("before it ran added")
+    loud = running(on_record("added", switch=-0.02), "added", "4k", "thp")
+    assert verdicts(compare_session(loud))["switch.bw"] is Verdict.REGRESSION
+
+
+def without(manifest: Manifest, **arm: object) -> Manifest:
+    base, patched = manifest.arms
+    return manifest.model_copy(update={"arms": (base, patched.model_copy(update=arm))})
+
+
+def test_where_it_is_not_known_what_ran_the_verdicts_are_as_before() -> None:
+    session = on_record("vmalloc")
+    manifest = session.manifest
+    prebuilt = manifest.arms[1].kernel.model_copy(update={"flavour": "prebuilt"})
+    heads = [
+        manifest.model_copy(update={"triage": None}),
+        manifest.model_copy(update={"triage": TriageRecord(verdict="data or layout")}),
+        without(manifest, kernel=prebuilt),
+        without(manifest, settings={"sysctl vm.swappiness": "1"}),
+    ]
+    for head in heads:
+        judged = compare_session(measured(head, session.records, session.profiles))
+        assert Verdict.NOT_TESTED not in verdicts(judged).values()
+    uncounted = compare_session(measured(manifest, session.records))
+    assert Verdict.NOT_TESTED not in verdicts(uncounted).values()
+
+
+def test_every_patch_of_a_stack_is_named_in_the_next_step() -> None:
+    session = on_record("vmalloc")
+    series = SeriesSpec(path="a b.mbox", stack=("c.patch",))
+    experiment = session.manifest.experiment.model_copy(update={"series": series})
+    head = session.manifest.model_copy(update={"experiment": experiment})
+    shown = headline.headline(compare_session(measured(head, session.records, session.profiles)))
+    assert shown.causes == ("workloads that run them: ./lab.py suggest 'a b.mbox' c.patch",)
