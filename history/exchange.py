@@ -10,22 +10,27 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
-
-import pandas as pd
-import pyarrow as pa
-from pydantic import ValidationError
 
 from history.entry import Entry, NightFunctions
 from history.store import UnreadFile, parse_entry
 from history.table import table
-from results.store import StoreError, write_atomically
+from results import door
+from results.door import StoreError
+from results.table import Row, parquet, rows_of
 
 FORMS = (".jsonl", ".parquet", ".csv")
 LISTS = ("seeds", "values")
 HEAD = "head"
+# What a value of another kind than ours has the code below raise.
+BAD = (
+    ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError, StopIteration,
+)  # fmt: skip
+Pairs = list[tuple[Entry, NightFunctions | None]]
+# What has a function of these arguments called, within limits.
+Call = Callable[[Callable[[Path, Sequence[str]], list[Row]], Path, Sequence[str]], list[Row]]
 
 
 def export(
@@ -39,9 +44,8 @@ def export(
     listed = list(entries)
     form = _form(file)
     if form == ".jsonl":
-        write_atomically(
-            file, "".join(_line(e, functions(e) if e.counted else None) for e in listed)
-        )
+        lines = (_line(e, functions(e) if e.counted else None) for e in listed)
+        door.write(file.parent, file.name, "".join(lines))
         return len(listed)
     frame = table(listed)
     heads = {entry.id: _head(entry) for entry in listed}
@@ -51,35 +55,42 @@ def export(
         for name, is_first in zip(frame["entry"], first, strict=True)
     ]  # fmt: skip
     if form == ".parquet":
-        frame.to_parquet(file, index=False)
+        door.write(file.parent, file.name, parquet(frame))
     else:
         for name in LISTS:
             frame[name] = [json.dumps(value) for value in frame[name]]
-        write_atomically(file, frame.to_csv(index=False))
+        door.write(file.parent, file.name, frame.to_csv(index=False))
     return len(listed)
 
 
-def read(file: Path) -> tuple[list[tuple[Entry, NightFunctions | None]], list[UnreadFile]]:
+def read(file: Path, call: Call | None = None) -> tuple[Pairs, list[UnreadFile]]:
     """The entries of an exported file, and what in it is none.
+
+    A table of a few KiB may unpack to more than a host has: ``call`` reads one
+    within limits; without it that is done here.
 
     Raises:
         StoreError: an unknown form, or a file that is no table of ours at all.
     """
     form = _form(file)
-    if form == ".jsonl":
-        return _from_lines(file)
     try:
-        frame = (
-            pd.read_parquet(file)
-            if form == ".parquet"
-            else pd.read_csv(file, dtype=str, keep_default_na=False)
-        )
-    except (OSError, ValueError, pa.ArrowException, pd.errors.ParserError) as error:
-        raise StoreError(f"{file}: cannot be read as {form[1:]}: {str(error)[:200]}") from None
-    columns = {HEAD, "entry", "case", "arm", "metric", *LISTS}
-    if missing := sorted(columns - set(frame.columns)):
-        raise StoreError(f"{file}: no column {missing[0]!r}: not a table exported by the lab")
-    return _from_table(file, frame)
+        if form == ".jsonl":
+            return _from_lines(file, door.read_named(file, door.LINES))
+    except OSError as error:
+        raise StoreError(f"{file}: cannot be read: {error.strerror}") from None
+    columns = (HEAD, "entry", "case", "arm", "metric", *LISTS)
+    rows = call(rows_of, file.absolute(), columns) if call else rows_of(file, columns)
+    entries: dict[str, list[Row]] = {}
+    for row in rows:
+        entries.setdefault(str(row["entry"]), []).append(row)
+    pairs: Pairs = []
+    problems = []
+    for name, of_entry in entries.items():
+        try:
+            pairs.append((_rebuilt(name, of_entry), None))
+        except BAD as error:
+            problems.append(UnreadFile(file, f"entry {name[:20]!r}: {str(error)[:200]!r}"))
+    return pairs, problems
 
 
 def _form(file: Path) -> str:
@@ -93,12 +104,9 @@ def _line(entry: Entry, functions: NightFunctions | None) -> str:
     return f'{{"entry":{entry.model_dump_json()},"functions":{beside}}}\n'
 
 
-def _from_lines(file: Path) -> tuple[list[tuple[Entry, NightFunctions | None]], list[UnreadFile]]:
+def _from_lines(file: Path, content: bytes) -> tuple[Pairs, list[UnreadFile]]:
     pairs, problems = [], []
-    try:
-        lines = file.read_bytes().split(b"\n")
-    except OSError as error:
-        raise StoreError(f"{file}: cannot be read: {error.strerror}") from None
+    lines = content.split(b"\n")
     for number, line in enumerate(lines, start=1):
         if not line:
             continue
@@ -109,7 +117,7 @@ def _from_lines(file: Path) -> tuple[list[tuple[Entry, NightFunctions | None]], 
             pairs.append(
                 (entry, NightFunctions.model_validate_json(json.dumps(beside)) if beside else None)
             )
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except BAD as error:
             torn = number == len(lines)
             words = "torn last line" if torn else f"line {number}: {str(error)[:200]!r}"
             problems.append(UnreadFile(file, f"{words}; left out"))
@@ -125,26 +133,10 @@ def _head(entry: Entry) -> str:
     return json.dumps(data)
 
 
-def _from_table(
-    file: Path, frame: pd.DataFrame
-) -> tuple[list[tuple[Entry, NightFunctions | None]], list[UnreadFile]]:
-    pairs: list[tuple[Entry, NightFunctions | None]] = []
-    problems: list[UnreadFile] = []
-    for name, rows in frame.groupby("entry", sort=False):
-        try:
-            pairs.append((_rebuilt(str(name), rows), None))
-        except (ValueError, KeyError, TypeError, ValidationError, StopIteration) as error:
-            problems.append(UnreadFile(file, f"entry {str(name)[:20]!r}: {str(error)[:200]!r}"))
-    return pairs, problems
-
-
-def _rebuilt(name: str, rows: pd.DataFrame) -> Entry:
-    data: dict[str, Any] = json.loads(next(head for head in rows[HEAD] if head))
+def _rebuilt(name: str, rows: list[Row]) -> Entry:
+    data: dict[str, Any] = json.loads(next(row[HEAD] for row in rows if row[HEAD]))
     values = {
-        (case, arm, metric): list(_numbers(numbers))
-        for case, arm, metric, numbers in zip(
-            rows["case"], rows["arm"], rows["metric"], rows["values"], strict=True
-        )
+        (row["case"], row["arm"], row["metric"]): list(_numbers(row["values"])) for row in rows
     }
     for case in data["cases"]:
         for arm in case["arms"]:

@@ -16,9 +16,7 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import re
-import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,13 +26,17 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from history.entry import SCHEMA_VERSION, Entry, NightFunctions
-from results.store import StoreError
+from results import door
+from results.door import StoreError
 
 HEAD = "history.json"
 NIGHTS = "nights"
 FUNCTIONS = "functions"
 FORMAT = "twinboot history"
 SHOWN = 200
+MOST_FUNCTIONS = 64 * door.MIB
+# What begins with a dot is another writer's on its way.
+ENTRY = re.compile(r"[^.].*\.json", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -87,14 +89,14 @@ class HistoryStore:
         if late := _after_its_session(entry):
             raise StoreError(f"entry {entry.id}: {late}; name the night it was measured in")
         self._claim()
-        path = self.path(entry)
-        if path.exists():
-            stored = _parsed(path)
+        name = self._name(NIGHTS, entry)
+        if door.exists(self.folder, name):
+            stored = self._parsed(name)
             if isinstance(stored, Entry) and _runs(stored) >= _runs(entry):
                 return False
         if functions is not None:
-            self._write(self.functions_path(entry), functions.model_dump_json())
-        self._write(path, entry.model_dump_json())
+            self._write(self._name(FUNCTIONS, entry), functions.model_dump_json())
+        self._write(name, entry.model_dump_json())
         return True
 
     def read(self) -> HistoryContents:
@@ -111,16 +113,17 @@ class HistoryStore:
             )
         self._check()
         entries: dict[str, Entry] = {}
-        problems = []
+        problems: list[UnreadFile] = []
         with collecting_nothing():
-            for path in sorted((self.folder / NIGHTS).glob("*/*.json")):
-                stored = _parsed(path)
+            for name in self._night_files(problems):
+                stored, path = self._parsed(name), self.folder / name
                 if isinstance(stored, UnreadFile):
                     problems.append(stored)
-                elif (name := stored.id) in entries:
-                    problems.append(UnreadFile(path, f"a second file of entry {name}; left out"))
+                elif stored.id in entries:
+                    words = f"a second file of entry {stored.id}; left out"
+                    problems.append(UnreadFile(path, words))
                 else:
-                    entries[name] = stored
+                    entries[stored.id] = stored
         return HistoryContents(
             tuple(sorted(entries.values(), key=lambda e: e.order)), tuple(problems)
         )
@@ -128,34 +131,58 @@ class HistoryStore:
     def functions(self, entry: Entry) -> NightFunctions | None:
         """The functions of an entry; None where none are kept or they cannot be read."""
         try:
-            text = self.functions_path(entry).read_bytes()
+            text = door.read(self.folder, self._name(FUNCTIONS, entry), MOST_FUNCTIONS)
             return NightFunctions.model_validate_json(text)
-        except (OSError, ValidationError):
+        except (OSError, StoreError, ValidationError):
             return None
 
     def path(self, entry: Entry) -> Path:
         """Where an entry is kept."""
-        return self._path(NIGHTS, entry)
+        return self.folder / self._name(NIGHTS, entry)
 
     def functions_path(self, entry: Entry) -> Path:
         """Where the functions of an entry are kept."""
-        return self._path(FUNCTIONS, entry)
+        return self.folder / self._name(FUNCTIONS, entry)
 
     def replace(self, entry: Entry, *, functions: bool) -> None:
         """Write an entry anew, as thinned; ``functions`` tells whether its functions stay."""
-        self._write(self.path(entry), entry.model_dump_json())
+        self._write(self._name(NIGHTS, entry), entry.model_dump_json())
         if not functions:
-            self.functions_path(entry).unlink(missing_ok=True)
+            door.remove(self.folder, self._name(FUNCTIONS, entry))
 
     def remove(self, entries: Iterable[Entry]) -> None:
         """Take entries out of the history."""
         for entry in entries:
-            self.path(entry).unlink(missing_ok=True)
-            self.functions_path(entry).unlink(missing_ok=True)
+            for kind in (NIGHTS, FUNCTIONS):
+                door.remove(self.folder, self._name(kind, entry))
 
-    def _path(self, kind: str, entry: Entry) -> Path:
+    def _name(self, kind: str, entry: Entry) -> str:
         name = ".".join((entry.night, *entry.track, entry.id, "json"))
-        return self.folder / kind / entry.night[:4] / name
+        return f"{kind}/{entry.night[:4]}/{name}"
+
+    def _night_files(self, problems: list[UnreadFile]) -> Iterator[str]:
+        """The names of what may be an entry; a link in place of a year is a problem."""
+        for year in door.names(self.folder, NIGHTS):
+            try:
+                names = door.names(self.folder, f"{NIGHTS}/{year}")
+            except (OSError, StoreError) as error:
+                # Beside the years there may be a file of whoever keeps the history.
+                if not (self.folder / NIGHTS / year).is_file():
+                    problems.append(_unread(self.folder / NIGHTS / year, error))
+                continue
+            yield from (f"{NIGHTS}/{year}/{name}" for name in names if ENTRY.fullmatch(name))
+
+    def _parsed(self, name: str) -> Entry | UnreadFile:
+        path = self.folder / name
+        try:
+            entry = parse_entry(door.read(self.folder, name))
+        except (OSError, StoreError) as error:
+            return _unread(path, error)
+        except ValueError as error:
+            return UnreadFile(path, str(error))
+        late = _after_its_session(entry)
+        words = f"{late}; take the file out, add its session again"
+        return UnreadFile(path, words) if late else entry
 
     def _claim(self) -> None:
         # What begins with a dot is another writer's on its way.
@@ -163,39 +190,30 @@ class HistoryStore:
             self._check()
             return
         head = {"format": FORMAT, "schema_version": SCHEMA_VERSION}
-        self._write(self.folder / HEAD, json.dumps(head))
+        self._write(HEAD, json.dumps(head))
 
     def _check(self) -> None:
         path = self.folder / HEAD
         try:
-            readable = json.loads(path.read_text(encoding="utf-8")).get("format") == FORMAT
+            head = json.loads(door.read(self.folder, HEAD))
+            version = head.get("schema_version")
+            readable = head.get("format") == FORMAT and isinstance(version, int) and version > 0
         except FileNotFoundError:
             raise StoreError(
                 f"{path}: no such file; this folder is no history (an empty or a new one is fine)"
             ) from None
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             readable = False
         if not readable:
             raise StoreError(f"{path}: not the head of a history; restore it or name another")
+        if version > SCHEMA_VERSION:
+            raise StoreError(
+                f"schema_version {version}; this lab reads 1 to {SCHEMA_VERSION}",
+                where=str(path), next_step="use a newer lab",
+            )  # fmt: skip
 
-    def _write(self, path: Path, text: str) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # A name of its own: threads of one process may write the same entry at once.
-        beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.new")
-        try:
-            with beside.open("xb") as sink:
-                sink.write(text.encode("utf-8") + b"\n")
-                sink.flush()
-                os.fsync(sink.fileno())
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
-        # The rename itself is on disk only when the folder is.
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    def _write(self, name: str, text: str) -> None:
+        door.write(self.folder, name, f"{text}\n")
 
 
 @contextmanager
@@ -226,17 +244,9 @@ def parse_entry(data: bytes) -> Entry:
         raise ValueError(_why(data, error)) from None
 
 
-def _parsed(path: Path) -> Entry | UnreadFile:
-    try:
-        entry = parse_entry(path.read_bytes())
-        late = _after_its_session(entry)
-        return (
-            UnreadFile(path, f"{late}; take the file out, add its session again") if late else entry
-        )
-    except OSError as error:
-        return UnreadFile(path, f"cannot be read: {error.strerror}")
-    except ValueError as error:
-        return UnreadFile(path, str(error))
+def _unread(path: Path, error: OSError | StoreError) -> UnreadFile:
+    words = error.what if isinstance(error, StoreError) else f"cannot be read: {error.strerror}"
+    return UnreadFile(path, words)
 
 
 def _after_its_session(entry: Entry) -> str:

@@ -10,7 +10,8 @@ from errors import SeriesError
 from experiment.spec import SeriesSpec
 from kernels.cleaning import clean
 from kernels.intake import RECORDS, kept_folder, key_of, patches_of
-from kernels.series import read_patch
+from kernels.series import LARGEST, read_patch
+from results import door
 
 
 def copy_out(spec: SeriesSpec, into: Path, *, checkout: Path, cache: Path) -> None:
@@ -35,17 +36,18 @@ def adopt(spec: SeriesSpec, folder: Path, *, cache: Path) -> SeriesSpec:
 
     Raises:
         SeriesError: the patches are not those of the key, or one does what no patch may.
+        StoreError: a file in the folder, which may be a stranger's, is a link or no plain file.
     """
-    files = sorted(folder.glob("*.patch"))
-    for file in files:
-        read_patch(file)
+    names = [name for name in door.names(folder) if name.endswith(".patch")]
+    files = [(name, door.read(folder, name, LARGEST)) for name in names]
+    for name in names:
+        read_patch(folder / name)
     if not spec.kept:
         return spec.model_copy(update={"path": str(folder.resolve())})
     place = kept_folder(cache, spec.kept)
     if place.is_dir():
         return spec
-    key = key_of([(file.name, file.read_bytes()) for file in files])
-    if key != spec.kept or not (folder / RECORDS).is_file():
+    if key_of(files) != spec.kept or not door.exists(folder, RECORDS):
         raise SeriesError(
             f"holds another series than that of key {spec.kept}",
             where=clean(str(folder)),
@@ -54,8 +56,8 @@ def adopt(spec: SeriesSpec, folder: Path, *, cache: Path) -> SeriesSpec:
     place.parent.mkdir(parents=True, exist_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))
     try:
-        for file in (*files, folder / RECORDS):
-            shutil.copyfile(file, beside / file.name)
+        for name, content in (*files, (RECORDS, door.read(folder, RECORDS))):
+            door.write(beside, name, content)
         beside.rename(place)
     except OSError:
         # Another lab process was first, with the same patches.

@@ -19,8 +19,8 @@ from pydantic import ValidationError
 from experiment.architecture import ARCHITECTURES
 from host.digest import sha256_of
 from host.process import run
+from results import door
 from results.record import KernelIdentity
-from results.store import write_atomically
 
 log = logging.getLogger(__name__)
 
@@ -154,7 +154,7 @@ def _changed(folder: Path) -> str:
         kept = json.loads((folder / DIGESTS).read_text())
     except FileNotFoundError:
         with suppress(OSError):
-            write_atomically(folder / DIGESTS, json.dumps(now))
+            door.write(folder, DIGESTS, json.dumps(now))
         return ""
     except (OSError, ValueError):
         return DIGESTS

@@ -27,7 +27,7 @@ from reports.document import (
 from reports.render import html
 from reports.verdict import Verdict
 from reports.write import HTML
-from results.store import write_atomically
+from results import door
 
 INDEX = "index.html"
 # The newest; the rest are a number, and on disk.
@@ -42,9 +42,8 @@ FOOTER = (
 
 def write(store: QueueStore) -> Path:
     """Write the page anew; readers see the old one or the new one, never half of one."""
-    path = store.folder / INDEX
-    write_atomically(path, render(store, store.read()))
-    return path
+    door.write(store.folder, INDEX, render(store, store.read()))
+    return store.folder / INDEX
 
 
 def render(store: QueueStore, read: Read) -> str:

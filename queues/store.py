@@ -16,7 +16,6 @@ lock is free is taken up again by the next worker.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,10 +28,12 @@ from pydantic import ValidationError
 from errors import InfraError, UsageError
 from kernels.cleaning import clean
 from queues.entry import QueueEntry
-from results.store import write_atomically
+from results import door
+from results.door import StoreError
 
 HEAD, FORMAT, SCHEMA_VERSION = "queue.json", "twinboot queue", 1
 ENTRIES, LOCKS, MAILS, SESSIONS, WATCH = "entries", "locks", "mails", "sessions", "watch"
+ENDING = ".json"
 # Whoever changes an entry holds its lock for an instant; a worker for as long as it measures.
 INSTANT_S = 1.0
 
@@ -59,10 +60,10 @@ class QueueStore:
     def create(self) -> None:
         """Make the folder a queue, if it is none yet."""
         for name in (ENTRIES, LOCKS, MAILS, SESSIONS, WATCH):
-            (self.folder / name).mkdir(parents=True, exist_ok=True)
-        if not (self.folder / HEAD).exists():
+            door.make_folder(self.folder, name)
+        if not door.exists(self.folder, HEAD):
             head = {"format": FORMAT, "schema_version": SCHEMA_VERSION}
-            write_atomically(self.folder / HEAD, json.dumps(head) + "\n")
+            door.write(self.folder, HEAD, json.dumps(head) + "\n")
 
     def read(self) -> Read:
         """Every entry; a file that cannot be read is named and stays where it is.
@@ -77,11 +78,13 @@ class QueueStore:
                 next_step="check the name, or begin one with ./lab.py queue add SERIES",
             )  # fmt: skip
         entries, problems = [], []
-        for path in sorted((self.folder / ENTRIES).glob("*.json")):
+        for name in door.names(self.folder, ENTRIES):
+            if name.startswith(".") or not name.endswith(ENDING):
+                continue
             try:
-                entries.append(self._entry(path))
+                entries.append(self._entry(name.removesuffix(ENDING)))
             except InfraError as error:
-                problems.append(f"{path.name}: {error.what}")
+                problems.append(f"{name}: {error.what}")
         return Read(tuple(sorted(entries, key=lambda entry: entry.order)), tuple(problems))
 
     def find(self, name: str) -> QueueEntry:
@@ -105,11 +108,10 @@ class QueueStore:
     def add(self, entry: QueueEntry) -> bool:
         """Keep a new entry; False where one of its id is there, in whatever state."""
         self.create()
-        path = self._path(entry.id)
-        if path.exists():
+        if self._has(entry):
             return False
         with self._lock(entry.id):
-            if path.exists():
+            if self._has(entry):
                 return False
             self._write(entry)
         return True
@@ -134,7 +136,7 @@ class QueueStore:
                 "is being measured", where=entry_id, next_step="wait until it has ended"
             ) from None
         try:
-            yield self._entry(self._path(entry_id))
+            yield self._entry(entry_id)
         finally:
             lock.release()
 
@@ -175,54 +177,54 @@ class QueueStore:
     def _now(self, entry: QueueEntry) -> QueueEntry | None:
         """What has become of an entry since it was listed, if it is still to be worked."""
         try:
-            now = self._entry(self._path(entry.id))
+            now = self._entry(entry.id)
         except InfraError:
             return None
         return now if now.is_open else None
 
     def _lock(self, entry_id: str) -> FileLock:
-        return FileLock(self.folder / LOCKS / f"{entry_id}.lock")
+        # It follows no link itself.
+        return FileLock(door.make_folder(self.folder, LOCKS) / f"{entry_id}.lock")
 
-    def _path(self, entry_id: str) -> Path:
-        return self.folder / ENTRIES / f"{entry_id}.json"
+    def _has(self, entry: QueueEntry) -> bool:
+        return door.exists(self.folder, f"{ENTRIES}/{entry.id}{ENDING}")
 
-    def _entry(self, path: Path) -> QueueEntry:
+    def _entry(self, entry_id: str) -> QueueEntry:
+        name = f"{ENTRIES}/{entry_id}{ENDING}"
         try:
-            entry = QueueEntry.model_validate_json(path.read_bytes())
-            if entry.id == path.stem:
+            entry = QueueEntry.model_validate_json(door.read(self.folder, name))
+            if entry.id == entry_id:
                 return entry
             what = f"is of another name: it holds {entry.id}"
         except OSError as error:
             what = f"cannot be read: {error.strerror}"
+        except StoreError as error:
+            what = error.what
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             place = "".join(f"{part}: " for part in first["loc"])
             what = clean(f"is no entry of this version of the lab: {place}{first['msg']}")
-        raise InfraError(what, where=str(path), next_step="restore it, or move it away")
+        where = str(self.folder / name)
+        raise InfraError(what, where=where, next_step="restore it, or move it away")
 
     def _write(self, entry: QueueEntry) -> None:
-        write_atomically(self._path(entry.id), entry.model_dump_json(indent=1) + "\n")
-        folder = os.open(self.folder / ENTRIES, os.O_RDONLY)
-        try:
-            # The rename itself is on disk only when the folder is.
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        name = f"{ENTRIES}/{entry.id}{ENDING}"
+        door.write(self.folder, name, entry.model_dump_json(indent=1) + "\n")
 
     def _check(self) -> None:
         if not self.folder.exists():
             return
         try:
-            known = json.loads((self.folder / HEAD).read_text(encoding="utf-8"))
+            known = json.loads(door.read(self.folder, HEAD))
             fits = known.get("format") == FORMAT and known.get("schema_version") == SCHEMA_VERSION
         except FileNotFoundError:
             own = {ENTRIES, LOCKS, MAILS, SESSIONS, WATCH}
             # It may have been killed while it was made.
             fits = all(
                 path.name in own or path.name.startswith(f".{HEAD}.")
-                for path in self.folder.iterdir()
+                for path in map(Path, door.names(self.folder))
             )
-        except (OSError, ValueError, AttributeError):
+        except (OSError, StoreError, ValueError, AttributeError, RecursionError):
             fits = False
         if not fits:
             raise UsageError(

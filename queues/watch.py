@@ -9,7 +9,6 @@ at any moment, the next look does the rest, and nothing is queued twice.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +24,7 @@ from kernels.cleaning import clean
 from kernels.diff import read_diff
 from kernels.mail import reading
 from kernels.patch_text import slug
+from kernels.series import LARGEST
 from queues import known_series, page
 from queues.arrivals import Arrival, Mailbox
 from queues.entry import QueueEntry
@@ -33,11 +33,12 @@ from queues.mail_files import ENDINGS, Maildir, MboxFiles
 from queues.posted import Group, Posted, groups_of, key_of, read_posted, touches
 from queues.public_inbox import PublicInbox, epochs
 from queues.store import MAILS, WATCH, QueueStore, stamp
+from results import door
+from results.door import StoreError
 from results.record import Record
-from results.store import write_atomically
 from runs.request import Request
 
-STATE = "state.json"
+STATE, MAIL = "state.json", ".eml"
 DAY_S = 86400.0
 # Beyond these the oldest are given up: a mailbox must not fill the disk.
 MOST_PENDING = 20_000
@@ -132,7 +133,8 @@ class Watch:
         self.selection = selection
         self.place = place.absolute()
         name = hashlib.sha256(str(self.place).encode(errors="surrogateescape")).hexdigest()[:8]
-        self.folder = store.folder / WATCH / f"{slug(self.place.name).lower()}-{name}"
+        self.name = f"{WATCH}/{slug(self.place.name).lower()}-{name}"
+        self.folder = store.folder / self.name
 
     def poll(self, mailbox: Mailbox, now: float) -> PollReport:
         """Read what is new, queue what is whole, and remember.
@@ -142,7 +144,7 @@ class Watch:
             InfraError: the mailbox cannot be read; what came before is queued.
         """
         self.store.create()
-        self.folder.mkdir(parents=True, exist_ok=True)
+        door.make_folder(self.store.folder, self.name)
         try:
             with FileLock(self.folder / ".lock", timeout=0):
                 return _Poll(self, now).run(mailbox)
@@ -165,13 +167,13 @@ class _Poll:
         self.came: dict[str, float] = {}
         self.series = {series.key: series for series in self.state.seen}
         self.known = known_series.by_id(self.series.values())
-        for path in sorted(self.folder.glob("*.eml")):
-            post = _posted(path.read_bytes()) if path.stem in self.state.pending else None
+        for stem in self._kept():
+            post = self._posted(stem) if stem in self.state.pending else None
             if post is None:  # kept, and then killed: it is read again
-                path.unlink()
+                door.remove(self.folder, f"{stem}{MAIL}")
             else:
                 self.posts[post.id] = post
-                self.came[post.id] = self.state.pending[path.stem]
+                self.came[post.id] = self.state.pending[stem]
 
     def run(self, mailbox: Mailbox) -> PollReport:
         since = self.now - self.selection.days * DAY_S
@@ -195,7 +197,7 @@ class _Poll:
     def _load(self) -> State:
         path = self.folder / STATE
         try:
-            return State.model_validate_json(path.read_bytes())
+            return State.model_validate_json(door.read(self.folder, STATE, 256 * door.MIB))
         except FileNotFoundError:
             return State(mailbox=str(self.watch.place))
         except ValidationError:
@@ -220,7 +222,7 @@ class _Poll:
             if post.mail.number and not known_series.is_copy(post, self.known):
                 self._dropped(post, "its series was whole without it")
         else:
-            _keep(self.folder / f"{post.id}.eml", post.mail.raw)
+            door.write(self.folder, f"{post.id}{MAIL}", post.mail.raw)
             self.came[post.id] = min(arrival.at, self.came.get(post.id, arrival.at))
             # Last of all, so that of two for one place the later counts.
             self.posts.pop(post.id, None)
@@ -262,7 +264,7 @@ class _Poll:
                 self.report.left_out.append(f"{group.words}: {aside}")
             else:
                 new = new.model_copy(update={"entry": self._queue(group, new)})
-        except OSError:
+        except (OSError, StoreError):
             raise
         except Exception as error:  # as for a mail
             self.report.left_out.append(f"{group.words}: {_why(error)}")
@@ -278,7 +280,7 @@ class _Poll:
         entry_id = f"{slug(group.title).lower()[:40].strip('-.') or 'series'}-{group.id}"
         name = f"{entry_id}.mbox"
         mails = b"".join(_in_mbox(post.mail.raw) for post in group.ordered)
-        _keep(self.store.folder / MAILS / name, mails)
+        door.write(self.store.folder, f"{MAILS}/{name}", mails)
         # The mails stand for the series; a name in the request would be a machine's path.
         request = replace(self.selection.request, series=(name,))
         entry = QueueEntry(
@@ -351,18 +353,22 @@ class _Poll:
             }
         )
         if state != self.state:
-            write_atomically(self.folder / STATE, state.model_dump_json() + "\n")
+            door.write(self.folder, STATE, state.model_dump_json() + "\n")
             self.state = state
-        for path in self.folder.glob("*.eml"):
-            if path.stem not in state.pending:
-                path.unlink()
+        for stem in self._kept():
+            if stem not in state.pending:
+                door.remove(self.folder, f"{stem}{MAIL}")
 
+    def _kept(self) -> list[str]:
+        """The ids of mails that wait for others of their series."""
+        names = door.names(self.folder)
+        return [name.removesuffix(MAIL) for name in names if name.endswith(MAIL)]
 
-def _posted(raw: bytes) -> Posted | None:
-    try:
-        return read_posted(raw)
-    except Exception:  # it was said when it came
-        return None
+    def _posted(self, stem: str) -> Posted | None:
+        try:
+            return read_posted(door.read(self.folder, f"{stem}{MAIL}", 2 * LARGEST))
+        except Exception:  # it was said when it came
+            return None
 
 
 def _why(error: Exception) -> str:
@@ -376,15 +382,6 @@ def _files(post: Posted) -> tuple[str, ...]:
     where = clean(post.mail.place)
     with reading(post.mail.raw, where):
         return read_diff(post.mail.text, where).files
-
-
-def _keep(path: Path, data: bytes) -> None:
-    beside = path.with_name(f".{path.name}.new")
-    with beside.open("wb") as sink:
-        sink.write(data)
-        sink.flush()
-        os.fsync(sink.fileno())
-    beside.replace(path)
 
 
 def _in_mbox(raw: bytes) -> bytes:

@@ -13,8 +13,9 @@ from errors import InfraError
 from queues import page
 from queues.entry import QueueEntry
 from queues.outcome import EntryOutcome, of_error, of_session
-from queues.store import QueueStore, stamp
+from queues.store import SESSIONS, QueueStore, stamp
 from reports.write import write_all
+from results import door
 from results.store import MANIFEST
 from runs.request import Request
 
@@ -135,6 +136,7 @@ def _attempt(
 
 def _ending(job: Job, measure: Measure, log: Log) -> EntryOutcome:
     try:
+        door.make_folder(job.folder.parent.parent, f"{SESSIONS}/{job.folder.name}")
         measure(job)
         return of_session(write_all(job.folder))
     except Exception as error:

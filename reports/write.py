@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from reports import forms, functions_table, stacks_table
-from reports.forms import FUNCTIONS_FILE, MARKDOWN_FILE, STACKS_FILE
+from reports.forms import FUNCTIONS_FILE, LINKED, MARKDOWN_FILE, STACKS_FILE
 from reports.many import SessionComparison, compare_session
-from results import table
+from results import door, table
 from results.session import MeasuredSession, open_session
-from results.store import write_atomically
 
 HTML = "report.html"
 TEXT = "report.txt"
@@ -61,7 +60,29 @@ def write_all(
     comparison = _compared(session)
     if show is not None:
         show(comparison)
-    table.export(table.tidy(session.manifest, session.records), folder)
+    for name, content in _files(session, comparison):
+        door.write(folder, name, content)
+    return comparison
+
+
+def published(folder: Path) -> dict[str, str | bytes]:
+    """The page of the session in ``folder`` and the files that it links to, by name.
+
+    Made of the records: what lies in the folder under these names may be anybody's.
+
+    Raises:
+        StoreError: the folder is no session, or cannot be read.
+        ReportError: its records cannot be compared.
+    """
+    session = open_session(folder)
+    files = _files(session, _compared(session))
+    return {name: content for name, content in files if name in (HTML, *LINKED)}
+
+
+def _files(
+    session: MeasuredSession, comparison: SessionComparison
+) -> Iterator[tuple[str, str | bytes]]:
+    yield from table.as_files(table.tidy(session.manifest, session.records)).items()
     for pair in comparison.comparisons:
         # The first pair has the plain names, the others are named for their arms.
         first = pair is comparison.comparisons[0]
@@ -72,8 +93,7 @@ def write_all(
         )
         for counted, name, render in tables:
             if counted:
-                write_atomically(folder / _file_name(name, apart), render(pair))
-    write_atomically(folder / HTML, forms.render(comparison, "html"))
-    write_atomically(folder / MARKDOWN_FILE, forms.render(comparison, "markdown"))
-    write_atomically(folder / TEXT, forms.render(comparison, "text"))
-    return comparison
+                yield _file_name(name, apart), render(pair)
+    yield HTML, forms.render(comparison, "html")
+    yield MARKDOWN_FILE, forms.render(comparison, "markdown")
+    yield TEXT, forms.render(comparison, "text")

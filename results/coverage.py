@@ -18,8 +18,8 @@ from pathlib import Path, PurePosixPath
 from pydantic import ValidationError
 
 from errors import RecordError
+from results import door
 from results.record import Record
-from results.store import write_atomically
 
 HEAD = ".json"
 # What a compiler adds to a function's name: clones and split-off parts.
@@ -332,8 +332,8 @@ def write(coverage: Coverage, table: Path) -> None:
         rows.writerow((*function, *(f"{calls[n]:.3g}" if n in calls else "" for n in names)))
     head = CoverageHead(source=coverage.source, release=coverage.release, cases=coverage.cases)
     table.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(table, text.getvalue())
-    write_atomically(table.with_suffix(HEAD), head.model_dump_json(indent=1) + "\n")
+    door.write(table.parent, table.name, text.getvalue())
+    door.write(table.parent, table.with_suffix(HEAD).name, head.model_dump_json(indent=1) + "\n")
 
 
 def read(table: Path) -> Coverage:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from results import door
+from results.door import StoreError
 from results.record import Manifest
-from results.store import MANIFEST, SessionStore, StoreError
+from results.store import MANIFEST, SessionStore
 
 LATEST = "latest"
 
@@ -25,9 +27,13 @@ class SessionHead(NamedTuple):
 
 
 def heads_in(folder: Path) -> tuple[SessionHead, ...]:
-    """Every session below ``folder``, newest first; those that cannot be read come last."""
-    heads = [_head(path.parent) for path in folder.glob(f"*/{MANIFEST}")]
-    return tuple(sorted(heads, key=lambda head: (head.created, head.folder.name), reverse=True))
+    """Every session below ``folder``, newest first; those that cannot be read come last.
+
+    A link to a session is none of the folder's, and is shown as what cannot be read.
+    """
+    heads = [_head(folder, name) for name in door.names(folder)]
+    read = [head for head in heads if head is not None]
+    return tuple(sorted(read, key=lambda head: (head.created, head.folder.name), reverse=True))
 
 
 def named_session(name: Path, sessions: Path) -> Path | None:
@@ -42,8 +48,13 @@ def named_session(name: Path, sessions: Path) -> Path | None:
     return sessions / name if (sessions / name).is_dir() else name
 
 
-def _head(folder: Path) -> SessionHead:
+def _head(sessions: Path, name: str) -> SessionHead | None:
+    folder = sessions / name
     try:
+        if not door.exists(sessions, f"{name}/{MANIFEST}"):
+            return None
         return SessionHead(folder, SessionStore(folder).manifest())
-    except (StoreError, OSError, UnicodeDecodeError) as error:
-        return SessionHead(folder, None, str(error).splitlines()[0])
+    except (StoreError, OSError) as error:
+        # Beside sessions there may be files of any kind.
+        is_one = folder.is_dir()
+        return SessionHead(folder, None, str(error).splitlines()[0]) if is_one else None

@@ -1,14 +1,15 @@
 """A session folder: one manifest, append-only records, raw results.
 
-The manifest is written beside and renamed; records are appended and fsynced, one
-JSON line each.  Killing the lab at any moment loses at most the runs under way: a
-torn last line is passed over by whoever reads, and cut off by whoever appends next.
+The folder may be a stranger's, so all of it is read and written through ``results.door``.  The
+manifest is written beside and renamed; records are appended and fsynced, one JSON line each.
+Killing the lab at any moment loses at most the runs under way: a torn last line is passed over by
+whoever reads, and cut off by whoever appends next.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
-import os
 import threading
 from collections.abc import Collection
 from pathlib import Path
@@ -16,8 +17,9 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from errors import RecordError
+from results import door
 from results.checks import Check
+from results.door import StoreError
 from results.locks import Locks
 from results.profile import Profile
 from results.record import SCHEMA_VERSION, Manifest, Record, RunCost, RunRecord
@@ -33,22 +35,12 @@ OF_RUNS: dict[str, type[RunRecord] | type[Profile] | type[Locks] | type[Check]] 
     RUNS: RunRecord, PROFILES: Profile, LOCKS: Locks, CHECKS: Check,
 }  # fmt: skip
 
+# A session of hundreds of runs has some MiB of records; a profile, of one run, has a few.
+MOST_BYTES = {PROFILES: door.LINES, LOCKS: door.LINES}
+LONGEST_LINE = 64 * door.MIB
+
 R = TypeVar("R", bound=Record)
 OfRun = TypeVar("OfRun", RunRecord, Profile, Locks, Check)
-
-
-class StoreError(RecordError):
-    """A session folder that cannot be read: says which file and what to do."""
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write ``text`` beside ``path``, fsync, and rename it into place."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.new")
-    with beside.open("w", encoding="utf-8") as sink:
-        sink.write(text)
-        sink.flush()
-        os.fsync(sink.fileno())
-    beside.replace(path)
 
 
 class SessionStore:
@@ -65,8 +57,8 @@ class SessionStore:
 
     def create(self, manifest: Manifest) -> None:
         """Make the folder and write its manifest."""
-        self.raw.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.folder / MANIFEST, manifest.model_dump_json(indent=2) + "\n")
+        door.make_folder(self.folder, self.raw.name)
+        door.write(self.folder, MANIFEST, manifest.model_dump_json(indent=2) + "\n")
 
     def manifest(self) -> Manifest:
         """Read the manifest.
@@ -76,7 +68,7 @@ class SessionStore:
         """
         path = self.folder / MANIFEST
         try:
-            text = path.read_text(encoding="utf-8")
+            text = door.read(self.folder, MANIFEST).decode()
         except FileNotFoundError:
             raise StoreError(f"{path}: no such file; a session folder holds one") from None
         except UnicodeDecodeError as error:
@@ -144,50 +136,33 @@ class SessionStore:
         with self._lock:
             for name, kind in OF_RUNS.items():
                 lines = [line for line in self._read(name, kind) if line.run_id not in withdrawn]
-                if (self.folder / name).exists():
+                if door.exists(self.folder, name):
                     text = "".join(f"{line.model_dump_json()}\n" for line in lines)
-                    write_atomically(self.folder / name, text)
+                    door.write(self.folder, name, text)
 
     def _append_line(self, name: str, record: Record) -> None:
-        line = (record.model_dump_json() + "\n").encode()
-        path = self.folder / name
-        _cut_torn_line(path)
-        with path.open("ab") as sink:
-            sink.write(line)
-            sink.flush()
-            os.fsync(sink.fileno())
+        door.append(self.folder, name, (record.model_dump_json() + "\n").encode())
 
     def _read(self, name: str, kind: type[R], heads: tuple[bytes, ...] = (b"",)) -> list[R]:
-        path = self.folder / name
-        if not path.exists():
+        path, records = self.folder / name, []
+        try:
+            with door.opened(self.folder, name, MOST_BYTES.get(name, 256 * door.MIB)) as lines:
+                for number in itertools.count(1):
+                    line = lines.readline(LONGEST_LINE)
+                    # A torn last line is a run that another process is recording at this moment, or
+                    # one whose process was killed: not a record, and not the reader's to cut off.
+                    if not line.endswith(b"\n") and len(line) < LONGEST_LINE:
+                        break
+                    if not line.startswith(heads):
+                        continue
+                    try:
+                        records.append(kind.model_validate_json(line))
+                    except ValidationError as error:
+                        what = f"not a {kind.__name__}: {error}"
+                        raise StoreError(f"{path}:{number}: {what}") from None
+        except FileNotFoundError:
             return []
-        # A torn last line is a run that another process is recording at this moment, or one
-        # whose process was killed: not a record, and not the reader's to cut off.
-        whole = path.read_bytes().rpartition(b"\n")[0]
-        records = []
-        for number, line in enumerate(whole.splitlines(), start=1):
-            if not line.startswith(heads):
-                continue
-            try:
-                records.append(kind.model_validate_json(line))
-            except ValidationError as error:
-                raise StoreError(f"{path}:{number}: not a {kind.__name__}: {error}") from None
         return records
-
-
-def _cut_torn_line(path: Path) -> None:
-    """Cut off what a killed process left of its last record; that run is made again."""
-    if not path.exists():
-        return
-    with path.open("r+b") as file:
-        length = file.seek(0, os.SEEK_END)
-        if length == 0:
-            return
-        file.seek(length - 1)
-        if file.read(1) == b"\n":
-            return
-        file.seek(0)
-        file.truncate(file.read().rfind(b"\n") + 1)
 
 
 def _latest(results: list[OfRun]) -> list[OfRun]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from errors import InfraError, LabError, SeriesError, UsageError, WorkloadError
 from experiment.bisection import (
@@ -27,8 +27,10 @@ from experiment.bisection import (
     state_of,
 )
 from experiment.spec import ArmSpec, Experiment
+from results import door
+from results.door import StoreError
 from results.record import Record, RunRecord
-from results.store import MANIFEST, SessionStore, write_atomically
+from results.store import MANIFEST, SessionStore
 from runs.manifest import manifest_of
 from runs.measure import measure
 from runs.options import Options
@@ -127,12 +129,12 @@ def read(folder: Path, options: Options) -> Search:
     """
     path = folder / STATE
     try:
-        search = Search.model_validate_json(path.read_text())
+        search = Search.model_validate_json(door.read(folder, STATE))
     except FileNotFoundError:
         raise UsageError(
             f"no {STATE} here", where=str(folder), next_step="name the folder of a bisect"
         ) from None
-    except (OSError, ValueError, ValidationError) as error:
+    except (OSError, ValueError, StoreError) as error:
         raise UsageError(
             f"is no search that this lab reads: {error}", where=str(path), next_step="begin anew"
         ) from None
@@ -237,9 +239,8 @@ def _grown(
 
 def _save(search: Search, folder: Path) -> Search:
     search = search.model_copy(update={"tested": tuple(sorted({*search.tested}))})
-    folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(search.model_dump(mode="json"), indent=1)
-    write_atomically(folder / STATE, text + "\n")
+    door.write(folder, STATE, text + "\n")
     return search
 
 

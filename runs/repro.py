@@ -18,13 +18,17 @@ from experiment.architecture import ARCHITECTURES
 from experiment.catalogue import Catalogue
 from experiment.spec import Experiment
 from host import facts
+from host.digest import sha256_of
 from kernels.cache import kernels_folder
 from kernels.cleaning import clean
 from kernels.config import module_folders, of_architecture
+from kernels.series import LARGEST
+from results import door
+from results.door import StoreError
 from results.record import KernelIdentity, Manifest, Record
-from results.store import CHECKS, LOCKS, MANIFEST, PROFILES, RUNS, SessionStore, StoreError
+from results.store import CHECKS, LOCKS, MANIFEST, PROFILES, RUNS, SessionStore
 from runs import dry_run
-from runs.archive import pack, unpack
+from runs.archive import MOST_BYTES, pack, unpack
 from runs.options import Options
 from runs.prepare import Session
 from runs.repeat import Kept
@@ -55,10 +59,11 @@ class ArchiveHead(Record):
 
 @dataclass(frozen=True)
 class Repro:
-    """An archive, unpacked: the session's head, and where its folder lies."""
+    """An archive, unpacked: the session's head, where its folder lies, and all files' SHA-256."""
 
     folder: Path
     manifest: Manifest
+    files: Mapping[str, str]
 
     @property
     def session(self) -> Path:
@@ -98,9 +103,9 @@ def write_archive(
     """
     manifest = SessionStore(folder).manifest()
     files = {
-        f"{SESSION}/{name}": _whole_records(folder / name)
+        f"{SESSION}/{name}": _whole_records(folder, name)
         for name in RECORDS
-        if (folder / name).is_symlink() or (folder / name).exists()
+        if door.exists(folder, name)
     }
     for name, content in _series(manifest.experiment, folder, options).items():
         files[f"{SESSION}/{name}"] = content
@@ -108,9 +113,9 @@ def write_archive(
         files[f"{INPUTS}/{name}"] = content
     for kernel in kernels_of(manifest):
         files[f"{KERNELS}/{kernel.key}/identity.json"] = kernel.model_dump_json(indent=1).encode()
-        config = kernels_folder(options.cache) / kernel.key / "config"
-        if config.is_file():
-            files[f"{KERNELS}/{kernel.key}/config"] = config.read_bytes()
+        config = f"{kernel.key}/config"
+        if door.exists(kernels_folder(options.cache), config):
+            files[f"{KERNELS}/{config}"] = door.read(kernels_folder(options.cache), config)
     files[COMMANDS] = _commands(manifest, options, by_hand).encode()
     head = ArchiveHead(
         format=FORMAT,
@@ -122,24 +127,10 @@ def write_archive(
     return tuple(sorted(files))
 
 
-def _plain(path: Path) -> bytes:
-    """A file of a session, which may be a stranger's: a link in it could lead to any of ours.
-
-    Raises:
-        UsageError: it is a link, a pipe or a device.
-    """
-    if path.is_symlink() or not path.is_file():
-        raise UsageError(
-            "is no plain file", where=clean(str(path)),
-            next_step="pack a session that this lab has measured",
-        )  # fmt: skip
-    return path.read_bytes()
-
-
-def _whole_records(path: Path) -> bytes:
+def _whole_records(folder: Path, name: str) -> bytes:
     """The file without what a killed process left of its last record."""
-    content = _plain(path)
-    return content if path.name == MANIFEST else content[: content.rfind(b"\n") + 1]
+    content = door.read(folder, name, MOST_BYTES)
+    return content if name == MANIFEST else content[: content.rfind(b"\n") + 1]
 
 
 def _series(experiment: Experiment, folder: Path, options: Options) -> dict[str, bytes]:
@@ -149,11 +140,12 @@ def _series(experiment: Experiment, folder: Path, options: Options) -> dict[str,
         if not (folder / SERIES).is_dir():
             place = Path(scratch)
             copy_series(experiment, place, options)
-        return {
-            str(path.relative_to(place)): _plain(path)
-            for path in sorted((place / SERIES).rglob("*"))
-            if not path.is_dir()
-        }
+        names = [
+            f"{SERIES}/{of}/{patch}"
+            for of in door.names(place, SERIES)
+            for patch in door.names(place, f"{SERIES}/{of}")
+        ]
+        return {name: door.read(place, name, LARGEST) for name in names}
 
 
 def inputs(manifest: Manifest, checkout: Path) -> dict[str, bytes]:
@@ -224,8 +216,8 @@ def read_archive(archive: Path, into: Path) -> Repro:
     where = clean(str(archive))
     names = unpack(archive, into)
     try:
-        head = ArchiveHead.model_validate_json((into / HEAD).read_bytes())
-    except (OSError, ValueError):
+        head = ArchiveHead.model_validate_json(door.read(into, HEAD))
+    except (OSError, StoreError, ValueError):
         raise UsageError(
             f"has no {HEAD} that this lab reads", where=where,
             next_step="name a file made by ./lab.py repro",
@@ -235,7 +227,7 @@ def read_archive(archive: Path, into: Path) -> Repro:
             f"is of format {head.format}; this lab reads {FORMAT}", where=where,
             next_step="use the lab that made it",
         )  # fmt: skip
-    digests = {name: _digest((into / name).read_bytes()) for name in names if name != HEAD}
+    digests = {name: sha256_of(into / name) for name in names if name != HEAD}
     wrong = sorted(
         name
         for name in digests.keys() | head.files.keys()
@@ -257,7 +249,7 @@ def read_archive(archive: Path, into: Path) -> Repro:
             next_step="measure anew and compare the intervals: ./lab.py run --mode wall "
             f"{manifest.experiment.name}",
         )
-    return Repro(into, manifest)
+    return Repro(into, manifest, head.files)
 
 
 def experiment_again(repro: Repro, options: Options, source: str = "") -> Experiment:
@@ -313,16 +305,17 @@ def differs_here(repro: Repro, options: Options, tools: Mapping[str, str]) -> tu
         if name in then.tools and then.tools[name] != tools.get(name)
     ]
     here = inputs(repro.manifest, options.checkout)
-    top = repro.folder / INPUTS
-    there = {
-        path.relative_to(top).as_posix(): path.read_bytes()
-        for path in top.rglob("*")
-        if path.is_file()
+    then_inputs = {
+        name.removeprefix(f"{INPUTS}/"): digest[:12]
+        for name, digest in repro.files.items()
+        if name.startswith(f"{INPUTS}/")
     }
-    for name in sorted(here.keys() | there.keys()):
-        if here.get(name) != there.get(name):
-            sides = [_digest(side[name])[:12] if name in side else "none" for side in (there, here)]
-            lines.append(_line(name, *sides))
+    today = {name: _digest(content)[:12] for name, content in here.items()}
+    lines += [
+        _line(name, then_inputs.get(name, "none"), today.get(name, "none"))
+        for name in sorted(today.keys() | then_inputs.keys())
+        if today.get(name) != then_inputs.get(name)
+    ]
     return tuple(lines)
 
 

@@ -18,6 +18,7 @@ from experiment.plan import Plan, make_plan
 from experiment.spec import Experiment
 from host import accelerator
 from kernels.make import MakeProgress
+from results import door
 from results.record import Manifest
 from results.store import MANIFEST, SessionStore
 from runs.manifest import manifest_of
@@ -222,7 +223,12 @@ def _text(machine: MachineSpec | None) -> str:
 
 
 class SessionLock:
-    """One lab process a session folder."""
+    """One lab process a session folder.
+
+    Raises:
+        UsageError: there is no session in it, or another process has it.
+        StoreError: there is a link, pipe or device in it.
+    """
 
     def __init__(self, folder: Path, *, must_exist: bool = False, head: str = MANIFEST) -> None:
         if must_exist and not (folder / head).exists():
@@ -230,6 +236,8 @@ class SessionLock:
                 "no session here", where=str(folder), next_step=f"name a folder with a {head}"
             )
         folder.mkdir(parents=True, exist_ok=True)
+        # It may be a stranger's that is to be finished, and QEMU opens files in it, too.
+        door.require_plain(folder)
         self._folder = folder
         self._lock = FileLock(folder / ".lock")
 

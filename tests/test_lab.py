@@ -19,7 +19,8 @@ import lab
 from errors import Exit, InfraError, SeriesError, SpecError, UsageError, WorkloadError
 from host import doctor
 from reports.model import ReportError
-from results.store import SessionStore, StoreError
+from results.door import StoreError
+from results.store import SessionStore
 from runs import session
 from tests.kernels import shipped
 from tests.reports.factory import ExactSession, fails

@@ -15,7 +15,7 @@ from history.changes import changes_of
 from history.entry import PINNED, Entry, NightFunctions
 from history.store import HistoryStore
 from history.trend import trends
-from results.store import StoreError
+from results.door import StoreError
 from tests.history.factory import Nights, costs
 
 HOSTILE = 'a,b"\n=HYPERLINK(1)\x00<b>\u2028\u202e'

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from history.entry import Entry
 from history.store import HistoryStore
 from history.table import COLUMNS, table
-from results.store import StoreError
+from results.door import StoreError
 from tests.history.factory import Nights, costs
 
 HOSTILE = "<script>alert(1)</script>\n::error::x\x1b[31m\u202e\u2028,;\"'`|=cmd()\x00%0A"

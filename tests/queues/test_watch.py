@@ -18,6 +18,7 @@ from queues.entry import QueueEntry
 from queues.posted import Posted, read_posted
 from queues.store import QueueStore
 from queues.watch import Attest, PollReport, Selection, Watch, mailbox_of
+from results import door
 from runs.request import Request
 from tests.kernels.poison import ODD, UNREADABLE
 from tests.kernels.posting import Post, mbox, reply
@@ -359,11 +360,15 @@ def test_killed_between_queueing_and_remembering(
     poll(store, archive.folder)
     archive.add([*series("a2", 1, version=2), *series("b", 3, title="mm: half")[:2]])
 
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
+    write = door.write
+
+    def killed(top: Path, name: str, content: str | bytes) -> None:
+        if name == watching.STATE:
+            raise KeyboardInterrupt
+        write(top, name, content)
 
     with monkeypatch.context() as patched:
-        patched.setattr(watching, "write_atomically", killed)
+        patched.setattr(door, "write", killed)
         with pytest.raises(KeyboardInterrupt):
             poll(store, archive.folder)
     assert titles(store) == ["v2 mm: make it fast"]

@@ -10,10 +10,11 @@ import pytest
 
 from reports import forms
 from reports.write import read_comparison, write_all
+from results.door import StoreError
 from results.locks import Locks
 from results.profile import Profile
 from results.record import RunCost
-from results.store import SessionStore, StoreError
+from results.store import SessionStore
 from tests.reports import counts_factory
 from tests.reports.conftest import draw_anew
 from tests.reports.factory import ExactSession

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from results.door import StoreError
 from results.locks import Locks, PhaseLocks
 from results.profile import Profile
 from results.record import RunCost
 from results.session import open_session
-from results.store import SessionStore, StoreError
+from results.store import SessionStore
 from tests.reports.factory import ExactSession
 from tests.reports.test_gate import checked
 

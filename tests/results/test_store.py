@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from results.door import StoreError
 from results.locks import Locks, PhaseLocks
 from results.profile import FunctionCount, PhaseProfile, Profile
 from results.record import RunCost
 from results.session import open_session
-from results.store import COSTS, MANIFEST, RUNS, SessionStore, StoreError, write_atomically
+from results.store import COSTS, MANIFEST, RUNS, SessionStore
 from tests.reports.factory import ExactSession, fails
 
 
@@ -129,11 +130,3 @@ def test_no_manifest(tmp_path: Path) -> None:
     assert SessionStore(tmp_path).records() == []
     assert SessionStore(tmp_path).costs() == []
     assert not (tmp_path / COSTS).exists()
-
-
-def test_writing_atomically_replaces_and_leaves_nothing_beside(tmp_path: Path) -> None:
-    target = tmp_path / "report.md"
-    write_atomically(target, "old")
-    write_atomically(target, "new")
-    assert target.read_text() == "new"
-    assert [path.name for path in tmp_path.iterdir()] == ["report.md"]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import io
 
 import pandas as pd
 
-from results.table import COLUMNS, export, tidy
+from results.table import COLUMNS, as_files, tidy
 from tests.reports.factory import ExactSession, fails
 
 
@@ -22,9 +22,10 @@ def test_one_row_a_sample_and_none_for_repeats_or_failures() -> None:
     assert set(frame[frame.primary].metric) == {"4k.bw", "thp.bw", "switch.bw"}
 
 
-def test_units_are_those_that_are_shown(tmp_path: Path) -> None:
+def test_units_are_those_that_are_shown() -> None:
     session = ExactSession()
-    read = pd.read_csv(export(tidy(session.manifest(), session.records()), tmp_path)[1])
+    files = as_files(tidy(session.manifest(), session.records()))
+    read = pd.read_csv(io.BytesIO(files["samples.csv"]))
     units = dict(zip(read.metric, read.unit, strict=True))
     assert units["4k.bw"] == "virtual MiB/s"
     assert units["4k.iops"] == "virtual 1/s"
@@ -50,21 +51,21 @@ def test_equal_sessions_give_equal_tables_in_whatever_order_runs_ended() -> None
     assert list(first.arm) == ["base", "patched"]
 
 
-def test_values_are_those_recorded_to_the_last_digit(tmp_path: Path) -> None:
+def test_values_are_those_recorded_to_the_last_digit() -> None:
     session = ExactSession()
     records = session.records()
     frame = tidy(session.manifest(), records)
-    parquet, csv = export(frame, tmp_path)
+    parquet, csv = map(io.BytesIO, as_files(frame).values())
     for read in (pd.read_parquet(parquet), pd.read_csv(csv)):
         rows = read[(read.metric == "4k.bw") & (read.arm == "base") & (read.block == 0)]
         assert records[0].samples is not None
         assert list(rows.value) == [records[0].samples["4k.bw"]]
 
 
-def test_a_session_without_samples_is_an_empty_table_with_columns(tmp_path: Path) -> None:
+def test_a_session_without_samples_is_an_empty_table_with_columns() -> None:
     frame = tidy(ExactSession(same_code=True).manifest(), [])
     assert tuple(frame.columns) == COLUMNS
     assert frame.empty
-    parquet, csv = export(frame, tmp_path)
-    assert len(pd.read_parquet(parquet)) == 0
-    assert csv.read_text().strip() == ",".join(COLUMNS)
+    parquet, csv = as_files(frame).values()
+    assert len(pd.read_parquet(io.BytesIO(parquet))) == 0
+    assert csv.decode().strip() == ",".join(COLUMNS)

@@ -15,8 +15,9 @@ from errors import InfraError, UsageError
 from experiment.spec import Experiment
 from host import accelerator
 from host.accelerator import AcceleratorTest
+from results.door import StoreError
 from results.record import Manifest
-from results.store import SessionStore, StoreError
+from results.store import SessionStore
 from runs.boots import WallHost
 from runs.options import Options
 from runs.session import SessionLock, new_folder, now, reopen, start
@@ -324,3 +325,14 @@ def test_a_wall_session_has_no_budget_of_seeds(
         reopen(tmp_path, options, progress, 48)
     assert caught.value.where == "--max-seeds 48"
     assert prepared.inputs is None
+
+
+def test_a_session_with_a_link_in_it_is_not_measured(tmp_path: Path) -> None:
+    folder, private = tmp_path / "theirs", tmp_path / "private"
+    (folder / "raw/4k-000-base").mkdir(parents=True)
+    private.write_text("mine")
+    # QEMU would open it for writing, and follow it.
+    (folder / "raw/4k-000-base/console.log").symlink_to(private)
+    with pytest.raises(StoreError, match=r"console\.log: is a link"):
+        SessionLock(folder)
+    assert private.read_text() == "mine"

@@ -13,7 +13,7 @@ from experiment.load import load_machine
 from experiment.machine import MACHINES
 from host.fitness import SAMPLE_S, check_load, check_steal, meanwhile, read_counters
 from host.topology import host_cpus
-from results.store import write_atomically
+from results import door
 from runs import calibration
 from verbs.output import log
 
@@ -75,7 +75,7 @@ def calibrate(name: str, file: Path, *, like: str, cache: Path) -> None:
     machine = calibration.machine_of(name, parts, timed, other, today)
     for kept in calibration.kept_of(machine):
         log(f"kept of {other.name}: {kept}")
-    write_atomically(file, SCHEMA + calibration.as_toml(machine))
+    door.write(file.parent, file.name, SCHEMA + calibration.as_toml(machine))
     # What is written is what is read.
     load_machine(file)
     log(f"./lab.py run filemap-v4 --memory {name}")

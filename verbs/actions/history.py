@@ -18,6 +18,7 @@ from history.known import KnownChanges, load_known
 from history.limits import calendar_date, too_late
 from history.store import HistoryContents, HistoryStore, UnreadFile
 from history.trend import trends
+from host import limited
 from reports.wording import clean
 from results.record import as_json as as_json_values
 from verbs.actions.policy import policy_of
@@ -120,7 +121,7 @@ def read_in(files: Sequence[Path], folder: Path) -> None:
     """Add the entries of exported files; exit 2 where any could not be read."""
     store, bad = HistoryStore(folder), False
     for file in files:
-        read, problems = exchange.read(file)
+        read, problems = exchange.read(file, limited.call)
         accepted = []
         for entry, functions in read:
             if ahead := too_late(entry.night, _today(), AHEAD):
