@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +9,8 @@ from pathlib import Path
 from experiment.spec import Experiment
 from pages import site
 from reports.session_list import ListedSession, listed
-from reports.write import HTML
+from reports.write import HTML, published
+from results import door
 from results.sessions import SessionHead
 
 
@@ -26,9 +25,10 @@ class Shown:
 
 
 def build(heads: Sequence[SessionHead], folder: Path) -> int:
-    """Write the page and copies of the reports to a folder; return how many reports there are.
+    """Write the page and a report of each session to a folder; return how many reports there are.
 
-    Sessions are shown in the order given; what cannot be read is left out.
+    Reports are made of the records.  Sessions are shown in the order given; what cannot be read is
+    left out, and one whose records cannot be compared has no report.
 
     Raises:
         SiteError: the folder holds something that is no site of the lab's, or that of a history.
@@ -40,24 +40,18 @@ def build(heads: Sequence[SessionHead], folder: Path) -> int:
             "the site of a history is not replaced by a page of sessions",
             where=str(folder), next_step="name a new folder",
         )  # fmt: skip
-    beside = folder.with_name(f".{folder.name}-{os.getpid()}")
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir(parents=True)
-    try:
-        (beside / site.MARK).write_text("reports of sessions; written anew as a whole\n")
+    with site.replaced(folder) as beside:
+        door.write(beside, site.MARK, "reports of sessions; written anew as a whole\n")
         entries = []
         for head in heads:
             if head.manifest is None:
                 continue
-            report = f"{head.folder.name}.html" if (head.folder / HTML).exists() else ""
-            if report:
-                shutil.copyfile(head.folder / HTML, beside / report)
-            manifest = head.manifest
-            entries.append(Shown(manifest.experiment, manifest.guest.title, listed(head), report))
+            report, manifest, line = f"{head.folder.name}.html", head.manifest, listed(head)
+            if line.problem:
+                report = ""
+            else:
+                door.write(beside, report, published(head.folder)[HTML])
+            entries.append(Shown(manifest.experiment, manifest.guest.title, line, report))
         values = {"sessions": entries, "root": ""}
         site.page(site.environment(), "gallery.html.j2", beside / site.FRONT, values)
-        shutil.rmtree(folder, ignore_errors=True)
-        beside.rename(folder)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
     return sum(bool(entry.report) for entry in entries)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from jinja2 import Environment
 from markupsafe import Markup, escape
 from scipy import stats
 
-from errors import UsageError
+from errors import LabError, RecordError, UsageError
 from experiment.subsystems import load_subsystems
 from history.changes import changes_of
 from history.entry import Entry
@@ -26,10 +27,11 @@ from pages.environment import environment_of
 from pages.tracks import Track, tracks_of
 from reports import wording
 from reports.document import Block
-from reports.forms import LINKED
 from reports.render import html
 from reports.render.policy import policy
-from results.store import SessionStore
+from reports.write import HTML, published
+from results import door
+from results.sessions import SessionHead, heads_in
 
 HERE = Path(__file__).parent
 TEMPLATES, STATIC = HERE / "templates", HERE / "static"
@@ -48,19 +50,20 @@ class SiteError(UsageError):
 
 @dataclass(frozen=True)
 class SitePages:
-    """What was written: pages by kind."""
+    """What was written: pages by kind; of each session without a report, a line why."""
 
     folder: Path
     tracks: int
     nights: int
     reports: int
+    left_out: tuple[str, ...] = ()
 
 
 def build(
     store: HistoryStore, folder: Path, *, known_changes: KnownChanges | None = None,
     policy: Policy | None = None, sessions: Path | None = None,
 ) -> SitePages:  # fmt: skip
-    """Write the site of a history; reports of ``sessions`` are copied beside their nights.
+    """Write the site of a history; reports of ``sessions`` are made beside their nights.
 
     ``sessions`` is a folder of session folders, or of folders of these.  The site of
     before in ``folder`` is replaced as a whole.
@@ -84,16 +87,30 @@ def build(
         read, changes, gaps_of(read.entries, known_changes),
         function_changes(read.entries, known_changes), load_subsystems(),
     )  # fmt: skip
-    reports = _reports(sessions) if sessions else {}
-    beside = folder.with_name(f".{folder.name}-{os.getpid()}")
-    shutil.rmtree(beside, ignore_errors=True)
+    heads = _heads(sessions) if sessions else []
+    left_out = [head.problem for head in heads if head.manifest is None]
+    reports = {head.manifest.session: head.folder for head in heads if head.manifest}
+    with replaced(folder) as beside:
+        links = {e.id: _report(beside, e, reports.get(e.session), left_out) for e in read.entries}
+        _write(beside, store, read, tracks, links)
+    written = sum(map(bool, links.values()))
+    return SitePages(folder, len(tracks), len(read.entries), written, tuple(left_out))
+
+
+@contextmanager
+def replaced(folder: Path) -> Iterator[Path]:
+    """An empty folder to fill, which takes the place of ``folder`` when the block ends well."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # In a folder that nobody else can put a link into.
+    scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        copied = _write(beside, store, read, tracks, reports)
+        beside = scratch / folder.name
+        beside.mkdir()
+        yield beside
         shutil.rmtree(folder, ignore_errors=True)
         beside.rename(folder)
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
-    return SitePages(folder, len(tracks), len(read.entries), copied)
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def check(folder: Path) -> None:
@@ -108,16 +125,10 @@ def check(folder: Path) -> None:
         )  # fmt: skip
 
 
-def _reports(sessions: Path) -> dict[str, tuple[Path, ...]]:
-    """The HTML reports of each session by the session's name, which its manifest has."""
-    folders: dict[str, tuple[Path, ...]] = {}
-    depths = ("*", "*/*")
-    places = sorted(place for depth in depths for place in sessions.glob(f"{depth}/manifest.json"))
-    for manifest in places:
-        pages = tuple(sorted(manifest.parent.glob("report*.html")))
-        if pages:
-            folders[SessionStore(manifest.parent).manifest().session] = pages
-    return folders
+def _heads(sessions: Path) -> list[SessionHead]:
+    """Every session in a folder, or in a folder of it."""
+    tops = [sessions, *(sessions / name for name in door.names(sessions, folders=True))]
+    return [head for top in tops for head in heads_in(top)]
 
 
 def _write(
@@ -125,19 +136,16 @@ def _write(
     store: HistoryStore,
     read: HistoryContents,
     tracks: tuple[Track, ...],
-    reports: Mapping[str, tuple[Path, ...]],
-) -> int:
-    for name in ("track", "compare", "night"):
-        (folder / name).mkdir(parents=True)
-    (folder / MARK).write_text("pages of a history; written anew as a whole\n")
+    reports: Mapping[str, str],
+) -> None:
+    door.write(folder, MARK, "pages of a history; written anew as a whole\n")
     templates = environment()
     newest = max((entry.night for entry in read.entries), default="")
     common = {"newest": newest, "marks": status.status, "spark": spark.draw}
     worst_first = sorted(tracks, key=lambda track: (track.rank, track.name))
     front = {"tracks": worst_first, "problems": read.problems, "root": "", **common}
     page(templates, "front.html.j2", folder / FRONT, front)
-    (folder / feed.NAME).write_text(feed.render(tracks), encoding="utf-8", errors="replace")
-    copied = 0
+    door.write(folder, feed.NAME, feed.render(tracks))
     quantiles = [0.0, 0.0, *(float(stats.t.ppf(0.995, n - 1)) for n in range(2, MOST_PAIRS))]
     for track in tracks:
         context = {"track": track, "root": "../", **common}
@@ -157,39 +165,36 @@ def _write(
         page(templates, "compare.html.j2", folder / "compare" / name,
               {**context, "data": embed.data(compared)}, COMPARING)  # fmt: skip
         for number, entry in enumerate(track.entries):
-            links = _copy(folder, entry, reports.get(entry.session, ()))
-            copied += len(links)
             link = address(entry.link)
             before = track.entries[number - 1] if number else None
             around = {
                 "entry": entry,
                 "before": before,
                 "after": track.entries[number + 1] if number + 1 < len(track.entries) else None,
-                "reports": links,
+                "report": reports[entry.id],
                 "link": link,
                 "body": _rendered(blocks.night(entry, track.of_night(entry), link, before)),
                 **context,
             }
             page(templates, "night.html.j2", folder / "night" / f"{entry.id}.html", around)
-    return copied
 
 
-def _copy(folder: Path, entry: Entry, reports: tuple[Path, ...]) -> tuple[str, ...]:
-    """Copy a session's reports and the files that they link to, into a folder of the night.
+def _report(folder: Path, entry: Entry, session: Path | None, left_out: list[str]) -> str:
+    """Write a session's page and the files that it links to, into a folder of the night.
 
-    Names of reports are counted, for a session names its arms freely.
+    They are made of its records; what lies in its folder may be anybody's.  Returns the page's
+    place, empty where there is no session, or none that can be compared.
     """
-    names = []
-    for number, report in enumerate(reports, start=1):
-        name = f"{entry.id}/report{f'-{number}' if number > 1 else ''}.html"
-        target = folder / "night" / name
-        target.parent.mkdir(exist_ok=True)
-        shutil.copyfile(report, target)
-        for beside in (report.with_name(name) for name in LINKED):
-            if beside.is_file():
-                shutil.copyfile(beside, target.with_name(beside.name))
-        names.append(name)
-    return tuple(names)
+    if session is None:
+        return ""
+    try:
+        files = published(session)
+    except (RecordError, OSError) as error:
+        left_out.append(f"{session}: {error.in_one_line if isinstance(error, LabError) else error}")
+        return ""
+    for name, content in files.items():
+        door.write(folder, f"night/{entry.id}/{name}", content)
+    return f"{entry.id}/{HTML}"
 
 
 def _rendered(blocks: Sequence[Block]) -> Markup:
@@ -227,7 +232,7 @@ def page(
         scripts=[Markup(text) for text in texts],  # noqa: S704
         **values,
     )
-    path.write_text(text.rstrip() + "\n", encoding="utf-8", errors="replace")
+    door.write(path.parent, path.name, text.rstrip() + "\n")
 
 
 def _static(name: str) -> str:

@@ -24,7 +24,7 @@ def pages_verb(
     ] = Path("site"),
     sessions: Annotated[
         Path | None,
-        typer.Option(help="a folder of sessions; their reports are copied into the site"),
+        typer.Option(help="a folder of sessions; their reports are made anew for the site"),
     ] = None,
     known_file: KnownFile = KNOWN,
     policy_file: PolicyFile = POLICY,
@@ -44,6 +44,8 @@ def pages_verb(
     )  # fmt: skip
     log(
         f"{counted(counts.tracks, 'track')}, {counted(counts.nights, 'night')}, "
-        f"{counted(counts.reports, 'report')} copied"
+        f"{counted(counts.reports, 'report')}"
     )
+    for line in counts.left_out:
+        log(f"left out: {line}")
     write_out(counts.folder / site.FRONT)

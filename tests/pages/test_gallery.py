@@ -8,7 +8,7 @@ import pytest
 
 from history.store import HistoryStore
 from pages import gallery, site
-from reports.write import HTML
+from reports.write import HTML, write_all
 from results.sessions import heads_in
 from results.store import SessionStore
 from tests.history.factory import Nights
@@ -20,7 +20,7 @@ HOSTILE = "<script>x</script>"
 
 @pytest.fixture
 def sessions(tmp_path: Path) -> Path:
-    """Two sessions, of which the older one has a report, and a folder that is none."""
+    """Two sessions, of which one has a page of somebody's, a folder that is none, and a link."""
     folder = tmp_path / "sessions"
     for name, title in (("a", "a title"), ("b", HOSTILE)):
         manifest = ExactSession().manifest()
@@ -29,18 +29,24 @@ def sessions(tmp_path: Path) -> Path:
         store.create(manifest.model_copy(update={"experiment": experiment}))
         for record in ExactSession().records():
             store.append(record)
-    (folder / "a" / HTML).write_text("the report")
+    (folder / "a" / HTML).write_text("<script>theirs</script>")
+    private = SessionStore(tmp_path / "private")
+    private.create(ExactSession().manifest())
+    (folder / "c").symlink_to(private.folder)
     (folder / "torn").mkdir()
     (folder / "torn" / "manifest.json").write_text("{")
     return folder
 
 
 def test_each_session_is_shown_and_each_report_is_linked(sessions: Path, tmp_path: Path) -> None:
-    assert gallery.build(heads_in(sessions), tmp_path / "site") == 1
+    assert gallery.build(heads_in(sessions), tmp_path / "site") == 2
     text = (tmp_path / "site" / site.FRONT).read_text()
     links = [attrs["href"] for tag, attrs in Tags(text).elements if tag == "a"]
-    assert links == ["#main", "index.html", "a.html"]
-    assert (tmp_path / "site" / "a.html").read_text() == "the report"
+    assert links == ["#main", "index.html", "b.html", "a.html"]
+    made = (tmp_path / "site" / "a.html").read_text()
+    write_all(sessions / "a")
+    assert made == (sessions / "a" / HTML).read_text()
+    assert not (tmp_path / "site" / "c.html").exists()
     assert text.count('class="verdict"') == 2
 
 

@@ -26,7 +26,8 @@ from pages import embed, site, status
 from pages.tracks import tracks_of
 from reports import write
 from reports.render.policy import source_hash
-from results.store import SessionStore, StoreError
+from results.door import StoreError
+from results.store import SessionStore
 from tests.history.altered import measured_again, without_case
 from tests.history.factory import Nights, with_functions
 from tests.pages.made_up import HOSTILE, ExactSession, hostile, wall_nights
@@ -149,7 +150,7 @@ def test_the_regression_is_on_the_front_page(store: HistoryStore, tmp_path: Path
     assert re.search(r'class="word no-change"><i aria-hidden="true">=</i>no change', front)
 
 
-def test_reports_of_sessions_are_copied_beside_their_nights(tmp_path: Path) -> None:
+def test_reports_of_sessions_are_made_of_their_records(tmp_path: Path) -> None:
     session = ExactSession()
     target = SessionStore(tmp_path / "sessions" / "deep" / "one")
     target.create(session.manifest())
@@ -159,11 +160,23 @@ def test_reports_of_sessions_are_copied_beside_their_nights(tmp_path: Path) -> N
     store = HistoryStore(tmp_path / "history")
     entry, _ = read_session(tmp_path / "sessions" / "deep" / "one")
     store.add(entry)
+    expected = (target.folder / "report.html").read_bytes()
+    # What a stranger put in their place is neither read nor shown.
+    (tmp_path / "key").write_text("a secret")
+    (target.folder / "report.html").write_text("<script>theirs</script>")
+    for name in ("samples.csv", "functions.csv", "report-2.html"):
+        (target.folder / name).unlink(missing_ok=True)
+        (target.folder / name).symlink_to(tmp_path / "key")
+    (tmp_path / "sessions" / "other").symlink_to(target.folder)
     made = site.build(store, tmp_path / "site", sessions=tmp_path / "sessions")
     assert made.reports == 1
+    assert made.left_out == (f"{tmp_path}/sessions/other: is a link, which is not followed",)
     copied = made.folder / "night" / entry.id / "report.html"
-    assert copied.read_bytes() == (tmp_path / "sessions/deep/one/report.html").read_bytes()
-    assert (copied.parent / "samples.csv").is_file()
+    assert copied.read_bytes() == expected
+    names = {path.name for path in copied.parent.iterdir()}
+    assert names == {"report.html", "report.md", "samples.csv"}
+    everything = [path.read_bytes() for path in made.folder.rglob("*") if path.is_file()]
+    assert b"secret" not in b"".join(everything)
     assert (
         f'href="{entry.id}/{copied.name}"'
         in (made.folder / "night" / f"{entry.id}.html").read_text()
