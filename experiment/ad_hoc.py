@@ -11,12 +11,12 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from errors import SpecError
+from experiment.frozen import plain_name
 from experiment.load import CONFIGS, Catalogue, check_experiment, read_toml, validated
 from experiment.series_name import kind_of, message_id, split_range
 from experiment.spec import Experiment, Frozen, Name
 
 AUTO = CONFIGS / "auto.toml"
-LONGEST_NAME = 40
 # In place of workloads: every one of the file.
 ALL = "all"
 VERSION = re.compile(r"\d+(\.\d+)+(-rc\d+)?")
@@ -96,7 +96,7 @@ def from_series(
     """
     auto = auto or load_auto()
     path, *stack = series
-    cases = _cases(workloads, auto)
+    cases = _cases(workloads, auto, catalogue)
     data = {
         **auto.experiment,
         **cases,
@@ -125,13 +125,13 @@ def from_kernels(
     """
     auto = auto or load_auto()
     names, labels = arm_names(sources), [label_of(source) for source in sources]
-    cases = _cases(workloads, auto)
+    cases = _cases(workloads, auto, catalogue)
     kernel = _kernel(cases, auto, catalogue)
     data = {
         **auto.experiment,
         **cases,
         "kernel": {**kernel, "source": sources[0]},
-        "name": _plain("-to-".join([names[0], names[-1]])),
+        "name": plain_name("-to-".join([names[0], names[-1]])),
         "title": f"kernels {', '.join(labels)}",
         "arms": [
             {"name": name, "label": label, "kernel": {**kernel, "source": source}}
@@ -161,25 +161,28 @@ def arm_names(sources: Sequence[str]) -> tuple[str, ...]:
     versions_of_labels = [VERSION.search(label) for label in labels]
     versions = [match[0] for match in versions_of_labels if match]
     parts = versions if len(versions) == len(labels) == len(set(versions)) else labels
-    plain = [_plain(name) or "kernel" for name in parts]
+    plain = [plain_name(name) or "kernel" for name in parts]
     return tuple(
         name if plain.count(name) == 1 else f"{name}-{plain[: number + 1].count(name)}"
         for number, name in enumerate(plain)
     )
 
 
-def _cases(workloads: Sequence[str], auto: Auto) -> dict[str, Any]:
+def _cases(workloads: Sequence[str], auto: Auto, catalogue: Catalogue) -> dict[str, Any]:
     """The cases of these workloads with their dataset; of the usual ones for none.
 
-    ``all`` is every one that can be measured in one session with the first of the file.
+    What cannot be used is not chosen.  ``all`` is every one that can be measured in one session
+    with the first of the file.
     """
     unknown = [name for name in workloads if name not in (*auto.workloads, ALL)]
     if unknown:
         allowed = ", ".join((*auto.workloads, ALL))
         raise SpecError([f"--workloads: unknown: {', '.join(unknown)}; allowed: {allowed}"])
-    names = tuple(dict.fromkeys(workloads)) or auto.usual
+    able = tuple(name for name in auto.workloads if name not in catalogue.broken)
+    usual = tuple(name for name in auto.usual if name in able) or able or auto.usual
+    names = tuple(dict.fromkeys(workloads)) or usual
     if ALL in names:
-        names = alike(auto.workloads, auto)
+        names = alike(able, auto)
     together = alike(names, auto)
     apart = [name for name in names if name not in together]
     if apart:
@@ -246,9 +249,4 @@ def name_of(series: str) -> str:
         stem = parts[2] if parts else series
     else:
         stem = Path(series).stem if kind == "file" else Path(series).name
-    return _plain(stem) or "series"
-
-
-def _plain(stem: str) -> str:
-    """The text as a name: small letters, digits and dashes."""
-    return re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:LONGEST_NAME].strip("-")
+    return plain_name(stem) or "series"

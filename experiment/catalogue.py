@@ -29,6 +29,7 @@ class Catalogue:
     those that a workload cannot do without.  ``fixed`` are the workloads and phases whose amount
     of work an experiment does not give.  ``thresholds`` are workloads' own, by workload and
     variant, then by metric (``PHASE.METRIC``; ``PHASE.functions`` are shares of a phase).
+    ``broken`` are workloads whose file cannot be used, with what is wrong there.
     """
 
     workloads: Mapping[str, Mapping[str, tuple[str, ...]]]
@@ -42,6 +43,7 @@ class Catalogue:
     machines: tuple[str, ...] = field(default_factory=known_machines)
     fixed: frozenset[tuple[str, str]] = frozenset()
     thresholds: Mapping[tuple[str, str], Mapping[str, float]] = field(default_factory=dict)
+    broken: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def needed(self, workloads: Iterable[object]) -> tuple[str, ...]:
         """What the configuration of a kernel has besides for these workloads."""
@@ -106,7 +108,11 @@ def _case_problems(
 ) -> Iterator[Problem]:
     workload = case.get("workload")
     variant = case.get("variant", CaseSpec.model_fields["variant"].default)
-    yield from not_allowed((*at, "workload"), workload, catalogue.workloads)
+    if workload in catalogue.broken:
+        words = f"its file cannot be used: {'; '.join(catalogue.broken[str(workload)])}"
+        yield Problem((*at, "workload"), words, value=workload)
+    else:
+        yield from not_allowed((*at, "workload"), workload, catalogue.workloads)
     variants = catalogue.workloads.get(workload, {}) if isinstance(workload, str) else {}
     if variants:
         yield from not_allowed((*at, "variant"), variant, variants)

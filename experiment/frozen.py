@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 Direction = Literal["higher", "lower"]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+NAME = r"^[a-z0-9][a-z0-9_-]{0,63}$"
+Name = Annotated[str, Field(pattern=NAME)]
+LONGEST_NAME = 40
 # Of a key that the lab writes into a record, and nobody into a file.
 WRITTEN_BY_LAB = Field(json_schema_extra={"readOnly": True})
 
@@ -16,3 +19,13 @@ class Frozen(BaseModel):
     """Base of every specification: immutable, strict about types and keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+def plain_name(text: str) -> str:
+    """The text as a name: small letters, digits and dashes; empty where it has none."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:LONGEST_NAME].strip("-")
+
+
+def as_name(text: str) -> str:
+    """The text itself where it is a name, else as one."""
+    return text if re.fullmatch(NAME, text) else plain_name(text)

@@ -17,6 +17,7 @@ from errors import SpecError
 from experiment import problems
 from experiment.catalogue import Catalogue, unknown_names
 from experiment.design import LOOKS
+from experiment.frozen import as_name
 from experiment.machine import MACHINES, MachineSpec
 from experiment.overrides import apply_override, parse_override
 from experiment.problems import Problem, from_validation
@@ -94,6 +95,7 @@ def check_experiment(
             places.pop(outcome, None)
             places[outcome] = override.place
     _tidy_series_path(data)
+    _tidy_variants(data)
     if ("series", "path") in places and ("series", "title") not in places:
         # What the file calls its own series would be a wrong name for another one.
         data["series"].pop("title", None)
@@ -311,6 +313,15 @@ def _tidy_series_path(data: dict[str, Any]) -> None:
     path = series.get("path") if isinstance(series, dict) else None
     if isinstance(series, dict) and isinstance(path, str) and kind_of(path) == "folder":
         series["path"] = PurePosixPath(path).as_posix()
+
+
+def _tidy_variants(data: dict[str, Any]) -> None:
+    """A variant may be called as its section of a job file is: ``RND4K Q32T16``."""
+    cases = data.get("cases")
+    for case in cases if isinstance(cases, list) else ():
+        variant = case.get("variant") if isinstance(case, dict) else None
+        if isinstance(variant, str):
+            case["variant"] = as_name(variant) or variant
 
 
 def _place(path: problems.Path, places: Mapping[problems.Path, str], file: Path) -> str:

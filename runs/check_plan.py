@@ -70,12 +70,12 @@ def planned(experiment: Experiment, workloads: Mapping[str, Workload]) -> tuple[
     shapes = [(spec.flavour, vcpus, ()) for vcpus in spec.vcpus]
     if spec.selftests:
         shapes.append((spec.selftest_flavour, 1, spec.selftests))
-    groups: dict[tuple[str, str, bool, Extras], list[CaseSpec]] = {}
+    groups: dict[tuple[str, str, tuple[str, ...], Extras], list[CaseSpec]] = {}
     for case in experiment.cases:
         if not spec.cases or case.name in spec.cases:
             workload = workloads[case.workload].as_variant(case.variant)
             extras = extras_of(workload)
-            key = (workload.mkfs, workload.mount_options, workload.file_per_job, extras)
+            key = (workload.mkfs, workload.mount_options, workload.files(1), extras)
             groups.setdefault(key, []).append(case)
     return tuple(
         PlannedCheck(

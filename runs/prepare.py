@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -52,7 +53,10 @@ from workloads.spec import (
     extras_of,
     load_catalogue,
     phase_names,
+    read_catalogue,
 )
+
+log = logging.getLogger(__name__)
 
 MIB = 1 << 20
 MOST_TCG_VCPUS = 2
@@ -254,8 +258,10 @@ class Session:
 
 
 def catalogue(checkout: Path) -> Catalogue:
-    """Everything an experiment file may name."""
-    workloads = load_catalogue()
+    """Everything an experiment file may name; what of it cannot be used is logged."""
+    workloads, broken = read_catalogue()
+    for problem in itertools.chain.from_iterable(broken.values()):
+        log.warning("left out: %s", problem)
     return Catalogue(
         workloads=phase_names(workloads),
         metrics=METRIC_NAMES,
@@ -277,7 +283,18 @@ def catalogue(checkout: Path) -> Catalogue:
         needs={name: workload.additions for name, workload in workloads.items()},
         series=series.known_series(checkout),
         thresholds=thresholds_of(workloads),
+        broken=broken,
     )
+
+
+def workloads_of(experiment: Experiment) -> dict[str, Workload]:
+    """The workloads that can be used, as they are in the base arm's guest."""
+    kernel = experiment.all_arms[0].kernel or experiment.kernel
+    vcpus = next(iter(shapes(experiment)[""].values())).vcpus
+    return {
+        name: workload.in_guest(page_bytes=kernel.page_kib << 10, vcpus=vcpus)
+        for name, workload in load_catalogue().items()
+    }
 
 
 def placements_of(
@@ -331,8 +348,8 @@ def prepare(
     architecture = experiment.kernel.architecture
     image = initramfs.provide(options.cache, architecture)
     imported = None if architecture.root.debian else userland.in_use(options.cache)
-    workloads = load_catalogue()
     guests = shapes(experiment)
+    workloads = workloads_of(experiment)
     sizes = {
         name: {arm: scaled(experiment.dataset, guest) for arm, guest in of_arms.items()}
         for name, of_arms in guests.items()

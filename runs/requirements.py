@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping
+
 from errors import SpecError
-from experiment.spec import Experiment, Guest
+from experiment.spec import Experiment, Guest, PhaseTimes
 from guests.probe.plugin import Probe
+from host.packages import locate
+from host.process import run
 from runs.arms import shapes
+from workloads.files import place_of
+from workloads.job import fio_arguments
 from workloads.metrics import PATH, SLOWPATH_SHARE, WORK
+from workloads.spec import Workload
+
+PARSE_S, REFUSAL_LINES = 20.0, 2
 
 
 def require_supported(experiment: Experiment) -> None:
@@ -43,6 +53,41 @@ def require_supported(experiment: Experiment) -> None:
                     problems.append(f"{where}: {key} = {value}: exactness is untested on {arch}")
     if problems:
         raise SpecError(list(dict.fromkeys(problems)))
+
+
+def require_jobs(experiment: Experiment, workloads: Mapping[str, Workload]) -> None:
+    """Refuse what this host's fio, which x86-64 guests have, would not take.
+
+    Raises:
+        SpecError: one line for each phase, with the place in its job file and fio's words.
+    """
+    fio = locate("fio")
+    if experiment.kernel.arch != "x86_64" or fio is None:
+        return
+    phases = [
+        (case.name, phase)
+        for case in experiment.cases
+        for phase in workloads[case.workload].phases_of(case.variant)
+        if phase.fio
+    ]
+
+    def refusal(*commands: tuple[str, ...]) -> str:
+        arguments = itertools.chain.from_iterable(commands)
+        done = run([str(fio), "--parse-only", *arguments], timeout_s=PARSE_S, check=False)
+        lines = done.stderr.splitlines()[:REFUSAL_LINES] or [f"status {done.returncode}"]
+        return "; ".join(lines) if done.returncode else ""
+
+    commands = [fio_arguments(phase, PhaseTimes(ios=1), jobs=1, seed=1) for _, phase in phases]
+    # All at once as a rule: fio takes its time to start.
+    if not phases or not refusal(*commands):
+        return
+    problems = []
+    for (case_name, phase), command in zip(phases, commands, strict=True):
+        if words := refusal(command):
+            place = place_of(phase.places, words) or f"case {case_name}"
+            problems.append(f"{place}: phase {phase.name}: {words}")
+    if problems:
+        raise SpecError(problems)
 
 
 def require_counted(experiment: Experiment, guest: Guest, probe: Probe | None) -> None:

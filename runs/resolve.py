@@ -14,9 +14,9 @@ from kernels.intake import records_of
 from kernels.settle import settle
 from results.record import QUICK
 from runs.arms import shapes
-from runs.prepare import can_be_modelled
+from runs.prepare import can_be_modelled, workloads_of
 from runs.request import Request
-from runs.requirements import require_supported
+from runs.requirements import require_jobs, require_supported
 from runs.suggestion import automatic, texts_and_files
 
 
@@ -84,6 +84,7 @@ def experiment_of(
         experiment = experiment.model_copy(update={"cases": experiment.cases[:1], "check": None})
     experiment = experiment.model_copy(update={"twins": _twins(request, experiment)})
     require_supported(experiment)
+    require_jobs(experiment, workloads_of(experiment))
     return experiment
 
 

@@ -97,12 +97,12 @@ def workloads_for(
         SpecError: there are none; names the shipped experiment that would do, if any.
     """
     auto = auto or load_auto()
+    catalogue = load_catalogue()
     able = [
         candidate
         for candidate in suggestion.candidates
-        if candidate.case.workload in auto.workloads
+        if candidate.case.workload in auto.workloads and candidate.case.workload in catalogue
     ]
-    catalogue = load_catalogue()
     usual = [
         each
         for each in able

@@ -77,11 +77,15 @@ def list_verb(as_json: Json = False) -> None:
     from host import facts
     from kernels import cache as kernel_cache
     from kernels.series import known_series
-    from workloads.spec import load_catalogue
+    from workloads.spec import read_catalogue
 
+    workloads, broken = read_catalogue()
     names: dict[str, list[str]] = {
         "experiments": list(load.known_experiments()),
-        "workloads": [f"{w.name}: {w.title}" for w in load_catalogue().values()],
+        "workloads": [
+            *(f"{workload.name}: {workload.title}" for workload in workloads.values()),
+            *(f"{name}: cannot be used: {'; '.join(why)}" for name, why in broken.items()),
+        ],
         "guests": list(load.known_guests()),
         "series": list(known_series(CHECKOUT)),
         "kernels": [

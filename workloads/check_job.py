@@ -18,8 +18,9 @@ from types import MappingProxyType
 from typing import Literal
 
 from experiment.plan import MIN_BRD_MIB, Size
+from workloads.files import names_of
 from workloads.job import limit_text
-from workloads.spec import SHARED_FILE, Phase, Workload
+from workloads.spec import Phase, Workload
 
 SCRIPT = Path(__file__).with_name("check.sh")
 SELFTESTS = Path(__file__).with_name("selftests.toml")
@@ -142,8 +143,8 @@ def writes_of(phase: Phase, workload: Workload) -> Writes:
 
 
 def _of_the_files(phase: Phase, workload: Workload) -> bool:
-    """Whether the phase works on the files that the agent lays out, as the shipped ones do."""
-    return workload.file_per_job or phase.option("filename") == SHARED_FILE
+    """Whether the phase works on the files that the agent lays out, and on all of them."""
+    return workload.file_per_job or workload.files(1) == names_of(phase.fio)
 
 
 def _named(cases: Sequence[CheckCase]) -> list[tuple[str, Phase, Workload]]:

@@ -1,54 +1,189 @@
-"""fio's own job files under ``workloads/jobs/``: one source for the lab and for people."""
+"""fio's own job files under ``workloads/jobs/``: one source for the lab and for people.
+
+Read as fio's ``init.c`` reads them, so that a file does what ``fio FILE`` does: comments end lines,
+every ``[global]`` holds for the sections below it, ``include`` takes another file's lines.
+"""
 
 from __future__ import annotations
 
-from configparser import ConfigParser, Error
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from errors import SpecError
+from experiment.frozen import as_name
 
 JOBS = Path(__file__).parent / "jobs"
-GLOBAL = "global"
+GLOBAL, DEFAULT = "global", "default"
 # A job file that runs by hand holds these as well; in the lab they are the guest's, the
-# experiment's or the block's.
+# experiment's or the seed's, and each section is a run of its own, which waits for none.
 LAB_GIVES = (
     "numjobs", "size", "runtime", "time_based", "ramp_time", "group_reporting", "directory",
+    "stonewall", "new_group", "wait_for",
 )  # fmt: skip
+# Two names of one option: the second is the one that fio prints.
+ALIASES = {
+    "readwrite": "rw", "blocksize": "bs", "blockalign": "ba", "blocksize_range": "bsrange",
+    "blocksize_unaligned": "bs_unaligned", "iodepth_batch_submit": "iodepth_batch",
+    "iodepth_batch_complete": "iodepth_batch_complete_min", "io_limit": "io_size",
+    "fill_fs": "fill_device", "fileoffset": "offset", "nr_files": "nrfiles", "timeout": "runtime",
+    "iomem": "mem", "ratemin": "rate_min", "ratecycle": "rate_cycle",
+    "wait_for_previous": "stonewall", "disable_bw": "disable_bw_measurement", "ss": "steadystate",
+    "ss_dur": "steadystate_duration", "ss_ramp": "steadystate_ramp_time",
+}  # fmt: skip
+# On a command line fio knows these behind their engine only; in a file it reads that first.
+OF_ENGINES = frozenset({
+    "thp", "hipri", "hipri_percentage", "uncached", "nowait", "userspace_reap",
+    "cmdprio_percentage", "cmdprio_class", "cmdprio", "cmdprio_bssplit", "fixedbufs",
+    "registerfiles", "sqthread_poll", "sqthread_poll_cpu", "nonvectored", "force_async",
+    "cmd_type", "stat_type", "donorname", "inplace",
+})  # fmt: skip
+# What fio puts in their places is the guest's (``Workload.in_guest``).
+KEYWORDS = ("$pagesize", "$ncpus", "$mb_memory")
+CALCULATED = "bc"
+REFUSED = {
+    "$mb_memory": "what a guest's kernel leaves is not known before it boots; write a number",
+    CALCULATED: "fio has bc calculate this, which no guest has; write the result",
+    "read_iolog": "the guest has no such file; describe the I/O by rw, bs and the like",
+    "unified_rw_reporting": "reads and writes are told apart in every result; leave it out",
+}
+INCLUDE, DEEPEST = "include", 8
+BLANKS = " \t\n\v\f\r"
+COMMENT, OPERATOR = re.compile("[;#]"), re.compile(r"[-+*/]")
+VARIABLE = re.compile(r"\$\{([^}]+)\}")
 
 
-def read_job_file(path: Path) -> dict[str, tuple[str, ...]]:
-    """Section → fio arguments that say the same, ``[global]`` first, in the file's order.
+class JobSection(NamedTuple):
+    """One job: fio arguments that say the same, and ``FILE:LINE [SECTION]`` of each option.
 
-    What the lab gives itself (:data:`LAB_GIVES`) is left out.
+    That of ``name`` is the section's own line.
+    """
+
+    fio: tuple[str, ...]
+    places: Mapping[str, str]
+
+
+class _Line(NamedTuple):
+    place: str
+    text: str
+
+
+class _Option(NamedTuple):
+    value: str | None
+    place: str
+
+
+def read_job_file(path: Path) -> dict[str, JobSection]:
+    """The sections by the names of their variants (:func:`variant_name`), in the file's order.
+
+    A job has the options of every ``[global]`` above it, then its own.  What the lab gives itself
+    (:data:`LAB_GIVES`) is left out.
 
     Raises:
-        SpecError: the file cannot be read, is no job file, or has no section to run.
+        SpecError: the file cannot be read, fio would refuse it, it has no section to run, or it
+            holds what no run of the lab can do; one line for each mistake, with its place.
     """
-    # fio knows no defaults section and no interpolation; a key without a value means 1.
-    parser = ConfigParser(
-        allow_no_value=True, interpolation=None, default_section="", delimiters=("=",)
-    )
+    mistakes: list[str] = []
+    shared: dict[str, _Option] = {}
+    sections: dict[str, JobSection] = {}
+    # Of the section that is being read: its title, its first line and its options.
+    title, place = "", ""
+    options: dict[str, _Option] | None = None
+
+    def end() -> None:
+        if options is not None and options is not shared:
+            sections[variant_name(title, sections)] = _section(title, place, options)
+
+    for line in _lines(path, str(path), mistakes):
+        if line.text.startswith("["):
+            end()
+            title, place = line.text[1:-1], line.place
+            # fio compares no more of the title than this.
+            options = shared if title.startswith(GLOBAL) else dict(shared)
+            # One of [global] is nobody's.
+            options.pop("name", None)
+        elif options is None:
+            mistakes.append(f"{line.place}: found {line.text!r} before the first [section]")
+            break
+        else:
+            _add_option(line, options, title, mistakes)
+    end()
+    if not sections and not mistakes:
+        mistakes = [f"{path}: no section besides [{GLOBAL}]: nothing to run"]
+    if mistakes:
+        raise SpecError(mistakes)
+    return sections
+
+
+def variant_name(title: str, taken: Collection[str] = ()) -> str:
+    """What experiments call a section: ``rnd4k-q32t16`` for ``[RND4K Q32T16]``.
+
+    One without a letter or digit, and one whose name is ``taken``, is called by its number.
+    """
+    name = as_name(title)
+    return f"section-{len(taken) + 1}" if name in ("", DEFAULT) or name in taken else name
+
+
+def _lines(path: Path, named: str, mistakes: list[str], depth: int = 0) -> Iterator[_Line]:
+    """What is left of a file's lines without blanks and comments, those of included ones as well.
+
+    ``named`` is what the file is called in places.
+    """
     try:
-        parser.read_string(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, Error) as error:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
         known = ", ".join(file.name for file in sorted(JOBS.glob("*.fio")))
-        raise SpecError(
-            [
-                f"{path}: no job file that can be read: {' '.join(str(error).split())}; "
-                f"known: {known}"
-            ]
-        ) from None
-    shared = dict(parser[GLOBAL]) if parser.has_section(GLOBAL) else {}
-    sections = [name for name in parser.sections() if name != GLOBAL]
-    if not sections:
-        raise SpecError([f"{path}: no section besides [{GLOBAL}]: nothing to run"])
-    return {name: _arguments(name, {**shared, **parser[name]}) for name in sections}
+        why = " ".join(str(error).split())
+        mistakes.append(f"{named}: no job file that can be read: {why}; known: {known}")
+        return
+    for number, raw in enumerate(text.split("\n"), start=1):
+        line = _Line(f"{named}:{number}", COMMENT.split(raw)[0].strip(BLANKS))
+        if line.text.startswith("[") and depth:
+            mistakes.append(f"{line.place}: a section in a file that another one includes")
+            return
+        if line.text.startswith(INCLUDE):
+            if depth == DEEPEST:
+                mistakes.append(f"{line.place}: more than {DEEPEST} files include each other")
+                return
+            # fio passes over one character, whatever it is.
+            included = path.parent / line.text[len(INCLUDE) + 1 :].strip(BLANKS)
+            yield from _lines(included, f"{line.place}: {included.name}", mistakes, depth + 1)
+        elif line.text:
+            yield line
 
 
-def _arguments(name: str, options: dict[str, str | None]) -> tuple[str, ...]:
-    given = (
-        f"--{key}" if value is None else f"--{key}={value}"
-        for key, value in options.items()
-        if key not in LAB_GIVES
+def _add_option(line: _Line, options: dict[str, _Option], title: str, mistakes: list[str]) -> None:
+    """Put one option among those of its section, where a run can have it."""
+    text = VARIABLE.sub(lambda word: os.environ.get(word[1], word[0]), line.text)
+    key, is_given, value = text.partition("=")
+    key = ALIASES.get(key.rstrip(BLANKS), key.rstrip(BLANKS))
+    place = f"{line.place} [{title}]"
+    if key in LAB_GIVES:
+        return
+    unset = VARIABLE.search(text)
+    if unset:
+        mistakes.append(f"{place}: {line.text}: {unset[1]} is not set in this environment")
+    refused = [key, *(word for word in REFUSED if word in value and word.startswith("$"))]
+    if any(word in value for word in KEYWORDS) and OPERATOR.search(value):
+        refused.append(CALCULATED)
+    mistakes += [f"{place}: {line.text}: {REFUSED[word]}" for word in refused if word in REFUSED]
+    if key == "filename" and key in options:
+        # fio adds to the files that it has, also to those of [global].
+        value = f"{options[key].value}:{value}"
+    options[key] = _Option(value if is_given else None, place)
+
+
+def _section(title: str, place: str, options: Mapping[str, _Option]) -> JobSection:
+    options = dict(options)
+    own = options.pop("name", None)
+    if "ioengine" in options and not OF_ENGINES.isdisjoint(options):
+        options = {"ioengine": options["ioengine"], **options}
+    arguments = (
+        f"--{key}" if option.value is None else f"--{key}={option.value}"
+        for key, option in options.items()
     )
-    return (f"--name={name}", *given)
+    places = {key: option.place for key, option in options.items()}
+    name = own.value if own and own.value else title
+    return JobSection((f"--name={name}", *arguments), {"name": f"{place} [{title}]", **places})

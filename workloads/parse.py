@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from errors import WorkloadError
 from results.record import Timeline
+from workloads.files import MOUNT
 from workloads.job import LOG_INTERVAL_MS
-from workloads.spec import MOUNT
 
 BRD = "1:0"
 # Counters that metrics and validity read: a kernel without one cannot be judged.

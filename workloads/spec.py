@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from errors import SpecError
+from experiment.frozen import WRITTEN_BY_LAB
 from experiment.spec import Change, Frozen, Name
-from workloads.job_file import JOBS, read_job_file
+from workloads.files import MOUNT, elsewhere, laid_out, options_of, placed
+from workloads.job_file import JOBS, KEYWORDS, read_job_file
 
 CATALOGUE = Path(__file__).parent / "catalogue"
 PROGRAMS = Path(__file__).parent / "programs"
@@ -25,9 +28,6 @@ Check = Literal[
     "zswapped",
 ]  # fmt: skip
 
-# Where the file system is in a guest, and the file that all jobs share.
-MOUNT = "/mnt"
-SHARED_FILE = f"{MOUNT}/test.img"
 # The lab gives the seed; each of these takes it away again.
 SEED_OPTIONS = ("randseed", "randrepeat", "allrandrepeat")
 
@@ -106,6 +106,7 @@ class Phase(Frozen):
     queue, 0 keeps what is there: XFS makes no folio larger than what is read ahead.
     ``costs`` and ``start_ns``, which fio's own start takes, are what the work of a run is
     added up from; a phase without them has no path and no work.
+    ``places`` has the line of the job file that each option comes from, by its name.
     ``on_device`` follows from the workload's file system.  Without ``time_based`` fio
     does its work once, and the run time of the case is the most that it may take.
     """
@@ -128,15 +129,11 @@ class Phase(Frozen):
     start_ns: Annotated[float, Field(ge=0)] = 0.0
     on_device: bool = True
     time_based: bool = True
+    places: Annotated[dict[str, str], WRITTEN_BY_LAB] = Field(default_factory=dict)
 
     def option(self, name: str) -> str:
         """The value of a fio option, the last one given; empty where there is none."""
-        values = [
-            value
-            for key, _, value in (argument.partition("=") for argument in self.fio)
-            if key == f"--{name}"
-        ]
-        return values[-1] if values else ""
+        return options_of(self.fio).get(name, "")
 
     @property
     def pattern(self) -> str:
@@ -202,6 +199,7 @@ class Variant(Frozen):
     readahead_kib: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     drop_caches: dict[str, bool] = Field(default_factory=dict)
     thresholds: dict[str, dict[str, Change]] = Field(default_factory=dict)
+    places: Annotated[dict[str, dict[str, str]], WRITTEN_BY_LAB] = Field(default_factory=dict)
 
 
 class Workload(Frozen):
@@ -244,6 +242,7 @@ class Workload(Frozen):
             phase.model_copy(
                 update={
                     "fio": changed.fio.get(phase.name, phase.fio),
+                    "places": changed.places.get(phase.name, phase.places),
                     "readahead_kib": changed.readahead_kib.get(phase.name, phase.readahead_kib),
                     "drop_caches": changed.drop_caches.get(phase.name, phase.drop_caches),
                     "thresholds": {**phase.thresholds, **changed.thresholds.get(phase.name, {})},
@@ -253,12 +252,36 @@ class Workload(Frozen):
             for phase in self.phases
         )
 
+    def in_guest(self, *, page_bytes: int, vcpus: int) -> Workload:
+        """The workload with what fio's keywords stand for in such a guest."""
+        values = dict(zip(KEYWORDS, (str(page_bytes), str(vcpus)), strict=False))
+
+        def put_in(fio: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(
+                reduce(lambda text, word: text.replace(word, values[word]), values, argument)
+                for argument in fio
+            )
+
+        return self.model_copy(
+            update={
+                "phases": tuple(
+                    phase.model_copy(update={"fio": put_in(phase.fio)}) for phase in self.phases
+                ),
+                "variants": {
+                    name: variant.model_copy(
+                        update={"fio": {key: put_in(fio) for key, fio in variant.fio.items()}}
+                    )
+                    for name, variant in self.variants.items()
+                },
+            }
+        )
+
     def files(self, jobs: int) -> tuple[str, ...]:
         """The files that are laid out in a guest, by the names that fio gives them."""
         if not any(phase.fio for phase in self.phases):
             return ()
         if not self.file_per_job:
-            return (SHARED_FILE,)
+            return laid_out(phase.fio for phase in self.phases)
         return tuple(f"{MOUNT}/data.{job}.0" for job in range(jobs))
 
 
@@ -273,8 +296,6 @@ def load_workload(path: Path) -> Workload:
         _read_job_files(data)
         # Validated as JSON: strict mode takes lists for tuples only from there.
         workload = Workload.model_validate_json(TypeAdapter(dict[str, object]).dump_json(data))
-    except tomllib.TOMLDecodeError as error:
-        raise SpecError([f"{path}: {error}"]) from None
     except ValidationError as error:
         raise SpecError(
             [
@@ -283,16 +304,31 @@ def load_workload(path: Path) -> Workload:
                 for item in error.errors()
             ]
         ) from None
+    except (OSError, ValueError) as error:  # no TOML, no UTF-8
+        raise SpecError([f"{path}: {error}"]) from None
     mistakes = [f"{path}: {mistake}" for mistake in _mistakes(workload, path.stem)]
     if mistakes:
         raise SpecError(mistakes)
     return workload
 
 
+def read_catalogue(
+    folder: Path = CATALOGUE,
+) -> tuple[dict[str, Workload], dict[str, tuple[str, ...]]]:
+    """All workloads by name, sorted, and by theirs the mistakes of files that cannot be used."""
+    usable: dict[str, Workload] = {}
+    broken: dict[str, tuple[str, ...]] = {}
+    for path in sorted(folder.glob("*.toml")):
+        try:
+            usable[path.stem] = load_workload(path)
+        except SpecError as error:
+            broken[path.stem] = tuple(error.problems)
+    return usable, broken
+
+
 def load_catalogue(folder: Path = CATALOGUE) -> dict[str, Workload]:
-    """All workloads by name, sorted."""
-    loaded = (load_workload(path) for path in sorted(folder.glob("*.toml")))
-    return {workload.name: workload for workload in loaded}
+    """The workloads that can be used, by name."""
+    return read_catalogue(folder)[0]
 
 
 class Extras(NamedTuple):
@@ -339,19 +375,23 @@ def phase_names(catalogue: Mapping[str, Workload]) -> dict[str, dict[str, tuple[
 
 
 def _read_job_files(data: dict[str, Any]) -> None:
-    """Put the settings of job files where the phases name one."""
+    """Put the settings of job files where the phases name one; each section is a variant, too."""
     phases = data.get("phases")
     for phase in phases if isinstance(phases, list) else ():
         if not isinstance(phase, dict) or not isinstance(phase.get("job_file"), str):
             continue
         sections = read_job_file(JOBS / phase.pop("job_file"))
-        if data.get("file_per_job"):
-            sections = {key: (*fio, f"--directory={MOUNT}") for key, fio in sections.items()}
-        phase.setdefault("fio", next(iter(sections.values())))
-        if len(sections) > 1:
-            for name, fio in sections.items():
-                variant = data.setdefault("variants", {}).setdefault(name, {})
-                variant.setdefault("fio", {}).setdefault(phase.get("name"), fio)
+        per_job = bool(data.get("file_per_job"))
+        jobs = [
+            (placed(job.fio, file_per_job=per_job), dict(job.places)) for job in sections.values()
+        ]
+        if "fio" not in phase:
+            phase["fio"], phase["places"] = jobs[0]
+        for name, (fio, places) in zip(sections, jobs, strict=True):
+            variant = data.setdefault("variants", {}).setdefault(name, {})
+            if phase.get("name") not in variant.setdefault("fio", {}):
+                variant["fio"][phase.get("name")] = fio
+                variant.setdefault("places", {})[phase.get("name")] = places
 
 
 def _mistakes(workload: Workload, stem: str) -> Iterator[str]:
@@ -380,9 +420,15 @@ def _mistakes(workload: Workload, stem: str) -> Iterator[str]:
             )
         if not phase.on_device:
             yield f"phases.{number}.on_device: follows from fs, and is not given"
-        yield from _seed_mistakes(f"phases.{number}.fio", phase.fio)
+        if phase.fio:
+            key = f"phases.{number}.fio"
+            yield from _fio_mistakes(key, phase.fio, phase.places, workload.file_per_job)
     for variant, settings in workload.variants.items():
         yield from _variant_mistakes(variant, settings, names)
+        for name, fio in settings.fio.items():
+            key = f"variants.{variant}.fio.{name}"
+            places = settings.places.get(name, {})
+            yield from _fio_mistakes(key, fio, places, workload.file_per_job)
 
 
 def _variant_mistakes(variant: str, settings: Variant, names: Collection[str]) -> Iterator[str]:
@@ -397,12 +443,16 @@ def _variant_mistakes(variant: str, settings: Variant, names: Collection[str]) -
             if name not in names:
                 place = f"variants.{variant}.{key}.{name}"
                 yield f"{place}: no such phase; known: {', '.join(names)}"
-    for name, fio in settings.fio.items():
-        yield from _seed_mistakes(f"variants.{variant}.fio.{name}", fio)
 
 
-def _seed_mistakes(key: str, fio: tuple[str, ...]) -> Iterator[str]:
+def _fio_mistakes(
+    key: str, fio: tuple[str, ...], places: Mapping[str, str], file_per_job: bool
+) -> Iterator[str]:
+    """What no phase may have, at its line of a job file where it comes from one."""
     for number, argument in enumerate(fio):
         option = argument.lstrip("-").partition("=")[0]
         if option in SEED_OPTIONS:
-            yield f"{key}.{number}: --{option} is the lab's to give (found {argument!r})"
+            place = places.get(option, f"{key}.{number}")
+            yield f"{place}: --{option} is the lab's to give (found {argument!r})"
+    for option, problem in elsewhere(fio, file_per_job=file_per_job):
+        yield f"{places.get(option) or places.get('name', key)}: {option}: {problem}"

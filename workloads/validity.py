@@ -7,10 +7,11 @@ answers one such mistake, from what the guest itself recorded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from results.profile import Profile
+from workloads.files import NO_DATA, place_of
 from workloads.job import limit_text
 from workloads.parse import FioResult, GuestResult, PhaseResult, ProgramResult
 from workloads.spec import Check, Phase
@@ -41,6 +42,8 @@ LATE, LATE_MS = 0.05, 50
 # How much faster or slower a guest's clock may go than the host counts instructions, and what is
 # counted besides: seen were 0.3 % and 320 ms.
 FAST, SLOW, START_MS, START_MS_PER_JOB = 0.01, 0.1, 1000, 250
+# Fewer pages are inodes and folders; more than so many lines of fio's nobody reads.
+TRACE_PAGES, FIO_LINES = 4, 3
 # Other names of fio's options, and those that fio must repeat: they decide what is measured.
 OPTION_NAMES = {"readwrite": "rw", "blocksize": "bs", "io_limit": "io_size"}
 DECIDE = frozenset({
@@ -139,9 +142,13 @@ def few_ios(result: GuestResult, phases: Sequence[Phase]) -> tuple[str, ...]:
 def _phase_problems(spec: Phase, phase: PhaseResult, claim: Claim) -> list[str]:
     failed = phase.program is None if spec.program else phase.fio is None or phase.fio.error
     if phase.status != 0 or failed:
-        last = (phase.output.strip().splitlines() or ["no output"])[-1]
+        lines = phase.output.strip().splitlines() or ["no output"]
+        own = [line for line in lines if line.startswith("fio: ")][:FIO_LINES]
+        words = "; ".join(own or lines[-1:])
         name = spec.program[0] if spec.program else "fio"
-        return [f"{name} failed (status {phase.status}): {last}"]
+        place = place_of(spec.places, words)
+        at = f" ({place})" if place else ""
+        return [f"{name} failed (status {phase.status}): {words}{at}"]
     messages = []
     for counter in ("oom", "oom_kill"):
         events = phase.after.memory_events[counter] - phase.before.memory_events[counter]
@@ -159,6 +166,7 @@ def _phase_problems(spec: Phase, phase: PhaseResult, claim: Claim) -> list[str]:
         messages += _program_problems(spec, phase.program, claim)
     elif phase.fio is not None:
         messages += _fio_problems(spec, phase.fio, claim)
+        messages += _left_no_trace(spec, phase, phase.fio, claim)
     for check in spec.checks:
         problem = CHECKS[check](phase, claim)
         if problem:
@@ -189,6 +197,26 @@ def _fio_problems(spec: Phase, fio: FioResult, claim: Claim) -> list[str]:
     if fio.ios == 0 or fio.runtime_ms == 0:
         messages.append("no I/O at all" if fio.ios == 0 else "fio measured no time")
     return messages
+
+
+def _left_no_trace(spec: Phase, phase: PhaseResult, fio: FioResult, claim: Claim) -> Iterator[str]:
+    """Whether data was read or written, and neither moved from or to the device nor is cached.
+
+    What a tmpfs holds is counted among the cached files, and apart.
+    """
+    if not spec.on_device or spec.option("ioengine") in NO_DATA:
+        return
+    before, after = phase.before, phase.after
+    moved = after.device_read_bytes - before.device_read_bytes
+    moved += after.device_written_bytes - before.device_written_bytes
+    cached = max(
+        each.memory_stat["file"] - each.memory_stat.get("shmem", 0) for each in (before, after)
+    )
+    if moved + cached < min(fio.io_bytes, TRACE_PAGES * claim.page_bytes):
+        yield (
+            f"{fio.io_bytes} bytes of I/O left no trace on the file system under test: {moved} "
+            f"bytes moved from or to its device, {cached} bytes of its files cached"
+        )
 
 
 def _other_options(given: Sequence[str], fio: FioResult) -> list[str]:

@@ -182,3 +182,26 @@ def test_what_a_workload_needs_of_the_kernel_is_named(tmp_path: Path, catalogue:
     assert load(with_it).kernel.configuration == "perf+tests"
     with pytest.raises(SpecError, match=r"additions\[0\]: found \"test\": unknown"):
         load(with_it.replace('"tests"', '"test"'))
+
+
+def test_a_workload_whose_file_cannot_be_used_is_named_with_its_mistakes(
+    tmp_path: Path, catalogue: Catalogue
+) -> None:
+    file = tmp_path / "small.toml"
+    file.write_text(GOOD)
+    known = {name: catalogue.workloads[name] for name in ("filemap-4k",)}
+    broken = replace(catalogue, workloads=known, broken={"filemap-thp": ("x.toml: a", "x.toml: b")})
+    with pytest.raises(SpecError) as caught:
+        load_experiment(file, catalogue=broken)
+    assert caught.value.problems == [
+        f'{file}: cases[1].workload: found "filemap-thp": its file cannot be used: '
+        "x.toml: a; x.toml: b"
+    ]
+
+
+def test_a_variant_may_be_called_as_its_section_is(tmp_path: Path, catalogue: Catalogue) -> None:
+    file = tmp_path / "small.toml"
+    file.write_text(swap('workload = "filemap-4k"', 'workload = "filemap-4k"\nvariant = "Q8 T1"'))
+    known = {**catalogue.workloads, "filemap-4k": {"default": ("4k",), "q8-t1": ("4k",)}}
+    case = load_experiment(file, catalogue=replace(catalogue, workloads=known)).cases[0]
+    assert case.name == "filemap-4k:q8-t1"

@@ -8,8 +8,8 @@ from errors import SpecError
 from experiment.load import load_experiment
 from guests.probe.plugin import Probe
 from runs.arms import guest_of
-from runs.prepare import catalogue
-from runs.requirements import require_counted
+from runs.prepare import catalogue, workloads_of
+from runs.requirements import require_counted, require_jobs
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PROBE = Probe(Path("/probe"), "0" * 64, 1, "7.2.22")
@@ -37,3 +37,23 @@ def test_bandwidth_needs_no_probe() -> None:
         catalogue=catalogue(CHECKOUT),
     )
     require_counted(by_bandwidth, guest_of(experiment), None)
+
+
+def test_what_fio_would_refuse_is_refused_before_a_build() -> None:
+    experiment = load_experiment(Path("filemap-v4"), catalogue=catalogue(CHECKOUT))
+    workloads = workloads_of(experiment)
+    require_jobs(experiment, workloads)
+    workload = workloads["filemap-thp"]
+    first, second = workload.phases
+    places = {"name": "own.fio:1 [a]", "iodepth": "own.fio:7 [a]"}
+    bad = second.model_copy(update={"fio": (*second.fio, "--iodepth=many"), "places": places})
+    changed = {**workloads, "filemap-thp": workload.model_copy(update={"phases": (first, bad)})}
+    with pytest.raises(SpecError) as caught:
+        require_jobs(experiment, changed)
+    assert caught.value.problems == [
+        "own.fio:7 [a]: phase switch: fio: failed parsing iodepth=many"
+    ]
+    other = experiment.model_copy(
+        update={"kernel": experiment.kernel.model_copy(update={"arch": "arm64"})}
+    )
+    require_jobs(other, changed)

@@ -5,8 +5,16 @@ from pathlib import Path
 import pytest
 
 from errors import SpecError
-from workloads.spec import CATALOGUE, Phase, load_catalogue, load_workload, phase_names
+from workloads.spec import (
+    CATALOGUE,
+    Phase,
+    load_catalogue,
+    load_workload,
+    phase_names,
+    read_catalogue,
+)
 
+FIO_B = 'fio = ["--name=b", "--filename=/mnt/b"]'
 GOOD = """\
 name = "small"
 title = "a small workload"
@@ -17,17 +25,17 @@ mount_options = "noatime"
 name = "one"
 drop_caches = true
 thp = "never"
-fio = ["--name=a", "--rw=randread"]
+fio = ["--name=a", "--rw=randread", "--filename=/mnt/test.img"]
 checks = ["refaults"]
 
 [[phases]]
 name = "two"
 drop_caches = false
 thp = "always"
-fio = ["--name=b"]
+fio = ["--name=b", "--filename=/mnt/b"]
 
 [variants.quick.fio]
-two = ["--name=c"]
+two = ["--name=c", "--filename=/mnt/b"]
 """
 
 
@@ -103,7 +111,7 @@ def test_variant_changes_the_phases_it_names(tmp_path: Path) -> None:
     assert workload.phases_of("default") == workload.phases
     first, second = workload.phases_of("quick")
     assert first == workload.phases[0]
-    assert second.fio == ("--name=c",)
+    assert second.fio == ("--name=c", "--filename=/mnt/b")
     assert second.thp == "always"
 
 
@@ -123,13 +131,13 @@ def test_variant_changes_the_phases_it_names(tmp_path: Path) -> None:
               "[variants.quick.fio]"), "small.toml: variants.quick.readahead_kib.three: "),
         (swap("[variants.quick.fio]", "[variants.quick.drop_caches]\nthree = true\n"
               "[variants.quick.fio]"), "small.toml: variants.quick.drop_caches.three: "),
-        (swap('fio = ["--name=b"]', "fio = []\njob_file = 7"), "small.toml: phases.1.job_file: "),
+        (swap(FIO_B, "fio = []\njob_file = 7"), "small.toml: phases.1.job_file: "),
         (swap("drop_caches = true", "drop_cache = true"), "small.toml: phases.0.drop_cache: "),
         (swap('thp = "never"', 'thp = "off"'), "small.toml: phases.0.thp: "),
         (swap('["refaults"]', '["refault"]'), "small.toml: phases.0.checks.0: "),
-        (swap('fio = ["--name=b"]', 'fio = "--name=b"'), "small.toml: phases.1.fio: "),
+        (swap(FIO_B, 'fio = "--name=b"'), "small.toml: phases.1.fio: "),
         (swap("[variants.quick.fio]", "[variants.quick.fioo]"), "small.toml: variants.quick.fioo"),
-        (swap('two = ["--name=c"]', 'tow = ["--name=c"]'), "small.toml: variants.quick.fio.tow: "),
+        (swap('two = ["--name=c"', 'tow = ["--name=c"'), "small.toml: variants.quick.fio.tow: "),
         (swap('name = "two"', 'name = "one"'), "small.toml: phases.1.name: "),
         (swap("variants.quick", "variants.default"), "small.toml: variants.default: "),
         (swap('"--name=b"', '"--allrandrepeat=1"'), "small.toml: phases.1.fio.0: "),
@@ -229,3 +237,98 @@ def test_files_are_the_jobs_own_or_one() -> None:
     loaded = load_catalogue()
     assert loaded["filemap-4k"].files(4) == ("/mnt/test.img",)
     assert loaded["iomap-dirty"].files(2) == ("/mnt/data.0.0", "/mnt/data.1.0")
+
+
+JOB = """\
+[global]
+bs=4k
+filename=test-file
+
+[Seq Read]
+rw=read
+[rand]
+rw=randread
+bs=$pagesize ; of the guest
+iodepth=$ncpus
+"""
+
+
+def with_job(folder: Path, patch: pytest.MonkeyPatch, job: str, *more: str) -> Path:
+    """A catalogue file whose second phase is this job file."""
+    patch.setattr("workloads.spec.JOBS", folder)
+    (folder / "own.fio").write_text(job)
+    text = swap(FIO_B, 'job_file = "own.fio"').partition("[variants")[0]
+    file = folder / "small.toml"
+    file.write_text("\n".join([*more, text]))
+    return file
+
+
+def test_sections_are_variants_on_the_file_system_under_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workload = load_workload(with_job(tmp_path, monkeypatch, JOB))
+    assert list(workload.variants) == ["seq-read", "rand"]
+    fio = {name: workload.phases_of(name)[1].fio for name in ("default", "seq-read", "rand")}
+    assert fio["default"] == fio["seq-read"]
+    assert fio["seq-read"] == (
+        "--name=Seq Read", "--bs=4k", "--filename=/mnt/test-file", "--rw=read"
+    )  # fmt: skip
+    # What is read is there before it is read.
+    assert workload.as_variant("rand").files(4) == ("/mnt/test.img", "/mnt/test-file")
+    guest = workload.in_guest(page_bytes=16384, vcpus=3)
+    assert guest.phases_of("rand")[1].fio[1:] == (
+        "--bs=16384", "--filename=/mnt/test-file", "--rw=randread", "--iodepth=3"
+    )  # fmt: skip
+    places = guest.phases_of("rand")[1].places
+    assert places["bs"] == f"{tmp_path}/own.fio:9 [rand]"
+    assert places["filename"] == f"{tmp_path}/own.fio:3 [global]"
+
+
+def test_jobs_with_files_of_their_own_have_those_that_are_laid_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = with_job(tmp_path, monkeypatch, "[a]\nrw=read\n", "file_per_job = true")
+    file.write_text(file.read_text().replace('"--filename=/mnt/test.img"', '"--directory=/mnt"'))
+    assert load_workload(file).phases[1].fio == (
+        "--name=a", "--rw=read", "--filename_format=data.$jobnum.$filenum", "--directory=/mnt"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("job", "line"),
+    [
+        ("[a]\nfilename=/tmp/x\n", "own.fio:2 [a]: filename: /tmp/x is not in /mnt"),
+        ("[global]\nfilename=x:../y\n[a]\n", "own.fio:2 [global]: filename: /mnt/../y is not in"),
+        ("[a]\nfilename=/mnt/d/x\n", "own.fio:2 [a]: filename: /mnt/d/x is not in /mnt"),
+        ("[a]\nfilename=/dev/ram0\n", "own.fio:2 [a]: filename: /dev/ram0 is not in /mnt"),
+        ("[a]\nfilename=a b\n", "own.fio:2 [a]: filename: /mnt/a b: letters"),
+        ("[a]\nopendir=/mnt\n", "own.fio:2 [a]: opendir: "),
+        ("[a]\nioengine=null\n", "own.fio:2 [a]: ioengine: null reads and writes no file"),
+        ("[a]\nrandseed=3\n", "own.fio:2 [a]: --randseed is the lab's to give"),
+        ("[a]\nrate=$mb_memory\n", "own.fio:2 [a]: rate=$mb_memory: "),
+    ],
+)
+def test_mistakes_of_a_job_are_named_at_their_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str, line: str
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        load_workload(with_job(tmp_path, monkeypatch, job))
+    assert f"{tmp_path}/{line}" in caught.value.problems[0]
+
+
+def test_a_file_that_cannot_be_used_stops_no_other(tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text(GOOD)
+    for name, text in (("bad", GOOD), ("cut", "name = "), ("job", swap(FIO_B, "job_file = 'x'"))):
+        (tmp_path / f"{name}.toml").write_text(text)
+    (tmp_path / "bytes.toml").write_bytes(b"name = '\xff'")
+    (tmp_path / "folder.toml").mkdir()
+    assert list(load_catalogue(tmp_path)) == ["small"]
+    usable, broken = read_catalogue(tmp_path)
+    assert list(usable) == ["small"]
+    assert list(broken) == ["bad", "bytes", "cut", "folder", "job"]
+    assert broken["bad"] == (
+        f"{tmp_path}/bad.toml: name: found 'small'; the name of the file is wanted, 'bad'",
+    )
+    assert all(
+        lines[0].startswith(str(tmp_path)) for name, lines in broken.items() if name != "job"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -158,6 +159,41 @@ def test_fio_that_failed_is_named_by_its_last_line(run_4k: Run) -> None:
     run = run_4k.without("4k/fio.json").but("4k/status", swap("0", "137"))
     run = Run(run.workload, {**run.files, "4k/fio.out": b"first\nKilled\n\n"})
     assert run.problems == ("4k: fio failed (status 137): Killed",)
+
+
+def test_fio_that_failed_is_named_by_its_own_words_and_their_line(run_4k: Run) -> None:
+    run = run_4k.without("4k/fio.json").but("4k/status", swap("0", "1"))
+    words = b"fio: failed parsing iodepth=x\nfio: dropped\n\ntrailing\n"
+    run = Run(run.workload, {**run.files, "4k/fio.out": words})
+    places = {"name": "a.fio:1 [a]", "iodepth": "a.fio:3 [a]"}
+    phases = tuple(phase.model_copy(update={"places": places}) for phase in run.phases)
+    assert problems(run.result, replace(run.claim, phases=phases)) == (
+        "4k: fio failed (status 1): fio: failed parsing iodepth=x; fio: dropped (a.fio:3 [a])",
+    )
+
+
+def test_io_that_left_no_trace_on_the_device_is_no_measurement(run_4k: Run) -> None:
+    """As of a file with a relative name, which fio makes on the root, a tmpfs."""
+    run = run_4k
+    for when in ("before", "after"):
+        stat = run.files[f"4k/{when}/cgroup/memory.stat"]
+        cached = int(re.findall(rb"^file (\d+)$", stat, re.M)[0])
+        run = Run(
+            run.workload,
+            {
+                **run.files,
+                f"4k/{when}/cgroup/memory.stat": counter("shmem", cached)(stat),
+                f"4k/{when}/cgroup/io.stat": b"",
+            },
+        )
+    (problem,) = run.problems
+    assert "left no trace on the file system under test: 0 bytes moved" in problem
+    # One that is cached altogether moves nothing and is there, as is what is read without a cache.
+    for name in ("cgroup/memory.stat", "cgroup/io.stat"):
+        good = Run(
+            run.workload, {**run.files, f"4k/after/{name}": run_4k.files[f"4k/after/{name}"]}
+        )
+        assert good.problems == ()
 
 
 def test_missing_phase(run_thp: Run) -> None:
