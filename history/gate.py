@@ -19,7 +19,7 @@ from reports.many import SessionComparison
 from reports.model import Comparison
 from reports.sections.functions import changed_per_unit
 from reports.statistics import pairs_needed
-from reports.verdict import Judgement, Verdict
+from reports.verdict import Cause, Judgement, Verdict
 from reports.wording import percent
 
 Level = Literal["error", "warning", "notice"]
@@ -74,7 +74,22 @@ def of_session(compared: SessionComparison, policy: Policy) -> Gate:
         text = f"{len(broken)} runs, first {first.run_id}: {first.failure.message}"
         action = policy.rule(PolicyTarget(*track)).action("broken")
         messages.append(_message(action, "broken", str(PolicyTarget(*track)), text, 4))
+    exactness = compared.comparisons[0].exactness
+    messages += _inexact(track, exactness.status, exactness.text, policy)
     return Gate(_sorted(messages))
+
+
+def _inexact(
+    track: tuple[str, str, str], status: str, words: str, policy: Policy
+) -> Iterator[Message]:
+    """A repeat that broke the promise of exact mode.
+
+    A repeat that could not be compared is a warning: the run that was lost has its own message.
+    """
+    if status in ("inexact", "not checked"):
+        place = PolicyTarget(*track)
+        action = policy.rule(place).action("inexact") if status == "inexact" else "warn"
+        yield _message(action, "inexact", str(place), words, 3)
 
 
 def _of_functions(
@@ -125,11 +140,13 @@ def _of_verdict(
         return None
     if finding == "failed" and judged.blame == "series":
         finding = "broken"
+    if judged.cause is Cause.TOO_FEW:
+        finding = "too_few"
     tested = judged.verdict is not Verdict.NOT_TESTED
     size = judged.change.estimate if judged.change and tested else None
     action = policy.rule(place).action(finding, size)
     change = f" {percent(size)}" if size is not None else ""
-    code = {"regression": 1, "improvement": 1, "inconclusive": 5}.get(
+    code = {"regression": 1, "improvement": 1, "inconclusive": 5, "too_few": 5}.get(
         finding, BLAME_CODES.get(judged.blame, 3)
     )
     text = f"{arms}:{change} ({judged.reason}{_smaller(policy, place, size, finding)})"
@@ -180,6 +197,9 @@ def of_history(
         messages += _lost(last, policy)
         messages += _lax(track, mine[-1].thresholds, judged_in(mine[-1].cases), policy)
         messages += _too_few(mine[-1], policy)
+        for entry in last:
+            words = f"{entry.session}: the repeated run is {entry.exactness}: no evidence"
+            messages += _inexact(track, entry.exactness, words, policy)
         messages += [
             _of_function_change(change, policy, new=change.entry in new)
             for change in of_functions
@@ -255,8 +275,7 @@ def _too_few(entry: Entry, policy: Policy) -> Iterator[Message]:
         if len(case.seeds) < least:
             place = PolicyTarget(*entry.track, case.name)
             text = f"{len(case.seeds)} seeds; any verdict needs at least {least}"
-            action = policy.rule(place).action("inconclusive")
-            yield _message(action, "inconclusive", str(place), text, 5)
+            yield _message(policy.rule(place).action("too_few"), "too_few", str(place), text, 5)
 
 
 def _lost(measured: Sequence[Entry], policy: Policy) -> list[Message]:

@@ -4,8 +4,8 @@
     experiment = "filemap-*"    # also guest, mode, case, metric: patterns, "*" by default
     regression = "fail"         # fail, warn or pass; also improvement, inconclusive, failed,
     at_least = 0.005            # broken, mixed, lab, unexplained, suspected, incomparable,
-    inconclusive = "pass"       # stale, ended, seeds, thresholds, functions, not_tested,
-                                # partly_tested
+    inconclusive = "pass"       # inexact, too_few, stale, ended, seeds, thresholds, functions,
+                                # not_tested, partly_tested
     change = 0.0025             # thresholds by which nights are judged, whatever they had
     alpha = 0.01
 
@@ -30,8 +30,8 @@ from history.limits import fits_everything, fraction
 Action = Literal["fail", "warn", "pass"]
 Finding = Literal[
     "regression", "improvement", "inconclusive", "failed", "broken", "mixed", "lab",
-    "unexplained", "suspected", "incomparable", "stale", "ended", "seeds", "thresholds",
-    "functions", "not_tested", "partly_tested",
+    "unexplained", "suspected", "incomparable", "inexact", "too_few", "stale", "ended", "seeds",
+    "thresholds", "functions", "not_tested", "partly_tested",
 ]  # fmt: skip
 # The smallest changes of metrics that have their own, by case and metric.
 WorkloadThresholds = Mapping[tuple[str, str], float]
@@ -91,8 +91,12 @@ class Rule(Frozen):
     """The same code in the same environment has other numbers."""
     suspected: Action = "warn"
     """A change of a wall course whose interval contains zero."""
-    incomparable: Action = "warn"
+    incomparable: Action = "fail"
     """A night with too few seeds in common with those before for any verdict."""
+    inexact: Action = "fail"
+    """A night or session whose repeated run gave other numbers."""
+    too_few: Action = "fail"
+    """A case with fewer seeds or blocks than any verdict needs."""
     stale: Action = "fail"
     """A track has no entry of the newest night."""
     ended: Action = "fail"

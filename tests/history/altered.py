@@ -86,6 +86,16 @@ def lost(entry: Entry, blame: str, reason: str = "no run is left") -> Entry:
     return each_case(entry, without)
 
 
+def without_last_seed(arm: ArmCase) -> ArmCase:
+    """The arm as if the run of its last seed had been lost."""
+    metrics = {}
+    for name, ensemble in arm.metrics.items():
+        values = (*ensemble.values[:-1], None)
+        summary = summarize([value for value in values if value is not None])
+        metrics[name] = Ensemble(values=values, summary=summary)
+    return arm.model_copy(update={"metrics": metrics, "failed": 1})
+
+
 def in_year(entries: Iterable[Entry], first: date) -> list[Entry]:
     """The entries from another first night on, so that a year of them is in the past."""
     moved = []

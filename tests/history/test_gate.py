@@ -140,10 +140,24 @@ def test_functions_of_the_newest_night_are_what_the_session_s_gate_says() -> Non
     assert gate(failing, first, first.model_copy(update={**later, "cases": untested})) == again
 
 
-def test_inconclusive_fails_only_where_the_policy_has_it() -> None:
-    few = {"seeds": (1, 2, 3)}
-    assert session_gate(Policy(), **few).exit_code == 0
-    assert session_gate(FAILING, **few).exit_code == 5
+def test_too_few_seeds_for_any_verdict_are_no_pass_unless_the_policy_says_so() -> None:
+    few = {"seeds": (1, 2, 3, 4, 5, 6, 7), "effect": {"4k": -0.05, "thp": 0.0, "switch": 0.0}}
+    gate = session_gate(Policy(), **few)
+    assert (gate.exit_code, {m.title.split(":")[0] for m in gate.messages}) == (5, {"too_few"})
+    assert session_gate(Policy(rules=(Rule(too_few="warn"),)), **few).exit_code == 0
+
+
+def test_a_session_that_did_not_repeat_is_inexact_by_name() -> None:
+    session = ExactSession()
+    records = [
+        record.model_copy(update={"fingerprint": "another"}) if record.repeat else record
+        for record in session.records()
+    ]
+    gate = of_session(
+        compare_session(measured(session.manifest(), records)), Policy(rules=(Rule(failed="pass"),))
+    )
+    assert [m.title.split(":")[0] for m in gate.messages if m.code] == ["inexact"]
+    assert gate.exit_code == 3
 
 
 @pytest.mark.parametrize(("blame", "code"), [("series", 4), ("lab", 3), ("user", 2)])
@@ -238,8 +252,9 @@ def test_what_is_not_judged_warns() -> None:
     (gap,) = (c for c in changes_of(odd) if c.course.arm == "tonight")
     gap = gap.model_copy(update={"detected_entry": entries[19].id})
     suspected = gap.model_copy(update={"kind": "suspected", "estimate": -0.01})
+    mild = Policy(rules=(Rule(incomparable="warn"),))
     for change, code in ((gap, 3), (suspected, 1)):
-        gate = of_history(entries, [change], Policy())
+        gate = of_history(entries, [change], mild)
         assert (gate.exit_code, gate.messages[0].level) == (0, "warning")
         assert gate.messages[0].title.startswith(f"{change.kind}: nightly")
         strict = Policy(rules=(Rule(suspected="fail", incomparable="fail"),))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import lab
-from history.entry import Entry
+from history.entry import CaseEntry, Entry
 from history.store import HistoryStore
 from tests.history.altered import (
     each_case,
@@ -21,6 +21,7 @@ from tests.history.altered import (
     on_seeds,
     renamed,
     without_case,
+    without_last_seed,
 )
 from tests.history.factory import Nights
 
@@ -332,8 +333,12 @@ def test_other_or_fewer_seeds_are_named_on_every_night(
         assert outcome.code == 3
         (gap,) = outcome.of("seeds")
         assert f"{kept} of the 8 seeds of 2026-01-20 are measured since 2026-01-21" in gap["text"]
-    known = muted(kind="acknowledged", change=gap["change"], until="")
-    assert gated(entries, known).code == 0
+    last = gated(entries)
+    ids = {message["change"] for message in last.messages if message["change"]}
+    known = "".join(muted(kind="acknowledged", change=each, until="") for each in ids)
+    # No verdict can ever come of fewer than eight, whoever acknowledged that they are fewer.
+    assert gated(entries, known).code == (5 if len(after) < 8 else 0)
+    assert gated(entries, known, '[[rules]]\ntoo_few = "pass"\n').code == 0
 
 
 def test_more_seeds_are_no_gap_and_the_old_ones_again_close_it(gated: Gated) -> None:
@@ -351,9 +356,31 @@ def test_more_seeds_are_no_gap_and_the_old_ones_again_close_it(gated: Gated) -> 
 
 def test_seeds_too_few_for_any_verdict_are_named(gated: Gated) -> None:
     outcome = gated(track(seeds=4))
-    assert (outcome.code, outcome.first) == (0, ["incomparable", "inconclusive"])
-    (inconclusive,) = outcome.of("inconclusive")
-    assert "4 seeds; any verdict needs at least 8" in inconclusive["text"]
+    assert (outcome.code, outcome.first) == (3, ["incomparable", "too_few"])
+    (too_few,) = outcome.of("too_few")
+    assert "4 seeds; any verdict needs at least 8" in too_few["text"]
+    allowed = '[[rules]]\nincomparable = "pass"\ntoo_few = "warn"\n'
+    assert gated(track(seeds=4), policy=allowed).code == 0
+
+
+def test_a_regression_on_a_night_that_lost_one_of_eight_seeds_is_no_pass(gated: Gated) -> None:
+    entries = track(size=-0.05)
+
+    def without_last(case: CaseEntry) -> CaseEntry:
+        return case.model_copy(update={"arms": tuple(map(without_last_seed, case.arms))})
+
+    outcome = gated([*entries[:STEP], each_case(entries[STEP], without_last)])
+    assert (outcome.code, outcome.of("incomparable")[0]["level"]) == (3, "error")
+
+
+def test_a_night_that_did_not_repeat_is_no_pass(gated: Gated) -> None:
+    entries = track(size=-0.5)
+    entries[STEP] = entries[STEP].model_copy(update={"exactness": "inexact"})
+    outcome = gated(entries)
+    assert (outcome.of("inexact")[0]["level"], outcome.code) == ("error", 3)
+    assert gated(entries, policy='[[rules]]\ninexact = "warn"\nregression = "warn"\n').code == 0
+    again = [*entries, measured_again(track(size=0.0)[STEP])]
+    assert gated(again).code == 3
 
 
 def test_kernel_and_lab_together_without_a_pinned_arm_are_reported_until_it_is_back(
