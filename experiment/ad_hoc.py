@@ -34,7 +34,7 @@ class Auto(Frozen):
 
     A case may have a ``dataset`` of its own: it is then measured with others of the same.  One
     without ``times`` reads none of the dataset's files, and is measured with any other.
-    ``usual`` is what is measured where nobody names workloads.
+    ``usual`` is what kernels (``--arm``) are measured by where nobody names workloads.
     """
 
     experiment: dict[str, Any]
@@ -87,7 +87,7 @@ def from_series(
     catalogue: Catalogue,
     auto: Auto | None = None,
 ) -> Experiment:
-    """The experiment that measures a series, or a stack of them, by ``workloads`` or all.
+    """The experiment that measures a series, or a stack of them, by ``workloads``.
 
     With ``reverse`` the source holds the series as it was posted.
 
@@ -232,7 +232,7 @@ def choose(files: Iterable[str], auto: Auto | None = None) -> tuple[str, ...]:
     if not values:
         raise SpecError(
             [
-                f"--auto: no workload is known for {', '.join(changed[:5]) or 'no file at all'}; "
+                f"--series: no workload is known for {', '.join(changed[:5]) or 'no file at all'}; "
                 f"name some: --workloads {','.join(auto.workloads)}"
             ]
         )

@@ -28,13 +28,14 @@ PLACES = ("series", "source", "arms")
 class Request:
     """An experiment by name, or a series or kernels with how to measure them, or nothing.
 
-    ``workloads`` are names, separated by commas; ``automatic`` chooses them by
-    what they execute of the series.  ``per_patch`` makes an arm of each prefix of the series;
-    diagnostic runs (``twins``) are then left out unless asked for.  ``check`` asks for the
-    correctness checks or leaves them out, None keeps what the experiment says.  ``quick`` leaves
-    the first case alone, without checks and diagnostic runs.  ``seeds`` is a fixed number of seeds,
-    ``max_seeds`` the most of a session that adds seeds until it is decided.  ``memory`` names the
-    machine of the diagnostic run that models caches, or is ``none``; empty keeps the experiment's.
+    ``workloads`` are names, separated by commas; where a series has none they are chosen by what
+    they execute of it, as ``automatic`` says in a word.  ``per_patch`` makes an arm of each
+    prefix of the series; diagnostic runs (``twins``) are then left out unless asked for.
+    ``check`` asks for the correctness checks or leaves them out, None keeps what the experiment
+    says.  ``quick`` leaves the first case alone, without checks and diagnostic runs.  ``seeds`` is
+    a fixed number of seeds, ``max_seeds`` the most of a session that adds seeds until it is
+    decided.  ``memory`` names the machine of the diagnostic run that models caches, or is
+    ``none``; empty keeps the experiment's.
 
     Names and order of the fields are those of a queue's entries, whose ids are made of them.
     """
@@ -108,7 +109,7 @@ class Request:
         typer.Option(
             "--auto",
             rich_help_panel=METHOD,
-            help="with --series: choose the workloads that execute what it changes",
+            help="the default with --series: the workloads that execute what it changes",
         ),
     ] = False
     reverse: Annotated[

@@ -153,7 +153,7 @@ def _of_series(
         )
 
     named = request.named_workloads
-    if named or not request.automatic:
+    if named:
         return made(named)
     series = settle(made(()), checkout=checkout, cache=cache).series
     assert series is not None

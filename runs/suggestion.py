@@ -1,4 +1,4 @@
-"""Workloads for a series, by what they execute of it: for ``suggest``, ``--auto`` and the queue."""
+"""Workloads for a series, by what they execute of it: suggested, and taken of itself."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RUNS, AT_ONCE = 16, 2
 class Advice:
     """A suggestion with its ground: the series' files, and whether kernels or hunks were read.
 
-    ``chosen`` are the workloads that ``--auto`` measures, empty where there are none.
+    ``chosen`` are the workloads that are measured where nobody names any, empty where none can be.
     """
 
     coverage: Coverage
@@ -136,14 +136,14 @@ def workloads_for(
         best = suggestion.candidates[0].case
         raise SpecError(
             [
-                f"--auto: only {best.workload} executes what the series changes; measure it in "
+                f"--series: only {best.workload} executes what the series changes; measure it in "
                 f"its experiment: ./lab.py run {best.experiment} --set series.path=SERIES"
             ]
         )
     if suggestion.never:
         raise SpecError(
             [
-                f"--auto: no workload executes {', '.join(suggestion.never[:5])}; "
+                f"--series: no workload executes {', '.join(suggestion.never[:5])}; "
                 f"name some all the same: --workloads {','.join(auto.workloads)}"
             ]
         )

@@ -586,13 +586,24 @@ def test_a_series_alone_makes_a_plan(
     assert planned(capsys) == ["filemap-4k", "filemap-thp"]
 
 
-def test_auto_says_when_no_workload_is_known(
+@pytest.mark.parametrize("words", [(), ("--auto",)])
+def test_a_series_is_measured_by_what_executes_it(
+    main: Main, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    series = str(CHECKOUT / "configs/series/vmalloc-per-page")
+    assert main("plan", "--series", series, *words, "--json") == 0
+    shown = capsys.readouterr()
+    assert "workloads: vmalloc (chosen by what the series changes)" in shown.err
+    assert {run["case"] for run in json.loads(shown.out)["runs"]} == {"vmalloc"}
+
+
+def test_a_series_says_when_no_workload_is_known(
     main: Main, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     patch = tmp_path / "tcp.patch"
     patch.write_text("--- a/net/tcp.c\n+++ b/net/tcp.c\n@@ -1 +1 @@\n-x\n+y\n")
-    assert main("plan", "--series", str(patch), "--auto") == 2
-    assert "--auto: no workload is known for net/tcp.c" in capsys.readouterr().err
+    assert main("plan", "--series", str(patch)) == 2
+    assert "--series: no workload is known for net/tcp.c" in capsys.readouterr().err
     assert main("plan", "--series", str(patch), "--auto", "--workloads", "filemap-4k") == 0
 
 

@@ -113,7 +113,7 @@ def add_verb(
         list[Path], typer.Argument(metavar="SESSION", help="finished sessions of exact mode")
     ],
 ) -> None:
-    """Record what the unpatched kernel of these sessions executed, for `suggest` and `--auto`."""
+    """Record what the unpatched kernel of these sessions executed, for `suggest` and `--series`."""
     from host import facts
     from runs import coverage
 

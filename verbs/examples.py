@@ -41,7 +41,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "plan": (
         Example("./lab.py plan filemap-v4", "what a session would build and boot, and how long"),
-        Example("./lab.py plan --series v3.mbox --auto --no-check", "the same for a posting"),
+        Example("./lab.py plan --series v3.mbox --no-check", "the same for a posting"),
     ),
     "build": (
         Example("./lab.py build filemap-v4 --quick", "only the kernels of a first verdict"),
@@ -62,7 +62,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "run": (
         Example("./lab.py run filemap-v4 --set guest=smoke", "small guests, in minutes"),
         Example(
-            "./lab.py run --series MESSAGE-ID@example.org --auto",
+            "./lab.py run --series MESSAGE-ID@example.org",
             "a posted series, with the workloads that execute what it changes",
         ),
         Example(
@@ -116,11 +116,11 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("./lab.py completion fish --program lab.py", "for another name of the program"),
     ),
     "queue": (
-        Example("./lab.py queue add v3.mbox --auto", "queue a posting"),
+        Example("./lab.py queue add v3.mbox", "queue a posting"),
         Example("./lab.py queue run", "measure all waiting entries"),
     ),
     "queue add": (
-        Example("./lab.py queue add v3.mbox --auto --priority 2", "ahead of the others"),
+        Example("./lab.py queue add v3.mbox --priority 2", "ahead of the others"),
         Example("./lab.py queue add --table series.csv --set guest=smoke", "a row each"),
     ),
     "queue list": (

@@ -30,10 +30,14 @@ def experiment_of(request: Request) -> Experiment:
     """
     from runs import prepare, resolve
 
-    return resolve.experiment_of(
+    experiment = resolve.experiment_of(
         request, checkout=CHECKOUT, cache=facts.cache_folder(), here=Path.cwd(),
         catalogue=prepare.catalogue(CHECKOUT),
     )  # fmt: skip
+    if request.series:
+        remark = "" if request.named_workloads else " (chosen by what the series changes)"
+        log(f"workloads: {', '.join(case.name for case in experiment.cases)}{remark}")
+    return experiment
 
 
 def options(executor: ExecutorOptions | None = None, *, fit_only: bool = False) -> Options:

@@ -67,7 +67,7 @@ QUEUE = {
 COVERAGE = {
     "show": ("coverage", "Show how many of a folder's functions each workload executes."),
     "add": ("coverage", "Record what the unpatched kernel of these sessions executed, for "
-            "`suggest` and `--auto`."),
+            "`suggest` and `--series`."),
     "suite": ("coverage", "Choose cases for every night: those that execute most of the kernel "
               "in that time."),
 }  # fmt: skip

@@ -11,7 +11,6 @@ import typer
 from host import facts
 from runs.request import SUBJECT, Request
 from verbs.fields import Without, flattened
-from verbs.invocation import experiment_of
 from verbs.options import DryRun, Folder, Measuring, Strict
 from verbs.output import log
 
@@ -70,10 +69,5 @@ def tree_verb(
     )
     for note in series.notes:
         log(note)
-    request = replace(
-        request, series=series.series, source=series.source, automatic=not request.workloads
-    )
-    cases = ", ".join(case.name for case in experiment_of(request).cases)
-    remark = "" if request.workloads else " (they execute what the series changes)"
-    log(f"workloads: {cases}{remark}")
+    request = replace(request, series=series.series, source=series.source)
     raise typer.Exit(session.run(request, measuring, folder=folder, strict=strict, dry_run=dry_run))

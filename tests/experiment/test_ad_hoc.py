@@ -97,7 +97,7 @@ def test_workloads_by_touched_files(files: list[str], workloads: tuple[str, ...]
 
 
 def test_files_that_no_rule_knows_are_named() -> None:
-    with pytest.raises(SpecError, match=r"--auto: no workload is known for net/ipv4/tcp\.c;") as e:
+    with pytest.raises(SpecError, match=r"no workload is known for net/ipv4/tcp\.c;") as e:
         choose(["net/ipv4/tcp.c"])
     assert "--workloads filemap-4k,filemap-thp" in str(e.value)
     with pytest.raises(SpecError, match="no file at all"):

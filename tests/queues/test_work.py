@@ -87,7 +87,7 @@ def test_each_entry_has_a_session_a_report_and_its_verdicts(store: QueueStore, d
     [
         (SeriesError("does not apply to mm/x.c", where="0001-x.patch"), 4, "series", "0001-x.p"),
         (UsageError("no such file", where="x.mbox", next_step="name one"), 2, "user", "name one"),
-        (SpecError(["--auto: no workload is known"]), 2, "user", "no workload is known"),
+        (SpecError(["--series: no workload is known"]), 2, "user", "no workload is known"),
         (WorkloadError("measured nothing"), 3, "workload", "measured nothing"),
         (ZeroDivisionError("oops"), 3, "lab", "ZeroDivisionError: oops"),
     ],

@@ -1,4 +1,4 @@
-"""Workloads for a series: the shipped counts, the series that the lab ships, and ``--auto``."""
+"""Workloads for a series: the shipped counts, the series that the lab ships, and a choice."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_a_range_becomes_source_series_and_workloads(
     assert lines[1].endswith('("mm: faster")')
     assert lines[2] == (
         "workloads: filemap-4k, metadata, direct, pages, tracing "
-        "(they execute what the series changes)"
+        "(chosen by what the series changes)"
     )
     tree = Path.cwd().parent
     assert f"git -C {tree} archive" in shown.out
