@@ -6,16 +6,22 @@ import re
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
-Kind = Literal["folder", "file", "thread", "range"]
+Kind = Literal["folder", "file", "thread", "range", "link"]
 
 MESSAGE_ID = re.compile(r"[^\s<>/@]+@[^\s<>/@]+")
 FILES = (".mbox", ".mbx", ".eml", ".patch", ".diff")
+LINK = re.compile(r"[a-z][a-z0-9+.-]*://", re.I)
 # Where "A..B" is a range and "../A" or "A/../B" is a path.
 RANGE = re.compile(r"(?P<first>[^\s]*[^\s/.])\.\.(?P<last>[^\s/.][^\s]*)?")
 
 
 def kind_of(name: str) -> Kind:
-    """The kind of series that ``name`` asks for; a file without a known ending is a folder."""
+    """The kind of series that ``name`` asks for; a file without a known ending is a folder.
+
+    A ``link`` is one that is to no archive of mails: nothing is fetched from there.
+    """
+    if LINK.match(name):
+        return "thread" if message_id(name) else "link"
     if name.startswith("git:") or RANGE.fullmatch(name):
         return "range"
     if message_id(name):
@@ -25,16 +31,30 @@ def kind_of(name: str) -> Kind:
 
 def message_id(name: str) -> str:
     """The message-id in ``mid:ID``, ``<ID>``, ``ID`` or a link to an archive; else nothing."""
-    if name.endswith(FILES):
-        return ""
     bare = name.removeprefix("mid:")
     if bare.startswith("<") and bare.endswith(">"):
         bare = bare[1:-1]
-    if re.match(r"https?://", name):
-        parts = [unquote(part) for part in urlsplit(name).path.split("/")]
-        bare = next((part for part in parts if MESSAGE_ID.fullmatch(part)), "")
+    if LINK.match(name):
+        bare = _in_link(name)
+    elif name.endswith(FILES):
+        return ""
     # A leading "-" would be an option to whoever gets it.
     return bare if MESSAGE_ID.fullmatch(bare) and not bare.startswith("-") else ""
+
+
+def _in_link(link: str) -> str:
+    """The message-id in a link to an archive of mails, or nothing."""
+    try:
+        parts = urlsplit(link)
+    except ValueError:  # brackets around what is no address
+        return ""
+    if parts.scheme.lower() not in ("http", "https"):
+        return ""
+    names = [unquote(part) for part in parts.path.split("/")]
+    # What is called like a file is one, though there be an @ in its name.
+    return next(
+        (name for name in names if MESSAGE_ID.fullmatch(name) and not name.endswith(FILES)), ""
+    )
 
 
 def split_range(name: str) -> tuple[str, str, str] | None:
@@ -45,6 +65,6 @@ def split_range(name: str) -> tuple[str, str, str] | None:
         if not at or not place:
             return None
     match = RANGE.fullmatch(name)
-    if match is None or name.startswith("-"):
+    if match is None or name.startswith("-") or LINK.match(name):
         return None
     return place, match["first"], match["last"] or "HEAD"

@@ -1,31 +1,42 @@
 """What a diff changes, read as strictly as it is hostile: pure, text in, hunks out.
 
 A patch may come from anybody's mail.  What could leave the tree, replace a file by
-a link, or carry what nobody can read is refused before anything is applied.
+a link, or carry what nobody can read is refused before anything is applied.  Names have the
+prefixes of many tools: ``Diff.text`` is the same diff with those of git, which is what is applied.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from errors import SeriesError
 from kernels.cleaning import clean, is_unfit
+from kernels.prefixes import DATE, Names, levels_of, paths_of
 
 HUNK = re.compile(r"@@ -([0-9]+)(?:,([0-9]+))? \+([0-9]+)(?:,([0-9]+))? @@")
 # Digits of a line's number, which no file of a kernel needs.
 LONGEST_NUMBER = 9
 LONGEST_PATH = 4096
 LONGEST_NAME = 255
+# The deepest path of a kernel has about a dozen parts; programs that walk trees fail at a thousand.
+MOST_PARTS = 64
+# The largest patch of a release (generated register headers) has 10 MB, and 300,000 lines.
+MOST_LINES = 1_000_000
+# A release changes 13,000.
+MOST_FILES = 20_000
 MODE = re.compile(r"(?:new file mode|deleted file mode|old mode|new mode|index \S+) (\d{6})$")
 KINDS = {"120000": "a symbolic link", "160000": "a submodule"}
 BINARY = re.compile(r"GIT binary patch$|Binary files .* differ$")
-MOVED = re.compile(r"(?:rename|copy) (?:from|to) (.+)$")
+MOVED = re.compile(r"((?:rename|copy) (from|to) )(.+)$")
+GIT = "diff --git "
 OCTAL = re.compile(rb"\\([0-7]{3}|.)", re.S)
 ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f"}
 # The lab's own folders in a prepared tree begin so.
 OBJECTS = "obj-"
+# What is made of these at the top of a tree is built by nothing there.
+COMPILED = (".c", ".h", ".S", ".rs", ".dts", ".dtsi")
 
 
 @dataclass(frozen=True)
@@ -44,22 +55,29 @@ class Hunk:
 
 @dataclass(frozen=True)
 class Diff:
-    """All paths that a diff names, old and new, in order, and its hunks."""
+    """All paths that a diff names, old and new, in order, and its hunks.
+
+    ``text`` is what was read, each name behind ``a/`` or ``b/``; ``made`` are the new files.
+    """
 
     files: tuple[str, ...]
     hunks: tuple[Hunk, ...]
+    text: str = field(default="", repr=False)
+    made: tuple[str, ...] = ()
 
 
-def read_diff(text: str, where: str) -> Diff:
+def read_diff(text: str, where: str, level: int | None = None) -> Diff:
     """Read the diffs in ``text``, which may have a mail around them.
+
+    ``level`` is how many folders stand before every path (``patch -p``); None has the names say it.
 
     Raises:
         SeriesError: a path outside the tree or that cannot be shown, a symbolic link,
-            a submodule, a binary change, or a hunk that was damaged on its way or has
-            impossible numbers;
-            ``where`` names the patch.
+            a submodule, a binary change, a hunk that was damaged on its way or has
+            impossible numbers, more lines than any patch has, or a name that may be of several
+            folders; ``where`` names the patch.
     """
-    return _Reader(where).read(text)
+    return _Reader(where, text).diff(level)
 
 
 def hunk_numbers(match: re.Match[str], where: str) -> tuple[int, int, int, int]:
@@ -79,93 +97,215 @@ def hunk_numbers(match: re.Match[str], where: str) -> tuple[int, int, int, int]:
     return first_old, old, first_new, new
 
 
+@dataclass
+class _File:
+    """One file of a diff while it is read: names as written, and where in the text they are."""
+
+    by_git: bool
+    git_names: tuple[str, str] | None = None
+    git_line: int = -1
+    old_line: int = -1  # the new name is on the next one
+    old: str | None = None
+    new: str | None = None
+    has_sides: bool = False
+    is_made: bool = False
+    moved: list[str] = field(default_factory=list)
+    hunks: list[tuple[int, str, int]] = field(default_factory=list)
+
+    @property
+    def shown(self) -> str:
+        """What to call it before its path is known."""
+        name = self.new or self.old or (self.git_names[1] if self.git_names else "")
+        return clean(name.removeprefix("b/"))
+
+    @property
+    def names(self) -> Names:
+        """What its level is found by; git's own line where there is nothing better."""
+        old, new = (self.old, self.new) if self.has_sides else self.git_names or (None, None)
+        return Names(old, new, self.by_git, self.moved[0] if self.moved else "")
+
+
 class _Reader:
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, text: str) -> None:
         self._where = where
-        self._files: dict[str, None] = {}
-        self._hunks: list[Hunk] = []
-        self._current = ""
-        self._of_current = 0
+        if text.count("\n") > MOST_LINES:
+            self._refuse(f"has {text.count(chr(10))} lines, more than {MOST_LINES}", "split it")
+        self._text = text
+        self._lines = text.split("\n")
+        self._every: list[_File] = []
+        self._file: _File | None = None
         # Between "diff --git" and the first hunk: the only place where modes count.
         self._in_header = False
-        self._expects_new = False
-        self._at = 0  # line of the new file
+        self._vetted: set[str] = set()
+        self._read()
 
-    def read(self, text: str) -> Diff:
-        lines = text.split("\n")
-        old = new = 0
-        for number, line in enumerate(lines, 1):
-            if old > 0 or new > 0:  # inside a hunk, where "--- a/x" may be a removed line
-                old, new = self._inside(number, line, old, new, last=number == len(lines))
-            elif self._current and (match := HUNK.match(line)):
-                first, old, self._at, new = hunk_numbers(match, self._where)
-                self._of_current += 1
-                self._hunks.append(Hunk(self._current, self._of_current, first, line))
-                self._in_header = False
+    def diff(self, level: int | None) -> Diff:
+        """What was read, with the paths that the names stand for."""
+        every = self._every
+        levels: list[int | None] = [level] * len(every)
+        if level is None:
+            levels = levels_of([file.names for file in every])
+        files: dict[str, None] = {}
+        made: dict[str, None] = {}
+        hunks: list[Hunk] = []
+        counts: dict[str, int] = {}
+        changed: dict[int, str] = {}
+        for file, own in zip(every, levels, strict=True):
+            old, new = self._paths(file, own, explicit=level is not None)
+            files.update(dict.fromkeys(path for path in (old, new, *file.moved) if path))
+            path = new or old or ""
+            if file.is_made and new:
+                made[new] = None
+            for first, header, at in file.hunks:
+                counts[path] = counts.get(path, 0) + 1
+                hunks.append(Hunk(path, counts[path], first, header, at))
+            changed |= self._spelled(file, old, new)
+        text = self._text
+        if changed:
+            lines = [changed.get(number, line) for number, line in enumerate(self._lines)]
+            text = "\n".join(lines)
+        return Diff(tuple(files), tuple(hunks), text, tuple(made))
+
+    def _read(self) -> None:
+        lines, at = self._lines, 0
+        while at < len(lines):
+            line = lines[at]
+            if self._file and line.startswith("@@ -") and (match := HUNK.match(line)):
+                at = self._hunk(at, match)
             else:
-                following = lines[number] if number < len(lines) else ""
-                self._outside(line.rstrip("\r"), following)
-        if old > 0 or new > 0:
-            self._refuse("ends in the middle of a hunk", "have it sent again as a whole")
-        return Diff(tuple(self._files), tuple(self._hunks))
+                # Few lines of a mail are any of a diff's.
+                at += self._outside(line.rstrip("\r"), at)
 
-    def _inside(self, number: int, line: str, old: int, new: int, *, last: bool) -> tuple[int, int]:
-        if last and not line:
-            self._refuse("ends in the middle of a hunk", "have it sent again as a whole")
-        kind = line[:1].replace("\r", "") or " "  # mailers strip the space of an empty line
-        if kind in " -":
-            old -= 1
-        if kind in " +":
-            new -= 1
-        if kind in "-+" and not self._hunks[-1].changed:
-            self._hunks[-1] = replace(self._hunks[-1], changed=self._at)
-        self._at += kind in " +"
-        if kind not in " -+\\" or old < 0 or new < 0:
+    def _hunk(self, at: int, match: re.Match[str]) -> int:
+        """Go through a hunk, where "--- a/x" may be a removed line; return where it ends."""
+        assert self._file is not None
+        lines, last = self._lines, len(self._lines) - 1
+        first, old, position, new = hunk_numbers(match, self._where)
+        header, changed = lines[at], 0
+        self._in_header = False
+        while old > 0 or new > 0:
+            at += 1
+            if at > last or (at == last and not lines[at]):
+                self._refuse("ends in the middle of a hunk", "have it sent again as a whole")
+            kind = lines[at][:1]
+            if kind == "+":
+                new -= 1
+                changed = changed or position
+                position += 1
+            elif kind == "-":
+                old -= 1
+                changed = changed or position
+            elif kind in ("", " ", "\r"):  # mailers strip the space of an empty line
+                old -= 1
+                new -= 1
+                position += 1
+            elif kind != "\\":
+                self._damaged(at)
+            if old < 0 or new < 0:
+                self._damaged(at)
+        self._file.hunks.append((first, header, changed))
+        return at + 1
+
+    def _damaged(self, at: int) -> None:
+        assert self._file is not None
+        self._refuse(
+            f"was damaged on its way: line {at + 1} of the patch cannot stand in the hunk of "
+            f"{self._file.shown}: {clean(self._lines[at], 60)!r}",
+            "have it sent again unwrapped, or take it from git",
+        )
+
+    def _outside(self, line: str, at: int) -> int:
+        """One line that is in no hunk; return how many it is with those that belong to it."""
+        if line.startswith(GIT):
+            if len(line) > 3 * LONGEST_PATH:
+                self._refuse(f"names a path that is too long: {clean(line, 60)}", "rename it")
+            names = _both_names(line.removeprefix(GIT))
+            self._begin(_File(by_git=True, git_names=names, git_line=at))
+            self._in_header = True
+        elif line.startswith("--- ") and (new := self._other_side(at)):
+            if not self._in_header or self._file is None or self._file.has_sides:
+                self._begin(_File(by_git=False))
+                self._in_header = False
+            assert self._file is not None
+            self._file.old_line, self._file.has_sides = at, True
+            self._file.old, self._file.new = self._side(line), self._side(new)
+            self._file.is_made = self._file.is_made or self._file.old is None
+            return 2
+        elif self._in_header:
+            self._header(line)
+        return 1
+
+    def _other_side(self, at: int) -> str:
+        """The line ``+++`` below a ``---``, if these begin a diff and not a paragraph."""
+        following = self._lines[at + 1 : at + 3]
+        if not following or not following[0].startswith("+++ "):
+            return ""
+        has_hunk = len(following) > 1 and following[1].startswith("@@ -")
+        return following[0].rstrip("\r") if has_hunk or self._in_header else ""
+
+    def _begin(self, file: _File) -> None:
+        self._file = file
+        self._every.append(file)
+        if len(self._every) > MOST_FILES:
+            self._refuse(f"changes more than {MOST_FILES} files", "split it")
+
+    def _header(self, line: str) -> None:
+        assert self._file is not None
+        if match := MOVED.match(line):
+            self._file.moved.append(_unquoted(match[3]))
+        elif BINARY.match(line):
+            self._refuse(f"changes a binary file: {self._file.shown}", "leave that file out")
+        elif (match := MODE.match(line)) and match[1] in KINDS:
             self._refuse(
-                f"was damaged on its way: line {number} of the patch cannot stand in the hunk of "
-                f"{self._current}: {clean(line, 60)!r}",
-                "have it sent again unwrapped, or take it from git",
+                f"makes or changes {KINDS[match[1]]}: {self._file.shown}", "leave that file out"
+            )
+        elif line.startswith("new file mode"):
+            self._file.is_made = True
+
+    def _side(self, line: str) -> str | None:
+        """The name on a ``---`` or ``+++`` line; None for what is not there."""
+        name = _unquoted(_tail(line)[0])
+        if name == "/dev/null":
+            return None
+        if name.startswith("/"):
+            self._outside_of_tree(name)
+        return name
+
+    def _paths(
+        self, file: _File, level: int | None, *, explicit: bool
+    ) -> tuple[str | None, str | None]:
+        """Old and new path of one file, vetted."""
+        names = file.names
+        for name in (*names.given, *(file.git_names or ()), *file.moved):
+            if ".." in name.split("/"):
+                self._outside_of_tree(name)
+        if level is None:
+            self._refuse(
+                f"does not say in which folder {file.shown} is",
+                "make it at the top of the kernel tree, with git diff or git format-patch",
+            )
+        assert level is not None
+        old, new = paths_of(names, level)
+        for path in (old, new, *file.moved):
+            if path is not None:
+                self._vet(path, file)
+        if file.git_names:
+            # Git falls back to them, so they have to be fit, too.
+            for path in paths_of(Names(*file.git_names, by_git=True), level):
+                if path and path not in (old, new):
+                    self._vet(path, file)
+        at_top = [path for path in (new,) if path and "/" not in path and file.is_made]
+        if at_top and not explicit and at_top[0].endswith(COMPILED):
+            self._refuse(
+                f"makes {at_top[0]} at the top of the tree, where nothing is built of it",
+                "make it at the top of the kernel tree, without git's --relative; or give the "
+                "level in a quilt series file: NAME -pN",
             )
         return old, new
 
-    def _outside(self, line: str, following: str) -> None:
-        if line.startswith("diff --git "):
-            self._in_header = True
-            self._current, self._of_current = "", 0
-            if len(line) > 3 * LONGEST_PATH:
-                self._refuse(f"names a path that is too long: {clean(line, 60)}", "rename it")
-            for name in _both_names(line.removeprefix("diff --git ")):
-                self._name(name)
-        elif line.startswith("--- ") and following.startswith("+++ "):
-            self._side(line)
-            self._expects_new = True
-        elif line.startswith("+++ ") and self._expects_new:
-            self._side(line)
-            self._expects_new = False
-        elif self._in_header:
-            self._header(line)
-
-    def _header(self, line: str) -> None:
-        if match := MOVED.match(line):
-            self._name(_unquoted(match[1]))
-        elif BINARY.match(line):
-            self._refuse(f"changes a binary file: {clean(self._current)}", "leave that file out")
-        elif (match := MODE.match(line)) and match[1] in KINDS:
-            self._refuse(
-                f"makes or changes {KINDS[match[1]]}: {clean(self._current)}",
-                "leave that file out",
-            )
-
-    def _side(self, line: str) -> None:
-        """A ``---`` or ``+++`` line; its prefix is stripped as ``-p1`` does."""
-        name = _unquoted(re.split(r"\t", line[4:], maxsplit=1)[0].strip())
-        if name == "/dev/null" or "/" not in name:
+    def _vet(self, name: str, file: _File) -> None:
+        if name in self._vetted:
             return
-        if name.startswith("/"):
-            self._outside_of_tree(name)
-        self._name(name.partition("/")[2])
-
-    def _name(self, name: str) -> None:
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or any(map(_is_git, path.parts)):
             self._outside_of_tree(name)
@@ -173,13 +313,37 @@ class _Reader:
             self._refuse(f"names a path with control characters: {clean(name)}", "rename it")
         if len(name) > LONGEST_PATH or any(len(part) > LONGEST_NAME for part in path.parts):
             self._refuse(f"names a path that is too long: {clean(name, 60)}", "rename it")
+        if len(path.parts) > MOST_PARTS:
+            self._refuse(
+                f"names a path of {len(path.parts)} parts, more than {MOST_PARTS}: "
+                f"{clean(name, 60)}",
+                "rename it",
+            )
         if not name or str(path) != name or "\\" in name:
-            self._refuse(f"spells a path in a strange way: {clean(name)!r}", "spell it plainly")
+            self._refuse(
+                f"spells a path in a strange way: {clean(name or file.shown)!r}", "spell it plainly"
+            )
         if path.parts[0].startswith(OBJECTS):
             self._refuse(f"names a path that is kept for objects: {clean(name)}", "rename it")
-        if name != self._current:
-            self._current, self._of_current = name, 0
-        self._files[name] = None
+        self._vetted.add(name)
+
+    def _spelled(self, file: _File, old: str | None, new: str | None) -> dict[int, str]:
+        """The lines with names, where they are not as git spells these paths."""
+        lines: dict[int, str] = {}
+        sides = [("--- ", "a/", old, file.old, 0), ("+++ ", "b/", new, file.new, 1)]
+        for sign, prefix, path, written, below in sides if file.has_sides else ():
+            if path is not None and written != f"{prefix}{path}":
+                at = file.old_line + below
+                lines[at] = f"{sign}{_quoted(prefix + path)}{_tail(self._lines[at])[1]}"
+        if file.git_names is None:
+            return lines
+        whole = (old or new, new or old)
+        if file.git_names != (f"a/{whole[0]}", f"b/{whole[1]}") and all(whole):
+            ends = "\r" if self._lines[file.git_line].endswith("\r") else ""
+            lines[file.git_line] = (
+                f"{GIT}{_quoted(f'a/{whole[0]}')} {_quoted(f'b/{whole[1]}')}{ends}"
+            )
+        return lines
 
     def _outside_of_tree(self, name: str) -> None:
         self._refuse(
@@ -191,8 +355,16 @@ class _Reader:
         raise SeriesError(what, where=self._where, next_step=next_step)
 
 
-def _both_names(rest: str) -> list[str]:
-    """The two names of a ``diff --git`` line, without ``a/`` and ``b/``."""
+def _tail(line: str) -> tuple[str, str]:
+    """The name on a ``---`` or ``+++`` line, and what is behind it."""
+    name, tab, _ = line[4:].partition("\t")
+    if not tab:
+        name = DATE.sub("", name)
+    return name.strip(), line[4 + len(name) :]
+
+
+def _both_names(rest: str) -> tuple[str, str]:
+    """The two names of a ``diff --git`` line."""
     if rest.startswith('"'):
         match = re.match(r'("(?:[^"\\]|\\.)*") (.+)$', rest)
         pair = (match[1], match[2]) if match else (rest, rest)
@@ -201,13 +373,12 @@ def _both_names(rest: str) -> list[str]:
     else:
         # Of names with spaces, only equal ones can be told apart; git needs that too.
         half = len(rest) // 2
-        if rest[half : half + 1] == " " and rest[2:half] == rest[half + 3 :]:
-            pair = (rest[:half], rest[half + 1 :])
-        else:
+        first, second = rest[:half], rest[half + 1 :]
+        alike = first == second or first.partition("/")[2] == second.partition("/")[2]
+        if rest[half : half + 1] != " " or not alike:
             first, _, second = rest.partition(" ")
-            pair = (first, second)
-    plain = [_unquoted(name) for name in pair]
-    return [name.partition("/")[2] if name[:2] in ("a/", "b/") else name for name in plain]
+        pair = (first, second)
+    return _unquoted(pair[0]), _unquoted(pair[1])
 
 
 def _unquoted(name: str) -> str:
@@ -222,6 +393,11 @@ def _unquoted(name: str) -> str:
     return OCTAL.sub(character, name[1:-1].encode(errors="surrogateescape")).decode(
         errors="replace"
     )
+
+
+def _quoted(name: str) -> str:
+    """A path as git writes it: in double quotes where it would be read in another way."""
+    return f'"{name.replace(chr(34), chr(92) + chr(34))}"' if '"' in name else name
 
 
 def _is_git(part: str) -> bool:

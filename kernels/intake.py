@@ -24,7 +24,7 @@ from experiment.series_name import Kind, kind_of, message_id
 from experiment.spec import SeriesSpec
 from kernels import b4, git_range
 from kernels.cleaning import clean
-from kernels.diff import read_diff
+from kernels.diff import MOST_FILES, MOST_LINES, read_diff
 from kernels.mail import (
     BASE_COMMIT,
     LARGEST_MBOX,
@@ -35,11 +35,12 @@ from kernels.mail import (
     read_mails,
     reading,
     select,
-    too_large,
 )
+from kernels.mail import too_large as mailbox_too_large
+from kernels.patch_folder import ORDER, PatchFolder, read_folder
 from kernels.patch_text import as_patch, line_ends, plain, slug
 from kernels.revert import reverted
-from kernels.series import Patch, read_patch, series_patches
+from kernels.series import LARGEST, Patch, patch_of, too_large
 from results.record import PatchRecord, SeriesRecord
 
 log = logging.getLogger(__name__)
@@ -89,7 +90,7 @@ def patches_of(spec: SeriesSpec, *, checkout: Path, cache: Path) -> tuple[Path, 
     files = keep(spec, checkout=checkout, cache=cache)
     if files.kept:
         return tuple(sorted(kept_folder(cache, files.kept).glob("*.patch")))
-    return series_patches(checkout, spec.path)
+    return read_folder(checkout, spec.path).files
 
 
 def records_of(spec: SeriesSpec, *, checkout: Path, cache: Path) -> tuple[SeriesRecord, ...]:
@@ -111,14 +112,15 @@ def records_of(spec: SeriesSpec, *, checkout: Path, cache: Path) -> tuple[Series
 def _part(name: str, checkout: Path, cache: Path, repository: str) -> _Part:
     kind = kind_of(name)
     place = checkout / Path(name).expanduser()
-    if kind != "range" and place.is_file():
+    if kind not in ("range", "link") and place.is_file() and place.name != ORDER:
         if place.stat().st_size > LARGEST_MBOX:
-            raise too_large(place.stat().st_size, clean(name))
+            raise mailbox_too_large(place.stat().st_size, clean(name))
         return _from_mails(name, "file", place.read_bytes())
     readers: dict[Kind, Callable[[], _Part]] = {
         "folder": lambda: _from_folder(name, checkout),
         "file": lambda: _no_file(name),
         "thread": lambda: _from_thread(name, cache),
+        "link": lambda: _no_archive(name),
         "range": lambda: _from_range(name, checkout, repository),
     }
     return readers[kind]()
@@ -128,19 +130,89 @@ def _no_file(name: str) -> _Part:
     raise UsageError("no such file", where=clean(name), next_step="name an mbox or patch file")
 
 
+def _no_archive(name: str) -> _Part:
+    raise UsageError(
+        "only archives of mails are fetched, by the message-id in their link",
+        where=clean(name),
+        next_step="save the file (of a forge: PULL.patch), and name it; or fetch the branch, and "
+        "name its range git:REPOSITORY@A..B",
+    )
+
+
 def _from_folder(name: str, checkout: Path) -> _Part:
-    files = series_patches(checkout, name)
-    contents = [path.read_bytes() for path in files]
-    mails = [
-        read_mail(content, clean(path.name)) for path, content in zip(files, contents, strict=True)
-    ]
-    covers = sorted((checkout / Path(name).expanduser()).glob("*cover-letter*.patch"))
-    cover = read_mail(covers[0].read_bytes(), clean(covers[0].name)) if covers else None
-    decoded = [plain(content, mail) for content, mail in zip(contents, mails, strict=True)]
-    findings = _changed_on_its_way(files, contents, decoded)
-    pairs = tuple(zip((path.name for path in files), decoded, strict=True))
-    part = _vetted("folder", name, pairs, mails, cover, findings)
-    return replace(part, files=files) if decoded == contents else part
+    folder = read_folder(checkout, name)
+    _bounded([path.stat().st_size for path in folder.files], name)
+    mails = [read_mail(path.read_bytes(), clean(path.name)) for path in folder.files]
+    cover = None
+    if folder.covers:
+        cover = read_mail(folder.covers[0].read_bytes(), clean(folder.covers[0].name))
+    order, findings = _order(folder, mails)
+    files = [folder.patches[number] for number in order]
+    mails = [mails[number] for number in order]
+    contents = [mail.raw for mail in mails]
+    decoded = [plain(mail.raw, mail) for mail in mails]
+    findings += _changed_on_its_way([file.path for file in files], contents, decoded)
+    is_plain = folder.is_plain and order == sorted(order)
+    pairs = []
+    for number, (file, content) in enumerate(zip(files, decoded, strict=True), 1):
+        path = file.path
+        if file.reverse:
+            text = read_diff(content.decode(errors="surrogateescape"), path.name, file.level).text
+            content = reverted(text, path.name).encode(errors="surrogateescape")
+        pairs.append((path.name if is_plain else f"{number:04d}-{slug(path.stem)}.patch", content))
+    levels = [None if file.reverse else file.level for file in files]
+    part = _vetted("folder", name, pairs, mails, cover, findings, levels)
+    if folder.base_commit and not part.record.base_commit:
+        record = part.record.model_copy(update={"base_commit": folder.base_commit})
+        part = replace(part, record=record)
+    is_plain = is_plain and [content for _, content in part.patches] == contents
+    return replace(part, files=tuple(file.path for file in files)) if is_plain else part
+
+
+def _order(folder: PatchFolder, mails: Sequence[Mail]) -> tuple[list[int], list[str]]:
+    """The order of a folder's patches, as indices, and what is to be said of it.
+
+    Mails that are saved by their subjects have their numbers in these, and not in their names.
+    """
+    findings = []
+    order = list(range(len(mails)))
+    if folder.ordered_by is not None:
+        findings.append(f"in the order of {clean(str(folder.ordered_by))}")
+    elif order:
+        numbers = [mail.number for mail in mails]
+        total = mails[0].total
+        is_numbered = {mail.total for mail in mails} == {total} and len(set(numbers)) == len(
+            numbers
+        )
+        if is_numbered and total > 1:
+            order.sort(key=numbers.__getitem__)
+            if order != sorted(order):
+                findings.append("in the order of the subjects' numbers, which is not that of names")
+            missing = sorted(set(range(1, total + 1)) - set(numbers))
+            if missing:
+                places = ", ".join(f"{number}/{total}" for number in missing[:5])
+                findings.append(f"{len(missing)} of {total} patches are not in it: {places}")
+    if folder.left_out:
+        names = ", ".join(folder.left_out[:5])
+        more = f" and {len(folder.left_out) - 5} more" if len(folder.left_out) > 5 else ""
+        findings.append(f"left out: {clean(names)}{more}")
+    return order, findings
+
+
+def _bounded(sizes: Sequence[int], name: str) -> None:
+    """Refuse a series that is larger than any real one, before it is read.
+
+    Raises:
+        SeriesError: too many patches, or too many bytes.
+    """
+    if len(sizes) > MOST_PATCHES:
+        raise SeriesError(
+            f"has {len(sizes)} patches, more than {MOST_PATCHES}",
+            where=clean(name),
+            next_step="split it",
+        )
+    if sum(sizes) > LARGEST:
+        raise too_large(sum(sizes), clean(name))
 
 
 def _from_thread(name: str, cache: Path) -> _Part:
@@ -198,6 +270,7 @@ def _from_range(name: str, checkout: Path, repository: str) -> _Part:
     with _scratch() as folder:
         base = git_range.write_patches(name, folder, checkout=checkout, repository=repository)
         files = sorted(folder.glob("*.patch"))
+        _bounded([path.stat().st_size for path in files], name)
         contents = [path.read_bytes() for path in files]
         mails = [read_mail(content, clean(name)) for content in contents]
         pairs = tuple(zip((path.name for path in files), contents, strict=True))
@@ -212,30 +285,33 @@ def _vetted(
     mails: Sequence[Mail],
     cover: Mail | None,
     findings: Sequence[str] = (),
+    levels: Sequence[int | None] = (),
 ) -> _Part:
-    """Read every patch as the build will, which refuses what it must, and describe it."""
-    if len(patches) > MOST_PATCHES:
-        raise SeriesError(
-            f"has {len(patches)} patches, more than {MOST_PATCHES}",
-            where=clean(name),
-            next_step="split it",
-        )
-    with _scratch() as folder:
-        read = []
-        for file, content in patches:
-            if clean(file) != file:
-                raise SeriesError(
-                    "a file name with control characters, or too long",
-                    where=clean(file),
-                    next_step="rename it",
-                )
-            (folder / file).write_bytes(content)
-            read.append(read_patch(folder / file))
-    for patch in read:
+    """Read every patch as the build will, which refuses what it must, and describe it.
+
+    Their contents get the prefixes that ``git apply`` wants.
+    """
+    _bounded([len(content) for _, content in patches], name)
+    read, contents = [], []
+    for (file, content), level in zip(patches, levels or [None] * len(patches), strict=True):
+        patch, spelled = patch_of(Path(file), content, level)
         if not patch.files:
             raise SeriesError(
                 "changes no file", where=patch.name, next_step="take it out of the series"
             )
+        read.append(patch)
+        contents.append(spelled)
+    _bounded_in_all(read, contents, name)
+    respelled = [
+        file
+        for (file, content), spelled in zip(patches, contents, strict=True)
+        if content != spelled
+    ]
+    if respelled:
+        names = ", ".join(respelled[:5])
+        more = f" and {len(respelled) - 5} more" if len(respelled) > 5 else ""
+        findings = [*findings, f"other prefixes of paths than git's a/ and b/: {names}{more}"]
+    patches = [(file, content) for (file, _), content in zip(patches, contents, strict=True)]
     head = cover or mails[0]
     text = "\n".join(mail.text for mail in ([cover] if cover else []) + list(mails))
     base = BASE_COMMIT.search(text)
@@ -243,7 +319,7 @@ def _vetted(
         SeriesRecord(
             kind=kind,
             origin=clean(name),
-            title=clean(head.subject),
+            title=clean(head.subject) or read[0].subject,
             author=head.author,
             message_id="" if head.message_id.endswith(".invalid") else head.message_id,
             version=max(mail.version for mail in mails),
@@ -256,6 +332,21 @@ def _vetted(
         ),
         tuple(patches),
     )
+
+
+def _bounded_in_all(patches: Sequence[Patch], contents: Sequence[bytes], name: str) -> None:
+    """Refuse a series whose patches are each of a real size, and all of them together are not.
+
+    Raises:
+        SeriesError: too many lines, or changed files.
+    """
+    lines = sum(content.count(b"\n") for content in contents)
+    files = sum(len(patch.files) for patch in patches)
+    for count, most, what in ((lines, MOST_LINES, "lines"), (files, MOST_FILES, "changed files")):
+        if count > most:
+            raise SeriesError(
+                f"has {count} {what}, more than {most}", where=clean(name), next_step="split it"
+            )
 
 
 def _patch_record(patch: Patch, mail: Mail, content: bytes) -> PatchRecord:

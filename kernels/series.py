@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import tempfile
@@ -19,12 +18,11 @@ from host.sandbox import Box
 from kernels.cleaning import clean
 from kernels.diff import Hunk, read_diff
 
-SERIES_FOLDER = Path("configs/series")
 APPLY_TIMEOUT_S = 120.0
 # The user's git settings (apply.whitespace) and a surrounding hook's variables
 # (GIT_DIR) would change what "applies" means.
 FOREIGN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
-# The largest patch of a kernel release (generated register headers) has 10 MB.
+# Of a patch and of a series; the largest patch of a release (generated register headers) has 10 MB.
 LARGEST = 32 << 20
 LONGEST_HEADER = 4096
 FAILED = re.compile(r"patch failed: (?P<file>.+):(?P<line>\d+)$", re.M)
@@ -32,12 +30,13 @@ FAILED = re.compile(r"patch failed: (?P<file>.+):(?P<line>\d+)$", re.M)
 
 @dataclass(frozen=True)
 class Patch:
-    """One patch file, read: ``files`` are all paths it names, old and new."""
+    """One patch file, read: ``files`` are all paths it names, old and new, ``made`` new files."""
 
     path: Path
     subject: str
     files: tuple[str, ...]
     hunks: tuple[Hunk, ...]
+    made: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -45,61 +44,53 @@ class Patch:
         return self.path.name
 
 
-def known_series(checkout: Path) -> tuple[str, ...]:
-    """Folders with patches that come with the lab, relative to the checkout."""
-    folders = {patch.parent for patch in (checkout / SERIES_FOLDER).glob("*/*.patch")}
-    return tuple(sorted(str(folder.relative_to(checkout)) for folder in folders))
-
-
-def series_patches(checkout: Path, path: str) -> tuple[Path, ...]:
-    """The patch files of a series in the order of their names; cover letters are left out.
-
-    Raises:
-        UsageError: no such folder, or no patch in it; the known series are named.
-    """
-    folder = checkout / Path(path).expanduser()
-    patches = [
-        patch for patch in sorted(folder.glob("*.patch")) if "cover-letter" not in patch.name
-    ]
-    if patches:
-        return tuple(patches)
-    folders = known_series(checkout)
-    close = difflib.get_close_matches(path, folders, 1) or difflib.get_close_matches(
-        str(SERIES_FOLDER / path), folders, 1
-    )
-    hint = f"did you mean {close[0]}? " if close else ""
-    raise UsageError(
-        "no *.patch file in this folder" if folder.is_dir() else "no such folder",
-        where=path,
-        next_step=f"{hint}known series: {', '.join(folders) or 'none'}",
-    )
-
-
 def read_patch(path: Path) -> Patch:
     """Read a patch's subject, the files it touches and its hunks.
 
     Raises:
         UsageError: the file cannot be read.
-        SeriesError: the patch is too large, was damaged, or names or makes what no
-            patch may, see ``kernels.diff``.
+        SeriesError: as :func:`patch_of`.
     """
-    where = clean(path.name)
     try:
         size = path.stat().st_size
-        text = path.read_bytes().decode(errors="replace") if size <= LARGEST else ""
+        content = path.read_bytes() if size <= LARGEST else b""
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=clean(str(path))) from None
     if size > LARGEST:
-        raise SeriesError(
-            f"has {size >> 20} MiB, more than {LARGEST >> 20}", where=where,
-            next_step="split the patch",
-        )  # fmt: skip
+        raise too_large(size, clean(path.name))
+    return patch_of(path, content)[0]
+
+
+def patch_of(path: Path, content: bytes, level: int | None = None) -> tuple[Patch, bytes]:
+    """A patch of this name and content, and the content with the prefixes that git apply wants.
+
+    ``level`` is that of ``kernels.diff.read_diff``.
+
+    Raises:
+        SeriesError: the patch was damaged, or names or makes what no patch may, see
+            ``kernels.diff``.
+    """
+    where = clean(path.name)
     if where != path.name:
         raise SeriesError(
             "a file name with control characters, or too long", where=where, next_step="rename it"
         )
-    diff = read_diff(text, where)
-    return Patch(path, subject_of(text) or path.stem, diff.files, diff.hunks)
+    text = content.decode(errors="surrogateescape")
+    diff = read_diff(text, where, level)
+    same = diff.text == text
+    content = content if same else diff.text.encode(errors="surrogateescape")
+    subject = subject_of(text) or re.sub(r"^[0-9]{4}-", "", path.stem)
+    patch = Patch(path, subject, diff.files, diff.hunks, diff.made)
+    return patch, content
+
+
+def too_large(size: int, where: str) -> SeriesError:
+    """The refusal of a patch, or of a whole series, of ``size`` bytes."""
+    return SeriesError(
+        f"has {size / (1 << 20):.1f} MiB, more than {LARGEST >> 20}",
+        where=where,
+        next_step="split it, or take the generated files out",
+    )
 
 
 def apply_argv(patch: Path) -> list[str]:

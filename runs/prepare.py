@@ -37,7 +37,7 @@ from host import accelerator, exactness, fitness
 from host.exactness import QemuStanding
 from host.packages import locate
 from host.topology import Placement, host_cpus, place
-from kernels import config, series
+from kernels import config, patch_folder
 from kernels.cache import Kernel
 from kernels.make import MakeProgress
 from runs.arms import arms_of, build_arms, expect_arms, flavours, plan_of, same_code, shapes
@@ -281,7 +281,7 @@ def catalogue(checkout: Path) -> Catalogue:
         flavours=config.known_flavours(checkout),
         additions=config.known_additions(checkout),
         needs={name: workload.additions for name, workload in workloads.items()},
-        series=series.known_series(checkout),
+        series=patch_folder.known_series(checkout),
         thresholds=thresholds_of(workloads),
         broken=broken,
     )

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from errors import LabError, SeriesError
 from experiment.series_name import kind_of, message_id, split_range
 from experiment.spec import SeriesSpec
+from kernels import intake
 from kernels import mail as mails
-from kernels import series
 from kernels.build import provide
 from kernels.cleaning import clean, is_unfit
 from kernels.diff import read_diff
@@ -133,8 +133,8 @@ def test_too_large(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SeriesError, match="has 1 mails, more than 0"):
         keep(SeriesSpec(path="big.mbox"), **lab.where)
     monkeypatch.undo()
-    monkeypatch.setattr(series, "LARGEST", 10)
-    with pytest.raises(SeriesError, match="more than 0"):
+    monkeypatch.setattr(intake, "LARGEST", 10)
+    with pytest.raises(SeriesError, match=r"0\.0 MiB, more than 32"):
         keep(SeriesSpec(path="big.mbox"), **lab.where)
     sparse = lab.checkout / "sparse.mbox"
     with sparse.open("wb") as stream:
@@ -303,7 +303,8 @@ def test_any_text_is_a_diff_or_an_error_of_the_lab(lines: list[str]) -> None:
 
 @given(st.text(max_size=60))
 def test_any_name_has_a_kind(name: str) -> None:
-    assert kind_of(name) in ("folder", "file", "thread", "range")
+    assert kind_of(name) in ("folder", "file", "thread", "range", "link")
+    assert kind_of(f"https://{name}") in ("thread", "link")
     assert not message_id(name).startswith("-")
 
 
@@ -316,6 +317,12 @@ def test_any_name_has_a_kind(name: str) -> None:
         ("https://lore.kernel.org/all/a%2Bc@b.org/", "thread"),
         ("v6.12..HEAD", "range"), ("v6.12..", "range"), ("origin/main..topic/x", "range"),
         ("git:/src/linux@a..b", "range"),
+        ("https://github.com/o/r/pull/805.patch", "link"), ("http://x/a@b.diff", "link"),
+        ("https://gitlab.com/o/r/-/merge_requests/8.patch", "link"), ("ftp://x/a@b", "link"),
+        ("HTTPS://codeberg.org/o/r/compare/a..b.patch", "link"), ("https://[::1/a@b", "link"),
+        ("https://lkml.org/lkml/2026/2/3/4", "link"), ("https://user@host/x.mbox", "link"),
+        ("https://lore.kernel.org/linux-mm/a@b.org/t.mbox.gz", "thread"),
+        ("https://patchwork.kernel.org/project/linux-mm/patch/a@b.org/mbox/", "thread"),
     ],
 )  # fmt: skip
 def test_kinds(name: str, kind: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kernels.hunk_functions import changed_functions
-from kernels.series import known_series, series_patches
+from kernels.patch_folder import known_series, read_folder
 from tests.test_errors import CHECKOUT
 
 WITHIN = "@@ -10,3 +10,3 @@ static int in_heading(struct page *page)\n a\n-\tb;\n+\tc;\n d\n"
@@ -34,7 +34,7 @@ def test_changed_functions(hunks: str, names: tuple[str, ...]) -> None:
 
 def test_those_of_a_posted_series() -> None:
     (path,) = [name for name in known_series(CHECKOUT) if name.endswith("filemap-walks")]
-    texts = [patch.read_text() for patch in series_patches(CHECKOUT, path)]
+    texts = [patch.read_text() for patch in read_folder(CHECKOUT, path).files]
     functions = [changed_functions(text, "x") for text in texts]
     assert all(functions)
     assert "__filemap_add_folio" in {name for names in functions for name in names}

@@ -370,7 +370,7 @@ def test_a_thread_that_was_fetched_is_not_fetched_again(lab: Lab) -> None:
 def test_what_is_not_there_is_named(lab: Lab) -> None:
     with pytest.raises(UsageError, match="no such file"):
         keep(SeriesSpec(path="gone.mbox"), **lab.where)
-    with pytest.raises(UsageError, match="no such folder"):
+    with pytest.raises(UsageError, match="no such file or folder"):
         keep(SeriesSpec(path="gone"), **lab.where)
 
 

@@ -30,7 +30,7 @@ def edit(tree: Path) -> None:
     )
     (tree / "mm/new.c").write_text("int fresh;\n")
     (tree / "mm/no newline.c").write_text("int last;")
-    (tree / "init.c").unlink()
+    (tree / "mm/debug.c").unlink()
     (tree / "mm/slow.c").rename(tree / "mm/slower.c")
     with (tree / "mm/slower.c").open("a") as file:
         file.write("/* -- */\n")

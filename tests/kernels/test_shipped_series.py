@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kernels.series import apply, known_series, read_patch, series_patches
+from kernels.patch_folder import known_series, read_folder
+from kernels.series import apply, read_patch
 
 CHECKOUT = Path(__file__).parents[2]
 TARBALL = Path("/usr/src/linux-source-6.12.tar.xz")
@@ -22,7 +23,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     touched = {
         name
         for series in SERIES
-        for path in series_patches(CHECKOUT, series)
+        for path in read_folder(CHECKOUT, series).files
         for name in read_patch(path).files
     }
     members = [f"linux-source-6.12/{name}" for name in sorted(touched)]
@@ -33,7 +34,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def patched(pristine: Path, folder: Path, series: str) -> dict[str, str]:
     """Apply a series to a copy; return the new text of each file it touches."""
-    patches = [read_patch(path) for path in series_patches(CHECKOUT, series)]
+    patches = [read_patch(path) for path in read_folder(CHECKOUT, series).files]
     names = sorted({name for patch in patches for name in patch.files})
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +53,7 @@ def test_applies_to_the_debian_source(pristine: Path, tmp_path: Path, series: st
 
 @pytest.mark.parametrize("series", SERIES)
 def test_is_signed_off_and_described(series: str) -> None:
-    for path in series_patches(CHECKOUT, series):
+    for path in read_folder(CHECKOUT, series).files:
         text = path.read_text()
         assert "From: Twinboot <twinboot@example.org>\n" in text
         assert "\nSigned-off-by: Twinboot <twinboot@example.org>\n---\n" in text
@@ -94,14 +95,14 @@ def test_filemap_walks_makes_three_walks(pristine: Path, tmp_path: Path) -> None
 def test_no_shipped_series_touches_a_header_that_other_folders_include() -> None:
     """It would rebuild most of the kernel for the second arm; `mm/swap.h` is 38 objects."""
     for series in SERIES:
-        for path in series_patches(CHECKOUT, series):
+        for path in read_folder(CHECKOUT, series).files:
             headers = [name for name in read_patch(path).files if name.endswith(".h")]
             assert not [name for name in headers if "include" in Path(name).parts]
 
 
 @pytest.mark.parametrize("series", [name for name in SERIES if "broken-" in name])
 def test_what_is_broken_on_purpose_says_so_and_changes_no_header(series: str) -> None:
-    for path in series_patches(CHECKOUT, series):
+    for path in read_folder(CHECKOUT, series).files:
         assert "BROKEN ON PURPOSE: " in path.read_text()
         # A header would have nearly every object built again.
         assert all(name.endswith(".c") for name in read_patch(path).files)
