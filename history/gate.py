@@ -27,6 +27,7 @@ LEVELS: dict[Action, Level] = {"fail": "error", "warn": "warning", "pass": "noti
 # In the order in which they win; they are those of docs/architecture.md.
 ORDER = (4, 1, 3, 2, 5)
 BLAME_CODES = {"series": 4, "user": 2}
+CODES = {"regression": 1, "improvement": 1, "inconclusive": 5, "too_few": 5, "unexplained": 5}
 
 
 class Message(NamedTuple):
@@ -133,6 +134,7 @@ def _of_verdict(
         Verdict.REGRESSION: "regression",
         Verdict.IMPROVEMENT: "improvement",
         Verdict.INCONCLUSIVE: "inconclusive",
+        Verdict.UNEXPLAINED: "unexplained",
         Verdict.FAILED: "failed",
     }
     finding = findings.get(judged.verdict)
@@ -146,9 +148,7 @@ def _of_verdict(
     size = judged.change.estimate if judged.change and tested else None
     action = policy.rule(place).action(finding, size)
     change = f" {percent(size)}" if size is not None else ""
-    code = {"regression": 1, "improvement": 1, "inconclusive": 5, "too_few": 5}.get(
-        finding, BLAME_CODES.get(judged.blame, 3)
-    )
+    code = CODES.get(finding, BLAME_CODES.get(judged.blame, 3))
     text = f"{arms}:{change} ({judged.reason}{_smaller(policy, place, size, finding)})"
     return _message(action, finding, str(place), text, code)
 

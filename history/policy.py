@@ -88,7 +88,9 @@ class Rule(Frozen):
     lab: Action = "pass"
     """The environment changed a number."""
     unexplained: Action = "fail"
-    """The same code in the same environment has other numbers."""
+    """The same code in the same environment has other numbers; of a session: a change that the
+    functions that differ cannot have made.
+    """
     suspected: Action = "warn"
     """A change of a wall course whose interval contains zero."""
     incomparable: Action = "fail"

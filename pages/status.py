@@ -15,7 +15,7 @@ from reports.wording import MARKS, between, percent
 
 # Words besides those of verdicts, which have theirs in reports.wording.
 OTHER_MARKS = {"environment changed": "◆",
-               "known": "○", "unexplained": "!", "mixed": "◇", "inexact": "✕",
+               "known": "○", "mixed": "◇", "inexact": "✕",
                "suspected": "?", "incomparable": "∅", "first night": "·"}  # fmt: skip
 
 

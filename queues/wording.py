@@ -10,8 +10,8 @@ from reports import wording
 from reports.verdict import Verdict
 
 WORST_FIRST = (
-    Verdict.FAILED, Verdict.REGRESSION, Verdict.IMPROVEMENT, Verdict.INCONCLUSIVE,
-    Verdict.NO_CHANGE, Verdict.NOT_TESTED,
+    Verdict.FAILED, Verdict.REGRESSION, Verdict.UNEXPLAINED, Verdict.IMPROVEMENT,
+    Verdict.INCONCLUSIVE, Verdict.NO_CHANGE, Verdict.NOT_TESTED,
 )  # fmt: skip
 BLAMES = {
     "series": "series failed", "user": "usage error", "workload": "not measured",

@@ -6,7 +6,8 @@ function changed at all (``reports.changed_functions``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -15,9 +16,11 @@ from experiment.spec import FUNCTIONS
 from reports import changed_functions, paired
 from reports.attribution_hints import find_hints
 from reports.attribution_model import Arm, Attribution, FileRow, FunctionRow, GroupRow, RatioRow
+from reports.explained import Counted, network, split
 from reports.paired import Floats, Paired
 from reports.subsystems import subsystem
-from results.profile import IDLE_PROGRAM, UNKNOWN, PhaseProfile, Profile
+from results.calls import Calls
+from results.profile import IDLE_PROGRAM, UNKNOWN, WORK, PhaseProfile, Profile
 from results.record import CaseRecord, Manifest, PhaseRecord, RunRecord, UnitRecord
 
 # The listed functions sum to the whole difference within this fraction of it ...
@@ -280,9 +283,8 @@ def _units(phase: PhaseRecord, blocks: Sequence[SeedProfiles]) -> Sequence[UnitR
 
 
 def _phase(
-    case: CaseRecord, phase: PhaseRecord, blocks: Sequence[SeedProfiles]
+    case: CaseRecord, phase: PhaseRecord, blocks: Sequence[SeedProfiles], table: _FunctionTable
 ) -> list[Attribution]:
-    table = _table(blocks)
     attributions: list[Attribution] = []
     identical = all(
         np.array_equal(base, patched)
@@ -326,22 +328,33 @@ def attribute(
     profiles: Sequence[Profile],
     *,
     trusted: bool = True,
+    ran: Mapping[tuple[str, str], Collection[str]] = MappingProxyType({}),
+    calls: Calls | None = None,
 ) -> tuple[Attribution, ...]:
     """One attribution a case, phase and unit of work, in the order of the manifest.
 
     Only seeds for which both arms' measured runs have a profile count; repeats, twins
     and failed runs do not.  A unit of which some run did none is left out.  Where the session
     is not ``trusted``, because it is not finished or not exact, no function is called changed,
-    and none of a phase that prepares others.
+    and none of a phase that prepares others.  ``ran`` are the functions whose code differs, as far
+    as a case's phase executed them: with ``calls`` they split what the phase moved by.
     """
     attributions: list[Attribution] = []
     counts_of: dict[int, changed_functions.PhaseCounts] = {}
     thresholds = manifest.experiment.thresholds
     for case, phase, blocks in profiled_phases(manifest, records, profiles):
-        here = _phase(case, phase, blocks)
+        table = _table(blocks)
+        here = _phase(case, phase, blocks, table)
         if here and not phase.prepares:
             smallest = thresholds.own(case.name, f"{phase.name}.{FUNCTIONS}")
-            counts_of[len(attributions)] = _counts(blocks, here[0], smallest)
+            counts = _counts(blocks, table, here[0], smallest)
+            counts_of[len(attributions)] = counts
+            names = ran.get((case.name, phase.name), ())
+            if names and calls is not None:
+                whole = _whole(blocks, table, here[0])
+                counted = Counted(counts.names, counts.instructions, counts.calls, whole)
+                parts = split(counted, names, network(counts.names, calls))
+                here[0] = here[0].model_copy(update={"split": parts})
         attributions += here
     tests = changed_functions.changed(list(counts_of.values()) if trusted else [], thresholds.alpha)
     for at, tested in zip(counts_of, tests, strict=False):
@@ -351,11 +364,20 @@ def attribute(
     return tuple(attributions)
 
 
+def _whole(blocks: Sequence[SeedProfiles], table: _FunctionTable, of: Attribution) -> list[Floats]:
+    """What a path is made of, by arm: of a phase with a program the kernel alone."""
+    per = _per(blocks, of.unit)
+    assert per is not None
+    counted = [at for at, key in enumerate(table.keys) if of.unit == WORK or not key.user]
+    arms = zip((table.base, table.patched), per, strict=True)
+    return [instructions[:, counted].sum(axis=1) / units[:, 0] for (instructions, _), units in arms]
+
+
 def _counts(
-    blocks: Sequence[SeedProfiles], of: Attribution, smallest: float | None
+    blocks: Sequence[SeedProfiles], table: _FunctionTable, of: Attribution, smallest: float | None
 ) -> changed_functions.PhaseCounts:
     """The kernel's functions per the unit of an attribution; None for the usual smallest change."""
-    table, per = _table(blocks), _per(blocks, of.unit)
+    per = _per(blocks, of.unit)
     assert per is not None
     kernel = [
         at for at, key in enumerate(table.keys)

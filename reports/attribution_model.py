@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from reports.explained import Split
 from reports.paired import Paired
 from results.record import Record
 
@@ -117,7 +118,8 @@ class Attribution(Record):
 
     ``tested`` is how many functions were tested for a change and ``changed`` those that
     have one, the largest first; only a headline has them, and 0 were tested where there
-    are too few seeds or the session's numbers cannot be believed.
+    are too few seeds or the session's numbers cannot be believed.  ``split`` is a headline's, where
+    functions that differ ran and it is known who calls whom.
     """
 
     case: str
@@ -136,6 +138,7 @@ class Attribution(Record):
     identical: bool = False
     tested: int = 0
     changed: tuple[FunctionChange, ...] = ()
+    split: Split | None = None
 
     @property
     def largest_change(self) -> float:

@@ -14,7 +14,7 @@ from reports import findings as facts
 from reports import statistics, wall
 from reports.attribution import attribute
 from reports.blocks import complete_blocks, failed_runs, failure_count, pairs_of
-from reports.execution import Execution, as_tested, executions
+from reports.execution import Execution, as_explained, as_tested, executions
 from reports.gate import gate_of
 from reports.interruptions import compare_interruptions
 from reports.kinds import compare_kinds
@@ -41,6 +41,7 @@ from reports.timelines import timelines
 from reports.verdict import Cause, Evidence, Judgement, Verdict, judge_primary, judge_secondary
 from reports.wall_model import Again, WallFacts
 from reports.wall_verdict import decides
+from results.calls import Calls
 from results.locks import Locks
 from results.profile import Profile
 from results.record import CaseRecord, Manifest, Metric, RunRecord
@@ -224,6 +225,7 @@ class _View(NamedTuple):
     exactness: Exactness
     measured: Sequence[_MetricBlocks]
     executions: tuple[Execution, ...]
+    calls: Calls | None
 
     @property
     def points(self) -> Sequence[RunRecord]:
@@ -236,8 +238,8 @@ def compare_views(manifests: Sequence[Manifest], session: MeasuredSession) -> li
     """Return what a session shows, a comparison a view: two of its arms (and the A/A arm).
 
     Every view's primary metrics are one family for Holm, and every view's secondary ones
-    one for Benjamini and Hochberg: more arms are more chances to be wrong.  What was counted
-    and what was seen of locks explain; they reach no judgement.
+    one for Benjamini and Hochberg: more arms are more chances to be wrong.  What was counted makes
+    no change: it says of a change which functions can have made it (``reports.execution``).
 
     Raises:
         ReportError: a view has not exactly two arms (in wall mode those and the A/A
@@ -318,6 +320,7 @@ def _view(manifest: Manifest, session: MeasuredSession, exactness: Exactness) ->
         exactness,
         _metrics(manifest, points, standing),
         executions(manifest, points, counted),
+        session.calls,
     )
 
 
@@ -328,11 +331,19 @@ def _comparison(
     of_locks = compare_locks(manifest, view.records, view.profiles, view.locks)
     compared: dict[str, list[MetricComparison]] = {case.name: [] for case in manifest.cases}
     executed = {(each.case, each.phase): each for each in view.executions}
+    attributions = attribute(
+        manifest, view.records, view.profiles,
+        trusted=finished and view.exactness.status != "inexact",
+        ran={key: each.ran for key, each in executed.items()}, calls=view.calls,
+    )  # fmt: skip
+    headlines = {(each.case, each.phase): each for each in attributions if each.headline}
     for (case, metric, pairs, evidence, _), (judgement, again) in zip(
         view.measured, judged, strict=True
     ):
         phase = metric.name.partition(".")[0]
-        tested = as_tested(judgement, manifest, executed.get((case.name, phase)))
+        here = case.name, phase
+        tested = as_tested(judgement, manifest, executed.get(here), view.calls)
+        tested = as_explained(tested, evidence, manifest, headlines.get(here))
         compared[case.name].append(MetricComparison(
             case=case.name,
             name=metric.name,
@@ -355,10 +366,6 @@ def _comparison(
     failed = failed_runs(records)
     course = _course(manifest, records, standing, compared)
     measured = measured_locks(manifest, view.records, view.profiles)
-    attributions = attribute(
-        manifest, view.records, view.profiles,
-        trusted=finished and view.exactness.status != "inexact",
-    )  # fmt: skip
     return Comparison(
         manifest=manifest,
         cases=tuple(

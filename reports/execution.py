@@ -12,8 +12,11 @@ from collections.abc import Sequence
 from experiment.spec import PREBUILT
 from reports import sentences
 from reports.attribution import profiled_phases
-from reports.verdict import CALLED, Cause, Judgement, Verdict
-from results.profile import Profile
+from reports.attribution_model import Attribution
+from reports.explained import Split
+from reports.verdict import CALLED, Cause, Evidence, Judgement, Verdict
+from results.calls import Calls
+from results.profile import PATH, Profile
 from results.record import Manifest, Record, RunRecord
 
 # What the compiler splits off a function, and what it puts in front of one.
@@ -96,22 +99,81 @@ def differ_in_settings(manifest: Manifest) -> bool:
     return base.settings != patched.settings or base.guest != patched.guest
 
 
-def as_tested(judgement: Judgement, manifest: Manifest, executed: Execution | None) -> Judgement:
-    """The judgement of a metric of this phase; *not tested* where nothing that differs ran in it.
+def as_tested(
+    judgement: Judgement, manifest: Manifest, executed: Execution | None, calls: Calls | None
+) -> Judgement:
+    """The judgement of a metric of this phase, where nothing that differs ran in it.
 
-    The size stays: it is the noise of this pair of kernels.  Where a function ran earlier in the
-    same guests, what it left may act in this phase: a change stays called then, and only "no
-    change" is not said.
+    *Not tested*, and the size stays: it is the noise of this pair of kernels.  Where something that
+    differs may have left something in memory that acts in this phase, a change is *unexplained*
+    instead: functions that ran earlier in the same guests, or at boot alone, and data.
     """
-    if executed is None or executed.ran or differ_in_settings(manifest):
+    if differ_in_settings(manifest) or judgement.verdict in (None, Verdict.FAILED):
         return judgement
-    if judgement.verdict in (None, Verdict.FAILED) or judgement.cause is Cause.SAME_CODE:
+    triage, called = manifest.triage, judgement.verdict in CALLED
+    if executed is None:
+        only_data = triage is not None and triage.verdict == "data or layout"
+        return _unexplained(judgement, ONLY_DATA) if only_data and called else judgement
+    if executed.ran or judgement.cause is Cause.SAME_CODE:
         return judgement
-    if executed.earlier and judgement.verdict in CALLED:
-        return judgement
+    once = calls.named(calls.boot) if calls else set()
+    booted = [name for name in executed.never if name in once]
+    before = [f"before it ran {sentences.listed(executed.earlier)}"] * bool(executed.earlier)
+    before += [f"at boot {sentences.listed(booted)}"] * bool(booted)
     reason = f"none of the changed functions ran ({sentences.listed(executed.changed)})"
-    if executed.earlier:
-        reason = f"{reason}; before it ran {sentences.listed(executed.earlier)}"
+    if before:
+        reason = f"{reason}; {' and '.join(before)}"
+    if before and called:
+        return _unexplained(judgement, f"{reason}, and what that left in memory may have made it")
     return judgement.model_copy(
         update={"verdict": Verdict.NOT_TESTED, "reason": reason, "cause": Cause.NOT_EXECUTED}
+    )
+
+
+def as_explained(
+    judgement: Judgement, evidence: Evidence, manifest: Manifest, of: Attribution | None
+) -> Judgement:
+    """The judgement of a path, or a bandwidth, of which functions that differ executed a part.
+
+    *Unexplained* where the rest, which they cannot have made, is larger than what they and the
+    functions that they are linked with moved by, or hides it.  ``of`` is the phase's headline.
+    With several vCPUs who waits for whom is in memory, so that nothing is divided there.
+    """
+    split = of.split if of else None
+    if split is None or of is None or manifest.guest.vcpus > 1 or differ_in_settings(manifest):
+        return judgement
+    if not _follows(judgement, evidence.metric, split):
+        return judgement
+    change = manifest.experiment.thresholds.of(evidence.case, evidence.metric).change
+    hidden = judgement.verdict is Verdict.NO_CHANGE and split.hides(change)
+    if not hidden and (judgement.verdict not in CALLED or split.stands):
+        return judgement
+    functions = ", ".join(f"{part.name} {part.difference:+,.0f}" for part in split.functions)
+    named = f": {functions} instructions per {of.unit_title}" if functions else ""
+    explained, rest = split.share(split.explained), split.share(split.rest.difference)
+    return _unexplained(
+        judgement,
+        f"the changed functions with what they call and are called from make "
+        f"{100 * explained:+.2f} %, and the rest {100 * rest:+.2f} %, which is memory's{named}",
+    )
+
+
+def _follows(judgement: Judgement, metric: str, split: Split) -> bool:
+    """Whether a metric is instructions for some work, or the reciprocal, and moved as they did."""
+    name = metric.partition(".")[2]
+    if judgement.change is None or not (name == PATH or name.endswith(BANDWIDTH)):
+        return False
+    costlier = (judgement.change.estimate > 0) == (name == PATH)
+    return judgement.verdict not in CALLED or costlier == (split.total.difference > 0)
+
+
+# What one vCPU that never waits does in a time, as well as the path, is made of its instructions.
+BANDWIDTH = "bw"
+# Of two kernels whose functions are the same.
+ONLY_DATA = "no function's code differs: data, layout or this pair's boot made it"
+
+
+def _unexplained(judgement: Judgement, reason: str) -> Judgement:
+    return judgement.model_copy(
+        update={"verdict": Verdict.UNEXPLAINED, "reason": reason, "cause": Cause.UNEXPLAINED}
     )

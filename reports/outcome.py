@@ -23,7 +23,7 @@ def exit_code(
 
     4 a run failed by the series' fault, 1 a regression, 3 or 2 a verdict was lost to
     host, lab or workload, or to the user, 3 nothing that differs ran in any judged phase,
-    5 inconclusive, 0 none of these.
+    5 inconclusive or unexplained, 0 none of these.
 
     A run that failed by the series' fault counts even where enough others were
     left to judge: a kernel that panics once is not merely slow.  Failures of host,
@@ -41,7 +41,7 @@ def exit_code(
         return 2 if blames == {"user"} else 3
     if pending or verdicts == {Verdict.NOT_TESTED}:
         return 3
-    return 5 if strict and Verdict.INCONCLUSIVE in verdicts else 0
+    return 5 if strict and {Verdict.INCONCLUSIVE, Verdict.UNEXPLAINED} & verdicts else 0
 
 
 def outcome(comparison: Comparison | SessionComparison, *, strict: bool = False) -> int:

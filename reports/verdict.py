@@ -40,6 +40,7 @@ class Verdict(StrEnum):
     INCONCLUSIVE = "inconclusive"
     FAILED = "failed"
     NOT_TESTED = "not tested"
+    UNEXPLAINED = "unexplained"
 
 
 class Cause(StrEnum):
@@ -63,6 +64,8 @@ class Cause(StrEnum):
     UNCHECKED = "correctness"
     # Nothing that differs ran.
     NOT_EXECUTED = "not executed"
+    # More than what differs can have made.
+    UNEXPLAINED = "unexplained"
 
 
 # What exact mode repeats.

@@ -33,6 +33,7 @@ MARKS = {
     "inconclusive": "?",
     "failed": "✕",
     "not tested": "⊘",
+    "unexplained": "!",
 }
 # In the order a reader wants to hear of them.
 PLURALS = {
@@ -41,6 +42,7 @@ PLURALS = {
     Verdict.NOT_TESTED: "not tested",
     Verdict.IMPROVEMENT: "improvements",
     Verdict.NO_CHANGE: "unchanged",
+    Verdict.UNEXPLAINED: "unexplained",
     Verdict.INCONCLUSIVE: "inconclusive",
 }
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from results.calls import Calls
 from results.checks import Check
 from results.locks import Locks
 from results.profile import Profile
@@ -30,6 +31,7 @@ class MeasuredSession:
     profiles: tuple[Profile, ...]
     locks: tuple[Locks, ...]
     costs: tuple[RunCost, ...]
+    calls: Calls | None
 
     @property
     def runs_planned(self) -> int:
@@ -69,4 +71,5 @@ def open_session(folder: Path, *, counted: bool = True) -> MeasuredSession:
         profiles=tuple(store.profiles(None if counted else judged)),
         locks=tuple(store.locks()) if counted else (),
         costs=tuple(store.costs()),
+        calls=store.calls(),
     )

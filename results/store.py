@@ -8,9 +8,11 @@ whoever reads, and cut off by whoever appends next.
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 import threading
+import zlib
 from collections.abc import Collection
 from pathlib import Path
 from typing import TypeVar
@@ -18,6 +20,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from results import door
+from results.calls import Calls
 from results.checks import Check
 from results.door import StoreError
 from results.locks import Locks
@@ -30,6 +33,9 @@ COSTS = "costs.jsonl"
 PROFILES = "profiles.jsonl"
 LOCKS = "locks.jsonl"
 CHECKS = "checks.jsonl"
+CALLS = "calls.json.gz"
+# Those of two kernels have 2 MiB.
+MOST_CALLS_BYTES = 256 * door.MIB
 FILES: dict[type[Record], str] = {RunCost: COSTS, Profile: PROFILES, Locks: LOCKS}
 OF_RUNS: dict[str, type[RunRecord] | type[Profile] | type[Locks] | type[Check]] = {
     RUNS: RunRecord, PROFILES: Profile, LOCKS: Locks, CHECKS: Check,
@@ -82,6 +88,27 @@ class SessionStore:
             return Manifest.model_validate_json(text)
         except (ValueError, AttributeError, RecursionError) as error:
             raise StoreError(f"{path}: not a manifest: {error}") from None
+
+    def keep_calls(self, calls: Calls) -> None:
+        """Write who calls whom in the arms' kernels; equal calls are equal bytes."""
+        packed = gzip.compress(calls.model_dump_json().encode(), mtime=0)
+        door.write(self.folder, CALLS, packed)
+
+    def calls(self) -> Calls | None:
+        """Who calls whom in the arms' kernels; None where that is not on record.
+
+        Raises:
+            StoreError: the file is damaged.
+        """
+        path = self.folder / CALLS
+        try:
+            packed = door.read(self.folder, CALLS)
+            unpacked = zlib.decompressobj(wbits=31).decompress(packed, MOST_CALLS_BYTES)
+            return Calls.model_validate_json(unpacked)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, zlib.error) as error:
+            raise StoreError(f"{path}: not a list of calls: {error}") from None
 
     def append(self, record: RunRecord, *beside: RunCost | Profile | Locks) -> None:
         """Append one record durably; what belongs to it first, so that none lacks it."""

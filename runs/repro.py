@@ -26,7 +26,7 @@ from kernels.series import LARGEST
 from results import door
 from results.door import StoreError
 from results.record import KernelIdentity, Manifest, Record
-from results.store import CHECKS, LOCKS, MANIFEST, PROFILES, RUNS, SessionStore
+from results.store import CALLS, CHECKS, LOCKS, MANIFEST, PROFILES, RUNS, SessionStore
 from runs import dry_run
 from runs.archive import MOST_BYTES, pack, unpack
 from runs.options import Options
@@ -40,7 +40,7 @@ COMMANDS = "commands.txt"
 SESSION = "session"
 INPUTS = "inputs"
 KERNELS = "kernels"
-RECORDS = (MANIFEST, RUNS, PROFILES, LOCKS, CHECKS)
+RECORDS = (MANIFEST, CALLS, RUNS, PROFILES, LOCKS, CHECKS)
 # Those that have a say in a number of exact mode.
 DECISIVE = ("qemu", "fio", "gcc", "ld", "busybox", "mkfs.xfs", "libc")
 ALWAYS = (
@@ -130,7 +130,7 @@ def write_archive(
 def _whole_records(folder: Path, name: str) -> bytes:
     """The file without what a killed process left of its last record."""
     content = door.read(folder, name, MOST_BYTES)
-    return content if name == MANIFEST else content[: content.rfind(b"\n") + 1]
+    return content if name in (MANIFEST, CALLS) else content[: content.rfind(b"\n") + 1]
 
 
 def _series(experiment: Experiment, folder: Path, options: Options) -> dict[str, bytes]:

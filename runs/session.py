@@ -17,6 +17,7 @@ from experiment.machine import MachineSpec
 from experiment.plan import Plan, make_plan
 from experiment.spec import Experiment
 from host import accelerator
+from kernels.calls import of_kernels
 from kernels.make import MakeProgress
 from results import door
 from results.record import Manifest
@@ -75,7 +76,18 @@ def start(
     copy_series(experiment, folder, options)
     manifest = manifest_of(session, options, name=folder.name, created=now(), overrides=overrides)
     store.create(manifest.model_copy(update={"arguments": arguments}))
+    keep_calls(session, store)
     return session, store
+
+
+def keep_calls(session: Session, store: SessionStore) -> None:
+    """Put who calls whom in the arms' kernels on record, where they differ and are counted."""
+    kernels = session.measured.kernels.values()
+    if session.probe is None or len({kernel.identity.code_key for kernel in kernels}) < 2:
+        return
+    calls = of_kernels(kernels)
+    if calls is not None:
+        store.keep_calls(calls)
 
 
 def reopen(

@@ -50,7 +50,7 @@ def session_of(apart: Sequence[float]) -> MeasuredSession:
             record = factory.run(made, "filemap-4k", arm, block)
             samples = {**(record.samples or {}), "4k.bw": float(value)}
             records.append(record.model_copy(update={"samples": samples}))
-    return MeasuredSession(manifest, tuple(records), (), (), (), ())
+    return MeasuredSession(manifest, tuple(records), (), (), (), (), None)
 
 
 def test_the_verdict_is_that_of_the_look_that_decides() -> None:

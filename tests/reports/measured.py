@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from reports.comparison import compare_views
 from reports.model import Comparison
+from results.calls import Calls
 from results.checks import Check
 from results.locks import Locks
 from results.profile import Profile
@@ -19,10 +20,11 @@ def measured(
     profiles: Iterable[Profile] = (),
     locks: Iterable[Locks] = (),
     checks: Iterable[Check] = (),
+    calls: Calls | None = None,
 ) -> MeasuredSession:
     """What ``open_session`` gives for a folder that holds these."""
     return MeasuredSession(
-        manifest, tuple(records), tuple(checks), tuple(profiles), tuple(locks), ()
+        manifest, tuple(records), tuple(checks), tuple(profiles), tuple(locks), (), calls
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from reports import forms, headline, lkp, session_list
 from reports.many import SessionComparison, compare_session
 from reports.outcome import outcome
 from reports.verdict import Cause, Verdict
+from results.calls import Calls, calls_of
 from results.profile import FunctionCount, Profile
 from results.record import FunctionRecord, Manifest, TriageRecord
 from results.session import MeasuredSession
@@ -61,6 +63,7 @@ def running(
         tuple(map(of, session.profiles)),
         session.locks,
         session.costs,
+        session.calls,
     )
 
 
@@ -189,7 +192,9 @@ def test_what_ran_before_a_phase_may_act_in_it_and_is_no_unchanged() -> None:
     assert metric.judgement.verdict is Verdict.NOT_TESTED
     assert metric.judgement.reason.endswith("before it ran added")
     loud = running(on_record("added", switch=-0.02), "added", "4k", "thp")
-    assert verdicts(compare_session(loud))["switch.bw"] is Verdict.REGRESSION
+    [metric] = [m for m in compare_session(loud).primary if m.name == "switch.bw"]
+    assert metric.judgement.verdict is Verdict.UNEXPLAINED
+    assert metric.judgement.reason.startswith("none of the changed functions ran (added); before")
 
 
 def without(manifest: Manifest, **arm: object) -> Manifest:
@@ -212,6 +217,99 @@ def test_where_it_is_not_known_what_ran_the_verdicts_are_as_before() -> None:
         assert Verdict.NOT_TESTED not in verdicts(judged).values()
     uncounted = compare_session(measured(manifest, session.records))
     assert Verdict.NOT_TESTED not in verdicts(uncounted).values()
+
+
+# As the factory's kernels have it: the add walks a tree, and so does the fault.
+EDGES = {
+    "filemap_fault": {"filemap_get_entry", "page_cache_ra_unbounded"},
+    "page_cache_ra_unbounded": {"__filemap_add_folio"},
+    "__filemap_add_folio": {"xas_load", "filemap_range_has_entry", "xas_store"},
+    "filemap_get_entry": {"xas_load"}, "xas_load": {"xas_start", "xas_descend"},
+}  # fmt: skip
+WALKS = ("__filemap_add_folio", "filemap_range_has_entry", "xas_get_order", "xa_get_order")
+CALLS = calls_of(EDGES, boot=["setup"])
+
+
+def known(session: MeasuredSession, calls: Calls | None = CALLS) -> SessionComparison:
+    return compare_session(dataclasses.replace(session, calls=calls))
+
+
+def test_what_the_changed_functions_and_their_callees_made_stands() -> None:
+    session = known(on_record(*WALKS, **{"4k": 0.02}))
+    assert verdicts(session)["4k.bw"] is Verdict.IMPROVEMENT
+    split = session.comparisons[0].headlines[0].split
+    assert split is not None
+    assert split.linked.difference < -100
+    assert abs(split.rest.difference) < 0.1 * abs(split.explained)
+
+
+def test_what_they_cannot_have_made_is_unexplained_and_named() -> None:
+    session = known(on_record("lru_add", **{"4k": 0.02}))
+    assert verdicts(session)["4k.bw"] is Verdict.UNEXPLAINED
+    judged = session.primary[0].judgement
+    assert (judged.cause, judged.blame) == (Cause.UNEXPLAINED, "")
+    assert judged.change is not None
+    assert "xas_load -" in judged.reason
+    assert "instructions per I/O" in judged.reason
+    assert (outcome(session), outcome(session, strict=True)) == (0, 5)
+    gate = gate_of_session(session, Policy())
+    assert gate.exit_code == 5
+    assert gate_of_session(session, Policy(rules=(Rule(unexplained="warn"),))).exit_code == 0
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_names_what_is_unexplained(form: str) -> None:
+    rendered = forms.render(known(on_record("lru_add", **{"4k": 0.02})), form)
+    assert "unexplained" in rendered.lower()
+    assert "xas_load" in rendered.replace("\\", "")
+
+
+def test_a_slow_down_that_memory_hides_is_not_unchanged() -> None:
+    # The walks got shorter, and the changed function longer by as much.
+    session = on_record("brd_submit_bio")
+
+    def longer(profile: Profile) -> Profile:
+        if not profile.run_id.endswith("patched"):
+            return profile
+        phases = []
+        for phase in profile.phases:
+            more = round(240 * phase.units["folio"])
+            kernel = tuple(
+                dataclasses.replace(each, instructions=each.instructions + more)
+                if each.name == "brd_submit_bio" else each
+                for each in phase.kernel
+            )  # fmt: skip
+            whole = phase.instructions + more
+            phases.append(phase.model_copy(
+                update={"kernel": kernel, "instructions": whole, "by_vcpu": (whole,)}
+            ))  # fmt: skip
+        return profile.model_copy(update={"phases": tuple(phases)})
+
+    hidden = dataclasses.replace(session, profiles=tuple(map(longer, session.profiles)))
+    assert set(verdicts(known(session)).values()) == {Verdict.NO_CHANGE}
+    assert verdicts(known(hidden))["4k.bw"] is Verdict.UNEXPLAINED
+
+
+def test_nothing_is_divided_where_it_is_not_known_who_calls_whom_or_who_waits() -> None:
+    session = on_record("lru_add", **{"4k": 0.02})
+    assert verdicts(known(session, None))["4k.bw"] is Verdict.IMPROVEMENT
+    guest = session.manifest.guest.model_copy(update={"vcpus": 4})
+    head = session.manifest.model_copy(update={"guest": guest})
+    many = dataclasses.replace(session, manifest=head)
+    assert verdicts(known(many))["4k.bw"] is Verdict.IMPROVEMENT
+
+
+def test_what_is_executed_at_boot_or_is_data_may_act_later() -> None:
+    booted = known(on_record("setup", **{"4k": -0.02}))
+    assert verdicts(booted)["4k.bw"] is Verdict.UNEXPLAINED
+    assert "at boot setup" in booted.primary[0].judgement.reason
+    assert verdicts(booted)["thp.bw"] is Verdict.NOT_TESTED
+    session = on_record("setup", **{"4k": -0.02})
+    data = TriageRecord(verdict="data or layout")
+    head = session.manifest.model_copy(update={"triage": data})
+    judged = known(dataclasses.replace(session, manifest=head))
+    assert verdicts(judged)["4k.bw"] is Verdict.UNEXPLAINED
+    assert "no function's code differs" in judged.primary[0].judgement.reason
 
 
 def test_every_patch_of_a_stack_is_named_in_the_next_step() -> None:

@@ -1,0 +1,111 @@
+r"""A change that the changed code cannot have made: how often it is called one, and what is lost.
+
+Simulated: sessions of which a part executes changed code, and the rest is given a shift that all
+seeds of a build share, as boot and layout give it.  Judged by the rules of reports/verdict.py, with
+and without the split of reports/explained.py.
+
+    .venv/bin/python benchmarks/unexplained.py             # a minute
+    .venv/bin/python benchmarks/unexplained.py --sessions SESSION...
+
+Measured: in sessions of arms that differ in nothing that is executed (benchmarks/nulls.py), each
+pair is judged once for each function that a phase executes, as if that one had been changed: a
+called change that stands is false.  Printed for each metric that has a path: pairs that are called
+a change, functions that were tried, and in how many of these trials the change stands,
+plain and weighed by what the function executes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(CHECKOUT))
+
+from experiment.spec import Thresholds
+from reports.explained import Split
+from reports.paired import Floats, pair
+from reports.verdict import CALLED, Evidence, judge_primary
+
+SEED = 20261126
+TRIALS, QUICK_TRIALS = 2_000, 200
+THRESHOLDS = Thresholds()
+# In % of the phase: what all seeds of a build share, and what the change makes.
+SHIFTS = (0.0, 0.05, 0.1, 0.15, 0.5, 3.5)
+CHANGES = (0.0, 0.02, 0.25, 0.5, 1.0)
+
+
+class Scatter(NamedTuple):
+    """Standard deviations of a pair of runs, in %: of what is explained and of the rest."""
+
+    explained: float
+    rest: float
+
+
+# All scatter in what nobody changed, and half of its variance in what is linked with a change.
+SCATTERS = (Scatter(0.01, 0.1), Scatter(0.07, 0.07), Scatter(0.02, 0.25))
+
+
+class SplitRates(NamedTuple):
+    """Shares of sessions: called a change by the whole alone, and those that stand."""
+
+    called: float
+    stands: float
+
+
+def simulated(
+    random: np.random.Generator, trials: int, seeds: int, change: float, shift: float,
+    scatter: Scatter,
+) -> SplitRates:  # fmt: skip
+    """Sessions of so many seeds; ``change`` is made, ``shift`` the sd of a build's draw, in %."""
+    called = stands = 0
+    for _ in range(trials):
+        explained = (change + scatter.explained * random.standard_normal(seeds)) / 100
+        drawn = shift * random.standard_normal() + scatter.rest * random.standard_normal(seeds)
+        rest = drawn / 100
+        patched = 1 + explained + rest
+        evidence = Evidence("lower", (1.0,) * seeds, tuple(patched.tolist()), seeds)
+        if judge_primary([evidence], THRESHOLDS)[0].verdict in CALLED:
+            called += 1
+            stands += _split(explained, rest).stands
+    return SplitRates(called / trials, stands / trials)
+
+
+def _split(explained: Floats, rest: Floats) -> Split:
+    base = np.ones(len(rest))
+    nothing = pair(base, base)
+    return Split(
+        total=pair(base, base + explained + rest), changed=pair(base, base + explained),
+        linked=nothing, rest=pair(base, base + rest), functions=(),
+    )  # fmt: skip
+
+
+def table(trials: int, seeds: int) -> Iterator[str]:
+    """Rows of Markdown: called by the whole alone, and standing, by change and shift."""
+    yield "| scatter: explained, rest | shift | " + " | ".join(f"{c} %" for c in CHANGES) + " |"
+    yield "|---" * (2 + len(CHANGES)) + "|"
+    for number, (scatter, shift) in enumerate(itertools.product(SCATTERS, SHIFTS)):
+        random = np.random.default_rng([SEED, seeds, number])
+        rates = [simulated(random, trials, seeds, change, shift, scatter) for change in CHANGES]
+        cells = (f"{100 * each.called:.1f} → {100 * each.stands:.1f}" for each in rates)
+        yield f"| {scatter.explained}, {scatter.rest} % | {shift} % | {' | '.join(cells)} |"
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK_TRIALS} sessions a cell")
+    quick = parser.parse_args().quick
+    for seeds in (8, 32):
+        print(f"\n{seeds} seeds; in % of sessions: called by the whole → stands\n")
+        print("\n".join(table(QUICK_TRIALS if quick else TRIALS, seeds)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+"""What a change of the code can have made of a phase's difference, and what it cannot have.  Pure.
+
+Both arms of a session differ in some functions.  A function whose code is the same executes the
+same for each call, as long as it is given the same and finds the same in memory.  So the difference
+of a phase, in instructions per unit of work, is split into what was executed
+
+1. in the functions that differ,
+2. in those that they call or are called from: directly, whatever moved there, and further away as
+   far as calls carry it.  Code that is the same calls what it calls as often each time, so that
+   a function is called at most as much more (or less), relatively, as the one of its callers whose
+   calls moved most.  Of all paths on which a change may have come to a function, the one that
+   lets most through counts (the widest path; Pollack 1960, "The maximum capacity through a
+   network", solved as Dijkstra's shortest path),
+3. and the rest: there the same code found something else in memory, be it what the change left
+   there or what this pair of boots drew.
+
+The sums are exact for each seed; which share of a function's difference is in 2 is decided by its
+means over the seeds.  A change is called by the rules of ``reports.verdict`` for the whole, and it
+stands where 1 and 2 together are at least as large as the rest, and have its sign.  How often that
+is wrong is simulated and measured (``benchmarks/unexplained.py``, docs/evidence.md).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from reports import paired
+from reports.paired import Floats, Paired
+from results.calls import Calls
+from results.record import Record
+
+Bools = npt.NDArray[np.bool_]
+# Functions of the rest that are named.
+NAMED = 4
+
+
+class Part(Record):
+    """A function's share of the rest, in instructions per unit of work."""
+
+    name: str
+    difference: float
+
+
+class Split(Record):
+    """A phase's difference in three parts that add up to ``total``, in instructions per unit.
+
+    ``functions`` are those that most of ``rest`` was executed in, the largest first.
+    """
+
+    total: Paired
+    changed: Paired
+    linked: Paired
+    rest: Paired
+    functions: tuple[Part, ...]
+
+    @property
+    def explained(self) -> float:
+        """What the functions that differ and those they are linked with moved by."""
+        return self.changed.difference + self.linked.difference
+
+    def share(self, part: float) -> float:
+        """A difference as a fraction of the base arm."""
+        return part / self.total.base if self.total.base else 0.0
+
+    @property
+    def stands(self) -> bool:
+        """Whether a change of the whole may be called one of what differs."""
+        return self.explained * self.total.difference > 0 and abs(self.explained) >= abs(
+            self.rest.difference
+        )
+
+    def hides(self, change: float) -> bool:
+        """Whether the rest hides what the changed code made: both matter, and go against it."""
+        explained, rest = self.share(self.explained), self.share(self.rest.difference)
+        return explained * rest < 0 and min(abs(explained), abs(rest)) >= change
+
+
+class Counted(NamedTuple):
+    """Kernel functions of one phase, per unit of work: arrays are (seeds, functions) by arm.
+
+    ``total`` is the whole by arm, with what is not in a function: (seeds).
+    """
+
+    names: Sequence[str]
+    instructions: tuple[Floats, Floats]
+    calls: tuple[Floats, Floats]
+    total: Sequence[Floats]
+
+
+class Network(NamedTuple):
+    """Who calls whom among the functions of a phase, by their numbers in it."""
+
+    callees: list[list[int]]
+    pointed: list[int]
+    indirect: frozenset[int]
+
+
+def network(names: Sequence[str], calls: Calls) -> Network:
+    """The calls among these functions; what a phase did not execute carries nothing."""
+    at = {name: number for number, name in enumerate(names)}
+    callees: list[list[int]] = [[] for _ in names]
+    for caller, its in zip(calls.names, calls.callees, strict=True):
+        if caller in at:
+            known = (calls.names[callee] for callee in its)
+            callees[at[caller]] = [at[name] for name in known if name in at]
+    pointed, indirect = (
+        [at[calls.names[position]] for position in positions if calls.names[position] in at]
+        for positions in (calls.pointed, calls.indirect)
+    )
+    return Network(callees, pointed, frozenset(indirect))
+
+
+def split(counted: Counted, changed: Collection[str], network: Network) -> Split:
+    """The three parts of a phase's difference; ``changed`` are names of functions that differ.
+
+    These are as a kernel's symbols have them; parts and clones that a compiler made of a function,
+    and functions of one name in several files, are all changed where one of them is.
+    """
+    differences = counted.instructions[1] - counted.instructions[0]
+    stems = {stem(name) for name in changed}
+    is_changed = np.array([stem(name) in stems for name in counted.names], dtype=np.bool_)
+    shares = np.where(is_changed, 0.0, _linked_shares(counted, is_changed, network))
+    own = [np.where(is_changed, arm, 0.0).sum(axis=1) for arm in counted.instructions]
+    linked = [(arm * shares).sum(axis=1) for arm in counted.instructions]
+    rest = paired.pair(*(
+        whole - mine - theirs
+        for whole, mine, theirs in zip(counted.total, own, linked, strict=True)
+    ))  # fmt: skip
+    left = differences.mean(axis=0) * np.where(is_changed, 0.0, 1 - shares)
+    order = np.argsort(-left * np.sign(rest.difference), kind="stable")
+    return Split(
+        total=paired.pair(*counted.total),
+        changed=paired.pair(*own),
+        linked=paired.pair(*linked),
+        rest=rest,
+        functions=tuple(
+            Part(name=counted.names[at], difference=float(left[at]))
+            for at in order[:NAMED].tolist()
+            if left[at] * rest.difference > 0
+        ),
+    )
+
+
+def stem(name: str) -> str:
+    """A function's name without its file's, and without suffixes of the compiler's."""
+    return name.partition("@")[0].partition("#")[0].partition(".")[0]
+
+
+def _linked_shares(counted: Counted, is_changed: Bools, network: Network) -> Floats:
+    """Which share of each function's difference calls can have carried to it, 0 to 1."""
+    callees, pointed, indirect = network
+    entered = [arm.mean(axis=0) for arm in counted.calls]
+    spent = [arm.mean(axis=0) for arm in counted.instructions]
+    moved = _relative(*entered)
+    # How much of a relative change gets to a function, and on from it to those that it calls.
+    width, passes_on = np.zeros(len(callees)), np.zeros(len(callees))
+    for number, names_of in enumerate(callees):
+        if is_changed[number]:
+            near = [*names_of, *(pointed if number in indirect else ())]
+            width[near] = 1.0
+            passes_on[near] = moved[near]
+    for number, names_of in enumerate(callees):
+        through = max((moved[each] for each in names_of if is_changed[each]), default=None)
+        if through is not None:
+            width[number] = 1.0
+            # It may go round as often as it calls what differs.
+            passes_on[number] = max(passes_on[number], moved[number], through)
+    waiting = [(-passes_on[number], number) for number in np.flatnonzero(width).tolist()]
+    heapq.heapify(waiting)
+    pointers_reached = False
+    while waiting:
+        negative, number = heapq.heappop(waiting)
+        if -negative < passes_on[number] or is_changed[number]:
+            continue
+        targets = callees[number]
+        if number in indirect and not pointers_reached:
+            # The first is the widest.
+            targets, pointers_reached = [*targets, *pointed], True
+        for target in targets:
+            if passes_on[number] > width[target]:
+                width[target] = passes_on[number]
+                passes_on[target] = min(moved[target], width[target])
+                heapq.heappush(waiting, (-passes_on[target], target))
+    apart = np.abs(spent[1] - spent[0])
+    most = width * np.maximum(*spent)
+    return np.where(width >= 1.0, 1.0, np.divide(
+        np.minimum(apart, most), apart, out=np.zeros_like(apart), where=apart > 0
+    ))  # fmt: skip
+
+
+def _relative(base: Floats, patched: Floats) -> Floats:
+    """How far two means are apart, of the larger one: 0 to 1."""
+    larger = np.maximum(base, patched)
+    return np.divide(np.abs(patched - base), larger, out=np.zeros_like(larger), where=larger > 0)
