@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiment.series_name import kind_of
+from experiment.series_name import kind_of, split_mail
 
 
 def from_here(name: str, *, here: Path, checkout: Path) -> str:
@@ -21,7 +21,8 @@ def from_here(name: str, *, here: Path, checkout: Path) -> str:
         return f"{kind}:{_absolute(place, here, checkout)}{at}{more}"
     if kind_of(name) in ("thread", "range") or colon:
         return name
-    return _absolute(name, here, checkout)
+    file, mail = split_mail(name)
+    return _absolute(file, here, checkout) + (f"#{mail}" if mail else "")
 
 
 def _absolute(place: str, here: Path, checkout: Path) -> str:

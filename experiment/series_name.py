@@ -9,8 +9,12 @@ from urllib.parse import unquote, urlsplit
 Kind = Literal["folder", "file", "thread", "range", "link"]
 
 MESSAGE_ID = re.compile(r"[^\s<>/@]+@[^\s<>/@]+")
-FILES = (".mbox", ".mbx", ".eml", ".patch", ".diff")
 LINK = re.compile(r"[a-z][a-z0-9+.-]*://", re.I)
+FILES = tuple(
+    f"{kind}{packed}"
+    for kind in (".mbox", ".mbx", ".eml", ".patch", ".diff")
+    for packed in ("", ".gz", ".xz", ".zst", ".bz2")
+)
 # Where "A..B" is a range and "../A" or "A/../B" is a path.
 RANGE = re.compile(r"(?P<first>[^\s]*[^\s/.])\.\.(?P<last>[^\s/.][^\s]*)?")
 
@@ -26,7 +30,7 @@ def kind_of(name: str) -> Kind:
         return "range"
     if message_id(name):
         return "thread"
-    return "file" if name.endswith(FILES) else "folder"
+    return "file" if split_mail(name)[0].endswith(FILES) else "folder"
 
 
 def message_id(name: str) -> str:
@@ -36,7 +40,7 @@ def message_id(name: str) -> str:
         bare = bare[1:-1]
     if LINK.match(name):
         bare = _in_link(name)
-    elif name.endswith(FILES):
+    elif split_mail(name)[0].endswith(FILES):
         return ""
     # A leading "-" would be an option to whoever gets it.
     return bare if MESSAGE_ID.fullmatch(bare) and not bare.startswith("-") else ""
@@ -55,6 +59,14 @@ def _in_link(link: str) -> str:
     return next(
         (name for name in names if MESSAGE_ID.fullmatch(name) and not name.endswith(FILES)), ""
     )
+
+
+def split_mail(name: str) -> tuple[str, str]:
+    """File and message-id of ``FILE#MESSAGE-ID``, one mail of a mailbox; else all, and nothing."""
+    place, mark, identifier = name.partition("#")
+    identifier = identifier.removeprefix("mid:").removeprefix("<").removesuffix(">")
+    is_mail = mark and MESSAGE_ID.fullmatch(identifier) and (place.endswith(FILES) or "/" in place)
+    return (place, identifier) if is_mail else (name, "")
 
 
 def split_range(name: str) -> tuple[str, str, str] | None:

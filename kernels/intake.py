@@ -15,46 +15,46 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from errors import InfraError, SeriesError, UsageError
-from experiment.series_name import Kind, kind_of, message_id
+from experiment.series_name import Kind, kind_of, message_id, split_mail
 from experiment.spec import SeriesSpec
+from host.process import run
 from kernels import b4, git_range
 from kernels.cleaning import clean
 from kernels.diff import MOST_FILES, MOST_LINES, read_diff
-from kernels.mail import (
-    BASE_COMMIT,
-    LARGEST_MBOX,
-    MOST_PATCHES,
-    Mail,
-    Thread,
-    read_mail,
-    read_mails,
-    reading,
-    select,
-)
-from kernels.mail import too_large as mailbox_too_large
+from kernels.mail import Mail, as_text, read_mail, read_mails
+from kernels.needs import BASE_COMMIT, offers, unmet
+from kernels.packed import LARGEST_MBOX, unpacked
+from kernels.packed import too_large as mailbox_too_large
 from kernels.patch_folder import ORDER, PatchFolder, read_folder
 from kernels.patch_text import as_patch, line_ends, plain, slug
 from kernels.revert import reverted
 from kernels.series import LARGEST, Patch, patch_of, too_large
+from kernels.threads import MOST_PATCHES, Thread, select
 from results.record import PatchRecord, SeriesRecord
 
 log = logging.getLogger(__name__)
 
 RECORDS = "series.json"
+GIT_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
 class _Part:
-    """One series of a stack: its patches as bytes by name, or the files as they are."""
+    """One series of a stack: its patches as bytes by name, or the files as they are.
+
+    ``text`` is that of all its mails, in which they say what they need.
+    """
 
     record: SeriesRecord
     patches: tuple[tuple[str, bytes], ...]
     files: tuple[Path, ...] = ()
+    text: str = ""
 
 
 def keep(spec: SeriesSpec, *, checkout: Path, cache: Path, repository: str = "") -> SeriesSpec:
@@ -70,7 +70,7 @@ def keep(spec: SeriesSpec, *, checkout: Path, cache: Path, repository: str = "")
     """
     if spec.kept and kept_folder(cache, spec.kept).is_dir():
         return spec
-    parts = [_part(name, checkout, cache, repository) for name in spec.parts]
+    parts = _parts(spec.parts, checkout, cache, repository)
     if len(parts) == 1 and parts[0].files and not spec.revert:
         return spec
     if spec.revert:
@@ -97,7 +97,7 @@ def records_of(spec: SeriesSpec, *, checkout: Path, cache: Path) -> tuple[Series
     """Where each series of the stack came from; raises as ``keep`` does."""
     files = keep(spec, checkout=checkout, cache=cache)
     if not files.kept:
-        return (_part(spec.path, checkout, cache, "").record,)
+        return (_parts([spec.path], checkout, cache, "")[0].record,)
     path = kept_folder(cache, files.kept) / RECORDS
     try:
         return TypeAdapter(tuple[SeriesRecord, ...]).validate_json(path.read_bytes())
@@ -109,13 +109,39 @@ def records_of(spec: SeriesSpec, *, checkout: Path, cache: Path) -> tuple[Series
         ) from None
 
 
+def _parts(names: Sequence[str], checkout: Path, cache: Path, repository: str) -> list[_Part]:
+    """The series of a stack; each says what it needs and those before it do not have."""
+    parts: list[_Part] = []
+    offered: set[str] = set()
+    for name in names:
+        part = _part(name, checkout, cache, repository)
+        before = [content for each in parts for _, content in each.patches]
+        findings = unmet(part.text, clean(name), offered, partial(_patch_ids, before))
+        record = part.record
+        offered |= offers(part.text, [record.message_id, *(p.message_id for p in record.patches)])
+        update = {"findings": (*record.findings, *findings)}
+        parts.append(replace(part, record=record.model_copy(update=update)))
+    return parts
+
+
+def _patch_ids(patches: Sequence[bytes]) -> set[str]:
+    """Git's ids of changes, which are the same whoever mailed them."""
+    ids = set()
+    for content in patches:
+        text = content.decode(errors="replace")
+        done = run(["git", "patch-id", "--stable"], timeout_s=GIT_TIMEOUT_S, stdin_text=text)
+        ids.add(done.stdout.partition(" ")[0])
+    return ids
+
+
 def _part(name: str, checkout: Path, cache: Path, repository: str) -> _Part:
     kind = kind_of(name)
-    place = checkout / Path(name).expanduser()
+    file, mail = (name, "") if kind == "range" else split_mail(name)
+    place = checkout / Path(file).expanduser()
     if kind not in ("range", "link") and place.is_file() and place.name != ORDER:
         if place.stat().st_size > LARGEST_MBOX:
             raise mailbox_too_large(place.stat().st_size, clean(name))
-        return _from_mails(name, "file", place.read_bytes())
+        return _from_mails(name, "file", place.read_bytes(), mail)
     readers: dict[Kind, Callable[[], _Part]] = {
         "folder": lambda: _from_folder(name, checkout),
         "file": lambda: _no_file(name),
@@ -222,48 +248,54 @@ def _from_thread(name: str, cache: Path) -> _Part:
         b4.fetch_thread(identifier, fetched)
     else:
         log.info("the thread is taken as it was fetched before: %s", fetched)
-    return _from_mails(name, "thread", fetched.read_bytes())
+    return _from_mails(name, "thread", fetched.read_bytes(), identifier)
 
 
-def _from_mails(name: str, kind: Kind, data: bytes) -> _Part:
+def _from_mails(name: str, kind: Kind, data: bytes, named: str = "") -> _Part:
     where = clean(name)
-    mails = read_mails(data, where)
-    if len(mails) == 1 and not mails[0].author:  # a diff without a mail around it
-        only = (f"0001-{slug(Path(name).stem)}.patch", line_ends(data))
-        return _vetted(kind, name, (only,), mails, None)
-    thread = select(mails, where)
-    from_b4 = [read_mail(raw, where) for raw in _made_by_b4(thread, where)]
-    headers = [(mail.subject, mail.message_id) for mail in thread.patches]
-    if [mail.subject for mail in from_b4] != [subject for subject, _ in headers]:
-        raise SeriesError(
-            f"b4 makes other patches of it ({len(from_b4)}) than are in it ({len(headers)})",
-            where=where,
-            next_step="check the thread with b4 am -m FILE, or name a folder of patches",
-        )
+    series = read_series(data, name, kind, named)
+    if isinstance(series, bytes):
+        file = f"0001-{slug(Path(name).name.partition('.')[0])}.patch"
+        return _vetted(kind, name, ((file, series),), [read_mail(series, where)], None)
     pairs = tuple(
-        (f"{number:04d}-{slug(mail.subject)}.patch", as_patch(mail, number, len(from_b4)))
-        for number, mail in enumerate(from_b4, 1)
+        (f"{number:04d}-{slug(mail.subject)}.patch", as_patch(mail, number, len(series.patches)))
+        for number, mail in enumerate(series.patches, 1)
     )
-    findings = list(thread.findings)
-    # As they came: b4 mends some kinds without a word.
-    bodies = [mail.text.encode() for mail in thread.patches]
+    findings = list(series.findings)
+    bodies = [mail.text.encode() for mail in series.patches]
     crlf = sum(line_ends(body) != body for body in bodies)
     if crlf:
         findings.append(f"line ends of a mailer (CRLF) were made plain in {crlf} patches")
-    part = _vetted(kind, name, pairs, thread.patches, thread.cover, findings)
-    update = {"version": thread.version, "base_commit": thread.base_commit}
+    part = _vetted(kind, name, pairs, series.patches, series.cover, findings)
+    update = {"version": series.version}
     return replace(part, record=part.record.model_copy(update=update))
 
 
-def _made_by_b4(thread: Thread, where: str) -> list[bytes]:
-    try:
-        return b4.patches_of(thread.mails, thread.version, where)
-    except SeriesError:
-        # What a patch has that b4 fails on is said better by the reader of diffs.
-        for mail in thread.patches:
-            with reading(mail.raw, where):
-                read_diff(mail.text, f"{where}: {mail.place} ({mail.subject})")
-        raise
+def read_series(
+    data: bytes, name: str, kind: Kind = "file", named: str = "", *, alone: bool = False
+) -> Thread | bytes:
+    """The series in a file of mails, or the one diff that has no mail around it.
+
+    ``named`` is the message-id of a mail of the series that is meant.  With ``alone`` one patch of
+    a series is taken without the others, where it is by itself.
+
+    Raises:
+        SeriesError: none, or none that can be told.
+    """
+    where, file = clean(name), split_mail(name)[0]
+    data = unpacked(data, where)
+    mails = read_mails(data, where)
+    if len(mails) == 1 and not mails[0].poster:
+        return line_ends(as_text(data).encode(errors="surrogateescape"))
+    if alone and len(mails) == 1 and mails[0].has_diff:
+        return Thread(mails[0].version, mails, None, ())
+
+    def how(mail: Mail) -> str:
+        if not mail.has_id:
+            return "MAILBOX (with that series alone)"
+        return f"mid:{mail.message_id}" if kind == "thread" else f"'{file}#{mail.message_id}'"
+
+    return select(mails, where, named, how)
 
 
 def _from_range(name: str, checkout: Path, repository: str) -> _Part:
@@ -320,8 +352,8 @@ def _vetted(
             kind=kind,
             origin=clean(name),
             title=clean(head.subject) or read[0].subject,
-            author=head.author,
-            message_id="" if head.message_id.endswith(".invalid") else head.message_id,
+            author=head.poster if cover else head.author,
+            message_id=head.message_id if head.has_id else "",
             version=max(mail.version for mail in mails),
             base_commit=base[1] if base else "",
             patches=tuple(
@@ -331,6 +363,7 @@ def _vetted(
             findings=tuple(findings),
         ),
         tuple(patches),
+        text=text,
     )
 
 
@@ -356,7 +389,7 @@ def _patch_record(patch: Patch, mail: Mail, content: bytes) -> PatchRecord:
         sha256=hashlib.sha256(content).hexdigest(),
         files=patch.files,
         author=mail.author,
-        message_id="" if mail.message_id.endswith(".invalid") else mail.message_id,
+        message_id=mail.message_id if mail.has_id else "",
     )
 
 

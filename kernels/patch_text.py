@@ -9,6 +9,7 @@ from kernels.mail import Mail
 SLUG = 52
 ENCODED = re.compile(rb"^content-transfer-encoding: *(quoted-printable|base64)", re.M | re.I)
 HEAD = 1 << 16
+HEADERS = re.compile(rb"^(?:diff --git |--- \S|\+\+\+ \S)[^\r\n]*(\r?)\n", re.M)
 
 
 def plain(content: bytes, mail: Mail) -> bytes:
@@ -19,18 +20,21 @@ def plain(content: bytes, mail: Mail) -> bytes:
 
 
 def line_ends(content: bytes) -> bytes:
-    """LF where every line ends in CRLF, which a source with some CR never gives."""
-    lines = content.count(b"\n")
-    return content.replace(b"\r\n", b"\n") if content.count(b"\r\n") == lines else content
+    """LF where the headers of diffs end in CRLF, or all lines: git never writes them so.
+
+    A source file with CRLF has them in hunks alone, and a list's footer may end in LF.
+    """
+    ends = HEADERS.findall(content) or re.findall(rb"(\r?)\n", content)
+    return content.replace(b"\r\n", b"\n") if ends and all(ends) else content
 
 
-def as_patch(mail: Mail, number: int, total: int) -> bytes:
+def as_patch(mail: Mail, number: float, total: int) -> bytes:
     """A mail as a patch file: author, subject, message-id, and its body decoded."""
     body = line_ends(mail.text.encode(errors="surrogateescape"))
     head = [
         f"From: {mail.author}",
-        f"Subject: [PATCH {number}/{total}] {mail.subject}",
-        *([] if mail.message_id.endswith(".invalid") else [f"Message-ID: <{mail.message_id}>"]),
+        f"Subject: [PATCH {number:g}/{total}] {mail.subject}",
+        *([f"Message-ID: <{mail.message_id}>"] if mail.has_id else []),
     ]
     return "\n".join([*head, "", ""]).encode() + body
 

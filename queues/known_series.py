@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from queues.posted import Group, Posted
+from kernels.mail import Mail
+from kernels.threads import Group
 from results.record import Record
 
 
@@ -30,20 +31,24 @@ class KnownSeries(Record):
 
 def known_of(group: Group, now: float) -> KnownSeries:
     """What is remembered of a series that is not queued, or not yet."""
-    sender, root, version, total, resent = group.key
     return KnownSeries(
         key=group.id,
         entry="",
-        sender=sender,
+        sender=group.sender,
         title=_plain(group.title),
-        version=version,
-        total=total,
-        resent=resent,
-        root=root,
+        version=group.version,
+        total=group.total,
+        resent=group.is_resent,
+        root=group.root,
         change_id=_change_id(group),
-        ids=tuple(post.id for post in group.ordered),
+        ids=(*(mail.id for mail in group.ordered), *_cover_to_come(group)),
         at=now,
     )
+
+
+def _cover_to_come(group: Group) -> tuple[str, ...]:
+    """The mail that the first patch answers, where the cover letter is not there."""
+    return () if 0 in group.members else group.ordered[0].references[-1:]
 
 
 def by_id(known: Iterable[KnownSeries]) -> dict[str, list[KnownSeries]]:
@@ -55,23 +60,23 @@ def by_id(known: Iterable[KnownSeries]) -> dict[str, list[KnownSeries]]:
     return by_member
 
 
-def is_late(post: Posted, known: Mapping[str, Sequence[KnownSeries]]) -> bool:
+def is_late(post: Mail, known: Mapping[str, Sequence[KnownSeries]]) -> bool:
     """Whether a mail belongs to a series that was whole without it: a copy, or a cover letter."""
-    here = (post.sender, post.mail.version, post.mail.total, post.resent)
+    here = (post.sender, post.version, post.total, post.is_resent)
     return any(
         post.id in series.ids
-        or (series.sender, series.version, series.total, series.resent) == here
+        or (post.number and (series.sender, series.version, series.total, series.resent) == here)
         for series in _near(post, known)
     )
 
 
-def is_copy(post: Posted, known: Mapping[str, Sequence[KnownSeries]]) -> bool:
+def is_copy(post: Mail, known: Mapping[str, Sequence[KnownSeries]]) -> bool:
     """Whether a mail is one that a whole series has."""
     return any(post.id in series.ids for series in _near(post, known))
 
 
-def _near(post: Posted, known: Mapping[str, Sequence[KnownSeries]]) -> Iterator[KnownSeries]:
-    for each in {post.id, post.stem or post.id, *post.references}:
+def _near(post: Mail, known: Mapping[str, Sequence[KnownSeries]]) -> Iterator[KnownSeries]:
+    for each in {post.id, post.stem or post.id, *post.references[-1:]}:
         yield from known.get(each, ())
 
 

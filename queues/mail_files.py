@@ -1,8 +1,8 @@
 """Mailboxes that are files: an mbox, a folder of them, a maildir.
 
 An mbox only grows, or is another: its position is how many bytes were read and a hash of the
-last of these.  Where that no longer fits, all of it is read again; mails that were seen
-before are told by their ids.
+last of these.  Where that no longer fits, all of it is read again; mails that were seen before are
+told by their ids.  One that is packed is read whole whenever it is another.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from pathlib import Path
 
 from errors import InfraError, SeriesError
 from kernels.cleaning import clean
-from kernels.mail import HEAD, LARGEST_MBOX, POSTMARK, header_of, reading, split_mbox
+from kernels.mail import HEAD, POSTMARK, header_of, reading, split_mbox
+from kernels.packed import ENDINGS as PACKED
+from kernels.packed import LARGEST_MBOX, is_packed, unpacked
 from kernels.series import LARGEST
 from queues.arrivals import Arrival, MailBatch, Positions
 
-ENDINGS = (".mbox", ".mbx", ".eml")
+ENDINGS = tuple(f"{kind}{packed}" for packed in ("", *PACKED) for kind in (".mbox", ".mbx", ".eml"))
 TAIL = 4096
 # A file younger than this may be in the middle of a delivery.
 QUIET_S = 2.0
@@ -55,7 +57,7 @@ class MboxFiles:
     def _files(self) -> list[Path]:
         if self.place.is_file():
             return [self.place]
-        return sorted(p for p in self.place.iterdir() if p.suffix in ENDINGS and p.is_file())
+        return sorted(p for p in self.place.iterdir() if p.name.endswith(ENDINGS) and p.is_file())
 
 
 @dataclass(frozen=True)
@@ -111,8 +113,17 @@ def _grown(path: Path, position: str, quiet_s: float) -> tuple[bytes, tuple[str,
     if offset and not POSTMARK.match(data[offset:].lstrip(b"\r\n")):
         # The last mail went on where it seemed to end.
         offset = 0
-    end = len(data)
     notes: tuple[str, ...] = ()
+    if changing and is_packed(data):
+        return b"", (f"{path.name}: is being written; the next look has it",), position
+    if not offset:
+        try:
+            content = unpacked(data, path.name)
+        except SeriesError as error:
+            return b"", (f"{error.where}: {error.what}; left out",), f"{size}:{_hash(data)}"
+        if is_packed(data):
+            return content, notes, f"{size}:{_hash(data)}"
+    end = len(data)
     if changing:
         starts = [match.start() for match in POSTMARK.finditer(data[offset:])]
         end = offset + (starts[-1] if starts else 0)

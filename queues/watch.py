@@ -22,15 +22,16 @@ from errors import SeriesError, UsageError
 from kernels.attestation import attested
 from kernels.cleaning import clean
 from kernels.diff import read_diff
-from kernels.mail import reading
+from kernels.mail import Mail, diff_of, reading
 from kernels.patch_text import slug
 from kernels.series import LARGEST
+from kernels.threads import Group, groups_of
 from queues import known_series, page
 from queues.arrivals import Arrival, Mailbox
 from queues.entry import QueueEntry
 from queues.known_series import KnownSeries
 from queues.mail_files import ENDINGS, Maildir, MboxFiles
-from queues.posted import Group, Posted, groups_of, key_of, read_posted, touches
+from queues.posted import read_posted, touches, why_not_posted
 from queues.public_inbox import PublicInbox, epochs
 from queues.store import MAILS, WATCH, QueueStore, stamp
 from results import door
@@ -87,7 +88,10 @@ class Selection:
 
 @dataclass
 class PollReport:
-    """What one look found, a line each."""
+    """What one look found, a line each.
+
+    ``unposted`` has mails with a diff that are members of no series, by the reason.
+    """
 
     queued: list[str] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
@@ -95,6 +99,7 @@ class PollReport:
     given_up: list[str] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    unposted: dict[str, list[str]] = field(default_factory=dict)
     elsewhere: int = 0
     mails: int = 0
 
@@ -112,13 +117,13 @@ def mailbox_of(place: Path) -> Mailbox:
             return PublicInbox(place)
         if (place / "cur").is_dir() and (place / "new").is_dir():
             return Maildir(place)
-        if any(path.suffix in ENDINGS for path in place.iterdir()):
+        if any(path.name.endswith(ENDINGS) for path in place.iterdir()):
             return MboxFiles(place)
     raise UsageError(
         "no mailbox" if place.exists() else "no such mailbox",
         where=clean(str(place)),
         next_step="name a public-inbox archive (N.git, format v2), a maildir, an mbox or a folder "
-        f"of files that end in {', '.join(ENDINGS)}",
+        f"of files that end in {', '.join(ENDINGS[:3])}, packed or not",
     )
 
 
@@ -163,7 +168,7 @@ class _Poll:
         self.report = PollReport()
         self.recorded = 0  # of what was left out
         self.state = self._load()
-        self.posts: dict[str, Posted] = {}
+        self.posts: dict[str, Mail] = {}
         self.came: dict[str, float] = {}
         self.series = {series.key: series for series in self.state.seen}
         self.known = known_series.by_id(self.series.values())
@@ -214,49 +219,53 @@ class _Poll:
         except Exception as error:  # one mail, whatever it is that it has somebody raise
             self.report.left_out.append(f"{arrival.place}: {_why(error)}")
             return
-        if post is None:
-            return
-        if arrival.deleted:
+        if not post.is_posted:
+            if not arrival.deleted and (why := why_not_posted(post)):
+                name = f'"{post.subject}" ({post.poster}), {arrival.place}, <{post.message_id}>'
+                self.report.unposted.setdefault(why, []).append(clean(name))
+        elif arrival.deleted:
             self._drop(post)
         elif known_series.is_late(post, self.known):
-            if post.mail.number and not known_series.is_copy(post, self.known):
+            if post.number and not known_series.is_copy(post, self.known):
                 self._dropped(post, "its series was whole without it")
         else:
-            door.write(self.folder, f"{post.id}{MAIL}", post.mail.raw)
+            there = self.posts.get(post.id)
+            if there is not None and diff_of(there.text) != diff_of(post.text):
+                self._dropped(post, "another mail with its message-id came before it")
+                return
+            door.write(self.folder, f"{post.id}{MAIL}", post.raw)
             self.came[post.id] = min(arrival.at, self.came.get(post.id, arrival.at))
-            # Last of all, so that of two for one place the later counts.
-            self.posts.pop(post.id, None)
-            self.posts[post.id] = post
+            self.posts.setdefault(post.id, post)
 
-    def _dropped(self, post: Posted, why: str) -> None:
-        mail = post.mail
-        words = f'{mail.place}: "{mail.subject}" ({mail.author}), {mail.message_id}'
+    def _dropped(self, mail: Mail, why: str) -> None:
+        words = f'{mail.place}: "{mail.subject}" ({mail.poster}), {mail.message_id}'
         self.report.left_out.append(f"{clean(words)}: {why}")
 
-    def _drop(self, post: Posted) -> None:
+    def _drop(self, post: Mail) -> None:
         self.posts.pop(post.id, None)
         self.came.pop(post.id, None)
 
     def _groups(self) -> tuple[Group, ...]:
-        return tuple(groups_of(self.posts.values()).values())
+        return groups_of(self.posts.values())
 
     def _queue_whole(self) -> None:
         groups = self._groups()
         for group in groups:
             if not group.missing:
                 self._whole(group, groups)
-                for post in [p for p in self.posts.values() if key_of(p, self.posts) == group.key]:
-                    if group.members[post.mail.number] is not post:
-                        self._dropped(post, "another mail came for its place in the series")
+                for post in group.others:
+                    self._dropped(post, "another mail came for its place in the series")
+                for post in (*group.ordered, *group.others):
                     self._drop(post)
 
     def _whole(self, group: Group, groups: tuple[Group, ...]) -> None:
         """A series that is whole: queue it, or say why not; it is never looked at again."""
         new = known_series.known_of(group, self.now)
         try:
-            patches = [post for post in group.ordered if post.mail.number]
-            files = {file for post in patches for file in _files(post)}
-            if not touches(files, self.selection.paths):
+            files = {file for post in group.patches for file in _files(post)}
+            if group.conflict:
+                self.report.left_out.append(f"{group.words}: {group.conflict}")
+            elif not touches(files, self.selection.paths):
                 self.report.elsewhere += 1
             elif aside := known_series.aside(
                 group, new := self._attested(group, new), groups, self.series.values()
@@ -273,13 +282,13 @@ class _Poll:
             self.known.setdefault(each, []).extend(series)
 
     def _attested(self, group: Group, new: KnownSeries) -> KnownSeries:
-        raws = [post.mail.raw for post in group.ordered]
+        raws = [post.raw for post in group.ordered]
         return new.model_copy(update={"attested": self.watch.attest(raws, new.sender)})
 
     def _queue(self, group: Group, new: KnownSeries) -> str:
         entry_id = f"{slug(group.title).lower()[:40].strip('-.') or 'series'}-{group.id}"
         name = f"{entry_id}.mbox"
-        mails = b"".join(_in_mbox(post.mail.raw) for post in group.ordered)
+        mails = b"".join(_in_mbox(post.raw) for post in group.ordered)
         door.write(self.store.folder, f"{MAILS}/{name}", mails)
         # The mails stand for the series; a name in the request would be a machine's path.
         request = replace(self.selection.request, series=(name,))
@@ -289,7 +298,8 @@ class _Poll:
             added=stamp(), attested=new.attested,
         )  # fmt: skip
         if self.store.add(entry):
-            patches = "1 patch" if group.total == 1 else f"{group.total} patches"
+            count = sum(len(post.attached) or 1 for post in group.patches)
+            patches = "1 patch" if count == 1 else f"{count} patches"
             self.report.queued.append(f"{entry_id}  {group.words}, {patches}")
         for old in known_series.replaced_by(new, self.series.values()):
             self._replace(old.entry, entry_id)
@@ -320,7 +330,7 @@ class _Poll:
         """Let go of series that stayed incomplete for too long, and of the oldest of too many."""
         oldest_first = sorted(self._groups(), key=self._since)
         mails = len(self.posts)
-        size = sum(len(post.mail.raw) for post in self.posts.values())
+        size = sum(len(post.raw) for post in self.posts.values())
         for group in oldest_first:
             too_many = mails > MOST_PENDING or size > MOST_PENDING_BYTES
             if self._since(group) >= since and not too_many:
@@ -328,8 +338,8 @@ class _Poll:
             why = "too many mails wait" if too_many else f"{self.selection.days:g} days"
             missing = f"{len(group.missing)} of {group.total} patches missing"
             self.report.given_up.append(f"{group.words}: {missing} ({why})")
-            for post in group.members.values():
-                mails, size = mails - 1, size - len(post.mail.raw)
+            for post in (*group.ordered, *group.others):
+                mails, size = mails - 1, size - len(post.raw)
                 self._drop(post)
 
     def _since(self, group: Group) -> float:
@@ -364,11 +374,12 @@ class _Poll:
         names = door.names(self.folder)
         return [name.removesuffix(MAIL) for name in names if name.endswith(MAIL)]
 
-    def _posted(self, stem: str) -> Posted | None:
+    def _posted(self, stem: str) -> Mail | None:
         try:
-            return read_posted(door.read(self.folder, f"{stem}{MAIL}", 2 * LARGEST))
+            mail = read_posted(door.read(self.folder, f"{stem}{MAIL}", 2 * LARGEST))
         except Exception:  # it was said when it came
             return None
+        return mail if mail.is_posted else None
 
 
 def _why(error: Exception) -> str:
@@ -377,11 +388,11 @@ def _why(error: Exception) -> str:
     return clean(f"{type(error).__name__}: {error}")
 
 
-def _files(post: Posted) -> tuple[str, ...]:
+def _files(post: Mail) -> tuple[str, ...]:
     """The files that a patch names; raises SeriesError where it cannot be read."""
-    where = clean(post.mail.place)
-    with reading(post.mail.raw, where):
-        return read_diff(post.mail.text, where).files
+    where = clean(post.place)
+    with reading(post.raw, where):
+        return read_diff(post.text, where).files
 
 
 def _in_mbox(raw: bytes) -> bytes:

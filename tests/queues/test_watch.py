@@ -13,9 +13,10 @@ import pytest
 from errors import InfraError, UsageError
 from experiment.spec import SeriesSpec
 from kernels.intake import keep, records_of
+from kernels.mail import Mail
 from queues import watch as watching
 from queues.entry import QueueEntry
-from queues.posted import Posted, read_posted
+from queues.posted import read_posted
 from queues.store import QueueStore
 from queues.watch import Attest, PollReport, Selection, Watch, mailbox_of
 from results import door
@@ -502,7 +503,7 @@ def test_hostile_mails_queue_nothing_and_stop_nobody(
     mails: list[Post | bytes] = [
         patch("[PATCH] mm: \x1b[2J\u202eevil ../../x", "../../../tmp/evil", body=HOSTILE_DIFF),
         patch("[PATCH 1/9999] mm: bomb", "bomb"),
-        patch("[PATCH 7/3] mm: beyond", "beyond"),
+        patch("[PATCH 70/3] mm: beyond", "beyond"),
         patch("[PATCH 0/0] mm: none", "none", body="nothing"),
         b"Subject: [PATCH] mm: heads\n" + b"".join(b"X-%d: y\n" % n for n in range(60000)) + raw,
         b"Subject: [PATCH] mm: parts\n" + nested + b"\n" + raw,
@@ -523,7 +524,7 @@ def test_hostile_mails_queue_nothing_and_stop_nobody(
     assert "\u202e" not in text
     assert "names a path outside the kernel tree" in text
     assert "1/9999: mm: bomb: no such place" in text
-    assert "7/3: mm: beyond: no such place" in text
+    assert "70/3: mm: beyond: no such place" in text
     assert '"[PATCH] mm: heads": has a header of more than 256 KiB' in text
     assert "v1 mm: good" in titles(store)
     assert not any("evil" in entry.id or "bomb" in entry.id for entry in waiting(store))
@@ -598,9 +599,9 @@ def test_so_much_is_remembered_of_what_was_left_out(
     store: QueueStore, archive: MailArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "MOST_LEFT_OUT", 2)
-    archive.add([patch(f"[PATCH 2/1] mm: {n}", f"m{n}") for n in range(3)])
+    archive.add([patch(f"[PATCH 20/1] mm: {n}", f"m{n}") for n in range(3)])
     poll(store, archive.folder)
-    archive.add([patch("[PATCH 2/1] mm: last", "m4")])
+    archive.add([patch("[PATCH 20/1] mm: last", "m4")])
     poll(store, archive.folder)
     state = json.loads(next((store.folder / "watch").glob("*/state.json")).read_text())
     assert [each["what"].split()[-8:-6] for each in state["left_out"]] == [
@@ -623,7 +624,7 @@ def test_whatever_one_mail_has_somebody_raise_the_next_is_queued(
     store: QueueStore, archive: MailArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
-    def raising(raw: bytes) -> Posted | None:
+    def raising(raw: bytes) -> Mail:
         if b"step 1 of a" in raw:
             raise RecursionError("brackets")
         return read_posted(raw)
@@ -681,6 +682,6 @@ def test_of_two_for_one_place_the_one_that_is_dropped_is_named(
     archive.add([cover, first, again, second])
     result = poll(store, archive.folder)
     (line,) = result.left_out
-    assert "a-1@example.org" in line
+    assert "a-again@example.org" in line
     assert "another mail came for its place" in line
     assert result.waiting == []

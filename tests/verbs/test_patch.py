@@ -93,6 +93,7 @@ def lookup(
     """The verb's exit code and its line for a mail."""
     monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
     before = signal.getsignal(signal.SIGTERM)
+    (tmp_path / "s").mkdir()
 
     def call(text: str, *options: str) -> tuple[int, str]:
         mail = tmp_path / "mail"
@@ -162,7 +163,7 @@ def test_the_verdict_is_that_of_the_session_that_has_the_patch(
 def test_a_patch_that_leaves_the_tree_is_an_error(lookup: Lookup) -> None:
     code, line = lookup("Subject: [PATCH] x\n\n--- /dev/null\n+++ b/../x\n@@ -0,0 +1 @@\n+x\n")
     assert code == 4
-    assert line.startswith("ERROR: the patch: names a path outside the kernel tree: ../x")
+    assert line.startswith("ERROR: the patch: names a path outside the kernel tree: b/../x")
 
 
 @pytest.mark.slow
@@ -181,6 +182,7 @@ def test_b4_prep_check_shows_the_line(tree: Path, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         return done.stdout + done.stderr
 
+    (tmp_path / "s").mkdir()
     command = f"twinboot patch --sessions {tmp_path / 's'}"
     git(tree, "config", "--add", "b4.prep-perpatch-check-cmd", command)
     b4("prep", "-n", "topic", "-f", "mainline")

@@ -9,11 +9,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from errors import Exit, SeriesError, SpecError, UsageError
+from experiment.series_name import split_mail
 from host.process import run
 from kernels.cleaning import clean
 from kernels.diff import Diff, read_diff
 from kernels.hunk_functions import changed_functions
-from kernels.mail import read_mail
+from kernels.intake import read_series
+from kernels.patch_text import as_patch
 from reports import sentences
 from reports.session_list import ListedMetric, ListedSession, listed
 from reports.verdict import Verdict
@@ -54,24 +56,32 @@ class Measured:
 def answer(mail: Path, sessions: Path) -> PatchAnswer:
     """What is known of the patch in ``mail``, or on standard input for ``-``.
 
+    Of a mailbox it is the series that ``--series`` would take; ``FILE#MESSAGE-ID`` is one mail.
+
     Raises:
         UsageError: the mail cannot be read, or there is no such folder of sessions.
     """
     sessions = sessions_folder(sessions)
+    file, named = (str(mail), "") if mail.exists() else split_mail(str(mail))
     try:
-        raw = sys.stdin.buffer.read() if str(mail) == "-" else mail.read_bytes()
+        raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
         raise UsageError(
-            f"cannot be read: {error.strerror}", where=str(mail), next_step="name a mail, or -"
+            f"cannot be read: {error.strerror}", where=file, next_step="name a mail, or -"
         ) from None
     try:
-        text = read_mail(raw).text
+        series = read_series(raw, file, named=named, alone=True)
+        patches = [series] if isinstance(series, bytes) else [
+            as_patch(each, each.number, each.total) for each in series.patches
+        ]  # fmt: skip
+        text = b"\n".join(patches).decode(errors="replace")
         diff = read_diff(text, "the patch")
+        if not diff.files:
+            raise SeriesError("changes no file", where=file, next_step="name a mail with a diff")
     except SeriesError as error:
         return PatchAnswer(_line(f"ERROR: {error.in_one_line}"), True, Exit.SERIES)
-    if not diff.files:
-        return PatchAnswer("changes no file", False)
-    measured = next(sessions_with(text, diff, sessions), None)
+    alone = len(patches) == 1
+    measured = next(sessions_with(text, diff, sessions), None) if alone else None
     return of_session(measured) if measured else unmeasured(text, diff)
 
 

@@ -17,6 +17,9 @@ from runs.request import Request
 from verbs.folders import CHECKOUT
 from verbs.output import log, write_out
 
+# Of the mails that are no members of a series, by reason.
+MOST_NAMED = 5
+
 
 def follow(
     request: Request,
@@ -76,6 +79,13 @@ def lines_of(report: PollReport, waited: list[str]) -> list[str]:
         "waits": [line for line in report.waiting if line not in waited],
     }  # fmt: skip
     lines = [f"{kind:<9} {line}" for kind, texts in kinds.items() for line in texts]
+    for why, names in report.unposted.items():
+        more = f"; and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        count = "1 mail has" if len(names) == 1 else f"{len(names)} mails have"
+        lines.append(
+            f"no series {count} a diff and no place in a series ({why}): "
+            f"{'; '.join(names[:MOST_NAMED])}{more}"
+        )
     if report.elsewhere:
         lines.append(f"ignored   {report.elsewhere} series change no file under --paths")
     return lines
