@@ -337,7 +337,8 @@ def attribute(
     and failed runs do not.  A unit of which some run did none is left out.  Where the session
     is not ``trusted``, because it is not finished or not exact, no function is called changed,
     and none of a phase that prepares others.  ``ran`` are the functions whose code differs, as far
-    as a case's phase executed them: with ``calls`` they split what the phase moved by.
+    as a case's phase executed them: with ``calls`` they split what the phase moved by, and none is
+    called changed of the functions that are not linked with them.
     """
     attributions: list[Attribution] = []
     counts_of: dict[int, changed_functions.PhaseCounts] = {}
@@ -346,11 +347,13 @@ def attribute(
         table = _table(blocks)
         here = _phase(case, phase, blocks, table)
         if here and not phase.prepares:
-            smallest = thresholds.own(case.name, f"{phase.name}.{FUNCTIONS}")
+            names = ran.get((case.name, phase.name), ())
+            divided = bool(names) and calls is not None
+            # What boots differ by is in the rest, where there is one.
+            smallest = None if divided else thresholds.own(case.name, f"{phase.name}.{FUNCTIONS}")
             counts = _counts(blocks, table, here[0], smallest)
             counts_of[len(attributions)] = counts
-            names = ran.get((case.name, phase.name), ())
-            if names and calls is not None:
+            if divided and calls is not None:
                 whole = _whole(blocks, table, here[0])
                 counted = Counted(counts.names, counts.instructions, counts.calls, whole)
                 parts = split(counted, names, network(counts.names, calls))
@@ -358,8 +361,10 @@ def attribute(
         attributions += here
     tests = changed_functions.changed(list(counts_of.values()) if trusted else [], thresholds.alpha)
     for at, tested in zip(counts_of, tests, strict=False):
+        of = attributions[at].split
+        functions = tuple(f for f in tested.changed if of is None or f.name in of.linked_with)
         attributions[at] = attributions[at].model_copy(
-            update={"tested": tested.functions, "changed": tested.changed}
+            update={"tested": tested.functions, "changed": functions}
         )
     return tuple(attributions)
 

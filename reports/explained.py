@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from reports import paired
 from reports.paired import Floats, Paired
@@ -37,6 +38,8 @@ from results.record import Record
 Bools = npt.NDArray[np.bool_]
 # Functions of the rest that are named.
 NAMED = 4
+# Of a function's difference, that makes it one of those that changed.
+MOST = 0.5
 
 
 class Part(Record):
@@ -49,7 +52,9 @@ class Part(Record):
 class Split(Record):
     """A phase's difference in three parts that add up to ``total``, in instructions per unit.
 
-    ``functions`` are those that most of ``rest`` was executed in, the largest first.
+    ``functions`` are those that most of ``rest`` was executed in, the largest first;
+    ``linked_with`` are the functions that differ and those of whose difference most was carried to
+    them by calls.
     """
 
     total: Paired
@@ -57,6 +62,7 @@ class Split(Record):
     linked: Paired
     rest: Paired
     functions: tuple[Part, ...]
+    linked_with: tuple[str, ...] = Field(default=(), exclude=True)
 
     @property
     def explained(self) -> float:
@@ -142,6 +148,9 @@ def split(counted: Counted, changed: Collection[str], network: Network) -> Split
             Part(name=counted.names[at], difference=float(left[at]))
             for at in order[:NAMED].tolist()
             if left[at] * rest.difference > 0
+        ),
+        linked_with=tuple(
+            counted.names[at] for at in np.flatnonzero(is_changed | (shares >= MOST)).tolist()
         ),
     )
 

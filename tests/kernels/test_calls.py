@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 
+from experiment.architecture import Arch
+from experiment.spec import PREBUILT
+from host.process import run
 from kernels import addresses, calls
+from kernels.cache import Kernel
 from kernels.elf import SHF_ALLOC, SHF_EXECINSTR, Section
 from results.calls import Calls, calls_of, together
+from results.record import KernelIdentity
+from tests.kernels.shipped import boot_image, packed
 
 START = 0xFFFFFFFF81000000
 FUNCTIONS = {
@@ -87,3 +94,39 @@ def test_a_call_that_one_of_several_kernels_makes_is_a_call() -> None:
         {"b"}, {"c"}, {"d"},
     ]  # fmt: skip
     assert together([second, first]) == both
+
+
+SOURCE = """
+__attribute__((noinline)) int callee(int x) { __asm__ volatile(""); return x + 1; }
+__attribute__((noinline)) int by_pointer(int x) { __asm__ volatile(""); return x + 2; }
+int (*table)(int) = by_pointer;
+int caller(int x) { return callee(x) + table(x); }
+"""
+# Where a kernel's code begins and ends, as its linker script has it.
+BOUNDS = '__asm__(".globl _stext\\n_stext:");\n{}\n__asm__(".globl _etext\\n_etext:");\n'
+
+
+def test_a_real_image_of_a_kernel_in_the_cache(tmp_path: Path) -> None:
+    source, image = tmp_path / "kernel.c", tmp_path / "vmlinux"
+    source.write_text(BOUNDS.format(SOURCE))
+    flags = ["-O1", "-fno-toplevel-reorder", "-fno-pie", "-mcmodel=kernel", "-fcf-protection=none"]
+    link = ["-nostdlib", "-static", "-no-pie", f"-Wl,-Ttext={START:#x},-e,caller,--build-id=none"]
+    run(["gcc", *flags, *link, str(source), "-o", str(image)], timeout_s=60)
+    (tmp_path / "System.map").write_text(run(["nm", str(image)], timeout_s=60).stdout)
+    (tmp_path / "bzImage").write_bytes(boot_image(packed(image.read_bytes(), "gzip", tmp_path)))
+    kernel = Kernel(tmp_path, identity())
+    known = calls.of_kernel(kernel)
+    assert known is not None
+    assert known.edges()["caller"] == {"callee"}
+    assert "by_pointer" in known.named(known.pointed)
+    assert "caller" in known.named(known.indirect)
+    assert calls.of_kernels([kernel, kernel]) == known
+    for unknown in (identity(arch="arm64"), identity(flavour=PREBUILT)):
+        assert calls.of_kernels([kernel, Kernel(tmp_path / "other", unknown)]) is None
+
+
+def identity(arch: Arch = "x86_64", flavour: str = "perf") -> KernelIdentity:
+    return KernelIdentity(
+        key="k", arch=arch, release="6.12", source="s", patches=(), flavour=flavour,
+        compiler="gcc", config_sha256="0", code_key="0",
+    )  # fmt: skip

@@ -16,6 +16,7 @@ from reports import forms, headline, lkp, session_list
 from reports.many import SessionComparison, compare_session
 from reports.outcome import outcome
 from reports.verdict import Cause, Verdict
+from reports.wording import percent
 from results.calls import Calls, calls_of
 from results.profile import FunctionCount, Profile
 from results.record import FunctionRecord, Manifest, TriageRecord
@@ -241,6 +242,10 @@ def test_what_the_changed_functions_and_their_callees_made_stands() -> None:
     assert split is not None
     assert split.linked.difference < -100
     assert abs(split.rest.difference) < 0.1 * abs(split.explained)
+    shown, *_ = [
+        line for line in forms.render(session, "text").splitlines() if "whose code" in line
+    ]
+    assert shown.strip().startswith(f"Of {percent(split.share(split.total.difference))} ")
 
 
 def test_what_they_cannot_have_made_is_unexplained_and_named() -> None:
@@ -255,6 +260,16 @@ def test_what_they_cannot_have_made_is_unexplained_and_named() -> None:
     gate = gate_of_session(session, Policy())
     assert gate.exit_code == 5
     assert gate_of_session(session, Policy(rules=(Rule(unexplained="warn"),))).exit_code == 0
+
+
+def test_a_function_changed_where_changed_code_is_linked_with_it() -> None:
+    walks, other = (known(on_record(*names)) for names in (WALKS, ("lru_add",)))
+    of_walks, of_other = (each.comparisons[0].headlines[0] for each in (walks, other))
+    assert {"xas_load", "xas_start", "filemap_range_has_entry"} <= {
+        f.name for f in of_walks.changed
+    }
+    assert of_walks.tested == of_other.tested > 0
+    assert of_other.changed == ()
 
 
 @pytest.mark.parametrize("form", FORMS)

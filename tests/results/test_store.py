@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from results.calls import calls_of
 from results.door import StoreError
 from results.locks import Locks, PhaseLocks
 from results.profile import FunctionCount, PhaseProfile, Profile
 from results.record import RunCost
 from results.session import open_session
-from results.store import COSTS, MANIFEST, RUNS, SessionStore
+from results.store import CALLS, COSTS, MANIFEST, RUNS, SessionStore
 from tests.reports.factory import ExactSession, fails
 
 
@@ -27,6 +29,22 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert again.records() == sorted(session.records(), key=lambda record: record.run_id)
     assert len(again.costs()) == 33
     assert again.raw.is_dir()
+
+
+def test_who_calls_whom_is_read_again_and_damage_is_named(tmp_path: Path) -> None:
+    store = SessionStore(tmp_path)
+    store.create(ExactSession().manifest())
+    assert open_session(tmp_path).calls is None
+    calls = calls_of({"fault": {"add", "walk"}, "add": {"walk"}}, pointed=["fault"], boot=["setup"])
+    store.keep_calls(calls)
+    written = (tmp_path / CALLS).read_bytes()
+    assert open_session(tmp_path).calls == open_session(tmp_path, counted=False).calls == calls
+    store.keep_calls(calls)
+    assert (tmp_path / CALLS).read_bytes() == written
+    for damaged in (written[:-9], b"", gzip.compress(b"{}")):
+        (tmp_path / CALLS).write_bytes(damaged)
+        with pytest.raises(StoreError, match=f"{CALLS}: not a list of calls"):
+            open_session(tmp_path)
 
 
 def test_profiles_and_locks_are_there_before_the_record_they_belong_to(tmp_path: Path) -> None:

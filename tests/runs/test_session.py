@@ -15,12 +15,13 @@ from errors import InfraError, UsageError
 from experiment.spec import Experiment
 from host import accelerator
 from host.accelerator import AcceleratorTest
+from results.calls import calls_of
 from results.door import StoreError
 from results.record import Manifest
 from results.store import SessionStore
 from runs.boots import WallHost
 from runs.options import Options
-from runs.session import SessionLock, new_folder, now, reopen, start
+from runs.session import SessionLock, keep_calls, new_folder, now, reopen, start
 from tests.reports import factory
 
 PATCH = """\
@@ -55,6 +56,7 @@ class Prepared:
                 kernels={arm.name: SimpleNamespace(identity=arm.kernel) for arm in manifest.arms}
             ),
             "guest": manifest.guest,
+            "probe": None,
             "qemu": None,
             "wall": None,
             "experiment": manifest.experiment,
@@ -141,6 +143,24 @@ def test_a_new_session_has_its_manifest_before_its_first_run(
     assert store.records() == []
     # What it is built from is in its own folder, should the other be gone.
     assert (folder / "series/common/0001-x.patch").read_text() == PATCH
+
+
+def test_who_calls_whom_is_kept_where_counted_kernels_differ(
+    tmp_path: Path, manifest: Manifest, prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = calls_of({"caller": {"callee"}})
+    monkeypatch.setattr(runs.session, "of_kernels", lambda kernels: calls if len(kernels) else None)
+    store = SessionStore(tmp_path)
+    store.create(manifest)
+    keep_calls(prepared.prepare(manifest.experiment, Options(tmp_path, tmp_path), progress), store)
+    assert store.calls() is None
+    prepared.today["probe"] = SimpleNamespace(sha256="0")
+    for kernels, kept in (("same", None), ("apart", calls)):
+        for arm, kernel in prepared.today["measured"].kernels.items():
+            code = "one" if kernels == "same" else arm
+            kernel.identity = kernel.identity.model_copy(update={"code_key": code})
+        keep_calls(SimpleNamespace(**prepared.today), store)  # type: ignore[arg-type]
+        assert store.calls() == kept
 
 
 def test_a_session_goes_on_with_its_own_patches(
