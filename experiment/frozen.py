@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 Direction = Literal["higher", "lower"]
 NAME = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 Name = Annotated[str, Field(pattern=NAME)]
 LONGEST_NAME = 40
 # Of a key that the lab writes into a record, and nobody into a file.
-WRITTEN_BY_LAB = Field(json_schema_extra={"readOnly": True})
+READ_ONLY = {"readOnly": True}
+WRITTEN_BY_LAB = Field(json_schema_extra=dict[str, JsonValue](READ_ONLY))
 
 
 class Frozen(BaseModel):

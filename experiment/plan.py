@@ -81,7 +81,7 @@ def make_plan(
     ``case_blocks`` are cases with fewer.
 
     Block ``b`` has the seed ``experiment.seed + b`` on all arms and cases, so that
-    arms differ by their kernel only.  The repeats, one a case (block 0, last arm),
+    arms differ by their kernel only.  The repeats, one a case (block 0, last arm built),
     follow the first block: a session that is not exact fails early.  Twins come
     last: what is judged is on record before what explains it.
     """
@@ -98,7 +98,8 @@ def make_plan(
             for arm in experiment.all_arms
         ]
         if block == 0:
-            last = experiment.all_arms[-1].name
+            built = (arm.name for arm in experiment.all_arms if arm.name not in experiment.unbuilt)
+            *_, last = built
             runs += [
                 planned_run(case, last, 0, seed, digits, repeat=True) for case in experiment.cases
             ]

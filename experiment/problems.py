@@ -13,6 +13,8 @@ from typing import Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from experiment.frozen import READ_ONLY
+
 Path = tuple[str | int, ...]
 
 SHOWN_CHARACTERS = 80
@@ -157,7 +159,9 @@ def _translated(details: ErrorDetails, model: type[BaseModel]) -> Problem:
 
 
 def keys_at(model: type[BaseModel], path: Path) -> tuple[str, ...]:
-    """The keys a table at ``path`` may have, by the fields of the models on the way."""
+    """The keys a table at ``path`` may have, by the fields of the models on the way; not those
+    that the lab writes itself.
+    """
     here: Any = model
     for part in path:
         here = _without_none(here)
@@ -167,7 +171,8 @@ def keys_at(model: type[BaseModel], path: Path) -> tuple[str, ...]:
             # tuple[X, ...] by its first argument, dict[str, X] by its last.
             arguments = here.__args__
             here = arguments[0] if isinstance(part, int) else arguments[-1]
-    return tuple(_without_none(here).model_fields)
+    fields = _without_none(here).model_fields.items()
+    return tuple(name for name, field in fields if field.json_schema_extra != READ_ONLY)
 
 
 def _without_none(annotation: Any) -> Any:

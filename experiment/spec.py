@@ -18,6 +18,7 @@ from experiment.arms import KernelSpec as KernelSpec
 from experiment.arms import Mode as Mode
 from experiment.arms import SeriesSpec as SeriesSpec
 from experiment.check import CheckSpec as CheckSpec
+from experiment.frozen import WRITTEN_BY_LAB
 from experiment.frozen import Direction as Direction
 from experiment.frozen import Frozen as Frozen
 from experiment.frozen import Name as Name
@@ -278,6 +279,8 @@ class Experiment(Frozen):
     """Diagnostic runs, which explain and are never judged."""
     check: CheckSpec | None = None
     """Correctness checks of every arm; without this table none are made."""
+    unbuilt: Annotated[tuple[Name, ...], WRITTEN_BY_LAB] = ()
+    """The arms whose kernel did not build."""
 
     @field_validator("cases")
     @classmethod
@@ -450,13 +453,19 @@ class Experiment(Frozen):
     def compared(self) -> tuple[tuple[str, str], ...]:
         """The pairs of arms that are compared, by name: what from, what to.
 
-        ``steps`` has each arm against the one before and, with more than two, the last
-        against the first: what each step gives, and what all of them do.
+        ``steps`` has each arm against the last one before it that was built and, with more than
+        two, the last against the first: what each step gives, and what all of them do.
         """
         names = [arm.name for arm in self.all_arms]
         if self.compare == "pairs":
             return tuple(itertools.combinations(names, 2))
         if self.compare == "steps":
-            whole = [(names[0], names[-1])] if len(names) > 2 else []
-            return (*itertools.pairwise(names), *whole)
+            built = [name for name in names if name not in self.unbuilt]
+            steps = [
+                (next(each for each in reversed(names[:at]) if each in built), name)
+                for at, name in enumerate(names)
+                if at
+            ]
+            whole = [(names[0], built[-1])] if len(names) > 2 else []
+            return tuple(dict.fromkeys((*steps, *whole)))
         return tuple((names[0], name) for name in names[1:])

@@ -54,7 +54,8 @@ def provide_all(
 ) -> dict[Lacks, Initramfs]:
     """The initramfs of each kernel with each workload's extras, where they need one.
 
-    Of modules of a kernel that is only planned nothing is made, and the file's place is named.
+    Of modules of a kernel that is only planned, or that some do not build with, nothing is made,
+    and the file's place is named.
 
     Raises:
         InfraError: as ``provide``.
@@ -70,7 +71,7 @@ def provide_all(
                 continue
             roots[key] = (
                 provide(base, kernel, cache, each, architecture)
-                if kernel.is_built or not key.kernel
+                if not key.kernel or (kernel.is_built and not kernel.lacks(each.modules))
                 else Initramfs(path_of(base, key, cache), "")
             )
     return roots

@@ -388,33 +388,36 @@ def _build(
         left = compiled.forget_left_out(tree.src, objects, final)
         log.info("objects of the other configuration that are not in this one: %d", len(left))
         (objects / COPIED).unlink()
-    _make_modules(plan, site, build_log, cache)
+    failed_modules = _make_modules(plan, site, build_log, cache)
     _run(plan, site, ["sh", "-c", structures.script(objects, objects.name)], build_log)
-    kernel = _keep(plan, tree.src, objects, final, build_log, cache)
+    kernel = _keep(plan, site, final, build_log, failed_modules, cache)
     build_log.unlink()
     return kernel
 
 
-def _make_modules(plan: _Plan, site: _Site, build_log: Path, cache: Path) -> None:
+def _make_modules(plan: _Plan, site: _Site, build_log: Path, cache: Path) -> str:
     """Build modules of the lab's own against the kernel that is built.
 
+    Returns what keeps some from being built, empty where nothing does: that is no failure of the
+    kernel, which other workloads can be measured on.
+
     Raises:
-        InfraError: they do not build.
+        InfraError: the host failed; of a series it is only said by words that it may print.
     """
     modules.lay_out(plan.module_folders, site.objects)
     where = site.tree.objects(plan.objects_key)  # as make sees it, in a box or not
     ccache = None if site.box else store.ccache_folder(cache)
+    failed = []
     for folder in plan.module_folders:
         # Named in full: releases differ in what a relative path is relative to.
         targets = (f"M={where / modules.ADDED / folder.name}", "modules")
         argv = make_argv(plan.toolchain, where.name, targets, ccache_folder=ccache)
         if _run(plan, site, argv, build_log)[0]:
-            raise InfraError(
-                "modules of the lab do not build with this kernel: "
-                f"{'; '.join(map(str, _errors(build_log)))}",
-                where=str(folder),
-                next_step=f"see {build_log}; what needs them cannot be measured on this kernel",
-            )
+            trouble = blame.host_trouble(_text(build_log))
+            if trouble and not plan.patches:
+                raise _host_failed(trouble, build_log)
+            failed.append(f"{folder.name}: {'; '.join(map(str, _errors(build_log)))}")
+    return "; ".join(failed)
 
 
 def _nearest(plan: _Plan, tree: WorkTree) -> Path | None:
@@ -628,8 +631,9 @@ def _text(path: Path) -> str:
 
 
 def _keep(
-    plan: _Plan, source: Path, objects: Path, final: str, build_log: Path, cache: Path
+    plan: _Plan, site: _Site, final: str, build_log: Path, failed_modules: str, cache: Path
 ) -> Kernel:
+    source, objects = site.tree.src, site.objects
     relocatable = objects / "vmlinux.o"
     table = symbols.functions(relocatable if relocatable.exists() else objects / "vmlinux")
     identity = KernelIdentity(
@@ -656,6 +660,8 @@ def _keep(
                 shutil.copyfile(objects / module, folder / Path(module).name)
         for file in modules.added(plan.module_folders, objects):
             shutil.copyfile(file, folder / file.name)
+        if failed_modules:
+            (folder / store.FAILED_MODULES).write_text(failed_modules)
         (folder / "config").write_text(final)
         symbols.save(table, folder / "symbols.json.gz")
         touched = compiled.touched_files(plan.patches, source, objects, final)

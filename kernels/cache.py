@@ -8,7 +8,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from experiment.architecture import ARCHITECTURES
+from experiment.arms import PREBUILT, KernelSpec
 from host.digest import sha256_of
 from host.process import run
 from results import door
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 
 IDENTITY = "identity.json"
 DIGESTS = "sha256.json"
+FAILED_MODULES = "modules.failed"
 ANNOUNCE_S = 2.0
 CCACHE_TIMEOUT_S = 600.0
 # Held while a package is fetched and unpacked.
@@ -88,6 +90,14 @@ class Kernel:
         """Modules: of a prebuilt kernel those that the guest loads first, in order."""
         return tuple(sorted(self.folder.glob("*.ko")))
 
+    def lacks(self, modules: Iterable[str]) -> str:
+        """Which of these modules it was built without, and why; empty where it has all."""
+        names = [name for name in modules if not (self.folder / f"{name}.ko").exists()]
+        if not names or not self.is_built:
+            return ""
+        failed = self.folder / FAILED_MODULES
+        return f"{', '.join(names)}: {failed.read_text() if failed.exists() else 'not built'}"
+
     @property
     def origins(self) -> Path:
         """Where its functions are defined, see ``kernels.origins``; not every kernel has it."""
@@ -106,6 +116,17 @@ class Cleaned:
     removed: tuple[str, ...]
     freed: int
     left: int
+
+
+def planned(spec: KernelSpec, key: str, cache: Path) -> Kernel:
+    """A kernel that is not built, with its key and its place, and code of its own."""
+    # Nothing says yet that two kernels are the same code.
+    identity = KernelIdentity(
+        key=key, arch=spec.arch, page_kib=spec.page_kib, release="", source=spec.source,
+        patches=(), flavour=PREBUILT if spec.is_prebuilt else spec.configuration, compiler="",
+        config_sha256="", code_key=key,
+    )  # fmt: skip
+    return Kernel(kernels_folder(cache) / key, identity)
 
 
 def kernels_folder(cache: Path) -> Path:

@@ -40,11 +40,16 @@ class Metric(Record):
     direction: Direction
 
 
+# A run whose kernel, or a module of the lab's for it, does not build.
+NOT_BUILT = "not built"
+
+
 class Failure(Record):
     """Why a run is no data point, and whose fault it is.
 
     ``kind`` is ``invalid`` (the run measured something else than it says),
-    ``boot``, ``panic``, ``oom``, ``hung``, ``lost``, ``timeout`` or ``inexact``.
+    ``boot``, ``panic``, ``oom``, ``hung``, ``lost``, ``timeout``, ``inexact`` or
+    :data:`NOT_BUILT`.
     """
 
     kind: str

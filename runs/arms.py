@@ -14,7 +14,7 @@ from experiment.load import load_guest
 from experiment.plan import Plan, make_plan
 from experiment.spec import ArmSpec, Experiment, Guest, KernelSpec
 from kernels import build, intake
-from kernels.cache import Kernel
+from kernels.cache import Kernel, planned
 from kernels.make import MakeProgress
 from kernels.series import read_patch
 from runs.options import Options
@@ -99,12 +99,21 @@ def build_arms(
     options: Options,
     progress: Callable[[str, MakeProgress], None],
     flavour: str = "",
+    failures: dict[str, SeriesError] | None = None,
 ) -> dict[str, Kernel]:
     """Return every arm's kernel, building what is not cached; another flavour if named.
 
-    The unpatched source is built first: the other arms then start from its objects.
+    The unpatched source is built first: the other arms then start from its objects.  With
+    ``failures`` an arm that does not build is put there, and its kernel is one that is only
+    planned: the others can still be compared.
+
+    Raises:
+        SeriesError: an arm does not build, and there are no ``failures``, or it is the base, or
+            nothing else is left to compare with it.
+        LabError: whatever else building says.
     """
-    kernels = {}
+    kernels: dict[str, Kernel] = {}
+    failed: dict[tuple[KernelSpec, tuple[Path, ...]], SeriesError] = {}
     every = [(kernel.spec, kernel.patches) for kernel in planned_kernels(experiment, options)]
     patches = {arm.name: patches_of(experiment, arm, options) for arm in experiment.all_arms}
     expect_arms(experiment, options, (flavour,))
@@ -119,6 +128,8 @@ def build_arms(
             progress(f"{place}{which}", so_far)
 
         try:
+            if (spec, patches[arm.name]) in failed:
+                raise failed[spec, patches[arm.name]]
             kernels[arm.name] = options.executor.provide_kernel(
                 spec,
                 patches[arm.name],
@@ -128,9 +139,16 @@ def build_arms(
                 boxed=needs_box(experiment, options),
             )
         except SeriesError as error:
-            if arm.upto is None:
-                raise
-            raise _stops_at(error, patches[arm.name]) from None
+            failed[spec, patches[arm.name]] = error
+            named = error if arm.upto is None else _stops_at(error, patches[arm.name])
+            if failures is None or arm == experiment.all_arms[0]:
+                raise named from None
+            failures[arm.name] = named
+            where = {"checkout": options.checkout, "cache": options.cache}
+            key = build.key_of(spec, patches[arm.name], **where)
+            kernels[arm.name] = planned(spec, key, options.cache)
+    if failures and len(failures) >= len(experiment.all_arms) - 1:
+        raise next(iter(failures.values()))
     if experiment.mode == "wall":
         kernels[AGAIN] = kernels[experiment.all_arms[0].name]
     return {arm.name: kernels[arm.name] for arm in arms_of(experiment)}

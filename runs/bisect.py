@@ -212,7 +212,10 @@ def _try_point(
 def _prepared(
     search: Search, tested: Sequence[int], options: Options, building: BuildProgress
 ) -> Session:
-    return prepare(search.experiment_on(tested), options, building)
+    session = prepare(search.experiment_on(tested), options, building)
+    for error in session.unbuilt.values():
+        raise error
+    return session
 
 
 def _grown(

@@ -46,9 +46,34 @@ def run_gate(
         return session
     kept = {check.run_id: check for check in store.checks() if check.status != "not run"}
     missing = [entry for entry in todo if not _is(kept.get(entry.run_id), session, entry)]
-    if missing:
-        _make(session, options, store, reporter, todo, missing)
+    able = [entry for entry in missing if not _hindered(session, store, reporter, todo, entry)]
+    if able:
+        _make(session, options, store, reporter, todo, able)
     return without_broken(session, store.checks(), reporter)
+
+
+def _hindered(
+    session: Session,
+    store: SessionStore,
+    reporter: Reporter,
+    todo: tuple[PlannedCheck, ...],
+    entry: PlannedCheck,
+) -> bool:
+    """Whether a check cannot be made for want of what does not build; it is put on record so."""
+    kernel = session.checked[entry.flavour][entry.arm.name]
+    workloads = [session.workloads[case.workload] for case in entry.cases]
+    lacks = [session.lacks(entry.flavour, entry.arm.name, kernel, each) for each in workloads]
+    reason = next(filter(None, lacks), "")
+    if reason:
+        reporter.log(f"not checked: {entry.run_id}: {reason}")
+        result = Check(
+            run_id=entry.run_id, arm=entry.arm.name, flavour=entry.flavour, vcpus=entry.vcpus,
+            of=sum(other.arm == entry.arm for other in todo),
+            cases=tuple(case.name for case in entry.cases), kernel_key=kernel.identity.key,
+            status="not run", problems=(), checked=(), reason=reason, console="",
+        )  # fmt: skip
+        store.append_check(result, RunCost(run_id=entry.run_id, elapsed_s=0.0, guest_cpu_s=0.0))
+    return bool(reason)
 
 
 def unmade(

@@ -16,7 +16,6 @@ from typing import Literal
 
 from rich.console import Console
 
-from experiment.arms import PREBUILT
 from experiment.plan import Plan
 from experiment.spec import Experiment, Guest, KernelSpec
 from guests import exact, virtme, virtme_argv
@@ -26,9 +25,8 @@ from guests.probe.plugin import Probe
 from host import accelerator, facts
 from host.process import paste
 from kernels import build
-from kernels.cache import Kernel, kernels_folder, load
+from kernels.cache import Kernel, load, planned
 from kernels.make import MakeProgress
-from results.record import KernelIdentity
 from results.store import SessionStore
 from runs import stages
 from runs.arms import build_arms, flavours
@@ -114,7 +112,7 @@ class PrintingExecutor:
             title = f"# kernel {key}, flavour {spec.configuration}, {len(patches)} patches"
             lines = build.commands(spec, patches, checkout=checkout, cache=cache)
             self.lines.add("builds", [title, *lines])
-            self.known[key] = load(cache, key) or _planned(spec, key, cache)
+            self.known[key] = load(cache, key) or planned(spec, key, cache)
         return self.known[key]
 
 
@@ -241,16 +239,6 @@ def wall_lines(boot: WallBoot, result: accelerator.AcceleratorTest) -> list[str]
 def _first_seed(session: Session) -> Session:
     runs = tuple(run for run in session.plan.runs if not run.block and not run.repeat)
     return replace(session, plan=Plan(runs=runs, seeds=session.plan.seeds))
-
-
-def _planned(spec: KernelSpec, key: str, cache: Path) -> Kernel:
-    # Nothing says yet that two kernels are the same code.
-    identity = KernelIdentity(
-        key=key, arch=spec.arch, page_kib=spec.page_kib, release="", source=spec.source,
-        patches=(), flavour=PREBUILT if spec.is_prebuilt else spec.configuration, compiler="",
-        config_sha256="", code_key=key,
-    )  # fmt: skip
-    return Kernel(kernels_folder(cache) / key, identity)
 
 
 def _text(text: str, path: Path) -> str:

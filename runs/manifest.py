@@ -82,7 +82,7 @@ def _arm_record(session: Session, arm: ArmSpec, options: Options) -> ArmRecord:
         *(records_of(arm.series, **where) if arm.series else ()),
     )
     patches = [patch for record in series for patch in record.patches]
-    apart = arm.name not in (base.name, AGAIN)
+    apart = arm.name not in (base.name, AGAIN) and kernel.is_built
     return ArmRecord(
         name=arm.name,
         label=_label(session, arm),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -70,6 +70,19 @@ class Measurement:
         self.reporter.finished(run.run_id, problem=problem)
         return False
 
+    def without_hindered(self, runs: Sequence[PlannedRun]) -> tuple[PlannedRun, ...]:
+        """The runs that can be made; those that cannot are put on record as failed."""
+        obstacles = {run.run_id: self.session.obstacle(run) for run in runs}
+        for run in runs:
+            if failure := obstacles[run.run_id]:
+                self.failures[run.run_id] = failure
+                cost = RunCost(run_id=run.run_id, elapsed_s=0.0, guest_cpu_s=0.0)
+                self.store.append(recording.hindered(self.session, run, failure), cost)
+        hindered_arms = {(run.arm, o.message): o for run in runs if (o := obstacles[run.run_id])}
+        for (arm, message), failure in hindered_arms.items():
+            self.reporter.log(f"not measured: {arm}: {failure.kind}: {message}")
+        return tuple(run for run in runs if obstacles[run.run_id] is None)
+
     def withdraw(self, names: Collection[str]) -> None:
         """As ``runs.boots.Judge.withdraw``: off the record."""
         for name in names:
@@ -112,11 +125,13 @@ def measure(session: Session, options: Options, store: SessionStore, reporter: R
     if not todo:
         reporter.log("every planned run is on record")
         return
-    executor = options.executor
-    slots = executor.slots(session.guest.memory_mib, options.guests_at_once)
     judge = Measurement(session, store, reporter, {run.run_id: run for run in session.plan.runs})
     judge.failures |= {record.run_id: record.failure for record in kept if record.failure}
     judge.good |= {record.run_id for record in kept if not record.failure}
+    todo = judge.without_hindered(todo)
+    done = planned - {run.run_id for run in todo}
+    executor = options.executor
+    slots = executor.slots(session.guest.memory_mib, options.guests_at_once)
     with ExitStack() as held, reporter.runs(len(session.plan.runs), len(done), slots):
         for bench in session.benches:
             for kernel in bench.kernels.values():

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from errors import SpecError
+from errors import SeriesError, SpecError, WorkloadError
 from experiment.architecture import X86_64
 from experiment.load import Catalogue, known_guests, load_machine
 from experiment.machine import MachineSpec
@@ -40,6 +40,7 @@ from host.topology import Placement, host_cpus, place
 from kernels import config, patch_folder
 from kernels.cache import Kernel
 from kernels.make import MakeProgress
+from results.record import NOT_BUILT, Failure
 from runs.arms import arms_of, build_arms, expect_arms, flavours, plan_of, same_code, shapes
 from runs.boots import WallHost
 from runs.options import Options
@@ -101,7 +102,8 @@ class Session:
     ``twins`` are by name, ``probe`` is None where none counts, ``wall`` in exact mode;
     ``checked`` are the kernels of the gate by flavour and arm, as far as they are built.
     ``overlaid`` are the initramfs of prebuilt kernels and of workloads with programs, by the
-    kernel's key and the programs; ``qemu`` is None in wall mode; ``userland`` names an imported
+    kernel's key and the programs; ``unbuilt`` says by flavour and arm why a kernel is only planned;
+    ``qemu`` is None in wall mode; ``userland`` names an imported
     one.
     """
 
@@ -119,6 +121,7 @@ class Session:
     wall: WallHost | None = None
     overlaid: Mapping[overlay.Lacks, Initramfs] = field(default_factory=dict)
     checked: Mapping[str, Mapping[str, Kernel]] = field(default_factory=dict)
+    unbuilt: Mapping[tuple[str, str], SeriesError] = field(default_factory=dict)
 
     @property
     def guest(self) -> Guest:
@@ -198,6 +201,28 @@ class Session:
     def mount_options(self, run: PlannedRun) -> str:
         """What the file system of a run is mounted with."""
         return self.arm(run.arm).mount_options or self.workload(run).mount_options
+
+    def obstacle(self, run: PlannedRun) -> Failure | None:
+        """Why a run cannot be made, whatever is tried: what of its kernel does not build."""
+        workload, bench = self.workload(run), self.bench(run)
+        why = self.lacks(bench.flavour, run.arm, bench.kernels[run.arm], workload)
+        if not why:
+            return None
+        # What the base lacks, too, is not the doing of whoever wrote the patches.
+        base = self.experiment.all_arms[0].name
+        of_base = bool(bench.kernels[base].lacks(workload.modules))
+        blame: Literal["workload", "series"] = "workload" if of_base else "series"
+        return Failure(kind=NOT_BUILT, blame=blame, message=why)
+
+    def lacks(self, flavour: str, arm: str, kernel: Kernel, workload: Workload) -> str:
+        """What of an arm's kernel does not build that a workload needs; empty where all did."""
+        error = self.unbuilt.get((flavour, arm))
+        if error is not None:
+            return error.in_one_line
+        modules = kernel.lacks(workload.modules)
+        return f"modules of {workload.name} do not build with this kernel: {modules}" * bool(
+            modules
+        )
 
     @property
     def counts_waits(self) -> bool:
@@ -367,7 +392,9 @@ def prepare(
         exactness.require_exact(qemu)
     probe = plugin.provide(options.cache, architecture) if options.probe and not in_wall else None
     require_counted(experiment, next(iter(guests[""].values())), probe)
-    built = build_arms(experiment, options, progress)
+    failures: dict[str, SeriesError] = {}
+    built = build_arms(experiment, options, progress, failures=None if in_wall else failures)
+    experiment = experiment.model_copy(update={"unbuilt": tuple(failures)})
     same = same_code(experiment, built) and not options.measure_anyway
     wall = None
     if in_wall and not same:
@@ -391,7 +418,7 @@ def prepare(
         modelled = load_machine(Path(machine)) if machine else None
         return Bench(name, observe, flavour, guests[name], sizes[name], kernels, modelled)
 
-    return Session(
+    session = Session(
         experiment=experiment,
         plan=plan_of(experiment),
         workloads=workloads,
@@ -410,7 +437,38 @@ def prepare(
         userland=userland.words(imported.record) if imported else "",
         wall=wall,
         overlaid=_overlaid(image, built.values(), experiment, workloads, options),
+        unbuilt=_of_flavour(experiment.kernel.flavour, failures),
     )
+    _require_comparable(session)
+    return session
+
+
+def _of_flavour(
+    flavour: str, failures: Mapping[str, SeriesError]
+) -> dict[tuple[str, str], SeriesError]:
+    return {(flavour, arm): error for arm, error in failures.items()}
+
+
+def _require_comparable(session: Session) -> None:
+    """Refuse to measure where no pair of arms has what any case needs.
+
+    Raises:
+        SeriesError, WorkloadError: the first reason, by who is to blame.
+    """
+    judged = [run for run in session.plan.runs if not run.twin and not run.repeat]
+    obstacles = {(run.case, run.arm): session.obstacle(run) for run in judged}
+    pairs = [
+        [obstacles[case.name, arm] for arm in pair]
+        for case in session.experiment.cases
+        for pair in session.experiment.compared
+    ]
+    # A block of wall mode is every arm, back to back.
+    if any(not any(pair) for pair in pairs) and not (session.wall and any(obstacles.values())):
+        return
+    failure = next(failure for failure in obstacles.values() if failure)
+    if failure.blame == "series":
+        raise SeriesError(failure.message, where=session.experiment.name)
+    raise WorkloadError(failure.message, where=session.experiment.name)
 
 
 def with_kernels(
@@ -428,8 +486,12 @@ def with_kernels(
     missing = [flavour for flavour in flavours(experiment)[1:] if flavour in needed]
     expect_arms(experiment, options, missing)
     built = {experiment.kernel.flavour: session.measured.kernels}
+    unbuilt = dict(session.unbuilt)
     for flavour in missing:
-        built[flavour] = build_arms(experiment, options, progress, flavour)
+        failures: dict[str, SeriesError] = {}
+        given = None if session.wall else failures
+        built[flavour] = build_arms(experiment, options, progress, flavour, given)
+        unbuilt |= _of_flavour(flavour, failures)
     of_checks = experiment.check.flavours if experiment.check else ()
     later = [kernel for flavour in missing for kernel in built[flavour].values()]
     more = _overlaid(session.initramfs, later, experiment, session.workloads, options)
@@ -444,6 +506,7 @@ def with_kernels(
             **{flavour: built[flavour] for flavour in of_checks if flavour in built},
         },
         overlaid={**session.overlaid, **more},
+        unbuilt=unbuilt,
     )
 
 

@@ -150,6 +150,11 @@ def failed(session: Session, run: PlannedRun, ending: Ending, kind: str = "") ->
     return _identity(session, run).model_copy(update={"failure": failure})
 
 
+def hindered(session: Session, run: PlannedRun, failure: Failure) -> RunRecord:
+    """The record of a run that cannot be made."""
+    return _identity(session, run).model_copy(update={"failure": failure})
+
+
 def _blame(session: Session, arm: str, kind: str, *, by_clock: bool) -> Blame:
     if kind == "inexact":
         return "lab"

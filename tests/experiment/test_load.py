@@ -199,7 +199,7 @@ def test_a_guest_by_path_with_its_mistakes(tmp_path: Path) -> None:
         "jobs: found 4.5: must be a valid integer",
         'name: found "smoke": must be the file\'s name; allowed: tiny',
         "vcpu: unknown key (value 1); allowed: name, title, vcpus, memory_mib, cpu, scale, jobs, "
-        "boot_timeout_s, silence_timeout_s, run_timeout_s, metronome_ns, numa_nodes, wall, arch; "
+        "boot_timeout_s, silence_timeout_s, run_timeout_s, metronome_ns, numa_nodes, wall; "
         "did you mean 'vcpus'?",
         "vcpus: missing: this key is required",
     ]

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from errors import SeriesError
+from experiment.plan import make_plan
 from experiment.spec import Experiment, KernelSpec, SeriesSpec, TwinSpec
 from experiment.steps import per_patch
 from kernels import build
+from kernels.cache import planned
 from kernels.make import MakeProgress
 from runs.arms import build_arms, kernel_spec, planned_kernels, same_as_before
 from runs.manifest import _label
@@ -108,6 +110,65 @@ def test_the_patch_that_does_not_build_in_the_middle_is_named(
     assert message.endswith("does not build: x.c:1: error\nnext: see log")
     # What was built before stays in the cache.
     assert built == [0, 1]
+
+
+def broken_at(monkeypatch: pytest.MonkeyPatch, *numbers: int) -> list[int]:
+    """Has series of so many patches not build; what is tried is noted."""
+    tries: list[int] = []
+
+    def provide(spec: KernelSpec, patches: Sequence[Path], **_: Any) -> Any:
+        tries.append(len(patches))
+        if len(patches) in numbers:
+            raise SeriesError("does not build", where=f"{len(patches)} patches")
+        return planned(spec, str(len(patches)), Path("/nowhere"))
+
+    def key_of(spec: KernelSpec, patches: Sequence[Path], **_: Any) -> str:
+        return f"key-{len(patches)}"
+
+    monkeypatch.setattr(build, "provide", provide)
+    monkeypatch.setattr(build, "key_of", key_of)
+    return tries
+
+
+def test_an_arm_that_does_not_build_does_not_keep_others_from_it(
+    options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment = steps()
+    # An arm with the same kernel is not tried once more.
+    twice = experiment.arms[2].model_copy(update={"name": "again", "sysctl": {"vm.x": "1"}})
+    experiment = experiment.model_copy(update={"arms": (*experiment.arms, twice)})
+    tries = broken_at(monkeypatch, 2)
+    failures: dict[str, SeriesError] = {}
+    kernels = build_arms(experiment, options, silent, failures=failures)
+    assert tries == [0, 1, 2, 3]
+    assert list(kernels) == ["base", "patch-1", "patch-2", "patch-3", "again"]
+    assert [kernel.identity.key for kernel in kernels.values()] == [
+        "0", "1", "key-2", "3", "key-2",
+    ]  # fmt: skip
+    assert list(failures) == ["patch-2", "again"]
+    assert str(failures["patch-2"]).startswith(
+        "the series up to 0002-p.patch (mm: two): 2 patches: does not"
+    )
+
+
+@pytest.mark.parametrize("numbers", [(0,), (1, 2, 3)])
+def test_without_a_base_or_anything_beside_it_nothing_is_measured(
+    options: Options, monkeypatch: pytest.MonkeyPatch, numbers: tuple[int, ...]
+) -> None:
+    broken_at(monkeypatch, *numbers)
+    with pytest.raises(SeriesError, match="does not build"):
+        build_arms(steps(), options, silent, failures={})
+
+
+def test_a_step_is_compared_with_the_last_one_that_was_built() -> None:
+    experiment = steps().model_copy(update={"unbuilt": ("patch-2",)})
+    assert experiment.compared == (
+        ("base", "patch-1"), ("patch-1", "patch-2"), ("patch-1", "patch-3"), ("base", "patch-3"),
+    )  # fmt: skip
+    last = experiment.model_copy(update={"unbuilt": ("patch-2", "patch-3")})
+    assert last.compared == (("base", "patch-1"), ("patch-1", "patch-2"), ("patch-1", "patch-3"))
+    # What is repeated to see that runs are exact is a run that can be made.
+    assert {run.arm for run in make_plan(last, 2).runs if run.repeat} == {"patch-1"}
 
 
 def test_arms_with_the_code_of_the_one_before_are_known() -> None:

@@ -64,7 +64,7 @@ class Machines:
         manifest = factory.ExactSession().manifest()
         return SimpleNamespace(
             experiment=experiment, same_code=len(codes) == 1, guest=manifest.guest, twins={},
-            measured=SimpleNamespace(kernels=kernels),
+            unbuilt={}, measured=SimpleNamespace(kernels=kernels),
             roots_sha256=manifest.provenance.initramfs_sha256,
         )  # fmt: skip
 

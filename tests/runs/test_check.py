@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from errors import SeriesError
 from experiment.spec import CheckSpec
 from guests import exact
 from guests.console import Ending, Kind
@@ -81,8 +82,10 @@ def run(tmp_path: Path, store: SessionStore) -> Callable[..., Session]:
     initramfs.write_bytes(b"root")
     (tmp_path / "cache" / "locks").mkdir(parents=True)
 
-    def made(key: str = "1", **settings: Any) -> Session:
-        session = _session(2)
+    def made(
+        key: str = "1", unbuilt: dict[tuple[str, str], SeriesError] | None = None, **settings: Any
+    ) -> Session:
+        session = dataclasses.replace(_session(2), unbuilt=unbuilt or {})
         spec = CheckSpec(**settings)
         checked = {}
         for flavour in spec.flavours:
@@ -171,6 +174,19 @@ def test_what_the_patched_arm_says_besides_is_the_series(
     guests.says["patched.lockdep"] = SLEEPS + "</TASK>\n" + BROKEN
     guests.says["base.lockdep"] = BROKEN
     assert run(vcpus=(1,)).plan.runs == ()
+
+
+def test_an_arm_that_does_not_build_for_the_checks_is_not_checked_and_the_others_are(
+    run: Callable[..., Session], guests: CheckGuests, store: SessionStore
+) -> None:
+    error = SeriesError("does not build: x.c:1: error", where="0001-p.patch")
+    session = run(unbuilt={("lockdep", "patched"): error}, vcpus=(1,))
+    assert {name.split(".")[1] for name in guests.machines} == {"base", "patched"}
+    assert not any(name.startswith("check.patched.lockdep") for name in guests.machines)
+    lost = [check for check in store.checks() if check.status == "not run"]
+    assert [check.run_id for check in lost] == ["check.patched.lockdep.v1"]
+    assert lost[0].reason == "0001-p.patch: does not build: x.c:1: error"
+    assert session.plan.runs == ()
 
 
 def test_a_lost_guest_is_tried_again_and_then_is_no_green(

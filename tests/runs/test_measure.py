@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from errors import SeriesError
 from experiment.load import load_experiment
 from experiment.plan import PlannedRun, make_plan, scaled
 from guests import channel, exact, kept
@@ -150,8 +151,11 @@ def run(tmp_path: Path, guests: ExactGuests) -> Callable[..., dict[str, RunRecor
     store = SessionStore(tmp_path / "session")
     (tmp_path / "cache" / "locks").mkdir(parents=True)
 
-    def measured(blocks: int = 2, *, slots: int = 2, **chosen: Any) -> dict[str, RunRecord]:
-        session = _session(blocks)
+    def measured(
+        blocks: int = 2, *, slots: int = 2, unbuilt: Mapping[tuple[str, str], SeriesError] = {},
+        **chosen: Any,
+    ) -> dict[str, RunRecord]:  # fmt: skip
+        session = replace(_session(blocks), unbuilt=unbuilt)
         for bench in session.benches:
             bench.kernels.update({  # type: ignore[attr-defined]
                 arm: Kernel(tmp_path / "cache" / "kernels" / arm, kernel.identity)
@@ -412,3 +416,22 @@ def test_a_phase_with_a_program_is_given_no_arguments_of_fio() -> None:
     session = replace(_session(1), experiment=experiment, plan=make_plan(experiment))
     run = next(run for run in session.plan.runs if run.case == "memory")
     assert session.fio(run) == {}
+
+
+def test_runs_of_a_kernel_that_does_not_build_are_failed_and_the_others_measured(
+    run: Callable[..., dict[str, RunRecord]], guests: ExactGuests
+) -> None:
+    error = SeriesError("does not build: x.c:1: error", where="0002-p.patch", next_step="see x")
+    unbuilt = {("perf", "patched"): error}
+    records = run(2, unbuilt=unbuilt)
+    assert sorted(guests.booted) == [
+        "restored filemap-4k.b00.base", "restored filemap-4k.b01.base"
+    ]  # fmt: skip
+    failures = failed(records)
+    assert {name for name in records if ".patched" in name} == set(failures)
+    (failure,) = set(failures.values())
+    assert (failure.kind, failure.blame) == ("not built", "series")
+    assert failure.message == "0002-p.patch: does not build: x.c:1: error (see x)"
+    # Nothing of it is tried again.
+    assert run(2, unbuilt=unbuilt) == records
+    assert len(guests.booted) == 2

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from errors import SpecError
+from errors import SeriesError, SpecError, WorkloadError
 from experiment.load import known_experiments, load_experiment
-from experiment.plan import Size, scaled
+from experiment.plan import Size, make_plan, scaled
 from experiment.spec import Experiment
 from guests import overlay
 from kernels.cache import Kernel
@@ -113,7 +113,7 @@ def test_kernels_of_the_checks_have_the_modules_of_a_workload(
     session = dataclasses.replace(plain, experiment=experiment, workloads=load_catalogue())
 
     def build(*named: object) -> dict[str, Kernel]:
-        return {"base": Kernel(tmp_path / "kernel", identity(f"{named[-1]}"))}
+        return {"base": Kernel(tmp_path / "kernel", identity(f"{named[3]}"))}
 
     monkeypatch.setattr(prepare, "build_arms", build)
     monkeypatch.setattr(prepare, "expect_arms", lambda *_: None)
@@ -156,3 +156,62 @@ def test_guests_that_run_the_hosts_programs_have_their_root_in_a_ramfs() -> None
         session, experiment=session.experiment.model_copy(update={"arms": arms})
     )
     assert session.machine(run).cmdline == ("rootfstype=ramfs", "rootfstype=tmpfs")
+
+
+def with_kernels_of(folder: Path, modules: dict[str, tuple[str, ...]]) -> Session:
+    """A session of two cases, the first of which needs a module; ``modules`` are built, by arm."""
+    session = _session(2)
+    kernels = {}
+    for arm, names in modules.items():
+        place = folder / arm
+        place.mkdir()
+        for name in (*names, "unasked"):
+            (place / f"{name}.ko").touch()
+        (place / "identity.json").touch()
+        if not names:
+            (place / "modules.failed").write_text("trees: Makefile:1: no")
+        kernels[arm] = Kernel(place, identity(arm))
+    workload = session.workloads["filemap-4k"]
+    needy = workload.model_copy(update={"name": "needy", "modules": ("loops",)})
+    first = session.experiment.cases[0]
+    cases = (first.model_copy(update={"workload": "needy"}), first)
+    experiment = session.experiment.model_copy(update={"cases": cases})
+    return dataclasses.replace(
+        session, experiment=experiment, plan=make_plan(experiment),
+        workloads={**session.workloads, "needy": needy},
+        measured=dataclasses.replace(session.measured, kernels=kernels), twins={},
+    )  # fmt: skip
+
+
+def test_what_does_not_build_with_one_kernel_is_of_that_arm_and_of_the_workload_that_needs_it(
+    tmp_path: Path,
+) -> None:
+    session = with_kernels_of(tmp_path, {"base": ("loops",), "patched": ()})
+    judged = [run for run in session.plan.runs if not run.twin and run.block == 0]
+    obstacles = {(run.case, run.arm): session.obstacle(run) for run in judged}
+    failure = obstacles.pop(("needy", "patched"))
+    assert failure is not None
+    assert (failure.kind, failure.blame) == ("not built", "series")
+    assert failure.message == (
+        "modules of needy do not build with this kernel: loops: trees: Makefile:1: no"
+    )
+    assert set(obstacles.values()) == {None}
+    prepare._require_comparable(session)
+    # With nothing else to measure that is the end.
+    alone = session.experiment.model_copy(update={"cases": session.experiment.cases[:1]})
+    with pytest.raises(SeriesError, match="modules of needy do not build"):
+        prepare._require_comparable(
+            dataclasses.replace(session, experiment=alone, plan=make_plan(alone))
+        )
+
+
+def test_what_the_base_lacks_too_is_not_the_series_doing(tmp_path: Path) -> None:
+    session = with_kernels_of(tmp_path, {"base": (), "patched": ()})
+    failures = [session.obstacle(run) for run in session.plan.runs if run.case == "needy"]
+    assert {failure.blame for failure in failures if failure} == {"workload"}
+    prepare._require_comparable(session)
+    alone = session.experiment.model_copy(update={"cases": session.experiment.cases[:1]})
+    with pytest.raises(WorkloadError, match="modules of needy do not build"):
+        prepare._require_comparable(
+            dataclasses.replace(session, experiment=alone, plan=make_plan(alone))
+        )
