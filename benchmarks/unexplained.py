@@ -4,14 +4,13 @@ Simulated: sessions of which a part executes changed code, and the rest is given
 seeds of a build share, as boot and layout give it.  Judged by the rules of reports/verdict.py, with
 and without the split of reports/explained.py.
 
-    .venv/bin/python benchmarks/unexplained.py             # a minute
-    .venv/bin/python benchmarks/unexplained.py --sessions SESSION...
+    .venv/bin/python benchmarks/unexplained.py             # minutes
+    .venv/bin/python benchmarks/unexplained.py SESSION...
 
 Measured: in sessions of arms that differ in nothing that is executed (benchmarks/nulls.py), each
 pair is judged once for each function that a phase executes, as if that one had been changed: a
-called change that stands is false.  Printed for each metric that has a path: pairs that are called
-a change, functions that were tried, and in how many of these trials the change stands,
-plain and weighed by what the function executes.
+called change that stands is false.  Printed for each path: pairs that are called a change, with no
+threshold of the workload's own, trials, and in how many the change stands.
 """
 
 from __future__ import annotations
@@ -29,9 +28,14 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
 from experiment.spec import Thresholds
-from reports.explained import Split
+from reports.attribution import counted, profiled_phases
+from reports.comparison import compare_views
+from reports.explained import Split, network, split
+from reports.many import views
 from reports.paired import Floats, pair
 from reports.verdict import CALLED, Evidence, judge_primary
+from results.profile import PATH
+from results.session import MeasuredSession, open_session
 
 SEED = 20261126
 TRIALS, QUICK_TRIALS = 2_000, 200
@@ -97,11 +101,53 @@ def table(trials: int, seeds: int) -> Iterator[str]:
         yield f"| {scatter.explained}, {scatter.rest} % | {shift} % | {' | '.join(cells)} |"
 
 
+def measured(session: MeasuredSession) -> Iterator[str]:
+    """A row of Markdown for each path of a session of arms that do the same.
+
+    Raises:
+        ReportError: it has no pair of arms.
+    """
+    assert session.calls is not None, "a session of arms whose kernels differ"
+    plain = session.manifest.experiment.thresholds.model_copy(update={"metrics": {}})
+    counts: dict[tuple[str, str], list[int]] = {}
+    for view in views(session.manifest):
+        head = view.model_copy(update={
+            "experiment": view.experiment.model_copy(update={"thresholds": plain}), "triage": None,
+        })  # fmt: skip
+        verdicts = {
+            (each.case, each.name): each.judgement.verdict
+            for each in compare_views([head], session)[0].primary
+        }
+        for case, phase, blocks in profiled_phases(head, session.records, session.profiles):
+            path = case.name, f"{phase.name}.{PATH}"
+            here = counted(phase, blocks)
+            if path not in verdicts or here is None:
+                continue
+            row = counts.setdefault(path, [0, 0, 0, 0])
+            row[0] += 1
+            if verdicts[path] in CALLED:
+                known = network(here.names, session.calls)
+                row[1] += 1
+                row[2] += len(here.names)
+                row[3] += sum(split(here, [name], known).stands for name in here.names)
+    for (case_name, name), (pairs, called, trials, stands) in counts.items():
+        yield f"| {case_name} | {name} | {called} of {pairs} | {stands} of {trials} |"
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("sessions", nargs="*", type=Path)
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_TRIALS} sessions a cell")
-    quick = parser.parse_args().quick
+    arguments = parser.parse_args()
+    if arguments.sessions:
+        print(
+            "| case | path | pairs called | stands if one function had changed |\n|---|---|---|---|"
+        )
+        for folder in arguments.sessions:
+            print("\n".join(measured(open_session(folder, counted=False))))
+        return
+    quick = arguments.quick
     for seeds in (8, 32):
         print(f"\n{seeds} seeds; in % of sessions: called by the whole → stands\n")
         print("\n".join(table(QUICK_TRIALS if quick else TRIALS, seeds)))

@@ -1,7 +1,8 @@
 """Where a change came from: instructions and calls by function, per unit of work, in pairs.
 
-Pure.  Counts explain: nothing here reaches a verdict.  What fails a gate by choice is that a
-function changed at all (``reports.changed_functions``).
+Pure.  Counts explain; of a verdict they say whether the changed code can have made it
+(``reports.explained``).  What fails a gate by choice is that a function changed at all
+(``reports.changed_functions``).
 """
 
 from __future__ import annotations
@@ -351,11 +352,10 @@ def attribute(
             divided = bool(names) and calls is not None
             # What boots differ by is in the rest, where there is one.
             smallest = None if divided else thresholds.own(case.name, f"{phase.name}.{FUNCTIONS}")
-            counts = _counts(blocks, table, here[0], smallest)
+            counts = _counts(blocks, table, here[0].unit, smallest)
             counts_of[len(attributions)] = counts
             if divided and calls is not None:
-                whole = _whole(blocks, table, here[0])
-                counted = Counted(counts.names, counts.instructions, counts.calls, whole)
+                counted = _counted(blocks, table, here[0].unit, counts)
                 parts = split(counted, names, network(counts.names, calls))
                 here[0] = here[0].model_copy(update={"split": parts})
         attributions += here
@@ -369,20 +369,35 @@ def attribute(
     return tuple(attributions)
 
 
-def _whole(blocks: Sequence[SeedProfiles], table: _FunctionTable, of: Attribution) -> list[Floats]:
-    """What a path is made of, by arm: of a phase with a program the kernel alone."""
-    per = _per(blocks, of.unit)
+def counted(phase: PhaseRecord, blocks: Sequence[SeedProfiles]) -> Counted | None:
+    """What a phase's path is made of; None without a unit that every run counted."""
+    unit = path_unit(phase, [run for block in blocks for run in (block.base, block.patched)])
+    if unit is None:
+        return None
+    table = _table(blocks)
+    return _counted(blocks, table, unit[0], _counts(blocks, table, unit[0]))
+
+
+def _counted(
+    blocks: Sequence[SeedProfiles],
+    table: _FunctionTable,
+    unit: str,
+    counts: changed_functions.PhaseCounts,
+) -> Counted:
+    """The same per a unit; of a phase with a program a path is the kernel's alone."""
+    per = _per(blocks, unit)
     assert per is not None
-    counted = [at for at, key in enumerate(table.keys) if of.unit == WORK or not key.user]
+    counting = [at for at, key in enumerate(table.keys) if unit == WORK or not key.user]
     arms = zip((table.base, table.patched), per, strict=True)
-    return [instructions[:, counted].sum(axis=1) / units[:, 0] for (instructions, _), units in arms]
+    whole = [spent[:, counting].sum(axis=1) / units[:, 0] for (spent, _), units in arms]
+    return Counted(counts.names, counts.instructions, counts.calls, whole)
 
 
 def _counts(
-    blocks: Sequence[SeedProfiles], table: _FunctionTable, of: Attribution, smallest: float | None
+    blocks: Sequence[SeedProfiles], table: _FunctionTable, unit: str, smallest: float | None = None
 ) -> changed_functions.PhaseCounts:
-    """The kernel's functions per the unit of an attribution; None for the usual smallest change."""
-    per = _per(blocks, of.unit)
+    """The kernel's functions per a unit; None for the usual smallest change."""
+    per = _per(blocks, unit)
     assert per is not None
     kernel = [
         at for at, key in enumerate(table.keys)
@@ -398,6 +413,6 @@ def _counts(
         lines=[table.lines.get(table.keys[at], (0, 0)) for at in kernel],
         instructions=instructions,
         calls=calls,
-        total=of.total.base,
+        total=float((table.base[0] / per[0]).sum(axis=1).mean()),
         smallest=smallest or changed_functions.SMALLEST,
     )
