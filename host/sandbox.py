@@ -13,12 +13,13 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from errors import InfraError
+from host import folders
 from host.facts import memory_available_mib
 from host.packages import install_line
 from host.process import run
@@ -168,9 +169,10 @@ def _chown_all(folder: Path, uid: int) -> None:
     if os.getuid() != 0:
         return
     os.chown(folder, uid, uid)
-    for at, folders, names in os.walk(folder):
-        for name in (*folders, *names):
-            os.chown(Path(at) / name, uid, uid, follow_symlinks=False)
+    # Whoever looks at it next says what of a folder is strange.
+    with suppress(folders.StrangeFolderError):
+        for _, entry in folders.entries(folder):
+            os.chown(entry.path, uid, uid, follow_symlinks=False)
 
 
 def _parts(box: Box) -> list[tuple[str, Path, Path]]:

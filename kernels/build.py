@@ -7,10 +7,8 @@ import errno
 import hashlib
 import itertools
 import logging
-import os
 import shlex
 import shutil
-import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +16,7 @@ from pathlib import Path
 
 from errors import InfraError, LabError, SeriesError
 from experiment.spec import KernelSpec
-from host import sandbox
+from host import folders, sandbox
 from host.digest import sha256_of
 from host.process import TimedOutError, paste, run
 from host.sandbox import Box
@@ -270,6 +268,14 @@ def _contained(
             where=f"{plan.patches[-1].name} ({plan.patches[-1].subject})",
             next_step=error.next_step,
         ) from error
+    except folders.StrangeFolderError as error:
+        if not plan.patches:
+            raise
+        raise SeriesError(
+            f"its build leaves what no build leaves: {error.what}",
+            where=f"{plan.patches[-1].name} ({plan.patches[-1].subject})",
+            next_step="see which of its makefiles or programs does",
+        ) from error
     except LabError:
         raise
     except Exception as error:
@@ -304,7 +310,7 @@ def _site(plan: _Plan, tree: WorkTree, *, boxed: bool) -> Iterator[_Site]:
         yield _Site(tree, objects)
         return
     top = tree.folder / BOXED
-    shutil.rmtree(top, ignore_errors=True)  # of a lab that was killed
+    folders.remove(top)  # of a lab that was killed
     place = top / objects.name
     rust, links = toolchain.rust()
     readable = (tree.src, *sandbox.programs(*TOOLS), *rust)
@@ -315,13 +321,15 @@ def _site(plan: _Plan, tree: WorkTree, *, boxed: bool) -> Iterator[_Site]:
         _lay_out(plan, site)
         yield site
     finally:
-        shutil.rmtree(top, ignore_errors=True)
+        folders.remove(top)
+        with contextlib.suppress(OSError):
+            objects.rmdir()  # where the copy was seen, if there are no objects of the source
 
 
 def _lay_out(plan: _Plan, site: _Site) -> None:
     """The objects of a box as they are before anything ran in it: those of the source, if any."""
     objects = site.tree.objects(plan.objects_key)
-    shutil.rmtree(site.objects, ignore_errors=True)
+    folders.remove(site.objects)
     if (objects / VMLINUX).exists():
         argv = ["cp", "-a", "--reflink=auto", str(objects), str(site.objects)]
         run(argv, timeout_s=COPY_TIMEOUT_S)
@@ -498,23 +506,19 @@ def _vet_made(objects: Path, patch: Patch) -> None:
 
     Raises:
         SeriesError: a link that leads out, a device, a pipe or a socket.
+        StrangeFolderError: folders too deep, too many, or that may not be read.
     """
     (objects / "source").unlink(missing_ok=True)  # kbuild's own link to the tree
-    for at, folders, names in os.walk(objects):
-        for name in (*folders, *names):
-            path = Path(at) / name
-            mode = path.lstat().st_mode
-            if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
-                continue
-            if stat.S_ISLNK(mode) and _stays(
-                path.parent.relative_to(objects), str(path.readlink())
-            ):
-                continue
-            raise SeriesError(
-                f"its build makes what no build makes: {clean(str(path.relative_to(objects)))}",
-                where=f"{patch.name} ({patch.subject})",
-                next_step="see which of its makefiles or programs does",
-            )
+    for inside, entry in folders.entries(objects):
+        if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False):
+            continue
+        if entry.is_symlink() and _stays(Path(inside).parent, str(Path(entry.path).readlink())):
+            continue
+        raise SeriesError(
+            f"its build makes what no build makes: {clean(inside)}",
+            where=f"{patch.name} ({patch.subject})",
+            next_step="see which of its makefiles or programs does",
+        )
 
 
 def _stays(folder: Path, target: str) -> bool:
@@ -683,12 +687,13 @@ def _unfinished(plan: _Plan, tree: WorkTree) -> Path:
 
 def _distrust(objects: Path, since_ns: int) -> None:
     """Remove what a killed make wrote: half an object looks newer than its source."""
-    for at, _, names in os.walk(objects):
-        for name in names:
-            path = Path(at) / name
-            with contextlib.suppress(FileNotFoundError):
-                if path.lstat().st_mtime_ns >= since_ns:
-                    path.unlink()
+    for _, entry in folders.entries(objects):
+        with contextlib.suppress(FileNotFoundError):
+            if (
+                not entry.is_dir(follow_symlinks=False)
+                and entry.stat(follow_symlinks=False).st_mtime_ns >= since_ns
+            ):
+                Path(entry.path).unlink()
 
 
 def _digest(parts: Sequence[str]) -> str:

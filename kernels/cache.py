@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from experiment.architecture import ARCHITECTURES
 from experiment.arms import PREBUILT, KernelSpec
+from host import folders
 from host.digest import sha256_of
 from host.process import run
 from results import door
@@ -211,7 +212,7 @@ def staged(cache: Path, key: str) -> Iterator[Path]:
     top = kernels_folder(cache)
     top.mkdir(parents=True, exist_ok=True)
     folder = top / f".new-{key}"
-    shutil.rmtree(folder, ignore_errors=True)
+    folders.remove(folder)
     folder.mkdir()
     try:
         yield folder
@@ -219,10 +220,10 @@ def staged(cache: Path, key: str) -> Iterator[Path]:
         for path in folder.iterdir():
             with path.open("rb") as stream:
                 os.fsync(stream.fileno())
-        shutil.rmtree(top / key, ignore_errors=True)
+        folders.remove(top / key)
         folder.rename(top / key)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        folders.remove(folder)
 
 
 def lock_path(cache: Path, name: str) -> Path:
@@ -285,19 +286,8 @@ def clean(cache: Path, max_gib: float) -> Cleaned:
 
 
 def folder_size(folder: Path) -> int:
-    """Bytes on disk of the files below ``folder``; object folders of a tree are apart.
-
-    A file has its own.
-    """
-    if folder.is_file():
-        return folder.lstat().st_blocks * 512
-    total = 0
-    for at, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith("obj-")]
-        for name in names:
-            with suppress(OSError):
-                total += os.lstat(f"{at}/{name}").st_blocks * 512
-    return total
+    """Bytes on disk of a file, or of the files below a folder; a tree's without its objects."""
+    return folders.size_bytes(folder, apart="src/obj-")
 
 
 def _pieces(cache: Path) -> dict[Path, str]:
@@ -307,6 +297,10 @@ def _pieces(cache: Path) -> dict[Path, str]:
     session is resumed from.
     """
     kernels = [kernel.folder for kernel in reversed(cached_kernels(cache))]
+    # What is no kernel any more is used by nobody.
+    kernels = [
+        *(path for path in kernels_folder(cache).glob("[!.]*") if path not in kernels), *kernels,
+    ]  # fmt: skip
     objects = sorted(cache.glob("trees/*/src/obj-*"), key=_used)
     trees = sorted(cache.glob("trees/*"), key=lambda tree: _used(tree / "used"))
     return {
@@ -331,32 +325,31 @@ def _remove(cache: Path, path: Path, lock: str) -> bool:
         with FileLock(lock_path(cache, lock), timeout=0) if lock else nullcontext():
             doomed = cache / f".doomed-{os.getpid()}"
             path.rename(doomed)
-            if doomed.is_dir():
-                shutil.rmtree(doomed, ignore_errors=True)
-            else:
-                doomed.unlink()
+            folders.remove(doomed)
             return True
     except Timeout:
         log.info("%s is in use and stays", path.relative_to(cache))
-        return False
+    except OSError as error:
+        log.warning("%s stays: %s", path.relative_to(cache), error)
+    return False
 
 
 def _sweep(cache: Path) -> None:
     """Remove what killed processes left: half-filled kernels, half-removed folders."""
     for path in kernels_folder(cache).glob(".new-*"):
         with suppress(Timeout), FileLock(lock_path(cache, f"kernel-{path.name[5:]}"), timeout=0):
-            shutil.rmtree(path, ignore_errors=True)
+            folders.remove(path)
     for path in cache.glob(".doomed-*"):
-        shutil.rmtree(path, ignore_errors=True)
+        folders.remove(path)
     with suppress(Timeout), FileLock(lock_path(cache, PACKAGES_LOCK), timeout=0):
         for path in cache.glob("packages/.*"):
-            shutil.rmtree(path, ignore_errors=True)
+            folders.remove(path)
 
 
 def _trim_ccache(folder: Path, size: int) -> None:
     # To ccache, a limit of 0 means "no limit".
     if size == 0 or shutil.which("ccache") is None:
-        shutil.rmtree(folder, ignore_errors=True)
+        folders.remove(folder)
         return
     # By environment, so that the next build may fill the cache up to its own limit;
     # a little less, since ccache bounds each of its folders and not their sum.

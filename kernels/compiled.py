@@ -6,13 +6,13 @@ with the kernel; what is decided from it is in ``kernels.triage``.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from pydantic import TypeAdapter, ValidationError
 
+from host import folders
 from host.process import run
 from kernels import symbols
 from kernels.config import likely_reason, parse
@@ -83,18 +83,13 @@ def forget_left_out(src: Path, objects: Path, config: str) -> tuple[str, ...]:
     argv = ["ar", "t", ARCHIVE]
     linked = set(run(argv, cwd=objects, timeout_s=TIMEOUT_S).stdout.split())
     removed = []
-    for at, folders, names in os.walk(objects):
-        inside = Path(at).relative_to(objects)
-        if inside == Path():
-            folders[:] = [folder for folder in folders if folder not in HOST_PROGRAMS]
-        for name in names:
-            file = str(inside / name)
-            if not name.endswith(".o") or file in linked:
-                continue
-            if any(values.get(option, "n") == "n" for option in governing(file, src)):
-                (objects / file).unlink()
-                (objects / inside / f".{name}.cmd").unlink(missing_ok=True)
-                removed.append(file)
+    for file, entry in folders.entries(objects):
+        if not file.endswith(".o") or file in linked or file.partition("/")[0] in HOST_PROGRAMS:
+            continue
+        if any(values.get(option, "n") == "n" for option in governing(file, src)):
+            Path(entry.path).unlink()
+            Path(entry.path).with_name(f".{entry.name}.cmd").unlink(missing_ok=True)
+            removed.append(file)
     return tuple(sorted(removed))
 
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from errors import InfraError
+from host import folders
 from host.process import run
 from kernels.elf import STT_FILE, STT_FUNC, Elf, read
 
@@ -61,10 +62,11 @@ def collect(objects: Path, source: Path) -> dict[int, Origin]:
     Raises:
         InfraError: no ELF file, or nm failed.
     """
-    archives = [objects / ARCHIVE, *sorted(objects.rglob(LIBRARY))]
-    if not archives[0].exists():
+    if not (objects / ARCHIVE).exists():
         return {}
-    argv = ["nm", "--defined-only", "--print-file-name", *map(str, archives)]
+    libraries = sorted(name for name, entry in folders.entries(objects) if entry.name == LIBRARY)
+    archives = [str(objects / name) for name in (ARCHIVE, *libraries)]
+    argv = ["nm", "--defined-only", "--print-file-name", *archives]
     output = run(argv, timeout_s=TIMEOUT_S, env={"LC_ALL": "C"}).stdout
     local, other = definitions(output.splitlines(), f"{objects}/")
     built = built_from(read(objects / "vmlinux"), local, other)

@@ -257,7 +257,8 @@ def _hash_folder(top: Path) -> str:
     return digest.hexdigest()
 
 
-def _stamp(stat: os.stat_result) -> str:
+def stamp_of(stat: os.stat_result) -> str:
+    """What of a file's metadata differs after it was written to."""
     # ctime is there for what mtime can hide: it cannot be set back.
     return f"{stat.st_ino} {stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns}"
 
@@ -265,7 +266,7 @@ def _stamp(stat: os.stat_result) -> str:
 def _folder_digest(top: Path, cache: Path) -> str:
     stamps = hashlib.sha256()
     for path, entry in _entries(top):
-        stamps.update(f"{path}\0{_stamp(entry.stat(follow_symlinks=False))}\n".encode())
+        stamps.update(f"{path}\0{stamp_of(entry.stat(follow_symlinks=False))}\n".encode())
     stamp = stamps.hexdigest()
     return _remembered(cache, str(top), stamp) or _remember(
         cache, str(top), stamp, _hash_folder(top)
@@ -273,7 +274,7 @@ def _folder_digest(top: Path, cache: Path) -> str:
 
 
 def _file_digest(path: Path, cache: Path) -> str:
-    stamp = _stamp(path.stat())
+    stamp = stamp_of(path.stat())
     remembered = _remembered(cache, str(path), stamp)
     if remembered:
         return remembered

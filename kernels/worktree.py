@@ -6,24 +6,36 @@ builds the second arm from the first arm's objects.
 Before a file is changed for the first time its original is saved beside the
 tree.  What every file should hold follows from the originals and the patches
 alone, and each file is replaced as a whole: a switch that was killed half-way
-is repaired by the next one, which looks at every file that ever had its
-original saved.
+is repaired by the next one, which looks at every file whose original is saved.
+
+What the source consists of is written down when it is unpacked.  A tree is used again only
+where it is known to be that, but for the files whose originals are saved; else it is unpacked
+anew.  So nothing that a series, its build or a full disk left behind is in the next one's.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import os
 import shutil
 import stat
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from errors import SeriesError
+from errors import LabError, SeriesError
+from host import folders
+from host.digest import sha256_of
 from host.process import run
+from kernels.cleaning import clean
+from kernels.diff import OBJECTS
 from kernels.series import Patch, apply
-from kernels.source import Source, unpack
+from kernels.source import Source, stamp_of, unpack
+from results import door
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +43,10 @@ log = logging.getLogger(__name__)
 SPECIAL_BITS = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX
 SYNC_TIMEOUT_S = 600.0
 COPY_TIMEOUT_S = 600.0
+# What the source consists of by path, and the paths of files that may differ from it.
+CONTENTS, CHANGED = "contents.json", "changed.json"
+# What a path is where it is no file: a folder, or what no source has.
+FOLDER, OTHER = "folder", "device, pipe or socket"
 
 
 @dataclass(frozen=True)
@@ -50,27 +66,31 @@ class WorkTree:
         return self.folder / "src"
 
     @property
-    def originals(self) -> Path:
-        """Saved originals, by path."""
-        return self.folder / "originals"
-
-    @property
-    def absent(self) -> Path:
-        """Empty markers, by path, of files the source does not have."""
-        return self.folder / "absent"
-
-    @property
     def spare(self) -> Path:
         """Scratch on the same file system; nothing in it is worth keeping."""
         return self.folder / "spare"
 
     def objects(self, key: str) -> Path:
         """The object folder of one configuration."""
-        return self.src / f"obj-{key}"
+        return self.src / f"{OBJECTS}{key}"
+
+    def original(self, name: str) -> Path:
+        """Where the source's own version of a changed file is, if the source has the file.
+
+        Its name says nothing of the path's, which a series chooses.
+        """
+        return self.folder / "originals" / hashlib.sha256(os.fsencode(name)).hexdigest()
+
+
+class _Content(NamedTuple):
+    """What a path is, by kind and digest, and a stamp that differs when it was written to."""
+
+    what: str
+    stamp: str
 
 
 def prepare(source: Source, folder: Path) -> WorkTree:
-    """Return the tree of a source, unpacking it the first time.
+    """Return the tree of a source, unpacking it where it is not there as it was left.
 
     The caller holds the tree's lock.
 
@@ -79,15 +99,117 @@ def prepare(source: Source, folder: Path) -> WorkTree:
     """
     tree = WorkTree(folder)
     if tree.src.is_dir():
-        return tree
+        if not (strange := _strange(tree)):
+            _drop_strange_objects(tree)
+            return tree
+        log.warning("%s is unpacked again, and its objects are lost: %s", folder, strange)
     log.info("unpacking %s", source.origin)
     new = folder / "new"
-    shutil.rmtree(folder, ignore_errors=True)
+    folders.remove(folder)
     folder.mkdir(parents=True)
     unpack(source, new)
+    _write_contents(tree, _contents_of(new, {}))
     run(["sync", "-f", str(new)], timeout_s=SYNC_TIMEOUT_S)
     new.rename(tree.src)
     return tree
+
+
+def _strange(tree: WorkTree) -> str:
+    """Why a tree is not known to be its source, but for changed files; empty where it is.
+
+    What these hold is compared when the tree is switched.
+    """
+    try:
+        before = {
+            name: _Content(*content)
+            for name, content in json.loads(door.read(tree.folder, CONTENTS, door.LINES)).items()
+        }
+        changed = frozenset(_changed(tree))
+        now = _contents_of(tree.src, before)
+        originals = {
+            name: _content_of(saved, None).what
+            for name in changed
+            if os.path.lexists(saved := tree.original(name))
+        }
+    except (OSError, ValueError, TypeError, AttributeError, LabError) as error:
+        return f"{type(error).__name__}: {error}"
+    lost = [
+        name for name in changed
+        if originals.get(name, FOLDER) != (before[name].what if name in before else FOLDER)
+    ]  # fmt: skip
+    between = {above for name in changed for above in _folders_of(name)}
+    odd = [
+        name for name in {*before, *now}
+        if _is_odd(before.get(name), now.get(name), changed=name in changed,
+                   between=name in between)
+    ]  # fmt: skip
+    if lost or odd:
+        return f"{clean(min((*lost, *odd)))} is not as it was ({len(lost) + len(odd)} of such)"
+    written = {name: now[name] for name in before.keys() & now.keys() - changed}
+    if any(before[name].stamp != content.stamp for name, content in written.items()):
+        _write_contents(tree, {**before, **written})
+    return ""
+
+
+def _is_odd(before: _Content | None, now: _Content | None, *, changed: bool, between: bool) -> bool:
+    """Whether neither the source nor a changed file explains what is there.
+
+    A folder that is not there shows by the files that are not.
+    """
+    what = now.what if now else FOLDER
+    if changed:
+        return what == OTHER or (what == FOLDER and now is not None and not between)
+    if now is not None and now.what == FOLDER:
+        return not between and (before is None or before.what != FOLDER)
+    return what != (before.what if before else "")
+
+
+def _folders_of(name: str) -> tuple[str, ...]:
+    """The folders that a path lies in."""
+    parts = name.split("/")
+    return tuple("/".join(parts[:end]) for end in range(1, len(parts)))
+
+
+def _contents_of(top: Path, known: Mapping[str, _Content]) -> dict[str, _Content]:
+    """What a tree holds by path, without objects; not read again is what ``known`` has."""
+    return {
+        name: _content_of(Path(entry.path), known.get(name))
+        for name, entry in folders.entries(top, apart=OBJECTS)
+    }
+
+
+def _content_of(path: Path, known: _Content | None) -> _Content:
+    status = path.lstat()
+    stamp, mode = stamp_of(status), status.st_mode
+    if stat.S_ISDIR(mode):
+        return _Content(FOLDER, "")
+    if known and known.stamp == stamp:
+        return known
+    if stat.S_ISLNK(mode):
+        return _Content(f"link {path.readlink()}", stamp)
+    if not stat.S_ISREG(mode):
+        return _Content(OTHER, stamp)
+    return _Content(f"{'program' if mode & 0o100 else 'file'} {sha256_of(path)}", stamp)
+
+
+def _write_contents(tree: WorkTree, contents: Mapping[str, _Content]) -> None:
+    door.write(tree.folder, CONTENTS, json.dumps(contents))
+
+
+def _changed(tree: WorkTree) -> list[str]:
+    if not door.exists(tree.folder, CHANGED):
+        return []
+    return list(json.loads(door.read(tree.folder, CHANGED, door.LINES)))
+
+
+def _drop_strange_objects(tree: WorkTree) -> None:
+    for objects in tree.src.glob(f"{OBJECTS}*"):
+        try:
+            for _ in folders.entries(objects):
+                pass
+        except (OSError, folders.StrangeFolderError) as error:
+            log.warning("%s is thrown away: %s", objects, error)
+            folders.remove(objects)
 
 
 def copy_objects(tree: WorkTree, source: Path, target: Path, mark: str) -> None:
@@ -103,11 +225,13 @@ def copy_objects(tree: WorkTree, source: Path, target: Path, mark: str) -> None:
         InfraError: the disk is full.
     """
     beside = tree.spare
-    shutil.rmtree(beside, ignore_errors=True)
+    folders.remove(beside)
     argv = ["cp", "-a", "--reflink=auto", str(source), str(beside)]
     run(argv, timeout_s=COPY_TIMEOUT_S)
-    for path in (beside / "tools").rglob(".*.cmd"):
-        _rename_in(path, source, target)
+    if (beside / "tools").is_dir():
+        for name, entry in folders.entries(beside / "tools"):
+            if entry.name.startswith(".") and name.endswith(".cmd"):
+                _rename_in(Path(entry.path), source, target)
     (beside / mark).touch()
     beside.rename(target)
 
@@ -136,101 +260,103 @@ def switch(tree: WorkTree, patches: Sequence[Patch], *, boxed: bool = False) -> 
     Raises:
         SeriesError: a patch does not apply; the tree is as it was.
     """
-    shutil.rmtree(tree.spare, ignore_errors=True)
+    folders.remove(tree.spare)
     patched = tree.spare / "patched"
     patched.mkdir(parents=True)
+    former = frozenset(_changed(tree))
     touched = sorted({name for patch in patches for name in patch.files})
     for name in touched:
-        _refuse_symlinked(tree, name, patches)
-        _copy(_original(tree, name), patched / name)
+        _refuse_strange(tree, name, patches)
+        _copy(_original(tree, name, former), patched / name)
     try:
         apply(patches, patched, boxed=boxed)
-        _vet_applied(tree, patched, patches)
+        _vet_applied(tree, patched, patches, former)
     except SeriesError:
-        shutil.rmtree(tree.spare)  # there may be a link in it
+        folders.remove(tree.spare)  # there may be a link in it
         raise
-    for name in touched:
+    for name in {*touched} - former:
         _save_original(tree, name)
-    changed = []
-    for name in sorted({*_saved(tree.originals), *_saved(tree.absent)}):
-        original = patched / name if name in touched else _original(tree, name)
-        if not _same(original, tree.src / name):
-            _replace(tree, original, tree.src / name)
-            changed.append(name)
-    shutil.rmtree(tree.spare)
+    intended = {name: tree.original(name) for name in former}
+    intended |= {name: patched / name for name in touched}
+    door.write(tree.folder, CHANGED, json.dumps(sorted(intended)))
+    changed = [name for name in sorted(intended) if not _same(intended[name], tree.src / name)]
+    # A folder may be where a file was, and the other way round.
+    gone = [name for name in changed if not _is_file(intended[name])]
+    for name in gone:
+        (tree.src / name).unlink(missing_ok=True)
+    for above in sorted({above for name in gone for above in _folders_of(name)}, reverse=True):
+        with suppress(OSError):  # there is something else in it
+            (tree.src / above).rmdir()
+    for name in changed:
+        if _is_file(intended[name]):
+            _replace(tree, intended[name], tree.src / name)
+    door.write(tree.folder, CHANGED, json.dumps(touched))
+    kept = {tree.original(name) for name in touched}
+    for saved in tree.original("").parent.glob("*"):
+        if saved not in kept:
+            saved.unlink()
+    folders.remove(tree.spare)
     return tuple(changed)
 
 
-def _vet_applied(tree: WorkTree, patched: Path, patches: Sequence[Patch]) -> None:
+def _vet_applied(
+    tree: WorkTree, patched: Path, patches: Sequence[Patch], former: Collection[str]
+) -> None:
     """Refuse what git made of patches and is no file with text in it: links, submodules, modes.
 
     git and ``kernels.diff`` may read a line differently; what counts is what there is now.
     """
-    touched = [name for patch in patches for name in patch.files]
-    for at, folders, names in os.walk(patched):
-        for name in (*folders, *names):
-            path = Path(at) / name
-            inside = str(path.relative_to(patched))
-            if _is_plain(path, _original(tree, inside), inside, touched):
-                continue
-            culprits = [patch.name for patch in patches if inside in patch.files]
-            raise SeriesError(
-                f"makes what is no file with text in it: {inside}",
-                where=", ".join(culprits) or patches[-1].name,
-                next_step="take symbolic links, submodules and odd modes out of the series",
-            )
+    inhabited = {above for patch in patches for name in patch.files for above in _folders_of(name)}
+    for inside, entry in folders.entries(patched):
+        path = Path(entry.path)
+        if _is_plain(path, _original(tree, inside, former), inside in inhabited):
+            continue
+        culprits = [patch.name for patch in patches if inside in patch.files]
+        raise SeriesError(
+            f"makes what is no file with text in it: {clean(inside)}",
+            where=", ".join(culprits) or patches[-1].name,
+            next_step="take symbolic links, submodules and odd modes out of the series",
+        )
 
 
-def _is_plain(path: Path, before: Path, inside: str, touched: Sequence[str]) -> bool:
+def _is_plain(path: Path, before: Path, inhabited: bool) -> bool:
     mode = path.lstat().st_mode
     if stat.S_ISDIR(mode):
         # A submodule is an empty folder where no patch has a file.
-        return any(path.iterdir()) or any(name.startswith(f"{inside}/") for name in touched)
+        return inhabited or any(path.iterdir())
     if stat.S_ISLNK(mode):
         return before.is_symlink() and _same(path, before)
     return stat.S_ISREG(mode) and not mode & SPECIAL_BITS
 
 
-def _original(tree: WorkTree, name: str) -> Path:
+def _original(tree: WorkTree, name: str, changed: Collection[str]) -> Path:
     """Where the source's own version of a file is; it may not exist there."""
-    saved = tree.originals / name
-    if os.path.lexists(saved) or (tree.absent / name).exists():
-        return saved
-    return tree.src / name
+    return tree.original(name) if name in changed else tree.src / name
 
 
 def _save_original(tree: WorkTree, name: str) -> None:
-    if os.path.lexists(tree.originals / name) or (tree.absent / name).exists():
-        return
-    exists = os.path.lexists(tree.src / name)
-    beside = tree.spare / "saving"
-    if exists:
+    saved, beside = tree.original(name), tree.spare / "saving"
+    saved.unlink(missing_ok=True)
+    if _is_file(tree.src / name):
         _copy(tree.src / name, beside)
-    else:
-        beside.touch()
-    _sync(beside)
-    saved = (tree.originals if exists else tree.absent) / name
-    saved.parent.mkdir(parents=True, exist_ok=True)
-    beside.replace(saved)
+        saved.parent.mkdir(exist_ok=True)
+        beside.replace(saved)
 
 
-def _saved(folder: Path) -> list[str]:
-    return [
-        str((Path(at) / name).relative_to(folder))
-        for at, _, names in os.walk(folder)
-        for name in names
-    ]
+def _is_file(path: Path) -> bool:
+    """Whether there is a file or a link, which may lead nowhere."""
+    return path.is_symlink() or path.is_file()
 
 
 def _copy(source: Path, target: Path) -> None:
-    if os.path.lexists(source):
+    if _is_file(source):
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(source, target, follow_symlinks=False)
 
 
 def _same(first: Path, second: Path) -> bool:
-    if not os.path.lexists(first) or not os.path.lexists(second):
-        return os.path.lexists(first) == os.path.lexists(second)
+    if not _is_file(first) or not _is_file(second):
+        return _is_file(first) == _is_file(second)
     if _kind(first) != _kind(second):
         return False
     if first.is_symlink():
@@ -245,41 +371,31 @@ def _kind(path: Path) -> int:
 
 
 def _replace(tree: WorkTree, original: Path, target: Path) -> None:
-    if not os.path.lexists(original):
-        target.unlink(missing_ok=True)
-        parent = target.parent
-        while parent != tree.src and not any(parent.iterdir()):
-            parent.rmdir()
-            parent = parent.parent
-        return
     beside = tree.spare / "replacing"
     _copy(original, beside)
     if not beside.is_symlink():
         # An original comes with its old time; to make, this is a change of now.
         os.utime(beside)
-    _sync(beside)
     target.parent.mkdir(parents=True, exist_ok=True)
     beside.replace(target)
 
 
-def _sync(path: Path) -> None:
-    if path.is_symlink():
+def _refuse_strange(tree: WorkTree, name: str, patches: Sequence[Patch]) -> None:
+    """Refuse a path that no file of a kernel has, or that leads out of the tree."""
+    above = _folders_of(name)
+    linked = next((each for each in above if (tree.src / each).is_symlink()), "")
+    if len(above) < folders.MOST_PARTS and not linked:
         return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _refuse_symlinked(tree: WorkTree, name: str, patches: Sequence[Patch]) -> None:
-    parent = (tree.src / name).parent
-    while parent != tree.src:
-        if parent.is_symlink():
-            culprit = next(patch for patch in patches if name in patch.files)
-            raise SeriesError(
-                f"changes a file beyond a symbolic link: {name}",
-                where=f"{culprit.name} ({culprit.subject})",
-                next_step=f"patch the file that {parent.relative_to(tree.src)} leads to",
-            )
-        parent = parent.parent
+    culprit = next(patch for patch in patches if name in patch.files)
+    where = f"{culprit.name} ({culprit.subject})"
+    if linked:
+        raise SeriesError(
+            f"changes a file beyond a symbolic link: {clean(name)}",
+            where=where,
+            next_step=f"patch the file that {linked} leads to",
+        )
+    raise SeriesError(
+        f"has a path of {len(above) + 1} parts, more than {folders.MOST_PARTS}: {clean(name, 60)}",
+        where=where,
+        next_step="put the file into a folder nearer to the top",
+    )

@@ -504,7 +504,7 @@ def test_killed_in_the_middle_of_make_and_built_again(lab: Lab) -> None:
     provide(lab.spec, [], **lab.where)
     patches = lab.series("grown", GROWN)
     tree = next((lab.cache / "trees").iterdir())
-    gate = tree / "src/gate"
+    gate = tree / "gate"
     gate.touch()
     process = provide_elsewhere(lab, *patches)
     half = next(tree.glob("src/obj-*")) / "mm/filemap.o"

@@ -1,0 +1,153 @@
+"""A stranger's series of each kind in a real box, and an honest one after it, bit for bit."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from errors import SeriesError
+from host import folders
+from kernels import cache as store
+from kernels.build import provide
+from kernels.cache import Kernel
+from tests.kernels.fake import BASE, FAKE_LINUX, FASTER, PERF, Lab
+
+
+def new_files(*names: str) -> str:
+    return "".join(
+        f"diff --git a/{name} b/{name}\nnew file mode 100644\n--- /dev/null\n+++ b/{name}\n"
+        "@@ -0,0 +1 @@\n+x\n"
+        for name in names
+    )
+
+
+def shell(command: str, *, at_end: bool = False) -> str:
+    """A change of the fake tree's Makefile that has make run a command, at first or at last."""
+    lines = (FAKE_LINUX / "Makefile").read_text().splitlines()
+    if at_end:
+        (at,) = (n for n, line in enumerate(lines) if "Kernel: $< is ready" in line)
+        added = f"\t@{command}"
+        at += 1
+    else:
+        at, added = lines.index("else") + 1, f"_ := $(shell {command})"
+    before, after = lines[at - 1], lines[at]
+    return (
+        "diff --git a/Makefile b/Makefile\n--- a/Makefile\n+++ b/Makefile\n"
+        f"@@ -{at},2 +{at},3 @@\n {before}\n+{added}\n {after}\n"
+    )
+
+
+def nest(count: int, name: str) -> str:
+    """Folders in folders, whose path is longer than any that the system takes."""
+    return f"i=0; while [ $i -lt {count} ]; do mkdir {name}; cd {name}; i=$((i+1)); done"
+
+
+DOLLAR = str.maketrans({"$": "$$"})
+SERIES: dict[str, str] = {
+    "a file a thousand folders deep": new_files("mm/" + "a/" * 1000 + "x"),
+    "a file 70 folders deep": new_files("mm/" + "a/" * 70 + "x"),
+    "two thousand files in a folder": new_files(*(f"mm/f{n}.h" for n in range(2000))),
+    "a file where the next has a folder": new_files("mm/new"),
+    "a folder where the next has a file": new_files("mm/new/deep.c"),
+    "folders in folders": shell(nest(1500, "a").translate(DOLLAR)),
+    "folders in folders of long names": shell(nest(300, "b" * 250).translate(DOLLAR)),
+    "folders in folders at the end": shell(nest(100, "a").translate(DOLLAR), at_end=True),
+    "a folder that may not be read": shell("mkdir -p x/y; chmod 0 x/y x", at_end=True),
+    "a folder that may not be written": shell("mkdir -p x/y/z; chmod 500 x/y x", at_end=True),
+    "names with line breaks": shell("touch \"$$(printf 'a\\nb')\" \"$$(printf '\\377')\""),
+    "ten thousand files of a build": shell("seq 10000 | xargs touch", at_end=True),
+    "its objects are from the future": shell("touch -d 2099-01-01 mm/slow.o mm/filemap.o"),
+    "a folder in the place of an object": shell("rm -f vmlinux.o; mkdir -p vmlinux.o/x"),
+    "a folder in the place of kbuild's link": shell("mkdir -p source/x"),
+}
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """One cache for all of them: what one leaves is there for the next."""
+    top = tmp_path_factory.mktemp("strangers")
+    kconfig = top / "checkout/configs/kconfig"
+    kconfig.mkdir(parents=True)
+    (kconfig / "base.config").write_text(BASE)
+    (kconfig / "perf.config").write_text(PERF)
+    shutil.copytree(FAKE_LINUX, top / "linux")
+    return Lab(top / "checkout", top / "linux", top / "cache")
+
+
+@pytest.fixture(scope="module")
+def honest(lab: Lab) -> tuple[list[Path], dict[str, str]]:
+    """An honest series, and its kernel as it is built in a cache without anything."""
+    patches = lab.series("honest", FASTER)
+    fresh = built(lab, patches)
+    store.clean(lab.cache, 0)
+    provide(lab.spec, [], **lab.where)
+    return patches, fresh
+
+
+def built(lab: Lab, patches: list[Path]) -> dict[str, str]:
+    """Digests of a kernel's files that is built now, without its log."""
+    kernel = provide(lab.spec, patches, **lab.where, boxed=True)
+    digests = store._digests(kernel.folder)
+    folders.remove(kernel.folder)
+    return {name: digest for name, digest in digests.items() if name != "build.log"}
+
+
+def attack(lab: Lab, name: str, *, boxed: bool = True) -> Kernel | SeriesError:
+    patch = lab.checkout / "0001-attack.patch"
+    patch.write_text(f"Subject: [PATCH] mm: attack\n\n{SERIES[name]}")
+    try:
+        return provide(lab.spec, [patch], **lab.where, boxed=boxed)
+    except SeriesError as error:
+        return error
+
+
+@pytest.mark.parametrize("name", SERIES)
+def test_an_honest_series_after_a_strangers_is_built_as_if_it_were_the_first(
+    lab: Lab, honest: tuple[list[Path], dict[str, str]], name: str
+) -> None:
+    patches, fresh = honest
+    attack(lab, name)
+    assert built(lab, patches) == fresh
+
+
+def test_a_file_that_a_build_outside_of_a_box_changed_is_not_in_the_next(
+    lab: Lab, honest: tuple[list[Path], dict[str, str]]
+) -> None:
+    patches, fresh = honest
+    for command in (
+        "echo '#define EVIL 1' >> ../include/folio.h", "touch ../mm/extra.h", "rm -f ../init.c",
+        "rm -r ../scripts; mkdir -p ../scripts/configure.awk",
+        f"mkdir ../deep; cd ../deep; {nest(100, 'a')}",
+    ):  # fmt: skip
+        SERIES["outside"] = shell(command.translate(DOLLAR), at_end=True)
+        attack(lab, "outside", boxed=False)
+        assert built(lab, patches) == fresh
+
+
+NAME = "a\n" * 100
+
+
+def test_what_is_in_the_cache_can_be_removed(lab: Lab) -> None:
+    for folder in ("kernels/half", "kernels/.new-half", "packages/.half", "boots/old",
+                   "trees/old", "trees/old/boxed"):  # fmt: skip
+        place = lab.cache / folder
+        place.mkdir(parents=True, exist_ok=True)
+        top = os.open(place, os.O_DIRECTORY)
+        for _ in range(1500 if folder == "trees/old/boxed" else 50):
+            os.mkdir(NAME, dir_fd=top)
+            below = os.open(NAME, os.O_DIRECTORY, dir_fd=top)
+            os.close(top)
+            top = below
+        os.close(top)
+        (place / "closed").mkdir()
+        (place / "closed/file").touch()
+        (place / "closed").chmod(0)
+        os.utime(place, (0, 0))
+    done = store.clean(lab.cache, 0)
+    assert "trees/old" in done.removed
+    assert done.left == 0
+    for folder in ("kernels", "trees", "boots"):
+        assert list((lab.cache / folder).iterdir()) == []
