@@ -26,8 +26,14 @@ LISTS = ("seeds", "values")
 HEAD = "head"
 # What a value of another kind than ours has the code below raise.
 BAD = (
-    ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError, StopIteration,
-)  # fmt: skip
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+    StopIteration,
+)
 Pairs = list[tuple[Entry, NightFunctions | None]]
 # What has a function of these arguments called, within limits.
 Call = Callable[[Callable[[Path, Sequence[str]], list[Row]], Path, Sequence[str]], list[Row]]

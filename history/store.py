@@ -209,8 +209,9 @@ class HistoryStore:
         if version > SCHEMA_VERSION:
             raise StoreError(
                 f"schema_version {version}; this lab reads 1 to {SCHEMA_VERSION}",
-                where=str(path), next_step="use a newer lab",
-            )  # fmt: skip
+                where=str(path),
+                next_step="use a newer lab",
+            )
 
     def _write(self, name: str, text: str) -> None:
         door.write(self.folder, name, f"{text}\n")

@@ -61,8 +61,16 @@ def read_named(path: Path, most: int = TEXT) -> bytes:
         StoreError: it is no plain file, or larger.
         OSError: there is none, or it cannot be read.
     """
-    with _plain(None, str(path), os.O_RDONLY, path, follow=True) as file:
+    with opened_named(path, most) as file:
         return _whole(file, most, path)
+
+
+@contextmanager
+def opened_named(path: Path, most: int) -> Iterator[IO[bytes]]:
+    """A file that the user named, open for reading; raises as :func:`read_named`."""
+    with _plain(None, str(path), os.O_RDONLY, path, follow=True) as file:
+        _require_size(os.fstat(file.fileno()).st_size, most, path)
+        yield file
 
 
 def write(top: Path, name: str, content: str | bytes) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import tarfile
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -137,16 +138,94 @@ def test_no_file_at_all(tmp_path: Path) -> None:
         unpack(tmp_path / "none.tar.gz", tmp_path)
 
 
+def header(name: str, size: int, kind: bytes) -> bytes:
+    info = member(name, kind)
+    info.size = size
+    return info.tobuf(tarfile.USTAR_FORMAT)
+
+
+def padded(content: bytes) -> bytes:
+    return content + bytes(-len(content) % 512)
+
+
+def extended(*records: str) -> bytes:
+    """A pax header with these records, each ``KEY=VALUE``."""
+    lines = []
+    for record in records:
+        size = next(n for n in range(1, 10_000) if len(f"{n} {record}\n") == n)
+        lines.append(f"{size} {record}\n")
+    content = "".join(lines).encode()
+    return header("p", len(content), b"x") + padded(content)
+
+
+SPARSE = extended(
+    "GNU.sparse.major=1",
+    "GNU.sparse.minor=0",
+    "GNU.sparse.name=a",
+    f"GNU.sparse.realsize={1 << 36}",
+)
+HEADERS = {
+    "300,000 digits": (header("x", 300_000, b"x") + padded(b"0" * 300_000), "a header of"),
+    "a header of a GiB": (header("x", 1 << 30, b"x"), "a header of 1073741824 bytes"),
+    "a long name of a GiB": (header("x", 1 << 30, b"L"), "a header of 1073741824 bytes"),
+    "a file with holes of 64 GiB": (SPARSE + header("a", 512, b"0"), "extended header"),
+    "a file with holes, as of old": (header("a", 0, b"S"), "a link or a device"),
+    "a size that is another": (extended("size=99999999999"), "has size in an extended header"),
+    "a header for all": (header("g", 0, b"g"), "a link or a device"),
+    "headers without end": (extended("path=a") * 60_001, "more than 60000 headers"),
+    "folders without end": (header("d", 0, b"5") * 60_001, "more than 60000 headers"),
+    "a record that is longer than its header": (
+        header("x", 12, b"x") + padded(b"99 path=../a"),
+        "extended header",
+    ),
+    "a record of no length": (header("x", 9, b"x") + padded(b"1 path=a\n"), "extended header"),
+    "no number": (header("a", 0, b"0").replace(b"00000000000", b"9" * 11), "damaged"),
+    "a file without an end": (header("a", 1 << 20, b"0"), "ends in the middle"),
+}
+
+
+@pytest.mark.parametrize("kind", HEADERS)
+def test_a_header_is_bounded_while_it_is_read(kind: str, tmp_path: Path) -> None:
+    content, message = HEADERS[kind]
+    (tmp_path / "x.tar.gz").write_bytes(gzip.compress(content + bytes(1024), 1))
+    into = tmp_path / "into"
+    into.mkdir()
+    began = time.process_time()
+    with pytest.raises(UsageError, match=message):
+        unpack(tmp_path / "x.tar.gz", into)
+    # CPU time of this process, whatever else the host does; it took minutes.
+    assert time.process_time() - began < 5
+    assert sum(map(len, everything(into).values())) < 1 << 20
+
+
+def test_what_tar_packs_again_is_read(tmp_path: Path) -> None:
+    names = ("short", "long/" + "x" * 150, "ü" * 60)
+    for form in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT):
+        with tarfile.open(tmp_path / f"{form}.tar.gz", "w:gz", format=form) as tar:
+            for name in names:
+                info = member(name)
+                info.size, info.mtime = 4, 1.5
+                tar.addfile(info, io.BytesIO(b"text"))
+        into = tmp_path / f"into{form}"
+        into.mkdir()
+        assert unpack(tmp_path / f"{form}.tar.gz", into) == names
+        assert everything(into) == dict.fromkeys(names, b"text")
+
+
+@pytest.mark.parametrize("packed", [True, False])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
-@given(st.data())
+@given(data=st.data())
 def test_a_damaged_archive_is_refused_or_read_and_never_a_bug(
-    tmp_path: Path, data: st.DataObject
+    tmp_path: Path, data: st.DataObject, packed: bool
 ) -> None:
-    pack(FILES, tmp_path / "x.tar.gz")
+    pack({**FILES, "x" * 150: b"long"}, tmp_path / "x.tar.gz")
     content = bytearray((tmp_path / "x.tar.gz").read_bytes())
+    if not packed:
+        content = bytearray(gzip.decompress(content))
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    (tmp_path / "y.tar.gz").write_bytes(content[: data.draw(st.integers(0, len(content)))])
+    cut = bytes(content[: data.draw(st.integers(0, len(content)))])
+    (tmp_path / "y.tar.gz").write_bytes(cut if packed else gzip.compress(cut, 1))
     into = tmp_path / f"into{len(list(tmp_path.iterdir()))}"
     into.mkdir()
     with suppress(UsageError):
