@@ -41,7 +41,7 @@ class KernelSpec(Frozen):
     """What compiles it."""
     arch: Arch = "x86_64"
     """What it is built for."""
-    page_kib: Annotated[int, Field(ge=1)] = 4
+    page_kib: Annotated[int, Field(ge=1, le=1024)] = 4
     """Size of its pages, KiB: 4; for arm64 4, 16 or 64."""
     mode: Annotated[Mode, WRITTEN_BY_LAB] = "exact"
     """From the experiment's: a wall guest shares the host's root, and its

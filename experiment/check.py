@@ -19,7 +19,7 @@ class CheckSpec(Frozen):
     """The kernel that watches itself while it does a short form of the cases and reads everything
     back.
     """
-    vcpus: tuple[Annotated[int, Field(ge=1, le=64)], ...] = (1, 4)
+    vcpus: Annotated[tuple[Annotated[int, Field(ge=1, le=64)], ...], Field(max_length=64)] = (1, 4)
     """One guest of that kernel for each number of vCPUs; empty: no such kernel is built."""
     selftest_flavour: Name = "selftest"
     """The kernel that runs self-tests as it boots."""

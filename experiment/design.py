@@ -10,12 +10,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from pydantic import Field
 
 from errors import SpecError
 from experiment.plan import Plan, PlannedRun, planned_run, twin_runs
 from experiment.spec import ArmSpec, Experiment, Thresholds
 
+# Of a record that may be a stranger's: with an end, and little enough to calculate with.
+Share = Annotated[float, Field(ge=-1e30, le=1e30)]
+Count = Annotated[int, Field(ge=0, le=1 << 63)]
 # The base again, under another name: whatever it differs by is noise.
 AGAIN = "base-again"
 
@@ -117,10 +122,10 @@ class Conditions:
     the guest; ``swapped_pages`` went in or out, ``throttled`` counts thermal events.
     """
 
-    stolen: float
-    foreign: float
-    swapped_pages: int
-    throttled: int
+    stolen: Share
+    foreign: Share
+    swapped_pages: Count
+    throttled: Count
 
 
 @dataclass(frozen=True)

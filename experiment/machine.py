@@ -15,8 +15,8 @@ LINE_BYTES = 64
 LINES_OF_PAGE = 64
 PageSize = Literal["4K", "2M", "1G"]
 TlbLevel = Literal["data", "code", "second", "second_data", "second_code"]
-Positive = Annotated[int, Field(ge=1)]
-PositiveFloat = Annotated[float, Field(gt=0)]
+Positive = Annotated[int, Field(ge=1, le=1 << 24)]
+PositiveFloat = Annotated[float, Field(gt=0, le=1e6)]
 # Where an experiment names none.
 DEFAULT_MACHINE = "ice-lake-sp"
 
@@ -111,7 +111,7 @@ class Weights(Frozen):
 class ManyCpus(Frozen):
     """What many CPUs at once depend on, each from least to most: for an estimated range."""
 
-    ghz: Annotated[float, Field(gt=0)]
+    ghz: PositiveFloat
     """Cycles of a CPU in a nanosecond."""
     instructions_per_cycle: tuple[PositiveFloat, PositiveFloat]
     """Of kernel code, the least and the most."""

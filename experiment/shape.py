@@ -10,6 +10,9 @@ from errors import SpecError
 from experiment.architecture import Arch
 from experiment.frozen import WRITTEN_BY_LAB, Frozen, Name
 
+# More than any machine has, and little enough to calculate with: files come from anywhere.
+MOST_MIB, MOST_JOBS, MOST_S = 1 << 24, 1024, 7 * 86400
+
 
 class WallShape(Frozen):
     """What only a guest of wall mode has."""
@@ -29,22 +32,22 @@ class Guest(Frozen):
     """What it is, in one line."""
     vcpus: Annotated[int, Field(ge=1, le=64)]
     """Virtual CPUs, split evenly over ``numa_nodes``."""
-    memory_mib: Annotated[int, Field(ge=128)]
+    memory_mib: Annotated[int, Field(ge=128, le=MOST_MIB)]
     """Memory, MiB, split evenly over ``numa_nodes``."""
     cpu: str
     """QEMU's CPU model in exact mode; arm64 has one for all guests and ignores it."""
-    scale: Annotated[int, Field(ge=1)]
+    scale: Annotated[int, Field(ge=1, le=MOST_MIB)]
     """Every size of an experiment's ``dataset`` is divided by this."""
-    jobs: Annotated[int, Field(ge=1)]
+    jobs: Annotated[int, Field(ge=1, le=MOST_JOBS)]
     """Number of fio jobs."""
-    boot_timeout_s: Annotated[float, Field(gt=0)]
+    boot_timeout_s: Annotated[float, Field(gt=0, le=MOST_S)]
     """Most seconds for boot, mkfs and file layout: in exact mode of QEMU's CPU time, else of the
     host's clock."""
-    silence_timeout_s: Annotated[float, Field(gt=0)]
+    silence_timeout_s: Annotated[float, Field(gt=0, le=MOST_S)]
     """Most seconds, counted alike, without a word on the console."""
-    run_timeout_s: Annotated[float, Field(gt=0)]
+    run_timeout_s: Annotated[float, Field(gt=0, le=MOST_S)]
     """Most seconds, counted alike, for all phases and their results."""
-    metronome_ns: Annotated[int, Field(ge=0)] = 0
+    metronome_ns: Annotated[int, Field(ge=0, le=10**9)] = 0
     """Exact mode with several vCPUs: period of a virtual timer that ends the turn of a vCPU; 0:
     none.
     """
@@ -88,15 +91,15 @@ class ShapeSpec(Frozen):
 
     vcpus: Annotated[int, Field(ge=1, le=64)] | None = None
     """Virtual CPUs."""
-    jobs: Annotated[int, Field(ge=1)] | None = None
+    jobs: Annotated[int, Field(ge=1, le=MOST_JOBS)] | None = None
     """Number of fio jobs."""
     cpu: str | None = None
     """QEMU's CPU model."""
-    metronome_ns: Annotated[int, Field(ge=0)] | None = None
+    metronome_ns: Annotated[int, Field(ge=0, le=10**9)] | None = None
     """Period of a virtual timer that ends the turn of a vCPU, where there are several."""
     numa_nodes: Annotated[int, Field(ge=1, le=16)] | None = None
     """NUMA nodes."""
-    more_memory_mib: Annotated[int, Field(ge=0)] = 0
+    more_memory_mib: Annotated[int, Field(ge=0, le=MOST_MIB)] = 0
     """Memory on top of the guest's, MiB."""
 
     def of(self, guest: Guest) -> Guest:

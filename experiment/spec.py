@@ -23,6 +23,7 @@ from experiment.frozen import Direction as Direction
 from experiment.frozen import Frozen as Frozen
 from experiment.frozen import Name as Name
 from experiment.looks import Looks, budgets, looks_of
+from experiment.shape import MOST_JOBS, MOST_MIB, MOST_S
 from experiment.shape import Guest as Guest
 from experiment.shape import ShapeSpec as ShapeSpec
 from experiment.shape import WallShape as WallShape
@@ -31,18 +32,22 @@ from experiment.shape import WallShape as WallShape
 REPEAT = "repeat"
 
 
+Mib = Annotated[int, Field(ge=0, le=MOST_MIB)]
+Figure = Annotated[float, Field(ge=-1e30, le=1e30)]
+
+
 class Dataset(Frozen):
     """Sizes of the original set-up, before a guest divides them by its ``scale``."""
 
-    cgroup_limit_mib: Annotated[int, Field(ge=0)] = 0
+    cgroup_limit_mib: Mib = 0
     """Limit of the measured memory cgroup, MiB; 0: no limit."""
-    memory_mib: Annotated[int, Field(ge=0)] = 0
+    memory_mib: Mib = 0
     """Without a cgroup limit: memory left for the page cache, MiB; 0: room for all files."""
-    brd_mib: Annotated[int, Field(ge=0)] = 0
+    brd_mib: Mib = 0
     """Size of the ramdisk, MiB; 0: no device, for tmpfs."""
-    file_mib: Annotated[int, Field(gt=0)]
+    file_mib: Annotated[int, Field(gt=0, le=MOST_MIB)]
     """Size of all files together, MiB; smaller than ``brd_mib``."""
-    jobs: Annotated[int, Field(gt=0)]
+    jobs: Annotated[int, Field(gt=0, le=MOST_JOBS)]
     """Number of fio jobs of the original; the guest's ``jobs`` is what runs."""
 
     @model_validator(mode="after")
@@ -61,9 +66,9 @@ class Published(Frozen):
     """As in ``primary``: ``phase.metric``."""
     unit: str
     """Unit of both figures, as printed."""
-    base: float
+    base: Figure
     """The figure without the series."""
-    patched: float
+    patched: Figure
     """The figure with it, or of ``arm``."""
     document: str
     """Where it is printed, and when."""
@@ -85,11 +90,11 @@ class PhaseTimes(Frozen):
     the end; there is no ramp, what is cold is cold on both.
     """
 
-    ramp_s: Annotated[float, Field(ge=0)] = 0.0
+    ramp_s: Annotated[float, Field(ge=0, le=MOST_S)] = 0.0
     """Seconds before the measured time; goes with ``runtime_s``."""
-    runtime_s: Annotated[float, Field(gt=0)] | None = None
+    runtime_s: Annotated[float, Field(gt=0, le=MOST_S)] | None = None
     """Measured seconds (virtual ones in exact mode); this or ``ios``."""
-    ios: Annotated[int, Field(ge=1)] | None = None
+    ios: Annotated[int, Field(ge=1, le=10**12)] | None = None
     """I/Os of all jobs together; this or ``runtime_s``."""
 
     @model_validator(mode="after")
@@ -261,13 +266,13 @@ class Experiment(Frozen):
     """A file of ``configs/guests/``."""
     dataset: Dataset
     """Sizes at the scale of the original."""
-    cases: Annotated[tuple[CaseSpec, ...], Field(min_length=1)]
+    cases: Annotated[tuple[CaseSpec, ...], Field(min_length=1, max_length=256)]
     """Workloads, and which of their metrics are judged."""
     blocks: Annotated[int, Field(ge=1, le=1000)] = 8
     """Seeds that every arm runs of every case; in wall mode blocks, each of which has every arm
     once.
     """
-    max_seeds: int | None = None
+    max_seeds: Annotated[int, Field(ge=1, le=1000)] | None = None
     """The most seeds of an exact session that adds seeds until every primary metric is decided;
     without it their number is fixed.
     """

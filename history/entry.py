@@ -19,7 +19,7 @@ from reports.model import Summary
 from reports.sections.functions import MOST_CHANGED as MOST_CHANGED
 from reports.sections.functions import changed_words
 from reports.verdict import Verdict
-from results.record import KernelIdentity, Metric, Record
+from results.record import MOST, KernelIdentity, Metric, Record
 
 SCHEMA_VERSION = 4
 # An arm of this name is the same kernel every night: what it moves by is the lab's.
@@ -34,7 +34,7 @@ Night = Annotated[str, AfterValidator(calendar_date)]
 # Of a night: a word that its jobs share, as the number of a workflow's run.
 NightId = Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$")]
 Hex12 = Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]
-Value = Annotated[float, Field(allow_inf_nan=False)]
+Value = Annotated[float, Field(allow_inf_nan=False, ge=-MOST["float"], le=MOST["float"])]
 Role = Literal["followed", "pinned", "again"]
 
 

@@ -102,6 +102,12 @@ def guests_at_once(memory_mib_per_guest: int, *, proc: Path = Path("/proc")) -> 
     return guests_that_fit(cores_available(), available_mib, memory_mib_per_guest)
 
 
+def memory_total_mib(*, proc: Path = Path("/proc")) -> int:
+    """Memory and swap of this machine, MiB."""
+    meminfo = text_of(proc / "meminfo")
+    return meminfo_mib(meminfo, "MemTotal") + meminfo_mib(meminfo, "SwapTotal")
+
+
 def memory_available_mib(
     *, proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")
 ) -> int:

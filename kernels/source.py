@@ -28,6 +28,8 @@ UNPACK_TIMEOUT_S = 1800.0
 QUERY_TIMEOUT_S = 60.0
 CHUNK = 1 << 20
 ARCHIVE = "../source.tar"
+# What every kernel's source has at its top.
+TOP = ("Makefile", "Kconfig")
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ def identify(spec: str, *, checkout: Path, cache: Path) -> Source:
         return Source("tarball", f"tarball:{_file_digest(path, cache)}", path)
     if kind == "dir":
         path = _existing(spec, checkout / Path(name).expanduser(), "folder")
+        _require_source(spec, path)
         _refuse_built(spec, path)
         return Source("dir", f"dir:{_folder_digest(path, cache)}", path)
     if kind == "git":
@@ -106,11 +109,12 @@ def unpack(source: Source, into: Path) -> None:
         for argv in unpack_argvs(source, into):
             run(argv, timeout_s=UNPACK_TIMEOUT_S)
         (into / ARCHIVE).unlink(missing_ok=True)
-    for name in ("Makefile", "Kconfig"):
-        if not (into / name).is_file():
-            raise UsageError(
-                f"no Linux source: there is no {name} at its top", where=str(source.origin)
-            )
+    try:
+        _require_source(str(source.origin), into)
+    except UsageError:
+        # It may be anything of the user's, and is not left where builds of others may read it.
+        shutil.rmtree(into, ignore_errors=True)
+        raise
 
 
 def unpack_argvs(source: Source, into: Path | str) -> list[list[str]]:
@@ -197,6 +201,10 @@ def _git(spec: str, name: str, checkout: Path) -> Source:
             next_step=f"git -C {path} fetch, or see git -C {path} branch -a",
         )
     tree_id = result.stdout.strip()
+    listing = ["git", "-C", str(path), "ls-tree", "--name-only", tree_id, "--", *TOP]
+    names = run(listing, timeout_s=QUERY_TIMEOUT_S).stdout.splitlines()
+    for missing in sorted({*TOP} - {*names}):
+        raise _no_source(spec, missing)
     return Source("git", f"git:{tree_id}", path, tree_id)
 
 
@@ -204,6 +212,21 @@ def _existing(spec: str, path: Path, kind: str) -> Path:
     if not (path.is_file() if kind == "file" else path.is_dir()):
         raise UsageError(f"no such {kind}: {path}", where=spec, next_step="correct kernel.source")
     return path.resolve()
+
+
+def _require_source(spec: str, top: Path) -> None:
+    """Look at a folder before it is read or copied: anything else may be large, or private."""
+    for name in TOP:
+        if not (top / name).is_file():
+            raise _no_source(spec, name)
+
+
+def _no_source(spec: str, name: str) -> UsageError:
+    return UsageError(
+        f"no Linux source: there is no {name} at its top",
+        where=clean(spec),
+        next_step="name the top of a kernel's source",
+    )
 
 
 def _refuse_built(spec: str, path: Path) -> None:

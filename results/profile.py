@@ -6,12 +6,12 @@ that is judged.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from results.record import Record
+from results.record import MOST, Record
 
 # Kernel code that no symbol covers, in a profile's ``kernel``.
 UNKNOWN = "[unknown]"
@@ -30,6 +30,7 @@ INTERRUPTIONS: tuple[InterruptionKind, ...] = ("interrupt", "exception", "host c
 
 
 # Of rows that a session has millions of: as :class:`Record`, in a seventh of its memory.
+Count = Annotated[int, Field(ge=-MOST["int"], le=MOST["int"])]
 ROW = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
@@ -46,10 +47,10 @@ class FunctionCount:
 
     name: str
     file: str
-    instructions: int
-    calls: int
-    kinds: tuple[int, ...] = ()
-    line: int = 0
+    instructions: Count
+    calls: Count
+    kinds: tuple[Count, ...] = ()
+    line: Count = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=ROW)
@@ -67,14 +68,14 @@ class LockSite:
     function: str
     file: str
     shared: bool
-    taken: int
-    held: int
-    waits: int = 0
-    waited: int = 0
-    moved: int = 0
-    l2: int = 0
-    llc: int = 0
-    walks: int = 0
+    taken: Count
+    held: Count
+    waits: Count = 0
+    waited: Count = 0
+    moved: Count = 0
+    l2: Count = 0
+    llc: Count = 0
+    walks: Count = 0
 
 
 class LockWait(Record):

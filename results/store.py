@@ -86,6 +86,8 @@ class SessionStore:
                     f"{path}: schema_version {version}; this lab reads {SCHEMA_VERSION}"
                 )
             return Manifest.model_validate_json(text)
+        except ValidationError as error:
+            raise StoreError(f"{path}: not a manifest: {first_of(error)}") from None
         except (ValueError, AttributeError, RecursionError) as error:
             raise StoreError(f"{path}: not a manifest: {error}") from None
 
@@ -185,11 +187,20 @@ class SessionStore:
                     try:
                         records.append(kind.model_validate_json(line))
                     except ValidationError as error:
-                        what = f"not a {kind.__name__}: {error}"
+                        what = f"not a {kind.__name__}: {first_of(error)}"
                         raise StoreError(f"{path}:{number}: {what}") from None
         except FileNotFoundError:
             return []
         return records
+
+
+def first_of(error: ValidationError) -> str:
+    """The first mistake in one line: key, what is wrong, and the value found."""
+    first = error.errors(include_url=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    shown = "" if first["type"] == "missing" else f", found {repr(first['input'])[:60]}"
+    more = f", and {error.error_count() - 1} more mistakes" if error.error_count() > 1 else ""
+    return f"{place}: {first['msg']}{shown}{more}" if place else f"{first['msg']}{more}"
 
 
 def _latest(results: list[OfRun]) -> list[OfRun]:

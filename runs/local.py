@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from errors import InfraError
 from experiment.spec import KernelSpec
 from guests import exact, kept
 from guests.exact import BootError, Machine, Outcome, Snapshot
@@ -93,7 +94,17 @@ class LocalExecutor:
             yield replace(self, snapshots=snapshots)
 
     def slots(self, memory_mib: int, limit: int | None) -> int:
-        """What the user said, or what cores and memory allow."""
+        """What the user said, or what cores and memory allow.
+
+        Raises:
+            InfraError: this host has not the memory for one.
+        """
+        if memory_mib > (total := facts.memory_total_mib()):
+            raise InfraError(
+                f"a guest has {memory_mib} MiB, and this host {total} with its swap",
+                where="memory",
+                next_step="name a smaller guest: --set guest=NAME",
+            )
         return limit or facts.guests_at_once(memory_mib)
 
     def boot(self, batches: Sequence[Sequence[Boot]], judge: Judge, place: Place) -> float:

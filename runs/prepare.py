@@ -367,7 +367,7 @@ def prepare(
 
     Raises:
         SpecError: sizes that do not fit the guest, or a job that does not fit fw_cfg.
-        InfraError: the QEMU at hand was found not to be exact.
+        InfraError: the QEMU at hand was found not to be exact, or the host has not the memory.
         LabError: whatever building says.
     """
     architecture = experiment.kernel.architecture
@@ -387,6 +387,10 @@ def prepare(
             require_set_up(experiment, size, workloads)
     require_job_fits(experiment, sizes.values(), workloads)
     in_wall = experiment.mode == "wall"
+    if not in_wall:
+        # Before anything is fetched or built for guests that nobody can boot.
+        largest = max(guest.memory_mib for of in guests.values() for guest in of.values())
+        options.executor.slots(largest, options.guests_at_once)
     qemu = None if in_wall else exactness.standing(options.cache, architecture.board.qemu)
     if qemu is not None:
         exactness.require_exact(qemu)

@@ -19,10 +19,12 @@ from experiment.catalogue import Catalogue
 from experiment.spec import Experiment
 from host import facts
 from host.digest import sha256_of
+from kernels import prebuilt
 from kernels.cache import kernels_folder
 from kernels.cleaning import clean
 from kernels.config import module_folders, of_architecture
 from kernels.series import LARGEST
+from kernels.source import identify
 from results import door
 from results.door import StoreError
 from results.record import KernelIdentity, Manifest, Record
@@ -32,9 +34,13 @@ from runs.archive import MOST_BYTES, pack, unpack
 from runs.options import Options
 from runs.prepare import Session
 from runs.repeat import Kept
-from runs.session_series import SERIES, copy_series, with_series_of
+from runs.session_series import SERIES, copy_series, series_of, with_series_of
 
 FORMAT = 1
+# 32 arms of 32 seeds, or 9 cases of two arms and 56 seeds.
+MOST_RUNS = 1024
+# Kinds of sources that a manifest may name on whatever machine reads it.
+PLACES = ("dir", "git", "tarball", "image")
 HEAD = "repro.json"
 COMMANDS = "commands.txt"
 SESSION = "session"
@@ -241,7 +247,9 @@ def read_archive(archive: Path, into: Path) -> Repro:
     try:
         manifest = SessionStore(into / SESSION).manifest()
     except StoreError as error:
-        raise UsageError(f"holds no session: {clean(str(error))}", where=where) from None
+        raise UsageError(
+            f"holds no session: {clean(str(error).removeprefix(str(into)), 400)}", where=where
+        ) from None
     if manifest.experiment.mode == "wall":
         raise UsageError(
             "was measured in real time, which no machine repeats to the digit",
@@ -259,14 +267,62 @@ def experiment_again(repro: Repro, options: Options, source: str = "") -> Experi
 
     Raises:
         SeriesError: the patches are not those that the experiment names.
+        UsageError: it asks for more than a session of ours, or for what is on this machine and was
+            not measured: nothing has been done yet.
     """
+    _require_modest(repro)
     experiment = with_series_of(repro.manifest.experiment, repro.session, options)
     # The gate says nothing of a number, and takes kernels of its own.
     experiment = experiment.model_copy(update={"check": None})
-    if not source:
-        return experiment
-    kernel = experiment.kernel.model_copy(update={"source": source})
-    return experiment.model_copy(update={"kernel": kernel})
+    if source:
+        kernel = experiment.kernel.model_copy(update={"source": source})
+        experiment = experiment.model_copy(update={"kernel": kernel})
+    _require_sources(repro.manifest, experiment, options)
+    return experiment
+
+
+def _require_modest(repro: Repro) -> None:
+    """Refuse an archive that would have this machine work for days, or read patches of its own."""
+    experiment, where = repro.manifest.experiment, clean(repro.manifest.session)
+    seeds = max(experiment.blocks, experiment.max_seeds or 0, len(repro.manifest.seeds))
+    arms, cases = len(experiment.all_arms), len(experiment.cases)
+    runs = arms * cases * (seeds + sum(twin.blocks for twin in experiment.twins))
+    if runs > MOST_RUNS:
+        raise UsageError(
+            f"plans {runs} runs ({arms} arms, {cases} cases, {seeds} seeds and those of diagnostic "
+            f"runs), more than the {MOST_RUNS} that are repeated for somebody else",
+            where=where,
+            next_step="measure such a session yourself: ./lab.py run",
+        )
+    for name, series in series_of(experiment):
+        if not door.names(repro.session, f"{SERIES}/{name}"):
+            raise UsageError(
+                f"names patches that are not in it: {clean(series.path)}",
+                where=where,
+                next_step="ask for an archive made by ./lab.py repro",
+            )
+
+
+def _require_sources(manifest: Manifest, experiment: Experiment, options: Options) -> None:
+    """Refuse a source that is a place on this machine and not what was measured there.
+
+    A package is the archive's to name, and what differs of it is said.
+    """
+    measured = {name for kernel in kernels_of(manifest) for name in (kernel.source, kernel.key)}
+    here = {"checkout": options.checkout, "cache": options.cache}
+    for spec in (experiment.kernel, *(arm.kernel for arm in experiment.arms if arm.kernel)):
+        name = spec.source
+        if name.partition(":")[0] not in PLACES:
+            continue
+        is_image = spec.is_prebuilt
+        identity = prebuilt.key_of(spec, **here) if is_image else identify(name, **here).identity
+        if identity not in measured:
+            raise UsageError(
+                f"kernel.source: {clean(name)}: is not the source that was measured, which is "
+                f"{clean(manifest.arms[0].kernel.source)}",
+                where=clean(manifest.session),
+                next_step="name the place of that source on this machine: --source",
+            )
 
 
 def require_known(experiment: Experiment, known: Catalogue) -> None:

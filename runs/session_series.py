@@ -22,7 +22,7 @@ def copy_series(experiment: Experiment, folder: Path, options: Options) -> None:
     Raises:
         UsageError, SeriesError, InfraError: as ``kernels.intake.keep``.
     """
-    for name, series in _all(experiment):
+    for name, series in series_of(experiment):
         place = folder / SERIES / name
         copy_out(series, place, checkout=options.checkout, cache=options.cache)
 
@@ -35,7 +35,7 @@ def with_series_of(experiment: Experiment, folder: Path, options: Options) -> Ex
     """
     adopted = {
         name: adopt(series, folder / SERIES / name, cache=options.cache)
-        for name, series in _all(experiment)
+        for name, series in series_of(experiment)
         if (folder / SERIES / name).is_dir()
     }
     arms = tuple(
@@ -46,7 +46,8 @@ def with_series_of(experiment: Experiment, folder: Path, options: Options) -> Ex
     return experiment.model_copy(update={"series": series, "arms": arms})
 
 
-def _all(experiment: Experiment) -> Iterator[tuple[str, SeriesSpec]]:
+def series_of(experiment: Experiment) -> Iterator[tuple[str, SeriesSpec]]:
+    """Every series of an experiment, by the name of its folder."""
     if experiment.series is not None:
         yield COMMON, experiment.series
     for arm in experiment.arms:

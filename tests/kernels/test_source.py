@@ -237,6 +237,28 @@ def test_folder_that_changes_while_copied_is_refused(lab: Lab, tmp_path: Path) -
         unpack(kernel_source, tmp_path / "into")
 
 
+def test_a_private_folder_is_looked_at_and_neither_read_nor_copied(
+    lab: Lab, tmp_path: Path
+) -> None:
+    private = tmp_path / "private"
+    private.mkdir()
+    (private / "id_ed25519").write_text("a key")
+    (private / "pipe").symlink_to("/dev/zero")
+    archive = shutil.make_archive(str(tmp_path / "private"), "tar", tmp_path, "private")
+    subprocess.run(["git", "init", "-q", str(private)], check=True)
+    git(private, "add", "-A")
+    git(private, "commit", "-q", "-m", "x")
+    for spec in (f"dir:{private}", f"git:{private}@HEAD"):
+        with pytest.raises(UsageError, match=r"no Linux source: there is no (Makefile|Kconfig)"):
+            identify(spec, checkout=lab.checkout, cache=lab.cache)
+    packed = identify(f"tarball:{archive}", checkout=lab.checkout, cache=lab.cache)
+    with pytest.raises(UsageError, match="no Linux source"):
+        unpack(packed, tmp_path / "tree")
+    assert not (tmp_path / "tree").exists()
+    copies = [path for path in lab.cache.rglob("*") if path.is_file()]
+    assert all("a key" not in path.read_text() for path in copies)
+
+
 def test_no_linux_tree_is_the_users(lab: Lab, tmp_path: Path) -> None:
     (lab.source / "Kconfig").unlink()
     with pytest.raises(UsageError, match="no Kconfig"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -69,14 +70,18 @@ def folder(tmp_path: Path, manifest: Manifest) -> Path:
     return store.folder
 
 
-def changed(archive: Path, scratch: Path, name: str, content: bytes, *, honest: bool) -> Path:
-    """The archive with one file changed; an honest one says so in its head."""
+def changed(
+    archive: Path, scratch: Path, name: str, content: bytes | None, *, honest: bool
+) -> Path:
+    """The archive with one file changed, or without it; an honest one says so in its head."""
     scratch.mkdir()
     files = {each: (scratch / each).read_bytes() for each in unpack(archive, scratch)}
-    files[name] = content
+    files[name] = content or b""
     if honest:
         head = json.loads(files[HEAD])
-        head["files"][name] = hashlib.sha256(content).hexdigest()
+        head["files"][name] = hashlib.sha256(files[name]).hexdigest()
+        if content is None:
+            del head["files"][name], files[name]
         files[HEAD] = json.dumps(head).encode()
     pack(files, archive)
     return archive
@@ -280,3 +285,55 @@ def test_a_foreign_sessions_links_are_not_followed(
     patch.symlink_to(secret)
     with pytest.raises(StoreError, match="is a link"):
         write_archive(folder, tmp_path / "x.tar.gz", options)
+
+
+def _private_folder(tmp_path: Path) -> str:
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private/id_ed25519").write_text("a key")
+    return f"dir:{tmp_path}/private"
+
+
+ASKS: dict[str, tuple[Callable[[Any, Path], None], str]] = {
+    "memory": (lambda head, tmp: head["dataset"].update(memory_mib=10**9), "dataset.memory_mib"),
+    "jobs": (lambda head, tmp: head["dataset"].update(jobs=10**9), "dataset.jobs: .*1024, found"),
+    "seeds": (lambda head, tmp: head.update(blocks=1000), "plans 4000 runs .* more than the 1024"),
+    "more seeds": (lambda head, tmp: head.update(blocks=10**9), "experiment.blocks"),
+    "patches of this machine": (
+        lambda head, tmp: head["series"].update(path="/etc"),
+        "names patches that are not in it: /etc",
+    ),
+    "a private folder": (
+        lambda head, tmp: head["kernel"].update(source=_private_folder(tmp)),
+        "no Linux source: there is no Makefile",
+    ),
+    "an image of this machine": (
+        lambda head, tmp: head["kernel"].update(source="image:/etc/passwd"),
+        "",
+    ),
+    "a file of this machine": (
+        lambda head, tmp: head["kernel"].update(source="tarball:/etc/passwd"),
+        "is not the source",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ASKS)
+def test_what_a_strangers_session_may_not_ask_is_refused_before_any_work(
+    folder: Path, options: Options, tmp_path: Path, kind: str
+) -> None:
+    change, message = ASKS[kind]
+    archive = tmp_path / "x.tar.gz"
+    write_archive(folder, archive, options)
+    head = json.loads((folder / "manifest.json").read_text())
+    change(head["experiment"], tmp_path)
+    content = json.dumps(head).encode()
+    changed(archive, tmp_path / "scratch", "session/manifest.json", content, honest=True)
+    if kind.startswith("patches"):
+        patch = "session/series/common/0001-x.patch"
+        changed(archive, tmp_path / "scratch2", patch, None, honest=True)
+    (tmp_path / "into").mkdir()
+    with pytest.raises(UsageError, match=f"(?s){message}"):
+        experiment_again(read_archive(archive, tmp_path / "into"), options)
+    # No copy of anything was begun, and no patch of this machine's was read.
+    kept = [path.name for path in options.cache.rglob("*") if path.is_file()]
+    assert all(name.endswith(".json") for name in kept), kept
