@@ -147,11 +147,12 @@ def qemu_argv(
         *machine_argv(guest, stops=monitor_fd is not None),
         "-sandbox", REFUSED_CALLS,
         *_memory_argv(guest, files),
-        "-chardev", f"file,id=console,path={files.console}", "-serial", "chardev:console",
-        "-chardev", f"file,id=result,path={files.result}",
+        "-chardev", joined("file", "id=console", f"path={files.console}"),
+        "-serial", "chardev:console",
+        "-chardev", joined("file", "id=result", f"path={files.result}"),
         *ARCHITECTURES[guest.arch].board.result,
-        "-fw_cfg", f"name=opt/twinboot/prepare,file={files.prepare}",
-        "-fw_cfg", f"name=opt/twinboot/job,file={files.job}",
+        "-fw_cfg", joined("name=opt/twinboot/prepare", f"file={files.prepare}"),
+        "-fw_cfg", joined("name=opt/twinboot/job", f"file={files.job}"),
         "-kernel", str(files.kernel),
         "-initrd", str(files.initramfs),
         "-append", kernel_command_line(guest, size, cmdline),
@@ -175,7 +176,8 @@ def _memory_argv(guest: Guest, files: ExactFiles) -> list[str]:
     argv = ["-machine", f"{machine},memory-backend=ram" if nodes == 1 else machine]
     for name, path in zip(names, memory_files(files.memory, guest), strict=True):
         size = f"size={guest.memory_mib // nodes}M"
-        argv += ["-object", f"memory-backend-file,id={name},{size},mem-path={path},share={share}"]
+        backend = ("memory-backend-file", f"id={name}", size, f"mem-path={path}", f"share={share}")
+        argv += ["-object", joined(*backend)]
     argv += ["-m", f"{guest.memory_mib}M"]
     each = guest.vcpus // nodes
     for node, name in enumerate(names if nodes > 1 else []):
@@ -184,8 +186,12 @@ def _memory_argv(guest: Guest, files: ExactFiles) -> list[str]:
     return argv
 
 
+def joined(*words: str) -> str:
+    """The argument of a QEMU option, which reads a comma as the end of a value, and two as one."""
+    return ",".join(word.replace(",", ",,") for word in words)
+
+
 def _plugin_argument(plugin: Plugin) -> str:
-    # QEMU reads a comma as the end of a value, and two as one.
     words = [f"file={plugin.path}", f"out={plugin.counts}"]
     if plugin.window:
         words.append(f"window={plugin.window}")
@@ -195,4 +201,4 @@ def _plugin_argument(plugin: Plugin) -> str:
         words += [*plugin.model, f"ram={plugin.memory}"]
     if plugin.functions:
         words += [f"functions={plugin.functions}", *plugin.stacks]
-    return ",".join(word.replace(",", ",,") for word in words)
+    return joined(*words)

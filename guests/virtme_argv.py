@@ -15,7 +15,7 @@ from pathlib import Path
 
 from experiment.plan import Size
 from experiment.spec import Guest
-from guests.argv import REFUSED_CALLS
+from guests.argv import REFUSED_CALLS, joined
 from host.accelerator import Accelerator, machine_options
 from host.topology import Placement
 
@@ -111,9 +111,10 @@ def qemu_options(
         *machine_options(accelerator),
         "-cpu", guest.wall.cpu or CPU_MODELS[accelerator],
         *_memory_options(guest, placement),
-        "-chardev", f"file,id=twinboot-result,path={files.result}",
+        "-chardev", joined("file", "id=twinboot-result", f"path={files.result}"),
         "-device", f"virtserialport,name={PORT_NAME},chardev=twinboot-result",
-        "-chardev", f"socket,id=twinboot-monitor,path={files.monitor},server=on,wait=off",
+        "-chardev",
+        joined("socket", "id=twinboot-monitor", f"path={files.monitor}", "server=on", "wait=off"),
         "-mon", "chardev=twinboot-monitor,mode=control",
         "-sandbox", REFUSED_CALLS,
         "-S",

@@ -18,6 +18,7 @@ from host.facts import (
     cache_folder,
     cores_available,
     meminfo_mib,
+    require_usable,
     text_of,
     tool_version,
     version_numbers,
@@ -173,7 +174,14 @@ def check_cores(cores: int) -> DoctorCheck:
 
 
 def check_cache(folder: Path) -> DoctorCheck:
-    """Whether the cache folder can be written, or made where it is not there yet."""
+    """Whether the cache folder can be written, or made where it is not there yet.
+
+    Its path, and that of the checkout, may have no characters that builds and guests cannot have.
+    """
+    try:
+        require_usable(folder)
+    except InfraError as error:
+        return DoctorCheck("cache folder", "fail", error.where, error.what, error.next_step)
     at = _existing(folder)
     if at.is_dir() and os.access(at, os.W_OK | os.X_OK):
         note = "" if at == folder else ", to be made"

@@ -16,13 +16,15 @@ from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
 
-from errors import LabError
+from errors import InfraError, LabError
 from host.packages import search_path
 from host.process import run
 
 NOT_FOUND = "not found"
 QUERY_TIMEOUT_S = 20.0
 CHECKOUT = Path(__file__).resolve().parent.parent
+# Letters are those of any alphabet.
+CACHE_CHARACTERS, CHECKOUT_CHARACTERS = re.compile(r"[\w./+@,=~-]"), re.compile(r"[^:\n\r\0]")
 # What QEMU takes beside the guest's memory: its own 100 MiB, and translated code,
 # which grows with the kernel and fio code that runs.
 QEMU_OVERHEAD_MIB = 400
@@ -134,6 +136,30 @@ def cache_folder() -> Path:
         return Path(given).expanduser().absolute()
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(base).expanduser().absolute() / "twinboot"
+
+
+def require_usable(cache: Path, checkout: Path = CHECKOUT) -> None:
+    """Refuse a place whose characters mean something to what is given paths there.
+
+    kbuild takes no blank and no colon, make and shells other ones; LD_PRELOAD and PATH are lists
+    that a colon parts.  A kernel tree of the user's is only read, and may be anywhere.
+
+    Raises:
+        InfraError: names the place, its first such character, and what moves it.
+    """
+    rename = "to a folder of another name"
+    places = (
+        (cache, CACHE_CHARACTERS, f"set TWINBOOT_CACHE {rename}"),
+        (checkout, CHECKOUT_CHARACTERS, f"move the checkout {rename}"),
+    )
+    for place, usable, next_step in places:
+        refused = next((c for c in str(place) if not usable.fullmatch(c)), "")
+        if refused:
+            raise InfraError(
+                f"has {refused!r} in its path, which kernel builds or guests cannot have there",
+                where=str(place).replace("\n", "\\n"),
+                next_step=next_step,
+            )
 
 
 def host_facts(*, proc: Path = Path("/proc"), etc: Path = Path("/etc")) -> dict[str, str]:

@@ -18,6 +18,7 @@ from errors import InfraError, LabError, SeriesError
 from experiment.spec import KernelSpec
 from host import folders, sandbox
 from host.digest import sha256_of
+from host.facts import require_usable
 from host.process import TimedOutError, paste, run
 from host.sandbox import Box
 from kernels import (
@@ -165,8 +166,10 @@ def provide(
         UsageError: source, flavour or patch does not exist.
         SeriesError: a patch does not apply, or the patched tree does not build.
         InfraError: the tree without patches does not build, an option did not
-            survive, or the host failed (memory, disk, tools); it can make no box.
+            survive, or the host failed (memory, disk, tools); it can make no box, or nothing can
+            be built in a folder of the cache's name.
     """
+    require_usable(cache, checkout)
     if spec.is_prebuilt:
         return prebuilt.provide(spec, checkout=checkout, cache=cache)
     plan = _plan(spec, patches, checkout, cache)

@@ -10,6 +10,7 @@ from experiment.load import Catalogue, known_experiments, load_experiment, load_
 from experiment.places import from_here
 from experiment.spec import LINES, MEMORY, CheckSpec, Experiment, TwinSpec
 from experiment.steps import per_patch
+from host.facts import require_usable
 from kernels.intake import records_of
 from kernels.settle import settle
 from results.record import QUICK
@@ -28,8 +29,9 @@ def experiment_of(
     Raises:
         UsageError: neither an experiment nor a series is named, or both are.
         SpecError: something in the experiment or the overrides is wrong.
-        SeriesError, InfraError: as ``kernels.intake.keep``.
+        SeriesError, InfraError: as ``kernels.intake.keep``; nothing can be built in this cache.
     """
+    require_usable(cache, checkout)
     if not request.name and not request.series and not request.arms:
         raise UsageError(
             "no experiment named",

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import shlex
 import tomllib
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -122,6 +124,22 @@ def test_commas_in_a_path_end_no_value() -> None:
     argv = qemu_argv(guest("laptop"), LAPTOP_SIZE, files(), plugin=plugin)
     option = argv[argv.index("-plugin") + 1]
     assert option == "file=/a,,b/probe,out=/c,,d/counts,window=1000"
+
+
+def test_commas_in_the_places_of_files_end_no_value() -> None:
+    """Of a session or a cache whose path has one."""
+    plain = files()
+    paths: dict[str, Any] = {
+        key: Path(f"/a,b{value}") for key, value in vars(plain).items() if key != "memory_shared"
+    }
+    moved = replace(plain, **paths)
+    for shape in (guest("laptop"), NODES):
+        argvs = [qemu_argv(shape, LAPTOP_SIZE, each) for each in (moved, plain)]
+        for word, before in zip(*argvs, strict=True):
+            # Two commas are one to QEMU; -kernel and -initrd are given paths and no values.
+            parts = word if word.startswith("/") else word.replace(",,", ",")
+            assert parts.replace("/a,b/", "/") == before
+            assert word.startswith("/") or "/a,b" not in word
 
 
 def test_spans_are_what_the_probe_reads() -> None:

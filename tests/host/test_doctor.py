@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from host import doctor, packages
+from errors import InfraError
+from host import doctor, facts, packages
 from host.doctor import GIB, KNOWN, DoctorCheck, as_text, run_checks, worst
 from host.packages import SystemPackage
 
@@ -201,3 +202,16 @@ def test_the_worst_status_decides() -> None:
     assert worst([ok, warn]) == "warn"
     assert worst([warn, DoctorCheck("c", "fail", "", ""), ok]) == "fail"
     assert worst([]) == "ok"
+
+
+def test_a_place_where_no_kernel_can_be_built_is_said(tmp_path: Path) -> None:
+    check = doctor.check_cache(tmp_path / "my cache")
+    assert (check.status, check.found) == ("fail", f"{tmp_path}/my cache")
+    assert "' '" in check.why
+    assert "TWINBOOT_CACHE" in check.mend
+
+
+def test_a_checkout_may_have_blanks_and_commas_and_no_colon(tmp_path: Path) -> None:
+    facts.require_usable(tmp_path, tmp_path / "my lab, new")
+    with pytest.raises(InfraError, match="move the checkout"):
+        facts.require_usable(tmp_path, tmp_path / "a:b")

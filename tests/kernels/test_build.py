@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -802,3 +803,28 @@ def test_a_kernel_that_modules_of_the_lab_do_not_build_with_is_built_all_the_sam
     ]
     source.write_text("int loops = nothing;\n")
     assert "'nothing' undeclared" in provide(spec, [], **lab.where).lacks(["loops"])
+
+
+def test_a_cache_in_any_alphabet_and_with_signs_that_mean_nothing_to_make(
+    lab: Lab, tmp_path: Path
+) -> None:
+    where: Where = {**lab.where, "cache": tmp_path / "Zwischen,lager=~@+_ü-日本"}
+    assert provide(lab.spec, lab.series("grown", GROWN), **where).image.exists()
+
+
+@pytest.mark.parametrize("sign", " :\t\n$#%'\"\\;&|<>()*?[]{}!`^")
+def test_a_cache_where_nothing_can_be_built_is_refused_before_anything_is_unpacked(
+    lab: Lab, tmp_path: Path, sign: str
+) -> None:
+    cache = tmp_path / f"a{sign}b"
+    with pytest.raises(InfraError, match="set TWINBOOT_CACHE") as caught:
+        provide(lab.spec, [], checkout=lab.checkout, cache=cache)
+    assert f"has {sign!r} in its path" in caught.value.what
+    assert not cache.exists()
+
+
+def test_a_tree_below_a_blank_and_a_colon_is_only_read(lab: Lab, tmp_path: Path) -> None:
+    tree = tmp_path / "my trees: all" / "linux"
+    shutil.copytree(lab.source, tree)
+    spec = lab.spec.model_copy(update={"source": f"dir:{tree}"})
+    assert provide(spec, [], **lab.where).image.exists()
