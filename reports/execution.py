@@ -154,7 +154,8 @@ def as_explained(
     return _unexplained(
         judgement,
         f"the changed functions with what they call and are called from make "
-        f"{100 * explained:+.2f} %, and the rest {100 * rest:+.2f} %, which is memory's{named}",
+        f"{100 * explained:+.2f} %, code that is the same {100 * rest:+.2f} % (memory or this "
+        f"pair's boots){named}",
     )
 
 
