@@ -114,7 +114,7 @@ def _view(manifest: Manifest, base: ArmRecord, patched: ArmRecord) -> Manifest:
     return manifest.model_copy(
         update={
             "arms": arms,
-            "triage": patched.triage if base.name == manifest.base else None,
+            "triage": patched.triage if base.name == manifest.base else patched.step,
             "series": (*manifest.series, *patched.series),
             "runs_planned": manifest.runs_planned * len(arms) // len(manifest.arms),
         }

@@ -283,7 +283,8 @@ class ArmRecord(Record):
 
     ``settings`` are by name, as ``sysctl vm.swappiness``; ``guest`` is None where it is
     the session's; ``series`` is the arm's own.  ``triage`` compares its build with that
-    of the base, None for the base itself.
+    of the base, None for the base itself, and ``step`` with that of the arm before, where each is
+    compared with the one before it.
     """
 
     name: str
@@ -293,6 +294,7 @@ class ArmRecord(Record):
     guest: Guest | None = None
     series: tuple[SeriesRecord, ...] = ()
     triage: TriageRecord | None = None
+    step: TriageRecord | None = None
 
 
 class Provenance(Record):

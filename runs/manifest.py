@@ -83,6 +83,11 @@ def _arm_record(session: Session, arm: ArmSpec, options: Options) -> ArmRecord:
     )
     patches = [patch for record in series for patch in record.patches]
     apart = arm.name not in (base.name, AGAIN) and kernel.is_built
+    experiment = session.experiment
+    before = [
+        session.measured.kernels[name] for name, other in experiment.compared
+        if experiment.compare == "steps" and other == arm.name and name != base.name
+    ]  # fmt: skip
     return ArmRecord(
         name=arm.name,
         label=_label(session, arm),
@@ -91,6 +96,7 @@ def _arm_record(session: Session, arm: ArmSpec, options: Options) -> ArmRecord:
         guest=session.measured.guests[arm.name] if arm.guest != ShapeSpec() else None,
         series=records_of(arm.series, **where) if arm.series else (),
         triage=compare(first, kernel, patches) if apart else None,
+        step=compare(before[0], kernel, patches) if apart and before else None,
     )
 
 

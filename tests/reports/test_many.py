@@ -6,6 +6,7 @@ import pytest
 
 from reports.many import compare_session, views
 from reports.model import ReportError
+from results.record import FunctionRecord, TriageRecord
 from tests.reports import factory, many_factory
 from tests.reports.many_factory import Many
 from tests.reports.measured import measured
@@ -63,6 +64,27 @@ def test_published_figures_are_of_the_base_and_no_step() -> None:
     shown = {pair.manifest.base: bool(pair.published) for pair in compared.comparisons}
     assert shown == {base: base == first for base in shown}
     assert len(shown) > 1
+
+
+def test_a_step_has_what_differs_from_the_build_before_it() -> None:
+    manifest = many_factory.steps().manifest()
+
+    def of(name: str) -> TriageRecord:
+        function = FunctionRecord(name=name, before=1, after=2)
+        return TriageRecord(verdict="functions", functions=(function,))
+
+    arms = tuple(
+        arm.model_copy(update={"triage": of(f"{arm.name} of all"), "step": of(arm.name)})
+        for arm in manifest.arms
+    )
+    known = {
+        tuple(arm.name for arm in view.arms): view.triage.functions[0].name
+        for view in views(manifest.model_copy(update={"arms": arms}))
+        if view.triage
+    }
+    assert known == {
+        ("0", "1"): "1 of all", ("1", "2"): "2", ("2", "3"): "3", ("0", "3"): "3 of all",
+    }  # fmt: skip
 
 
 def test_records_of_an_arm_that_is_not_there_are_refused() -> None:
