@@ -204,7 +204,7 @@ def test_the_worst_status_decides() -> None:
     assert worst([]) == "ok"
 
 
-def test_a_place_where_no_kernel_can_be_built_is_said(tmp_path: Path) -> None:
+def test_a_place_where_no_kernel_can_be_built_is_a_failure(tmp_path: Path) -> None:
     check = doctor.check_cache(tmp_path / "my cache")
     assert (check.status, check.found) == ("fail", f"{tmp_path}/my cache")
     assert "' '" in check.why
