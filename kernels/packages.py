@@ -19,6 +19,7 @@ from pathlib import Path
 from errors import InfraError, UsageError
 from host.digest import sha256_of
 from host.process import run
+from kernels import archive
 from kernels import cache as store
 from kernels.cleaning import clean
 
@@ -36,12 +37,16 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class DebianPackage:
-    """A package of the archive: SHA-256 and size in bytes as apt's lists have them."""
+    """A package of the archive: SHA-256 and size in bytes as apt's lists have them.
+
+    ``options`` are what apt is told to find it: nothing for one of the host's own lists.
+    """
 
     name: str
     version: str
     sha256: str
     size: int
+    options: tuple[str, ...] = ()
 
     @property
     def name_and_version(self) -> str:
@@ -65,8 +70,10 @@ def parts(request: str) -> tuple[str, str]:
     return name, version
 
 
-def find(request: str) -> DebianPackage:
-    """Look a package up in apt's lists; the newest version if none is named.
+def find(request: str, cache: Path) -> DebianPackage:
+    """Look a package up in apt's lists, the host's and then the lab's own (``kernels.archive``).
+
+    The newest version if none is named.
 
     A package that only depends on a kernel's stands for that one, as
     ``linux-image-cloud-amd64`` does.
@@ -76,23 +83,37 @@ def find(request: str) -> DebianPackage:
         InfraError: apt does not know it.
     """
     parts(request)
-    argv = ["apt-cache", "show", "--no-all-versions", request]
+    package = _look_up(request, cache)
+    if package is None:
+        name = parts(request)[0]
+        raise InfraError(
+            "apt knows no such package that can be fetched",
+            where=request,
+            next_step=f"./lab.py fetch {name}, which looks in newer releases of Debian, or "
+            f"apt-get update, then apt-cache policy {name}",
+        )
+    return package
+
+
+def _look_up(request: str, cache: Path) -> DebianPackage | None:
+    own = archive.options(cache)
+    return _find(request, ()) or (_find(request, own) if own else None)
+
+
+def _find(request: str, options: tuple[str, ...]) -> DebianPackage | None:
+    argv = ["apt-cache", *options, "show", "--no-all-versions", request]
     result = run(argv, timeout_s=QUERY_TIMEOUT_S, check=False, env={"LC_ALL": "C"})
     first = result.stdout.partition("\n\n")[0]
     fields = dict(line.partition(": ")[::2] for line in first.splitlines())
     stands_for = STANDS_FOR.match(fields.get("Depends", ""))
     if stands_for:
-        return find(f"{stands_for['name']}={stands_for['version']}")
+        return _find(f"{stands_for['name']}={stands_for['version']}", options)
     try:
         return DebianPackage(
-            fields["Package"], fields["Version"], fields["SHA256"], int(fields["Size"])
+            fields["Package"], fields["Version"], fields["SHA256"], int(fields["Size"]), options
         )
     except (KeyError, ValueError):
-        raise InfraError(
-            "apt knows no such package that can be fetched",
-            where=request,
-            next_step=f"apt-get update, then apt-cache policy {parts(request)[0]}",
-        ) from None
+        return None
 
 
 def folder(cache: Path) -> Path:
@@ -115,10 +136,8 @@ def fetch(package: DebianPackage, cache: Path) -> Path:
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     try:
-        result = run(
-            fetch_argv(package.name_and_version), cwd=place, timeout_s=FETCH_TIMEOUT_S, check=False,
-            env={"LC_ALL": "C"},
-        )  # fmt: skip
+        argv = ["apt-get", "-q", *package.options, "download", package.name_and_version]
+        result = run(argv, cwd=place, timeout_s=FETCH_TIMEOUT_S, check=False, env={"LC_ALL": "C"})
         files = list(place.glob("*.deb"))
         if result.returncode or len(files) != 1:
             raise InfraError(
@@ -138,9 +157,17 @@ def fetch(package: DebianPackage, cache: Path) -> Path:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def fetch_argv(request: str) -> list[str]:
+def fetch_argv(request: str, cache: Path) -> list[str]:
     """The command that fetches ``PACKAGE[=VERSION]`` into the folder it runs in."""
-    return ["apt-get", "-q", "download", request]
+    package = _look_up(request, cache)
+    return ["apt-get", "-q", *(package.options if package else ()), "download", request]
+
+
+def fetched(name: str, cache: Path) -> str:
+    """``PACKAGE=VERSION`` of a package in the lab's own lists; empty where there is none."""
+    own = archive.options(cache)
+    package = _find(name, own) if own and NAME.fullmatch(name) else None
+    return package.name_and_version if package else ""
 
 
 def unpack_argv(file: Path | str, into: Path | str) -> list[str]:

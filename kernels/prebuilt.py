@@ -51,7 +51,7 @@ def key_of(spec: KernelSpec, *, checkout: Path, cache: Path) -> str:
     kind, _, name = spec.source.partition(":")
     if kind == "deb":
         cached = _cached(spec, cache)
-        return cached.identity.key if cached else _package_key(packages.find(name))
+        return cached.identity.key if cached else _package_key(packages.find(name, cache))
     return _image_key(_provided(spec, checkout))
 
 
@@ -72,7 +72,7 @@ def provide(spec: KernelSpec, *, checkout: Path, cache: Path) -> Kernel:
     cached = _cached(spec, cache)
     if cached:
         return store.load(cache, cached.identity.key, used=True) or cached
-    package = packages.find(name)
+    package = packages.find(name, cache)
     key = _package_key(package)
     with store.locked(cache, f"kernel-{key}"):
         ready = store.load(cache, key, used=True)
@@ -95,7 +95,7 @@ def settle(spec: KernelSpec, *, checkout: Path, cache: Path) -> KernelSpec:
     elif packages.parts(name)[1]:
         source = spec.source
     else:
-        source = f"deb:{packages.find(name).name_and_version}"
+        source = f"deb:{packages.find(name, cache).name_and_version}"
     return spec.model_copy(update={"source": source})
 
 
@@ -106,7 +106,7 @@ def commands(spec: KernelSpec, *, checkout: Path, cache: Path) -> list[str]:
         provided = _provided(spec, checkout)
         return [f"# {name} is there already, with {len(provided.modules)} modules to load"]
     lines = ["work=$(mktemp -d)", 'cd "$work"', "mkdir root"]
-    lines.append(paste(packages.fetch_argv(name)))
+    lines.append(paste(packages.fetch_argv(name, cache)))
     return [*lines, "dpkg-deb -x ./*.deb root", "ls root/boot root/lib/modules"]
 
 

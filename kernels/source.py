@@ -10,6 +10,7 @@ import glob
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -80,6 +81,21 @@ def identify(spec: str, *, checkout: Path, cache: Path) -> Source:
     )
 
 
+def release_of(source: Source) -> str:
+    """``6.12`` of a source, by its Makefile or its name; empty where neither tells."""
+    if source.kind in ("git", "dir"):
+        makefile = source.origin / "Makefile"
+        text = makefile.read_text() if source.kind == "dir" and makefile.is_file() else ""
+        if source.kind == "git":
+            argv = ["git", "-C", str(source.origin), "show", f"{source.tree_id}:Makefile"]
+            text = run(argv, timeout_s=QUERY_TIMEOUT_S, check=False).stdout
+        parts = [re.search(rf"^{part} = (\d+)$", text, re.M) for part in ("VERSION", "PATCHLEVEL")]
+        return ".".join(part[1] for part in parts if part)
+    name = source.identity if source.kind == "deb" else source.origin.name
+    match = re.search(r"linux-(?:source-)?(\d+\.\d+)", name)
+    return match[1] if match else ""
+
+
 def unpack(source: Source, into: Path) -> None:
     """Lay the source out in ``into``, which must not exist.
 
@@ -99,7 +115,7 @@ def unpack(source: Source, into: Path) -> None:
                 next_step="run again when nothing writes there",
             )
     elif source.package:
-        with packages.unpacked(packages.find(source.package), source.origin) as root:
+        with packages.unpacked(packages.find(source.package, source.origin), source.origin) as root:
             name = packages.parts(source.package)[0]
             tarball = _tarball(root / DEBIAN_SOURCES.relative_to("/"), name)
             if tarball is None:
@@ -129,7 +145,7 @@ def unpack_argvs(source: Source, into: Path | str) -> list[list[str]]:
         ]
     if source.package:
         name = source.package.partition("=")[0]
-        beside = paste(packages.fetch_argv(source.package))
+        beside = paste(packages.fetch_argv(source.package, source.origin))
         beside = f"cd .. && {beside} && dpkg-deb -x {name}_*.deb ."
         # xz in Debian's packages, bzip2 in Ubuntu's.
         there = f"{paste(_untar(Path('..'), into))}/usr/src/{name}.tar.*"
@@ -156,6 +172,8 @@ def _debian(request: str, cache: Path) -> Source:
     if version:
         packages.parts(request)
         return Source("deb", f"deb:{request}", cache, package=request)
+    if fetched := packages.fetched(package, cache):
+        return Source("deb", f"deb:{fetched}", cache, package=fetched)
     own = "name a tree of your own: kernel.source = git:PATH@REF, dir:PATH or tarball:PATH"
     if locate("dpkg-query") is None:
         raise InfraError(
@@ -164,8 +182,8 @@ def _debian(request: str, cache: Path) -> Source:
     raise InfraError(
         "the source package is not installed",
         where=package,
-        next_step=f"{install_line([package])}, or name a version that the archive has: "
-        f"{package}=VERSION; or {own}",
+        next_step=f"{install_line([package])}; where this release does not have it: "
+        f"./lab.py fetch {package}, which looks in newer ones and installs nothing; or {own}",
     )
 
 

@@ -28,6 +28,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("./lab.py list", "names that other commands accept"),
         Example("./lab.py list --json", "the same for a script"),
     ),
+    "fetch": (
+        Example("./lab.py fetch linux-source-7.3", "then: --source deb:linux-source-7.3"),
+        Example("./lab.py fetch linux-source-7.3 --into ../linux-7.3", "lay it out as well"),
+    ),
     "clean": (
         Example("./lab.py clean", "shrink the cache to 20 GiB"),
         Example("./lab.py clean --max-gib 5", "keep less"),

@@ -102,6 +102,52 @@ def list_verb(as_json: Json = False) -> None:
         write_out("\n".join(f"  {entry}" for entry in entries) or "  none")
 
 
+@app.command("fetch")
+def fetch_verb(
+    package: Annotated[
+        str, typer.Argument(metavar="PACKAGE", help="linux-source-7.3, linux-image-RELEASE")
+    ],
+    into: Annotated[
+        Path | None,
+        typer.Option("--into", metavar="FOLDER", help="unpack it there as well; a new folder"),
+    ] = None,
+    suite: Annotated[
+        list[str] | None,
+        typer.Option("--suite", help="releases to look in; default: sid, backports, testing"),
+    ] = None,
+    mirror: Annotated[
+        str, typer.Option("--mirror", metavar="URL", help="archive; default: the host's own")
+    ] = "",
+    keyring: Annotated[
+        str, typer.Option("--keyring", metavar="FILE", help="keys of the archive")
+    ] = "",
+) -> None:
+    """Fetch a kernel of a newer Debian than this host's; nothing is installed.
+
+    Lists and package are kept in the cache, by apt and its keys; the host's own lists stay as they
+    are. Afterwards the package can be named like the host's own ones.
+    """
+    from host import facts
+    from kernels import archive, packages, source
+    from kernels import cache as kernel_cache
+
+    packages.parts(package)
+    cache = facts.cache_folder()
+    archive.update(cache, mirror=mirror, suites=suite or (), keyring=keyring)
+    newest = packages.find(packages.fetched(package, cache) or package, cache)
+    spec = f"deb:{newest.name_and_version}"
+    is_source = newest.name.startswith("linux-source")
+    with kernel_cache.locked(cache, kernel_cache.PACKAGES_LOCK):
+        file = packages.fetch(newest, cache)
+    if into is not None and into.exists():
+        raise UsageError("is there already", where=str(into), next_step="name a new folder")
+    if into is not None and is_source:
+        source.unpack(source.identify(spec, checkout=CHECKOUT, cache=cache), into)
+    elif into is not None:
+        packages.unpack(file, into)
+    write_out(f"{'--source' if is_source else '--arm'} {spec}")
+
+
 @app.command("clean")
 def clean_verb(
     max_gib: Annotated[

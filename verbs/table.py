@@ -21,6 +21,7 @@ VERBS = {
     "doctor": ("host", "Check this host for what the lab needs, and print the command that fixes "
                "each problem."),
     "list": ("host", "List experiments, workloads, guests, series, and kernels in the cache."),
+    "fetch": ("host", "Fetch a kernel of a newer Debian than this host's; nothing is installed."),
     "clean": ("host", "Shrink the cache: downloaded packages go first, then what was not used for "
               "longest."),
     "calibrate": ("calibrate", "Measure this host's caches, page walks and lines between CPUs, and "

@@ -39,7 +39,7 @@ def run_in(folder: Path, package: str, cache: Path, files: dict[str, Path], prog
 
     ``package`` names a kernel package; ``files`` are put at absolute paths.
     """
-    with packages.unpacked(packages.find(package), cache) as shipped:
+    with packages.unpacked(packages.find(package, cache), cache) as shipped:
         modules = {path.name.partition(".")[0].replace("-", "_"): path
                    for path in shipped.rglob("*.ko*")}  # fmt: skip
         root = folder / "root"

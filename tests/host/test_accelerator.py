@@ -255,7 +255,7 @@ def real_kernel(tmp_path: Path) -> Path:
     kernel = some_kernel(cache_folder())
     if kernel is None:
         kernel = tmp_path / "packaged"
-        with packages.unpacked(packages.find(PACKAGE), cache_folder()) as shipped:
+        with packages.unpacked(packages.find(PACKAGE, cache_folder()), cache_folder()) as shipped:
             shutil.copy(next((shipped / "boot").glob("vmlinuz-*")), kernel)
     return kernel
 

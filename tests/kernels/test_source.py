@@ -75,7 +75,8 @@ def test_debian_source_not_installed_names_the_command(lab: Lab) -> None:
     with pytest.raises(InfraError) as caught:
         identify("deb:linux-source-0.1", **lab.where)
     command = "apt-get install --no-install-recommends linux-source-0.1"
-    assert caught.value.next_step.startswith(f"{command}, or name a version")
+    assert caught.value.next_step.startswith(f"{command}; where this release does not have it: ")
+    assert "./lab.py fetch linux-source-0.1" in caught.value.next_step
 
 
 def test_a_system_without_dpkg_wants_a_tree_of_the_users(
