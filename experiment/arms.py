@@ -14,6 +14,14 @@ from experiment.shape import ShapeSpec
 WORD = r"^[A-Za-z0-9_.,:=/+-]+$"
 
 
+# Options of a kernel by their whole names, with values as in a .config.
+OPTION_NAME = r"CONFIG_[A-Za-z0-9_]+"
+OPTION_VALUE = r"y|m|n|-?\d+|0x[0-9A-Fa-f]+|\"[ -!#-\[\]-~]*\""
+Options = dict[
+    Annotated[str, Field(pattern=f"^{OPTION_NAME}$")],
+    Annotated[str, Field(pattern=f"^({OPTION_VALUE})$")],
+]
+
 # Whose time a guest has: that of its instructions, or the host's.
 Mode = Literal["exact", "wall"]
 # The flavour of a kernel that the lab did not configure.
@@ -37,6 +45,8 @@ class KernelSpec(Frozen):
     """Options that some workloads need, on top of every flavour of the session: files
     ``configs/kconfig/additions/NAME.config``.
     """
+    config: Options = Field(default_factory=dict)
+    """Options on top of all others: ``{ CONFIG_SLUB_STATS = "y" }``."""
     compiler: Literal["gcc", "clang"] = "gcc"
     """What compiles it."""
     arch: Arch = "x86_64"
@@ -56,6 +66,8 @@ class KernelSpec(Frozen):
             raise ValueError(f"page_kib: {self.page_kib} found; {self.arch} has pages of {names}")
         if self.is_prebuilt and self.arch != "x86_64":
             raise ValueError(f"arch: {self.arch} found; a prebuilt kernel is one for x86_64")
+        if self.is_prebuilt and self.config:
+            raise ValueError(f"config: {', '.join(self.config)}; a prebuilt kernel is as it is")
         return self
 
     @property
@@ -128,6 +140,8 @@ class ArmSpec(Frozen):
     """A series of this arm alone, on top."""
     kernel: KernelSpec | None = None
     """Another kernel than the experiment's."""
+    config: Options = Field(default_factory=dict)
+    """Options of its kernel on top of all others: ``{ CONFIG_LRU_GEN = "y" }``."""
     sysctl: dict[Annotated[str, Field(pattern=r"^[a-z0-9_]+([./][A-Za-z0-9_-]+)+$")], str] = Field(
         default_factory=dict
     )

@@ -25,6 +25,7 @@ from kernels import (
     blame,
     compiled,
     config,
+    configure,
     elf,
     modules,
     origins,
@@ -36,9 +37,11 @@ from kernels import (
 from kernels import cache as store
 from kernels.cache import Kernel
 from kernels.cleaning import clean
+from kernels.configure import Configured
 from kernels.culprit import Goal, culprit, source_of
 from kernels.expected import Expected, Kind, expected, remember
 from kernels.make import MakeProgress, run_make, wait_until_idle
+from kernels.options import Reasons, load_reasons
 from kernels.series import Patch, apply_argv, read_patch
 from kernels.source import Source, unpack_argvs
 from kernels.source import identify as identify_source
@@ -63,6 +66,8 @@ TOOLS = (
 )  # fmt: skip
 # Copies of objects in which strangers' patches are built, within a tree's folder.
 BOXED = "boxed"
+# Where a source is configured without the series that the tree has.
+SCRATCH = "obj-configuration"
 # A build log in a box may be made as large as the limits allow.
 LOG_BYTES = 64 << 20
 # There until what the other configuration has more is removed, by the first build that ends well.
@@ -83,7 +88,8 @@ class _Plan:
     fragments: tuple[config.Fragment, ...]
     requested: str
     toolchain: Toolchain
-    module_folders: tuple[Path, ...] = ()
+    module_folders: tuple[Path, ...]
+    reasons: Reasons
 
     @property
     def has_modules(self) -> bool:
@@ -195,7 +201,8 @@ def commands(
         return prebuilt.commands(spec, checkout=checkout, cache=cache)
     plan = _plan(spec, patches, checkout, cache)
     names = [fragment.name for fragment in plan.fragments]
-    files = [str(checkout.resolve() / name) for name in names if name != config.VIRTME]
+    texts = (config.VIRTME, config.OWN)
+    files = [str(checkout.resolve() / name) for name in names if name not in texts]
     lines = ["work=$(mktemp -d)", 'mkdir "$work/src" "$work/src/obj"', 'cd "$work/src"']
     lines += [paste(argv) for argv in unpack_argvs(plan.source, ".")]
     lines += [
@@ -204,7 +211,10 @@ def commands(
     ]
     virtme = f"HOME=/dev/null {paste(config.virtme_argv(spec.architecture))}; "
     first = virtme if config.VIRTME in names else ""
-    lines += [f"{{ {first}cat {shlex.join(files)}; }} > obj/{REQUESTED}"]
+    own = [f"{name}={value}" for name, value in sorted(spec.config.items())]
+    last = f"; printf '%s\\n' {shlex.join(own)}" if own else ""
+    lines += [f"{{ {first}cat {shlex.join(files)}{last}; }} > obj/{REQUESTED}"]
+    lines += [f"# {note}" for note in _notes(plan, cache)]
     lines += [paste(argv) for argv in _make_argvs(plan, "obj", cache)]
     added = f"obj/{modules.ADDED}"
     if plan.module_folders:
@@ -217,8 +227,18 @@ def commands(
     return lines
 
 
+def _notes(plan: _Plan, cache: Path) -> list[str]:
+    """What the lab does beyond the commands above, where the release has other options."""
+    kept = Configured.load(_kept(plan, WorkTree(store.tree_folder(cache, plan.source.key))))
+    notes = list(kept.notes) if kept else []
+    if configure.changes_kconfig(plan.patches):
+        notes.append("the series changes Kconfig: the lab configures the source without it first")
+        notes.append(f"and takes that .config through make olddefconfig, not {REQUESTED}")
+    return notes
+
+
 def _plan(spec: KernelSpec, patches: Sequence[Path], checkout: Path, cache: Path) -> _Plan:
-    fragments = config.fragments(
+    shipped = config.fragments(
         checkout,
         spec.flavour,
         spec.architecture,
@@ -226,6 +246,7 @@ def _plan(spec: KernelSpec, patches: Sequence[Path], checkout: Path, cache: Path
         spec.mode,
         additions=spec.additions,
     )
+    fragments = config.with_options(shipped, spec.config)
     return _Plan(
         spec,
         identify_source(spec.source, checkout=checkout, cache=cache),
@@ -234,6 +255,7 @@ def _plan(spec: KernelSpec, patches: Sequence[Path], checkout: Path, cache: Path
         config.merge(fragments),
         identify_toolchain(spec.compiler, spec.architecture),
         config.module_folders(checkout, spec.additions),
+        load_reasons(checkout),
     )
 
 
@@ -249,7 +271,7 @@ def _make_argvs(
         )
 
     return [
-        make(f"KCONFIG_ALLCONFIG={REQUESTED}", "allnoconfig"),
+        make(*configure.targets_of(REQUESTED)),
         make(plan.spec.architecture.build.target, *(["modules"] if plan.has_modules else [])),
     ]
 
@@ -372,27 +394,22 @@ def _build(
     steps_expected = expected(cache, plan.spec.configuration, kind).steps
     started = time.monotonic()
     cached = site.box is None and plan.toolchain.ccache
-    configure, make = _make_argvs(
+    before = objects / ".config"
+    old = config.parse(before.read_text()) if before.exists() else {}
+    configured = _configure(plan, site, cache, build_log)
+    final = configured.text
+    if kind != "first" and (options := config.differing(old, config.parse(final))):
+        steps_expected = max(steps_expected, compiled.dependent(objects, options))
+    _, make = _make_argvs(
         plan,
         objects.name,
         None if site.box else cache,
         listed_headers=cached and toolchain.safe_headers(tree.src),
     )
-    status, _ = _run(plan, site, configure, build_log)
-    if status:
-        raise _failure(plan, site, cache, build_log, configure)
-    final = (objects / ".config").read_text()
-    try:
-        wishes = config.verify(plan.fragments, final, tree.src)
-    except InfraError as error:
-        raise _lost_options(plan, site, build_log, configure, error) from None
-    log.debug(
-        "options that virtme-ng wants and this kernel lacks: %s",
-        ", ".join(wish.option for wish in wishes),
-    )
     status, steps = _run(plan, site, make, build_log, steps_expected, progress)
     if status:
-        raise _failure(plan, site, cache, build_log, configure, make)
+        again = _make_argv(plan, site, ("olddefconfig",))
+        raise _failure(plan, site, cache, build_log, again, make, text=final)
     if not goes_on:  # else it was the rest of a build
         remember(cache, plan.spec.configuration, kind, Expected(steps, time.monotonic() - started))
     if (objects / COPIED).exists():
@@ -401,9 +418,77 @@ def _build(
         (objects / COPIED).unlink()
     failed_modules = _make_modules(plan, site, build_log, cache)
     _run(plan, site, ["sh", "-c", structures.script(objects, objects.name)], build_log)
-    kernel = _keep(plan, site, final, build_log, failed_modules, cache)
+    kernel = _keep(plan, site, configured, build_log, failed_modules, cache)
     build_log.unlink()
     return kernel
+
+
+def _configure(plan: _Plan, site: _Site, cache: Path, build_log: Path) -> Configured:
+    """Configure the tree as it is; the source without its series first, where that tells.
+
+    Raises:
+        UsageError, SeriesError, InfraError: as ``configure.verify``, or Kconfig fails.
+    """
+    base: Configured | None = None
+    kept = _kept(plan, site.tree)
+    of_series = configure.changes_kconfig(plan.patches)
+    try:
+        if of_series:
+            base = Configured.load(kept) or _configure_source(plan, site, build_log)
+            configured = configure.from_base(
+                base, plan.spec.config, site.objects, _maker(plan, site, build_log)
+            )
+        else:
+            configured = _from_nothing(plan, site, build_log)
+    except configure.MakeFailedError as error:
+        argv = _make_argv(plan, site, error.targets)
+        text = base.text if base else ""
+        raise _failure(plan, site, cache, build_log, argv, text=text) from None
+    try:
+        configure.verify(plan.fragments, configured, site.tree.src, plan.reasons, base)
+    except SeriesError as error:
+        raise _lost_options(plan, site, build_log, base or configured, error) from None
+    if not of_series:
+        configured.save(kept)
+    return configured
+
+
+def _configure_source(plan: _Plan, site: _Site, build_log: Path) -> Configured:
+    """Configure the source without the series, in a folder of its own; no stranger's file is run.
+
+    Raises:
+        configure.MakeFailedError: Kconfig fails.
+    """
+    bare = replace(plan, patches=())
+    place = _Site(site.tree, site.tree.src / SCRATCH)
+    switch(site.tree, ())
+    try:
+        place.objects.mkdir(exist_ok=True)
+        (place.objects / REQUESTED).write_text(plan.requested)
+        configured = _from_nothing(bare, place, build_log)
+    finally:
+        shutil.rmtree(place.objects, ignore_errors=True)
+        switch(site.tree, plan.patches, boxed=site.box is not None)
+    configured.save(_kept(plan, site.tree))
+    return configured
+
+
+def _from_nothing(plan: _Plan, site: _Site, build_log: Path) -> Configured:
+    make = _maker(plan, site, build_log)
+    return configure.from_nothing(plan.fragments, plan.reasons, site.objects, REQUESTED, make)
+
+
+def _maker(plan: _Plan, site: _Site, build_log: Path) -> configure.Make:
+    return lambda targets: not _run(plan, site, _make_argv(plan, site, targets), build_log)[0]
+
+
+def _make_argv(plan: _Plan, site: _Site, targets: Sequence[str]) -> list[str]:
+    return make_argv(plan.toolchain, site.objects.name, targets, ccache_folder=None)
+
+
+def _kept(plan: _Plan, tree: WorkTree) -> Path:
+    """Where the configuration of the source without a series is kept."""
+    return tree.folder / f"{plan.objects_key}.base.json"
 
 
 def _make_modules(plan: _Plan, site: _Site, build_log: Path, cache: Path) -> str:
@@ -535,9 +620,12 @@ def _stays(folder: Path, target: str) -> bool:
 
 
 def _failure(
-    plan: _Plan, site: _Site, cache: Path, build_log: Path, *makes: list[str]
+    plan: _Plan, site: _Site, cache: Path, build_log: Path, *makes: list[str], text: str = ""
 ) -> SeriesError | InfraError:
-    """Who is to blame for the build whose log this is, the last of ``makes``: a patch, or none."""
+    """Who is to blame for the build whose log this is, the last of ``makes``: a patch, or none.
+
+    The first of them configures, from the .config ``text`` where one is given.
+    """
     errors = _errors(build_log)
     # A series can have the compiler say that the disk is full: what counts is whether the
     # source builds without it, here and now.
@@ -552,6 +640,8 @@ def _failure(
         if site.box is not None and argv == makes[0]:
             # What ran there may have left anything for the next one, to be blamed on the source.
             _lay_out(plan, site)
+        if text and argv == makes[0]:
+            (site.objects / ".config").write_text(text)
         return _run(plan, site, argv, trial_log)[0] == 0
 
     goals = [Goal("the kernel", makes)]
@@ -576,36 +666,30 @@ def _failure(
 
 
 def _lost_options(
-    plan: _Plan, site: _Site, build_log: Path, configure: list[str], lost: InfraError
-) -> SeriesError | InfraError:
-    """Who is to blame for options that did not survive: the patch that takes them, or none."""
+    plan: _Plan, site: _Site, build_log: Path, base: Configured, lost: SeriesError
+) -> SeriesError:
+    """The same error with the patch that takes the options away."""
+    again = _make_argv(plan, site, ("olddefconfig",))
 
     def keeps_options(argv: Sequence[str]) -> bool:
         if site.box is not None:
             _lay_out(plan, site)
+        (site.objects / ".config").write_text(base.text)
+        if _run(plan, site, argv, build_log)[0]:
+            return False
+        final = replace(base, text=(site.objects / ".config").read_text())
         try:
-            if _run(plan, site, argv, build_log)[0]:
-                return False
-            config.verify(plan.fragments, (site.objects / ".config").read_text(), site.tree.src)
-        except InfraError:
+            configure.verify(plan.fragments, final, site.tree.src, plan.reasons, base)
+        except LabError:
             return False
         return True
 
-    if not plan.patches:
-        return lost
-    goals = [Goal("the configuration", (configure,))]
+    goals = [Goal("the configuration", (again,))]
     boxed = site.box is not None
-    guilty = culprit(
-        site.tree, plan.patches, goals, keeps_options, source_builds=False, boxed=boxed
-    )
-    if not guilty.number:
-        return lost
+    guilty = culprit(site.tree, plan.patches, goals, keeps_options, source_builds=True, boxed=boxed)
     patch = plan.patches[guilty.number - 1]
-    return SeriesError(
-        f"takes options away that the experiment needs: {clean(lost.what)}",
-        where=f"{patch.name} ({patch.subject})",
-        next_step="name the new options in the kernel's configuration (configs/kconfig)",
-    )
+    where = f"{patch.name} ({patch.subject})"
+    return SeriesError(clean(lost.what), where=where, next_step=lost.next_step)
 
 
 def _base_is_built(plan: _Plan, cache: Path) -> bool:
@@ -638,9 +722,14 @@ def _text(path: Path) -> str:
 
 
 def _keep(
-    plan: _Plan, site: _Site, final: str, build_log: Path, failed_modules: str, cache: Path
+    plan: _Plan,
+    site: _Site,
+    configured: Configured,
+    build_log: Path,
+    failed_modules: str,
+    cache: Path,
 ) -> Kernel:
-    source, objects = site.tree.src, site.objects
+    source, objects, final = site.tree.src, site.objects, configured.text
     relocatable = objects / "vmlinux.o"
     table = symbols.functions(relocatable if relocatable.exists() else objects / "vmlinux")
     identity = KernelIdentity(
@@ -656,6 +745,7 @@ def _keep(
         code_key=symbols.code_key(objects / "vmlinux"),
         build_id=elf.build_id(objects / "vmlinux"),
         build_log="build.log",
+        options=configured.notes,
     )
     with store.staged(cache, plan.key) as folder:
         products = plan.spec.architecture.build

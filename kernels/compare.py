@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from experiment.spec import PREBUILT
-from kernels import compiled, symbols
+from kernels import compiled, config, symbols
 from kernels.blame import new_warnings
 from kernels.cache import Kernel
 from kernels.triage import triage
-from results.record import PatchRecord, TriageRecord
+from results.record import OptionRecord, PatchRecord, TriageRecord
 
 SIZES_ONLY = (
     "the kernels are prebuilt: their functions were compared by size, and those of one size "
@@ -38,6 +38,17 @@ def compare(base: Kernel, patched: Kernel, patches: Sequence[PatchRecord]) -> Tr
         touched=touched,
         patches=patches,
         warnings=new_warnings(_log(base), _log(patched)),
+    )
+
+
+def options_apart(base: Kernel, other: Kernel) -> tuple[OptionRecord, ...]:
+    """Options that two kernels have otherwise; none where a configuration is not known."""
+    if not (base.config.exists() and other.config.exists()):
+        return ()
+    first, second = (config.parse(kernel.config.read_text()) for kernel in (base, other))
+    return tuple(
+        OptionRecord(name=f"CONFIG_{name}", before=first.get(name, ""), after=second.get(name, ""))
+        for name in config.differing(first, second)
     )
 
 

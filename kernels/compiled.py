@@ -15,7 +15,8 @@ from pydantic import TypeAdapter, ValidationError
 from host import folders
 from host.process import run
 from kernels import symbols
-from kernels.config import likely_reason, parse
+from kernels.config import NO_OPTION, likely_reason, parse
+from kernels.configure import KCONFIG, added_options
 from kernels.origins import ARCHIVE
 from kernels.series import Patch
 from results.record import Record
@@ -27,6 +28,7 @@ COMPILED = (".c", ".S", ".rs")
 ASSIGNED = re.compile(
     r"^\s*(?P<name>[\w./-]+?)-(?P<when>y|m|objs|\$\(CONFIG_\w+\))\s*[:+]?=(?P<parts>.*)$", re.M
 )
+DEFINED = re.compile(r"^\s*(?:menu)?config\s+(\w+)", re.M)
 OPTION = re.compile(r"CONFIG_(\w+)")
 CONDITION = re.compile(r"^\s*#\s*(?P<word>if|ifdef|ifndef|elif|else|endif)\b(?P<rest>.*)$")
 
@@ -36,7 +38,8 @@ class Touched(Record):
 
     ``functions`` are those of its object, named as in the table of symbols.  Where it
     was not built, ``options`` are those that keep it out, each with what is known;
-    where it was, those that keep changed lines out.
+    where it was, those that keep changed lines out; of a Kconfig file those that the series
+    adds there and that are off.
     """
 
     file: str
@@ -52,7 +55,10 @@ def touched_files(
     values = parse(config)
     files = dict.fromkeys(name for patch in patches for name in patch.files)
     touched = []
+    added = added_options(patches)
     for file in files:
+        if KCONFIG.search(file) and (src / file).is_file():
+            touched.append(_of_kconfig(file, added, src, values))
         if not file.endswith(COMPILED) or not (src / file).is_file():
             continue
         built = objects / PurePosixPath(file).with_suffix(".o")
@@ -74,6 +80,13 @@ def touched_files(
     return tuple(touched)
 
 
+def _of_kconfig(file: str, added: Sequence[str], src: Path, values: Mapping[str, str]) -> Touched:
+    """A file of options: of those that the series adds there, the ones that are off."""
+    defined = set(DEFINED.findall((src / file).read_text(errors="replace")))
+    off = [name for name in added if name in defined and values.get(name, "n") == "n"]
+    return Touched(file=file, built=True, options=_explained(off, src, values, "patched:"))
+
+
 def forget_left_out(src: Path, objects: Path, config: str) -> tuple[str, ...]:
     """Remove the objects that an option keeps out of the kernel just built; return their names.
 
@@ -91,6 +104,14 @@ def forget_left_out(src: Path, objects: Path, config: str) -> tuple[str, ...]:
             Path(entry.path).with_name(f".{entry.name}.cmd").unlink(missing_ok=True)
             removed.append(file)
     return tuple(sorted(removed))
+
+
+def dependent(objects: Path, options: Iterable[str]) -> int:
+    """How many objects kbuild compiles again where these options change, by its own records."""
+    names = "|".join(re.escape(name) for name in options)
+    pattern = re.compile(rf"include/config/(?:{names})\)".encode())
+    records = (path for path in objects.rglob(".*.o.cmd"))
+    return sum(bool(pattern.search(path.read_bytes())) for path in records) if names else 0
 
 
 def save(touched: Sequence[Touched], path: Path) -> None:
@@ -194,10 +215,14 @@ def _functions(built: Path, file: str) -> tuple[str, ...]:
     return tuple(sorted({name.partition("@")[0].partition("#")[0] for name in names}))
 
 
-def _explained(options: Iterable[str], src: Path, values: Mapping[str, str]) -> tuple[str, ...]:
+def _explained(
+    options: Iterable[str], src: Path, values: Mapping[str, str], arm: str = ""
+) -> tuple[str, ...]:
     return tuple(
-        f"CONFIG_{option} is {values.get(option, 'n')} ({likely_reason(src, option, values)})"
+        f"CONFIG_{option} is {values.get(option, 'n')} ({reason})"
+        + f"; switch it on with --config {arm}CONFIG_{option}=y" * (reason != NO_OPTION)
         for option in options
+        if (reason := likely_reason(src, option, values))
     )
 
 

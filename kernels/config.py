@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from errors import InfraError, UsageError
+from errors import UsageError
 from experiment.architecture import X86_64, Architecture
 from experiment.arms import Mode
 from host.process import run
@@ -20,6 +20,10 @@ ADDITIONS = CONFIG_FOLDER / "additions"
 BASE = "base"
 WALL = "wall"
 VIRTME = "virtme-ng"
+# Names of fragments that are no files: a user's options, and those in the place of others.
+OWN = "--config"
+NO_OPTION = "this source has no such option"
+INSTEAD = str(CONFIG_FOLDER / "options.toml")
 QUERY_TIMEOUT_S = 60.0
 # Left out of "depends on" lines: operators and constants are no options.
 WORD = re.compile(r"!?\b[A-Z0-9][A-Z0-9_]*\b")
@@ -150,12 +154,37 @@ def virtme_fragment(architecture: Architecture = X86_64) -> str:
     return run(virtme_argv(architecture), timeout_s=QUERY_TIMEOUT_S, env=env).stdout
 
 
+def differing(first: Mapping[str, str], second: Mapping[str, str]) -> tuple[str, ...]:
+    """Names of the options that two configurations have otherwise, sorted; absent is ``n``."""
+    names = {*first, *second}
+    return tuple(sorted(x for x in names if first.get(x, "n") != second.get(x, "n")))
+
+
 def merge(parts: Iterable[Fragment]) -> str:
     """All fragments as one, later ones win; sorted, so that equal wishes are equal bytes."""
     merged: dict[str, str] = {}
     for part in parts:
         merged.update(part.options)
     return "".join(f"CONFIG_{name}={value}\n" for name, value in sorted(merged.items()))
+
+
+def with_options(parts: Sequence[Fragment], options: Mapping[str, str]) -> tuple[Fragment, ...]:
+    """The fragments with a user's own options (``CONFIG_X`` to a value) on top."""
+    own = {name.removeprefix("CONFIG_"): value for name, value in options.items()}
+    return (*parts, Fragment(OWN, own)) if own else tuple(parts)
+
+
+def replaced(parts: Sequence[Fragment], instead: Mapping[str, str]) -> tuple[Fragment, ...]:
+    """The fragments with other options in the place of some; an empty name leaves one out."""
+    values = {name: value for part in parts for name, value in part.options.items()}
+    without = [
+        Fragment(part.name, {k: v for k, v in part.options.items() if k not in instead})
+        for part in parts
+    ]
+    added = {other: values[name] for name, other in instead.items() if other}
+    # Below what a user asks for.
+    at = len(without) - (parts[-1].name == OWN)
+    return (*without[:at], Fragment(INSTEAD, added), *without[at:])
 
 
 def lost_options(parts: Sequence[Fragment], config: str) -> tuple[Lost, ...]:
@@ -169,35 +198,11 @@ def lost_options(parts: Sequence[Fragment], config: str) -> tuple[Lost, ...]:
     )
 
 
-def verify(parts: Sequence[Fragment], config: str, src: Path) -> tuple[Lost, ...]:
-    """Check a final .config; return virtme-ng's wishes that were not granted.
-
-    Raises:
-        InfraError: an option of base or the flavour did not survive; names every
-            one with the file that asked and what it likely depends on.
-    """
-    lost = lost_options(parts, config)
-    ours = [option for option in lost if option.fragment != VIRTME]
-    if ours:
-        options = parse(config)
-        lines = [
-            f"CONFIG_{option.option}: {option.fragment} sets {option.requested}, "
-            f"the result is {option.final}; {likely_reason(src, option.option, options)}"
-            for option in ours
-        ]
-        raise InfraError(
-            "the configuration lacks requested options\n" + "\n".join(lines),
-            where=ours[0].fragment,
-            next_step="set what the option depends on, or drop it from the fragment",
-        )
-    return tuple(option for option in lost if option.fragment == VIRTME)
-
-
 def likely_reason(src: Path, option: str, options: Mapping[str, str]) -> str:
     """Why an option may not be settable, from its Kconfig entry."""
     entry = _kconfig_entry(src, option)
     if entry is None:
-        return "this source has no such option"
+        return NO_OPTION
     where, lines = entry
     depends = [
         line.strip().removeprefix("depends on").strip()

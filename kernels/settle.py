@@ -11,10 +11,11 @@ from pathlib import Path
 
 from errors import UsageError
 from experiment.spec import Experiment, KernelSpec
-from kernels import prebuilt
+from kernels import config, prebuilt, source
 from kernels.cleaning import clean
 from kernels.git_range import WORK_TREE, commit_of, find_commit, head_of, work_tree_of
 from kernels.intake import keep, records_of
+from kernels.options import agreed, load_reasons
 from results.record import SeriesRecord
 
 
@@ -29,8 +30,8 @@ def settle(experiment: Experiment, *, checkout: Path, cache: Path) -> Experiment
     Raises:
         UsageError, SeriesError, InfraError: as ``kernels.intake.keep``.
     """
-    source = experiment.kernel.source
-    place, ref = _repository(source)
+    spec = experiment.kernel.source
+    place, ref = _repository(spec)
     where = {"checkout": checkout, "cache": cache}
     series = keep(experiment.series, **where, repository=place) if experiment.series else None
     kernel = experiment.kernel
@@ -38,11 +39,11 @@ def settle(experiment: Experiment, *, checkout: Path, cache: Path) -> Experiment
         # A source that holds the series is no longer what the series was based on.
         records = records_of(series, **where) if series and not series.reverse else ()
         base = records[0].base_commit if records else ""
-        folder = _existing(source, checkout, place)
+        folder = _existing(spec, checkout, place)
         # The first series of a stack says where all of it begins.
         commit = ref or (base if base and find_commit(folder, base) else "")
-        source = f"git:{place}@{_commit(folder, commit, clean(source))}"
-        kernel = kernel.model_copy(update={"source": source})
+        settled_source = f"git:{place}@{_commit(folder, commit, clean(spec))}"
+        kernel = kernel.model_copy(update={"source": settled_source})
     elif kernel.is_prebuilt:
         kernel = prebuilt.settle(kernel, **where)
     if series and not series.title:
@@ -57,7 +58,44 @@ def settle(experiment: Experiment, *, checkout: Path, cache: Path) -> Experiment
         )
         for arm in experiment.arms
     )
-    return experiment.model_copy(update={"series": series, "kernel": kernel, "arms": arms})
+    settled = experiment.model_copy(update={"series": series, "kernel": kernel, "arms": arms})
+    return _agreed(settled, checkout, cache)
+
+
+def _agreed(experiment: Experiment, checkout: Path, cache: Path) -> Experiment:
+    """Arms of several releases, asked for the same of what the releases have to choose from."""
+    built = [arm.kernel for arm in experiment.arms if arm.kernel and not arm.kernel.is_prebuilt]
+    if len(built) < len(experiment.arms) and not experiment.kernel.is_prebuilt:
+        built.append(experiment.kernel)
+    sources = dict.fromkeys(kernel.source for kernel in built)
+    if len(sources) < 2:
+        return experiment
+    every = (source.identify(each, checkout=checkout, cache=cache) for each in sources)
+    releases = [source.release_of(each) for each in every]
+    reasons = load_reasons(checkout)
+
+    def with_common(kernel: KernelSpec) -> KernelSpec:
+        parts = config.fragments(
+            checkout, kernel.flavour, kernel.architecture, kernel.page_kib, experiment.mode,
+            additions=kernel.additions,
+        )  # fmt: skip
+        common = agreed(config.parse(config.merge(parts)), releases, reasons)
+        return kernel.model_copy(update={"config": {**common, **kernel.config}})
+
+    if not all(releases):
+        return experiment
+    kernel = experiment.kernel
+    return experiment.model_copy(
+        update={
+            "kernel": kernel if kernel.is_prebuilt else with_common(kernel),
+            "arms": tuple(
+                arm.model_copy(update={"kernel": with_common(arm.kernel)})
+                if arm.kernel and not arm.kernel.is_prebuilt
+                else arm
+                for arm in experiment.arms
+            ),
+        }
+    )
 
 
 def _settled(kernel: KernelSpec, checkout: Path, cache: Path) -> KernelSpec:
@@ -98,11 +136,11 @@ def _base_commit(records: tuple[SeriesRecord, ...]) -> str:
 def _about_base(experiment: Experiment, base: str, checkout: Path) -> str:
     if not base or experiment.series is None or experiment.series.reverse:
         return ""
-    source = experiment.kernel.source
-    place, ref = _repository(source)
+    spec = experiment.kernel.source
+    place, ref = _repository(spec)
     if not place:
-        return f"is based on commit {base[:12]}; cannot tell whether {source} is that commit"
-    folder = _existing(source, checkout, place)
+        return f"is based on commit {base[:12]}; cannot tell whether {spec} is that commit"
+    folder = _existing(spec, checkout, place)
     if not find_commit(folder, base):
         return f"is based on commit {base[:12]}, not in the repository; built on {ref[:12]}"
     if find_commit(folder, base) != find_commit(folder, ref):
@@ -110,21 +148,21 @@ def _about_base(experiment: Experiment, base: str, checkout: Path) -> str:
     return ""
 
 
-def _repository(source: str) -> tuple[str, str]:
+def _repository(spec: str) -> tuple[str, str]:
     """Path and ref of a git source; both empty for any other kind."""
-    kind, _, name = source.partition(":")
+    kind, _, name = spec.partition(":")
     if kind != "git":
         return "", ""
     place, at, ref = name.rpartition("@")
     return (place, ref) if at else (name, "")
 
 
-def _existing(source: str, checkout: Path, place: str) -> Path:
+def _existing(spec: str, checkout: Path, place: str) -> Path:
     folder = checkout / Path(place).expanduser()
     if not folder.is_dir():
         raise UsageError(
             f"no such folder: {clean(place)}",
-            where=clean(source),
+            where=clean(spec),
             next_step="correct kernel.source",
         )
     return folder

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kernels.compiled import Touched
+from kernels.configure import KCONFIG
 from kernels.symbols import CodeChange, FunctionCode, differing
 from results.record import FunctionRecord, PatchRecord, TriageRecord
 
@@ -71,6 +72,8 @@ def _function(
 
 def _left_out(entry: Touched, moved: set[str], same_code: bool) -> str:
     options = "; ".join(entry.options)
+    if KCONFIG.search(entry.file):
+        return f"{entry.file} adds options that are off: {options}" if options else ""
     if not entry.built:
         why = f": {options}" if options else "; no option that decides it was found"
         return f"{entry.file} is not built in this configuration{why}"

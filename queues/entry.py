@@ -120,6 +120,6 @@ class QueueEntry(Record):
 def id_of(request: Request) -> str:
     """The id of an entry that asks this: the same request is the same entry."""
     # An id that a queue has already stays what it is: younger options are in it where given.
-    younger = {name for name in ("seeds", "max_seeds") if getattr(request, name) is None}
+    younger = {name for name in ("seeds", "max_seeds", "config") if not getattr(request, name)}
     text = TypeAdapter(Request).dump_json(request, exclude=younger)
     return f"{name_of(request.series[0])}-{hashlib.sha256(text).hexdigest()[:8]}"

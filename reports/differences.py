@@ -10,6 +10,10 @@ from results.record import ArmRecord
 DIGEST = 12
 # Said of a setting that an arm leaves as it is.
 UNSET = "not set"
+# Said of an option that a kernel does not have, or whose menu is closed.
+ABSENT = "absent"
+# Two releases differ by hundreds of options: all of them are in a table that is folded.
+NAMED = 8
 LEAD = "Beyond the series the arms differ"
 
 
@@ -32,11 +36,22 @@ def differences(arms: Sequence[ArmRecord]) -> tuple[ArmDifference, ...]:
         ("flavour", [arm.kernel.flavour for arm in arms]),
         ("pages, KiB", [str(arm.kernel.page_kib) for arm in arms]),
         ("configuration, SHA-256", [arm.kernel.config_sha256[:DIGEST] for arm in arms]),
+        *((each.name, [*each.values]) for each in options(arms)[:NAMED]),
         ("compiler", [arm.kernel.compiler for arm in arms]),
         *((name, [arm.settings.get(name, UNSET) for arm in arms]) for name in sorted(settings)),
     ]
     return tuple(
         ArmDifference(name, tuple(values)) for name, values in rows if len(set(values)) > 1
+    )
+
+
+def options(arms: Sequence[ArmRecord]) -> tuple[ArmDifference, ...]:
+    """Every option of the kernels' configurations that is not the same on all arms."""
+    before = {option.name: option.before for arm in arms for option in arm.options}
+    after = [{option.name: option.after for option in arm.options} for arm in arms]
+    return tuple(
+        ArmDifference(name, tuple(own.get(name, value) or ABSENT for own in after))
+        for name, value in before.items()
     )
 
 

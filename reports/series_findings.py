@@ -32,6 +32,11 @@ def series_findings(manifest: Manifest) -> tuple[Finding, ...]:
             Finding(level="warning", scope=build, kind="build", values={"text": text})
             for text in texts
         ]
+    notes = {text for arm in manifest.arms for text in arm.kernel.options}
+    findings += [
+        Finding(level="note", scope="configuration", kind="build", values={"text": text})
+        for text in sorted(notes)
+    ]
     # A folder of the lab's own has nothing to tell that the heading does not.
     findings += [
         Finding(level="note", scope="series", kind="origin", values={"text": origin(series)})

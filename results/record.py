@@ -139,7 +139,8 @@ class KernelIdentity(Record):
     """A built kernel: all that names it.
 
     ``code_key`` hashes the built machine code; ``build_id`` is the linker's, which
-    a booted kernel shows in ``/sys/kernel/notes``.
+    a booted kernel shows in ``/sys/kernel/notes``; ``options`` tells what the configuration has
+    otherwise than was asked, one line a choice.
     """
 
     key: FileName
@@ -154,6 +155,7 @@ class KernelIdentity(Record):
     code_key: str
     build_id: str = ""
     build_log: str = ""
+    options: tuple[str, ...] = ()
 
 
 class UnitRecord(Record):
@@ -278,18 +280,28 @@ class TriageRecord(Record):
     warnings: tuple[str, ...] = ()
 
 
+class OptionRecord(Record):
+    """An option that two kernels have otherwise; empty where a kernel does not have it at all."""
+
+    name: str
+    before: str
+    after: str
+
+
 class ArmRecord(Record):
     """One arm of the session with the kernel that was booted for it, and its settings.
 
     ``settings`` are by name, as ``sysctl vm.swappiness``; ``guest`` is None where it is
     the session's; ``series`` is the arm's own.  ``triage`` compares its build with that
     of the base, None for the base itself, and ``step`` with that of the arm before, where each is
-    compared with the one before it.
+    compared with the one before it; ``options`` are those that the base's configuration has
+    otherwise.
     """
 
     name: str
     label: str
     kernel: KernelIdentity
+    options: tuple[OptionRecord, ...] = ()
     settings: dict[str, str] = Field(default_factory=dict)
     guest: Guest | None = None
     series: tuple[SeriesRecord, ...] = ()

@@ -53,7 +53,11 @@ def kernel_spec(experiment: Experiment, arm: ArmSpec, flavour: str = "") -> Kern
     spec = arm.kernel or experiment.kernel
     own = flavour in ("", experiment.kernel.flavour)
     return spec.model_copy(
-        update={"flavour": spec.flavour if own else flavour, "mode": experiment.mode}
+        update={
+            "flavour": spec.flavour if own else flavour,
+            "mode": experiment.mode,
+            "config": {**spec.config, **arm.config},
+        }
     )
 
 

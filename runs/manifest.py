@@ -13,7 +13,7 @@ from guests import foreign, userland, virtme_argv
 from guests.argv import kernel_command_line, machine_argv
 from guests.virtme_argv import vng_argv
 from host import facts, fitness
-from kernels.compare import compare
+from kernels.compare import compare, options_apart
 from kernels.intake import records_of
 from kernels.settle import series_records
 from results.record import (
@@ -95,6 +95,7 @@ def _arm_record(session: Session, arm: ArmSpec, options: Options) -> ArmRecord:
         settings=dict(arm.settings),
         guest=session.measured.guests[arm.name] if arm.guest != ShapeSpec() else None,
         series=records_of(arm.series, **where) if arm.series else (),
+        options=options_apart(first, kernel) if apart else (),
         triage=compare(first, kernel, patches) if apart else None,
         step=compare(before[0], kernel, patches) if apart and before else None,
     )

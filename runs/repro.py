@@ -165,7 +165,7 @@ def inputs(manifest: Manifest, checkout: Path) -> dict[str, bytes]:
         for kernel in kernels_of(manifest)
         for name in of_architecture(ARCHITECTURES[kernel.arch], kernel.page_kib)
     ]
-    names.append(f"configs/guests/{experiment.guest}.toml")
+    names += ["configs/kconfig/options.toml", f"configs/guests/{experiment.guest}.toml"]
     names += [f"workloads/catalogue/{case.workload}.toml" for case in experiment.cases]
     paths = [*(checkout / name for name in names)]
     additions = sorted({name for parts in built for name in parts[1:]})

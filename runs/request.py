@@ -189,6 +189,16 @@ class Request:
         ),
     ] = ""
 
+    config: Annotated[
+        tuple[str, ...],
+        typer.Option(
+            "--config",
+            metavar="\\[ARM:]CONFIG_X=y",
+            rich_help_panel=SUBJECT,
+            help="an option of the kernel, on all arms or one: patched:CONFIG_X=y",
+        ),
+    ] = ()
+
     @property
     def named_workloads(self) -> tuple[str, ...]:
         """The names in ``workloads``."""
@@ -224,7 +234,8 @@ class Request:
         """What a session keeps of what was changed in its experiment."""
         from results.record import QUICK
 
-        return (*self.all_overrides, *([QUICK] if self.quick else []))
+        config = (f"--config {text}" for text in self.config)
+        return (*self.all_overrides, *config, *([QUICK] if self.quick else []))
 
     @property
     def by_series(self) -> bool:

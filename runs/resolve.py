@@ -6,6 +6,7 @@ from pathlib import Path
 
 from errors import UsageError
 from experiment.ad_hoc import from_kernels, from_series
+from experiment.kernel_options import with_config
 from experiment.load import Catalogue, known_experiments, load_experiment, load_machine
 from experiment.places import from_here
 from experiment.spec import LINES, MEMORY, CheckSpec, Experiment, TwinSpec
@@ -78,6 +79,7 @@ def experiment_of(
         experiment = experiment.model_copy(update={"check": gate})
     if request.per_patch:
         experiment = per_patch(experiment, subjects_of(experiment, checkout=checkout, cache=cache))
+    experiment = with_config(experiment, request.config)
     if request.quick and request.check:
         raise UsageError(
             "has no correctness checks", where=QUICK, next_step="leave out --quick or --check"

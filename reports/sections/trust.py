@@ -31,7 +31,12 @@ def differences(view: View) -> list[Block]:
     if not sentences:
         return []
     items = Listing(tuple(map(Item, sentences)))
-    return [Callout(apart.LEAD, (Paragraph((Strong(f"{apart.LEAD}:"),)), items))]
+    options, arms = apart.options(view.session.arms), view.session.arms
+    heads = (Column("Option", left=True), *(Column(arm.name) for arm in arms))
+    rows = tuple(row(option.name, *option.values) for option in options)
+    title = f"All {len(options)} options that differ"
+    more = [Fold(title, (Table(title, heads, rows),))] if len(options) > apart.NAMED else []
+    return [Callout(apart.LEAD, (Paragraph((Strong(f"{apart.LEAD}:"),)), items)), *more]
 
 
 def findings(view: View) -> list[Block]:

@@ -427,14 +427,6 @@ def test_a_full_disk_is_never_the_series_fault(lab: Lab) -> None:
         provide(lab.spec, lab.series("any", COMMENT), **lab.where)
 
 
-def test_a_series_that_takes_an_option_away_is_to_blame(lab: Lab) -> None:
-    gone = replace("Kconfig", "config NET_9P\n", "config NET_10P\n")
-    number, error = blamed(lab, "renamed", COMMENT, gone)
-    assert number == 2
-    assert "CONFIG_NET_9P" in error.what
-    assert provide(lab.spec, [], **lab.where).is_built
-
-
 @pytest.mark.slow
 def test_a_build_that_never_ends_is_the_series_where_the_base_ended(
     lab: Lab, monkeypatch: pytest.MonkeyPatch

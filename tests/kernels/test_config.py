@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errors import InfraError, UsageError
+from errors import UsageError
 from experiment.architecture import ARM64
 from kernels.config import (
     VIRTME,
@@ -18,7 +18,6 @@ from kernels.config import (
     lost_options,
     merge,
     parse,
-    verify,
     virtme_fragment,
 )
 from tests.kernels.fake import FAKE_LINUX, Lab
@@ -151,15 +150,6 @@ def test_only_the_last_wish_counts() -> None:
 
 def test_an_option_turned_off_that_the_source_does_not_have_is_fine() -> None:
     assert lost_options([Fragment("a", {"GONE": "n"})], "CONFIG_X=y\n") == ()
-
-
-def test_virtme_wishes_are_returned_and_ours_stop(tmp_path: Path) -> None:
-    wish = Fragment(VIRTME, {"SOUND": "y"})
-    assert [option.option for option in verify([wish], "", tmp_path)] == ["SOUND"]
-    with pytest.raises(InfraError) as caught:
-        verify([wish, Fragment("ours.config", {"NR_CPUS": "64"})], "CONFIG_NR_CPUS=8\n", tmp_path)
-    assert "CONFIG_NR_CPUS: ours.config sets 64, the result is 8" in caught.value.what
-    assert caught.value.where == "ours.config"
 
 
 def test_likely_reason_reads_the_entry(tmp_path: Path) -> None:

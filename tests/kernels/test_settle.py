@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from errors import UsageError
-from experiment.spec import Experiment, KernelSpec, SeriesSpec
+from experiment.spec import ArmSpec, Experiment, KernelSpec, SeriesSpec
 from kernels.build import provide
 from kernels.intake import patches_of
 from kernels.settle import series_records, settle
@@ -155,3 +155,29 @@ def test_arms_have_repositories_of_their_own(lab: Lab, tree: Path, series: Serie
     sources = [arm.kernel.source if arm.kernel else "" for arm in settled.arms]
     names = [git(tree, "rev-parse", name) for name in ("topic~1", "HEAD")]
     assert sources == ["", *(f"git:{tree}@{name}" for name in names)]
+
+
+def test_arms_of_two_releases_have_what_both_can_have(lab: Lab, tree: Path) -> None:
+    checkout = Path(__file__).parents[2]
+    for patchlevel in (19, 99):
+        makefile = f"VERSION = 6\nPATCHLEVEL = {patchlevel}\nSUBLEVEL = 0\n"
+        (tree / "Makefile").write_text(makefile)
+        git(tree, "commit", "-qam", f"v6.{patchlevel}")
+        git(tree, "tag", f"v6.{patchlevel}")
+    arms = tuple(
+        ArmSpec(name=f"v{number}", kernel=KernelSpec(source=f"git:{tree}@v6.{number}"))
+        for number in (19, 99)
+    )
+    two = experiment(f"git:{tree}@v6.19", SeriesSpec(path="x")).model_copy(
+        update={"series": None, "arms": arms}
+    )
+    same = settle(two, checkout=checkout, cache=lab.cache)
+    assert [arm.kernel and arm.kernel.config for arm in same.arms] == [{}, {}]
+    (tree / "Makefile").write_text("VERSION = 7\nPATCHLEVEL = 3\n")
+    git(tree, "commit", "-qam", "v7.3")
+    newer = arms[1].model_copy(update={"kernel": KernelSpec(source=f"git:{tree}@topic")})
+    apart = settle(
+        two.model_copy(update={"arms": (arms[0], newer)}), checkout=checkout, cache=lab.cache
+    )
+    common = {"CONFIG_PREEMPT_VOLUNTARY": "n", "CONFIG_PREEMPT_LAZY": "y"}
+    assert [arm.kernel and arm.kernel.config for arm in apart.arms] == [common, common]

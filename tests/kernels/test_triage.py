@@ -100,7 +100,7 @@ def test_a_file_that_is_not_built_is_named_with_its_option(lab: Lab) -> None:
     assert record.verdict == "same code"
     assert record.findings == (
         "net/9p.c is not built in this configuration: CONFIG_NET_DMA is n "
-        "(Kconfig:26: depends on DMA, and DMA is n)",
+        "(Kconfig:26: depends on DMA, and DMA is n); switch it on with --config CONFIG_NET_DMA=y",
     )
 
 

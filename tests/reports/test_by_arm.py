@@ -7,7 +7,7 @@ import pytest
 from reports import by_arm, differences, steps, wording
 from reports.many import SessionComparison
 from reports.verdict import Verdict
-from results.record import RunRecord
+from results.record import OptionRecord, RunRecord
 from tests.reports.factory import fails
 from tests.reports.many_factory import ARMS, Many
 
@@ -83,6 +83,19 @@ def test_differences_beyond_the_series(five: SessionComparison) -> None:
         "configuration, SHA-256: c0ffeec0ffee in vanilla; ffffffffffff in sleepy",
     ]
     assert differences.differences(five.arms[:3]) == ()
+
+
+def test_options_that_the_arms_have_otherwise(five: SessionComparison) -> None:
+    options = (
+        OptionRecord(name="CONFIG_HINT", before="", after="y"),
+        OptionRecord(name="CONFIG_NUMA", before="y", after="n"),
+    )
+    base, other, third = five.arms[:3]
+    arms = (base, other.model_copy(update={"options": options}), third)
+    assert differences.sentences(arms) == [
+        "CONFIG_HINT: absent in vanilla and bourney; y in sleepy",
+        "CONFIG_NUMA: y in vanilla and bourney; n in sleepy",
+    ]
 
 
 def test_the_step_that_gives_it_is_named(stepwise: SessionComparison) -> None:

@@ -1,0 +1,163 @@
+"""Configurations that bend where they may and break where they must, by the real make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from errors import InfraError, SeriesError, UsageError
+from experiment.spec import KernelSpec
+from host import sandbox
+from kernels import compiled
+from kernels.build import provide
+from kernels.cache import Kernel
+from kernels.compare import compare, options_apart
+from kernels.config import parse
+from kernels.options import FILE
+from tests.kernels.fake import COMMENT, FASTER, Lab, replace
+
+REASONS = """
+[[renamed]]
+option = "NET_9P"
+now = "NET_NINE"
+since = "7.0"
+why = "spelled out"
+[[alternatives]]
+options = [{ name = "SMP" }, { name = "SMP_LAZY" }]
+why = "many processors"
+[[needed]]
+by = "the share of the host's root"
+options = ["NET", "NET_9P"]
+"""
+
+
+@pytest.fixture
+def reasons(lab: Lab) -> Lab:
+    (lab.checkout / FILE).write_text(REASONS)
+    return lab
+
+
+def options_of(kernel: Kernel) -> dict[str, str]:
+    return parse(kernel.config.read_text())
+
+
+def kconfig(lab: Lab, old: str, new: str) -> None:
+    replace("Kconfig", old, new)(lab.source)
+
+
+def added(name: str, *lines: str) -> Callable[[Path], None]:
+    """An edit that brings an option, on by default."""
+    body = "".join(f"\t{line}\n" for line in ('bool "New"', *lines, "default y"))
+    return replace("Kconfig", "config SMP\n", f"config {name}\n{body}\nconfig SMP\n")
+
+
+def test_a_release_with_other_names_gets_those(reasons: Lab) -> None:
+    kconfig(reasons, "config NET_9P\n", "config NET_NINE\n")
+    kconfig(reasons, "config SMP\n", "config SMP_LAZY\n")
+    kernel = provide(reasons.spec, [], **reasons.where)
+    options = options_of(kernel)
+    assert (options["NET_NINE"], options["SMP_LAZY"]) == ("y", "y")
+    assert kernel.identity.options == (
+        "CONFIG_NET_NINE in the place of CONFIG_NET_9P: since 7.0 spelled out",
+        "CONFIG_SMP_LAZY in the place of CONFIG_SMP: many processors",
+    )
+
+
+def test_the_choice_is_equal_on_both_arms(reasons: Lab) -> None:
+    kconfig(reasons, "config SMP\n", "config SMP_LAZY\n")
+    base = provide(reasons.spec, [], **reasons.where)
+    patched = provide(reasons.spec, reasons.series("faster", FASTER), **reasons.where)
+    assert options_apart(base, patched) == ()
+    assert base.identity.options == patched.identity.options != ()
+
+
+def test_an_option_of_comparability_alone_is_noted(reasons: Lab) -> None:
+    kconfig(reasons, "config PERF_EVENTS\n", "config PERF\n")
+    kernel = provide(reasons.spec, [], **reasons.where)
+    assert kernel.identity.options == ("CONFIG_PERF_EVENTS is n, y is wanted for comparability",)
+
+
+def test_an_option_that_is_needed_ends_the_build_and_names_what_for(reasons: Lab) -> None:
+    kconfig(reasons, "config NET_9P\n", "config NET_10P\n")
+    with pytest.raises(InfraError) as caught:
+        provide(reasons.spec, [], **reasons.where)
+    assert "needed by the share of the host's root" in caught.value.what
+    assert "CONFIG_NET_NINE" in caught.value.what
+    assert "this source has no such option" in caught.value.what
+
+
+def test_a_new_option_has_its_authors_default_in_the_patched_arm(reasons: Lab) -> None:
+    patches = reasons.series("hint", added("HINT"))
+    base = provide(reasons.spec, [], **reasons.where)
+    patched = provide(reasons.spec, patches, **reasons.where)
+    assert options_of(patched)["HINT"] == "y"
+    (option,) = options_apart(base, patched)
+    assert (option.name, option.before, option.after) == ("CONFIG_HINT", "", "y")
+    # Alone, or after the base: the same kernel.
+    elsewhere = reasons.cache.with_name("other")
+    alone = provide(reasons.spec, patches, checkout=reasons.checkout, cache=elsewhere)
+    assert alone.config.read_bytes() == patched.config.read_bytes()
+    assert alone.identity == patched.identity
+
+
+@pytest.mark.skipif(sandbox.available() is None, reason="this host can make no boxes")
+def test_a_new_option_of_a_strangers_series_has_its_default_too(reasons: Lab) -> None:
+    patches = reasons.series("hint", added("HINT"))
+    patched = provide(reasons.spec, patches, **reasons.where, boxed=True)
+    assert options_of(patched)["HINT"] == "y"
+
+
+def test_a_new_option_that_stays_off_names_the_command(reasons: Lab) -> None:
+    base = provide(reasons.spec, [], **reasons.where)
+    patched = provide(
+        reasons.spec, reasons.series("off", added("HINT", "depends on MODULES")), **reasons.where
+    )
+    record = compare(base, patched, [])
+    assert record is not None
+    (finding,) = record.findings
+    assert "depends on MODULES, and MODULES is n" in finding
+    assert "--config patched:CONFIG_HINT=y" in finding
+    on = reasons.spec.model_copy(
+        update={"config": {"CONFIG_HINT": "y", "CONFIG_MODULES": "n", "CONFIG_DEBUG_MM": "y"}}
+    )
+    with pytest.raises(UsageError, match="CONFIG_HINT: --config sets y, the result is n"):
+        provide(on, reasons.series("again", added("HINT", "depends on MODULES")), **reasons.where)
+
+
+def test_what_a_series_takes_away_is_away_and_named(reasons: Lab) -> None:
+    gone = replace("Kconfig", "config PERF_EVENTS\n", "config PERF_OTHERS\n")
+    base = provide(reasons.spec, [], **reasons.where)
+    patched = provide(reasons.spec, reasons.series("gone", COMMENT, gone), **reasons.where)
+    assert base.identity.options == patched.identity.options == ()
+    assert [(each.name, each.before, each.after) for each in options_apart(base, patched)] == [
+        ("CONFIG_PERF_EVENTS", "y", "")
+    ]
+
+
+def test_a_users_option_is_on_top_and_refused_where_there_is_none(reasons: Lab) -> None:
+    on = KernelSpec(source=reasons.spec.source, config={"CONFIG_DEBUG_MM": "y"})
+    assert options_of(provide(on, [], **reasons.where))["DEBUG_MM"] == "y"
+    off = KernelSpec(source=reasons.spec.source, config={"CONFIG_NO_SUCH": "y"})
+    with pytest.raises(UsageError) as caught:
+        provide(off, [], **reasons.where)
+    assert caught.value.where == "CONFIG_NO_SUCH=y"
+    assert "this source has no such option" in caught.value.what
+
+
+def test_a_needed_option_that_a_series_takes_is_the_series_fault(reasons: Lab) -> None:
+    gone = replace("Kconfig", "config NET\n", "config NETWORK\n")
+    with pytest.raises(SeriesError) as caught:
+        provide(reasons.spec, reasons.series("gone", COMMENT, gone), **reasons.where)
+    assert caught.value.where.startswith("0002-")
+    assert "takes options away" in caught.value.what
+
+
+def test_objects_that_a_changed_option_compiles_again_are_counted(tmp_path: Path) -> None:
+    text = "deps_x.o := \\\n    $(wildcard include/config/{}) \\\n  include/linux/a.h \\\n"
+    for name, option in (("a", "SLUB_DEBUG"), ("b", "SLUB_DEBUG_ON"), ("c", "NUMA")):
+        (tmp_path / f".{name}.o.cmd").write_text(text.format(option))
+    assert compiled.dependent(tmp_path, ["SLUB_DEBUG"]) == 1
+    assert compiled.dependent(tmp_path, ["SLUB_DEBUG", "NUMA"]) == 2
+    assert compiled.dependent(tmp_path, []) == 0
