@@ -19,7 +19,7 @@ from reports.many import SessionComparison
 from reports.model import Comparison
 from reports.sections.functions import changed_per_unit
 from reports.statistics import pairs_needed
-from reports.verdict import Cause, Judgement, Verdict
+from reports.verdict import Judgement, Verdict
 from reports.wording import percent
 
 Level = Literal["error", "warning", "notice"]
@@ -135,6 +135,7 @@ def _of_verdict(
         Verdict.IMPROVEMENT: "improvement",
         Verdict.INCONCLUSIVE: "inconclusive",
         Verdict.UNEXPLAINED: "unexplained",
+        Verdict.NOT_JUDGED: "too_few",
         Verdict.FAILED: "failed",
     }
     finding = findings.get(judged.verdict)
@@ -142,8 +143,6 @@ def _of_verdict(
         return None
     if finding == "failed" and judged.blame == "series":
         finding = "broken"
-    if judged.cause is Cause.TOO_FEW:
-        finding = "too_few"
     tested = judged.verdict is not Verdict.NOT_TESTED
     size = judged.change.estimate if judged.change and tested else None
     action = policy.rule(place).action(finding, size)

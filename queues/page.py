@@ -25,7 +25,7 @@ from reports.document import (
     listing,
 )  # fmt: skip
 from reports.render import html
-from reports.verdict import Verdict
+from reports.verdict import MISSING, UNDECIDED
 from reports.write import HTML
 from results import door
 
@@ -123,7 +123,7 @@ def _ended(store: QueueStore, entry: QueueEntry) -> VerdictRow:
     details = [entry.message] if entry.message.startswith(entry.headline) else [
         f"{entry.headline}.", entry.message
     ]  # fmt: skip
-    lost = (Verdict.FAILED, Verdict.INCONCLUSIVE)
+    lost = (*MISSING, *UNDECIDED)
     details += [
         result_line(result)
         for result in entry.said

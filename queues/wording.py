@@ -11,7 +11,7 @@ from reports.verdict import Verdict
 
 WORST_FIRST = (
     Verdict.FAILED, Verdict.REGRESSION, Verdict.UNEXPLAINED, Verdict.IMPROVEMENT,
-    Verdict.INCONCLUSIVE, Verdict.NO_CHANGE, Verdict.NOT_TESTED,
+    Verdict.INCONCLUSIVE, Verdict.NOT_JUDGED, Verdict.NO_CHANGE, Verdict.NOT_TESTED,
 )  # fmt: skip
 BLAMES = {
     "series": "series failed", "user": "usage error", "workload": "not measured",

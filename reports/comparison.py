@@ -296,7 +296,7 @@ def _not_yet(judgement: Judgement, open_runs: str) -> Judgement:
     if judgement.verdict is None:
         return judgement
     return Judgement(
-        verdict=Verdict.FAILED, reason=open_runs, cause=Cause.UNFINISHED, blame="lab",
+        verdict=Verdict.NOT_FINISHED, reason=open_runs, cause=Cause.UNFINISHED, blame="lab",
         pairs=judgement.pairs,
     )  # fmt: skip
 

@@ -14,7 +14,7 @@ from reports import sentences
 from reports.attribution import profiled_phases
 from reports.attribution_model import Attribution
 from reports.explained import Split
-from reports.verdict import CALLED, Cause, Evidence, Judgement, Verdict
+from reports.verdict import CALLED, MISSING, Cause, Evidence, Judgement, Verdict
 from results.calls import Calls
 from results.profile import PATH, Profile
 from results.record import Manifest, Record, RunRecord
@@ -108,7 +108,7 @@ def as_tested(
     differs may have left something in memory that acts in this phase, a change is *unexplained*
     instead: functions that ran earlier in the same guests, or at boot alone, and data.
     """
-    if differ_in_settings(manifest) or judgement.verdict in (None, Verdict.FAILED):
+    if differ_in_settings(manifest) or judgement.verdict in (None, *MISSING):
         return judgement
     triage, called = manifest.triage, judgement.verdict in CALLED
     if executed is None:
@@ -126,7 +126,12 @@ def as_tested(
     if before and called:
         return _unexplained(judgement, f"{reason}, and what that left in memory may have made it")
     return judgement.model_copy(
-        update={"verdict": Verdict.NOT_TESTED, "reason": reason, "cause": Cause.NOT_EXECUTED}
+        update={
+            "verdict": Verdict.NOT_TESTED,
+            "reason": reason,
+            "cause": Cause.NOT_EXECUTED,
+            "limit": None,
+        }
     )
 
 
@@ -176,5 +181,10 @@ ONLY_DATA = "no function's code differs: data, layout or this pair's boot made i
 
 def _unexplained(judgement: Judgement, reason: str) -> Judgement:
     return judgement.model_copy(
-        update={"verdict": Verdict.UNEXPLAINED, "reason": reason, "cause": Cause.UNEXPLAINED}
+        update={
+            "verdict": Verdict.UNEXPLAINED,
+            "reason": reason,
+            "cause": Cause.UNEXPLAINED,
+            "limit": None,
+        }
     )

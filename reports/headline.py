@@ -16,8 +16,8 @@ from reports.gate_model import ArmGate
 from reports.many import SessionComparison
 from reports.model import Comparison, FailedRun
 from reports.outcome import pending
-from reports.verdict import PENDING, Verdict, count_text
-from reports.wording import PLURALS, verdict_counts
+from reports.verdict import MISSING, PENDING, Verdict, count_text
+from reports.wording import PLURALS, limits, verdict_counts
 from results.record import Manifest
 
 Session = Comparison | SessionComparison
@@ -75,7 +75,7 @@ def headline(session: Session, folder: str = "") -> Headline:
     if left.recorded < left.planned and not (wall and wall.early):
         text = f"Not finished: {left.recorded} of {left.planned} runs"
         return Headline(text, (*broken, *_failures(session)), False, resume)
-    judged = [m.judgement for m in session.primary if m.judgement.verdict is not Verdict.FAILED]
+    judged = [m.judgement for m in session.primary if m.judgement.verdict not in MISSING]
     # Runs of a broken arm that were made before its checks stay on record.
     lead = "NOT JUDGED" if left.recorded > left.planned else "NOT MEASURED"
     if broken and not judged:
@@ -87,7 +87,7 @@ def headline(session: Session, folder: str = "") -> Headline:
         has_numbers = any(metric.judgement.change for metric in session.primary)
         return Headline(f"No verdict: {first}", tuple(others), has_numbers)
     if broken:
-        judged_words = verdict_counts(judgement.verdict for judgement in judged)
+        judged_words = verdict_counts(judged)
         return Headline(_sentence(f"{judged_words}; {lead}: {broken[0]}"), broken[1:])
     causes = (*(_lost(session) if session.count(Verdict.FAILED) else ()), *_to_test(session))
     if all(judgement.verdict is Verdict.NOT_TESTED for judgement in judged):
@@ -148,11 +148,14 @@ def _sentence(words: str) -> str:
 
 def _all(session: Session) -> str:
     """The verdicts counted; ``all regressions`` and ``regression`` where they are alike."""
-    verdicts = [metric.judgement.verdict for metric in session.primary]
-    first = verdicts[0]
-    if first is None or len(set(verdicts)) > 1:
-        return verdict_counts(verdicts)
-    return f"all {PLURALS[first]}" if len(verdicts) > 1 else str(first)
+    judged = [metric.judgement for metric in session.primary]
+    first = judged[0].verdict
+    if first is None or len({each.verdict for each in judged}) > 1:
+        return verdict_counts(judged)
+    words = f"all {PLURALS[first]}" if len(judged) > 1 else str(first)
+    if first is Verdict.NOT_JUDGED:
+        return f"{first}: {judged[0].reason}"
+    return f"{words}{limits(judged)}"
 
 
 def _ran_in(session: Session) -> str:

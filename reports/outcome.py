@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from reports.many import SessionComparison
 from reports.model import Comparison
-from reports.verdict import OPEN, Judgement, Verdict
+from reports.verdict import MISSING, OPEN, UNDECIDED, Judgement, Verdict
 from reports.wall_verdict import decides
 from reports.wording import pair
 from results.record import Failure
@@ -32,7 +32,7 @@ def exit_code(
     """
     judgements = list(primary)
     verdicts = {judgement.verdict for judgement in judgements}
-    blames = {j.blame for j in judgements if j.verdict is Verdict.FAILED}
+    blames = {j.blame for j in judgements if j.verdict in MISSING}
     if "series" in blames or any(failure.blame == "series" for failure in failures):
         return 4
     if Verdict.REGRESSION in verdicts:
@@ -41,7 +41,7 @@ def exit_code(
         return 2 if blames == {"user"} else 3
     if pending or verdicts == {Verdict.NOT_TESTED}:
         return 3
-    return 5 if strict and {Verdict.INCONCLUSIVE, Verdict.UNEXPLAINED} & verdicts else 0
+    return 5 if strict and verdicts & set(UNDECIDED) else 0
 
 
 def outcome(comparison: Comparison | SessionComparison, *, strict: bool = False) -> int:

@@ -63,6 +63,11 @@ class Paired:
         return self.low <= 0 <= self.high
 
     @property
+    def is_uncertain(self) -> bool:
+        """Whether the arms differ by what may be chance: within the scatter, or of one seed."""
+        return self.within_scatter or (self.n < 2 and not self.equal)
+
+    @property
     def is_significant(self) -> bool:
         """Whether the arms differ, and beyond what the seeds scatter by."""
         return not self.equal and not self.within_scatter

@@ -68,7 +68,7 @@ def picture(primary: Sequence[MetricComparison], thresholds: Thresholds) -> list
         word = wording.verdict(metric)
         lines.append(
             f"{metric.name:<{width}}  {''.join(cells)}  {wording.MARKS.get(word, ' ')} "
-            f"{wording.change(metric)} {word}".rstrip()
+            f"{wording.change(metric)} {wording.judged(metric)}".rstrip()
         )
     ends = f"{-100 * reach:.2f} %", f"{100 * reach:+.2f} %"
     scale = f"{ends[0]:<{HALF}}0{ends[1]:>{HALF}}"

@@ -38,6 +38,10 @@ class Verdict(StrEnum):
     REGRESSION = "regression"
     NO_CHANGE = "no change"
     INCONCLUSIVE = "inconclusive"
+    # Of fewer seeds or blocks than any verdict needs.
+    NOT_JUDGED = "not judged"
+    # Runs are still to be made.
+    NOT_FINISHED = "not finished"
     FAILED = "failed"
     NOT_TESTED = "not tested"
     UNEXPLAINED = "unexplained"
@@ -72,6 +76,10 @@ class Cause(StrEnum):
 SEED = "seed"
 # What a verdict's reason ends with while correctness may take it back.
 PENDING = "checks pending"
+# The verdicts of which there is none, for what was not or not soundly measured.
+MISSING = (Verdict.FAILED, Verdict.NOT_FINISHED)
+# The verdicts that leave it open.
+UNDECIDED = (Verdict.INCONCLUSIVE, Verdict.NOT_JUDGED, Verdict.UNEXPLAINED)
 # The verdicts that say that something changed.
 CALLED = (Verdict.IMPROVEMENT, Verdict.REGRESSION)
 # The causes that more pairs may do away with.
@@ -81,8 +89,8 @@ OPEN = (Cause.UNDECIDED, Cause.FAMILY, Cause.TOO_FEW)
 class Change(Record):
     """A change with its interval; fractions of the base value, not percent.
 
-    With fewer pairs than a rank interval needs, ``low`` and ``high`` are those of the
-    t interval; a single pair has none.
+    With fewer pairs than a rank interval of this level needs there is none: ``low`` and ``high``
+    are None.
     """
 
     estimate: float
@@ -98,7 +106,8 @@ class Judgement(Record):
     ``verdict`` is None for a secondary metric: it is shown and never gates;
     ``differs`` is true where it survives Benjamini-Hochberg at 10 %.
     ``cause`` and the numbers are what ``reason`` puts into a sentence.  ``detectable`` is a
-    fraction; ``blocks_to_decide`` counts seeds or blocks in all.
+    fraction; ``blocks_to_decide`` counts seeds or blocks in all; ``limit`` is the fraction that a
+    verdict of no change says the change is within, None where it is exact.
     """
 
     verdict: Verdict | None
@@ -110,6 +119,7 @@ class Judgement(Record):
     p_value: float | None = None
     p_adjusted: float | None = None
     differs: bool = False
+    limit: float | None = None
     detectable: float | None = None
     blocks_to_decide: int | None = None
 
@@ -204,7 +214,7 @@ def _measure(evidence: Evidence, rule: _Rule) -> _Estimates | None:
 
 
 def _change(measured: _Estimates, thresholds: Thresholds) -> Change:
-    interval = measured.interval
+    interval = measured.interval if measured.rank_interval else None
     return Change(
         estimate=as_change(measured.estimate),
         hodges_lehmann=as_change(measured.hodges_lehmann),
@@ -256,21 +266,21 @@ def undecided(
     n: int, needed: int, level: float, detectable: float | None, decide: int | None, *,
     what: str, most: int,
 ) -> Judgement:  # fmt: skip
-    """Inconclusive: what ``n`` seeds or blocks detect, and how many are needed.
+    """Inconclusive, or not judged: what ``n`` seeds or blocks detect, and how many are needed.
 
     ``needed`` are the fewest of a verdict at this level; ``detectable`` is a log ratio.
     """
     if n < needed:
-        reason = f"{count_text(n, what)}; {100 * level:g} % needs {needed}"
-        cause = Cause.TOO_FEW
+        reason = f"{count_text(n, what)}, {needed} needed at {100 * level:g} %"
+        verdict, cause = Verdict.NOT_JUDGED, Cause.TOO_FEW
     else:
         with_these = f"minimum detectable effect with {count_text(n, what)}"
         effect = "none" if detectable is None else percent(as_change(detectable))
         more = f"more than {most}" if decide is None else f"about {decide}"
         reason = f"{with_these}: {effect}; {more} {what}s needed"
-        cause = Cause.UNDECIDED
+        verdict, cause = Verdict.INCONCLUSIVE, Cause.UNDECIDED
     return Judgement(
-        verdict=Verdict.INCONCLUSIVE,
+        verdict=verdict,
         reason=reason,
         cause=cause,
         detectable=None if detectable is None else as_change(detectable),
@@ -291,7 +301,9 @@ def not_in_family(judgement: Judgement, family: int) -> Judgement:
 def within(change: float, level: float) -> Judgement:
     """No change: an interval of this level lies within the threshold."""
     reason = f"with {100 * level:.4g} % confidence the change is within ±{percent(change)}"
-    return Judgement(verdict=Verdict.NO_CHANGE, reason=reason, cause=Cause.WITHIN_THRESHOLD)
+    return Judgement(
+        verdict=Verdict.NO_CHANGE, reason=reason, cause=Cause.WITHIN_THRESHOLD, limit=change
+    )
 
 
 def excludes_zero(estimate: float, direction: Direction) -> Judgement:

@@ -15,6 +15,8 @@ from experiment.spec import Thresholds
 from reports import statistics, wall_power, wall_statistics
 from reports.statistics import Floats, Interval, as_change
 from reports.verdict import (
+    MISSING,
+    UNDECIDED,
     Cause,
     Change,
     Evidence,
@@ -97,7 +99,7 @@ def judge_wall(family: Sequence[WallEvidence], thresholds: Thresholds) -> list[W
 
 def decides(verdicts: Iterable[Verdict | None]) -> bool:
     """Whether a session may stop early: no primary metric is left inconclusive."""
-    return not {Verdict.INCONCLUSIVE, Verdict.FAILED} & set(verdicts)
+    return not {*UNDECIDED, *MISSING} & set(verdicts)
 
 
 def _measure(evidence: WallEvidence, thresholds: Thresholds) -> _WallEstimates | None:

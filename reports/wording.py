@@ -13,7 +13,7 @@ from reports.by_arm import ArmCell, MetricRow
 from reports.many import SessionComparison
 from reports.model import Comparison, MetricComparison, Reference, is_share
 from reports.paired import Paired
-from reports.verdict import CALLED, PENDING, Verdict
+from reports.verdict import CALLED, MISSING, PENDING, Judgement, Verdict
 from reports.wall_statistics import FEWEST_AGAIN
 
 SIGNIFICANT = 6
@@ -31,6 +31,8 @@ MARKS = {
     "regression": "▼",
     "no change": "=",
     "inconclusive": "?",
+    "not judged": "?",
+    "not finished": "…",
     "failed": "✕",
     "not tested": "⊘",
     "unexplained": "!",
@@ -39,11 +41,13 @@ MARKS = {
 PLURALS = {
     Verdict.REGRESSION: "regressions",
     Verdict.FAILED: "failed",
+    Verdict.NOT_FINISHED: "not finished",
     Verdict.NOT_TESTED: "not tested",
     Verdict.IMPROVEMENT: "improvements",
     Verdict.NO_CHANGE: "unchanged",
     Verdict.UNEXPLAINED: "unexplained",
     Verdict.INCONCLUSIVE: "inconclusive",
+    Verdict.NOT_JUDGED: "not judged",
 }
 
 
@@ -229,7 +233,7 @@ def points(value: float | None) -> str:
 def change(metric: MetricComparison) -> str:
     """The change of a metric in percent, of a share in points; a dash where there is none."""
     if is_share(metric.unit):
-        withheld = metric.judgement.verdict is Verdict.FAILED and metric.judgement.change is None
+        withheld = metric.judgement.verdict in MISSING and metric.judgement.change is None
         if metric.base is None or metric.patched is None or withheld:
             return NOTHING
         return points(metric.patched.mean - metric.base.mean)
@@ -262,6 +266,12 @@ def verdict(metric: MetricComparison) -> str:
         return ""
     better = (judgement.change.estimate > 0) == (metric.direction == "higher")
     return "better" if better else "worse"
+
+
+def judged(metric: MetricComparison) -> str:
+    """:func:`verdict`, of no change with what it is within: ``no change (< 0.5 %)``."""
+    limit = metric.judgement.limit
+    return f"{verdict(metric)}{f' (< {100 * limit:g} %)' if limit is not None else ''}"
 
 
 def published(metric: MetricComparison) -> str:
@@ -300,7 +310,7 @@ def head(metric: MetricComparison) -> str:
     parts = (
         (metric.case, metric.name, "not measured", verdict(metric))
         if metric.judgement.change is None
-        else (metric.case, metric.name, change(metric), interval(metric), verdict(metric))
+        else (metric.case, metric.name, change(metric), interval(metric), judged(metric))
     )
     return "  ".join(part for part in parts if part)
 
@@ -330,15 +340,24 @@ def reference_values(reference: Reference) -> str:
     return f"{reference.base:.2f} -> {reference.patched:.2f} {reference.unit}"
 
 
-def verdict_counts(verdicts: Iterable[Verdict | None]) -> str:
-    """``1 regression, 2 unchanged``; empty for no verdict."""
-    listed = list(verdicts)
-    numbers = {verdict: listed.count(verdict) for verdict in PLURALS}
+def verdict_counts(judgements: Iterable[Judgement]) -> str:
+    """``1 regression, 2 unchanged (within 0.25 and 5 %)``; empty for no verdict."""
+    by_verdict: dict[Verdict | None, list[Judgement]] = {}
+    for judgement in judgements:
+        by_verdict.setdefault(judgement.verdict, []).append(judgement)
     return ", ".join(
-        f"{number} {PLURALS[verdict] if number > 1 or verdict is Verdict.NO_CHANGE else verdict}"
-        for verdict, number in numbers.items()
-        if number
+        f"{len(alike)} {plural if len(alike) > 1 or verdict is Verdict.NO_CHANGE else verdict}"
+        f"{limits(alike)}"
+        for verdict, plural in PLURALS.items()
+        if (alike := by_verdict.get(verdict))
     )
+
+
+def limits(judgements: Iterable[Judgement]) -> str:
+    """What unchanged metrics are within, each limit once: `` (within 0.25, 0.5 and 5 %)``."""
+    numbers = sorted({each.limit for each in judgements if each.limit is not None})
+    *others, last = [f"{100 * number:g}" for number in numbers] or [""]
+    return f" (within {' and '.join(filter(None, (', '.join(others), last)))} %)" if last else ""
 
 
 # Arms beside each other: what is compared, and one cell of a row.
@@ -374,10 +393,7 @@ def pair_counts(comparison: Comparison) -> str:
     """``1 regression, 2 unchanged``: one pair's verdicts in few words."""
     if not comparison.measured and comparison.count(Verdict.FAILED) == len(comparison.primary):
         return "not measured"
-    return (
-        verdict_counts(metric.judgement.verdict for metric in comparison.primary)
-        or "nothing judged"
-    )
+    return verdict_counts(metric.judgement for metric in comparison.primary) or "nothing judged"
 
 
 def cell_figure(cell: ArmCell) -> str:
@@ -545,7 +561,7 @@ def paired_change(pair: Paired | None) -> str:
 def moved(pair: Paired | None) -> str:
     """:func:`paired_change`, in parentheses where it is not significant."""
     change = paired_change(pair)
-    return f"({change})" if pair is not None and pair.within_scatter else change
+    return f"({change})" if pair is not None and pair.is_uncertain else change
 
 
 def moved_if_at_all(pair: Paired) -> str:

@@ -49,7 +49,7 @@ def _shown_change(metric: MetricComparison) -> tuple[str, str]:
     """The name of a row, and its change and verdict."""
     return (
         f"{metric.case}  {metric.name}",
-        wording.typeset(f"{wording.change(metric)}  {wording.verdict(metric)}"),
+        wording.typeset(f"{wording.change(metric)}  {wording.judged(metric)}"),
     )
 
 

@@ -77,7 +77,7 @@ def _seeds(pair: Paired, decimals: int) -> str:
 
 
 def _mark(pair: Paired) -> str:
-    return f"; {NOT_SIGNIFICANT}" if pair.within_scatter else ""
+    return f"; {NOT_SIGNIFICANT}" if pair.is_uncertain else ""
 
 
 def total(attribution: Attribution) -> str:
@@ -161,7 +161,7 @@ def moved_most(attribution: Attribution, many: int) -> str:
     difference = attribution.total.difference
     more = "fewer" if difference < 0 else "more"
     whole = f"{wording.amount(abs(difference))} {more} instructions per {attribution.unit_title}"
-    mark = f" ({NOT_SIGNIFICANT})" if attribution.total.within_scatter else ""
+    mark = f" ({NOT_SIGNIFICANT})" if attribution.total.is_uncertain else ""
     return f"{whole}{mark}" + (f": {moved}" if moved else "")
 
 
@@ -261,7 +261,7 @@ def letter(comparison: Comparison) -> list[str]:
     if attribution.identical:
         return [IDENTICAL]
     lines = [
-        f"{ratio(row).partition(', ')[0]}{f' ({NOT_SIGNIFICANT})' * row.calls.within_scatter}."
+        f"{ratio(row).partition(', ')[0]}{f' ({NOT_SIGNIFICANT})' * row.calls.is_uncertain}."
         for row in attribution.ratios[:1]
     ]
     several = len(comparison.headlines) > 1
@@ -381,13 +381,13 @@ def _numbers(pair: Paired) -> tuple[str, str, str, str]:
 def _function(comparison: Comparison, row_: FunctionRow, *, linked: bool = False) -> Row:
     """A function's row; in long lists without links, which would be most of their bytes."""
     pair = row_.instructions
-    note = only(row_.only_in, comparison) or (NOT_SIGNIFICANT if pair.within_scatter else "")
+    note = only(row_.only_in, comparison) or (NOT_SIGNIFICANT if pair.is_uncertain else "")
     calls = wording.both(row_.calls, 2) if row_.calls else ""
     in_base = linked and not row_.user and row_.only_in != "patched"
     to = source_address(comparison.manifest, row_.name, row_.file, row_.lines) if in_base else ""
     return row(
         Cell(row_.shown_name, small=place(row_), mono=True, to=to), *_numbers(pair), calls, note,
-        faint=pair.within_scatter,
+        faint=pair.is_uncertain,
     )  # fmt: skip
 
 
@@ -419,9 +419,9 @@ def _significant(comparison: Comparison, attribution: Attribution) -> list[Block
         rows.append(_sum(label, chance))
     if attribution.others:
         label = f"the other {_many(len(attribution.functions) - attribution.listed, 'function')}"
-        note = NOT_SIGNIFICANT if attribution.others.within_scatter else ""
+        note = NOT_SIGNIFICANT if attribution.others.is_uncertain else ""
         rows.append(row(label, *_numbers(attribution.others), "", note, faint=True, total=True))
-    note = NOT_SIGNIFICANT if attribution.total.within_scatter else ""
+    note = NOT_SIGNIFICANT if attribution.total.is_uncertain else ""
     rows.append(row("all", *_numbers(attribution.total), "", note, strong=True, total=True))
     label = f"Functions that moved most, {attribution.case} {attribution.phase}"
     title = f"Functions that moved most, per {attribution.unit_title}"
@@ -482,7 +482,7 @@ def _all(comparison: Comparison, attribution: Attribution, charts: Sequence[Bloc
 
 
 def _part(label: Cell, pair: Paired) -> Row:
-    return row(label, *_numbers(pair), faint=pair.within_scatter)
+    return row(label, *_numbers(pair), faint=pair.is_uncertain)
 
 
 def visible(pair: Paired, decimals: int = 1) -> bool:

@@ -23,7 +23,7 @@ def sentence(counts: InterruptionComparison) -> str:
     """``per I/O 0.0047 -> 0.0046 interrupts (-0.5 %), 1.02 -> 1.02 exceptions (unchanged)``."""
     parts = [
         f"{wording.few(pair)} {kind}s ({wording.moved_if_at_all(pair).strip('()')}"
-        f"{', not significant' if pair.within_scatter else ''})"
+        f"{', not significant' if pair.is_uncertain else ''})"
         for kind, pair in counts.kinds.items()
     ]
     return f"per {counts.unit_title} {', '.join(parts) or 'no interrupts and faults'}, virtual"

@@ -34,7 +34,7 @@ def sentence(kinds: KindsComparison) -> str:
         pair: Paired = getattr(kinds.total, kind)
         if kind in ALWAYS or not (pair.equal or pair.within_scatter):
             change = wording.moved_if_at_all(pair).strip("()")
-            mark = ", not significant" if pair.within_scatter else ""
+            mark = ", not significant" if pair.is_uncertain else ""
             parts.append(f"{wording.few(pair)} {TITLES.get(kind, kind)} ({change}{mark})")
     return f"per {kinds.unit_title} {', '.join(parts)}"
 
@@ -81,7 +81,7 @@ def _tables(comparison: Comparison, kinds: KindsComparison) -> list[Block]:
 
 def _difference(pair: Paired, decimals: int) -> str:
     text = wording.signed(pair.difference, decimals)
-    return f"({text})" if pair.within_scatter else text
+    return f"({text})" if pair.is_uncertain else text
 
 
 def _function(comparison: Comparison, each: KindsIn, decimals: Sequence[int]) -> Row:

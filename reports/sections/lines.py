@@ -29,7 +29,7 @@ def _moved(comparison: LinesComparison) -> str:
     total = comparison.total.all_lines
     if total.equal:
         return f"unchanged at {wording.short(total.base)}"
-    return f"{wording.few(total)} ({wording.moved(total).strip('()')}{_mark(total.within_scatter)})"
+    return f"{wording.few(total)} ({wording.moved(total).strip('()')}{_mark(total.is_uncertain)})"
 
 
 def _mark(scattered: bool) -> str:
@@ -109,7 +109,13 @@ def _heads(comparison: Comparison, lines: LinesComparison, title: str) -> tuple[
 
 
 def _of_bytes(ends: tuple[int, int] | None) -> str:
-    return "" if ends is None else f"{ends[0]}-{ends[1]}"
+    """The first and the last byte; those before the object are of what lies in the line, too."""
+    if ends is None:
+        return ""
+    first, last = ends
+    if first >= 0:
+        return f"{first}-{last}"
+    return f"{-first} before it to {f'{-last} before it' if last < 0 else last}"
 
 
 def _row(comparison: Comparison, lines: LinesComparison, each: MovedLines) -> Row:

@@ -46,7 +46,7 @@ def _short(pair: Paired, title: str) -> str:
 
 
 def _mark(pair: Paired) -> str:
-    return ", not significant" if pair.within_scatter else ""
+    return ", not significant" if pair.is_uncertain else ""
 
 
 def sentence(memory: MemoryComparison) -> str:

@@ -29,7 +29,7 @@ def _metric(metric: MetricComparison, *, published: bool) -> Row:
         *([Cell(wording.again_size(metric))] if metric.again else []),
         _value(metric.base),
         _value(metric.patched),
-        Cell(word, tone=word),
+        Cell(wording.judged(metric), tone=word),
     ]
     if published:
         cells.insert(-1, Cell(", ".join(map(wording.reference_change, metric.published))))

@@ -31,7 +31,7 @@ def sentence(stacks: StackComparison) -> str:
     parts = [
         f"{wording.few(total)} virtual instructions of the kernel per {stacks.unit_title} "
         f"({wording.moved_if_at_all(total).strip('()')}"
-        f"{', not significant' if total.within_scatter else ''})"
+        f"{', not significant' if total.is_uncertain else ''})"
     ]
     if stacks.focus:
         where = " < ".join(stacks.focus[::-1][:MOST_CALLERS])

@@ -44,7 +44,8 @@ def verdict(comparison: Comparison, metric: MetricComparison) -> VerdictRow:
     behind = functions.explained(comparison, metric) or functions.beside(comparison, metric)
     lines = (wording.tail(metric), behind)
     return VerdictRow(
-        word=word, mark=wording.MARKS[word], case=metric.case, metric=metric.name,
+        word=wording.judged(metric), style=word, mark=wording.MARKS[word],
+        case=metric.case, metric=metric.name,
         change=wording.change(metric) if metric.judgement.change else "",
         interval=wording.interval(metric), lines=tuple(line for line in lines if line),
     )  # fmt: skip

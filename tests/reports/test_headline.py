@@ -11,7 +11,7 @@ from reports.headline import Headline, headline, runs, sentence
 from reports.many import SessionComparison, compare_session
 from reports.model import Comparison
 from reports.outcome import outcome
-from reports.verdict import Verdict
+from reports.verdict import Judgement, Verdict
 from reports.wording import verdict_counts
 from results.checks import Check
 from tests.reports.factory import ExactSession, fails, repeat_of
@@ -53,7 +53,7 @@ def all_of(arm: str) -> list[str]:
 
 
 def test_verdicts_are_counted(normal: Comparison) -> None:
-    assert headline(normal) == Headline("2 improvements, 1 unchanged")
+    assert headline(normal) == Headline("2 improvements, 1 unchanged (within 0.25 %)")
     slow = ExactSession(effect={"4k": -0.02, "thp": -0.02, "switch": -0.02})
     worst = compare(slow.manifest(), slow.records())
     assert headline(worst).text == "All regressions"
@@ -63,9 +63,15 @@ def test_verdicts_are_counted(normal: Comparison) -> None:
         [r for r in slow.records() if r.case == "filemap-4k"],
     )
     assert sentence(only) == "Regression."
-    assert (
-        verdict_counts([Verdict.NO_CHANGE, None, Verdict.REGRESSION]) == "1 regression, 1 unchanged"
+    quiet = [
+        Judgement(verdict=Verdict.NO_CHANGE, reason="", limit=limit)
+        for limit in (0.05, None, 0.0025, 0.05)
+    ]
+    worse = Judgement(verdict=Verdict.REGRESSION, reason="")
+    assert verdict_counts([quiet[0], Judgement(verdict=None, reason=""), worse]) == (
+        "1 regression, 1 unchanged (within 5 %)"
     )
+    assert verdict_counts(quiet) == "4 unchanged (within 0.25 and 5 %)"
     assert verdict_counts([]) == ""
 
 
@@ -143,7 +149,7 @@ def test_failures_that_cost_no_verdict_are_no_headline() -> None:
     session = ExactSession(seeds=tuple(range(1, 21)))
     records = fails(session.records(), "filemap-4k-002-patched")
     assert headline(compare_session(measured(session.manifest(), records))) == (
-        "2 improvements, 1 unchanged", (), True, "",
+        "2 improvements, 1 unchanged (within 0.25 %)", (), True, "",
     )  # fmt: skip
 
 
@@ -171,8 +177,8 @@ def test_one_broken_arm_of_many_takes_nothing_from_the_others() -> None:
     session = arms_of("bourney")
     top = headline(session)
     assert top.text == (
-        "3 regressions, 5 unchanged, 1 inconclusive; NOT MEASURED: bourney is broken: "
-        f"{SLEEPS.title}, xas_split_alloc()"
+        "3 regressions, 5 unchanged (within 0.25 %), 1 inconclusive; NOT MEASURED: bourney is "
+        f"broken: {SLEEPS.title}, xas_split_alloc()"
     )
     assert top.has_verdicts
     # What is left out for good is not to be finished.

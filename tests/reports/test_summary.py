@@ -26,7 +26,7 @@ def test_it_begins_with_title_verdict_and_picture() -> None:
     text = forms.render(made(ExactSession()), "summary")
     title, _, verdict, *_ = text.splitlines()
     assert title == "## Fewer tree walks when a folio is added"
-    assert verdict.startswith("**2 improvements, 1 unchanged.**")
+    assert verdict.startswith("**2 improvements, 1 unchanged (within 0.25 %).**")
     drawn = picture_of(text)
     assert [line.split()[0] for line in drawn[:3]] == ["4k.bw", "thp.bw", "switch.bw"]
     assert "<details><summary>The whole report</summary>" in text

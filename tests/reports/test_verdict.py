@@ -132,15 +132,17 @@ def test_a_spread_around_zero_is_inconclusive_and_says_what_would_decide() -> No
 
 def test_seven_pairs_cannot_say_99_percent_however_clear_they_look() -> None:
     result = judge(evidence(FASTER[:7]))
-    assert result.verdict is Verdict.INCONCLUSIVE
-    assert result.reason == "7 seeds; 99 % needs 8"
+    assert result.verdict is Verdict.NOT_JUDGED
+    assert result.reason == "7 seeds, 8 needed at 99 %"
+    assert result.change is not None
+    assert (result.change.low, result.change.high) == (None, None)
     assert judge(evidence(FASTER[:7]), Thresholds(alpha=0.05)).verdict is Verdict.IMPROVEMENT
 
 
-def test_one_pair_is_inconclusive_and_has_no_interval() -> None:
+def test_one_pair_is_not_judged_and_has_no_interval() -> None:
     result = judge(evidence([1.3]))
-    assert result.verdict is Verdict.INCONCLUSIVE
-    assert result.reason == "1 seed; 99 % needs 8"
+    assert result.verdict is Verdict.NOT_JUDGED
+    assert result.reason == "1 seed, 8 needed at 99 %"
     assert result.change is not None
     assert result.change.estimate == pytest.approx(0.013)
     assert result.change.low is result.change.high is None

@@ -134,8 +134,8 @@ def test_too_few_blocks_left_is_a_failure_with_blame() -> None:
 
 def test_short_session_cannot_say_99_percent() -> None:
     judgement = judge_wall([evidence(0.03, n=6)], THRESHOLDS)[0].judgement
-    assert judgement.verdict == Verdict.INCONCLUSIVE
-    assert judgement.reason == "6 blocks; 99 % needs 8"
+    assert judgement.verdict == Verdict.NOT_JUDGED
+    assert judgement.reason == "6 blocks, 8 needed at 99 %"
 
 
 def test_no_runs_at_all() -> None:

@@ -18,7 +18,7 @@ def test_within_eighty_columns_and_complete(normal: Comparison) -> None:
     assert max(map(len, rendered.splitlines())) <= 80
     whole = " ".join(rendered.split())
     for part in (
-        "2 improvements, 1 unchanged.",
+        "2 improvements, 1 unchanged (within 0.25 %).",
         "filemap-4k 4k.bw +1.16 % [+0.94, +1.30] at 99 % improvement",
         "virtual MiB/s",
         "2445.02 2625.56 MiB/s +7.38 % +1.16 %",

@@ -51,8 +51,10 @@ def test_a_change_within_the_scatter_is_in_parentheses() -> None:
     assert wording.moved(pair([100.0, 101.0, 99.0], [90.0, 91.0, 89.5])) == "-9.83 %"
     assert wording.moved(pair([100.0, 101.0, 99.0], [90.0, 121.0, 90.0])) == "(+0.33 %)"
     assert wording.moved(pair([0.0, 0.0, 0.0], [0.0, 1.0, 0.0])) == "(from 0)"
-    # Nothing is known of the scatter of one seed, and nothing scatters here.
-    assert wording.moved(pair([100.0], [90.0])) == "-10.00 %"
+    # Nothing is known of the scatter of one seed.
+    assert wording.moved(pair([100.0], [90.0])) == "(-10.00 %)"
+    assert wording.moved(pair([100.0], [100.0])) == "0 %"
+    # Nothing scatters here.
     assert wording.moved(pair([100.0, 100.0], [100.0, 100.0])) == "0 %"
     assert wording.moved(None) == "–"
 
