@@ -11,7 +11,8 @@ import itertools
 import logging
 import re
 import shutil
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from errors import InfraError, UsageError
 from experiment.spec import PREBUILT, KernelSpec
 from host.process import paste
 from kernels import cache as store
-from kernels import elf, kallsyms, modules, packages, symbols, vmlinux
+from kernels import elf, kallsyms, modules, needed, packages, symbols, vmlinux
 from kernels.cache import Kernel
 from kernels.cleaning import clean
 from kernels.kallsyms import KallsymsError, Symbol
@@ -30,6 +31,8 @@ log = logging.getLogger(__name__)
 # Part of every key: raise it when the same inputs would be kept in another way.
 RECIPE = 1
 TEXT = re.compile(r"[tTwW]")
+# Where a build leaves its image, below its configuration.
+BOOT_FOLDER = ("arch", "x86", "boot")
 
 
 @dataclass(frozen=True)
@@ -149,8 +152,40 @@ def _provided(spec: KernelSpec, checkout: Path) -> _PrebuiltFiles:
     image, folder = _image_parts(spec.source.partition(":")[2], checkout)
     release = vmlinux.read(image).release
     beside = [image.with_name(f"config-{release}"), image.with_name("config")]
+    if image.parent.parts[-3:] == BOOT_FOLDER:
+        beside.append(image.parents[len(BOOT_FOLDER)] / ".config")
     config = next((path for path in beside if path.is_file()), None)
     return _PrebuiltFiles(image, config, modules.chosen(folder) if folder else ())
+
+
+def require_image(spec: KernelSpec, wants: Iterable[needed.Want], *, checkout: Path) -> None:
+    """Refuse a kernel of files that lacks what guests need, before anything is made of it.
+
+    Raises:
+        UsageError: as ``provide`` and ``needed.require``.
+    """
+    provided = _provided(spec, checkout)
+    with tempfile.TemporaryDirectory() as folder:
+        unpacked = Path(folder) / "vmlinux"
+        vmlinux.extract(vmlinux.read(provided.image), unpacked)
+        text = needed.in_image(unpacked.read_bytes()) or _beside(provided)
+    names = [modules.plain(path.name) for path in provided.modules]
+    needed.require(text, names, wants, where=spec.source)
+
+
+def require(kernel: Kernel, wants: Iterable[needed.Want]) -> None:
+    """The same of a kernel that is in the cache.
+
+    Raises:
+        UsageError: as ``needed.require``.
+    """
+    text = kernel.config.read_text(errors="replace") if kernel.config.exists() else ""
+    names = [modules.plain(path.name.partition("-")[2]) for path in kernel.modules]
+    needed.require(text, names, wants, where=kernel.identity.source)
+
+
+def _beside(provided: _PrebuiltFiles) -> str:
+    return provided.config.read_text(errors="replace") if provided.config else ""
 
 
 def _shipped(package: packages.DebianPackage, root: Path) -> _PrebuiltFiles:
@@ -180,8 +215,10 @@ def _keep(key: str, source: str, provided: _PrebuiltFiles, cache: Path) -> Kerne
         vmlinux.extract(image, unpacked)
         data = unpacked.read_bytes()
         shutil.copyfile(provided.image, folder / "bzImage")
-        if provided.config:
-            shutil.copyfile(provided.config, folder / "config")
+        # What is in the image is its own, whatever lies beside it.
+        text = needed.in_image(data) or _beside(provided)
+        if text:
+            (folder / "config").write_text(text)
         for number, (path, content) in enumerate(loaded):
             (folder / f"{number:02}-{modules.plain(path.name)}.ko").write_bytes(content)
         _name_code(data, folder, source)
@@ -192,7 +229,7 @@ def _keep(key: str, source: str, provided: _PrebuiltFiles, cache: Path) -> Kerne
             patches=(),
             flavour=PREBUILT,
             compiler=vmlinux.compiler(data),
-            config_sha256=_digest(provided.config.read_bytes()) if provided.config else "",
+            config_sha256=_digest(text.encode()) if text else "",
             code_key=code.hexdigest(),
             build_id=elf.build_id(unpacked),
         )

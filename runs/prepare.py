@@ -37,14 +37,14 @@ from host import accelerator, exactness, fitness
 from host.exactness import QemuStanding
 from host.packages import locate
 from host.topology import Placement, host_cpus, place
-from kernels import config, patch_folder
+from kernels import config, patch_folder, prebuilt
 from kernels.cache import Kernel
 from kernels.make import MakeProgress
 from results.record import NOT_BUILT, Failure
 from runs.arms import arms_of, build_arms, expect_arms, flavours, plan_of, same_code, shapes
 from runs.boots import WallHost
 from runs.options import Options
-from runs.requirements import require_counted
+from runs.requirements import require_counted, wants_of
 from workloads.job import fio_arguments, job_text, prepare_text
 from workloads.metrics import METRIC_NAMES, names_of, thresholds_of
 from workloads.spec import (
@@ -399,6 +399,8 @@ def prepare(
     failures: dict[str, SeriesError] = {}
     built = build_arms(experiment, options, progress, failures=None if in_wall else failures)
     experiment = experiment.model_copy(update={"unbuilt": tuple(failures)})
+    for name in experiment.prebuilt:
+        prebuilt.require(built[name], wants_of(experiment, workloads))
     same = same_code(experiment, built) and not options.measure_anyway
     wall = None
     if in_wall and not same:

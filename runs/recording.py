@@ -20,6 +20,8 @@ from runs.prepare import MIB, Session
 from workloads import metrics, parse, validity
 
 EVIDENCE_LINES = 12
+# How workloads/prebuilt.sh begins.
+KERNEL_LACKS = "kernel: lacks "
 Blame = Literal["series", "workload", "host", "lab"]
 
 
@@ -76,7 +78,12 @@ def _judged(
     if outcome.ending.kind != "done":
         problems = (f"{outcome.ending.kind}: {outcome.ending.message}", *problems)
     if problems:
-        return failed(session, run, Ending("failed", "; ".join(problems)), kind="invalid"), ()
+        record = failed(session, run, Ending("failed", "; ".join(problems)), kind="invalid")
+        if record.failure and result.failure.startswith(KERNEL_LACKS):
+            # What a prebuilt kernel lacks is the doing of whoever named it.
+            failure = record.failure.model_copy(update={"blame": "user"})
+            record = record.model_copy(update={"failure": failure})
+        return record, ()
     # A modelled machine is not felt, too; its guest is the judged one.
     if run.repeat or (bench.machine is not None and bench.guests == session.measured.guests):
         difference = differs(files)

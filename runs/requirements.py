@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from pathlib import Path
 
 from errors import SpecError
 from experiment.spec import Experiment, Guest, PhaseTimes
 from guests.probe.plugin import Probe
 from host.packages import locate
 from host.process import run
+from kernels import needed, prebuilt
+from kernels.needed import FILE_SYSTEMS, Want
 from runs.arms import shapes
 from workloads.files import place_of
 from workloads.job import fio_arguments
@@ -88,6 +91,32 @@ def require_jobs(experiment: Experiment, workloads: Mapping[str, Workload]) -> N
             problems.append(f"{place}: phase {phase.name}: {words}")
     if problems:
         raise SpecError(problems)
+
+
+def wants_of(experiment: Experiment, workloads: Mapping[str, Workload]) -> tuple[Want, ...]:
+    """What a prebuilt kernel must have for the cases of an experiment."""
+    wants = list(needed.GUEST)
+    for case in experiment.cases:
+        workload = workloads[case.workload].as_variant(case.variant)
+        if workload.fs == "brd":
+            program = workload.mkfs.partition(" ")[0]
+            wants += [needed.BRD, *([FILE_SYSTEMS[program]] if program in FILE_SYSTEMS else [])]
+    return tuple(dict.fromkeys(wants))
+
+
+def require_prebuilt(
+    experiment: Experiment, workloads: Mapping[str, Workload], checkout: Path
+) -> None:
+    """Refuse kernels of files that lack what the guests or the workloads need.
+
+    Raises:
+        UsageError: names the kernel, and its options.
+    """
+    kernels = [arm.kernel or experiment.kernel for arm in experiment.all_arms]
+    wants = wants_of(experiment, workloads)
+    for kernel in dict.fromkeys(kernels):
+        if kernel.source.startswith("image:"):
+            prebuilt.require_image(kernel, wants, checkout=checkout)
 
 
 def require_counted(experiment: Experiment, guest: Guest, probe: Probe | None) -> None:

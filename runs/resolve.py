@@ -18,7 +18,7 @@ from results.record import QUICK
 from runs.arms import shapes
 from runs.prepare import can_be_modelled, workloads_of
 from runs.request import Request
-from runs.requirements import require_jobs, require_supported
+from runs.requirements import require_jobs, require_prebuilt, require_supported
 from runs.suggestion import automatic, texts_and_files
 
 
@@ -88,7 +88,9 @@ def experiment_of(
         experiment = experiment.model_copy(update={"cases": experiment.cases[:1], "check": None})
     experiment = experiment.model_copy(update={"twins": _twins(request, experiment)})
     require_supported(experiment)
-    require_jobs(experiment, workloads_of(experiment))
+    workloads = workloads_of(experiment)
+    require_jobs(experiment, workloads)
+    require_prebuilt(experiment, workloads, checkout)
     return experiment
 
 

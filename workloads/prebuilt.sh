@@ -44,6 +44,7 @@ stop_point() {
 mounts
 never_idle
 load_modules
+[ -d "$FW_CFG" ] || fail "kernel: lacks CONFIG_FW_CFG_SYSFS: the guest reads its job through it"
 prepare
 stop_point
 all_phases

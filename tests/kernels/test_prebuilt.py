@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
 
 from errors import InfraError, UsageError
 from experiment.spec import Experiment, KernelSpec
-from kernels import build, packages, prebuilt, symbols
+from kernels import build, needed, packages, prebuilt, symbols
 from kernels.cache import Kernel
 from kernels.compare import SIZES_ONLY, compare
 from kernels.settle import settle
@@ -169,3 +170,66 @@ def test_settled_experiment_names_versions_and_whole_paths(
     assert made.arms[0].kernel is None
     assert made.arms[1].kernel == KernelSpec(source=f"image:{image}")
     assert settle(made, **lab.where) == made
+
+
+LEFT_OFF = ("BLK_DEV_RAM", "XFS_FS", "FW_CFG_SYSFS")
+WANTS = (*needed.GUEST, needed.BRD, needed.FILE_SYSTEMS["mkfs.xfs"])
+
+
+def configuration(*, off: tuple[str, ...] = (), modules: tuple[str, ...] = ()) -> str:
+    """A configuration that has all that is wanted but ``off``; some of it as ``modules``."""
+    values = {want.option: "m" if want.option in modules else "y" for want in WANTS}
+    lines = [f"# CONFIG_{option} is not set" for option in off]
+    return "\n".join(
+        [*lines, *(f"CONFIG_{name}={value}" for name, value in values.items() if name not in off)]
+    )
+
+
+def built_image(folder: Path, text: str) -> Path:
+    """An image where make leaves it, with its configuration at the top of the tree."""
+    root = shipped.shipped(folder / "root")
+    place = folder / "linux/arch/x86/boot"
+    place.mkdir(parents=True)
+    (folder / "linux/.config").write_text(text)
+    return (root / "boot/vmlinuz-6.1.2-test").rename(place / "bzImage")
+
+
+def test_options_that_an_own_kernel_lacks_are_named_before_a_boot(lab: Lab, tmp_path: Path) -> None:
+    image = built_image(tmp_path, configuration(off=LEFT_OFF))
+    spec = KernelSpec(source=f"image:{image}")
+    with pytest.raises(UsageError) as caught:
+        prebuilt.require_image(spec, WANTS, checkout=lab.checkout)
+    assert caught.value.where == f"image:{image}"
+    for option in LEFT_OFF:
+        assert f"CONFIG_{option}: " in caught.value.what
+    assert caught.value.what.count("CONFIG_") == len(LEFT_OFF)
+    # In the cache it has its configuration, and is refused there, too.
+    with pytest.raises(UsageError, match="CONFIG_XFS_FS"):
+        prebuilt.require(build.provide(spec, [], **lab.where), WANTS)
+    (tmp_path / "linux/.config").write_text(configuration())
+    prebuilt.require_image(spec, WANTS, checkout=lab.checkout)
+
+
+def test_a_module_does_where_the_folder_of_modules_has_it(lab: Lab, tmp_path: Path) -> None:
+    image = built_image(tmp_path, configuration(modules=("BLK_DEV_RAM", "XFS_FS", "FW_CFG_SYSFS")))
+    folder = tmp_path / "root/lib/modules/6.1.2-test"
+    spec = KernelSpec(source=f"image:{image}@{folder}")
+    prebuilt.require_image(spec, WANTS, checkout=lab.checkout)
+    prebuilt.require(build.provide(spec, [], **lab.where), WANTS)
+    with pytest.raises(UsageError, match=r"CONFIG_XFS_FS \(a module, and no folder of modules"):
+        prebuilt.require_image(KernelSpec(source=f"image:{image}"), WANTS, checkout=lab.checkout)
+    # What has to be there before a module can be loaded is built in.
+    (tmp_path / "linux/.config").write_text(configuration(modules=("TMPFS",)))
+    with pytest.raises(UsageError, match="CONFIG_TMPFS"):
+        prebuilt.require_image(spec, WANTS, checkout=lab.checkout)
+
+
+def test_the_configuration_in_an_image_is_its_own() -> None:
+    text = configuration(off=("PSI",))
+    data = b"\x7fELF" + b"IKCFG_ST" + gzip.compress(text.encode()) + b"IKCFG_ED" + b"rest"
+    assert needed.in_image(data) == text
+    assert needed.in_image(b"IKCFG_STnothingIKCFG_ED") == needed.in_image(b"none") == ""
+    with pytest.raises(UsageError, match="CONFIG_PSI: stalls are read from it"):
+        needed.require(text, (), WANTS, where="x")
+    # Nothing is known of a kernel that does not say how it was configured.
+    needed.require("", (), WANTS, where="x")

@@ -7,9 +7,10 @@ import pytest
 from errors import SpecError
 from experiment.load import load_experiment
 from guests.probe.plugin import Probe
+from kernels import config
 from runs.arms import guest_of
 from runs.prepare import catalogue, workloads_of
-from runs.requirements import require_counted, require_jobs
+from runs.requirements import require_counted, require_jobs, wants_of
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PROBE = Probe(Path("/probe"), "0" * 64, 1, "7.2.22")
@@ -57,3 +58,15 @@ def test_what_fio_would_refuse_is_refused_before_a_build() -> None:
         update={"kernel": experiment.kernel.model_copy(update={"arch": "arm64"})}
     )
     require_jobs(other, changed)
+
+
+def test_what_a_prebuilt_kernel_must_have_follows_from_the_workloads() -> None:
+    def options(name: str) -> set[str]:
+        experiment = load_experiment(Path(name), catalogue=catalogue(CHECKOUT))
+        return {want.option for want in wants_of(experiment, workloads_of(experiment))}
+
+    assert options("filemap-v4") - options("thp-matrix") == {"BLK_DEV_RAM", "XFS_FS"}
+    assert "EXT4_FS" in options("filemap-ext4")
+    # The lab's own configuration has all of it.
+    base = config.parse((CHECKOUT / "configs/kconfig/base.config").read_text())
+    assert {base.get(option, "n") for option in options("filemap-ext4")} == {"y"}
