@@ -27,7 +27,7 @@ from host.process import run
 from kernels import b4, git_range
 from kernels.cleaning import clean
 from kernels.diff import MOST_FILES, MOST_LINES, read_diff
-from kernels.mail import Mail, as_text, read_mail, read_mails
+from kernels.mail import BOMS, Mail, as_text, read_mail, read_mails
 from kernels.needs import BASE_COMMIT, offers, unmet
 from kernels.packed import LARGEST_MBOX, unpacked
 from kernels.packed import too_large as mailbox_too_large
@@ -286,7 +286,8 @@ def read_series(
     data = unpacked(data, where)
     mails = read_mails(data, where)
     if len(mails) == 1 and not mails[0].poster:
-        return line_ends(as_text(data).encode(errors="surrogateescape"))
+        marked = data.startswith(tuple(mark for mark, _ in BOMS))
+        return line_ends(as_text(data).encode() if marked else data)
     if alone and len(mails) == 1 and mails[0].has_diff:
         return Thread(mails[0].version, mails, None, ())
 

@@ -49,6 +49,8 @@ MESSAGE_ID = re.compile(r"<([^<>\s]+)>")
 CHANGE_ID = re.compile(r"^change-id: (\S{1,200})\s*$", re.M)
 # git send-email numbers the mails of a series in their ids, also where it threads nothing.
 NUMBERED_ID = re.compile(r"^(\d{14}\.\d{1,10})-\d{1,4}-(.{1,200})$")
+PGP_SIGNED = "-----BEGIN PGP SIGNED MESSAGE-----"
+PGP_SIGNATURE = "-----BEGIN PGP SIGNATURE-----"
 NO_ID = "@no-message-id.invalid"
 # A line of a header, which may stand in a body, too: after scissors, or a line of so many dashes.
 FIELD = re.compile(r"([A-Za-z][A-Za-z0-9-]{0,60}):[ \t](.*)")
@@ -366,6 +368,8 @@ def _content(part: Message, packed: bool = False) -> str:
         if b"\0" in content[:4096] and not content.startswith(tuple(mark for mark, _ in BOMS)):
             return ""
     text = as_text(content, str(part.get_content_charset("utf-8")))
+    if text.lstrip().startswith(PGP_SIGNED):
+        text = re.sub(r"^- ", "", text.partition("\n\n")[2].partition(PGP_SIGNATURE)[0], flags=re.M)
     flowed = is_text and str(part.get_param("format", "")).lower() == "flowed"
     return _unflowed(text) if flowed and DIFF.search(text) else text
 

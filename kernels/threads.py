@@ -170,8 +170,8 @@ def _goes_on(parent: Mail, post: Mail) -> bool:
 def _reconciled(parts: Iterable[list[Mail]]) -> list[list[Mail]]:
     """Parts below one mail that differ in what they say of themselves, put together.
 
-    A version, or a word such as RESEND, may stand on the cover letter alone, or on all but it.
-    Patches of two versions are two series.
+    A version, or a word such as RESEND, may stand on the cover letter alone, or on all but it, or
+    on the one patch that was sent again.  Patches of two versions are two series.
     """
     whole: list[list[Mail]] = []
     for part in sorted(parts, key=lambda part: (part[0].version, part[0].is_resent), reverse=True):
@@ -182,7 +182,12 @@ def _reconciled(parts: Iterable[list[Mail]]) -> list[list[Mail]]:
             same = part[0].total == other[0].total or (
                 covers and min(part[0].total, other[0].total) > 1
             )
-            if same and numbers.isdisjoint(more) and (covers or 0 in more):
+            one_again = (
+                part[0].version == other[0].version
+                and part[0].total == other[0].total
+                and not set(range(1, part[0].total + 1)) <= min(numbers, more, key=len)
+            )
+            if one_again or (same and numbers.isdisjoint(more) and (covers or 0 in more)):
                 other += part
                 break
         else:
@@ -307,7 +312,7 @@ class _Choice:
 
     def _done(self, patches: tuple[Mail, ...], cover: Mail | None, version: int) -> Thread:
         if len(patches) == 1 and patches[0].attached:
-            patches = patches[0].attached
+            cover, patches = patches[0], patches[0].attached
         self.findings += [
             f'"{mail.subject}" (<{mail.message_id}>) {mail.unread}; the one in its text is taken'
             for mail in patches
@@ -485,8 +490,8 @@ class _Choice:
         ]  # fmt: skip
         if extra:
             self.findings.append(
-                f"{', '.join(extra)} was sent besides the {group.total} patches of the series, and "
-                "is applied at that place"
+                f"{', '.join(extra)} was sent besides the series of {group.total}, and is applied "
+                "at that place"
             )
         self.findings += [
             f"{mail.number:g}/{mail.total} is of another sender, {mail.poster}"

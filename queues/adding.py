@@ -9,7 +9,7 @@ from errors import UsageError
 from experiment.ad_hoc import from_series
 from experiment.load import Catalogue
 from experiment.places import from_here
-from experiment.series_name import kind_of
+from experiment.series_name import kind_of, split_mail
 from kernels.cleaning import clean
 from queues.entry import QueueEntry, id_of
 from queues.store import QueueStore, stamp
@@ -35,14 +35,15 @@ def entry_of(
     (name,) = request.series
     place = from_here(name, here=here, checkout=checkout)
     kind = kind_of(place)
-    path = (checkout / place).expanduser()
+    file, mail = split_mail(place)
+    path = (checkout / file).expanduser()
     if kind in ("file", "folder") and not path.exists():
         raise UsageError(
             "no such file or folder", where=clean(name), next_step="name a series; see docs"
         )
     if kind in ("file", "folder"):
         # Whoever works the queue may be anywhere.
-        place = str(path.absolute())
+        place = str(path.absolute()) + (f"#{mail}" if mail else "")
     source = from_here(request.source, here=here, checkout=checkout) if request.source else ""
     request = replace(request, series=(place,), source=source)
     from_series(

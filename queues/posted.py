@@ -46,7 +46,7 @@ def why_not_posted(mail: Mail) -> str:
     """Why a mail that has a diff is no member of a series; nothing where it has none."""
     if mail.has_diff:
         return "a reply" if mail.is_reply else "no [PATCH] in its subject"
-    if mail.enclosed:
+    if any(b"diff --git " in raw for raw in mail.enclosed):
         return "a mail that encloses others"
     return mail.unread
 

@@ -153,7 +153,7 @@ def test_one_more_patch_has_a_place(number: str, order: list[int], answers: list
     more = patch(f"[PATCH {number}] mm: more", "a-9", answers=answers)
     thread = chosen([*series("a", 2), more])
     assert names(thread) == [f"a-{n}" for n in order]
-    assert thread.findings[0].startswith(f"{number} was sent besides the 2 patches of the series")
+    assert thread.findings[0].startswith(f"{number} was sent besides the series of 2")
     theirs = more.with_header("From", OTTO)
     thread = chosen([*series("a", 2), theirs])
     assert names(thread) == ["a-1", "a-2"]
