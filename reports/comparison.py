@@ -435,6 +435,7 @@ def _case(
     return CaseComparison(
         name=case.name,
         title=case.title,
+        size=case.size,
         phases=case.phases,
         metrics=tuple(metrics),
         timelines=timelines(case, blocks, shown_unit("MiB/s", manifest.experiment.mode)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from reports import json_form, letter, lkp, matrix, mmtests, summary
+from reports import json_form, letter, lkp, matrix, mmtests, summary, wording
 from reports.document import Block, Link, Paragraph
 from reports.form_names import FORM_NAMES
 from reports.headline import headline
@@ -101,7 +101,7 @@ def as_html(session: SessionComparison) -> str:
     links = [part for name in files for part in (", ", Link(name, name))][1:]
     beside = Paragraph(("Other files in the session's folder: ", *links), "note")
     return html.page(
-        f"{headline(session).text}: {experiment.title}", subject.title(view),
+        f"{headline(session).text}: {wording.title(session.manifest)}", subject.title(view),
         [*_blocks(PAGE, view), beside], over,
     )  # fmt: skip
 

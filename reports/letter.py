@@ -35,18 +35,19 @@ def _size(mib: float) -> str:
 
 def setup(comparison: Comparison, case: CaseComparison) -> list[str]:
     """The setup in one sentence."""
-    manifest = comparison.manifest
-    data, guest = manifest.experiment.dataset, manifest.guest
-    limit, file, brd = (
-        _size(mib / guest.scale) for mib in (data.cgroup_limit_mib, data.file_mib, data.brd_mib)
+    manifest, size = comparison.manifest, case.size
+    guest = manifest.guest
+    jobs = f"{size.jobs} jobs" if size.jobs else ""
+    within = f"in a {_size(size.limit_mib)} cgroup" if size.limit_mib else ""
+    file = f"a {_size(size.file_mib)} file" if size.file_mib else ""
+    brd = f"on a {_size(size.brd_mib)} brd" if size.brd_mib else ""
+    # What a case has not got is not said.
+    facts = (
+        " ".join(filter(None, (jobs, within))),
+        " ".join(filter(None, (file, brd))),
+        f"{guest.vcpus} vCPU{'s' if guest.vcpus > 1 else ''}",
     )
-    # Without a limit or a device there is nothing to say of one.
-    within = f" in a {limit} cgroup" if data.cgroup_limit_mib else ""
-    files = f"a {file} file on a {brd} brd" if data.brd_mib else f"{file} of files"
-    sentence = (
-        f"{case.title}: {guest.jobs} jobs{within}, {files}, "
-        f"{guest.vcpus} vCPU{'s' if guest.vcpus > 1 else ''}"
-    )
+    sentence = f"{case.title}: {', '.join(filter(None, facts))}"
     if manifest.experiment.mode == "exact":
         sentence += " under QEMU TCG -icount, times are virtual"
     if comparison.wall is not None:
@@ -102,13 +103,13 @@ def _label(row: MetricRow) -> str:
 def _claim(cell: ArmCell) -> str:
     """The percentage over an arm's figures: in this place it is a claim, whatever stands below.
 
-    So there is none of what is not judged and does not stand out either.
+    What is not judged and does not stand out either has none, and says so.
     """
     metric = cell.against
     if metric is None or metric.judgement.change is None or cell.withheld:
         return ""
     if not metric.primary and not metric.judgement.differs:
-        return ""
+        return " (not judged, not significant)"
     return f" ({percentage(metric)})"
 
 
@@ -176,9 +177,8 @@ def _noise(metric: MetricComparison | None) -> list[str]:
 
 def _case(session: SessionComparison, case: CaseComparison) -> list[str]:
     rows = by_arm.of_case(session.rows, case.name)
-    parts = [setup(session.comparisons[0], case), commands(case.phases)]
+    parts = [setup(session.comparisons[0], case), commands(case.phases), _closing(session, rows)]
     parts += [_arm(session, case, rows, at) for at in range(len(session.arms))]
-    parts.append(_closing(session, rows))
     return [line for part in parts if part for line in (*part, "")]
 
 

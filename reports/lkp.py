@@ -18,9 +18,10 @@ from reports.letter import percentage
 from reports.mail import ascii_only
 from reports.many import SessionComparison
 from reports.model import MetricComparison, is_share
+from reports.outcome import pending
 from reports.repeat import repeat
 from reports.verdict import CALLED, Verdict
-from results.record import ArmRecord, Manifest
+from results.record import ArmRecord, CaseSize, Manifest
 from results.units import VIRTUAL, shown_name
 
 COMPILER = re.compile(r"\S*\b(?:gcc|clang)\b")
@@ -42,7 +43,8 @@ def subject(session: SessionComparison) -> str:
     """``[tree:branch] [subsys]  10-hex: WORKLOAD.METRIC 4.7% regression``, unwrapped.
 
     It names the largest regression, else the largest improvement, else how all ended.  What
-    was not measured in real time says so here, too.
+    was not measured in real time says so here, too.  A series that no commit is known of is named
+    by its title: what its kernel is called may be that of a kernel without it.
     """
     manifest, names = session.manifest, kernel_names.kernel_names(session)
     headline_metric = _headline_metric(session)
@@ -53,8 +55,10 @@ def subject(session: SessionComparison) -> str:
     text = _size_of(headline_metric[1]) if headline_metric else headline.text(session).lower()
     if manifest.experiment.mode == "exact" and VIRTUAL not in text:
         text = f"{text} (virtual time)"
+    text += " (checks pending)" if pending(session) else ""
+    title = "" if names[arm].commit else wording.titles(manifest)
     # Two blanks, as the robot has them.
-    return f"{ascii_only(lead)}  {ascii_only(f'{names[arm].text}: {text}')}"
+    return f"{ascii_only(lead)}  {ascii_only(f'{title or names[arm].text}: {text}')}"
 
 
 def _headline_metric(session: SessionComparison) -> tuple[str, MetricComparison] | None:
@@ -138,7 +142,8 @@ def _opening(session: SessionComparison) -> list[str]:
     cases = ", ".join(case.name for case in manifest.cases)
     lines += ["", f"testcase: {cases}", f"config: {_config(arm)}", f"compiler: {_compiler(arm)}"]
     lines += [f"test machine: {_machine(manifest)}", "parameters:", ""]
-    lines += [f"\t{name}: {value}" for name, value in _parameters(manifest).items()]
+    parameters = [_parameters(case.size).items() for case in manifest.cases]
+    lines += dict.fromkeys(f"\t{name}: {value}" for each in parameters for name, value in each)
     return [_plain(line) for line in lines]
 
 
@@ -171,9 +176,8 @@ def _series_lines(manifest: Manifest) -> list[str]:
     if series is None:
         return []
     patches = sum(len(record.patches) for record in manifest.series)
-    titles = [record.title for record in manifest.series if record.title]
     many = f" ({patches} patch{'' if patches == 1 else 'es'})" if patches else ""
-    title = series.title or ", ".join(titles) or _branch(manifest)
+    title = wording.titles(manifest) or _branch(manifest)
     lines = [f"series: {title}{many}"]
     links = (record.message_id.strip("<>") for record in manifest.series)
     return [*lines, *(f"https://lore.kernel.org/r/{link}" for link in links if link)]
@@ -195,20 +199,17 @@ def _machine(manifest: Manifest) -> str:
     return f"{cpus} with {memory}, {accelerator or 'unknown accelerator'} on {text}"
 
 
-def _parameters(manifest: Manifest) -> dict[str, str]:
-    """What the case ran with, as the guest scales it; what is not there is not said."""
-    guest, data = manifest.guest, manifest.experiment.dataset
+def _parameters(size: CaseSize) -> dict[str, str]:
+    """What a case ran with; what it has not got is not said."""
     parameters = {
-        "nr_task": str(guest.jobs),
-        "cgroup": f"{data.cgroup_limit_mib / guest.scale:g}M" if data.cgroup_limit_mib else "",
-        "file": f"{data.file_mib / guest.scale:g}M" if data.file_mib else "",
-    }
-    return {name: value for name, value in parameters.items() if value}
+        "nr_task": (size.jobs, ""), "cgroup": (size.limit_mib, "M"), "file": (size.file_mib, "M"),
+    }  # fmt: skip
+    return {name: f"{number}{unit}" for name, (number, unit) in parameters.items() if number}
 
 
 def _repeating(session: SessionComparison) -> list[str]:
     """How to measure it again, and what must come out."""
-    again = repeat(session)
+    again = repeat(session, of_others=True)
     exact = session.manifest.experiment.mode == "exact"
     notes = [*again.notes, *(_expected(session) if exact else [])]
     lines = [f"To repeat it, in a checkout of Twinboot {session.manifest.provenance.lab_version}:"]
@@ -341,7 +342,8 @@ def _axes(session: SessionComparison, case: str) -> list[str]:
     manifest, arms = session.manifest, session.arms
     exact = manifest.experiment.mode == "exact"
     machine = "tcg-icount" if exact else manifest.provenance.accelerator
-    axes = _parameters(manifest) | {
+    size = next(each.size for each in manifest.cases if each.name == case)
+    axes = _parameters(size) | {
         "compiler": _compiler(arms[0]),
         "kconfig": f"{arms[0].kernel.arch}-{arms[0].kernel.flavour}",
         "tbox_group": f"{machine or 'unknown'}-{manifest.guest.name}",

@@ -25,7 +25,7 @@ from reports.scaling_model import Scaling
 from reports.stacks_model import StackComparison
 from reports.verdict import Judgement, Verdict
 from reports.wall_model import Again, WallFacts
-from results.record import Failure, Manifest, PhaseRecord, Record
+from results.record import CaseSize, Failure, Manifest, PhaseRecord, Record
 
 
 def is_share(unit: str) -> bool:
@@ -124,6 +124,7 @@ class CaseComparison(Record):
 
     name: str
     title: str
+    size: CaseSize
     phases: tuple[PhaseRecord, ...]
     metrics: tuple[MetricComparison, ...]
     timelines: tuple[TimelineComparison, ...]

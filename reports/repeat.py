@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import PurePath
 from typing import NamedTuple
@@ -12,6 +13,9 @@ from reports.many import SessionComparison
 from reports.model import Comparison, MetricComparison
 from results.record import Manifest
 
+# A path of the sender's: from the root, the home or the folder above.
+LOCAL = re.compile(r"(?:^|(?<=[:=]))(?:~|\.\.)?/(?:[^@\s]*/)?([^/@\s]+)/?(?=@|$)")
+ELSEWHERE = "PATH"
 DIRTY = "-dirty"
 UNKNOWN = "not found"
 
@@ -29,8 +33,11 @@ class Repeat(NamedTuple):
     results: tuple[str, ...]
 
 
-def repeat(session: Session, folder: str = "") -> Repeat:
-    """The commands that make the session again; ``folder`` is as for ``headline``."""
+def repeat(session: Session, folder: str = "", *, of_others: bool = False) -> Repeat:
+    """The commands that make the session again; ``folder`` is as for ``headline``.
+
+    ``of_others`` are those who have neither the session's folder nor the sender's files.
+    """
     manifest = session.manifest
     results = tuple(
         f"{_pair(comparison, session)}{_result(metric, exact=comparison.wall is None)}"
@@ -43,8 +50,8 @@ def repeat(session: Session, folder: str = "") -> Repeat:
     exact = manifest.experiment.mode == "exact"
     return Repeat(
         lab=_lab(manifest),
-        commands=_commands(manifest, folder or default_folder(manifest)),
-        notes=_notes(manifest),
+        commands=_commands(manifest, "" if of_others else folder or default_folder(manifest)),
+        notes=_notes(manifest, of_others=of_others),
         expected=("Expected means, equal to the last digit on any host" if exact else
                   "Real time gives other digits: the verdicts must come out, with intervals that "
                   "overlap these") if results else "",
@@ -63,21 +70,39 @@ def _commands(manifest: Manifest, folder: str) -> tuple[str, ...]:
     commit = manifest.provenance.lab_commit.removesuffix(DIRTY)
     commands = [f"git checkout {shlex.quote(commit)}"] if commit not in ("", UNKNOWN) else []
     if manifest.arguments:
-        commands.append(shlex.join(["./lab.py", "run", *manifest.arguments]))
-    if manifest.experiment.mode == "exact":
+        arguments = manifest.arguments if folder else _of_others(manifest)
+        commands.append(shlex.join(["./lab.py", "run", *arguments]))
+    if manifest.experiment.mode == "exact" and folder:
         archive = f"{PurePath(folder).name}.tar.gz"
         commands.append(shlex.join(["./lab.py", "repro", folder]))
         commands.append(shlex.join(["./lab.py", "repro", "--check", archive]))
     return tuple(commands)
 
 
-def _notes(manifest: Manifest) -> tuple[str, ...]:
+def _of_others(manifest: Manifest) -> list[str]:
+    """The arguments as others can use them.
+
+    A posted series is named by its message-id, whatever file the sender has it in; of other
+    places only the last name is theirs, below ``PATH``.
+    """
+    named = {record.origin: record.message_id.strip("<>") for record in manifest.series}
+    arguments = []
+    for argument in manifest.arguments:
+        option, equals, value = argument.rpartition("=" if argument[:2] == "--" else "\0")
+        value = named.get(value) or LOCAL.sub(lambda match: f"{ELSEWHERE}/{match[1]}", value)
+        arguments.append(f"{option}{equals}{value}")
+    return arguments
+
+
+def _notes(manifest: Manifest, *, of_others: bool) -> tuple[str, ...]:
     notes = []
+    if of_others and any(f"{ELSEWHERE}/" in argument for argument in _of_others(manifest)):
+        notes.append(f"{ELSEWHERE} is where your own copy lies.")
     if manifest.provenance.lab_commit.endswith(DIRTY):
         notes.append("The lab had changes that are not in this commit.")
     if not manifest.arguments:
         notes.append("The command that started the session is not on record.")
-    if manifest.experiment.mode == "exact":
+    if manifest.experiment.mode == "exact" and not of_others:
         notes.append(
             "repro packs the session into an archive; repro --check measures it again, on any "
             "machine, and compares every number."

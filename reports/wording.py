@@ -15,6 +15,7 @@ from reports.model import Comparison, MetricComparison, Reference, is_share
 from reports.paired import Paired
 from reports.verdict import CALLED, MISSING, PENDING, Judgement, Verdict
 from reports.wall_statistics import FEWEST_AGAIN
+from results.record import Manifest
 
 SIGNIFICANT = 6
 LORE = "https://lore.kernel.org/r/"
@@ -66,6 +67,20 @@ def series_title(experiment: Experiment) -> str:
     """What is under test in few words: the series, or that there is none."""
     series = experiment.series
     return series.title or series.path if series else "no series"
+
+
+def titles(manifest: Manifest) -> str:
+    """The titles of the series under test as they were posted; empty where none is known."""
+    series = manifest.experiment.series
+    posted = ", ".join(record.title for record in manifest.series if record.title)
+    return (series.title if series else "") or posted
+
+
+def title(manifest: Manifest) -> str:
+    """What a report is called: a session of a series alone, which has no title, by the series'."""
+    experiment = manifest.experiment
+    unnamed = experiment.series and experiment.title == f"series {experiment.series.path}"
+    return titles(manifest) or experiment.title if unnamed else experiment.title
 
 
 def posting(message_id: str) -> str:

@@ -196,11 +196,24 @@ class PhaseRecord(Record):
     ratios: tuple[RatioRecord, ...] = ()
 
 
+class CaseSize(Record):
+    """What a case ran with, as the guest scales it; 0 of what it has not got.
+
+    Only cases of fio have ``jobs`` and files; the other sizes are in MiB.
+    """
+
+    jobs: int = 0
+    limit_mib: int = 0
+    file_mib: int = 0
+    brd_mib: int = 0
+
+
 class CaseRecord(Record):
     """One case of the session: phases, metrics, and the names of the primary ones."""
 
     name: str
     title: str
+    size: CaseSize = CaseSize()
     phases: tuple[PhaseRecord, ...]
     metrics: tuple[Metric, ...]
     primary: tuple[str, ...]

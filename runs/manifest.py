@@ -19,6 +19,7 @@ from kernels.settle import series_records
 from results.record import (
     ArmRecord,
     CaseRecord,
+    CaseSize,
     Manifest,
     PhaseRecord,
     Provenance,
@@ -147,10 +148,17 @@ def tools_of(architecture: Architecture, options: Options) -> dict[str, str]:
 
 
 def _case_record(session: Session, case: CaseSpec) -> CaseRecord:
-    times = case.times.get(session.guest.name, {})
+    times, size = case.times.get(session.guest.name, {}), session.measured.size
     phases = session.phases(case)
+    has_fio = any(phase.fio for phase in phases)
     return CaseRecord(
         name=case.name,
+        size=CaseSize(
+            jobs=size.jobs if has_fio else 0,
+            limit_mib=size.cgroup_limit_mib,
+            file_mib=size.file_mib if has_fio else 0,
+            brd_mib=size.brd_mib if any(phase.on_device for phase in phases) else 0,
+        ),
         title=session.workloads[case.workload].title,
         phases=tuple(
             PhaseRecord(

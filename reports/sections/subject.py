@@ -13,7 +13,7 @@ def title(view: View) -> list[Block]:
     """The experiment's title and question."""
     experiment = view.session.manifest.experiment
     body: list[Block] = [Paragraph(experiment.question, "question")] if experiment.question else []
-    return [Heading(experiment.title, 1), *body]
+    return [Heading(wording.title(view.session.manifest), 1), *body]
 
 
 def origin(view: View) -> str:

@@ -21,6 +21,7 @@ from experiment.spec import (
 from results.record import (
     ArmRecord,
     CaseRecord,
+    CaseSize,
     Failure,
     KernelIdentity,
     Manifest,
@@ -156,6 +157,7 @@ def manifest(session: ExactSession) -> Manifest:
         cases=tuple(
             CaseRecord(
                 name=case,
+                size=CaseSize(jobs=4, limit_mib=64, file_mib=120, brd_mib=128),
                 title={"filemap-4k": "4K pages, random mmap reads",
                        "filemap-thp": "huge pages, then 4K pages on the same cache"}[case],
                 phases=tuple(

@@ -9,13 +9,15 @@ import pytest
 
 from experiment.design import AGAIN
 from reports import forms, lkp, mail, matrix, mmtests
-from reports.many import SessionComparison
+from reports.many import SessionComparison, compare_session
 from reports.model import Comparison
 from reports.sections.arms import values
+from results.record import CaseSize
 from tests.reports import factory
 from tests.reports.factory import ExactSession, fails
 from tests.reports.many_factory import Many
-from tests.reports.measured import compare
+from tests.reports.measured import compare, measured
+from tests.reports.test_gate import checked, compared
 from tests.reports.wall_factory import WallSession
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -270,3 +272,39 @@ def test_more_metrics_than_fit_continue_below(five: SessionComparison) -> None:
     for row in rows:
         for name in names:
             assert values(row.cell(name))[0] in "\n".join(lines)
+
+
+@pytest.mark.parametrize("form", ["letter", "lkp"])
+def test_what_a_case_has_not_got_is_not_said(form: str) -> None:
+    """A program of ours has no fio, no file and no brd, whatever the experiment's dataset is."""
+    session = ExactSession()
+    manifest = session.manifest()
+    cases = tuple(
+        case.model_copy(update={"size": CaseSize(limit_mib=32)}) for case in manifest.cases
+    )
+    shown = forms.render(
+        compare(manifest.model_copy(update={"cases": cases}), session.records()), form
+    )
+    assert "32M" in shown
+    assert not re.search(r"\bjobs\b|\bbrd\b|120M|128M|nr_task|\tfile:", shown)
+
+
+def test_a_subject_names_the_series_and_what_is_pending() -> None:
+    session = ExactSession()
+    named = lkp.subject(compare_session(measured(session.manifest(), session.records())))
+    assert "  filemap: three walks again: filemap-4k.4k.virtual_bw 1.2% improvement" in named
+    assert not named.endswith("(checks pending)")
+    waiting = lkp.subject(compared(checked("base")))
+    assert waiting.endswith("(checks pending)")
+
+
+def test_what_is_not_judged_and_not_significant_is_marked_below_what_is_judged() -> None:
+    session = ExactSession(effect={"4k": 0.013, "thp": 0.0, "switch": 0.0})
+    manifest = session.manifest()
+    secondary = tuple(case.model_copy(update={"primary": ()}) if case.name != "filemap-4k" else case
+                      for case in manifest.cases)  # fmt: skip
+    text = forms.render(
+        compare(manifest.model_copy(update={"cases": secondary}), session.records()), "letter"
+    )
+    assert "After, switch phase (not judged, not significant):" in text
+    assert text.index("4k.virtual_bw +1.") < text.index("Before:")

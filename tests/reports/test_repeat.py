@@ -8,6 +8,7 @@ from reports import forms
 from reports.many import SessionComparison
 from reports.model import Comparison
 from reports.repeat import repeat
+from results.record import SeriesRecord
 from tests.reports.factory import ExactSession
 from tests.reports.many_factory import Many
 from tests.reports.measured import compare
@@ -92,3 +93,29 @@ def test_a_pasted_block_is_the_commands() -> None:
     joined = [line for line in pasted.replace("\\\n", "").split("\n") if line.strip()]
     for command, line in zip(repeat(session).commands, joined, strict=False):
         assert line.split() == command.split()
+
+
+def test_others_are_told_of_nothing_that_they_have_not_got() -> None:
+    arguments = (
+        "--series", "/home/me/thread.mbox", "--source", "git:/home/me/linux@v7.3",
+        "--arm=git:../linux@v6.12", "--set", "kernel.source=dir:~/linux", "--guest", "laptop",
+    )  # fmt: skip
+    manifest = begun(*arguments).manifest
+    own = repeat(compare(manifest, ExactSession().records()))
+    assert "/home/me/thread.mbox" in own.commands[1]
+    record = SeriesRecord(
+        kind="file",
+        origin="/home/me/thread.mbox",
+        title="x",
+        message_id="<2026.1@example.org>",
+        patches=(),
+    )
+    posted = manifest.model_copy(update={"series": (record,)})
+    for of, name in ((manifest, "PATH/thread.mbox"), (posted, "2026.1@example.org")):
+        again = repeat(compare(of, ExactSession().records()), of_others=True)
+        assert again.commands == (
+            "git checkout 0123456789ab",
+            f"./lab.py run --series {name} --source git:PATH/linux@v7.3 --arm=git:PATH/linux@v6.12 "
+            "--set kernel.source=dir:PATH/linux --guest laptop",
+        )
+        assert any("PATH" in note for note in again.notes)
