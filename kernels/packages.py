@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 NAME = re.compile(r"linux-(?:image|source)-[a-z0-9.+~-]+")
 VERSION = re.compile(r"[A-Za-z0-9.+:~-]+")
 STANDS_FOR = re.compile(rf"(?P<name>{NAME.pattern}) \(= (?P<version>{VERSION.pattern})\)$")
+# Since 7.2 a kernel and its modules are packages of their own, which its image depends on.
+HOLDS = re.compile(rf"(linux-(?:binary|modules)-[a-z0-9.+~-]+) \(= ({VERSION.pattern})\)")
 QUERY_TIMEOUT_S = 60.0
 FETCH_TIMEOUT_S = 900.0
 UNPACK_TIMEOUT_S = 600.0
@@ -39,7 +41,8 @@ MIB = 1 << 20
 class DebianPackage:
     """A package of the archive: SHA-256 and size in bytes as apt's lists have them.
 
-    ``options`` are what apt is told to find it: nothing for one of the host's own lists.
+    ``options`` are what apt is told to find it: nothing for one of the host's own lists.  ``rest``
+    are packages of the same version that hold the kernel and its modules, where it is empty itself.
     """
 
     name: str
@@ -47,6 +50,7 @@ class DebianPackage:
     sha256: str
     size: int
     options: tuple[str, ...] = ()
+    rest: tuple[DebianPackage, ...] = ()
 
     @property
     def name_and_version(self) -> str:
@@ -108,9 +112,15 @@ def _find(request: str, options: tuple[str, ...]) -> DebianPackage | None:
     stands_for = STANDS_FOR.match(fields.get("Depends", ""))
     if stands_for:
         return _find(f"{stands_for['name']}={stands_for['version']}", options)
+    holding = HOLDS.findall(fields.get("Depends", "")) if request.startswith("linux-image-") else []
+    each = [_find(f"{name}={version}", options) for name, version in holding]
+    rest = tuple(package for package in each if package)
+    if len(rest) < len(each):
+        return None
     try:
+        size = int(fields["Size"])
         return DebianPackage(
-            fields["Package"], fields["Version"], fields["SHA256"], int(fields["Size"]), options
+            fields["Package"], fields["Version"], fields["SHA256"], size, options, rest
         )
     except (KeyError, ValueError):
         return None
@@ -157,10 +167,13 @@ def fetch(package: DebianPackage, cache: Path) -> Path:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def fetch_argv(request: str, cache: Path) -> list[str]:
-    """The command that fetches ``PACKAGE[=VERSION]`` into the folder it runs in."""
+def fetch_argvs(request: str, cache: Path) -> list[list[str]]:
+    """The commands that fetch ``PACKAGE[=VERSION]`` into the folder they run in."""
     package = _look_up(request, cache)
-    return ["apt-get", "-q", *(package.options if package else ()), "download", request]
+    rest = package.rest if package else ()
+    options = package.options if package else ()
+    names = (request, *(each.name_and_version for each in rest))
+    return [["apt-get", "-q", *options, "download", name] for name in names]
 
 
 def fetched(name: str, cache: Path) -> str:
@@ -176,12 +189,12 @@ def unpack_argv(file: Path | str, into: Path | str) -> list[str]:
 
 
 def unpack(file: Path, into: Path) -> None:
-    """Unpack a package's files into the new folder ``into``.
+    """Unpack a package's files into the folder ``into``, which is made where it is not there.
 
     Raises:
         InfraError: the package is damaged.
     """
-    into.mkdir(parents=True)
+    into.mkdir(parents=True, exist_ok=True)
     run(unpack_argv(file, into), timeout_s=UNPACK_TIMEOUT_S)
 
 
@@ -193,10 +206,11 @@ def unpacked(package: DebianPackage, cache: Path) -> Iterator[Path]:
         InfraError: as :func:`fetch` and :func:`unpack`.
     """
     with store.locked(cache, store.PACKAGES_LOCK):
-        file = fetch(package, cache)
+        files = [fetch(each, cache) for each in (package, *package.rest)]
         place = Path(tempfile.mkdtemp(prefix=".unpack-", dir=folder(cache)))
         try:
-            unpack(file, place / "root")
+            for file in files:
+                unpack(file, place / "root")
             yield place / "root"
         finally:
             shutil.rmtree(place, ignore_errors=True)

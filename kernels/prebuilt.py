@@ -109,8 +109,9 @@ def commands(spec: KernelSpec, *, checkout: Path, cache: Path) -> list[str]:
         provided = _provided(spec, checkout)
         return [f"# {name} is there already, with {len(provided.modules)} modules to load"]
     lines = ["work=$(mktemp -d)", 'cd "$work"', "mkdir root"]
-    lines.append(paste(packages.fetch_argv(name, cache)))
-    return [*lines, "dpkg-deb -x ./*.deb root", "ls root/boot root/lib/modules"]
+    lines += [paste(argv) for argv in packages.fetch_argvs(name, cache)]
+    unpack = 'for deb in ./*.deb; do dpkg-deb -x "$deb" root; done'
+    return [*lines, unpack, "ls root/boot root/lib/modules"]
 
 
 def _cached(spec: KernelSpec, cache: Path) -> Kernel | None:
@@ -123,7 +124,8 @@ def _cached(spec: KernelSpec, cache: Path) -> Kernel | None:
 
 
 def _package_key(package: packages.DebianPackage) -> str:
-    return _digest(f"prebuilt {RECIPE} deb {package.sha256}".encode())[:32]
+    digests = " ".join(each.sha256 for each in (package, *package.rest))
+    return _digest(f"prebuilt {RECIPE} deb {digests}".encode())[:32]
 
 
 def _image_key(provided: _PrebuiltFiles) -> str:

@@ -145,7 +145,8 @@ def unpack_argvs(source: Source, into: Path | str) -> list[list[str]]:
         ]
     if source.package:
         name = source.package.partition("=")[0]
-        beside = paste(packages.fetch_argv(source.package, source.origin))
+        (argv,) = packages.fetch_argvs(source.package, source.origin)
+        beside = paste(argv)
         beside = f"cd .. && {beside} && dpkg-deb -x {name}_*.deb ."
         # xz in Debian's packages, bzip2 in Ubuntu's.
         there = f"{paste(_untar(Path('..'), into))}/usr/src/{name}.tar.*"

@@ -138,13 +138,14 @@ def fetch_verb(
     spec = f"deb:{newest.name_and_version}"
     is_source = newest.name.startswith("linux-source")
     with kernel_cache.locked(cache, kernel_cache.PACKAGES_LOCK):
-        file = packages.fetch(newest, cache)
+        files = [packages.fetch(each, cache) for each in (newest, *newest.rest)]
     if into is not None and into.exists():
         raise UsageError("is there already", where=str(into), next_step="name a new folder")
     if into is not None and is_source:
         source.unpack(source.identify(spec, checkout=CHECKOUT, cache=cache), into)
     elif into is not None:
-        packages.unpack(file, into)
+        for file in files:
+            packages.unpack(file, into)
     write_out(f"{'--source' if is_source else '--arm'} {spec}")
 
 

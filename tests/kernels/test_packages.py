@@ -32,6 +32,27 @@ def test_package_that_stands_for_another(archive: Archive, tmp_path: Path) -> No
     assert packages.find("linux-image-test", tmp_path).name_and_version == f"{NAME}=6.1.2-1~deb12u1"
 
 
+def test_a_kernel_in_packages_of_its_own_is_unpacked_as_one(
+    archive: Archive, tmp_path: Path
+) -> None:
+    image, version = "linux-image-7.3.4-test", "7.3.4-1~bpo13+1"
+    rest = [image.replace("image", kind) for kind in ("binary", "modules")]
+    for name in rest:
+        content = tmp_path / name
+        (content / "boot").mkdir(parents=True)
+        (content / "boot" / name).write_text(name)
+        archive.add(name, version, content=content)
+    depends = ", ".join(["dracut | initramfs-tools", *(f"{name} (= {version})" for name in rest)])
+    archive.add(image, version, depends=depends)
+    package = packages.find(image, tmp_path)
+    assert [each.name for each in package.rest] == rest
+    with packages.unpacked(package, tmp_path) as root:
+        assert sorted(path.name for path in (root / "boot").iterdir()) == rest
+    assert [argv[-1] for argv in packages.fetch_argvs(image, tmp_path)] == [
+        image, *(f"{name}={version}" for name in rest),
+    ]  # fmt: skip
+
+
 def test_package_that_apt_does_not_know(archive: Archive, tmp_path: Path) -> None:
     with pytest.raises(InfraError) as caught:
         packages.find("linux-image-9.9=1-1", tmp_path)

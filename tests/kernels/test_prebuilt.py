@@ -82,7 +82,7 @@ def test_package_without_a_kernel(lab: Lab, archive: Archive) -> None:
 def test_commands_fetch_and_unpack_it(lab: Lab) -> None:
     lines = build.commands(DEB, [], **lab.where)
     assert f"apt-get -q download {NAME}" in lines
-    assert "dpkg-deb -x ./*.deb root" in lines
+    assert 'for deb in ./*.deb; do dpkg-deb -x "$deb" root; done' in lines
 
 
 def test_image_with_its_modules(lab: Lab, image: Path) -> None:
