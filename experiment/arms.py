@@ -58,6 +58,10 @@ class KernelSpec(Frozen):
     kernel has what that takes.
     """
 
+    def __hash__(self) -> int:
+        # Options are a table, which has no hash of its own.
+        return hash(self.model_dump_json())
+
     @model_validator(mode="after")
     def _architecture_has_it(self) -> KernelSpec:
         sizes = self.architecture.build.page_kib

@@ -52,3 +52,9 @@ def test_an_unknown_arm_names_the_known_ones() -> None:
     experiment = make_experiment([("w", "default")], series=SERIES)
     with pytest.raises(SpecError, match="allowed: base, patched; did you mean 'patched'"):
         with_config(experiment, ["patchd:CONFIG_LRU_GEN=y"])
+
+
+def test_kernels_with_options_are_told_apart_in_sets() -> None:
+    plain = KernelSpec(source="git:/linux@v7.3")
+    other = plain.model_copy(update={"config": {"CONFIG_A": "y"}})
+    assert len({plain, other, KernelSpec(source="git:/linux@v7.3")}) == 2
