@@ -731,7 +731,9 @@ def _keep(
 ) -> Kernel:
     source, objects, final = site.tree.src, site.objects, configured.text
     relocatable = objects / "vmlinux.o"
-    table = symbols.functions(relocatable if relocatable.exists() else objects / "vmlinux")
+    linked = relocatable if relocatable.exists() else objects / "vmlinux"
+    table, data = symbols.functions(linked), symbols.variables(linked)
+    own = [objects / name for name in (modules.built(objects) if plan.has_modules else ())]
     identity = KernelIdentity(
         key=plan.key,
         arch=plan.spec.arch,
@@ -742,7 +744,7 @@ def _keep(
         flavour=plan.spec.configuration,
         compiler=plan.toolchain.identity,
         config_sha256=hashlib.sha256(final.encode()).hexdigest(),
-        code_key=symbols.code_key(objects / "vmlinux"),
+        code_key=symbols.code_key(objects / "vmlinux", own),
         build_id=elf.build_id(objects / "vmlinux"),
         build_log="build.log",
         options=configured.notes,
@@ -752,15 +754,12 @@ def _keep(
         shutil.copyfile(objects / products.image, folder / products.target)
         shutil.copyfile(objects / "System.map", folder / "System.map")
         shutil.copyfile(build_log, folder / "build.log")
-        if plan.has_modules:
-            for module in modules.built(objects):
-                shutil.copyfile(objects / module, folder / Path(module).name)
-        for file in modules.added(plan.module_folders, objects):
+        for file in (*own, *modules.added(plan.module_folders, objects)):
             shutil.copyfile(file, folder / file.name)
         if failed_modules:
             (folder / store.FAILED_MODULES).write_text(failed_modules)
         (folder / "config").write_text(final)
-        symbols.save(table, folder / "symbols.json.gz")
+        symbols.save(table, folder / "symbols.json.gz", data)
         touched = compiled.touched_files(plan.patches, source, objects, final)
         compiled.save(touched, folder / "touched.json")
         origins.save(origins.collect(objects, source), folder / "origins.json.gz")

@@ -9,7 +9,7 @@ from kernels import compiled, config, symbols
 from kernels.blame import new_warnings
 from kernels.cache import Kernel
 from kernels.triage import triage
-from results.record import OptionRecord, PatchRecord, TriageRecord
+from results.record import FunctionRecord, OptionRecord, PatchRecord, TriageRecord
 
 SIZES_ONLY = (
     "the kernels are prebuilt: their functions were compared by size, and those of one size "
@@ -31,7 +31,7 @@ def compare(base: Kernel, patched: Kernel, patches: Sequence[PatchRecord]) -> Tr
         return _by_size(base, patched) if prebuilt == {True} else None
     # With a series taken out, the base is the arm that has patches.
     touched = compiled.load(patched.touched) or compiled.load(base.touched)
-    return triage(
+    of_code = triage(
         same_code=base.identity.code_key == patched.identity.code_key,
         before=symbols.load(base.symbols),
         after=symbols.load(patched.symbols),
@@ -39,6 +39,27 @@ def compare(base: Kernel, patched: Kernel, patches: Sequence[PatchRecord]) -> Tr
         patches=patches,
         warnings=new_warnings(_log(base), _log(patched)),
     )
+    besides = {"data": _data(base, patched), "modules": _modules(base, patched)}
+    return of_code.model_copy(update=besides)
+
+
+def _data(base: Kernel, patched: Kernel) -> tuple[FunctionRecord, ...] | None:
+    """The variables that differ; None where an older version of the lab built a kernel."""
+    before, after = symbols.load_variables(base.symbols), symbols.load_variables(patched.symbols)
+    if before is None or after is None:
+        return None
+    return tuple(
+        FunctionRecord(name=each.name, before=each.before, after=each.after)
+        for each in symbols.differing_variables(before, after)
+    )
+
+
+def _modules(base: Kernel, patched: Kernel) -> tuple[str, ...]:
+    """The files of modules whose code or data differs, or that one kernel alone has."""
+    before, after = (
+        {file.name: symbols.code_key(file) for file in kernel.modules} for kernel in (base, patched)
+    )
+    return tuple(n for n in sorted({*before, *after}) if before.get(n) != after.get(n))
 
 
 def options_apart(base: Kernel, other: Kernel) -> tuple[OptionRecord, ...]:

@@ -16,6 +16,7 @@ from errors import InfraError
 SHF_ALLOC = 0x2
 SHF_EXECINSTR = 0x4
 SHF_STRINGS = 0x20
+STT_OBJECT = 1
 STT_FUNC = 2
 STT_SECTION = 3
 STT_FILE = 4

@@ -1,4 +1,4 @@
-"""A kernel's machine code, named: whether two are the same, and which functions differ."""
+"""A kernel's machine code and data, named: whether two are the same, and what differs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hashlib
 import json
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from errors import InfraError
-from kernels.elf import SHF_ALLOC, STT_FILE, STT_FUNC, Elf, read
+from kernels.elf import SHF_ALLOC, STT_FILE, STT_FUNC, STT_OBJECT, Elf, Section, read
 from kernels.references import Pointer, References
 
 FORMAT = 2
@@ -24,6 +24,8 @@ STT_NOTYPE = 0
 # Release, build number and date; all else that is loaded decides what a kernel does.
 BANNERS = ("linux_banner", "linux_proc_banner", "init_uts_ns")
 _offset = attrgetter("offset")
+# Variables of one name and file: size in bytes and hash (16 hex digits) of each, sorted.
+Variables = Mapping[str, Sequence[tuple[int, str]]]
 
 
 class FunctionCode(NamedTuple):
@@ -48,15 +50,17 @@ class FunctionCode(NamedTuple):
 
 @dataclass(frozen=True)
 class CodeChange:
-    """A function that differs between two kernels: sizes in bytes, None where absent."""
+    """A function or variable that differs: sizes in bytes, None in the kernel that has none."""
 
     name: str
     before: int | None
     after: int | None
 
 
-def code_key(vmlinux: Path) -> str:
+def code_key(vmlinux: Path, modules: Sequence[Path] = ()) -> str:
     """SHA-256 over all that is loaded, without notes (the build id) and the banners.
+
+    That of a kernel with ``modules`` is over theirs, too.
 
     Raises:
         InfraError: no ELF file.
@@ -77,6 +81,8 @@ def code_key(vmlinux: Path) -> str:
             start = value - section.address
             data[start : start + size] = bytes(size)
         digest.update(data)
+    for module in sorted(modules, key=lambda path: path.name):
+        digest.update(f"{module.name} {code_key(module)}\n".encode())
     return digest.hexdigest()
 
 
@@ -118,23 +124,66 @@ def functions(image: Path) -> dict[str, FunctionCode]:
     return table
 
 
-def save(table: dict[str, FunctionCode], path: Path) -> None:
-    """Write a table of functions; equal tables are equal bytes."""
-    text = json.dumps({"format": FORMAT, "functions": table}, sort_keys=True, indent=0)
+def variables(image: Path) -> dict[str, list[tuple[int, str]]]:
+    """The contents of every variable, by name; ``image`` is as for :func:`functions`.
+
+    Raises:
+        InfraError: no ELF file.
+    """
+    elf = read(image)
+    references = References(elf)
+    table: dict[str, list[tuple[int, str]]] = {}
+    named = _names(elf, (STT_OBJECT,), lambda section: not section.is_code, _unnumbered)
+    named = {index: name for index, name in named.items() if name not in BANNERS}
+    for section in elf.sections:
+        here = np.flatnonzero(elf.symbols["section"] == section.index).tolist()
+        inside = [index for index in here if index in named]
+        pointers = references.of(section, {})[1] if inside else []
+        for index in inside:
+            start = int(elf.symbols["value"][index]) - section.address
+            size = int(elf.symbols["size"][index])
+            digest = hashlib.sha256(section.data[start : start + size])
+            for pointer in _within(pointers, start, size):
+                digest.update(f"\n{pointer.offset - start} {pointer.label}".encode())
+            table.setdefault(named[index], []).append((size, digest.hexdigest()[:16]))
+    return {name: sorted(contents) for name, contents in table.items()}
+
+
+def save(table: dict[str, FunctionCode], path: Path, data: Variables | None = None) -> None:
+    """Write tables of functions and variables; equal tables are equal bytes."""
+    content = {"format": FORMAT, "functions": table}
+    text = json.dumps({**content, **({"data": data} if data else {})}, sort_keys=True, indent=0)
     path.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
 def load(path: Path) -> dict[str, FunctionCode]:
-    """Read a table written by ``save``.
+    """Read a table of functions written by ``save``.
 
     Raises:
         InfraError: written by another version of the lab, or damaged.
     """
+    return _tables(path)[0]
+
+
+def load_variables(path: Path) -> Variables | None:
+    """Read the table of variables; None of a kernel whose were not kept.
+
+    Raises:
+        InfraError: as :func:`load`.
+    """
+    return _tables(path)[1]
+
+
+def _tables(path: Path) -> tuple[dict[str, FunctionCode], Variables | None]:
     try:
         content = json.loads(gzip.decompress(path.read_bytes()))
         if content["format"] == FORMAT:
-            return {name: FunctionCode(*code) for name, code in content["functions"].items()}
-    except (OSError, EOFError, ValueError, KeyError, TypeError):
+            table = {name: FunctionCode(*code) for name, code in content["functions"].items()}
+            data = content.get("data")
+            return table, data and {
+                name: [(size, code) for size, code in each] for name, each in data.items()
+            }
+    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError):
         pass
     raise InfraError(
         "not a symbols file of this version of the lab",
@@ -163,6 +212,27 @@ def differing(
     )
 
 
+def differing_variables(first: Variables, second: Variables) -> tuple[CodeChange, ...]:
+    """Variables that differ between two tables, by name.
+
+    Of those that share a name only what one kernel has and the other has not is compared.
+    """
+    changes = []
+    for name in sorted({*first, *second}):
+        both = Counter(first.get(name, ())), Counter(second.get(name, ()))
+        gone, new = (
+            sum(size for size, _ in left.elements())
+            for left in (both[0] - both[1], both[1] - both[0])
+        )
+        if both[0] != both[1]:
+            changes.append(
+                CodeChange(
+                    name, gone if both[0] - both[1] else None, new if both[1] - both[0] else None
+                )
+            )
+    return tuple(changes)
+
+
 def _size(code: FunctionCode | None) -> int | None:
     return None if code is None else code.size
 
@@ -175,23 +245,47 @@ def _within(pointers: Sequence[Pointer], start: int, size: int) -> Sequence[Poin
 
 def _function_names(elf: Elf) -> dict[int, str]:
     """Symbol index → unique name, for all functions with a size."""
-    kinds = elf.symbols["info"] & 0xF
-    code = np.array([section.index for section in elf.sections if section.is_code], np.uint16)
+    names: dict[int, str] = {}
+    counts: Counter[str] = Counter()
+    for index, name in _names(elf, (STT_FUNC, STT_NOTYPE), lambda part: part.is_code).items():
+        counts[name] += 1
+        names[index] = name if counts[name] == 1 else f"{name}#{counts[name]}"
+    return names
+
+
+def _unnumbered(name: str) -> str:
+    """A variable's name without what compilers and macros number: ``__already_done.12``."""
+    if name.startswith("__UNIQUE_ID_"):
+        return name.rstrip("0123456789")
+    stem, dot, number = name.rpartition(".")
+    return stem if dot and number.isdigit() else name
+
+
+def _names(
+    elf: Elf,
+    kinds: Sequence[int],
+    held: Callable[[Section], bool],
+    named: Callable[[str], str] = str,
+) -> dict[int, str]:
+    """Symbol index → name, with its file where several have it.
+
+    Of symbols with a size, of these ``kinds``, in sections that are loaded and ``held``.
+    """
+    types = elf.symbols["info"] & 0xF
+    loaded = [part.index for part in elf.sections if part.flags & SHF_ALLOC and held(part)]
     places = np.flatnonzero(
-        np.isin(kinds, (STT_FUNC, STT_NOTYPE))
-        & np.isin(elf.symbols["section"], code)
+        np.isin(types, kinds)
+        & np.isin(elf.symbols["section"], np.array(loaded, np.uint16))
         & (elf.symbols["size"] > 0)
     )
     offsets = elf.symbols["name"].tolist()
-    plain = {index: elf.name(offsets[index]) for index in places.tolist()}
+    plain = {index: named(elf.name(offsets[index])) for index in places.tolist()}
     uses = Counter(plain.values())
-    files = np.flatnonzero(kinds == STT_FILE).tolist()
+    files = np.flatnonzero(types == STT_FILE).tolist()
     names: dict[int, str] = {}
-    counts: Counter[str] = Counter()
     for index, name in plain.items():
         if uses[name] > 1 and files:
             file = elf.name(offsets[files[max(bisect_left(files, index) - 1, 0)]])
             name = f"{name}@{file}"
-        counts[name] += 1
-        names[index] = name if counts[name] == 1 else f"{name}#{counts[name]}"
+        names[index] = name
     return names

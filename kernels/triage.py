@@ -41,11 +41,15 @@ def triage(
     else:
         verdict = "data or layout"
     moved = {function.name.partition("@")[0].partition(".")[0] for function in functions}
-    findings = tuple(
-        finding for entry in touched if (finding := _left_out(entry, moved, same_code))
-    )
+    findings = {
+        entry: finding for entry in touched if (finding := _left_out(entry, moved, same_code))
+    }
     return TriageRecord(
-        verdict=verdict, functions=functions, findings=findings, warnings=tuple(warnings)
+        verdict=verdict,
+        functions=functions,
+        left_out=tuple(_short(entry) for entry in findings if not entry.built or entry.options),
+        findings=tuple(findings.values()),
+        warnings=tuple(warnings),
     )
 
 
@@ -68,6 +72,12 @@ def _function(
     return FunctionRecord(
         name=change.name, before=change.before, after=change.after, file=file, patches=tuple(by)
     )
+
+
+def _short(entry: Touched) -> str:
+    """``mm/numa.c (CONFIG_NUMA is n)``."""
+    options = "; ".join(option.partition(" (")[0] for option in entry.options)
+    return f"{entry.file} ({options})" if options else entry.file
 
 
 def _left_out(entry: Touched, moved: set[str], same_code: bool) -> str:

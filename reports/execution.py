@@ -13,6 +13,7 @@ from experiment.spec import PREBUILT
 from reports import sentences
 from reports.attribution import profiled_phases
 from reports.attribution_model import Attribution
+from reports.differences import options
 from reports.explained import Split
 from reports.verdict import CALLED, MISSING, Cause, Evidence, Judgement, Verdict
 from results.calls import Calls
@@ -79,10 +80,14 @@ def changed_functions(manifest: Manifest) -> tuple[str, ...]:
     """The functions whose code differs between the arms, as the kernel's list of symbols has them.
 
     Empty where that is not known: nothing compared the builds, the kernels are prebuilt and were
-    compared by size alone, or no function's code differs.
+    compared by size alone, a module differs, or no function's code does.
     """
     triage = manifest.triage
-    if triage is None or any(arm.kernel.flavour == PREBUILT for arm in manifest.arms):
+    if (
+        triage is None
+        or triage.modules
+        or any(arm.kernel.flavour == PREBUILT for arm in manifest.arms)
+    ):
         return ()
     plain = (each.name.partition("@")[0].partition("#")[0] for each in triage.functions)
     return tuple(dict.fromkeys(name for name in plain if not name.startswith(PADDING)))
@@ -110,9 +115,14 @@ def as_tested(
     """
     if differ_in_settings(manifest) or judgement.verdict in (None, *MISSING):
         return judgement
+    left_out = _left_out(manifest)
+    if left_out and judgement.verdict is Verdict.NO_CHANGE:
+        return judgement.model_copy(
+            update={"verdict": Verdict.NOT_TESTED, "reason": left_out, "cause": Cause.NOT_BUILT}
+        )
     triage, called = manifest.triage, judgement.verdict in CALLED
     if executed is None:
-        only_data = triage is not None and triage.verdict == "data or layout"
+        only_data = triage and triage.verdict == "data or layout" and not triage.modules
         return _unexplained(judgement, ONLY_DATA) if only_data and called else judgement
     if executed.ran or judgement.cause is Cause.SAME_CODE:
         return judgement
@@ -120,6 +130,8 @@ def as_tested(
     booted = [name for name in executed.never if name in once]
     before = [f"before it ran {sentences.listed(executed.earlier)}"] * bool(executed.earlier)
     before += [f"at boot {sentences.listed(booted)}"] * bool(booted)
+    data = data_in_place(manifest)
+    before += [f"data differs ({sentences.listed(data)})"] * bool(data)
     reason = f"none of the changed functions ran ({sentences.listed(executed.changed)})"
     if before:
         reason = f"{reason}; {' and '.join(before)}"
@@ -188,3 +200,32 @@ def _unexplained(judgement: Judgement, reason: str) -> Judgement:
             "limit": None,
         }
     )
+
+
+def data_in_place(manifest: Manifest) -> tuple[str, ...]:
+    """Variables that both kernels have with other contents, which code that is the same may read.
+
+    What one kernel alone has is read by functions that differ.  Empty where it is not known.
+    """
+    data = manifest.triage.data if manifest.triage else None
+    return tuple(each.name for each in data or () if None not in (each.before, each.after))
+
+
+def _left_out(manifest: Manifest) -> str:
+    """Why two kernels of the same code say nothing of a series; empty where that says all."""
+    triage = manifest.triage
+    if triage is None or triage.verdict != "same code":
+        return ""
+    files = {file for series in manifest.series for patch in series.patches for file in patch.files}
+    kconfig = sorted(file for file in files if file.rpartition("/")[2].startswith("Kconfig"))
+    if triage.left_out:
+        names = sentences.listed(triage.left_out)
+        return f"nothing that the series changes is in this kernel: {names}"
+    apart = [f"{each.name} {' -> '.join(each.values[:2])}" for each in options(manifest.arms[:2])]
+    if apart:
+        names = sentences.listed(apart)
+        return f"the kernels differ in their configuration alone: {names}"
+    if kconfig:
+        names = sentences.listed(kconfig)
+        return f"the series changes {names}, and both kernels have the same configuration"
+    return ""

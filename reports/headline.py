@@ -16,7 +16,7 @@ from reports.gate_model import ArmGate
 from reports.many import SessionComparison
 from reports.model import Comparison, FailedRun
 from reports.outcome import pending
-from reports.verdict import MISSING, PENDING, Verdict, count_text
+from reports.verdict import MISSING, PENDING, Cause, Verdict, count_text
 from reports.wording import PLURALS, limits, verdict_counts
 from results.record import Manifest
 
@@ -194,7 +194,8 @@ def _ran_in(session: Session) -> str:
 def _to_test(session: Session) -> tuple[str, ...]:
     """How to find workloads that run what was not tested."""
     series = session.manifest.experiment.series
-    if not session.count(Verdict.NOT_TESTED) or series is None:
+    causes = {metric.judgement.cause for metric in session.primary}
+    if Cause.NOT_EXECUTED not in causes or series is None:
         return ()
     command = shlex.join(["./lab.py", "suggest", series.path, *series.stack])
     return (f"workloads that run them: {command}",)

@@ -136,6 +136,7 @@ KINDS: Mapping[str, Callable[[Values], str]] = MappingProxyType(
             f"the machine code is identical, but {v['differ']} of {v['of']} {v['repeated']} differ"
         ),
         "of-runs": _of_runs,
+        "not-known": _text,
         "published": lambda v: f"{v['metric']}: {v['note']}",
         "diagnostic-failed": _diagnostic,
         "events-dropped": lambda v: (

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from experiment.spec import PREBUILT
+from reports import sentences
 from reports.execution import Execution, changed_functions
 from reports.model import Finding
 from results.record import FunctionRecord, Manifest, SeriesRecord, TriageRecord
@@ -44,7 +46,8 @@ def series_findings(manifest: Manifest) -> tuple[Finding, ...]:
         if series.kind != "folder"
     ]
     if triage is not None and not manifest.same_code:
-        values = {"text": summary(triage)}
+        files = [file for s in manifest.series for patch in s.patches for file in patch.files]
+        values = {"text": summary(triage, files)}
         findings.append(Finding(level="note", scope=build, kind="triage", values=values))
     return tuple(findings)
 
@@ -52,11 +55,13 @@ def series_findings(manifest: Manifest) -> tuple[Finding, ...]:
 def of_executions(manifest: Manifest, executions: Sequence[Execution]) -> tuple[Finding, ...]:
     """Which of the changed functions the phases executed, and which none of them did.
 
-    Nothing where functions were not compared or not counted.  A function that the compiler
-    inlined everywhere is executed under its caller's name, which has then changed, too.
+    Where that is not known, why.  A function that the compiler inlined everywhere is executed
+    under its caller's name, which has then changed, too.
     """
     if not executions:
-        return ()
+        why = _not_known(manifest)
+        unknown = Finding(level="note", scope="session", kind="not-known", values={"text": why})
+        return (unknown,) if why else ()
     names = changed_functions(manifest)
     phases = {
         name: list(dict.fromkeys(each.phase for each in executions if name in each.ran))
@@ -71,6 +76,22 @@ def of_executions(manifest: Manifest, executions: Sequence[Execution]) -> tuple[
     return (Finding(level=level, scope=scope, kind="executed", values=values),)
 
 
+def _not_known(manifest: Manifest) -> str:
+    """Why verdicts do not go by which changed functions ran; empty where that needs no words."""
+    triage, base, patched = manifest.triage, *manifest.arms[:2]
+    if base.kernel.code_key == patched.kernel.code_key:
+        settings = sorted({*base.settings.items()} ^ {*patched.settings.items()})
+        names = sentences.listed(list(dict.fromkeys(name for name, _ in settings)))
+        return f"the arms differ in settings alone: {names}" if names else ""
+    if any(arm.kernel.flavour == PREBUILT for arm in (base, patched)):
+        return "a kernel is prebuilt: which functions changed, and ran, is not known"
+    if changed_functions(manifest):
+        return "no functions were counted: which of the changed ones ran is not known"
+    if triage is None:
+        return "the builds were not compared: which functions changed, and ran, is not known"
+    return ""
+
+
 def origin(series: SeriesRecord) -> str:
     """Title, version, author, message-id and base of a series in one line."""
     words = [f"{series.title!r}" if series.title else series.origin]
@@ -82,19 +103,52 @@ def origin(series: SeriesRecord) -> str:
     return ", ".join([*words, f"{count} patch{'es'[: 2 * (count != 1)]}"])
 
 
-def summary(record: TriageRecord) -> str:
-    """One sentence for people."""
+# Kinds of files that are no C, by how their names end.
+FILE_KINDS: Mapping[str, tuple[str, ...]] = {
+    "Kconfig": ("Kconfig", "Kconfig.debug"),
+    "headers": (".h",),
+    "assembler": (".S",),
+    "makefiles": ("Makefile", "Kbuild"),
+    "linker scripts": (".lds", ".lds.S"),
+}
+
+
+def summary(record: TriageRecord, files: Sequence[str] = ()) -> str:
+    """One sentence for people; ``files`` are the series', named where no function differs."""
+    besides = _beside_functions(record)
     if record.verdict == "same code":
-        return "same code: all that is loaded is identical in both kernels"
+        return "; ".join(["all that is loaded is identical in both kernels", *_kinds_of(files)])
     if record.verdict == "data or layout":
-        return "no function changed; data or layout did (strings, tables, line numbers, alignment)"
+        if record.data is None and not record.modules:
+            besides = ["data or layout did (strings, tables, line numbers, alignment)", *besides]
+        elif not record.data and not record.modules:
+            besides = ["layout did (strings, line numbers, alignment)", *besides]
+        return "; ".join(["no function changed", *besides, *_kinds_of(files)])
     ordered = sorted(
         record.functions, key=lambda each: -abs((each.after or 0) - (each.before or 0))
     )
     names = ", ".join(_size(function) for function in ordered[:NAMED])
     more = f", and {len(ordered) - NAMED} more" if len(ordered) > NAMED else ""
     count = len(ordered)
-    return f"only {count} function{'s'[: count > 1]} changed: {names}{more}"
+    text = f"only {count} function{'s'[: count > 1]} changed: {names}{more}"
+    return "; ".join([text, *besides])
+
+
+def _beside_functions(record: TriageRecord) -> list[str]:
+    """What differs that is no function, by its kind: ``data changed: vm_swappiness (4 bytes)``."""
+    data = [_size(each) for each in record.data or ()]
+    kinds = {"data": data, "modules": record.modules}
+    return [f"{kind} changed: {sentences.listed(names)}" for kind, names in kinds.items() if names]
+
+
+def _kinds_of(files: Sequence[str]) -> list[str]:
+    """``files of the series: Kconfig (mm/Kconfig), headers (include/linux/mm.h)``."""
+    kinds = {
+        kind: [file for file in dict.fromkeys(files) if file.endswith(ends)]
+        for kind, ends in FILE_KINDS.items()
+    }
+    texts = [f"{kind} ({sentences.listed(names)})" for kind, names in kinds.items() if names]
+    return [f"files of the series: {', '.join(texts)}"] if texts else []
 
 
 def _size(function: FunctionRecord) -> str:

@@ -70,6 +70,8 @@ class Cause(StrEnum):
     NOT_EXECUTED = "not executed"
     # More than what differs can have made.
     UNEXPLAINED = "unexplained"
+    # Nothing of the series is in the kernel.
+    NOT_BUILT = "not built"
 
 
 # What exact mode repeats.

@@ -267,7 +267,7 @@ class SeriesRecord(Record):
 
 
 class FunctionRecord(Record):
-    """A function that differs between the arms: sizes in bytes, None where it is absent.
+    """A function or variable that differs between the arms: sizes in bytes, None where absent.
 
     ``file`` is where it is defined, where that is known; ``patches`` are those that
     touch this file, or else a header.
@@ -283,12 +283,18 @@ class FunctionRecord(Record):
 class TriageRecord(Record):
     """What the two builds say: the same code, these functions only, or data and layout only.
 
-    ``findings`` name files of the series that are not in the kernel or whose change
-    is not, ``warnings`` what the compiler says of the patched arm only.
+    ``data`` are variables that differ, as functions do, None where that is not known, ``modules``
+    files of modules.  ``left_out`` are files of the series of whose change nothing is in the
+    kernel, with the options that keep it out.  ``findings`` name files of the series that are not
+    in the kernel or whose change is not, ``warnings`` what the compiler says of the patched arm
+    only.
     """
 
     verdict: Literal["same code", "functions", "data or layout"]
     functions: tuple[FunctionRecord, ...] = ()
+    data: tuple[FunctionRecord, ...] | None = None
+    modules: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     findings: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 

@@ -14,9 +14,12 @@ from kernels.symbols import (
     FunctionCode,
     changed_functions,
     code_key,
+    differing_variables,
     functions,
     load,
+    load_variables,
     save,
+    variables,
 )
 
 CODE = """
@@ -92,6 +95,65 @@ def test_data_counts_in_the_key(base: Path, tmp_path: Path) -> None:
     bss = build(tmp_path, "bss", CODE.replace("table[4]", "table[64]"))
     assert code_key(bss) != code_key(base)
     assert names(base, more) == []
+
+
+DATA = """
+extern int start(void);
+static const char *const names[] = {"one", "two"};
+static int (*const ops[])(void) = {start, 0};
+int limit = 7;
+long counts[4];
+int start(void)
+{
+    static int calls = 1;
+    return calls++ + names[limit][0] + !ops[limit] + counts[0];
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "changes"),
+    [
+        ("limit = 7", "limit = 8", [("limit", 4, 4)]),
+        ("counts[4]", "counts[8]", [("counts", 32, 64)]),
+        ('"two"', '"2nd"', [("names", 16, 16)]),
+        ("{start, 0}", "{0, start}", [("ops", 16, 16)]),
+        ("calls = 1", "calls = 2", [("calls", 4, 4)]),
+        ("int limit", "int added = 3; int limit", [("added", None, 4)]),
+        ("int limit", "/* */ int limit", []),
+    ],
+)
+def test_variables_that_differ_are_named(
+    tmp_path: Path, old: str, new: str, changes: list[tuple[str, int | None, int | None]]
+) -> None:
+    before, after = (
+        build(tmp_path, "before", DATA),
+        build(tmp_path, "after", DATA.replace(old, new)),
+    )
+    for image in (before, after):
+        linked = Path(f"{image}.o")
+        save(functions(linked), Path(f"{image}.gz"), variables(linked))
+    tables = [load_variables(Path(f"{image}.gz")) or {} for image in (before, after)]
+    assert [(c.name, c.before, c.after) for c in differing_variables(*tables)] == changes
+
+
+def test_a_static_variable_more_in_a_file_is_no_change_of_the_others(tmp_path: Path) -> None:
+    code = (
+        "int start(void) { static int once = 1; { static int once = 2; once++; } return once++; }"
+    )
+    more = code.replace("return", "{ static int once = 3; once++; } return")
+    tables = [
+        variables(Path(f"{build(tmp_path, str(n), c)}.o")) for n, c in enumerate((code, more))
+    ]
+    (change,) = differing_variables(*tables)
+    assert (change.name, change.before, change.after) == ("once@x.c", None, 4)
+
+
+def test_modules_count_in_the_key(base: Path, tmp_path: Path) -> None:
+    module = Path(f"{build(tmp_path, 'module', DATA)}.o")
+    keys = {code_key(base), code_key(base, [module])}
+    module = Path(f"{build(tmp_path, 'module', DATA.replace('7', '8'))}.o")
+    assert len({*keys, code_key(base, [module])}) == 3
 
 
 def test_new_strings_and_functions_do_not_move_the_others(base: Path, tmp_path: Path) -> None:

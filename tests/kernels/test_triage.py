@@ -67,7 +67,19 @@ def test_a_comment_is_the_same_code(lab: Lab) -> None:
 def test_data_that_no_function_shows(lab: Lab) -> None:
     record = built(lab, replace("mm/filemap.c", "table[TABLE_SIZE]", "table[TABLE_SIZE + 1]"))
     assert record.verdict == "data or layout"
-    assert "no function changed" in summary(record)
+    assert summary(record) == "no function changed; data changed: table (64 to 68 bytes)"
+
+
+def test_data_of_the_same_size_is_named(lab: Lab) -> None:
+    replace("mm/filemap.c", "int filemap_last", "int limit = 7;\nint filemap_last")(lab.source)
+    record = built(lab, replace("mm/filemap.c", "limit = 7", "limit = 8"))
+    assert record.verdict == "data or layout"
+    assert summary(record) == "no function changed; data changed: limit (4 bytes)"
+
+
+def test_a_header_that_changes_nothing_is_the_same_code(lab: Lab) -> None:
+    record = built(lab, replace("include/folio.h", "#define", "/* sizes */\n#define"))
+    assert (record.verdict, record.left_out) == ("same code", ())
 
 
 def test_a_series_taken_out_is_compared_the_other_way(lab: Lab) -> None:
@@ -88,6 +100,7 @@ def test_a_change_that_is_compiled_out_is_named_with_its_option(lab: Lab) -> Non
         "mm/filemap.c is built, and none of its functions changed: its change is compiled out, "
         "CONFIG_NUMA is n (this source has no such option)",
     )
+    assert record.left_out == ("mm/filemap.c (CONFIG_NUMA is n)",)
 
 
 def test_a_file_that_is_not_built_is_named_with_its_option(lab: Lab) -> None:
@@ -102,6 +115,7 @@ def test_a_file_that_is_not_built_is_named_with_its_option(lab: Lab) -> None:
         "net/9p.c is not built in this configuration: CONFIG_NET_DMA is n "
         "(Kconfig:26: depends on DMA, and DMA is n); switch it on with --config CONFIG_NET_DMA=y",
     )
+    assert record.left_out == ("net/9p.c (CONFIG_NET_DMA is n)",)
 
 
 def test_warnings_of_the_patched_arm_only(lab: Lab) -> None:

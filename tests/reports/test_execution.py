@@ -19,7 +19,15 @@ from reports.verdict import Cause, Verdict
 from reports.wording import percent
 from results.calls import Calls, calls_of
 from results.profile import FunctionCount, Profile
-from results.record import FunctionRecord, Manifest, TriageRecord
+from results.record import (
+    ArmRecord,
+    FunctionRecord,
+    Manifest,
+    OptionRecord,
+    PatchRecord,
+    SeriesRecord,
+    TriageRecord,
+)
 from results.session import MeasuredSession
 from results.sessions import SessionHead
 from results.store import SessionStore
@@ -335,3 +343,86 @@ def test_every_patch_of_a_stack_is_named_in_the_next_step() -> None:
     head = session.manifest.model_copy(update={"experiment": experiment})
     shown = headline.headline(compare_session(measured(head, session.records, session.profiles)))
     assert shown.causes == ("workloads that run them: ./lab.py suggest 'a b.mbox' c.patch",)
+
+
+def with_option(option: OptionRecord) -> tuple[ArmRecord, ArmRecord]:
+    base, patched = ExactSession(same_code=True).manifest().arms
+    return base, patched.model_copy(update={"options": (option,)})
+
+
+SAME = TriageRecord(verdict="same code")
+KCONFIG = SeriesRecord(
+    kind="folder",
+    origin="s",
+    title="mm: an option",
+    patches=(PatchRecord(name="1.patch", subject="s", sha256="0", files=("mm/Kconfig",)),),
+)
+
+
+@pytest.mark.parametrize(
+    ("head", "reason"),
+    [
+        (
+            {"triage": SAME.model_copy(update={"left_out": ("mm/numa.c (CONFIG_NUMA is n)",)})},
+            "nothing that the series changes is in this kernel: mm/numa.c (CONFIG_NUMA is n)",
+        ),
+        (
+            {
+                "triage": SAME,
+                "arms": with_option(OptionRecord(name="CONFIG_HINT", before="n", after="y")),
+            },
+            "the kernels differ in their configuration alone: CONFIG_HINT n -> y",
+        ),
+        (
+            {"triage": SAME, "series": (KCONFIG,)},
+            "the series changes mm/Kconfig, and both kernels have the same configuration",
+        ),
+    ],
+)
+def test_same_code_is_no_answer_where_the_series_is_not_in_it(
+    head: dict[str, object], reason: str
+) -> None:
+    manifest = ExactSession(same_code=True).manifest().model_copy(update=head)
+    session = compare_session(measured(manifest, []))
+    assert set(verdicts(session).values()) == {Verdict.NOT_TESTED}
+    assert session.primary[0].judgement.cause is Cause.NOT_BUILT
+    assert headline.headline(session)[:2] == (f"Not tested: {reason}", ())
+    assert outcome(session) == 3
+    for form in FORMS[:-1]:
+        assert "same code" not in forms.render(session, form).lower(), form
+
+
+def test_a_comment_is_still_the_same_code() -> None:
+    manifest = ExactSession(same_code=True).manifest().model_copy(update={"triage": SAME})
+    session = compare_session(measured(manifest, []))
+    assert set(verdicts(session).values()) == {Verdict.NO_CHANGE}
+    assert outcome(session) == 0
+
+
+@pytest.mark.parametrize(
+    ("beside", "quiet", "loud"),
+    [
+        (
+            {"data": (FunctionRecord(name="vm_swappiness", before=4, after=4),)},
+            Verdict.NOT_TESTED,
+            Verdict.UNEXPLAINED,
+        ),
+        ({"modules": ("test_vmalloc.ko",)}, Verdict.NO_CHANGE, Verdict.IMPROVEMENT),
+        (
+            {"data": (FunctionRecord(name="read_by_new_code", before=None, after=8),)},
+            Verdict.NOT_TESTED,
+            Verdict.NOT_TESTED,
+        ),
+    ],
+)
+def test_data_and_modules_may_act_where_no_changed_function_runs(
+    beside: dict[str, object], quiet: Verdict, loud: Verdict
+) -> None:
+    differing = triage("vmalloc").model_copy(update=beside)
+    for verdict, effect in ((quiet, 0.0), (loud, 0.02)):
+        session = on_record("vmalloc", **{"4k": effect})
+        head = session.manifest.model_copy(update={"triage": differing})
+        judged = compare_session(measured(head, session.records, session.profiles))
+        assert verdicts(judged)["4k.bw"] is verdict
+        texts = [finding.text for finding in judged.findings]
+        assert any(f"{next(iter(beside))} changed: " in text for text in texts)
