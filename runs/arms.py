@@ -117,12 +117,13 @@ def build_arms(
         LabError: whatever else building says.
     """
     kernels: dict[str, Kernel] = {}
-    failed: dict[tuple[KernelSpec, tuple[Path, ...]], SeriesError] = {}
+    failed: dict[str, SeriesError] = {}
     every = [(kernel.spec, kernel.patches) for kernel in planned_kernels(experiment, options)]
     patches = {arm.name: patches_of(experiment, arm, options) for arm in experiment.all_arms}
+    specs = {arm.name: kernel_spec(experiment, arm, flavour) for arm in experiment.all_arms}
     expect_arms(experiment, options, (flavour,))
     for arm in sorted(experiment.all_arms, key=lambda arm: len(patches[arm.name])):
-        spec = kernel_spec(experiment, arm, flavour)
+        spec = specs[arm.name]
 
         def shown(so_far: MakeProgress, name: str = arm.name, spec: KernelSpec = spec) -> None:
             number = every.index((spec, patches[name])) + 1
@@ -132,8 +133,13 @@ def build_arms(
             progress(f"{place}{which}", so_far)
 
         try:
-            if (spec, patches[arm.name]) in failed:
-                raise failed[spec, patches[arm.name]]
+            alike = [
+                error
+                for name, error in failed.items()
+                if (spec, patches[arm.name]) == (specs[name], patches[name])
+            ]
+            if alike:
+                raise alike[0]
             kernels[arm.name] = options.executor.provide_kernel(
                 spec,
                 patches[arm.name],
@@ -143,7 +149,7 @@ def build_arms(
                 boxed=needs_box(experiment, options),
             )
         except SeriesError as error:
-            failed[spec, patches[arm.name]] = error
+            failed[arm.name] = error
             named = error if arm.upto is None else _stops_at(error, patches[arm.name])
             if failures is None or arm == experiment.all_arms[0]:
                 raise named from None

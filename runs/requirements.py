@@ -114,9 +114,9 @@ def require_prebuilt(
     """
     kernels = [arm.kernel or experiment.kernel for arm in experiment.all_arms]
     wants = wants_of(experiment, workloads)
-    for kernel in dict.fromkeys(kernels):
-        if kernel.source.startswith("image:"):
-            prebuilt.require_image(kernel, wants, checkout=checkout)
+    images = {each.source: each for each in kernels if each.source.startswith("image:")}
+    for kernel in images.values():
+        prebuilt.require_image(kernel, wants, checkout=checkout)
 
 
 def require_counted(experiment: Experiment, guest: Guest, probe: Probe | None) -> None:

@@ -21,7 +21,7 @@ GLOBAL, DEFAULT = "global", "default"
 # experiment's or the seed's, and each section is a run of its own, which waits for none.
 LAB_GIVES = (
     "numjobs", "size", "runtime", "time_based", "ramp_time", "group_reporting", "directory",
-    "stonewall", "new_group", "wait_for",
+    "loops", "stonewall", "new_group", "wait_for",
 )  # fmt: skip
 # Two names of one option: the second is the one that fio prints.
 ALIASES = {
