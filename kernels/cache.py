@@ -268,8 +268,8 @@ def clean(cache: Path, max_gib: float) -> Cleaned:
     bound = int(max_gib * 2**30)
     sizes = {path: folder_size(path) for path in _pieces(cache)}
     ccache = ccache_folder(cache)
-    total = before = sum(sizes.values()) + folder_size(ccache)
-    removed = []
+    total = sum(sizes.values()) + folder_size(ccache)
+    removed, freed = [], 0
     for path, lock in _pieces(cache).items():
         if total <= bound:
             break
@@ -277,12 +277,15 @@ def clean(cache: Path, max_gib: float) -> Cleaned:
             continue  # went with its tree
         if _remove(cache, path, lock):
             removed.append(str(path.relative_to(cache)))
-            total -= sizes[path]
+            total, freed = total - sizes[path], freed + sizes[path]
     if total > bound and ccache.is_dir():
-        _trim_ccache(ccache, max(0, bound - (total - folder_size(ccache))))
+        before = folder_size(ccache)
+        _trim_ccache(ccache, max(0, bound - (total - before)))
+        freed += max(0, before - folder_size(ccache))
         removed.append("ccache (trimmed)")
+    # Counted anew, and no part of what was freed: others may build here meanwhile.
     left = sum(folder_size(path) for path in _pieces(cache)) + folder_size(ccache)
-    return Cleaned(tuple(removed), before - left, left)
+    return Cleaned(tuple(removed), freed, left)
 
 
 def folder_size(folder: Path) -> int:

@@ -15,9 +15,10 @@ from kernels import build
 from kernels.cache import load
 from results.store import MANIFEST, SessionStore
 from runs.arms import planned_kernels
+from runs.coverage import shipped
 from runs.options import Options
 
-# Of a guest with a virtual second or two of work, where no session tells: one CPU of the host.
+# Of a guest with a virtual second or two of work, where nothing tells: one CPU of the host.
 UNKNOWN_RUN_S = 20.0
 
 
@@ -64,7 +65,10 @@ def forecast_kernels(experiment: Experiment, options: Options) -> tuple[KernelFo
 
 
 def forecast_run(experiment: Experiment, sessions: Path) -> RunForecast:
-    """How long one run of the experiment takes, by the newest session in ``sessions``."""
+    """How long one run of the experiment takes, by the newest session in ``sessions``.
+
+    Without one by the CPU seconds that a run of its cases took where coverage was counted.
+    """
     manifests = sorted(
         sessions.glob(f"*/{MANIFEST}"), key=lambda path: path.stat().st_mtime, reverse=True
     )
@@ -83,4 +87,8 @@ def forecast_run(experiment: Experiment, sessions: Path) -> RunForecast:
         )  # fmt: skip
         if same and costs:
             return RunForecast(sum(cost.elapsed_s for cost in costs) / len(costs), path.parent.name)
-    return RunForecast(UNKNOWN_RUN_S, "")
+    counted = {(case.case, case.guest): case.run_cpu_s for case in shipped().cases}
+    seconds = [
+        counted.get((case.name, experiment.guest), UNKNOWN_RUN_S) for case in experiment.cases
+    ]
+    return RunForecast(sum(seconds) / len(seconds), "")

@@ -7,9 +7,11 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kernels import cache
 from kernels.build import provide
 from kernels.cache import cached_kernels, clean, folder_size, hold, load, locked, staged
 from results.record import KernelIdentity
@@ -79,6 +81,24 @@ def test_clean_removes_the_least_recently_used_first(tmp_path: Path) -> None:
     assert keys(tmp_path) == ["k0", "k1"]
     assert done.left == folder_size(tmp_path / "kernels") <= 2.5 * MIB
     assert done.freed >= 2 * MIB
+
+
+def test_what_others_build_meanwhile_is_not_taken_from_what_was_freed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(2):
+        put(tmp_path, f"k{number}", age_s=100 * number)
+    remove = cache._remove
+
+    def and_meanwhile(*arguments: Any) -> bool:
+        for number in range(4):
+            put(tmp_path, f"new{number}")
+        return remove(*arguments)
+
+    monkeypatch.setattr(cache, "_remove", and_meanwhile)
+    done = clean(tmp_path, 0.5 / 1024)
+    assert MIB <= done.freed <= 2.5 * MIB
+    assert done.left >= 4 * MIB
 
 
 def test_clean_within_the_bound_removes_nothing(tmp_path: Path) -> None:

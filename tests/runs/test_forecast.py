@@ -10,6 +10,7 @@ from kernels.build import provide
 from kernels.expected import Expected, remember
 from results.record import RunCost
 from results.store import SessionStore
+from runs.coverage import shipped
 from runs.forecast import UNKNOWN_RUN_S, RunForecast, forecast_kernels, forecast_run
 from runs.options import Options
 from tests.experiment.test_plan import make_experiment
@@ -55,4 +56,9 @@ def test_a_run_takes_what_it_took_in_the_newest_session_of_the_same(tmp_path: Pa
     (tmp_path / "e-torn" / "manifest.json").write_text("{")
     assert forecast_run(manifest.experiment, tmp_path) == RunForecast(15.0, "b-new")
     elsewhere = manifest.experiment.model_copy(update={"name": "never"})
-    assert forecast_run(elsewhere, tmp_path) == RunForecast(UNKNOWN_RUN_S, "")
+    # By what a run of its cases took where coverage was counted, or else by a guess.
+    counted = {(case.case, case.guest): case.run_cpu_s for case in shipped().cases}
+    known = (counted["filemap-4k", "laptop"] + counted["filemap-thp", "laptop"]) / 2
+    assert forecast_run(elsewhere, tmp_path) == RunForecast(known, "")
+    full = elsewhere.model_copy(update={"guest": "full"})
+    assert forecast_run(full, tmp_path) == RunForecast(UNKNOWN_RUN_S, "")

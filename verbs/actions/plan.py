@@ -63,7 +63,11 @@ def _print(
         f"{len(plan.runs)} runs, {slots} at once: about "
         f"{duration(run.seconds * len(plan.runs) / slots)} (an estimate from "
         f"{duration(run.seconds)} a run, "
-        + (f"as in {run.session})" if run.session else "without an earlier session to go by)")
+        + (
+            f"as in {run.session})"
+            if run.session
+            else "as on the host that coverage was counted on)"
+        )
     )
     size = scaled(experiment.dataset, guest)
     log(
