@@ -5,12 +5,13 @@ same for each call, as long as it is given the same and finds the same in memory
 of a phase, in instructions per unit of work, is split into what was executed
 
 1. in the functions that differ,
-2. in those that they call or are called from: directly, whatever moved there, and further away as
-   far as calls carry it.  Code that is the same calls what it calls as often each time, so that
-   a function is called at most as much more (or less), relatively, as the one of its callers whose
-   calls moved most.  Of all paths on which a change may have come to a function, the one that
-   lets most through counts (the widest path; Pollack 1960, "The maximum capacity through a
-   network", solved as Dijkstra's shortest path),
+2. in those that they call or are called from.  Directly, whatever moved there, as far as the
+   functions that differ can have called it, which takes an instruction each time, or were called.
+   Further away as far as calls carry it: code that is the same calls what it calls as often
+   each time, so that a function is called at most as much more (or less), relatively, as the one
+   of its callers whose calls moved most.  Of all paths on which a change may have come to a
+   function, the one that lets most through counts (the widest path; Pollack 1960, "The maximum
+   capacity through a network", solved as Dijkstra's shortest path),
 3. and the rest: there the same code found something else in memory, be it what the change left
    there or what this pair of boots drew.
 
@@ -33,9 +34,12 @@ from pydantic import Field
 from reports import paired
 from reports.paired import Floats, Paired
 from results.calls import Calls
+from results.coverage import TRACING
 from results.record import Record
 
 Bools = npt.NDArray[np.bool_]
+# Tracepoints call what traces them through trampolines of these names.
+TRACEPOINTS = ("__SCT__tp_func_", "__traceiter_")
 # Functions of the rest that are named.
 NAMED = 4
 # Of a function's difference, that makes it one of those that changed.
@@ -107,18 +111,25 @@ class Network(NamedTuple):
 
 
 def network(names: Sequence[str], calls: Calls) -> Network:
-    """The calls among these functions; what a phase did not execute carries nothing."""
+    """The calls among these functions; what a phase did not execute carries nothing.
+
+    What a tracepoint runs is called by tracepoints alone, though its address is in data.
+    """
     at = {name: number for number, name in enumerate(names)}
     callees: list[list[int]] = [[] for _ in names]
+    probes = [number for name, number in at.items() if name.startswith(TRACING)]
     for caller, its in zip(calls.names, calls.callees, strict=True):
         if caller in at:
             known = (calls.names[callee] for callee in its)
             callees[at[caller]] = [at[name] for name in known if name in at]
+            if caller.startswith(TRACEPOINTS):
+                callees[at[caller]] += probes
     pointed, indirect = (
         [at[calls.names[position]] for position in positions if calls.names[position] in at]
         for positions in (calls.pointed, calls.indirect)
     )
-    return Network(callees, pointed, frozenset(indirect))
+    others = set(pointed) - set(probes)
+    return Network(callees, sorted(others), frozenset(indirect))
 
 
 def split(counted: Counted, changed: Collection[str], network: Network) -> Split:
@@ -166,19 +177,22 @@ def _linked_shares(counted: Counted, is_changed: Bools, network: Network) -> Flo
     entered = [arm.mean(axis=0) for arm in counted.calls]
     spent = [arm.mean(axis=0) for arm in counted.instructions]
     moved = _relative(*entered)
+    entries, executed = np.maximum(*entered), np.maximum(*spent)
     # How much of a relative change gets to a function, and on from it to those that it calls.
-    width, passes_on = np.zeros(len(callees)), np.zeros(len(callees))
+    from_changed, through = np.zeros(len(callees)), np.zeros(len(callees))
+    for number in np.flatnonzero(is_changed).tolist():
+        # Each call takes an instruction.
+        near = list({*callees[number], *(pointed if number in indirect else ())})
+        from_changed[near] += executed[number]
+    width = np.minimum(1.0, _over(from_changed, entries))
     for number, names_of in enumerate(callees):
-        if is_changed[number]:
-            near = [*names_of, *(pointed if number in indirect else ())]
-            width[near] = 1.0
-            passes_on[near] = moved[near]
-    for number, names_of in enumerate(callees):
-        through = max((moved[each] for each in names_of if is_changed[each]), default=None)
-        if through is not None:
-            width[number] = 1.0
-            # It may go round as often as it calls what differs.
-            passes_on[number] = max(passes_on[number], moved[number], through)
+        its = [each for each in names_of if is_changed[each]]
+        if its:
+            # No more of its runs are others than call what differs, and it goes round as often.
+            share = min(1.0, float(_over(entries[its].sum(), entries[number])))
+            width[number] = max(width[number], share)
+            through[number] = min(share, float(moved[its].max()))
+    passes_on = np.maximum(through, np.minimum(moved, width))
     waiting = [(-passes_on[number], number) for number in np.flatnonzero(width).tolist()]
     heapq.heapify(waiting)
     pointers_reached = False
@@ -196,13 +210,15 @@ def _linked_shares(counted: Counted, is_changed: Bools, network: Network) -> Flo
                 passes_on[target] = min(moved[target], width[target])
                 heapq.heappush(waiting, (-passes_on[target], target))
     apart = np.abs(spent[1] - spent[0])
-    most = width * np.maximum(*spent)
-    return np.where(width >= 1.0, 1.0, np.divide(
-        np.minimum(apart, most), apart, out=np.zeros_like(apart), where=apart > 0
-    ))  # fmt: skip
+    return np.where(width >= 1.0, 1.0, _over(np.minimum(apart, width * executed), apart))
 
 
 def _relative(base: Floats, patched: Floats) -> Floats:
     """How far two means are apart, of the larger one: 0 to 1."""
-    larger = np.maximum(base, patched)
-    return np.divide(np.abs(patched - base), larger, out=np.zeros_like(larger), where=larger > 0)
+    return _over(np.abs(patched - base), np.maximum(base, patched))
+
+
+def _over(above: npt.ArrayLike, below: npt.ArrayLike) -> Floats:
+    """Quotients, 0 where the divisor is not above zero."""
+    top, bottom = np.broadcast_arrays(np.asarray(above, float), np.asarray(below, float))
+    return np.asarray(np.divide(top, bottom, out=np.zeros(top.shape), where=bottom > 0))

@@ -105,6 +105,35 @@ def test_calls_through_pointers_of_a_changed_function() -> None:
     assert not parts({"fill": (15.0, 20.0)}, {"walk"}).stands
 
 
+def test_what_everybody_calls_is_linked_as_far_as_calls_by_what_differs_can_be() -> None:
+    # copy() takes longer; rare() has two instructions, and one run of busy() in a hundred calls it.
+    names = ["rare", "copy", "busy"]
+    calls = np.tile([0.1, 10.0, 10.0], (SEEDS, 1))
+    base, patched = (np.tile([0.2, each, 50.0], (SEEDS, 1)) for each in (400.0, 500.0))
+    moved = Counted(
+        names, (base, patched), (calls, calls), [arm.sum(axis=1) for arm in (base, patched)]
+    )
+    known = network(names, calls_of({"rare": {"copy"}, "busy": {"rare", "copy"}}))
+    result = split(moved, {"rare"}, known)
+    assert result.linked.difference == pytest.approx(0.2 / 10 * 500)
+    assert not result.stands
+    turned = moved._replace(names=["rare", "busy", "copy"])
+    of_caller = split(turned, {"rare"}, network(turned.names, calls_of({"busy": {"rare"}})))
+    assert of_caller.linked.difference == pytest.approx(0.1 / 10 * 500)
+
+
+def test_what_traces_is_called_by_tracepoints_and_not_through_pointers() -> None:
+    probe, trampoline = "trace_event_raw_event_mm_page", "__SCT__tp_func_mm_page_free"
+    names = ["reader", "free", trampoline, probe]
+    calls = [np.tile([5.0, each, each, each], (SEEDS, 1)) for each in (10.0, 20.0)]
+    moved = Counted(names, (10 * calls[0], 10 * calls[1]), (calls[0], calls[1]),
+                    [10 * arm.sum(axis=1) for arm in calls])  # fmt: skip
+    edges = {"free": {trampoline}}
+    known = network(names, calls_of(edges, pointed=[probe], indirect=["reader", "free"]))
+    assert split(moved, {"reader"}, known).linked.difference == 0
+    assert split(moved, {"free"}, known).linked.difference == pytest.approx(200.0)
+
+
 def test_a_rest_that_hides_what_the_changed_code_made() -> None:
     result = parts({"walk": (10.0, 60.0), "isolate": (1.0, 1800.0)}, {"walk"})
     assert result.total.difference == pytest.approx(0.0)
