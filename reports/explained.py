@@ -207,7 +207,7 @@ def _linked_shares(counted: Counted, is_changed: Bools, network: Network) -> Flo
         for target in targets:
             if passes_on[number] > width[target]:
                 width[target] = passes_on[number]
-                passes_on[target] = min(moved[target], width[target])
+                passes_on[target] = max(passes_on[target], min(moved[target], width[target]))
                 heapq.heappush(waiting, (-passes_on[target], target))
     apart = np.abs(spent[1] - spent[0])
     return np.where(width >= 1.0, 1.0, _over(np.minimum(apart, width * executed), apart))
