@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import queue
 import tempfile
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
@@ -60,12 +62,19 @@ class ClusterFile(Frozen):
 
 
 def executor_of(
-    text: str, store: str, *, checkout: Path, cache: Path, log: Callable[[str], None]
+    text: str,
+    store: str,
+    *,
+    checkout: Path,
+    cache: Path,
+    log: Callable[[str], None],
+    insecure: bool = False,
 ) -> AbstractContextManager[Executor]:
     """The executor that the command line names; nothing is connected before it is needed.
 
     Raises:
-        UsageError: no such form, or no such file of a cluster.
+        UsageError: no such form, no such file of a cluster, or (unless ``insecure``) a scheduler
+            that whoever reaches it can have run anything.
         SpecError: the file does not hold what it must.
     """
     if text == "local":
@@ -75,16 +84,43 @@ def executor_of(
         host, _, port = address.rpartition(":")
         if not host or not port.isdigit():
             raise _unknown(text)
+        open_to_all = text.startswith(DASK) and not insecure
+        if open_to_all and not is_loopback(host):
+            raise _open_to_all(text, host)
         kept = ArtefactStore(store or str(cache / "store"))
         scheme = TLS if text.startswith(TLS) else "tcp://"
-        return DaskExecutor(text, lambda stack: _client(stack, f"{scheme}{address}"), kept,
-                            Settings(), log)  # fmt: skip
+        return DaskExecutor(
+            text,
+            lambda stack: _client(stack, f"{scheme}{address}", loopback_only=open_to_all),
+            kept,
+            Settings(),
+            log,
+        )
     if text.startswith(JOBQUEUE):
         cluster = read_cluster(text.removeprefix(JOBQUEUE), checkout)
         kept = ArtefactStore(store or cluster.store)
         return DaskExecutor(text, lambda stack: _cluster(stack, cluster, checkout), kept,
                             cluster.settings, log)  # fmt: skip
     raise _unknown(text)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this host reaches an address."""
+    bare = host.strip("[]").partition("%")[0]
+    try:
+        return ipaddress.ip_address(bare).is_loopback
+    except ValueError:
+        return bare == "localhost"
+
+
+def _open_to_all(text: str, host: str) -> UsageError:
+    return UsageError(
+        f"a scheduler without TLS that listens on {host} is a shell on every worker, and in this "
+        "process, for whoever reaches it",
+        where=text,
+        next_step="give it certificates and write tls://HOST:PORT (docs/fleet.md); or have it "
+        "listen on 127.0.0.1 alone, reached by ssh -L; or add --insecure in a network of your own",
+    )
 
 
 def read_cluster(name: str, checkout: Path) -> ClusterFile:
@@ -137,8 +173,8 @@ def cluster_arguments(cluster: ClusterFile, checkout: Path) -> dict[str, Any]:
     }
 
 
-def _client(stack: ExitStack, address: str) -> Any:
-    """A client of a scheduler that answers.
+def _client(stack: ExitStack, address: str, *, loopback_only: bool = False) -> Any:
+    """A client of a scheduler that answers; with ``loopback_only`` of one that nobody else reaches.
 
     Something that listens there and is no scheduler of ours may say nothing for ever: dask's
     own time-out covers the connection only.
@@ -168,7 +204,13 @@ def _client(stack: ExitStack, address: str) -> Any:
             if address.startswith(TLS)
             else "dask scheduler; see docs/fleet.md",
         )
-    return stack.enter_context(answer)
+    client = stack.enter_context(answer)
+    if loopback_only:
+        # One that listens everywhere answers here, too; it says where others find it.
+        contact = urlsplit(str(client.scheduler_info(n_workers=0)["address"])).hostname or ""
+        if not is_loopback(contact):
+            raise _open_to_all(address, contact)
+    return client
 
 
 def _cluster(stack: ExitStack, settings: ClusterFile, checkout: Path) -> Any:

@@ -12,6 +12,9 @@ from host.process import Finished, paste, run
 from kernels.cleaning import clean
 
 TIMEOUT_S = 300.0
+# More than any series has.
+MOST_COMMITS = 1000
+SHORT = 12
 # What git says of a repository of another user.
 DUBIOUS = "detected dubious ownership"
 # In place of a ref: the files as they are, with what is not committed.
@@ -51,6 +54,9 @@ def write_patches(name: str, into: Path, *, checkout: Path, repository: str = ""
         )  # fmt: skip
     first, last = (commit_of(folder, word, clean(name)) for word in parts[1:])
     between = f"{first}..{last}"
+    # Where history was cut off, all that is left of it would be the range.
+    base = merge_base(folder, first, last, clean(name))
+    require_diffs(folder, base, last, clean(name))
     if run_git(folder, "rev-list", "--merges", "-1", between).stdout.strip():
         raise UsageError(
             "there are merges in the range, and a merge is no patch",
@@ -62,7 +68,109 @@ def write_patches(name: str, into: Path, *, checkout: Path, repository: str = ""
         raise UsageError(
             "there is no commit in the range", where=clean(name), next_step="see git log"
         )
-    return run_git(folder, "merge-base", first, last).stdout.strip()
+    return base
+
+
+def merge_base(folder: Path, first: str, last: str, where: str) -> str:
+    """The commit that two commits have in common.
+
+    Raises:
+        UsageError: there is none, or none in a shallow clone.
+    """
+    base = run_git(folder, "merge-base", first, last, check=False).stdout.strip()
+    if not base:
+        cut = is_shallow(folder)
+        raise UsageError(
+            f"{clean(first[:12])} and {clean(last[:12])} have no commit in common"
+            + (" in this shallow clone" if cut else ""),
+            where=where,
+            next_step=deepen(folder) if cut else "name the branch that this one started from",
+        )
+    return base
+
+
+def is_shallow(folder: Path) -> bool:
+    """Whether history was cut off when the repository was cloned."""
+    argv = ("rev-parse", "--is-shallow-repository")
+    return run_git(folder, *argv, check=False).stdout.strip() == "true"
+
+
+def deepen(folder: Path) -> str:
+    """The command that gets more of a shallow clone's history."""
+    return f"git -C {folder} fetch --deepen=1000, or --unshallow for all of it"
+
+
+def require_files(folder: Path, base: str, last: str, where: str) -> None:
+    """Refuse a partial clone that lacks files of a commit, or of those behind it up to another.
+
+    The lab fetches nothing by itself: of a kernel these are 86,000 files, one after the other.
+
+    Raises:
+        UsageError: says how many are missing, and the command that fetches them at once.
+    """
+    if is_partial(folder):
+        more = _between(folder, base, last) if last != base else ()
+        missing = _missing(folder, (base, *more))
+        if missing:
+            raise _partial(folder, missing, base, last, where)
+
+
+def require_diffs(folder: Path, base: str, last: str, where: str) -> None:
+    """The same of the files alone that commits change.
+
+    Raises:
+        UsageError: as :func:`require_files`.
+    """
+    if is_partial(folder):
+        commits = _between(folder, base, last)
+        # Trees are compared by their hashes, so this reads no file.
+        changed = run_git(
+            folder, "log", "--no-renames", "--name-only", "-z", "--format=", f"{base}..{last}"
+        ).stdout.split("\0")
+        names = sorted({name for name in changed if name.strip("\n")})
+        missing = _missing(folder, (base, *commits), names) if names else 0
+        if missing:
+            raise _partial(folder, missing, base, last, where)
+
+
+def is_partial(folder: Path) -> bool:
+    """Whether files were left out when the repository was cloned."""
+    return bool(_filtered_remote(folder))
+
+
+def _filtered_remote(folder: Path) -> str:
+    argv = ("config", "--get-regexp", r"^remote\..*\.(promisor|partialclonefilter)$")
+    keys = run_git(folder, *argv, check=False).stdout.split()
+    return keys[0].removeprefix("remote.").rpartition(".")[0] if keys else ""
+
+
+def _between(folder: Path, base: str, last: str) -> tuple[str, ...]:
+    most = MOST_COMMITS + 1
+    return tuple(run_git(folder, "rev-list", f"-{most}", f"{base}..{last}").stdout.split())
+
+
+def _missing(folder: Path, commits: Sequence[str], names: Sequence[str] = ()) -> int:
+    """How many of the files of these commits are not in the repository."""
+    listing = ("rev-list", "--objects", "--no-walk", "--missing=print", *commits, "--", *names)
+    output = run_git(folder, "--literal-pathspecs", *listing).stdout
+    return sum(line.startswith("?") for line in output.splitlines())
+
+
+def _partial(folder: Path, missing: int, base: str, last: str, where: str) -> UsageError:
+    git = paste(["git", "-C", str(folder)])
+    commits = (
+        base[:SHORT]
+        if base == last
+        else (f"{base[:SHORT]} $({git} rev-list {base[:SHORT]}..{last[:SHORT]})")
+    )
+    return UsageError(
+        f"a partial clone without {missing} of the files that are needed (git clone --filter), "
+        "and the lab fetches nothing by itself",
+        where=where,
+        next_step=f"{git} rev-list --objects --no-walk --missing=print {commits} | "
+        f"sed -n 's/^?//p' | {git} fetch --no-tags --no-write-fetch-head --filter=blob:none "
+        f"--stdin {_filtered_remote(folder)}",
+    )
 
 
 def commit_of(folder: Path, ref: str, where: str) -> str:
@@ -75,7 +183,8 @@ def commit_of(folder: Path, ref: str, where: str) -> str:
     if not commit:
         raise UsageError(
             f"git does not know {clean(ref)}", where=where,
-            next_step=f"git -C {folder} fetch, or see git -C {folder} branch -a",
+            next_step=deepen(folder) if is_shallow(folder)
+            else f"git -C {folder} fetch, or see git -C {folder} branch -a",
         )  # fmt: skip
     return commit
 

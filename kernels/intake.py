@@ -27,6 +27,7 @@ from host.process import run
 from kernels import b4, git_range
 from kernels.cleaning import clean
 from kernels.diff import MOST_FILES, MOST_LINES, read_diff
+from kernels.host_code import host_code
 from kernels.mail import BOMS, Mail, as_text, read_mail, read_mails
 from kernels.needs import BASE_COMMIT, offers, unmet
 from kernels.packed import LARGEST_MBOX, unpacked
@@ -362,6 +363,7 @@ def _vetted(
                 for patch, mail, (_, content) in zip(read, mails, patches, strict=True)
             ),
             findings=tuple(findings),
+            host_code=host_code(content.decode(errors="replace") for content in contents),
         ),
         tuple(patches),
         text=text,

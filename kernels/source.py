@@ -21,6 +21,7 @@ from host.packages import install_line, locate
 from host.process import paste, run
 from kernels import packages
 from kernels.cleaning import clean
+from kernels.git_range import require_files
 
 DEBIAN_SOURCES = Path("/usr/src")
 # Where a source package keeps its tarball there: Debian's, then Ubuntu's.
@@ -69,6 +70,7 @@ def identify(spec: str, *, checkout: Path, cache: Path) -> Source:
         return Source("tarball", f"tarball:{_file_digest(path, cache)}", path)
     if kind == "dir":
         path = _existing(spec, checkout / Path(name).expanduser(), "folder")
+        _refuse_sparse(spec, path)
         _require_source(spec, path)
         _refuse_built(spec, path)
         return Source("dir", f"dir:{_folder_digest(path, cache)}", path)
@@ -122,8 +124,10 @@ def unpack(source: Source, into: Path) -> None:
                 raise UsageError("no package of a kernel source", where=source.package)
             run(_untar(tarball, into), timeout_s=UNPACK_TIMEOUT_S)
     else:
+        if source.kind == "git":
+            require_files(source.origin, source.tree_id, source.tree_id, str(source.origin))
         for argv in unpack_argvs(source, into):
-            run(argv, timeout_s=UNPACK_TIMEOUT_S)
+            run(argv, timeout_s=UNPACK_TIMEOUT_S, env={"GIT_NO_LAZY_FETCH": "1"})
         (into / ARCHIVE).unlink(missing_ok=True)
     try:
         _require_source(str(source.origin), into)
@@ -254,6 +258,18 @@ def _refuse_built(spec: str, path: Path) -> None:
             "the folder has been built in, and kbuild refuses such a source",
             where=spec,
             next_step=f"make -C {path} mrproper, or use git:{path}@HEAD",
+        )
+
+
+def _refuse_sparse(spec: str, path: Path) -> None:
+    if not (path / ".git").exists():
+        return
+    argv = ["git", "-C", str(path), "config", "--bool", "core.sparseCheckout"]
+    if run(argv, timeout_s=QUERY_TIMEOUT_S, check=False).stdout.strip() == "true":
+        raise UsageError(
+            "a sparse checkout, in which files of the kernel are missing",
+            where=spec,
+            next_step=f"use git:{path}@HEAD, or git -C {path} sparse-checkout disable",
         )
 
 

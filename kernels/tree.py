@@ -13,7 +13,7 @@ from pathlib import Path
 from errors import UsageError
 from experiment.series_name import split_range
 from kernels.cleaning import clean
-from kernels.git_range import DIFF, commit_of, run_git
+from kernels.git_range import DIFF, commit_of, merge_base, require_files, run_git
 from kernels.patch_text import slug
 
 HEAD = "HEAD"
@@ -39,7 +39,9 @@ def tree_at(here: Path) -> Path:
         UsageError: there is none.
     """
     top = run_git(here, "rev-parse", "--show-toplevel", check=False).stdout.strip()
-    if not top or not all((Path(top) / name).is_file() for name in ("Makefile", "Kconfig")):
+    # Of the commit: a sparse checkout may have neither as a file.
+    listed = ("ls-tree", "--name-only", "--full-tree", HEAD, "Makefile", "Kconfig")
+    if not top or len(run_git(here, *listed, check=False).stdout.split()) != 2:
         raise UsageError(
             "not a git work tree of a kernel",
             where=clean(str(here.absolute())),
@@ -69,14 +71,9 @@ def series_of(tree: Path, commits: str, *, base: str, uncommitted: bool, cache: 
     start = tip
     series: list[str] = []
     if first:
-        start = run_git(tree, "merge-base", commit_of(tree, first, where), tip,
-                        check=False).stdout.strip()  # fmt: skip
-        if not start:
-            raise UsageError(
-                f"{clean(first)} and {clean(last)} have no commit in common", where=where,
-                next_step="name the branch that this one started from",
-            )  # fmt: skip
+        start = merge_base(tree, commit_of(tree, first, where), tip, where)
         series.append(f"git:{tree}@{first}..{_branch(tree) if last == HEAD else last}")
+    require_files(tree, start, tip, where)
     changed, unknown = _status(tree)
     notes = [f"source: {_words(tree, start)}"]
     if uncommitted:

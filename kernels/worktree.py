@@ -21,7 +21,7 @@ import logging
 import os
 import shutil
 import stat
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -332,6 +332,12 @@ def _is_plain(path: Path, before: Path, inhabited: bool) -> bool:
 def _original(tree: WorkTree, name: str, changed: Collection[str]) -> Path:
     """Where the source's own version of a file is; it may not exist there."""
     return tree.original(name) if name in changed else tree.src / name
+
+
+def untouched(tree: WorkTree) -> Callable[[str], Path]:
+    """Where the source's own version of a path is, whatever arm the tree is in now."""
+    changed = frozenset(_changed(tree))
+    return lambda name: _original(tree, name, changed)
 
 
 def _save_original(tree: WorkTree, name: str) -> None:

@@ -22,8 +22,10 @@ from errors import SeriesError, UsageError
 from kernels.attestation import attested
 from kernels.cleaning import clean
 from kernels.diff import read_diff
+from kernels.host_code import host_code
 from kernels.mail import Mail, diff_of, reading
 from kernels.patch_text import slug
+from kernels.prefixes import of_kernel
 from kernels.series import LARGEST
 from kernels.threads import Group, groups_of
 from queues import known_series, page
@@ -267,6 +269,10 @@ class _Poll:
                 self.report.left_out.append(f"{group.words}: {group.conflict}")
             elif not touches(files, self.selection.paths):
                 self.report.elsewhere += 1
+            elif not of_kernel(tuple(files)):
+                names = clean(", ".join(sorted(files)))
+                why = f"no path or folder of it is in a kernel's source: {names}"
+                self.report.left_out.append(f"{group.words}: {why}")
             elif aside := known_series.aside(
                 group, new := self._attested(group, new), groups, self.series.values()
             ):
@@ -300,7 +306,9 @@ class _Poll:
         if self.store.add(entry):
             count = sum(len(post.attached) or 1 for post in group.patches)
             patches = "1 patch" if count == 1 else f"{count} patches"
-            self.report.queued.append(f"{entry_id}  {group.words}, {patches}")
+            executed = host_code(post.text for post in group.patches)
+            of_host = f"; its build executes {clean(', '.join(executed))}" if executed else ""
+            self.report.queued.append(f"{entry_id}  {group.words}, {patches}{of_host}")
         for old in known_series.replaced_by(new, self.series.values()):
             self._replace(old.entry, entry_id)
         for other in known_series.beside(new, self.series.values()):

@@ -252,7 +252,8 @@ class SeriesRecord(Record):
 
     ``kind`` is ``folder``, ``file``, ``thread`` or ``range``; ``origin`` what was
     asked for.  ``title``, ``author`` and ``message_id`` are the cover letter's where
-    there is one, else those of the first patch.
+    there is one, else those of the first patch.  ``host_code`` are files with why they are
+    executed, or read, on the host that builds (``kernels.host_code``).
     """
 
     kind: Literal["folder", "file", "thread", "range"]
@@ -264,6 +265,7 @@ class SeriesRecord(Record):
     base_commit: str = ""
     patches: tuple[PatchRecord, ...]
     findings: tuple[str, ...] = ()
+    host_code: tuple[str, ...] = ()
 
 
 class FunctionRecord(Record):

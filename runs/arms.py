@@ -8,13 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from errors import SeriesError
+from errors import SeriesError, UsageError
+from experiment.ad_hoc import name_of
 from experiment.design import AGAIN, wall_arms, wall_plan
 from experiment.load import load_guest
 from experiment.plan import Plan, make_plan
-from experiment.spec import ArmSpec, Experiment, Guest, KernelSpec
+from experiment.spec import ArmSpec, Experiment, Guest, KernelSpec, SeriesSpec
+from host import sandbox
+from host.packages import install_line
 from kernels import build, intake
 from kernels.cache import Kernel, planned
+from kernels.cleaning import clean
+from kernels.host_code import host_code
 from kernels.make import MakeProgress
 from kernels.series import read_patch
 from runs.options import Options
@@ -165,17 +170,55 @@ def build_arms(
 
 
 def needs_box(experiment: Experiment, options: Options) -> bool:
-    """Whether patches are built in a box: as asked, else where somebody mailed one of them."""
-    if options.sandbox is not None:
-        return options.sandbox
+    """Whether patches are built in a box: as asked, else where somebody mailed one of them.
+
+    What a build executes on the host is built in a box, too, if there is one.
+
+    Raises:
+        UsageError: it would be executed with all of the user's rights, and the user has not named
+            the series as trusted.
+    """
+    mailed = is_mailed(experiment, options)
+    if options.sandbox or (options.sandbox is None and mailed):
+        return True
+    for series in _every_series(experiment):
+        executed = _host_code_of(series, options)
+        if not executed:
+            continue
+        if options.sandbox is None and sandbox.available() is not None:
+            return True
+        names = {name_of(part) for part in series.parts}
+        if not names <= set(options.trusted):
+            named = ", ".join(executed[:5]) + (", ..." if len(executed) > 5 else "")
+            words = " ".join(f"--trust-series {name}" for name in sorted(names))
+            raise UsageError(
+                f"changes what a build executes on this host, with your rights: {named}",
+                where=clean(", ".join(series.parts)),
+                next_step=f"read these files, and add {words}; or build it in a sandbox"
+                + ("" if sandbox.available() else f": {install_line(['bubblewrap'])}"),
+            )
+    return False
+
+
+def is_mailed(experiment: Experiment, options: Options) -> bool:
+    """Whether any patch came by mail, from whoever sent it."""
+    where = {"checkout": options.checkout, "cache": options.cache}
+    return any(
+        record.kind == "thread"
+        for series in _every_series(experiment)
+        for record in intake.records_of(series, **where)
+    )
+
+
+def _every_series(experiment: Experiment) -> tuple[SeriesSpec, ...]:
     given = [experiment.series, *(arm.series for arm in experiment.arms)]
-    records = [
-        record
-        for series in given
-        if series is not None
-        for record in intake.records_of(series, checkout=options.checkout, cache=options.cache)
-    ]
-    return any(record.kind == "thread" for record in records)
+    return tuple(series for series in given if series is not None)
+
+
+def _host_code_of(series: SeriesSpec, options: Options) -> tuple[str, ...]:
+    # Of the patches themselves: a record may come with the session of somebody else.
+    paths = intake.patches_of(series, checkout=options.checkout, cache=options.cache)
+    return host_code(path.read_text(errors="replace") for path in paths)
 
 
 def expect_arms(experiment: Experiment, options: Options, flavours: Sequence[str]) -> None:

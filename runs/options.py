@@ -16,7 +16,8 @@ class Options:
     ``probe`` loads the plugin that counts into every run but those that check that
     it is not felt.  ``fit_only`` refuses to measure real time on a host with anything
     to mend.  ``executor`` is where kernels are built and guests run.  ``sandbox`` says whether
-    patches are built in a box; None has those that came by mail built so.
+    patches are built in a box; None has those that came by mail built so, and those that change
+    what a build executes.  ``trusted`` names series that may do that without one.
     """
 
     checkout: Path
@@ -27,4 +28,5 @@ class Options:
     fit_only: bool = False
     guests_at_once: int | None = None
     sandbox: bool | None = None
+    trusted: tuple[str, ...] = ()
     executor: Executor = field(default_factory=LocalExecutor)

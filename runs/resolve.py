@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from errors import UsageError
@@ -23,9 +24,17 @@ from runs.suggestion import automatic, texts_and_files
 
 
 def experiment_of(
-    request: Request, *, checkout: Path, cache: Path, here: Path, catalogue: Catalogue
+    request: Request,
+    *,
+    checkout: Path,
+    cache: Path,
+    here: Path,
+    catalogue: Catalogue,
+    on_intake: Callable[[Experiment], None] = lambda settled: None,
 ) -> Experiment:
     """The experiment, checked, with its series taken in; ``here`` is where the user is.
+
+    ``on_intake`` is called with its series taken in, before anything is made of them.
 
     Raises:
         UsageError: neither an experiment nor a series is named, or both are.
@@ -66,8 +75,10 @@ def experiment_of(
             catalogue=catalogue,
         )
     else:
-        experiment = _of_series(request, checkout, cache, here, catalogue)
+        experiment = _of_series(request, checkout, cache, here, catalogue, on_intake)
     experiment = settle(experiment, checkout=checkout, cache=cache)
+    if request.name or request.arms:
+        on_intake(experiment)
     if request.check and experiment.prebuilt:
         raise UsageError(
             f"the kernel of {experiment.prebuilt[0]} is prebuilt; checks need kernels of their own",
@@ -145,7 +156,12 @@ def subjects_of(experiment: Experiment, *, checkout: Path, cache: Path) -> tuple
 
 
 def _of_series(
-    request: Request, checkout: Path, cache: Path, here: Path, catalogue: Catalogue
+    request: Request,
+    checkout: Path,
+    cache: Path,
+    here: Path,
+    catalogue: Catalogue,
+    on_intake: Callable[[Experiment], None],
 ) -> Experiment:
     def made(workloads: tuple[str, ...]) -> Experiment:
         source = request.source
@@ -159,8 +175,9 @@ def _of_series(
         )
 
     named = request.named_workloads
+    settled = settle(made(named), checkout=checkout, cache=cache)
+    on_intake(settled)
     if named:
-        return made(named)
-    series = settle(made(()), checkout=checkout, cache=cache).series
-    assert series is not None
-    return made(automatic(*texts_and_files(series, checkout=checkout, cache=cache)))
+        return settled
+    assert settled.series is not None
+    return made(automatic(*texts_and_files(settled.series, checkout=checkout, cache=cache)))

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from host import facts
 from runs.request import Request
 from verbs.folders import CHECKOUT
 from verbs.options import ExecutorOptions
-from verbs.output import log
+from verbs.output import WIDTH, log
 
 # What makes experiments and boots is imported where it is called: ``--help`` would wait for it.
 if TYPE_CHECKING:
@@ -23,21 +24,38 @@ if TYPE_CHECKING:
 
 
 def experiment_of(request: Request) -> Experiment:
-    """The experiment that the command line asks for, checked, its series unpacked.
+    """The experiment that the command line asks for, checked, its series unpacked and shown.
 
     Raises:
-        LabError: as ``runs.resolve.experiment_of``.
+        LabError: as ``runs.resolve.experiment_of``; a series that cannot be measured with its
+            source.
     """
     from runs import prepare, resolve
 
     experiment = resolve.experiment_of(
         request, checkout=CHECKOUT, cache=facts.cache_folder(), here=Path.cwd(),
-        catalogue=prepare.catalogue(CHECKOUT),
+        catalogue=prepare.catalogue(CHECKOUT), on_intake=show_intake,
     )  # fmt: skip
     if request.series:
         remark = "" if request.named_workloads else " (chosen by what the series changes)"
-        log(f"workloads: {', '.join(case.name for case in experiment.cases)}{remark}")
+        cases = ", ".join(case.name for case in experiment.cases)
+        log(fill(f"workloads: {cases}{remark}", WIDTH, subsequent_indent="    "))
     return experiment
+
+
+def show_intake(experiment: Experiment, *, must_apply: bool = True) -> None:
+    """Say what was taken in of the series, where there is any.
+
+    Raises:
+        SeriesError: with ``must_apply``, it can be measured with its source in no way.
+    """
+    from runs.taken_in import taken_in
+
+    summary = taken_in(experiment, options())
+    for line in summary.lines(with_problem=not must_apply):
+        log(line)
+    if summary.problem and must_apply:
+        raise summary.problem
 
 
 def options(executor: ExecutorOptions | None = None, *, fit_only: bool = False) -> Options:
@@ -46,7 +64,7 @@ def options(executor: ExecutorOptions | None = None, *, fit_only: bool = False) 
 
     values = asdict(executor) if executor else {}
     # Words, which are made an executor when it is needed.
-    for name in ("executor", "store"):
+    for name in ("executor", "store", "insecure"):
         values.pop(name, None)
     if "guests" in values:
         values["guests_at_once"] = values.pop("guests")
@@ -71,6 +89,7 @@ def placed(
         checkout=CHECKOUT,
         cache=run_options.cache,
         log=reporter.log,
+        insecure=executor.insecure,
     )
     with where as connected:
         yield replace(run_options, executor=connected)

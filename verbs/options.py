@@ -69,6 +69,23 @@ class ExecutorOptions:
             help="with --executor: a folder that all hosts share, or an fsspec URL",
         ),
     ] = ""
+    insecure: Annotated[
+        bool,
+        typer.Option(
+            "--insecure",
+            rich_help_panel=WHERE,
+            help="allow a dask scheduler without TLS that others can reach (docs/fleet.md)",
+        ),
+    ] = False
+    trusted: Annotated[
+        tuple[str, ...],
+        typer.Option(
+            "--trust-series",
+            metavar="NAME",
+            rich_help_panel=WHERE,
+            help="build this series without a sandbox, though it changes what builds execute",
+        ),
+    ] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

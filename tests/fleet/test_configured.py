@@ -34,8 +34,10 @@ def written(tmp_path: Path, text: str) -> Path:
     return tmp_path
 
 
-def chosen(text: str, tmp_path: Path, store: str = "") -> object:
-    with executor_of(text, store, checkout=tmp_path, cache=tmp_path / "cache", log=print) as made:
+def chosen(text: str, tmp_path: Path, store: str = "", *, insecure: bool = False) -> object:
+    with executor_of(
+        text, store, checkout=tmp_path, cache=tmp_path / "cache", log=print, insecure=insecure
+    ) as made:
         return made
 
 
@@ -44,10 +46,10 @@ def test_this_host_is_the_default(tmp_path: Path) -> None:
 
 
 def test_a_scheduler_by_address_and_a_store_for_it(tmp_path: Path) -> None:
-    made = chosen("dask://host:8786", tmp_path)
+    made = chosen("tls://host:8786", tmp_path)
     assert isinstance(made, DaskExecutor)
     assert made.store.url == str(tmp_path / "cache" / "store")
-    other = chosen("dask://host:8786", tmp_path, "s3://bucket/kernels")
+    other = chosen("dask://localhost:8786", tmp_path, "s3://bucket/kernels")
     assert isinstance(other, DaskExecutor)
     assert other.store.url == "s3://bucket/kernels"
 
@@ -57,6 +59,47 @@ def test_another_form_is_refused_with_those_known(text: str, tmp_path: Path) -> 
     with pytest.raises(UsageError, match="unknown executor") as error:
         chosen(text, tmp_path)
     assert "dask-jobqueue:NAME" in error.value.next_step
+
+
+@pytest.mark.parametrize("host", ["build-7", "10.0.0.1", "0.0.0.0", "[fe80::1]", "127.0.0.1.org"])
+def test_a_scheduler_that_others_reach_needs_tls_or_a_word(host: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a shell") as error:
+        chosen(f"dask://{host}:8786", tmp_path)
+    assert "tls://HOST:PORT" in error.value.next_step
+    assert "--insecure" in error.value.next_step
+    assert isinstance(chosen(f"dask://{host}:8786", tmp_path, insecure=True), DaskExecutor)
+    assert isinstance(chosen(f"tls://{host}:8786", tmp_path), DaskExecutor)
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.1.2.3", "[::1]"])
+def test_a_scheduler_on_loopback_needs_none(host: str, tmp_path: Path) -> None:
+    assert isinstance(chosen(f"dask://{host}:8786", tmp_path), DaskExecutor)
+
+
+def test_a_scheduler_that_listens_everywhere_is_refused_by_its_own_address(tmp_path: Path) -> None:
+    script = (
+        "import asyncio\nfrom distributed import Scheduler\n"
+        "async def main():\n"
+        "    async with Scheduler(host='0.0.0.0', port=0, dashboard=False,\n"
+        "                         contact_address='tcp://192.0.2.7:1') as made:\n"
+        "        print(made.listeners[0].listen_address, flush=True)\n"
+        "        await made.finished()\n"
+        "asyncio.run(main())\n"
+    )
+    argv = [sys.executable, "-c", script]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            port = process.stdout.readline().strip().rpartition(":")[2]
+            made = chosen(f"dask://127.0.0.1:{port}", tmp_path)
+            assert isinstance(made, DaskExecutor)
+            with pytest.raises(UsageError, match="listens on 192"):
+                _ = made.link
+            trusted = chosen(f"dask://127.0.0.1:{port}", tmp_path, insecure=True)
+            assert isinstance(trusted, DaskExecutor)
+            assert trusted.link
+        finally:
+            process.kill()
 
 
 def test_nobody_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,8 +54,17 @@ def recently() -> float:
     return time.time() - DAY
 
 
+def sound(*names: str) -> None:
+    """Patches that can be queued."""
+    for name in names:
+        Path(name).write_text(
+            "From: a <a@b>\nSubject: [PATCH] mm: x\n\n--- a/mm/filemap.c\n+++ b/mm/filemap.c\n"
+            "@@ -1 +1 @@\n-x\n+y\n"
+        )
+
+
 def evil() -> None:
-    """A patch that is refused before anything is built."""
+    """The same files later: a patch that is refused before anything is built."""
     Path("evil.patch").write_text(
         "From: a <a@b>\nSubject: [PATCH] mm: x\n\n--- /dev/null\n+++ b/../x\n@@ -0,0 +1 @@\n+x\n"
     )
@@ -63,12 +72,13 @@ def evil() -> None:
 
 
 def test_from_adding_to_the_page(main: Main, capsys: pytest.CaptureFixture[str]) -> None:
-    evil()
+    sound("evil.patch", "tcp.patch")
     assert main("queue", "add", "evil.patch", "tcp.patch", "--auto", "--queue", "q") == 0
     ids = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert [each.rpartition("-")[0] for each in ids] == ["evil", "tcp"]
     assert main("queue", "add", "tcp.patch", "--auto", "--priority", "1", "--queue", "q") == 0
     assert "is queued already, now with priority 1" in capsys.readouterr().out
+    evil()
     assert main("queue", "list", "--queue", "q", "--json") == 0
     assert [entry["id"] for entry in json.loads(capsys.readouterr().out)] == ids[::-1]
     assert main("queue", "run", "--queue", "q") == 0
@@ -85,8 +95,9 @@ def test_from_adding_to_the_page(main: Main, capsys: pytest.CaptureFixture[str])
 
 
 def test_remove_and_retry(main: Main, capsys: pytest.CaptureFixture[str]) -> None:
-    evil()
+    sound("evil.patch")
     main("queue", "add", "evil.patch", "--queue", "q")
+    evil()
     assert main("queue", "remove", "evil", "--queue", "q") == 0
     assert main("queue", "run", "--queue", "q") == 0
     assert main("queue", "list", "--queue", "q") == 0
@@ -105,7 +116,7 @@ def test_remove_and_retry(main: Main, capsys: pytest.CaptureFixture[str]) -> Non
 def test_a_table_whose_paths_start_where_it_is(
     main: Main, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    evil()
+    sound("evil.patch")
     folder = tmp_path / "tables"
     folder.mkdir()
     Path("evil.patch").rename(folder / "evil.patch")
@@ -123,6 +134,21 @@ def test_a_table_whose_paths_start_where_it_is(
     (folder / "wrong.csv").write_text("series,workloads\nevil.patch,\nevil.patch,4k\n")
     assert main("queue", "add", "--table", str(folder / "wrong.csv"), "--queue", "r") == 2
     assert "--workloads: unknown: 4k" in capsys.readouterr().err
+    assert not Path("r").exists()
+
+
+def test_what_is_queued_is_taken_in_first(main: Main, capsys: pytest.CaptureFixture[str]) -> None:
+    sound("x.patch")
+    evil()
+    assert main("queue", "add", "x.patch", "--queue", "q") == 0, capsys.readouterr()
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == 'series: "mm: x", by a <a@b>'
+    assert "  changes mm/filemap.c" in lines
+    assert max(map(len, lines)) <= 80
+    # Whatever is wrong with it is said now, and nothing is queued.
+    assert main("queue", "add", "x.patch", "evil.patch", "--queue", "r") == 4
+    assert main("queue", "add", "https://forge.example/o/r/8.patch", "--queue", "r") == 2
+    assert "only archives of mails are fetched" in capsys.readouterr().err
     assert not Path("r").exists()
 
 
@@ -149,6 +175,7 @@ def test_mistakes_of_the_user(
     main: Main, capsys: pytest.CaptureFixture[str], arguments: str, message: str
 ) -> None:
     Path("thesis.txt").write_text("mine")
+    QueueStore(Path("q")).create()
     assert main(*arguments.split()) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
@@ -193,12 +220,13 @@ def test_what_came_by_mail_is_built_only_where_its_authors_are_trusted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(sandbox, "available", lambda: None)
-    evil()
+    sound("tcp.patch")
     archive.add(series("b", 1, title="fs: b", file="fs/b.c"), at=recently())
     assert main("watch", str(archive.folder), "--queue", "q", "--once") == 0
     # A file is the decision of whoever adds it; a message-id or a link is whatever was mailed.
     names = ("tcp.patch", "mid:a@example.org", "https://lore.kernel.org/all/b@example.org/")
     assert main("queue", "add", *names, "--auto", "--queue", "q") == 0
+    evil()
     queue = QueueStore(Path("q"))
     mailed = [entry.id for entry in queue.read().entries if entry.is_from_mail]
     assert len(mailed) == 3
@@ -324,7 +352,7 @@ def test_a_session_is_requested_as_by_run(
     queue = QueueStore(Path("q"))
     (entry,) = queue.read().entries
     queue.save(entry.model_copy(update={"state": "running"}))
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "manifest.json").write_text("{}")
     assert main("queue", "run", "--queue", "q") == 0
     again = calls[1]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from errors import UsageError
+from errors import InfraError, UsageError
 from fleet.configured import executor_of
 from host import sandbox
 from host.packages import install_line
@@ -20,7 +20,7 @@ from runs import prepare
 from runs.request import Request
 from verbs.actions import session
 from verbs.folders import CHECKOUT
-from verbs.invocation import options
+from verbs.invocation import experiment_of, options
 from verbs.options import Booting
 from verbs.output import log, write_out
 
@@ -53,11 +53,21 @@ def add(
             entries.append(
                 made(of_entry, file.absolute().parent, str(file.absolute()), own_priority)
             )
+    for entry in entries:
+        _take_in(entry)
     # All of them are sound, or none is queued.
     store = QueueStore(folder)
     for entry in entries:
         write_out(f"{entry.id}  {put(store, entry)}")
     page.write(store)
+
+
+def _take_in(entry: QueueEntry) -> None:
+    """Say what is in a series, as it will be measured; a thread may have to wait for a network."""
+    try:
+        experiment_of(entry.question)
+    except InfraError as error:
+        log(f"{entry.id}: not taken in now, but when it is measured: {error.in_one_line}")
 
 
 def work_all(
@@ -78,7 +88,14 @@ def work_all(
     waiting, run_options = QueueStore(folder), options(where)
     waiting.read()
     # A word that is wrong ends this, and not every entry; nothing is connected yet.
-    executor_of(where.executor, where.store, checkout=CHECKOUT, cache=run_options.cache, log=log)
+    executor_of(
+        where.executor,
+        where.store,
+        checkout=CHECKOUT,
+        cache=run_options.cache,
+        log=log,
+        insecure=where.insecure,
+    )
 
     boxed = run_options.sandbox is not False and sandbox.available() is not None
 

@@ -18,7 +18,7 @@ from runs import prepare
 from runs.progress import duration
 from runs.suggestion import Advice, answer
 from verbs.folders import CHECKOUT
-from verbs.invocation import options
+from verbs.invocation import options, show_intake
 from verbs.output import WIDTH, emit, log, write_out
 
 MOST_NAMES = 12
@@ -39,9 +39,9 @@ def show(series: tuple[str, ...], source: str, *, as_json: bool) -> None:
         source=from_here(source, here=here, checkout=CHECKOUT) if source else "",
         catalogue=prepare.catalogue(CHECKOUT),
     )
-    advice = answer(
-        settle(experiment, checkout=run_options.checkout, cache=run_options.cache), run_options
-    )
+    settled = settle(experiment, checkout=run_options.checkout, cache=run_options.cache)
+    show_intake(settled, must_apply=False)
+    advice = answer(settled, run_options)
     command = _command(advice, series, source)
     if as_json:
         emit({

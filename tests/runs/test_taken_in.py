@@ -1,0 +1,159 @@
+"""What is said of a series before anything is built, and what needs a box or a word."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from errors import SeriesError, UsageError
+from experiment.spec import Experiment, KernelSpec, SeriesSpec
+from host import sandbox
+from kernels import at_hand
+from kernels.cache import tree_folder
+from kernels.series import read_patch
+from kernels.settle import settle
+from kernels.source import identify
+from kernels.worktree import prepare, switch
+from runs.arms import needs_box
+from runs.options import Options
+from runs.taken_in import SeriesIntake, taken_in
+from tests.experiment.test_plan import make_experiment
+from tests.kernels.conftest import lab as lab
+from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab, replace
+from tests.kernels.posting import git, mbox, post
+
+MAKEFILE = replace("mm/Makefile", "obj-y", "# more\nobj-y")
+ELSEWHERE = (
+    "diff --git a/tests/generic/790 b/tests/generic/790\nnew file mode 100644\n--- /dev/null\n"
+    "+++ b/tests/generic/790\n@@ -0,0 +1 @@\n+x\n"
+)
+
+
+def experiment(lab: Lab, path: str, source: str = "", **series: Any) -> Experiment:
+    made = make_experiment([("w", "default")], series=SeriesSpec(path=path, **series))
+    kernel = KernelSpec(source=source or f"dir:{lab.source}")
+    return settle(made.model_copy(update={"kernel": kernel}), **lab.where)
+
+
+def options(lab: Lab, **more: Any) -> Options:
+    return Options(**lab.where, **more)
+
+
+def of(lab: Lab, path: str, source: str = "") -> SeriesIntake:
+    return taken_in(experiment(lab, path, source), options(lab))
+
+
+def as_repository(lab: Lab) -> str:
+    git(lab.source, "init", "-q")
+    git(lab.source, "add", "-A")
+    git(lab.source, "commit", "-qm", "base")
+    return f"git:{lab.source}@HEAD"
+
+
+def test_title_author_patches_base_and_findings_are_shown_in_80_columns(lab: Lab) -> None:
+    posts = post(lab, FASTER, GROWN, cover="mm: make it fast")
+    (lab.checkout / "thread.mbox").write_bytes(mbox(posts[1:] + posts[:1]))
+    lines = of(lab, "thread.mbox").lines()
+    assert lines[0] == 'series: "mm: make it fast", by Ada L <ada@example.org>'
+    assert "  2 patches from thread.mbox" in lines
+    assert "  1. mm: change number 1" in lines
+    assert "  changes mm/filemap.c" in lines
+    assert any("base" in line and "built on" in line for line in lines)
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("kind", ["dir", "git", "unpacked"])
+def test_a_series_that_does_not_apply_is_named_before_a_build(lab: Lab, kind: str) -> None:
+    lab.series("mine", FASTER, GROWN)
+    source = ""
+    if kind == "git":
+        source = as_repository(lab)
+    if kind == "unpacked":
+        run_tar(lab)
+        source = f"tarball:{lab.source}.tar"
+        identity = identify(source, **lab.where)
+        assert of(lab, "configs/series/mine", source).notes == (
+            f"not tried whether it applies: {source} is not unpacked yet",
+        )
+        # In the state of another arm, with files that were changed.
+        (other,) = lab.series("other", COMMENT)
+        tree = prepare(identity, tree_folder(lab.cache, identity.key))
+        switch(tree, [read_patch(other)])
+    good = of(lab, "configs/series/mine", source)
+    assert (good.problem, good.notes) == (None, ())
+    first, _ = sorted((lab.checkout / "configs/series/mine").glob("*.patch"))
+    first.write_text(first.read_text().replace("index >> 4", "index >> 9"))
+    bad = of(lab, "configs/series/mine", source)
+    assert isinstance(bad.problem, SeriesError)
+    assert first.name in bad.problem.where
+    assert "does not apply to mm/filemap.c" in bad.problem.what
+    assert any("does not apply" in line for line in bad.lines(with_problem=True))
+
+
+def run_tar(lab: Lab) -> None:
+    with tarfile.open(f"{lab.source}.tar", "w") as archive:
+        archive.add(lab.source, arcname="linux")
+
+
+@pytest.mark.parametrize("at", ["git", "dir", "nowhere"])
+def test_another_projects_patch_is_named_before_a_build(lab: Lab, at: str) -> None:
+    (lab.checkout / "x.diff").write_text(ELSEWHERE)
+    source = {"git": as_repository(lab) if at == "git" else "", "dir": ""}.get(at, "")
+    if at == "nowhere":
+        run_tar(lab)
+        source = f"tarball:{lab.source}.tar"
+    problem = of(lab, "x.diff", source).problem
+    assert problem is not None
+    assert "no path or folder of it is in the kernel's source" in problem.what
+    assert problem.where == "tests/generic/790"
+
+
+def test_a_series_that_only_adds_files_says_so(lab: Lab) -> None:
+    (lab.checkout / "x.diff").write_text(ELSEWHERE.replace("tests/generic", "mm"))
+    taken = of(lab, "x.diff")
+    assert taken.problem is None
+    assert "adds files, and changes none of" in taken.notes[0]
+
+
+def test_files_of_a_source_that_is_at_hand(lab: Lab, tmp_path: Path) -> None:
+    names = ["mm/filemap.c", "mm/none.c", "gone/x.c", "mm/a b.c"]
+    (lab.source / "mm/a b.c").write_text("x\n")
+    sources = (f"dir:{lab.source}", as_repository(lab))
+    for number, source in enumerate(sources):
+        into = tmp_path / str(number)
+        into.mkdir()
+        present = at_hand.lay_out(source, names, into, **lab.where)
+        assert present == at_hand.Present(("mm/filemap.c", "mm/a b.c"), ("mm",))
+        assert (into / "mm/filemap.c").read_bytes() == (lab.source / "mm/filemap.c").read_bytes()
+    assert at_hand.lay_out("deb:linux-image-6.12", names, tmp_path, **lab.where) is None
+
+
+def test_what_a_build_executes_is_built_in_a_box_or_by_a_word(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.series("plain", FASTER)
+    lab.series("build", MAKEFILE)
+    (lab.checkout / "thread.mbox").write_bytes(mbox(post(lab, FASTER)))
+    monkeypatch.setattr(sandbox, "available", lambda: "unshare")
+    assert not needs_box(experiment(lab, "configs/series/plain"), options(lab))
+    made = experiment(lab, "configs/series/build")
+    assert "runs on this host when it is built: mm/Makefile (a makefile)" in " ".join(
+        line.strip() for line in taken_in(made, options(lab)).lines()
+    )
+    assert needs_box(made, options(lab))
+    assert needs_box(made, options(lab, sandbox=True))
+    with pytest.raises(UsageError, match=r"with your rights: mm/Makefile \(a makefile\)") as error:
+        needs_box(made, options(lab, sandbox=False))
+    assert "--trust-series build" in error.value.next_step
+    assert not needs_box(made, options(lab, sandbox=False, trusted=("build",)))
+    monkeypatch.setattr(sandbox, "available", lambda: None)
+    with pytest.raises(UsageError, match="with your rights"):
+        needs_box(made, options(lab, trusted=("plain",)))
+    assert not needs_box(made, options(lab, trusted=("build",)))
+    stacked = experiment(lab, "configs/series/plain", stack=("configs/series/build",))
+    with pytest.raises(UsageError, match="mm/Makefile"):
+        needs_box(stacked, options(lab, trusted=("build",)))
+    assert not needs_box(stacked, options(lab, trusted=("plain", "build")))
