@@ -16,6 +16,7 @@ from guests import channel
 from guests.console import Ending
 from guests.exact import Outcome
 from host import limited
+from results import door
 from runs.boots import Boot
 from runs.exactness import diverging
 
@@ -119,16 +120,17 @@ def unpack(data: bytes) -> Answer:
 def write_raw(folder: Path, files: Mapping[str, bytes]) -> None:
     """The raw files of one boot, instead of those of an earlier attempt."""
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    door.make_folder(folder)
     for name, data in files.items():
-        (folder / Path(name).name).write_bytes(data)
+        door.write(folder, Path(name).name, data)
 
 
 def read_raw(folder: Path) -> dict[str, bytes]:
     """The raw files of one boot by name; none where it made no folder."""
     if not folder.is_dir():
         return {}
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+    names = [path.name for path in sorted(folder.iterdir()) if path.is_file()]
+    return {name: door.read(folder, name, door.LINES) for name in names}
 
 
 def lost_answer(worker_name: str, message: str) -> Answer:

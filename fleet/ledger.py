@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fleet.cases import BootCase, write_raw
 from fleet.parcel import Answer
+from results import door
 
 LEDGER = "fleet.jsonl"
 
@@ -28,8 +29,7 @@ class Ledger:
 
     def note(self, **fields: object) -> None:
         """Append a line."""
-        with (self.raw.parent / LEDGER).open("a") as sink:
-            sink.write(f"{json.dumps(fields)}\n")
+        door.append(self.raw.parent, LEDGER, f"{json.dumps(fields)}\n".encode())
 
     def accept(self, case: BootCase, answer: Answer) -> None:
         """Whose answer the judge has."""

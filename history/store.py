@@ -186,7 +186,7 @@ class HistoryStore:
 
     def _claim(self) -> None:
         # What begins with a dot is another writer's on its way.
-        if self.folder.is_dir() and any(not p.name.startswith(".") for p in self.folder.iterdir()):
+        if any(not name.startswith(".") for name in door.names(self.folder)):
             self._check()
             return
         head = {"format": FORMAT, "schema_version": SCHEMA_VERSION}

@@ -6,12 +6,15 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from errors import InfraError
 from kernels.origins import Origin
+from results import door
+from results.door import StoreError
 
 # Global before weak before local, as nm prints their types.
 BINDINGS = "TWtw"
@@ -27,6 +30,10 @@ MARKERS = re.compile(
 # Padding before a function (CONFIG_PREFIX_SYMBOLS, kCFI): never executed.
 PADDING = ("__pfx_", "__cfi_")
 COLD = ".cold"
+# No sign, no underscore, and no more digits than an address has.
+ADDRESS = re.compile(r"[0-9a-fA-F]{1,16}")
+# A kernel's with everything built in has some 15 MiB.
+LARGEST = 64 * door.MIB
 RANGES = (("_text", "_etext"), ("_stext", "_etext"), ("_sinittext", "_einittext"))
 NOWHERE = Origin("")
 Addresses = NDArray[np.uint64]
@@ -105,6 +112,19 @@ class FunctionMap:
         return tuple(sorted({int(self.owner[start]) for start in starts}))
 
 
+def text_of(system_map: Path) -> str:
+    """The text of a System.map, which a stranger's build may have written.
+
+    Raises:
+        AddressesError: it is no plain file, or larger than any.
+        OSError: there is none.
+    """
+    try:
+        return door.read(system_map.parent, system_map.name, LARGEST).decode(errors="replace")
+    except StoreError as error:
+        raise AddressesError(error.what, where=str(system_map)) from None
+
+
 def parse(text: str) -> AddressTable:
     """Read System.map, or a whole /proc/kallsyms (symbols of modules are left out).
 
@@ -125,10 +145,9 @@ def parse(text: str) -> AddressTable:
             continue
         if len(fields) != 3 or len(fields[1]) != 1:
             raise AddressesError(f"line {number} is no symbol: {line[:80]!r}")
-        try:
-            address = int(fields[0], 16)
-        except ValueError:
-            raise AddressesError(f"line {number} has no address: {line[:80]!r}") from None
+        if not ADDRESS.fullmatch(fields[0]):
+            raise AddressesError(f"line {number} has no address: {line[:80]!r}")
+        address = int(fields[0], 16)
         kind, name = fields[1], fields[2]
         if MARKERS.fullmatch(name):
             bounds[name] = address

@@ -44,7 +44,7 @@ def of_kernel(kernel: Kernel) -> Calls | None:
     if kernel.identity.arch != "x86_64" or kernel.identity.flavour == PREBUILT:
         return None
     try:
-        text = kernel.system_map.read_text(encoding="ascii")
+        text = addresses.text_of(kernel.system_map)
         functions = addresses.functions(addresses.parse(text), origins.load(kernel.origins))
         with tempfile.TemporaryDirectory() as folder:
             unpacked = Path(folder) / "vmlinux"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from pydantic import model_validator
+
 from results.record import Record
 
 
@@ -21,6 +23,14 @@ class Calls(Record):
     pointed: tuple[int, ...] = ()
     indirect: tuple[int, ...] = ()
     boot: tuple[int, ...] = ()
+
+    @model_validator(mode="after")
+    def _positions_are_of_names(self) -> Calls:
+        positions = {*self.pointed, *self.indirect, *self.boot}.union(*self.callees)
+        many = len(self.names)
+        if len(self.callees) > many or not positions <= {*range(many)}:
+            raise ValueError(f"there are {many} names, and a position is of none")
+        return self
 
     def edges(self) -> dict[str, set[str]]:
         """Callees by caller."""

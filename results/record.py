@@ -91,6 +91,14 @@ class Timeline(Record):
     t_ms: tuple[float, ...]
     bw_kib_s: tuple[float, ...]
 
+    @model_validator(mode="after")
+    def _are_equally_long(self) -> Timeline:
+        if len(self.t_ms) != len(self.bw_kib_s):
+            raise ValueError(
+                f"{self.phase}: {len(self.t_ms)} times, {len(self.bw_kib_s)} bandwidths"
+            )
+        return self
+
 
 class RunRecord(Record):
     """One boot of one arm for one case in one block.

@@ -125,7 +125,7 @@ def functions_of(kernel: Kernel) -> set[Function]:
     Raises:
         LabError: System.map or the origins cannot be read.
     """
-    text = kernel.system_map.read_text(encoding="ascii")
+    text = addresses.text_of(kernel.system_map)
     table = addresses.parse(text)
     bounds = [
         int(line.split()[0], 16)

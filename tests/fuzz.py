@@ -6,39 +6,58 @@ most is a real input with a few pieces taken out, doubled, or replaced by what p
 
 from __future__ import annotations
 
+import gzip
+import json
 import random
 import tarfile
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from io import BytesIO
 from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
 
 from errors import LabError
 from experiment.load import load_experiment
 from fleet import plain
+from fleet.artefacts import ArtefactStore
 from fleet.parcel import Answer
 from guests import channel, console
 from guests.exact import Outcome
 from guests.probe import counts
-from history import exchange
+from history import exchange, wording
+from history.changes import changes_of
+from history.entry import Entry, NightFunctions
+from history.ingest import entry_of
 from history.known import load_known
-from kernels import elf, kallsyms
+from history.policy import load_policy
+from history.store import HistoryStore, parse_entry
+from kernels import addresses, elf, kallsyms
 from kernels.diff import read_diff
 from kernels.mail import read_mails
 from kernels.revert import reverted
 from kernels.series import read_patch
+from queues import page as queue_page
+from queues.entry import QueueEntry
 from queues.posted import read_posted
+from queues.store import QueueStore
 from queues.table import read_table
+from reports import forms
+from reports.many import compare_session
 from results.session import open_session
-from results.store import SessionStore
 from runs import prepare
 from runs.archive import unpack
 from runs.repro import read_archive
+from runs.request import Request
 from tests.guests.probe.test_counts import LOCKS, MISSES, ROWS, written
 from tests.kernels.poison import ODD, UNREADABLE
 from tests.kernels.posting import mbox
 from tests.queues.archive import series
-from tests.reports import factory
+from tests.reports import counts_factory, factory
+from tests.reports.measured import measured
 from workloads import contention, lock_stat, metrics, parse, sampled, splats
 from workloads.spec import load_catalogue
 
@@ -53,18 +72,33 @@ ODD_PIECES = (
 )  # fmt: skip
 
 
+# Values that have the right type, and are no run's.
+ODD_VALUES: tuple[Any, ...] = (
+    0, 1, -1, 2, 7, 10**6, 2**31, 2**62, -(2**62), 0.0, -0.0, -1.0, 0.5, 1e30, -1e30, 1e-30, 5e-324,
+    1e16, 10**400, "", "base", "patched", "4k", "filemap-4k", "/etc/passwd", "../../x", "x" * 5000,
+    "\u202e", "\x1b]0;x\x07", "<script>", "%s{}", "2026-13-45", "9999-12-31T00:00:00Z", True, False,
+    None, [], {}, [0], {"": 0}, [[]], [None], ["base", "base"],
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Target:
     """A reader, real inputs for it, and how much of the usual number it is worth.
 
     Readers of files are given the bytes in a file.  ``share`` is less for those that take more
-    CPU time each.
+    CPU time each.  Of what ``is_json`` the values are altered, too, and not only bytes damaged.
     """
 
     name: str
     read: Callable[[bytes, Path], object]
     inputs: Callable[[], Sequence[bytes]]
     share: float = 1.0
+    is_json: bool = False
+
+    def input(self, inputs: Sequence[bytes], number: int) -> bytes:
+        """The ``number``-th input for it, made of these real ones."""
+        change = altered if self.is_json and number % 2 else damaged
+        return change(inputs[number % len(inputs)], number)
 
 
 def damaged(data: bytes, number: int) -> bytes:
@@ -102,6 +136,43 @@ def _number(data: bytes, dice: random.Random) -> bytes:
     while end < len(data) and data[end : end + 1].isdigit():
         end += 1
     return data[:start] + dice.choice(ODD_PIECES) + data[end:]
+
+
+def altered(data: bytes, number: int) -> bytes:
+    """A version of lines of JSON in which one to three values are others: the ``number``-th.
+
+    What comes out is what a stranger writes who knows the form.
+    """
+    dice = random.Random(number)
+    lines = data.split(b"\n")
+    for _ in range(dice.randint(1, 3)):
+        at = dice.choice([at for at, line in enumerate(lines) if line])
+        value = json.loads(lines[at])
+        _alter(value, dice)
+        lines[at] = json.dumps(value).encode()
+    return b"\n".join(lines)
+
+
+def _alter(value: Any, dice: random.Random) -> None:
+    """Replace something in a value: walk down until the dice say to stop."""
+    while True:
+        keys = list(value) if isinstance(value, dict) else list(range(len(value)))
+        if not keys:
+            return
+        key = dice.choice(keys)
+        if isinstance(value[key], dict | list) and value[key] and dice.random() < 0.9:
+            value = value[key]
+            continue
+        old = value[key]
+        others = [each for each in ODD_VALUES if type(each) is type(old)] or list(ODD_VALUES)
+        if dice.random() < 0.2:
+            others = list(ODD_VALUES)
+        value[key] = dice.choice(others)
+        if isinstance(value, list) and dice.random() < 0.3:
+            value[key : key + 1] = dice.choice(([], [old, old]))
+        elif isinstance(value, dict) and dice.random() < 0.2:
+            value[str(dice.choice(others))[:40]] = value.pop(key)
+        return
 
 
 def failure_of(target: Target, data: bytes, scratch: Path) -> str:
@@ -171,31 +242,136 @@ def _contention(name: str) -> Callable[[bytes, Path], object]:
     return lambda data, scratch: contention.waits({**files, name: text(data)})
 
 
-def _manifest() -> list[bytes]:
-    return [factory.ExactSession().manifest().model_dump_json().encode()]
+def _lines(records: Iterable[BaseModel]) -> bytes:
+    return "".join(f"{record.model_dump_json()}\n" for record in records).encode()
 
 
-def _runs() -> list[bytes]:
-    records = factory.ExactSession().records()[:3]
-    return ["".join(f"{record.model_dump_json()}\n" for record in records).encode()]
+@cache
+def _kept() -> dict[str, bytes]:
+    """The files of a session of few runs in which everything is on record."""
+    session = factory.ExactSession(seeds=factory.SEEDS[:2])
+    manifest = counts_factory.with_twins(counts_factory.counted(session.manifest()))
+    twins, profiles, locks = counts_factory.twin_runs(manifest)
+    profiles += counts_factory.profiles(session)
+    return {
+        "manifest.json": manifest.model_dump_json().encode(),
+        "runs.jsonl": _lines([*session.records(), *twins]),
+        "profiles.jsonl": _lines(profiles),
+        "locks.jsonl": _lines(locks),
+    }
+
+
+def _of_session(name: str) -> Callable[[], Sequence[bytes]]:
+    return lambda: [_kept()[name]]
 
 
 def _session(name: str) -> Callable[[bytes, Path], object]:
-    """A session's folder with this file damaged."""
+    """A session's folder with this file damaged, as it is compared for its report."""
 
     def act(data: bytes, scratch: Path) -> object:
         folder = scratch / "session"
-        if not folder.exists():
-            store = SessionStore(folder)
-            store.create(factory.ExactSession().manifest())
-        for each, made in (("manifest.json", _KEPT[0]), ("runs.jsonl", _KEPT[1])):
+        folder.mkdir(exist_ok=True)
+        for each, made in _kept().items():
             (folder / each).write_bytes(data if each == name else made)
-        return open_session(folder)
+        return forms.render(compare_session(open_session(folder)), "text")
 
     return act
 
 
-_KEPT = (_manifest()[0], _runs()[0])
+@cache
+def _night_bytes() -> tuple[bytes, bytes]:
+    """An entry of a history, and its functions."""
+    session = factory.ExactSession(seeds=factory.SEEDS[:2])
+    manifest = counts_factory.counted(session.manifest())
+    entry, functions = entry_of(
+        measured(manifest, session.records(), counts_factory.profiles(session))
+    )
+    assert functions is not None
+    return entry.model_dump_json().encode(), functions.model_dump_json().encode()
+
+
+def _history(name: str) -> Callable[[bytes, Path], object]:
+    """A history of one night with this file damaged, as a gate and a site would read it."""
+
+    def act(data: bytes, scratch: Path) -> object:
+        files = {"history.json": HISTORY_HEAD, "nights/2026/a.json": _night_bytes()[0]}
+        for each, made in files.items():
+            place = scratch / "history" / each
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(data if each == name else made)
+        store = HistoryStore(scratch / "history")
+        read = store.read()
+        return wording.overview(read), changes_of(read.entries, store.functions)
+
+    return act
+
+
+def _functions(data: bytes, scratch: Path) -> object:
+    (entry,) = _entry()
+    store = HistoryStore(scratch / "functions")
+    store.add(entry)
+    place = store.functions_path(entry)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(data)
+    return store.functions(entry)
+
+
+def _entry() -> list[Entry]:
+    return [parse_entry(_night_bytes()[0])]
+
+
+def _exported(form: str) -> Callable[[], Sequence[bytes]]:
+    def act() -> Sequence[bytes]:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / f"x{form}"
+            functions = NightFunctions.model_validate_json(_night_bytes()[1])
+            exchange.export(_entry(), lambda entry: functions, file)
+            return [file.read_bytes()]
+
+    return act
+
+
+HISTORY_HEAD = b'{"format": "twinboot history", "schema_version": 4}'
+QUEUE_HEAD = b'{"format": "twinboot queue", "schema_version": 1}'
+
+
+def _queue(name: str) -> Callable[[bytes, Path], object]:
+    """A queue with this file damaged, as it is listed and shown."""
+
+    def act(data: bytes, scratch: Path) -> object:
+        for each, made in (("queue.json", QUEUE_HEAD), ("entries/a.json", _entries()[0])):
+            place = scratch / "queue" / each
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(data if each == name else made)
+        store = QueueStore(scratch / "queue")
+        return queue_page.render(store, store.read())
+
+    return act
+
+
+def _entries() -> list[bytes]:
+    entry = QueueEntry(id="a", question=Request(series=("a.mbox",)), added="2026-01-01T00:00:00Z")
+    return [entry.model_dump_json().encode()]
+
+
+def _stored(data: bytes, scratch: Path) -> object:
+    place = scratch / "store" / "kernels" / "k.json"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(data)
+    return ArtefactStore(str(scratch / "store")).kernel("k", scratch / "cache")
+
+
+def _system_map(data: bytes, scratch: Path) -> object:
+    return addresses.functions(addresses.parse(text(data)))
+
+
+def _maps() -> list[bytes]:
+    names = ("_stext", "walk", "walk.cold", "__pfx_walk", "_etext", "_sinittext", "_einittext")
+    lines = [
+        f"{0xFFFFFFFF81000000 + 64 * at:016x} {'tT'[at % 2]} {name}"
+        for at, name in enumerate(names)
+    ]
+    return ["\n".join([*lines, "ffffffff82000000 D jiffies", ""]).encode()]
 
 
 def _unpacked(data: bytes, scratch: Path) -> object:
@@ -224,6 +400,11 @@ def _remove(top: Path) -> None:
     top.rmdir()
 
 
+def _packed(read: Callable[[bytes, Path], object]) -> Callable[[bytes, Path], object]:
+    """A reader of what is damaged before it is packed, so that its packing is sound."""
+    return lambda data, scratch: read(gzip.compress(data, 1), scratch)
+
+
 def _archives() -> list[bytes]:
     sink = BytesIO()
     with tarfile.open(fileobj=sink, mode="w:gz") as tar:
@@ -232,6 +413,10 @@ def _archives() -> list[bytes]:
             member.size = 20
             tar.addfile(member, BytesIO(b"x" * 20))
     return [sink.getvalue()]
+
+
+def _tars() -> list[bytes]:
+    return [gzip.decompress(packed) for packed in _archives()]
 
 
 def _posted() -> list[bytes]:
@@ -263,6 +448,10 @@ def _experiment(path: Path) -> object:
 
 
 _CATALOGUE = prepare.catalogue(CHECKOUT)
+
+
+def _policies() -> list[bytes]:
+    return [(CHECKOUT / "configs/gate.toml").read_bytes()]
 
 
 def _known() -> list[bytes]:
@@ -298,11 +487,25 @@ TARGETS = (
     Target("ELF", in_file("vmlinux", elf.read), _elves, 0.3),
     Target("a table", in_file("x.csv", read_table), _tables),
     Target("known changes", in_file("known.toml", load_known), _known, 0.3),
-    Target("exported lines", in_file("x.jsonl", exchange.read), _runs, 0.3),
-    Target("exported table", in_file("x.csv", exchange.read), _tables, 0.05),
-    Target("a manifest", _session("manifest.json"), _manifest, 0.05),
-    Target("runs", _session("runs.jsonl"), _runs, 0.05),
+    Target("a policy", in_file("gate.toml", load_policy), _policies, 0.3),
+    *(
+        Target(f"exported {form}", in_file(f"x{form}", exchange.read), _exported(form), 0.05,
+               is_json=form == ".jsonl")
+        for form in exchange.FORMS
+    ),
+    *(
+        Target(f"a session's {name}", _session(name), _of_session(name), 0.02, is_json=True)
+        for name in ("manifest.json", "runs.jsonl", "profiles.jsonl", "locks.jsonl")
+    ),
+    Target("a night", _history("nights/2026/a.json"), lambda: [_night_bytes()[0]], 0.1, True),
+    Target("a night's functions", _functions, lambda: [_night_bytes()[1]], 0.1, True),
+    Target("a history's head", _history("history.json"), lambda: [HISTORY_HEAD], 0.03, True),
+    Target("a queue's entry", _queue("entries/a.json"), _entries, 0.1, True),
+    Target("a queue's head", _queue("queue.json"), lambda: [QUEUE_HEAD], 0.1, True),
+    Target("a store's kernel", _stored, lambda: [b'{"hmac": "00", "files": "[]"}'], 0.1, True),
+    Target("System.map", _system_map, _maps),
     Target("an archive", _unpacked, _archives, 0.1),
+    Target("an archive's headers", _packed(_unpacked), _tars, 0.1),
     Target("a session's archive", _repro, _archives, 0.05),
     Target("a worker's answer", _answer, _answers),
     Target("an experiment", in_file("x.toml", _experiment),

@@ -30,8 +30,7 @@ def test_damaged_inputs_give_an_error_of_the_labs(target: Target, tmp_path: Path
     # Each target has numbers of its own, the same in every run.
     first = zlib.crc32(target.name.encode()) << 24
     for number in range(first, first + max(20, int(INPUTS * target.share))):
-        data = damaged(inputs[number % len(inputs)], number)
-        if failure := failure_of(target, data, tmp_path):
+        if failure := failure_of(target, target.input(inputs, number), tmp_path):
             failures.setdefault(failure, number)
     assert failures == {}
 

@@ -527,7 +527,7 @@ def functions_of(kernel: Kernel, called: frozenset[str] = frozenset()) -> Functi
 
 @lru_cache(maxsize=8)
 def _functions_of(system_map: Path, origins_file: Path, called: frozenset[str]) -> FunctionMap:
-    table = addresses.parse(system_map.read_text())
+    table = addresses.parse(addresses.text_of(system_map))
     return addresses.functions(table, origins.load(origins_file), called)
 
 

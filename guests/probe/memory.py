@@ -14,6 +14,7 @@ from types import MappingProxyType
 from errors import InfraError
 from experiment.architecture import X86_64
 from experiment.machine import MachineSpec
+from kernels.addresses import text_of
 from kernels.cache import Kernel
 
 LEVELS = {"data": "d1", "code": "i1", "second": "s2", "second_data": "d2", "second_code": "i2"}
@@ -73,7 +74,7 @@ def kernel_variables(
 @lru_cache(maxsize=8)
 def _variables(system_map: Path, symbols: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     try:
-        text = system_map.read_text()
+        text = text_of(system_map)
     except OSError as error:
         raise InfraError(
             f"cannot be read: {error.strerror}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from pathlib import Path
 from typing import Any
@@ -207,3 +208,25 @@ GOOD: dict[str, Any] = {"name": "bzImage", "sha256": "0" * 64, "size": 1}
 def test_what_leads_out_of_a_folder_is_no_artefact(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="no artefact"):
         Artefact(**{**GOOD, **wrong})
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "larger"])
+def test_what_lies_in_a_store_by_an_artefacts_name_is_not_believed(
+    kind: str, tmp_path: Path
+) -> None:
+    store, cache = ArtefactStore(str(tmp_path / "store")), tmp_path / "cache"
+    artefact = store.put(file(tmp_path))
+    blob = tmp_path / "store/blobs" / artefact.sha256
+    blob.unlink()
+    if kind == "link":
+        # Of the same size, so that only its kind tells.
+        (tmp_path / "private").write_bytes(b"x" * artefact.size)
+        blob.symlink_to(tmp_path / "private")
+    elif kind == "pipe":
+        os.mkfifo(blob)
+    else:
+        with blob.open("wb") as sink:
+            sink.truncate(1 << 40)
+    with pytest.raises(InfraError, match=r"is a link|is no plain file|more than"):
+        store.fetch(artefact, cache)
+    assert not list(cache.rglob(artefact.sha256))

@@ -124,6 +124,11 @@ def test_suffixes_of_the_compiler_stay() -> None:
         ("ffffffff81000000 T\n", "line 1 is no symbol"),
         ("ffffffff81000000 T _stext\nwalk t here\n", "line 2 has no address"),
         ("ffffffff81000000 TT _stext\n", "line 1 is no symbol"),
+        (f"{'f' * 17} T _stext\n", "line 1 has no address"),
+        (f"{'9' * 5000} T _stext\n", "line 1 has no address"),
+        ("-1 T _stext\n", "line 1 has no address"),
+        ("0x1 T _stext\n", "line 1 has no address"),
+        ("1_0 T _stext\n", "line 1 has no address"),
     ],
 )
 def test_what_is_no_system_map_is_refused(text: str, message: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -16,10 +17,13 @@ from kernels.diff import Diff, read_diff
 from kernels.hunk_functions import changed_functions
 from kernels.intake import read_series
 from kernels.patch_text import as_patch
+from kernels.series import LARGEST
 from reports import sentences
 from reports.session_list import ListedMetric, ListedSession, listed
 from reports.verdict import Verdict
+from results import door
 from results.coverage import suggest
+from results.door import StoreError
 from results.record import Manifest
 from results.sessions import SessionHead, heads_in
 from runs.coverage import shipped
@@ -96,9 +100,16 @@ def sessions_with(text: str, diff: Diff, sessions: Path) -> Iterator[Measured]:
                 if set(patch.files) != set(diff.files):
                     continue
                 patch_id = patch_id or _patch_id(text)
-                copies = (head.folder / SERIES).glob(f"*/{patch.name}")
-                if any(_patch_id(copy.read_text(errors="replace")) == patch_id for copy in copies):
+                copies = _copies(head.folder, patch.name)
+                if any(_patch_id(copy.decode(errors="replace")) == patch_id for copy in copies):
                     yield Measured(head, head.manifest, number, len(record.patches))
+
+
+def _copies(session: Path, name: str) -> Iterator[bytes]:
+    """The patch of this name as a session, which may be a stranger's, has it."""
+    for series in door.names(session, SERIES):
+        with suppress(StoreError, OSError):
+            yield door.read(session, f"{SERIES}/{series}/{name}", LARGEST)
 
 
 def of_session(measured: Measured) -> PatchAnswer:

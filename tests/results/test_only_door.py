@@ -1,0 +1,103 @@
+"""Nobody else opens files where others may write: what does, is named here with the reason."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+# Who reads and writes sessions, histories, queues, stores, archives and sites.
+FOLDERS = ("results", "history", "pages", "queues", "fleet", "runs", "reports", "verbs")
+CALLS = frozenset(
+    [
+        "open",
+        "read_text",
+        "read_bytes",
+        "write_text",
+        "write_bytes",
+        "copyfile",
+        "copytree",
+        "copy",
+        "copy2",
+        "move",
+        "read_parquet",
+    ]
+)
+OWN_DATA = "a file of the lab's own checkout"
+ALLOWED = {
+    "fleet/artefacts.py": {
+        "read_bytes": "the client's own kernels, and its key",
+        "open": "the key; an artefact into the host's own cache",
+        "copyfile": "an artefact, whose digest was proven, within the host's own cache",
+    },
+    "fleet/builds.py": {
+        "write_bytes": "into a temporary folder",
+        "read_bytes": "patches that were read before",
+    },
+    "fleet/configured.py": {"write_text": "certificates into a temporary folder"},
+    "fleet/identity.py": {"read_bytes": OWN_DATA, "open": OWN_DATA},
+    "pages/site.py": {"read_text": OWN_DATA},
+    "queues/mail_files.py": {
+        "open": "a mailbox that the user named; what is no file is passed over",
+        "read_bytes": "the same, bounded before",
+    },
+    "queues/table.py": {"read_text": "a table that the user named, bounded before"},
+    "reports/lock_identity.py": {"open": OWN_DATA},
+    "reports/render/html.py": {"read_text": OWN_DATA},
+    "reports/subsystems.py": {"open": OWN_DATA},
+    "results/coverage.py": {"read_bytes": OWN_DATA, "open": OWN_DATA},
+    "results/door.py": {"open": "the door"},
+    "runs/archive.py": {"open": "an archive that is written; what is unpacked, in ours"},
+    "runs/repro.py": {"read_bytes": OWN_DATA},
+    "runs/suggestion.py": {"read_text": "patches that were read before"},
+    "runs/userland.py": {"read_bytes": "programs of this host; a head in a folder of ours"},
+    "verbs/actions/patch.py": {"read_bytes": "a mail that the user named"},
+    "verbs/actions/reference.py": {"write_text": OWN_DATA},
+    "verbs/actions/workload.py": {"read_text": OWN_DATA, "write_text": OWN_DATA},
+}
+
+
+def opening(tree: ast.AST) -> Iterator[str]:
+    """The names of the calls that open a file by its path."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        function = node.func
+        if isinstance(function, ast.Attribute):
+            # `door.opened` has another name, and `door.read` is no method of a path.
+            if function.attr in CALLS and not function.attr.startswith("copy"):
+                yield function.attr
+            elif isinstance(function.value, ast.Name) and function.value.id == "shutil":
+                yield from {function.attr} & CALLS
+        elif isinstance(function, ast.Name) and function.id == "open":
+            yield "open"
+
+
+def in_tree() -> dict[str, Counter[str]]:
+    files = (path for folder in FOLDERS for path in sorted((CHECKOUT / folder).rglob("*.py")))
+    calls = {
+        str(path.relative_to(CHECKOUT)): Counter(opening(ast.parse(path.read_text())))
+        for path in files
+    }
+    return {name: names for name, names in calls.items() if names}
+
+
+def test_files_of_such_folders_are_opened_by_the_door_alone() -> None:
+    assert {name: {*calls} for name, calls in in_tree().items()} == {
+        name: {*reasons} for name, reasons in ALLOWED.items()
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(folder / 'x').read_text()", "open(path)", "path.open('rb')", "os.open(path, 0)",
+        "shutil.copyfile(a, b)", "pd.read_parquet(file)", "gzip.open(file)",
+    ],
+)  # fmt: skip
+def test_each_way_is_noticed(text: str) -> None:
+    assert list(opening(ast.parse(text)))
