@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    model_validator,
+)
 from pydantic_core import CoreSchema
 
 from experiment.architecture import Arch
@@ -100,6 +107,15 @@ class Timeline(Record):
         return self
 
 
+def _can_be_divided_by(value: float) -> float:
+    if 0 < abs(value) < 1 / MOST["float"]:
+        raise ValueError(f"{value} is smaller than anything that is measured")
+    return value
+
+
+Sample = Annotated[float, AfterValidator(_can_be_divided_by)]
+
+
 class RunRecord(Record):
     """One boot of one arm for one case in one block.
 
@@ -120,7 +136,7 @@ class RunRecord(Record):
     repeat: bool = False
     twin: str = ""
     kernel_key: str
-    samples: dict[str, float] | None = None
+    samples: dict[str, Sample] | None = None
     failure: Failure | None = None
     findings: tuple[str, ...] = ()
     timelines: tuple[Timeline, ...] = ()

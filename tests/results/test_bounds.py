@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import math
 import pkgutil
+import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 import experiment
 import results
 from experiment.frozen import Frozen
 from experiment.spec import Experiment, Guest
-from results.record import MOST, Record
+from history.ingest import entry_of
+from reports import forms
+from reports.many import compare_session
+from results.door import StoreError
+from results.record import MOST, Record, RunRecord
+from results.session import MeasuredSession, open_session
+from results.store import RUNS, SessionStore
+from tests.reports import factory
+from tests.reports.measured import measured
 
 
 def _kinds(base: type) -> Iterator[type[Any]]:
@@ -56,3 +69,47 @@ def test_what_is_calculated_with_such_numbers_is_a_number() -> None:
     assert math.isfinite(most**4 * 1e6)
     assert math.isfinite(float(MOST["int"]) ** 4)
     assert issubclass(Experiment, Frozen)
+
+
+def _session_of(values: list[float], order: list[int]) -> MeasuredSession:
+    """Two seeds on which every metric has one of these values."""
+    session = factory.ExactSession(seeds=factory.SEEDS[:2])
+    chosen = itertools.cycle(values[at % len(values)] for at in order)
+    records = [
+        RunRecord.model_validate(
+            {**record.model_dump(), "samples": {name: next(chosen) for name in record.samples}}
+        )
+        if record.samples
+        else record
+        for record in session.records()
+    ]
+    return measured(session.manifest(), records)
+
+
+SAMPLES = st.sampled_from([0.0, 1.0, -1.0, 0.5, 3.7, 1e16, 1e30, -1e30, 1e-30, -1e-30])
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.lists(SAMPLES, min_size=1, max_size=4), st.lists(st.integers(0, 3), min_size=1))
+def test_any_samples_are_reported_and_kept_as_a_night(
+    values: list[float], order: list[int]
+) -> None:
+    session = _session_of(values, order)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert forms.render(compare_session(session), "text")
+        entry_of(session)
+
+
+@pytest.mark.parametrize("value", ["1e308", "-1e308", "5e-324", "9" * 400, "1e999"])
+def test_a_sample_that_is_no_measurement_is_named_with_its_file_and_line(
+    value: str, tmp_path: Path
+) -> None:
+    session = factory.ExactSession()
+    store = SessionStore(tmp_path)
+    store.create(session.manifest())
+    record = session.records()[0].model_dump_json()
+    number = record.partition('"4k.bw":')[2].partition(",")[0]
+    (tmp_path / RUNS).write_text(f"{record.replace(number, value, 1)}\n")
+    with pytest.raises(StoreError, match=r"runs\.jsonl:1: not a RunRecord: "):
+        open_session(tmp_path)
