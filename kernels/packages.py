@@ -29,8 +29,9 @@ log = logging.getLogger(__name__)
 NAME = re.compile(r"linux-(?:image|source)-[a-z0-9.+~-]+")
 VERSION = re.compile(r"[A-Za-z0-9.+:~-]+")
 STANDS_FOR = re.compile(rf"(?P<name>{NAME.pattern}) \(= (?P<version>{VERSION.pattern})\)$")
-# Since 7.2 a kernel and its modules are packages of their own, which its image depends on.
-HOLDS = re.compile(rf"(linux-(?:binary|modules)-[a-z0-9.+~-]+) \(= ({VERSION.pattern})\)")
+# Since 7.2 a kernel, its configuration and its modules are packages of their own, which its image
+# depends on.
+HOLDS = re.compile(rf"(linux-(?:base|binary|modules)-[a-z0-9.+~-]+) \(= ({VERSION.pattern})\)")
 QUERY_TIMEOUT_S = 60.0
 FETCH_TIMEOUT_S = 900.0
 UNPACK_TIMEOUT_S = 600.0

@@ -192,18 +192,21 @@ def _beside(provided: _PrebuiltFiles) -> str:
 
 def _shipped(package: packages.DebianPackage, root: Path) -> _PrebuiltFiles:
     """What an unpacked package holds."""
-    images = sorted(root.glob("boot/vmlinuz-*"))
+    # Since 7.2 beside its modules.
+    within = sorted(root.glob("usr/lib/modules/*/vmlinuz"))
+    images = [*sorted(root.glob("boot/vmlinuz-*")), *within]
     if len(images) != 1:
         raise UsageError(
             f"holds {len(images)} kernels, one is wanted",
             where=f"deb:{package.name_and_version}",
             next_step="apt-cache search --names-only '^linux-image-.*cloud-amd64$'",
         )
-    release = images[0].name.removeprefix("vmlinuz-")
-    config = root / "boot" / f"config-{release}"
+    (image,) = images
+    release = image.parent.name if within else image.name.removeprefix("vmlinuz-")
+    config = image.with_name("config" if within else f"config-{release}")
     folders = [root / "lib/modules" / release, root / "usr/lib/modules" / release]
     folder = next((each for each in folders if each.is_dir()), folders[0])
-    return _PrebuiltFiles(images[0], config if config.is_file() else None, modules.chosen(folder))
+    return _PrebuiltFiles(image, config if config.is_file() else None, modules.chosen(folder))
 
 
 def _keep(key: str, source: str, provided: _PrebuiltFiles, cache: Path) -> Kernel:

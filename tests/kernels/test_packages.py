@@ -36,7 +36,7 @@ def test_a_kernel_in_packages_of_its_own_is_unpacked_as_one(
     archive: Archive, tmp_path: Path
 ) -> None:
     image, version = "linux-image-7.3.4-test", "7.3.4-1~bpo13+1"
-    rest = [image.replace("image", kind) for kind in ("binary", "modules")]
+    rest = [image.replace("image", kind) for kind in ("base", "binary", "modules")]
     for name in rest:
         content = tmp_path / name
         (content / "boot").mkdir(parents=True)

@@ -62,6 +62,32 @@ def test_package_becomes_a_kernel(lab: Lab, archive: Archive) -> None:
     assert [p.suffix for p in packages.folder(lab.cache).iterdir()] == [".deb"]
 
 
+def test_a_kernel_in_several_packages_is_the_same_kernel(
+    lab: Lab, archive: Archive, tmp_path: Path
+) -> None:
+    """As since 7.2: image, modules and configuration each in a package, all in one folder."""
+    root, release = shipped.shipped(tmp_path / "apart", "first"), "6.1.2-test"
+    (tmp_path / "apart/lib").rename(tmp_path / "apart/usr-lib")
+    rest = {}
+    for kind in ("binary", "base", "modules"):
+        rest[kind] = tmp_path / kind
+        (rest[kind] / "usr/lib/modules" / release).mkdir(parents=True)
+    place = f"usr/lib/modules/{release}"
+    (root / f"boot/vmlinuz-{release}").rename(rest["binary"] / place / "vmlinuz")
+    (root / f"boot/config-{release}").rename(rest["base"] / place / "config")
+    (rest["modules"] / place).rmdir()
+    (root / "usr-lib/modules" / release).rename(rest["modules"] / place)
+    for kind, content in rest.items():
+        archive.add(f"linux-{kind}-6.1.2-apart", "6.1.2-1", content)
+    depends = ", ".join(f"linux-{kind}-6.1.2-apart (= 6.1.2-1)" for kind in rest)
+    archive.add("linux-image-6.1.2-apart", "6.1.2-1", depends=depends)
+    apart = build.provide(KernelSpec(source="deb:linux-image-6.1.2-apart"), [], **lab.where)
+    whole = build.provide(DEB, [], **lab.where)
+    assert apart.identity.code_key == whole.identity.code_key
+    assert apart.config.read_text() == whole.config.read_text()
+    assert names(apart) == names(whole)
+
+
 def test_named_version_in_the_cache_needs_no_archive(lab: Lab, archive: Archive) -> None:
     pinned = prebuilt.settle(DEB, **lab.where)
     assert pinned.source == f"deb:{NAME}=6.1.2-1"
