@@ -39,6 +39,11 @@ def series_findings(manifest: Manifest) -> tuple[Finding, ...]:
         Finding(level="note", scope="configuration", kind="build", values={"text": text})
         for text in sorted(notes)
     ]
+    findings += [
+        Finding(level="warning", scope=f"kernel of {arm.name}", kind="build", values={"text": text})
+        for arm in manifest.arms
+        for text in arm.missing
+    ]
     # A folder of the lab's own has nothing to tell that the heading does not.
     findings += [
         Finding(level="note", scope="series", kind="origin", values={"text": origin(series)})

@@ -340,13 +340,14 @@ class ArmRecord(Record):
     the session's; ``series`` is the arm's own.  ``triage`` compares its build with that
     of the base, None for the base itself, and ``step`` with that of the arm before, where each is
     compared with the one before it; ``options`` are those that the base's configuration has
-    otherwise.
+    otherwise, ``missing`` names of the kernel's that the cases are counted by and that it has not.
     """
 
     name: str
     label: str
     kernel: KernelIdentity
     options: tuple[OptionRecord, ...] = ()
+    missing: tuple[str, ...] = ()
     settings: dict[str, str] = Field(default_factory=dict)
     guest: Guest | None = None
     series: tuple[SeriesRecord, ...] = ()

@@ -6,6 +6,7 @@ from is in the cache beside it.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -40,21 +41,28 @@ GOALS = {
 }  # fmt: skip
 
 
-def shipped(folder: Path = FOLDER) -> Coverage:
-    """The coverage that comes with the lab.
+def shipped(release: str = "", folder: Path = FOLDER) -> Coverage:
+    """The coverage that comes with the lab: of the release nearest to ``release``, or the oldest.
 
     Raises:
         InfraError: there is none.
         CoverageError: it is damaged.
     """
-    tables = sorted(folder.glob("*.csv"))
+    at = _place(release)
+    tables = sorted(folder.glob("*.csv"), key=lambda path: (abs(_place(path.stem) - at), path.stem))
     if not tables:
         raise InfraError(
             "no coverage of any kernel",
             where=str(folder),
             next_step="measure some: ./lab.py coverage add SESSION",
         )
-    return coverage.read(tables[-1])
+    return coverage.read(tables[0])
+
+
+def _place(name: str) -> int:
+    """Where a release is in the row of all of them: some twenty have the same first number."""
+    match = re.search(r"(\d+)\.(\d+)", name)
+    return 20 * int(match[1]) + int(match[2]) if match else 0
 
 
 def of_session(folder: Path, kernels: Path) -> Coverage:

@@ -13,6 +13,7 @@ from guests import foreign, userland, virtme_argv
 from guests.argv import kernel_command_line, machine_argv
 from guests.virtme_argv import vng_argv
 from host import facts, fitness
+from kernels.cache import Kernel
 from kernels.compare import compare, options_apart
 from kernels.intake import records_of
 from kernels.settle import series_records
@@ -27,6 +28,7 @@ from results.record import (
     TwinRecord,
     UnitRecord,
 )
+from runs import names
 from runs.arms import arms_of, same_as_before
 from runs.options import Options
 from runs.prepare import Bench, Session
@@ -97,9 +99,19 @@ def _arm_record(session: Session, arm: ArmSpec, options: Options) -> ArmRecord:
         guest=session.measured.guests[arm.name] if arm.guest != ShapeSpec() else None,
         series=records_of(arm.series, **where) if arm.series else (),
         options=options_apart(first, kernel) if apart else (),
+        missing=_missing(session, kernel),
         triage=compare(first, kernel, patches) if apart else None,
         step=compare(before[0], kernel, patches) if apart and before else None,
     )
+
+
+def _missing(session: Session, kernel: Kernel) -> tuple[str, ...]:
+    """What the cases of a session are counted by and a kernel does not have, one line a name."""
+    if session.probe is None or not kernel.system_map.exists():
+        return ()
+    cases = {case.workload for case in session.experiment.cases}
+    uses = (use for name in sorted(cases) for use in names.of_workload(session.workloads[name]))
+    return names.sentences(names.missing(uses, kernel), kernel)
 
 
 def _label(session: Session, arm: ArmSpec) -> str:

@@ -15,6 +15,7 @@ from experiment.steps import per_patch
 from host.facts import require_usable
 from kernels.intake import records_of
 from kernels.settle import settle
+from kernels.source import identify, release_of
 from results.record import QUICK
 from runs.arms import shapes
 from runs.prepare import can_be_modelled, workloads_of
@@ -180,4 +181,6 @@ def _of_series(
     if named:
         return settled
     assert settled.series is not None
-    return made(automatic(*texts_and_files(settled.series, checkout=checkout, cache=cache)))
+    where = {"checkout": checkout, "cache": cache}
+    release = release_of(identify(settled.kernel.source, **where))
+    return made(automatic(*texts_and_files(settled.series, **where), release))

@@ -12,6 +12,7 @@ from experiment.ad_hoc import Auto, alike, choose, load_auto
 from experiment.spec import Experiment, SeriesSpec
 from kernels.hunk_functions import changed_functions
 from kernels.intake import patches_of, records_of
+from kernels.source import identify, release_of
 from results.coverage import Candidate, Coverage, Suggestion, suggest
 from runs.coverage import changed_by, shipped
 from runs.options import Options
@@ -54,7 +55,7 @@ def answer(experiment: Experiment, options: Options) -> Advice:
     series, where = experiment.series, {"checkout": options.checkout, "cache": options.cache}
     texts, files = texts_and_files(series, **where)
     functions, by_kernels = changed_by(experiment, texts, options)
-    coverage = shipped()
+    coverage = shipped(release_of(identify(experiment.kernel.source, **where)))
     suggestion = suggest(coverage, functions, files)
     try:
         chosen = workloads_for(suggestion, files)
@@ -159,7 +160,9 @@ def _weight(candidates: Sequence[Candidate], workloads: Sequence[str]) -> float:
     )
 
 
-def automatic(patches: Mapping[str, str], files: Sequence[str]) -> tuple[str, ...]:
-    """As :func:`workloads_for`, from the texts of ``patches`` alone."""
+def automatic(
+    patches: Mapping[str, str], files: Sequence[str], release: str = ""
+) -> tuple[str, ...]:
+    """As :func:`workloads_for`, from the texts of ``patches`` alone, on a source's ``release``."""
     functions = [name for text in patches.items() for name in changed_functions(text[1], text[0])]
-    return workloads_for(suggest(shipped(), functions, files), files)
+    return workloads_for(suggest(shipped(release), functions, files), files)

@@ -23,6 +23,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("./lab.py doctor --wall --strict", "whether this host is fit for wall mode"),
         Example("./lab.py doctor --wall --fix", "commands that make it fit, and undo that"),
         Example("./lab.py doctor --exact", "whether a new QEMU release is bit-exact"),
+        Example("./lab.py doctor --kernel ../linux", "whether a kernel that nobody tried works"),
     ),
     "list": (
         Example("./lab.py list", "names that other commands accept"),

@@ -9,7 +9,7 @@ import typer
 
 from errors import Exit, UsageError
 from verbs.folders import CHECKOUT
-from verbs.options import Json
+from verbs.options import Folder, Json
 from verbs.output import emit, log, write_out
 
 app = typer.Typer(add_completion=False)
@@ -33,12 +33,31 @@ def doctor_verb(
     strict: Annotated[
         bool, typer.Option("--strict", help="exit 3 if there is any warning")
     ] = False,
+    kernel: Annotated[
+        str,
+        typer.Option(
+            "--kernel",
+            metavar="TREE",
+            help="try a kernel instead: configure, build, boot and measure it, and look names up",
+        ),
+    ] = "",
+    folder: Folder = None,
     as_json: Json = False,
 ) -> None:
     """Check this host for what the lab needs, and print the command that fixes each problem."""
     from experiment import load
     from host import doctor, facts, fitness, settings
 
+    if kernel:
+        from verbs.actions import kernel_trial
+
+        trial = kernel_trial.try_kernel(kernel_trial.source_of(kernel, Path.cwd()), folder)
+        emit([vars(check) for check in trial.checks]) if as_json else write_out(
+            doctor.as_text(trial.checks)
+        )
+        if doctor.worst(trial.checks) == "fail" or (strict and doctor.worst(trial.checks) != "ok"):
+            raise typer.Exit(Exit.INFRASTRUCTURE)
+        return
     if fix:
         if not wall or exact or strict or as_json:
             raise UsageError(

@@ -54,7 +54,7 @@ def test_an_unknown_arm_names_the_known_ones() -> None:
         with_config(experiment, ["patchd:CONFIG_LRU_GEN=y"])
 
 
-def test_kernels_with_options_are_told_apart_in_sets() -> None:
+def test_kernels_that_differ_in_options_are_two() -> None:
     plain = KernelSpec(source="git:/linux@v7.3")
     other = plain.model_copy(update={"config": {"CONFIG_A": "y"}})
     assert len({plain, other, KernelSpec(source="git:/linux@v7.3")}) == 2

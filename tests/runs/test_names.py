@@ -1,0 +1,94 @@
+"""Names that the lab leans on, looked up in kernels that have them and that have not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from host import facts
+from kernels.cache import Kernel, cached_kernels
+from reports.lock_identity import catalogue
+from results.record import KernelIdentity
+from runs import names
+from runs.coverage import _place, shipped
+from runs.names import NameUse
+from verbs.actions.kernel_trial import every_name
+
+
+def kernel(tmp_path: Path, *functions: str, release: str = "7.3.4") -> Kernel:
+    identity = KernelIdentity(
+        key="k", release=release, source="s", patches=(), flavour="perf", compiler="gcc",
+        config_sha256="", code_key="",
+    )  # fmt: skip
+    lines = [f"{0xFFFFFFFF81000000 + n:x} t {name}\n" for n, name in enumerate(functions)]
+    (tmp_path / "System.map").write_text("".join(lines))
+    return Kernel(tmp_path, identity)
+
+
+def test_a_function_that_is_not_there_is_named_with_all_that_leans_on_it(tmp_path: Path) -> None:
+    uses = (
+        NameUse("xas_load", "function", "workload a: walks"),
+        NameUse("xas_load", "function", "workload b: walks"),
+        NameUse("split", "function", "workload a: splits"),
+    )
+    there = kernel(tmp_path, "xas_store", "split.isra.0")
+    assert names.sentences(names.missing(uses, there), there) == (
+        "the function xas_load is not in 7.3.4: workload a: walks; workload b: walks",
+    )
+
+
+def test_another_name_of_the_same_place_does(tmp_path: Path) -> None:
+    uses = [NameUse(name, "function", "spinning", instead=True) for name in ("native", "plain")]
+    assert names.missing(uses, kernel(tmp_path, "plain")) == ()
+    assert names.missing(uses, kernel(tmp_path, "other")) == tuple(uses)
+
+
+def test_counters_and_files_are_looked_up_in_a_source(tmp_path: Path) -> None:
+    (tmp_path / "mm").mkdir()
+    (tmp_path / "mm/vmstat.c").write_text('\t"pgfault",\n\t[I(PGSCAN_KSWAPD)] = "x",\n')
+    uses = [NameUse(name, "counter", "any") for name in ("pgfault", "pgscan_kswapd", "pgscan")]
+    uses.append(NameUse("mm/slub", "file", "types"))
+    absent = names.missing(uses, kernel(tmp_path), tmp_path)
+    assert [use.name for use in absent] == ["pgscan", "mm/slub"]
+    assert names.missing(uses, kernel(tmp_path)) == ()
+
+
+def test_every_kind_of_name_is_looked_up() -> None:
+    places = {use.place.partition(":")[0].split()[0] for use in every_name()}
+    assert places == {"workload", "probe", "types", "lock"}
+    locks = {name for lock in catalogue() for name in (*lock.sites, *lock.taken_in)}
+    assert locks <= {use.name for use in every_name()}
+
+
+def kernels_here() -> list[Kernel]:
+    """The measured kernels in this host's cache, each release once."""
+    by_release = {
+        each.identity.release: each
+        for each in cached_kernels(facts.cache_folder())
+        if each.identity.flavour == "perf" and not each.identity.patches
+        and each.identity.arch == "x86_64"
+    }  # fmt: skip
+    return list(by_release.values())
+
+
+@pytest.mark.parametrize("there", kernels_here(), ids=lambda each: each.identity.release)
+def test_names_that_a_kernel_of_this_host_has_not(there: Kernel) -> None:
+    """One line a release of what is known to be missing; anything else is new, and is named."""
+    known: dict[str, set[str]] = {}
+    release = ".".join(there.identity.release.split(".")[:2])
+    absent = names.missing(every_name(), there)
+    of_all = [use for use in absent if not use.place.startswith(NEED_MORE)]
+    assert {use.name for use in of_all} <= known.get(release, set()), names.sentences(of_all, there)
+
+
+# Workloads of modules, which the kernel named perf does not have.
+NEED_MORE = ("workload trees", "workload vmalloc")
+
+
+def test_the_coverage_of_the_nearest_release_is_taken(tmp_path: Path) -> None:
+    assert [_place(name) for name in ("linux-source-6.12", "6.19.3", "7.3.4", "")] == [
+        132, 139, 143, 0,
+    ]  # fmt: skip
+    assert shipped("6.1.3").release.startswith("6.12")
+    assert shipped().release.startswith("6.12")
