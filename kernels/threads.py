@@ -484,6 +484,10 @@ class _Choice:
             self.findings.append(
                 f"cover letter and patches differ in the number of patches: {counts}"
             )
+        if 0 in group.members and group.members[0].has_diff:
+            self.findings.append(
+                f"the diff in the cover letter (<{group.members[0].message_id}>) is not measured"
+            )
         extra = [
             f"{mail.number:g}/{mail.total}" for mail in group.patches
             if mail.number > group.total or mail.number % 1
@@ -527,9 +531,10 @@ class _Choice:
                     f"{group.total} patches: --series {self.how(group.ordered[0])}"
                 )
         self.findings += [
-            f"a diff in a reply is left out: {self._name(mail)}"
+            f"a diff in {'a reply' if mail.is_reply else 'another mail'} is left out: "
+            f"{self._name(mail)}"
             for mail in self.mails.values()
-            if mail.has_diff and mail.id not in taken and not mail.is_patch
+            if mail.has_diff and mail.id not in taken
         ]
 
     def _name(self, mail: Mail) -> str:

@@ -62,10 +62,14 @@ def by_id(known: Iterable[KnownSeries]) -> dict[str, list[KnownSeries]]:
 
 def is_late(post: Mail, known: Mapping[str, Sequence[KnownSeries]]) -> bool:
     """Whether a mail belongs to a series that was whole without it: a copy, or a cover letter."""
-    here = (post.sender, post.version, post.total, post.is_resent)
+    here = (post.sender, post.total, post.is_resent)
     return any(
         post.id in series.ids
-        or (post.number and (series.sender, series.version, series.total, series.resent) == here)
+        or (
+            post.number
+            and post.version <= series.version
+            and (series.sender, series.total, series.resent) == here
+        )
         for series in _near(post, known)
     )
 

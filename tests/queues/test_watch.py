@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -24,6 +27,7 @@ from runs.request import Request
 from tests.kernels.poison import ODD, UNREADABLE
 from tests.kernels.posting import Post, mbox, reply
 from tests.queues.archive import DAY, NOW, MailArchive, diff, git, patch, series
+from verbs.actions.watch import lines_of
 
 
 @pytest.fixture
@@ -685,3 +689,89 @@ def test_of_two_for_one_place_the_one_that_is_dropped_is_named(
     assert "a-again@example.org" in line
     assert "another mail came for its place" in line
     assert result.waiting == []
+
+
+def test_mails_with_a_diff_that_are_no_posting_are_counted_by_the_reason(
+    store: QueueStore, archive: MailArchive
+) -> None:
+    posts = series("a", 1)
+    page = patch("[PATCH] mm: html", "h", body="<pre>diff --git a/x b/x</pre>\n")
+    archive.add([
+        *posts, reply(posts[1], "Nice"), patch("Re: [PATCH] x", "r", answers=["a-1"]),
+        patch("+ mm-x.patch added to mm-unstable branch", "m"), patch("Re: [PATCH] y", "s"),
+        page.with_header("Content-Type", "text/html"),
+    ])  # fmt: skip
+    result = poll(store, archive.folder)
+    counts = {why: len(names) for why, names in result.unposted.items()}
+    assert counts == {
+        "a reply": 2, "no [PATCH] in its subject": 1, "its diff is in HTML only": 1,
+    }  # fmt: skip
+    lines = [line for line in lines_of(result, []) if line.startswith("no series")]
+    assert lines[0].startswith("no series 2 mails have a diff and no place in a series (a reply): ")
+    assert "<r@example.org>; " in lines[0]
+    assert poll(store, archive.folder).unposted == {}
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
+def test_a_packed_mailbox_is_read_whenever_it_is_another(
+    store: QueueStore, tmp_path: Path, pack: Callable[[bytes], bytes]
+) -> None:
+    folder = tmp_path / "mails"
+    folder.mkdir()
+    file = folder / "t.mbox.gz"
+    file.write_bytes(pack(mbox(series("a", 2))))
+    (folder / "cut.mbox.gz").write_bytes(pack(mbox(series("c", 2)))[:100])
+    for path in folder.iterdir():
+        old(path)
+    result = poll(store, folder)
+    assert (result.mails, len(result.queued)) == (3, 1)
+    assert result.notes[0].startswith("cut.mbox.gz: is damaged and cannot be unpacked")
+    assert (poll(store, folder).mails, poll(store, folder).notes) == (0, [])
+    file.write_bytes(pack(mbox([*series("a", 2), *series("b", 1, title="mm: b")])))
+    old(file)
+    assert len(poll(store, folder).queued) == 1
+
+
+@pytest.mark.parametrize("cover", [True, False])
+def test_a_series_in_the_thread_of_one_that_is_queued_is_another_one(
+    store: QueueStore, archive: MailArchive, cover: bool
+) -> None:
+    archive.add(series("a", 2))
+    poll(store, archive.folder)
+    archive.add(series("b", 2 if cover else 3, title="mm: b", under=["a-0"], cover=cover))
+    result = poll(store, archive.folder)
+    assert (len(result.queued), result.left_out) == (1, [])
+
+
+def test_versions_on_the_cover_letter_alone_and_more_patches(
+    store: QueueStore, archive: MailArchive, tmp_path: Path
+) -> None:
+    cover, *patches = series("a", 2)
+    cover = cover.with_header("Subject", "[PATCH v2 0/2] mm: make it fast")
+    more = [patch("[PATCH 3/2] mm: more", "a-3", answers=["a-0"]),
+            patch("[PATCH 1.5/2] mm: between", "a-4", answers=["a-0", "a-2"])]  # fmt: skip
+    archive.add([cover, *patches, *more])
+    result = poll(store, archive.folder)
+    assert (titles(store), result.waiting) == (["v2 mm: make it fast"], [])
+    (entry,) = waiting(store)
+    spec = keep(SeriesSpec(path=str(store.mails(entry))), checkout=tmp_path, cache=tmp_path)
+    (record,) = records_of(spec, checkout=tmp_path, cache=tmp_path)
+    assert [each.subject for each in record.patches] == [
+        "mm: step 1 of a", "mm: between", "mm: step 2 of a", "mm: more",
+    ]  # fmt: skip
+    archive.add([patch("[PATCH 4/2] mm: late", "a-5", answers=["a-0"])])
+    assert poll(store, archive.folder).left_out == [
+        'v1 4/2: "mm: late" (Ada L <ada@example.org>), a-5@example.org: its series was whole '
+        "without it"
+    ]
+
+
+def test_two_patches_for_one_place_are_measured_by_nobody(
+    store: QueueStore, archive: MailArchive
+) -> None:
+    cover, first, second = series("a", 2)
+    other = patch("[PATCH 1/2] mm: other", "o", answers=["a-0"], file="mm/slub.c")
+    archive.add([cover, first, other, second])
+    result = poll(store, archive.folder)
+    assert result.queued == []
+    assert "two mails are v1 1/2" in result.left_out[0]

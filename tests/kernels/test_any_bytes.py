@@ -1,0 +1,235 @@
+"""Any bytes are a mail, a thread, a diff or an error of the lab: soon, and in little memory."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import time
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from errors import LabError, SeriesError
+from kernels.cleaning import clean, is_unfit
+from kernels.diff import read_diff
+from kernels.intake import read_series
+from kernels.mail import diff_of, read_mail, read_mails
+from kernels.packed import unpacked
+from kernels.patch_text import as_patch
+from kernels.revert import reverted
+from kernels.threads import Thread, groups_of, select
+from tests.kernels.poison import DIFF, LONG
+from tests.kernels.posting import Post, mbox
+from tests.queues.archive import diff, patch
+
+# Of one example, whose input has a few kB; a slow host takes a fifth of a second.
+MOST_CPU_S = 3.0
+MOST_BYTES = 32 << 20
+PACKERS = (bytes, gzip.compress, lzma.compress, bz2.compress)
+
+
+@contextmanager
+def bounded() -> Iterator[None]:
+    """No more CPU time and memory than the reading of a few kB may take."""
+    tracemalloc.start()
+    started = time.process_time()
+    try:
+        yield
+        used = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert time.process_time() - started < MOST_CPU_S
+    assert used < MOST_BYTES
+
+
+@settings(max_examples=80)
+@given(st.binary(max_size=400))
+def test_any_bytes_are_a_mail_or_an_error_of_the_lab(data: bytes) -> None:
+    with bounded():
+        mails = read_mails(b"From a 00:00:00 2026\nSubject: x\n" + data, "x")
+    for mail in mails:
+        assert clean(mail.subject) == mail.subject
+        assert clean(mail.author) == mail.author
+
+
+HEADERS = st.sampled_from(
+    ["From", "Subject", "Date", "Message-ID", "References", "Content-Type",
+     "Content-Transfer-Encoding", "X"]
+)  # fmt: skip
+VALUES = st.lists(
+    st.text(max_size=4)
+    | st.sampled_from(
+        ["(" * 1500, '"', "<", ">", "@", ";", "*0*=", "%FF", "''", "=?", "?=", "?q?", "?b?", "\0",
+         "utf-7", "punycode", "idna", "hex", "\u0663", "text/plain; charset=", "+2AA-", "base64",
+         "multipart/mixed; boundary=b", "message/rfc822", "x-uuencode", LONG, "Re:", "v2 1/2"]
+    ),
+    max_size=6,
+).map("".join)  # fmt: skip
+
+
+@settings(max_examples=80)
+@given(
+    st.lists(st.tuples(HEADERS, VALUES), max_size=6),
+    st.lists(VALUES | st.sampled_from([DIFF, f"@@ -{LONG} +1 @@", "--b", "begin 666 x"])),
+)
+def test_any_headers_are_a_patch_file_or_an_error_of_the_lab(
+    headers: list[tuple[str, str]], lines: list[str]
+) -> None:
+    head = "".join(f"{key}: {value}\n" for key, value in headers)
+    raw = f"{head}\n{chr(10).join(lines)}".encode(errors="surrogateescape")
+    try:
+        with bounded():
+            mail = read_mail(raw)
+            reverted(as_patch(mail, 1, 1).decode(errors="surrogateescape"), "x")
+            read_diff(mail.text, "x")
+    except SeriesError as error:
+        assert not any(map(is_unfit, str(error).replace("\n", "")))  # noqa: PT017
+
+
+LINES = st.sampled_from(
+    ["diff --git a/x b/x", "--- a/x", "+++ b/x", "@@ -1,2 +1,2 @@", " a", "-b", "+c", "", "\\ No",
+     'diff --git "a/\\', "rename to ../y", "index 1..2 120000", "+++ /dev/null", "--- ",
+     "+++ \"b/\\7"]
+)  # fmt: skip
+
+
+@settings(max_examples=80)
+@given(st.lists(LINES | st.text(max_size=20), max_size=12))
+def test_any_text_is_a_diff_or_an_error_of_the_lab(lines: list[str]) -> None:
+    try:
+        with bounded():
+            read = read_diff("\n".join(lines), "x")
+    except LabError as error:
+        assert "\x1b" not in str(error)  # noqa: PT017
+    else:
+        assert not any(name.startswith("/") or ".." in name.split("/") for name in read.files)
+
+
+PARTS = st.builds(
+    lambda kind, name, encoding, content, pack: (
+        f"Content-Type: {kind}{name}\nContent-Transfer-Encoding: {encoding}\n\n".encode()
+        + PACKERS[pack](content)
+    ),
+    st.sampled_from(
+        ["text/plain", "text/plain; format=flowed", "text/html", "text/x-patch", "message/rfc822",
+         "application/octet-stream", "multipart/mixed; boundary=b", "text/plain; charset=utf-16"]
+    ),
+    st.sampled_from(["", "; name=x.patch"]),
+    st.sampled_from(["8bit", "base64", "quoted-printable", "x-uuencode"]),
+    st.binary(max_size=40)
+    | st.sampled_from([DIFF.encode(), b"From: a@b\nSubject: [PATCH 1/2] x\n\n" + DIFF.encode()]),
+    st.integers(0, len(PACKERS) - 1),
+)  # fmt: skip
+
+
+@settings(max_examples=80)
+@given(st.lists(PARTS, max_size=5))
+def test_any_parts_are_a_series_or_an_error_of_the_lab(parts: list[bytes]) -> None:
+    raw = b"From: a@b\nSubject: [PATCH] x\nContent-Type: multipart/mixed; boundary=b\n\n"
+    raw += b"".join(b"--b\n" + part + b"\n" for part in parts) + b"--b--\n"
+    try:
+        with bounded():
+            series = read_series(raw, "x")
+    except SeriesError as error:
+        assert not any(map(is_unfit, str(error).replace("\n", "")))  # noqa: PT017
+    else:
+        assert isinstance(series, Thread)
+        assert all(mail.has_diff for mail in series.patches)
+
+
+@given(st.binary(max_size=200), st.sampled_from(PACKERS), st.integers(0, 60))
+def test_any_packed_bytes_are_unpacked_or_refused(data: bytes, pack: type[bytes], cut: int) -> None:
+    packed = pack(data)[: len(data) + 60 - cut]
+    try:
+        with bounded():
+            content = unpacked(packed, "x", 100)
+    except SeriesError:
+        return
+    assert len(content) <= 100
+
+
+ADA, OTTO = "Ada L <ada@example.org>", "Otto V <otto@example.net>"
+POSTS = st.builds(
+    lambda prefix, tags, place, title, sender, to, body: (
+        prefix, tags, place, title, sender, to, body
+    ),
+    st.sampled_from(["", "", "", "Re: "]),
+    st.sampled_from(["PATCH", "PATCH", "PATCH v2", "RFC,v2", "PATCH RESEND", "", "bug"]),
+    st.sampled_from(["0/2", "1/2", "2/2", "1/2", "2/2", "3/2", "1.5/2", "1/3", "", "0/0", "0/1"]),
+    st.sampled_from(["mm: a", "mm: b", "fs: c"]),
+    st.sampled_from([ADA, ADA, OTTO]),
+    st.lists(st.integers(0, 7), max_size=2),
+    st.sampled_from([None, None, "> it\n\n", ""]),
+)  # fmt: skip
+
+
+def thread_of(drawn: list[tuple[str, str, str, str, str, list[int], str | None]]) -> list[Post]:
+    posts = []
+    for number, (prefix, tags, place, title, sender, to, body) in enumerate(drawn):
+        bracket = f"[{tags} {place}] " if tags or place else ""
+        made = patch(
+            f"{prefix}{bracket}{title}", f"m{number}", sender=sender,
+            answers=[f"m{each}" for each in to],
+            body="" if body == "" else f"{body or ''}{diff('mm/x.c', str(number), 'y')}",
+        )  # fmt: skip
+        posts.append(made.with_header("Date", f"Wed, 18 Nov 2026 10:{59 - number:02d}:00 +0000"))
+    return posts
+
+
+@settings(max_examples=80)
+@given(st.lists(POSTS, min_size=1, max_size=8), st.integers(-1, 7))
+def test_every_diff_of_any_thread_is_measured_or_named(
+    drawn: list[tuple[str, str, str, str, str, list[int], str | None]], named: int
+) -> None:
+    mails = read_mails(mbox(thread_of(drawn)), "x")
+    identifier = f"m{named}@example.org" if 0 <= named < len(mails) else ""
+    try:
+        with bounded():
+            thread = select(mails, "x", identifier, lambda mail: mail.message_id)
+    except SeriesError:
+        return
+    assert thread.patches
+    assert all(mail.has_diff for mail in thread.patches)
+    texts = "\n".join(thread.findings)
+    senders = {mail.sender for mail in thread.patches if mail.references}
+    assert len(senders) <= 1
+    for mail in mails:
+        versions = f"v{mail.version}" in texts.partition("the newest, is taken")[0]
+        assert not mail.has_diff or (
+            mail in thread.patches or mail.message_id in texts or versions
+            or any(diff_of(mail.text) == diff_of(other.text) for other in thread.patches)
+            or _group_is_named(mail.message_id, texts, mails)
+        )  # fmt: skip
+
+
+def _group_is_named(message_id: str, texts: str, mails: object) -> bool:
+    groups = groups_of([mail for mail in mails if mail.is_patch])  # type: ignore[attr-defined]
+    return any(
+        message_id in ids and any(each in texts for each in ids)
+        for group in groups
+        for ids in [{mail.message_id for mail in (*group.ordered, *group.others)}]
+    )
+
+
+@settings(max_examples=80)
+@given(st.lists(POSTS, min_size=1, max_size=8).flatmap(
+    lambda drawn: st.tuples(st.just(drawn), st.permutations(range(len(drawn))))
+))  # fmt: skip
+def test_groups_do_not_depend_on_the_order_of_mails(
+    case: tuple[list[tuple[str, str, str, str, str, list[int], str | None]], list[int]],
+) -> None:
+    drawn, order = case
+    posts = [mail for mail in read_mails(mbox(thread_of(drawn)), "x") if mail.is_patch]
+    shuffled = [posts[number] for number in order if number < len(posts)]
+
+    def sets(mails: list[object]) -> set[tuple[tuple[float, str], ...]]:
+        return {
+            tuple(sorted((number, mail.id) for number, mail in group.members.items()))
+            for group in groups_of(mails)  # type: ignore[arg-type]
+        }
+
+    assert sets(list(posts)) == sets(list(shuffled))
