@@ -13,6 +13,7 @@ import zlib
 from pathlib import Path
 
 from errors import InfraError
+from results import door
 
 MAGIC = b"TWINBOOT1"
 MAX_BYTES = 64 << 20
@@ -25,9 +26,11 @@ class ChannelError(InfraError):
 
 
 def read(path: Path) -> dict[str, bytes]:
-    """As :func:`decode`, of a file, of which no more is read than a result may have."""
-    with path.open("rb") as stream:
-        return decode(stream.read(MAX_BYTES + HEADER_BYTES + 1))
+    """As :func:`decode`, of a file, which is no link and no larger than a result may be."""
+    try:
+        return decode(door.read(path.parent, path.name, MAX_BYTES + HEADER_BYTES))
+    except door.StoreError as error:
+        raise ChannelError(error.what) from None
 
 
 def decode(data: bytes) -> dict[str, bytes]:

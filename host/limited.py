@@ -35,7 +35,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 CPU_S = 30
 MEMORY_BYTES = 4 << 30
 # Whose classes an answer may hold.
-OWN = frozenset({"errors", "guests", "results", "workloads"})
+OWN = frozenset({"errors", "guests", "kernels", "results", "workloads"})
 LENGTH_BYTES = 8
 # The lab's files as they are, and nothing to write.  The shell is there to be bwrap's parent: the
 # thread of the lab that starts a helper may end before it.

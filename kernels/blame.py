@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import islice
 
 from kernels.cleaning import clean
 
 ERRORS_SHOWN = 3
+# The same error may be there for each file that includes it.
+MOST_READ = 1000
 # Trouble of the host; the first match decides, whatever else is in the log.
 HOST_TROUBLE = re.compile(
     r"^.*(?:fatal error: Killed signal|terminated with signal 9|\] Killed\b|\b\d+ Killed\b"
@@ -18,7 +21,7 @@ HOST_TROUBLE = re.compile(
 )
 # Compiler and assembler; then Kconfig and make, which have a place, too.
 PLACED = re.compile(
-    r"^(?P<file>[^\s:]+):(?P<line>\d+):(?:"
+    r"^(?P<file>[^\s:]+):(?P<line>\d{1,9}):(?:"
     r"(?:\d+:)? (?:fatal )?[Ee]rror: (?P<text>.*)"
     r"|\s*(?P<kconfig>.*(?:syntax error|unknown statement|unknown option|recursive dependency).*)"
     r"| \*\*\* (?P<make>.*))$",
@@ -39,7 +42,9 @@ OTHER = re.compile(
 # "make[3]: *** [../scripts/Makefile.build:229: mm/filemap.o] Error 1"
 FAILED = re.compile(r"^make.*: \*\*\* \[(?:[^\]]*: )?(?P<target>[^\]\s]+\.[os])\] Error \d+$", re.M)
 MAKE = re.compile(r"^(?P<text>make.*: \*\*\* .*)$", re.M)
-WARNING = re.compile(r"^(?P<file>[^\s:]+):(?P<line>\d+):(?:\d+:)? [Ww]arning: (?P<text>.*)$", re.M)
+WARNING = re.compile(
+    r"^(?P<file>[^\s:]+):(?P<line>\d{1,9}):(?:\d+:)? [Ww]arning: (?P<text>.*)$", re.M
+)
 OBJTOOL = re.compile(r"^(?P<file>\S+\.o): warning: (?P<text>objtool: .*)$", re.M)
 INCLUDED = re.compile(r"^(?:In file included|\s+) from (?P<file>[^\s:]+):\d+[:,]$", re.M)
 COMPILED = re.compile(r"^  (?:CC|AS)(?: \[M\])? +(?P<object>\S+)\.o$", re.M)
@@ -80,15 +85,17 @@ def mistakes(log: str) -> tuple[Mistake, ...]:
             int(match["line"]),
             _through(log, match.start()),
         )
-        for match in PLACED.finditer(log)
+        for match in islice(PLACED.finditer(log), MOST_READ)
     ]
     for pattern in (LINKER, MODPOST):
         mistakes = mistakes or [
             Mistake(match["text"].strip(), _source_of(match["object"], match["text"]))
-            for match in pattern.finditer(log)
+            for match in islice(pattern.finditer(log), MOST_READ)
         ]
     for pattern in (OTHER, MAKE):
-        mistakes = mistakes or [Mistake(match["text"].strip()) for match in pattern.finditer(log)]
+        mistakes = mistakes or [
+            Mistake(match["text"].strip()) for match in islice(pattern.finditer(log), MOST_READ)
+        ]
     return tuple(dict.fromkeys(mistakes))[:ERRORS_SHOWN]
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from errors import InfraError, LabError, SeriesError
 from experiment.spec import KernelSpec
-from host import folders, sandbox
+from host import folders, limited, sandbox
 from host.digest import sha256_of
 from host.facts import require_usable
 from host.process import TimedOutError, paste, run
@@ -26,10 +26,10 @@ from kernels import (
     compiled,
     config,
     configure,
-    elf,
     modules,
     origins,
     prebuilt,
+    products,
     structures,
     symbols,
     toolchain,
@@ -40,8 +40,9 @@ from kernels.cleaning import clean
 from kernels.configure import Configured
 from kernels.culprit import Goal, culprit, source_of
 from kernels.expected import Expected, Kind, expected, remember
-from kernels.make import MakeProgress, run_make, wait_until_idle
+from kernels.make import LogError, MakeProgress, run_make, wait_until_idle
 from kernels.options import Reasons, load_reasons
+from kernels.parsed import parsed as parse_build
 from kernels.series import Patch, apply_argv, read_patch
 from kernels.source import Source, unpack_argvs
 from kernels.source import identify as identify_source
@@ -68,8 +69,10 @@ TOOLS = (
 BOXED = "boxed"
 # Where a source is configured without the series that the tree has.
 SCRATCH = "obj-configuration"
-# A build log in a box may be made as large as the limits allow.
-LOG_BYTES = 64 << 20
+# What compiler and linker print is read up to here a line: one of a stranger's may have megabytes.
+LONGEST_LINE = 4096
+# Logs of builds that failed, which are kept in a tree's folder.
+MOST_LOGS = 32
 # There until what the other configuration has more is removed, by the first build that ends well.
 COPIED = "copied"
 # What a full or failing disk, or memory, says to the lab itself.
@@ -293,11 +296,13 @@ def _contained(
             where=f"{plan.patches[-1].name} ({plan.patches[-1].subject})",
             next_step=error.next_step,
         ) from error
-    except folders.StrangeFolderError as error:
+    except (
+        folders.StrangeFolderError, products.ProductError, limited.LimitError, LogError
+    ) as error:  # fmt: skip
         if not plan.patches:
             raise
         raise SeriesError(
-            f"its build leaves what no build leaves: {error.what}",
+            f"its build makes what no build makes: {error.what}",
             where=f"{plan.patches[-1].name} ({plan.patches[-1].subject})",
             next_step="see which of its makefiles or programs does",
         ) from error
@@ -385,6 +390,8 @@ def _build(
     (objects / TOOLCHAIN).write_text(_tools(plan))
     build_log = folder / f"{plan.key}.log"
     build_log.write_text("")
+    for path in sorted(folder.glob("*.log"), key=lambda each: each.stat().st_mtime)[:-MOST_LOGS]:
+        path.unlink()
     goes_on = site.box is None and _unfinished(plan, tree).exists()
     if goes_on:
         log.info("an earlier build was killed; what it wrote is removed")
@@ -448,7 +455,7 @@ def _configure(plan: _Plan, site: _Site, cache: Path, build_log: Path) -> Config
         configure.verify(plan.fragments, configured, site.tree.src, plan.reasons, base)
     except SeriesError as error:
         raise _lost_options(plan, site, build_log, base or configured, error) from None
-    if not of_series:
+    if not plan.patches:  # what a series' makefiles made of it is nobody else's
         configured.save(kept)
     return configured
 
@@ -467,7 +474,7 @@ def _configure_source(plan: _Plan, site: _Site, build_log: Path) -> Configured:
         (place.objects / REQUESTED).write_text(plan.requested)
         configured = _from_nothing(bare, place, build_log)
     finally:
-        shutil.rmtree(place.objects, ignore_errors=True)
+        folders.remove(place.objects)
         switch(site.tree, plan.patches, boxed=site.box is not None)
     configured.save(_kept(plan, site.tree))
     return configured
@@ -509,7 +516,7 @@ def _make_modules(plan: _Plan, site: _Site, build_log: Path, cache: Path) -> str
         targets = (f"M={where / modules.ADDED / folder.name}", "modules")
         argv = make_argv(plan.toolchain, where.name, targets, ccache_folder=ccache)
         if _run(plan, site, argv, build_log)[0]:
-            trouble = blame.host_trouble(_text(build_log))
+            trouble = limited.call(blame.host_trouble, _text(build_log))
             if trouble and not plan.patches:
                 raise _host_failed(trouble, build_log)
             failed.append(f"{folder.name}: {'; '.join(map(str, _errors(build_log)))}")
@@ -575,6 +582,7 @@ def _run(
             site.box.argv(argv, tree.src) if site.box else argv,
             cwd=tree.src,
             log=build_log,
+            most_log_bytes=products.MOST_BYTES["log"],
             busy=tree.folder / BUSY,
             timeout_s=BUILD_TIMEOUT_S,
             expected=steps_expected,
@@ -629,7 +637,7 @@ def _failure(
     errors = _errors(build_log)
     # A series can have the compiler say that the disk is full: what counts is whether the
     # source builds without it, here and now.
-    trouble = blame.host_trouble(_text(build_log))
+    trouble = limited.call(blame.host_trouble, _text(build_log))
     if not plan.patches:
         return _host_failed(trouble, build_log) if trouble else _source_fails(plan, build_log)
     tree = site.tree
@@ -645,7 +653,7 @@ def _failure(
         return _run(plan, site, argv, trial_log)[0] == 0
 
     goals = [Goal("the kernel", makes)]
-    target = blame.failed_object(_text(build_log), errors[0])
+    target = limited.call(blame.failed_object, _text(build_log), errors[0])
     source = source_of(tree, target)
     if source:
         *configure, whole = makes
@@ -677,7 +685,7 @@ def _lost_options(
         (site.objects / ".config").write_text(base.text)
         if _run(plan, site, argv, build_log)[0]:
             return False
-        final = replace(base, text=(site.objects / ".config").read_text())
+        final = replace(base, text=products.text(site.objects, ".config", "configuration"))
         try:
             configure.verify(plan.fragments, final, site.tree.src, plan.reasons, base)
         except LabError:
@@ -709,7 +717,8 @@ def _source_fails(plan: _Plan, build_log: Path) -> InfraError:
 
 
 def _errors(build_log: Path) -> tuple[blame.Mistake, ...]:
-    return blame.mistakes(_text(build_log)) or (blame.Mistake("make ended with an error"),)
+    errors = limited.call(blame.mistakes, _text(build_log))
+    return errors or (blame.Mistake("make ended with an error"),)
 
 
 def _before(number: int) -> str:
@@ -718,7 +727,8 @@ def _before(number: int) -> str:
 
 def _text(path: Path) -> str:
     with path.open("rb") as stream:
-        return stream.read(LOG_BYTES).decode(errors="replace")
+        lines = stream.read(products.MOST_BYTES["log"]).decode(errors="replace").split("\n")
+    return "\n".join(line[:LONGEST_LINE] for line in lines)
 
 
 def _keep(
@@ -730,41 +740,39 @@ def _keep(
     cache: Path,
 ) -> Kernel:
     source, objects, final = site.tree.src, site.objects, configured.text
-    relocatable = objects / "vmlinux.o"
-    linked = relocatable if relocatable.exists() else objects / "vmlinux"
-    table, data = symbols.functions(linked), symbols.variables(linked)
-    own = [objects / name for name in (modules.built(objects) if plan.has_modules else ())]
+    order = products.text(objects, modules.ORDER, "list") if plan.has_modules else ""
+    own = modules.built(order)
+    parsed = parse_build(objects, source, plan.patches, final, own)
     identity = KernelIdentity(
         key=plan.key,
         arch=plan.spec.arch,
         page_kib=plan.spec.page_kib,
-        release=(objects / "include/config/kernel.release").read_text().strip(),
+        release=products.release(objects),
         source=plan.source.identity,
         patches=tuple(patch.name for patch in plan.patches),
         flavour=plan.spec.configuration,
         compiler=plan.toolchain.identity,
         config_sha256=hashlib.sha256(final.encode()).hexdigest(),
-        code_key=symbols.code_key(objects / "vmlinux", own),
-        build_id=elf.build_id(objects / "vmlinux"),
+        code_key=parsed.code_key,
+        build_id=parsed.build_id,
         build_log="build.log",
         options=configured.notes,
     )
+    built = plan.spec.architecture.build
     with store.staged(cache, plan.key) as folder:
-        products = plan.spec.architecture.build
-        shutil.copyfile(objects / products.image, folder / products.target)
-        shutil.copyfile(objects / "System.map", folder / "System.map")
+        (folder / built.target).write_bytes(products.read(objects, built.image, "image"))
+        (folder / "System.map").write_bytes(products.read(objects, "System.map", "map"))
         shutil.copyfile(build_log, folder / "build.log")
-        for file in (*own, *modules.added(plan.module_folders, objects)):
-            shutil.copyfile(file, folder / file.name)
+        added = modules.added(plan.module_folders, objects)
+        products.modules(objects, (*own, *added), folder)
         if failed_modules:
             (folder / store.FAILED_MODULES).write_text(failed_modules)
         (folder / "config").write_text(final)
-        symbols.save(table, folder / "symbols.json.gz", data)
-        touched = compiled.touched_files(plan.patches, source, objects, final)
-        compiled.save(touched, folder / "touched.json")
-        origins.save(origins.collect(objects, source), folder / "origins.json.gz")
-        for name, content in structures.collected(objects):
-            (folder / name).write_bytes(content)
+        symbols.save(parsed.functions, folder / "symbols.json.gz", parsed.variables)
+        compiled.save(parsed.touched, folder / "touched.json")
+        origins.save(parsed.origins, folder / "origins.json.gz")
+        for name, content in parsed.types:
+            (folder / Path(name).name).write_bytes(content)
         (folder / store.IDENTITY).write_text(identity.model_dump_json(indent=1))
     kernel = store.load(cache, plan.key, used=True)
     if kernel is None:

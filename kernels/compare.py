@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from experiment.spec import PREBUILT
+from host import limited
 from kernels import compiled, config, symbols
 from kernels.blame import new_warnings
 from kernels.cache import Kernel
@@ -37,7 +38,7 @@ def compare(base: Kernel, patched: Kernel, patches: Sequence[PatchRecord]) -> Tr
         after=symbols.load(patched.symbols),
         touched=touched,
         patches=patches,
-        warnings=new_warnings(_log(base), _log(patched)),
+        warnings=_warnings(_log(base), _log(patched)),
     )
     besides = {"data": _data(base, patched), "modules": _modules(base, patched)}
     return of_code.model_copy(update=besides)
@@ -71,6 +72,13 @@ def options_apart(base: Kernel, other: Kernel) -> tuple[OptionRecord, ...]:
         OptionRecord(name=f"CONFIG_{name}", before=first.get(name, ""), after=second.get(name, ""))
         for name in config.differing(first, second)
     )
+
+
+def _warnings(base_log: str, patched_log: str) -> tuple[str, ...]:
+    try:
+        return limited.call(new_warnings, base_log, patched_log)
+    except limited.LimitError as error:
+        return (f"the logs of the builds cannot be compared: {error.what}",)
 
 
 def _by_size(base: Kernel, patched: Kernel) -> TriageRecord | None:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from errors import InfraError, SeriesError, UsageError
-from kernels import config
+from kernels import config, products
 from kernels.config import Fragment, Lost
 from kernels.options import Reasons, adapt
 from kernels.series import Patch
@@ -97,7 +97,7 @@ def from_nothing(
         targets = targets_of(requested)
         if not make(targets):
             raise MakeFailedError(targets)
-        final = (objects / ".config").read_text()
+        final = products.text(objects, ".config", "configuration")
         lost = config.lost_options(parts, final)
         refused |= {each.option for each in lost}
         adapted = adapt(lost, frozenset(refused), reasons)
@@ -119,7 +119,7 @@ def from_base(base: Configured, own: Mapping[str, str], objects: Path, make: Mak
     (objects / ".config").write_text(base.text + lines)
     if not make(["olddefconfig"]):
         raise MakeFailedError(["olddefconfig"])
-    return replace(base, text=(objects / ".config").read_text())
+    return replace(base, text=products.text(objects, ".config", "configuration"))
 
 
 def _lacking(lost: Sequence[Lost], reasons: Reasons) -> list[str]:

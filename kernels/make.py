@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from errors import InfraError
 from host.process import TimedOutError, paste, run, spawn, wait_for_end
 
 POLL_S = 0.2
@@ -21,6 +23,10 @@ STEP = re.compile(rb"^  [A-Z][A-Z0-9_]* +\S", re.M)
 # of its death, kills the whole group.
 OUTER = 'inner=$1; shift; setpriv --pdeathsig TERM -- sh -c "$inner" sh "$$" "$@"; exit $?'
 INNER = 'trap "kill -KILL 0" TERM; test "$PPID" = "$1" || exit 1; shift; "$@" & wait $!'
+
+
+class LogError(InfraError):
+    """A make that prints more than any build of a kernel."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,7 @@ def run_make(
     *,
     cwd: Path,
     log: Path,
+    most_log_bytes: int,
     busy: Path,
     timeout_s: float,
     expected: int = 0,
@@ -61,27 +68,36 @@ def run_make(
 
     Raises:
         TimedOutError: the deadline passed.
+        LogError: it prints more than ``most_log_bytes``, to which the log is cut.
     """
     with log.open("ab") as sink:
         sink.write(f"$ cd {cwd} && {paste(argv)}\n".encode())
     started = time.monotonic()
     steps = 0
     guarded = ["sh", "-c", OUTER, "sh", INNER, "flock", "-F", str(busy), *argv]
-    with log.open("rb") as output, spawn(guarded, log=log, cwd=cwd) as process:
-        output.seek(0, 2)
-        rest = b""
-        ended = False
-        while not ended:
-            ended = process.poll() is not None
-            lines, newline, rest = (rest + output.read()).rpartition(b"\n")
-            steps += len(STEP.findall(lines + newline))
-            seconds = time.monotonic() - started
-            if progress is not None:
-                progress(MakeProgress(steps, expected, seconds))
-            if seconds > timeout_s:
-                raise TimedOutError(
-                    f"timed out after {timeout_s:.0f} s", where=paste(argv), next_step=f"see {log}"
-                )
-            if not ended:
-                wait_for_end(process, POLL_S)
-        return process.wait(), steps
+    try:
+        with log.open("rb") as output, spawn(guarded, log=log, cwd=cwd) as process:
+            output.seek(0, 2)
+            rest = b""
+            ended = False
+            while not ended:
+                ended = process.poll() is not None
+                if log.stat().st_size > most_log_bytes:
+                    raise LogError(f"prints more than {most_log_bytes >> 20} MiB", where=log.name)
+                lines, newline, rest = (rest + output.read(most_log_bytes)).rpartition(b"\n")
+                steps += len(STEP.findall(lines + newline))
+                seconds = time.monotonic() - started
+                if progress is not None:
+                    progress(MakeProgress(steps, expected, seconds))
+                if seconds > timeout_s:
+                    raise TimedOutError(
+                        f"timed out after {timeout_s:.0f} s",
+                        where=paste(argv),
+                        next_step=f"see {log}",
+                    )
+                if not ended:
+                    wait_for_end(process, POLL_S)
+            return process.wait(), steps
+    except LogError:
+        os.truncate(log, most_log_bytes)
+        raise

@@ -53,10 +53,9 @@ def plain(name: str) -> str:
     return name.rpartition("/")[2].partition(".ko")[0].replace("-", "_")
 
 
-def built(objects: Path) -> tuple[str, ...]:
-    """The modules of a build, relative to its object folder."""
-    lines = (objects / ORDER).read_text(encoding="utf-8").splitlines()
-    return tuple(f"{line.removesuffix('.o')}.ko" for line in lines)
+def built(order: str) -> tuple[str, ...]:
+    """The modules of a build, relative to its object folder, by the text of :data:`ORDER`."""
+    return tuple(f"{line.removesuffix('.o')}.ko" for line in order.splitlines())
 
 
 def source_digest(folder: Path) -> str:
@@ -75,10 +74,11 @@ def lay_out(folders: Sequence[Path], objects: Path) -> None:
         shutil.copytree(folder, place)
 
 
-def added(folders: Sequence[Path], objects: Path) -> tuple[Path, ...]:
-    """The modules that were built of these sources."""
+def added(folders: Sequence[Path], objects: Path) -> tuple[str, ...]:
+    """The modules that were built of these sources, relative to the object folder."""
     places = (objects / ADDED / folder.name for folder in folders)
-    return tuple(path for place in places for path in sorted(place.glob("*.ko")))
+    modules = (path for place in places for path in sorted(place.glob("*.ko")))
+    return tuple(str(path.relative_to(objects)) for path in modules)
 
 
 def chosen(folder: Path) -> tuple[Path, ...]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from errors import InfraError
-from kernels.make import MakeProgress, run_make, wait_until_idle
+from kernels.make import LogError, MakeProgress, run_make, wait_until_idle
 
 REPOSITORY = Path(__file__).parents[2]
 MAKE_ELSEWHERE = """
@@ -19,7 +19,8 @@ import sys
 from pathlib import Path
 from kernels.make import run_make
 at = Path(sys.argv[1])
-run_make(["make", "-j2"], cwd=at, log=at / "log", busy=at / "busy", timeout_s=60)
+run_make(["make", "-j2"], cwd=at, log=at / "log", busy=at / "busy", timeout_s=60,
+         most_log_bytes=1 << 20)
 """
 
 
@@ -47,7 +48,7 @@ def nested(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *targets: str, **more: object) -> tuple[int, int]:
-    arguments = {"timeout_s": 30.0, **more}
+    arguments = {"timeout_s": 30.0, "most_log_bytes": 1 << 20, **more}
     return run_make(
         ["make", *targets],
         cwd=folder,
@@ -131,3 +132,11 @@ def test_make_waits_for_the_last_process_of_a_predecessor(
 ) -> None:
     (tmp_path / "Makefile").write_text(f"all:\n\t@test -e {predecessor}\n")
     assert run(tmp_path) == (0, 0)
+
+
+def test_a_make_that_prints_without_an_end_is_ended(tmp_path: Path) -> None:
+    (tmp_path / "Makefile").write_text("all:\n\t@yes; touch ended\n")
+    with pytest.raises(LogError, match="prints more than 1 MiB"):
+        run(tmp_path)
+    assert (tmp_path / "log").stat().st_size == 1 << 20
+    assert not (tmp_path / "ended").exists()

@@ -79,6 +79,6 @@ def test_file_that_is_no_module_is_named(folder: Path) -> None:
         modules.chosen(folder)
 
 
-def test_modules_of_a_build_are_those_that_kbuild_lists(tmp_path: Path) -> None:
-    (tmp_path / "modules.order").write_text("lib/test_vmalloc.o\ndrivers/a-b.o\n")
-    assert modules.built(tmp_path) == ("lib/test_vmalloc.ko", "drivers/a-b.ko")
+def test_modules_of_a_build_are_those_that_kbuild_lists() -> None:
+    order = "lib/test_vmalloc.o\ndrivers/a-b.o\n"
+    assert modules.built(order) == ("lib/test_vmalloc.ko", "drivers/a-b.ko")

@@ -24,19 +24,21 @@ def new_files(*names: str) -> str:
     )
 
 
-def shell(command: str, *, at_end: bool = False) -> str:
-    """A change of the fake tree's Makefile that has make run a command, at first or at last."""
+READY, CONFIGURED = "Kernel: $< is ready", "UPD     .config"
+
+
+def shell(command: str, after: str = "") -> str:
+    """A change of the fake tree's Makefile that has make run a command, at first or after this."""
     lines = (FAKE_LINUX / "Makefile").read_text().splitlines()
-    if at_end:
-        (at,) = (n for n, line in enumerate(lines) if "Kernel: $< is ready" in line)
+    if after:
+        (at,) = (n for n, line in enumerate(lines, 1) if after in line)
         added = f"\t@{command}"
-        at += 1
     else:
         at, added = lines.index("else") + 1, f"_ := $(shell {command})"
-    before, after = lines[at - 1], lines[at]
+    before, following = lines[at - 1], lines[at]
     return (
         "diff --git a/Makefile b/Makefile\n--- a/Makefile\n+++ b/Makefile\n"
-        f"@@ -{at},2 +{at},3 @@\n {before}\n+{added}\n {after}\n"
+        f"@@ -{at},2 +{at},3 @@\n {before}\n+{added}\n {following}\n"
     )
 
 
@@ -54,14 +56,49 @@ SERIES: dict[str, str] = {
     "a folder where the next has a file": new_files("mm/new/deep.c"),
     "folders in folders": shell(nest(1500, "a").translate(DOLLAR)),
     "folders in folders of long names": shell(nest(300, "b" * 250).translate(DOLLAR)),
-    "folders in folders at the end": shell(nest(100, "a").translate(DOLLAR), at_end=True),
-    "a folder that may not be read": shell("mkdir -p x/y; chmod 0 x/y x", at_end=True),
-    "a folder that may not be written": shell("mkdir -p x/y/z; chmod 500 x/y x", at_end=True),
+    "folders in folders at the end": shell(nest(100, "a").translate(DOLLAR), READY),
+    "a folder that may not be read": shell("mkdir -p x/y; chmod 0 x/y x", READY),
+    "a folder that may not be written": shell("mkdir -p x/y/z; chmod 500 x/y x", READY),
     "names with line breaks": shell("touch \"$$(printf 'a\\nb')\" \"$$(printf '\\377')\""),
-    "ten thousand files of a build": shell("seq 10000 | xargs touch", at_end=True),
+    "ten thousand files of a build": shell("seq 10000 | xargs touch", READY),
     "its objects are from the future": shell("touch -d 2099-01-01 mm/slow.o mm/filemap.o"),
     "a folder in the place of an object": shell("rm -f vmlinux.o; mkdir -p vmlinux.o/x"),
     "a folder in the place of kbuild's link": shell("mkdir -p source/x"),
+}
+# What of a build's files each has, and the words that it is refused with.
+SIZES: dict[str, tuple[str, str]] = {
+    "a release of a GiB": (
+        "truncate -s 1G include/config/kernel.release",
+        "kernel.release (release): has more than",
+    ),
+    "a release of two lines": (
+        "printf 'a\\nb' > include/config/kernel.release",
+        "is no release of a kernel",
+    ),
+    "a configuration of a GiB": ("truncate -s 1G .config", ".config (configuration): has more"),
+    "an image of 3 GiB of nothing": (
+        "truncate -s 3G arch/x86/boot/bzImage",
+        "bzImage (image): has more than 256 MiB",
+    ),
+    "no image": ("rm arch/x86/boot/bzImage", "bzImage (image): No such file"),
+    "a folder for an image": (
+        "rm arch/x86/boot/bzImage; mkdir arch/x86/boot/bzImage",
+        "bzImage (image): is no plain",
+    ),
+    "a map of 3 GiB": ("truncate -s 3G System.map", "System.map (map): has more than 64 MiB"),
+    "a map that is a link": ("mv System.map x; ln -s x System.map", "(map): is a link"),
+    "a vmlinux of 3 GiB": ("truncate -s 3G vmlinux", "vmlinux: "),
+    "a vmlinux of one byte": ("echo > vmlinux", "cannot be read as ELF"),
+    "a log of 20 MiB": ("head -c 20M /dev/zero; sleep 2", "prints more than 16 MiB"),
+    "a log of one line": ("head -c 10M /dev/zero | tr '\\0' ld; false", "does not build"),
+    "five thousand digits in a log": (
+        f"echo 'mm/slow.c:{'1' * 5000}:1: error: x'; false",
+        "does not build",
+    ),
+}
+SERIES |= {
+    name: shell(command.translate(DOLLAR), CONFIGURED if ".config" in command else READY)
+    for name, (command, _) in SIZES.items()
 }
 
 
@@ -109,8 +146,13 @@ def test_an_honest_series_after_a_strangers_is_built_as_if_it_were_the_first(
     lab: Lab, honest: tuple[list[Path], dict[str, str]], name: str
 ) -> None:
     patches, fresh = honest
-    attack(lab, name)
+    end = attack(lab, name)
+    if name in SIZES:
+        assert isinstance(end, SeriesError)
+        assert SIZES[name][1] in str(end)
+        assert len(str(end)) < 1000
     assert built(lab, patches) == fresh
+    assert sum(map(folders.size_bytes, lab.cache.glob("trees/*/*.log"))) < 64 << 20
 
 
 def test_a_file_that_a_build_outside_of_a_box_changed_is_not_in_the_next(
@@ -122,7 +164,7 @@ def test_a_file_that_a_build_outside_of_a_box_changed_is_not_in_the_next(
         "rm -r ../scripts; mkdir -p ../scripts/configure.awk",
         f"mkdir ../deep; cd ../deep; {nest(100, 'a')}",
     ):  # fmt: skip
-        SERIES["outside"] = shell(command.translate(DOLLAR), at_end=True)
+        SERIES["outside"] = shell(command.translate(DOLLAR), READY)
         attack(lab, "outside", boxed=False)
         assert built(lab, patches) == fresh
 
