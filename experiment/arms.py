@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -10,8 +12,19 @@ from experiment.architecture import ARCHITECTURES, Arch, Architecture
 from experiment.frozen import WRITTEN_BY_LAB, Frozen, Name
 from experiment.shape import ShapeSpec
 
-# A command line word must stay one word, a mount option one option.
-WORD = r"^[A-Za-z0-9_.,:=/+-]+$"
+# The folders of /proc/sys.
+SYSCTLS = (
+    "abi", "crypto", "debug", "dev", "fs", "kernel", "net", "sunrpc", "user", "vm",
+)  # fmt: skip
+# What is below /sys/kernel, and is easily taken for a sysctl.
+IN_SYSFS = ("mm", "debug", "tracing", "security", "slab", "cgroup", "irq")
+CGROUP = "/sys/fs/cgroup/twinboot"
+CONTROLLERS = ("cpu", "cpuset", "io", "memory", "pids")
+# Each phase has its own.
+OF_PHASES = {"sysfs": "kernel/mm/transparent_hugepage/enabled", "cgroup": "memory.max"}
+# x86's COMMAND_LINE_SIZE, less the lab's own words.
+MOST_WORDS = 1500
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]*")
 
 
 # Options of a kernel by their whole names, with values as in a .config.
@@ -146,24 +159,107 @@ class ArmSpec(Frozen):
     """Another kernel than the experiment's."""
     config: Options = Field(default_factory=dict)
     """Options of its kernel on top of all others: ``{ CONFIG_LRU_GEN = "y" }``."""
-    sysctl: dict[Annotated[str, Field(pattern=r"^[a-z0-9_]+([./][A-Za-z0-9_-]+)+$")], str] = Field(
-        default_factory=dict
-    )
+    sysctl: dict[str, str] = Field(default_factory=dict)
     """Written before the first phase and read back: ``{ "vm.swappiness" = "10" }``."""
-    mount_options: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.,:=/+-]*$")] = ""
+    sysfs: dict[str, str] = Field(default_factory=dict)
+    """Files below ``/sys``, written before the first phase:
+    ``{ "kernel/mm/lru_gen/enabled" = "y" }``.
+    """
+    cgroup: dict[str, str] = Field(default_factory=dict)
+    """Files of the measured cgroup, beside its hard limit: ``{ "memory.high" = "24M" }``; sizes
+    are the guest's.
+    """
+    mount_options: str = ""
     """In place of the workload's."""
-    cmdline: tuple[Annotated[str, Field(pattern=WORD)], ...] = ()
+    cmdline: tuple[str, ...] = ()
     """Words added to the kernel's command line."""
     guest: ShapeSpec = ShapeSpec()
     """Changes of the guest's shape."""
 
-    @field_validator("sysctl")
+    @field_validator("sysctl", "sysfs", "cgroup")
     @classmethod
-    def _one_line_each(cls, sysctl: dict[str, str]) -> dict[str, str]:
-        for name, value in sysctl.items():
+    def _one_line_each(cls, settings: dict[str, str]) -> dict[str, str]:
+        for name, value in settings.items():
             if not value or not value.isprintable():
                 raise ValueError(f"{name}: a line of text is wanted, found {value!r}")
+        return settings
+
+    @field_validator("sysctl")
+    @classmethod
+    def _in_proc_sys(cls, sysctl: dict[str, str]) -> dict[str, str]:
+        for name in sysctl:
+            parts = re.split("[./]", name)
+            if parts[0] == "kernel" and parts[1:2] and parts[1] in IN_SYSFS:
+                file = "/".join(parts)
+                raise ValueError(
+                    f'{name} is a file of /sys, no sysctl: sysfs = {{ "{file}" = ... }}'
+                )
+            if len(parts) < 2 or parts[0] not in SYSCTLS or not _are_names(parts):
+                raise ValueError(
+                    f"{name} is no sysctl; they are called as vm.swappiness, and begin with "
+                    f"{', '.join(SYSCTLS)}; files of /sys go into sysfs, those of the cgroup "
+                    "into cgroup"
+                )
         return sysctl
+
+    @field_validator("sysfs")
+    @classmethod
+    def _in_sys(cls, sysfs: dict[str, str]) -> dict[str, str]:
+        for name in sysfs:
+            if name.startswith("fs/cgroup") or not _are_names(name.split("/")):
+                raise ValueError(
+                    f"{name}: a file below /sys is wanted, as kernel/mm/lru_gen/enabled; files of "
+                    "the measured cgroup go into cgroup"
+                )
+            if name == OF_PHASES["sysfs"]:
+                raise ValueError(f"{name} is set by each phase of a workload: thp")
+        return sysfs
+
+    @field_validator("cgroup")
+    @classmethod
+    def _of_the_cgroup(cls, cgroup: dict[str, str]) -> dict[str, str]:
+        for name in cgroup:
+            if name == OF_PHASES["cgroup"]:
+                raise ValueError(f"{name} is the dataset's: cgroup_limit_mib")
+            controller, _, file = name.partition(".")
+            if controller not in CONTROLLERS or not PLAIN_NAME.fullmatch(file):
+                raise ValueError(
+                    f"{name}: a file of the measured cgroup is wanted, as memory.high or "
+                    f"cpuset.mems; controllers: {', '.join(CONTROLLERS)}"
+                )
+        return cgroup
+
+    @field_validator("mount_options")
+    @classmethod
+    def _one_word(cls, options: str) -> str:
+        if options and (not options.isprintable() or re.search(r"\s", options)):
+            raise ValueError(f"options with commas between them are wanted, found {options!r}")
+        return options
+
+    @field_validator("cmdline")
+    @classmethod
+    def _words(cls, words: tuple[str, ...]) -> tuple[str, ...]:
+        for word in words:
+            # The kernel takes blanks between double quotes for part of a word.
+            if (
+                not word.isprintable()
+                or word.count('"') % 2
+                or not re.fullmatch(r'(?:[^\s"]|"[^"]*")+', word)
+            ):
+                raise ValueError(
+                    f"found {word!r}; one word each is wanted, blanks only between double quotes"
+                )
+        if len(" ".join(words)) > MOST_WORDS:
+            raise ValueError(f"more than {MOST_WORDS} characters; the kernel cuts the rest off")
+        return words
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Files of the guest that are set beside its sysctls, by their whole paths."""
+        return {
+            **{f"/sys/{name}": value for name, value in sorted(self.sysfs.items())},
+            **{f"{CGROUP}/{name}": value for name, value in sorted(self.cgroup.items())},
+        }
 
     @property
     def settings(self) -> tuple[tuple[str, str], ...]:
@@ -171,7 +267,13 @@ class ArmSpec(Frozen):
         shape = self.guest.model_dump(exclude_defaults=True)
         return (
             *((f"sysctl {name}", value) for name, value in sorted(self.sysctl.items())),
+            *((f"sysfs {name}", value) for name, value in sorted(self.sysfs.items())),
+            *((f"cgroup {name}", value) for name, value in sorted(self.cgroup.items())),
             *([("mount options", self.mount_options)] if self.mount_options else []),
             *([("command line", " ".join(self.cmdline))] if self.cmdline else []),
             *((f"guest {name}", str(value)) for name, value in sorted(shape.items())),
         )
+
+
+def _are_names(parts: Iterable[str]) -> bool:
+    return all(PLAIN_NAME.fullmatch(part) for part in parts)

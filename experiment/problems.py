@@ -136,6 +136,11 @@ def _translated(details: ErrorDetails, model: type[BaseModel]) -> Problem:
         # Here the key is wrong, not its value, so the key is what is compared.
         keys = keys_at(model, path[:-1])
         words = f"unknown key (value {shown(value)})"
+        if path[0] == "dataset" and re.search("cgroup|cpuset|memory", str(path[-1])):
+            words += (
+                "; of the cgroup a dataset has memory.max alone: memory.high, cpusets and others "
+                'are of arms: cgroup = { "memory.high" = "24M" }'
+            )
         return Problem(path, words, allowed=keys, intended=str(path[-1]))
     if kind == "too_short":
         return Problem(path, f"needs at least {context['min_length']}", value=value)

@@ -122,7 +122,7 @@ def guest_of(
         ),
         job_text=job_text(
             cases, jobs=size.jobs, seed=experiment.seed, room=rooms, file_mib=size.file_mib,
-            sysctl=entry.arm.sysctl,
+            sysctl=entry.arm.sysctl, files=entry.arm.files,
         ),
         cmdline=(*command_line(entry.selftests), *entry.arm.cmdline),
         task=task_of(cases, entry.selftests, lockdep=not entry.selftests, vcpus=entry.vcpus),

@@ -279,6 +279,7 @@ class Session:
             # What is modelled is not seen inside.
             observe="" if bench.observe in MODELLED else bench.observe,
             sysctl=self.arm(run.arm).sysctl,
+            files=self.arm(run.arm).files,
         )
 
 
@@ -612,6 +613,7 @@ def require_job_fits(
                 limit_bytes=size.cgroup_limit_mib * MIB,
                 observe="contention",
                 sysctl=arm.sysctl,
+                files=arm.files,
             )
         except ValueError as error:
             raise SpecError([f"case {case.name}: {error}; shorten its fio arguments"]) from None

@@ -20,8 +20,6 @@ from runs.prepare import MIB, Session
 from workloads import metrics, parse, validity
 
 EVIDENCE_LINES = 12
-# How workloads/prebuilt.sh begins.
-KERNEL_LACKS = "kernel: lacks "
 Blame = Literal["series", "workload", "host", "lab"]
 
 
@@ -72,15 +70,15 @@ def _judged(
         bench.sizes[run.arm].file_mib * MIB,
         _memory_left_mib(session, run) * MIB,
         bench.kernels[run.arm].identity.page_kib << 10,
-        session.fio(run),
+        fio=session.fio(run),
+        cmdline=session.arm(run.arm).cmdline,
     )
     problems = validity.problems(result, claim)
     if outcome.ending.kind != "done":
         problems = (f"{outcome.ending.kind}: {outcome.ending.message}", *problems)
     if problems:
         record = failed(session, run, Ending("failed", "; ".join(problems)), kind="invalid")
-        if record.failure and result.failure.startswith(KERNEL_LACKS):
-            # What a prebuilt kernel lacks is the doing of whoever named it.
+        if record.failure and validity.of_user(result, claim):
             failure = record.failure.model_copy(update={"blame": "user"})
             record = record.model_copy(update={"failure": failure})
         return record, ()

@@ -11,7 +11,8 @@ from experiment.spec import Experiment, Guest, PhaseTimes
 from guests.probe.plugin import Probe
 from host.packages import locate
 from host.process import run
-from kernels import needed, prebuilt
+from kernels import config, needed, prebuilt
+from kernels.config import ADDITIONS
 from kernels.needed import FILE_SYSTEMS, Want
 from runs.arms import shapes
 from workloads.files import place_of
@@ -19,6 +20,13 @@ from workloads.job import fio_arguments
 from workloads.metrics import PATH, SLOWPATH_SHARE, WORK
 from workloads.spec import Workload
 
+# Files of a guest that are there with an option only, which not every kernel of the lab's has.
+OPTIONS = {
+    "/sys/kernel/mm/lru_gen/": "LRU_GEN", "/sys/kernel/mm/ksm/": "KSM",
+    "/sys/kernel/mm/hugepages/": "HUGETLBFS", "/sys/kernel/mm/page_idle/": "IDLE_PAGE_TRACKING",
+    "/sys/module/zswap/": "ZSWAP", "/sys/block/zram": "ZRAM", "/sys/kernel/debug/": "DEBUG_FS",
+    "/sys/kernel/mm/damon/": "DAMON_SYSFS",
+}  # fmt: skip
 PARSE_S, REFUSAL_LINES = 20.0, 2
 
 
@@ -117,6 +125,47 @@ def require_prebuilt(
     images = {each.source: each for each in kernels if each.source.startswith("image:")}
     for kernel in images.values():
         prebuilt.require_image(kernel, wants, checkout=checkout)
+
+
+def require_settings(experiment: Experiment, checkout: Path) -> None:
+    """Refuse settings of arms for which the kernel has not what it takes.
+
+    Raises:
+        SpecError: one line for each, with the addition that has it where there is one.
+    """
+    problems = []
+    for arm in experiment.all_arms:
+        kernel = arm.kernel or experiment.kernel
+        needs = {
+            name: option
+            for name in arm.files
+            for start, option in OPTIONS.items()
+            if name.startswith(start)
+        }
+        if kernel.is_prebuilt or not needs:
+            continue
+        fragments = config.fragments(
+            checkout,
+            kernel.flavour,
+            kernel.architecture,
+            kernel.page_kib,
+            additions=kernel.additions,
+        )
+        options = config.parse(config.merge(fragments))
+        for name, option in needs.items():
+            if options.get(option, "n") == "n":
+                able = [
+                    each
+                    for each in config.known_additions(checkout)
+                    if option in config.parse((checkout / ADDITIONS / f"{each}.config").read_text())
+                ]
+                hint = f'; [kernel] additions = ["{able[0]}"] switches it on' if able else ""
+                problems.append(
+                    f"arms: {arm.name}: {name} needs CONFIG_{option}, which a kernel of "
+                    f"{kernel.configuration} has not{hint}"
+                )
+    if problems:
+        raise SpecError(problems)
 
 
 def require_counted(experiment: Experiment, guest: Guest, probe: Probe | None) -> None:

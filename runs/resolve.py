@@ -20,7 +20,12 @@ from results.record import QUICK
 from runs.arms import shapes
 from runs.prepare import can_be_modelled, workloads_of
 from runs.request import Request
-from runs.requirements import require_jobs, require_prebuilt, require_supported
+from runs.requirements import (
+    require_jobs,
+    require_prebuilt,
+    require_settings,
+    require_supported,
+)
 from runs.suggestion import automatic, texts_and_files
 
 
@@ -102,6 +107,7 @@ def experiment_of(
     require_supported(experiment)
     workloads = workloads_of(experiment)
     require_jobs(experiment, workloads)
+    require_settings(experiment, checkout)
     require_prebuilt(experiment, workloads, checkout)
     return experiment
 

@@ -19,7 +19,7 @@ from typing import Literal
 
 from experiment.plan import MIN_BRD_MIB, Size
 from workloads.files import names_of
-from workloads.job import limit_text
+from workloads.job import arm_files, limit_text
 from workloads.spec import Phase, Workload
 
 SCRIPT = Path(__file__).with_name("check.sh")
@@ -191,6 +191,7 @@ def job_text(
     room: Room,
     file_mib: int,
     sysctl: Mapping[str, str] = MappingProxyType({}),
+    files: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """What is sent into a guest of the gate: assignments, and the script that reads them.
 
@@ -222,7 +223,7 @@ def job_text(
             f"WRITES_{number}": writes_of(phase, workload),
         }
     text = "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
-    return text + SCRIPT.read_text(encoding="utf-8")
+    return text + arm_files(files) + SCRIPT.read_text(encoding="utf-8")
 
 
 def _command(phase: Phase, workload: Workload, jobs: int, seed: int, file_mib: int) -> list[str]:

@@ -18,6 +18,8 @@ TEXT_BYTES = 4096
 LOG_INTERVAL_MS = 50
 # What the agent does in a phase with a program of its own, sent behind the job's assignments.
 PROGRAM_PHASE = Path(__file__).with_name("program_phase.sh")
+# How it sets an arm's files, sent where an arm has any.
+ARM_FILES = Path(__file__).with_name("arm_files.sh")
 # How many free pages a CPU keeps to itself is tuned by the kernel from second to second, and what
 # boot made of it was one draw for all seeds of a build: it decides when pages are given back, a
 # thousand at a time (docs/evidence.md).  So in jobs with programs the lists keep about the length
@@ -104,12 +106,13 @@ def job_text(
     limit_bytes: int,
     observe: Observed | Literal[""] = "",
     sysctl: Mapping[str, str] = MappingProxyType({}),
+    files: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """Shell assignments for the phases of one run, padded to :data:`TEXT_BYTES`.
 
     A ``limit_bytes`` of 0 is no limit.  ``observe`` is what a twin reads of locks around
     each phase; nothing by default.  ``sysctl`` is written before the first phase, a line
-    each: the agent reads it back.
+    each: the agent reads it back; so are ``files``, by their paths.
     """
     values = {"OBSERVE": observe, **perturbation(seed).assignments(), "PHASES": str(len(phases))}
     if sysctl:
@@ -129,7 +132,16 @@ def job_text(
             # The agent's own phase() runs fio, whatever it is given.
             f"FIO_{number}": shlex.join(command if own else command[1:]),
         }
-    return _padded(values, PROGRAM_PHASE.read_text(encoding="utf-8") if own else "")
+    script = PROGRAM_PHASE.read_text(encoding="utf-8") if own else ""
+    return _padded(values, script + arm_files(files))
+
+
+def arm_files(files: Mapping[str, str]) -> str:
+    """Lines for the agent's shell that set files of an arm; none for none."""
+    if not files:
+        return ""
+    lines = "\n".join(f"{name}={value}" for name, value in files.items())
+    return f"ARM_FILES={shlex.quote(lines)}\n{ARM_FILES.read_text(encoding='utf-8')}"
 
 
 class Perturbation(NamedTuple):

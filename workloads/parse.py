@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from workloads.files import MOUNT
 from workloads.job import LOG_INTERVAL_MS
 
 BRD = "1:0"
+UNKNOWN_WORDS = re.compile(r'Unknown kernel command line parameters "(.*)", will be passed')
 # Counters that metrics and validity read: a kernel without one cannot be judged.
 MEMORY_STAT = ("file", "file_thp", "pgscan", "pgscan_direct", "pgsteal")
 MEMORY_EVENTS = ("max", "oom", "oom_kill")
@@ -130,7 +132,8 @@ class PhaseResult:
 class GuestResult:
     """Everything one run sent.  ``failure`` is the agent's own word when a step failed.
 
-    ``sysctl`` is what the kernel said of the values that were written, by name.
+    ``sysctl`` is what the kernel said of the values that were written, by name;
+    ``unknown_words`` are those of its command line that it did not know.
     """
 
     failure: str
@@ -139,6 +142,7 @@ class GuestResult:
     tainted: int
     phases: tuple[PhaseResult, ...]
     sysctl: Mapping[str, str] = field(default_factory=dict)
+    unknown_words: frozenset[str] = frozenset()
 
 
 def guest_result(files: Mapping[str, bytes], phases: tuple[str, ...]) -> GuestResult:
@@ -161,6 +165,7 @@ def guest_result(files: Mapping[str, bytes], phases: tuple[str, ...]) -> GuestRe
         tainted=_parsed(files, "tainted", whole),
         phases=tuple(results),
         sysctl=_settings(_text(files, "sysctl") if "sysctl" in files else ""),
+        unknown_words=unknown_words(_text(files, "dmesg") if "dmesg" in files else ""),
     )
 
 
@@ -199,6 +204,12 @@ def finite(value: object) -> float:
 def _settings(text: str) -> dict[str, str]:
     lines = (line.partition("=") for line in text.splitlines())
     return {name: " ".join(value.split()) for name, _, value in lines}
+
+
+def unknown_words(dmesg: str) -> frozenset[str]:
+    """The words of the command line that the kernel knows nothing of, as it says since 5.14."""
+    match = UNKNOWN_WORDS.search(dmesg)
+    return frozenset(match[1].split()) if match else frozenset()
 
 
 def build_id(notes: bytes) -> str:

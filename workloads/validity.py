@@ -17,6 +17,9 @@ from workloads.parse import FioResult, GuestResult, PhaseResult, ProgramResult
 from workloads.spec import Check, Phase
 
 MIB = 1 << 20
+# How problems begin that are to be mended by whoever named the arm's settings, or its kernel: the
+# agent's words among them.
+OF_USER = ("kernel command line: ", "kernel: lacks ", "setting: ", "sysctl: ")
 # Page-table pages and slab are charged too, so "full of file pages" is less than
 # the limit; half is far from both a full and an uncharged cgroup.
 CHARGED_SHARE = 0.5
@@ -58,7 +61,8 @@ class Claim:
 
     A limit of 0 is none.  ``left_pages`` are the file pages that may be cached after a
     drop of all caches; ``file_bytes`` is the size of all files together, ``memory_bytes``
-    what is to be left for the page cache (0: not said).  ``fio`` has the arguments that each
+    what is to be left for the page cache (0: not said).  ``cmdline`` are the arm's own words of the
+    kernel's command line.  ``fio`` has the arguments that each
     phase's fio was given, by its name.
     """
 
@@ -72,6 +76,7 @@ class Claim:
     file_bytes: int = 0
     memory_bytes: int = 0
     page_bytes: int = PAGE
+    cmdline: Sequence[str] = ()
     fio: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
@@ -99,9 +104,20 @@ def problems(result: GuestResult, claim: Claim) -> tuple[str, ...]:
         expected, actual = " ".join(value.split()), result.sysctl.get(name, "nothing")
         if actual != expected:
             messages.append(f"sysctl {name}: {expected} was written, the kernel says {actual}")
+    messages += [
+        f"{OF_USER[0]}{word}: this kernel does not know it, so the arm has not what it is about"
+        for word in claim.cmdline
+        if word in result.unknown_words
+    ]
     for spec, phase in zip(claim.phases, result.phases, strict=False):
         messages += [f"{spec.name}: {problem}" for problem in _phase_problems(spec, phase, claim)]
     return tuple(messages)
+
+
+def of_user(result: GuestResult, claim: Claim) -> bool:
+    """Whether what is wrong with a run is what its user named for the arm."""
+    first = result.failure or next(iter(problems(result, claim)), "")
+    return first.startswith(OF_USER)
 
 
 def clock_problems(

@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 
 from errors import SpecError
+from experiment.arms import ArmSpec
 from experiment.load import load_experiment
 from guests.probe.plugin import Probe
 from kernels import config
 from runs.arms import guest_of
 from runs.prepare import catalogue, workloads_of
-from runs.requirements import require_counted, require_jobs, wants_of
+from runs.requirements import require_counted, require_jobs, require_settings, wants_of
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PROBE = Probe(Path("/probe"), "0" * 64, 1, "7.2.22")
@@ -70,3 +71,20 @@ def test_what_a_prebuilt_kernel_must_have_follows_from_the_workloads() -> None:
     # The lab's own configuration has all of it.
     base = config.parse((CHECKOUT / "configs/kconfig/base.config").read_text())
     assert {base.get(option, "n") for option in options("filemap-ext4")} == {"y"}
+
+
+def test_a_setting_that_the_kernel_has_not_the_option_for_is_refused_before_a_build() -> None:
+    experiment = load_experiment(Path("filemap-v4"), catalogue=catalogue(CHECKOUT))
+    base = ArmSpec(name="base")
+    other = ArmSpec(
+        name="on", sysfs={"kernel/mm/lru_gen/enabled": "y", "block/ram0/queue/nomerges": "1"}
+    )
+    arms = experiment.model_copy(update={"arms": (base, other)})
+    with pytest.raises(SpecError) as caught:
+        require_settings(arms, CHECKOUT)
+    assert caught.value.problems == [
+        "arms: on: /sys/kernel/mm/lru_gen/enabled needs CONFIG_LRU_GEN, which a kernel of perf has "
+        'not; [kernel] additions = ["lru-gen"] switches it on'
+    ]
+    kernel = arms.kernel.model_copy(update={"additions": ("lru-gen",)})
+    require_settings(arms.model_copy(update={"kernel": kernel}), CHECKOUT)

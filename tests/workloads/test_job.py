@@ -272,3 +272,32 @@ def test_size_counts_bytes_and_the_last_one_fits() -> None:
         text("x" * (room + 1))
     with pytest.raises(ValueError, match="at most"):
         text("é" * (TEXT_BYTES // 2))
+
+
+def test_files_of_an_arm_are_set_behind_the_job(tmp_path: Path) -> None:
+    cgroup = tmp_path / "cgroup"
+    cgroup.mkdir()
+    for name in ("memory.high", "cgroup.subtree_control", "enabled"):
+        (tmp_path / name).write_text("")
+    phases = load_catalogue()["filemap-4k"].phases
+    times = {"4k": PhaseTimes(ios=1000)}
+    files = {f"{tmp_path}/memory.high": "24M", f"{tmp_path}/enabled": "it's=y;"}
+    plain = job_text(phases, times, jobs=4, seed=1, limit_bytes=0)
+    text = job_text(phases, times, jobs=4, seed=1, limit_bytes=0, files=files)
+    # Nothing else of the job is another.
+    assert text.startswith(plain.rstrip("\n"))
+    assert job_text(phases, times, jobs=4, seed=1, limit_bytes=0, files={}) == plain
+
+    def shell(more: str) -> subprocess.CompletedProcess[str]:
+        setup = f'OUT={tmp_path}; CGROUP={cgroup}; fail() {{ echo "failed: $*"; exit 42; }}'
+        return subprocess.run(
+            ["busybox", "sh", "-uc", f"{setup}\n{more}"],
+            capture_output=True, text=True, timeout=20,
+        )  # fmt: skip
+
+    assert shell(text).returncode == 0
+    assert (tmp_path / "memory.high").read_text() == "24M\n"
+    assert (tmp_path / "enabled").read_text() == "it's=y;\n"
+    gone = job_text(phases, times, jobs=4, seed=1, limit_bytes=0, files={"/sys/nope": "1"})
+    done = shell(gone)
+    assert (done.returncode, done.stdout) == (42, "failed: setting: this kernel has no /sys/nope\n")

@@ -12,7 +12,7 @@ from results.profile import PhaseProfile, Profile
 from tests.workloads.conftest import CATALOGUE, LIMIT, Change, Run, counter, recorded, swap
 from workloads.job import fio_arguments
 from workloads.spec import Check, Phase
-from workloads.validity import CHECKS, clock_problems, few_ios, problems
+from workloads.validity import CHECKS, clock_problems, few_ios, of_user, problems
 
 FIO = '"total_ios" : '
 
@@ -194,6 +194,23 @@ def test_io_that_left_no_trace_on_the_device_is_no_measurement(run_4k: Run) -> N
             run.workload, {**run.files, f"4k/after/{name}": run_4k.files[f"4k/after/{name}"]}
         )
         assert good.problems == ()
+
+
+def test_a_word_of_the_command_line_that_the_kernel_does_not_know_is_the_users(
+    run_4k: Run,
+) -> None:
+    word = "thp_anonn=16K:always;1M:never"
+    line = f'Unknown kernel command line parameters "{word} x=1", will be passed to user space.'
+    dmesg = run_4k.files["dmesg"] + f"[    0.02] {line}\n".encode()
+    run = Run(run_4k.workload, {**run_4k.files, "dmesg": dmesg})
+    claim = replace(run.claim, cmdline=(word, "mitigations=off"))
+    (problem,) = problems(run.result, claim)
+    assert problem.startswith(
+        "kernel command line: thp_anonn=16K:always;1M:never: this kernel does"
+    )
+    assert of_user(run.result, claim)
+    assert not of_user(run.result, run.claim)
+    assert of_user(replace(run_4k.result, failure="setting: this kernel has no /sys/x"), claim)
 
 
 def test_missing_phase(run_thp: Run) -> None:
