@@ -169,6 +169,8 @@ def _chown_all(folder: Path, uid: int) -> None:
     if os.getuid() != 0:
         return
     os.chown(folder, uid, uid)
+    if not folder.is_dir():  # a file that is written to, as a console
+        return
     # Whoever looks at it next says what of a folder is strange.
     with suppress(folders.StrangeFolderError):
         for _, entry in folders.entries(folder):

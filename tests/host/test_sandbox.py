@@ -216,3 +216,12 @@ def test_there_is_an_end_to_the_disk_of_all_files(
     write = "head -c 60M /dev/zero > obj/"
     assert inside(tool, home, f"{write}a; sleep 2; echo kept", limits=limits) == "kept\n"
     assert inside(tool, home, f"{write}a; {write}b; sleep 20; echo kept", limits=limits) == ""
+
+
+def test_a_single_file_may_be_what_a_box_writes_to(tmp_path: Path) -> None:
+    file = tmp_path / "console.log"
+    file.touch()
+    box = sandbox.box((file, file))
+    with box.owned():
+        assert file.stat().st_uid == (sandbox.BOX_UID if os.getuid() == 0 else os.getuid())
+    assert file.stat().st_uid == os.getuid()
