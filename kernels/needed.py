@@ -1,6 +1,6 @@
 """What a kernel that somebody else configured must have to be a guest of the lab, by its options.
 
-The lab's own configurations are looked at when they are made (``kernels.config.verify``); of a
+The lab's own configurations are looked at when they are made (``kernels.configure.verify``); of a
 prebuilt kernel a missing one would show as whatever fails first in the guest.
 """
 
@@ -12,7 +12,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from errors import UsageError
+from experiment.load import CONFIGS
 from kernels import config
+from kernels.options import load_reasons
 
 # Around the packed configuration in an image (kernel/configs.c).
 IKCONFIG = re.compile(rb"IKCFG_ST(.*?)IKCFG_ED", re.S)
@@ -73,9 +75,10 @@ def require(text: str, modules: Collection[str], wants: Iterable[Want], *, where
         UsageError: names every option that lacks, and what it is wanted for.
     """
     options = config.parse(text)
+    other_names = {each.option: each.now for each in load_reasons(CONFIGS.parent).renamed}
     missing: dict[str, list[str]] = {}
     for want in wants if options else ():
-        value = options.get(want.option, "n")
+        value = options.get(want.option, options.get(other_names.get(want.option, ""), "n"))
         if value == "n" or (value == "m" and want.module not in modules):
             note = " (a module, and no folder of modules has it)" if value == "m" else ""
             missing.setdefault(want.why, []).append(f"CONFIG_{want.option}{note}")

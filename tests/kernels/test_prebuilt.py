@@ -259,3 +259,10 @@ def test_the_configuration_in_an_image_is_its_own() -> None:
         needed.require(text, (), WANTS, where="x")
     # Nothing is known of a kernel that does not say how it was configured.
     needed.require("", (), WANTS, where="x")
+
+
+def test_an_option_that_has_another_name_since_is_there() -> None:
+    wants = [needed.Want("PROC_SYSCTL", "caches are dropped there")]
+    needed.require("CONFIG_SYSCTL=y\n", (), wants, where="deb:linux-image-7.3.4")
+    with pytest.raises(UsageError, match="CONFIG_PROC_SYSCTL: caches are dropped"):
+        needed.require("CONFIG_NET=y\n", (), wants, where="deb:linux-image-7.3.4")
