@@ -19,13 +19,15 @@ from errors import InfraError
 TOKENS = 256
 DIGITS = b"".join(b"%d\0" % digit for digit in range(10))
 FIRST_DIGIT = ord("0")
-ALIGN = 8
+# Of every table: since 7.1 the smaller one.
+ALIGNMENTS = (8, 4)
 PER_MARKER = 256
 # 256 names after the last marker; few names have more than 100 bytes packed.
 LONGEST_TAIL = PER_MARKER * 128
 # More than the tables between markers and tokens ever took; a multiple of 4.
 WINDOW = 4 << 20
-# x86-64: where the kernel's image is mapped.
+# x86-64: where the kernel's image is mapped, and where its first byte is, without a shift.
+TEXT = 0xFFFFFFFF81000000
 KERNEL_LOW, KERNEL_END = 0xFFFFFFFF80000000, 0xFFFFFFFFC0000000
 
 
@@ -48,13 +50,26 @@ def symbols(image: bytes) -> list[Symbol]:
     Raises:
         KallsymsError: they cannot be found.
     """
-    try:
-        table, tokens, index_end = _tokens(image)
-        count_at, packed = _names(image, *_markers(image, table))
+    errors = []
+    for align in ALIGNMENTS:
+        try:
+            return _symbols(image, align)
+        except KallsymsError as error:
+            errors.append(error)
+        except (struct.error, IndexError) as error:
+            errors.append(KallsymsError(f"the tables are cut short: {error}"))
+    raise errors[0]
+
+
+def _symbols(image: bytes, align: int) -> list[Symbol]:
+    table, tokens, index_end = _tokens(image, align)
+    count_at, packed = _names(image, *_markers(image, table), align)
+    texts = (b"".join(tokens[byte] for byte in name) for name in packed)
+    names = [text.decode(errors="replace") for text in texts]
+    if align == ALIGNMENTS[0]:
         addresses = _addresses(image, count_at, index_end, len(packed))
-    except (struct.error, IndexError) as error:
-        raise KallsymsError(f"the tables are cut short: {error}") from None
-    names = [b"".join(tokens[byte] for byte in name).decode(errors="replace") for name in packed]
+    else:
+        addresses = _relative_addresses(image, index_end, names)
     return [
         Symbol(address, name[0], name[1:]) for address, name in zip(addresses, names, strict=True)
     ]
@@ -66,11 +81,11 @@ def system_map(symbols: list[Symbol]) -> str:
     return "".join(f"{each.address:016x} {each.kind} {each.name}\n" for each in ordered)
 
 
-def _aligned(offset: int) -> int:
-    return -(-offset // ALIGN) * ALIGN
+def _aligned(offset: int, align: int) -> int:
+    return -(-offset // align) * align
 
 
-def _tokens(image: bytes) -> tuple[int, list[bytes], int]:
+def _tokens(image: bytes, align: int) -> tuple[int, list[bytes], int]:
     """Where the table of tokens is, the tokens, and where their index ends."""
     at = image.find(DIGITS)
     while at >= 0:
@@ -82,7 +97,7 @@ def _tokens(image: bytes) -> tuple[int, list[bytes], int]:
             stop = image.find(b"\0", end)
             tokens.append(image[end:stop])
             end = stop + 1
-        index = _aligned(end)
+        index = _aligned(end, align)
         expected = np.cumsum([0, *(len(token) + 1 for token in tokens[:-1])])
         offsets = image[index : index + 2 * TOKENS]
         if offsets == expected.astype("<u2").tobytes():
@@ -107,47 +122,50 @@ def _markers(image: bytes, table: int) -> tuple[int, list[int]]:
     raise KallsymsError("no table of markers")
 
 
-def _names(image: bytes, markers_at: int, markers: list[int]) -> tuple[int, list[bytes]]:
+def _names(
+    image: bytes, markers_at: int, markers: list[int], align: int
+) -> tuple[int, list[bytes]]:
     """Where the number of symbols is, and their packed names."""
     least, most = (len(markers) - 1) * PER_MARKER, len(markers) * PER_MARKER
     last = markers_at - markers[-1]
-    first = max(last - LONGEST_TAIL, ALIGN) // ALIGN * ALIGN
-    for start in range(first, last, ALIGN):
-        (count,) = struct.unpack_from("<I", image, start - ALIGN)
+    first = max(last - LONGEST_TAIL, align) // align * align
+    for start in range(first, last, align):
+        (count,) = struct.unpack_from("<I", image, start - align)
         if least < count <= most:
-            packed = _walk(image, start, count, markers_at, markers)
-            if packed:
-                return start - ALIGN, packed
+            packed, end = _walk(image, start, count, markers_at, markers)
+            if packed and _aligned(end, align) == _aligned(markers_at, align):
+                return start - align, packed
     raise KallsymsError("no table of names fits that of the markers")
 
 
 def _walk(
     image: bytes, start: int, count: int, limit: int, markers: list[int]
-) -> list[bytes] | None:
-    """The packed names from ``start``, if they end at ``limit`` and keep to the markers."""
+) -> tuple[list[bytes], int]:
+    """The packed names from ``start`` and their end; none if they do not keep to the markers."""
     at, packed = start, []
     for number in range(count):
         if number % PER_MARKER == 0 and at - start != markers[number // PER_MARKER]:
-            return None
+            return [], 0
         length = image[at]
         at += 1
         if length & 0x80:
             length = (length & 0x7F) | (image[at] << 7)
             at += 1
         if not length or at + length > limit:
-            return None
+            return [], 0
         packed.append(image[at : at + length])
         at += length
-    return packed if _aligned(at) == _aligned(limit) else None
+    return packed, at
 
 
 def _addresses(image: bytes, count_at: int, index_end: int, count: int) -> list[int]:
     """Addresses of all symbols; the two places where their tables have been so far."""
-    size = 4 * count
-    after = _aligned(index_end)  # since 6.4
-    before = count_at - ALIGN - _aligned(size)
-    for offsets_at, base_at in ((after, _aligned(after + size)), (before, count_at - ALIGN)):
-        if offsets_at < 0 or base_at + ALIGN > len(image):
+    size, align = 4 * count, ALIGNMENTS[0]
+    after = _aligned(index_end, align)  # since 6.4
+    before = count_at - align - _aligned(size, align)
+    places = ((after, _aligned(after + size, align)), (before, count_at - align))
+    for offsets_at, base_at in places:
+        if offsets_at < 0 or base_at + align > len(image):
             continue
         (base,) = struct.unpack_from("<Q", image, base_at)
         if not KERNEL_LOW <= base < KERNEL_END:
@@ -158,3 +176,20 @@ def _addresses(image: bytes, count_at: int, index_end: int, count: int) -> list[
             return [base - 1 - o if o < 0 else o for o in offsets.tolist()]
         return [base + o for o in offsets.tolist()]
     raise KallsymsError("no table of addresses")
+
+
+def _relative_addresses(image: bytes, index_end: int, names: list[str]) -> list[int]:
+    """Addresses of all symbols since 7.1: each is counted from its own place in the table.
+
+    Where the table itself is follows from the symbol that is the first byte of the image.
+    """
+    at = _aligned(index_end, ALIGNMENTS[-1])
+    offsets = np.frombuffer(image, "<i4", len(names), at).astype(np.int64)
+    from_first = offsets + 4 * np.arange(len(names))
+    first = next((n for n, name in enumerate(names) if name[1:] in ("_text", "_stext")), None)
+    if first is None:
+        raise KallsymsError("no symbol for the first byte of the image")
+    addresses = [TEXT + int(each - from_first[first]) for each in from_first]
+    if not all(KERNEL_LOW <= each < KERNEL_END for each in addresses):
+        raise KallsymsError("no table of addresses")
+    return addresses

@@ -26,12 +26,17 @@ SYMBOLS = (
 
 
 def tables(
-    symbols: Sequence[tuple[str, str, int]], *, old: bool = False, percpu: bool = False
+    symbols: Sequence[tuple[str, str, int]],
+    *,
+    old: bool = False,
+    percpu: bool = False,
+    own_places: bool = False,
 ) -> bytes:
     """What scripts/kallsyms.c writes: (type, name, offset from the base) packed by tokens.
 
     ``old`` is the order up to 6.3; with ``percpu`` an offset that is negative is an
-    absolute address, and the others are counted downwards.
+    absolute address, and the others are counted downwards.  With ``own_places``, as since
+    7.1, each is counted from where it stands, and tables are at multiples of 4.
     """
     # Two codes that occur in no name stand for pairs.
     pairs = {1: b"he", 2: b"lp"}
@@ -66,7 +71,12 @@ def tables(
         b"".join(struct.pack("<H", where) for where in index),
     ]  # fmt: skip
     parts = [offsets, base, *packed_names] if old else [*packed_names, offsets, base]
-    blob = b"".join(part + bytes(-len(part) % 8) for part in parts)
+    align = 8
+    if own_places:
+        values = [value - 4 * n - 0x1234 for n, (_, _, value) in enumerate(symbols)]
+        parts = [*packed_names, b"".join(struct.pack("<i", value) for value in values)]
+        align = 4
+    blob = b"".join(part + bytes(-len(part) % align) for part in parts)
     return b"\x11" * 64 + blob + b"\x22" * 64
 
 

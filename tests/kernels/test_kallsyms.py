@@ -24,6 +24,15 @@ def test_what_was_packed_comes_out(
     assert [(s.kind, s.name, s.address - TEXT) for s in unpacked] == made
 
 
+@settings(max_examples=25)
+@given(made=MANY)
+def test_addresses_that_are_counted_from_their_own_places(made: list[tuple[str, str, int]]) -> None:
+    """As since 7.1: the place of the table follows from the first byte of the image."""
+    named = [("T", "_text", 0), *made]
+    unpacked = symbols(tables(named, own_places=True))
+    assert [(s.kind, s.name, s.address - TEXT) for s in unpacked] == named
+
+
 def test_absolute_addresses_stay_what_they_are() -> None:
     made = [("A", "fixed_percpu_data", -4096), *SYMBOLS]
     unpacked = symbols(tables(made, percpu=True))
