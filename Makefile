@@ -16,7 +16,8 @@ VENV_PYTHON := .venv/bin/python
 ACTIONLINT := .make/actionlint
 ACTIONLINT_VERSION := v1.7.12
 
-.PHONY: help setup link run lint lint-types lint-rest actionlint browser check test test-all lock schema gallery \
+.PHONY: help setup link run lint lint-types lint-rest actionlint browser check test test-all try-newest \
+	measure-newest lock schema gallery \
 	gallery-site clean
 
 help:
@@ -99,6 +100,19 @@ test: lint browser
 # Also the long ones, with every kernel that any of them needs.
 test-all: lint browser
 	@TWINBOOT_TEST_KERNELS=all $(PYTEST) $(PYTEST_FLAGS)
+	@$(MAKE) --no-print-directory try-newest measure-newest
+
+# The newest kernel that Debian has a source of; NEWEST names another source.
+NEWEST ?= $(shell ./lab.py fetch linux-source | sed -n 's/^--source //p')
+
+try-newest:
+	@./lab.py doctor --kernel "$(NEWEST)"
+
+# Each workload against itself; the rows go into docs/kernels-table.md.
+measure-newest:
+	@./lab.py run --arm "$(NEWEST)" --arm "$(NEWEST)" --workloads all --set guest=smoke --seeds 2 \
+		--no-twins --measure-anyway --session sessions/newest-kernel
+	@$(VENV_PYTHON) benchmarks/kernels.py sessions/newest-kernel
 
 # A local wheel folder is nobody else's: neither its address nor its hashes go in.
 lock: setup

@@ -32,6 +32,8 @@ STANDS_FOR = re.compile(rf"(?P<name>{NAME.pattern}) \(= (?P<version>{VERSION.pat
 # Since 7.2 a kernel, its configuration and its modules are packages of their own, which its image
 # depends on.
 HOLDS = re.compile(rf"(linux-(?:base|binary|modules)-[a-z0-9.+~-]+) \(= ({VERSION.pattern})\)")
+# What stands for the newest source there is.
+NEWEST = "linux-source"
 QUERY_TIMEOUT_S = 60.0
 FETCH_TIMEOUT_S = 900.0
 UNPACK_TIMEOUT_S = 600.0
@@ -182,6 +184,21 @@ def fetched(name: str, cache: Path) -> str:
     own = archive.options(cache)
     package = _find(name, own) if own and NAME.fullmatch(name) else None
     return package.name_and_version if package else ""
+
+
+def newest_source(cache: Path) -> str:
+    """The name of the newest kernel source in the lab's own lists.
+
+    Raises:
+        InfraError: they have none.
+    """
+    argv = ["apt-cache", *archive.options(cache), "pkgnames", f"{NEWEST}-"]
+    names = run(argv, timeout_s=QUERY_TIMEOUT_S).stdout.split()
+    versions = [(tuple(map(int, match.groups())), match[0]) for name in names
+                if (match := re.fullmatch(rf"{NEWEST}-(\d+)\.(\d+)", name))]  # fmt: skip
+    if not versions:
+        raise InfraError("no source of a kernel is in these releases", where=NEWEST)
+    return max(versions)[1]
 
 
 def unpack_argv(file: Path | str, into: Path | str) -> list[str]:

@@ -124,7 +124,11 @@ def list_verb(as_json: Json = False) -> None:
 @app.command("fetch")
 def fetch_verb(
     package: Annotated[
-        str, typer.Argument(metavar="PACKAGE", help="linux-source-7.3, linux-image-RELEASE")
+        str,
+        typer.Argument(
+            metavar="PACKAGE",
+            help="linux-source-7.3, linux-source (the newest), linux-image-RELEASE",
+        ),
     ],
     into: Annotated[
         Path | None,
@@ -150,10 +154,13 @@ def fetch_verb(
     from kernels import archive, packages, source
     from kernels import cache as kernel_cache
 
-    packages.parts(package)
+    newest_source = package == packages.NEWEST
+    if not newest_source:
+        packages.parts(package)
     cache = facts.cache_folder()
     archive.update(cache, mirror=mirror, suites=suite or (), keyring=keyring)
-    newest = packages.find(packages.fetched(package, cache) or package, cache)
+    name = packages.newest_source(cache) if newest_source else package
+    newest = packages.find(packages.fetched(name, cache) or name, cache)
     spec = f"deb:{newest.name_and_version}"
     is_source = newest.name.startswith("linux-source")
     with kernel_cache.locked(cache, kernel_cache.PACKAGES_LOCK):

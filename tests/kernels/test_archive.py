@@ -85,6 +85,16 @@ def test_a_source_that_was_fetched_needs_no_version(
     assert source.identity == f"deb:{SOURCE}=9.9.1-1"
 
 
+def test_the_newest_source_is_that_of_the_largest_number(
+    host: Archive, newer: Archive, tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache"
+    update(newer, cache)
+    assert packages.newest_source(cache) == SOURCE
+    with pytest.raises(InfraError, match="no source of a kernel"):
+        packages.newest_source(tmp_path / "other")
+
+
 def test_a_suite_that_is_not_there_is_left_out_and_lists_stay_where_none_is(
     newer: Archive, tmp_path: Path
 ) -> None:

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 from pathlib import Path
 
+from experiment.load import CONFIGS
 from experiment.machine import MachineSpec
 from experiment.reference import markdown, schema_of, schema_text
 from experiment.spec import Experiment, Guest
@@ -17,6 +19,7 @@ from results.coverage import by_folder, unreached_in
 from runs.coverage import FOLDERS, GOALS, shipped
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
+TRIED = CONFIGS / "kernels-tried.csv"
 EXPERIMENT_PAGE = """\
 # The experiment file
 
@@ -75,6 +78,33 @@ def coverage_page() -> str:
     return COVERAGE_PAGE.format(release=coverage.release) + table
 
 
+TRIED_PAGE = """\
+# Releases that were tried
+
+<!-- Written by `make schema` from configs/kernels-tried.csv (benchmarks/kernels.py). -->
+
+Each kernel against itself, its base arm over the seeds: numbers of both arms that are equal,
+whether a run that was made again gave the same bits, the spread of the first judged metric between
+seeds in %, and the kernel's functions that were executed. What is not here was not run.
+
+"""
+
+
+def tried_page() -> str:
+    """The table of releases and cases."""
+    with TRIED.open(newline="") as file:
+        rows = [*csv.DictReader(file)]
+    heads = ("release", "case", "vCPUs", "seeds", "A/A", "repeat", "spread, %", "functions", "on")
+    lines = [heads, ("---",) * len(heads)]
+    for row in rows:
+        equal = f"{row['equal']} of {row['numbers']}"
+        lines.append((
+            row["release"], row["case"], row["vcpus"], row["seeds"], row["failed"] or equal,
+            row["repeat"], row["spread"], row["functions"], row["date"],
+        ))  # fmt: skip
+    return TRIED_PAGE + "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
 def unreached() -> str:
     """Every function of folders with a goal that no workload executes, as CSV."""
     rows = unreached_in(shipped(), tuple(GOALS))
@@ -93,6 +123,7 @@ def generated() -> dict[str, str]:
         "experiment-file.md": EXPERIMENT_PAGE + markdown(experiment),
         "coverage-table.md": coverage_page(),
         "coverage-unreached.csv": unreached(),
+        "kernels-table.md": tried_page(),
     }
 
 
