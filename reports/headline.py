@@ -89,12 +89,12 @@ def headline(session: Session, folder: str = "") -> Headline:
     if broken:
         judged_words = verdict_counts(judged)
         return Headline(_sentence(f"{judged_words}; {lead}: {broken[0]}"), broken[1:])
-    if session.manifest.same_code and not left.recorded:
-        return Headline("Identical machine code: nothing was booted", has_verdicts=False)
     causes = (*(_lost(session) if session.count(Verdict.FAILED) else ()), *_to_test(session))
     if all(judgement.verdict is Verdict.NOT_TESTED for judgement in judged):
         reasons = dict.fromkeys(judgement.reason for judgement in judged)
         return Headline(f"Not tested: {next(iter(reasons))}", causes, False)
+    if session.manifest.same_code and not left.recorded:
+        return Headline("Identical machine code: nothing was booted", has_verdicts=False)
     words = f"{_all(session)}{_ran_in(session)}"
     if pending(session):
         return Headline(_sentence(f"{words}; {PENDING}"), causes, command=resume)

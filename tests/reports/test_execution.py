@@ -336,6 +336,17 @@ def test_what_is_executed_at_boot_or_is_data_may_act_later() -> None:
     assert "no function's code differs" in judged.primary[0].judgement.reason
 
 
+def test_a_change_beside_other_data_is_unexplained_though_nothing_changed_ran() -> None:
+    session = on_record("vmalloc", **{"4k": -0.02})
+    limit = FunctionRecord(name="limit", before=4, after=4)
+    known_data = triage("vmalloc").model_copy(update={"data": (limit,)})
+    head = session.manifest.model_copy(update={"triage": known_data})
+    judged = known(dataclasses.replace(session, manifest=head))
+    assert verdicts(judged)["4k.bw"] is Verdict.UNEXPLAINED
+    assert "data differs (limit)" in judged.primary[0].judgement.reason
+    assert verdicts(judged)["thp.bw"] is Verdict.NOT_TESTED
+
+
 def test_every_patch_of_a_stack_is_named_in_the_next_step() -> None:
     session = on_record("vmalloc")
     series = SeriesSpec(path="a b.mbox", stack=("c.patch",))
