@@ -6,7 +6,9 @@ with the kernel; what is decided from it is in ``kernels.triage``.
 
 from __future__ import annotations
 
+import functools
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -24,6 +26,8 @@ from results.record import Record
 TIMEOUT_S = 120.0
 # Folders of programs that run while a kernel is built.
 HOST_PROGRAMS = ("scripts", "tools", "usr")
+# Of nested conditions.
+DEEPEST = 64
 COMPILED = (".c", ".S", ".rs")
 ASSIGNED = re.compile(
     r"^\s*(?P<name>[\w./-]+?)-(?P<when>y|m|objs|\$\(CONFIG_\w+\))\s*[:+]?=(?P<parts>.*)$", re.M
@@ -54,6 +58,7 @@ def touched_files(
     """Look at every compiled file that ``patches`` touch, in a tree that was just built."""
     values = parse(config)
     files = dict.fromkeys(name for patch in patches for name in patch.files)
+    changed = _changed_lines(patches)
     touched = []
     added = added_options(patches)
     for file in files:
@@ -64,7 +69,7 @@ def touched_files(
         built = objects / PurePosixPath(file).with_suffix(".o")
         if built.is_file():
             text = (src / file).read_text(errors="replace")
-            out = _compiled_out(text, _changed_lines(patches, file), values)
+            out = _compiled_out(text, changed.get(file, ()), values)
             touched.append(
                 Touched(
                     file=file,
@@ -130,39 +135,57 @@ def load(path: Path) -> tuple[Touched, ...]:
 def governing(file: str, src: Path) -> tuple[str, ...]:
     """Options in the makefiles that decide whether ``file`` is built, the nearest first."""
     path = PurePosixPath(file)
-    options = list(_options_for(_makefile(src / path.parent), f"{path.stem}.o"))
+    options = list(_options_for(src / path.parent, f"{path.stem}.o"))
     for folder in path.parents:
         if folder.name:
-            options += _options_for(_makefile(src / folder.parent), f"{folder.name}/")
+            options += _options_for(src / folder.parent, f"{folder.name}/")
     return tuple(dict.fromkeys(options))
 
 
-def _options_for(makefile: str, part: str) -> Iterable[str]:
+def _options_for(folder: Path, part: str) -> Iterable[str]:
     """Options that a makefile lists a part under, also through objects made of several."""
-    text = re.sub(r"#.*", "", makefile.replace("\\\n", " "))
+    makefile = _makefile(folder)
+    if makefile is None:
+        return
+    stat = makefile.stat()
+    listed = _listed(makefile, (stat.st_ino, stat.st_size, stat.st_mtime_ns))
     waiting, visited = [part], set()
     while waiting:
         part = waiting.pop()
         visited.add(part)
-        for match in ASSIGNED.finditer(text):
-            if part not in match["parts"].split():
-                continue
-            if option := OPTION.search(match["when"]):
+        for name, when in listed.get(part, ()):
+            if option := OPTION.search(when):
                 yield option[1]
-            whole = f"{match['name']}.o"
-            if match["name"] != "obj" and whole not in visited:
+            whole = f"{name}.o"
+            if name != "obj" and whole not in visited:
                 waiting.append(whole)
 
 
-def unmet(text: str, line: int, values: Mapping[str, str]) -> tuple[str, ...]:
-    """Options whose preprocessor conditions keep ``line`` (from 1) of a source file out.
+@functools.lru_cache(maxsize=256)
+def _listed(makefile: Path, stamp: tuple[int, ...]) -> dict[str, list[tuple[str, str]]]:
+    """Each part that a makefile lists, and under which names and conditions; read once."""
+    text = re.sub(r"#.*", "", makefile.read_text(errors="replace").replace("\\\n", " "))
+    listed: dict[str, list[tuple[str, str]]] = {}
+    for match in ASSIGNED.finditer(text):
+        for part in dict.fromkeys(match["parts"].split()):
+            listed.setdefault(part, []).append((match["name"], match["when"]))
+    return listed
 
-    Only conditions about a single option are understood; of any other nothing is said.
+
+def unmet(text: str, lines: Sequence[int], values: Mapping[str, str]) -> list[tuple[str, ...]]:
+    """Options whose preprocessor conditions keep ``lines`` (from 1) of a source file out.
+
+    Only conditions about a single option are understood; of any other nothing is said, nor of
+    those that are nested deeper than in any file of a kernel.
     """
     stack: list[tuple[str, bool | None]] = []
-    for at, content in enumerate(text.split("\n"), 1):
-        if at >= line:
-            break
+    numbers = set(lines)
+    options: dict[int, tuple[str, ...]] = {}
+    contents = text.split("\n")
+    # A line behind the last one is where the file ends.
+    for at, content in enumerate([*contents, *[""] * (max(numbers, default=0) > len(contents))], 1):
+        if at in numbers or at > len(contents):
+            options[at] = tuple(option for option, truth in stack[:DEEPEST] if truth is False)
         match = CONDITION.match(content)
         if match is None:
             continue
@@ -176,7 +199,7 @@ def unmet(text: str, line: int, values: Mapping[str, str]) -> tuple[str, ...]:
             stack[-1] = (option, None if truth is None else not truth)
         elif word == "elif" and stack:
             stack[-1] = ("", None)
-    return tuple(option for option, truth in stack if truth is False)
+    return [options[min(line, len(contents) + 1)] if line > 0 else () for line in lines]
 
 
 def _truth(word: str, rest: str, values: Mapping[str, str]) -> tuple[str, bool | None]:
@@ -193,21 +216,24 @@ def _truth(word: str, rest: str, values: Mapping[str, str]) -> tuple[str, bool |
 
 def _compiled_out(text: str, lines: Sequence[int], values: Mapping[str, str]) -> tuple[str, ...]:
     """Options that keep every one of the changed lines out; none if any line is in."""
-    kept_out = [unmet(text, line, values) for line in lines]
+    kept_out = unmet(text, lines, values)
     if not kept_out or not all(kept_out):
         return ()
     return tuple(dict.fromkeys(option for options in kept_out for option in options))
 
 
-def _changed_lines(patches: Sequence[Patch], file: str) -> tuple[int, ...]:
-    """Where the last patch that touches ``file`` changed it, in the finished file.
+def _changed_lines(patches: Sequence[Patch]) -> dict[str, tuple[int, ...]]:
+    """Where the one patch that touches a file changed it, in the finished file.
 
-    Lines of earlier patches may have moved since; if there are any, nothing is said.
+    Lines of earlier patches may have moved since; where there are any, nothing is said.
     """
-    touching = [patch for patch in patches if file in patch.files]
-    if len(touching) != 1:
-        return ()
-    return tuple(hunk.changed for hunk in touching[0].hunks if hunk.file == file)
+    count = Counter(file for patch in patches for file in patch.files)
+    lines: dict[str, list[int]] = {}
+    for patch in patches:
+        for hunk in patch.hunks:
+            if count[hunk.file] == 1:
+                lines.setdefault(hunk.file, []).append(hunk.changed)
+    return {file: tuple(numbers) for file, numbers in lines.items()}
 
 
 def _functions(built: Path, file: str) -> tuple[str, ...]:
@@ -226,9 +252,6 @@ def _explained(
     )
 
 
-def _makefile(folder: Path) -> str:
+def _makefile(folder: Path) -> Path | None:
     # kbuild prefers the first.
-    for name in ("Kbuild", "Makefile"):
-        if (folder / name).is_file():
-            return (folder / name).read_text(errors="replace")
-    return ""
+    return next((folder / n for n in ("Kbuild", "Makefile") if (folder / n).is_file()), None)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from email.errors import MessageError
 from email.header import decode_header, make_header
+from functools import partial
 from pathlib import Path
 
 from errors import SeriesError, UsageError
@@ -18,7 +20,8 @@ from host.sandbox import Box
 from kernels.cleaning import clean
 from kernels.diff import Hunk, read_diff
 
-APPLY_TIMEOUT_S = 120.0
+# Of all patches of a series together.
+APPLY_TIMEOUT_S = 600.0
 # The user's git settings (apply.whitespace) and a surrounding hook's variables
 # (GIT_DIR) would change what "applies" means.
 FOREIGN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
@@ -107,9 +110,10 @@ def apply(patches: Sequence[Patch], folder: Path, *, boxed: bool = False) -> Non
         SeriesError: one does not apply; names patch, source file, line and hunk, and says
             if only white space is in the way.  Patches before it stay applied.
     """
+    until = time.monotonic() + APPLY_TIMEOUT_S
     if not boxed:
         for patch in patches:
-            _apply_one(patch, patch.path.resolve(), folder, None)
+            _apply_one(patch, patch.path.resolve(), folder, None, until)
         return
     resolved = folder.resolve()
     # Copies that the user of the box may read, wherever the patches are.
@@ -122,21 +126,24 @@ def apply(patches: Sequence[Patch], folder: Path, *, boxed: bool = False) -> Non
                 copy = place / f"{number:04d}.patch"
                 copy.write_bytes(patch.path.read_bytes())
                 copy.chmod(0o644)
-                _apply_one(patch, copy, resolved, box)
+                _apply_one(patch, copy, resolved, box, until)
 
 
-def _apply_one(patch: Patch, file: Path, folder: Path, box: Box | None) -> None:
-    checked = _git_apply(patch, file, folder, box, "--check", "--numstat", "-z")
+def _apply_one(patch: Patch, file: Path, folder: Path, box: Box | None, until: float) -> None:
+    git = partial(_git_apply, patch, file, folder, box, until)
+    checked = git("--check", "--numstat", "-z")
     if checked.returncode != 0:
-        loosely = _git_apply(patch, file, folder, box, "--check", "--ignore-whitespace")
+        loosely = git("--check", "--ignore-whitespace")
         raise _does_not_apply(patch, checked.stderr, only_whitespace=loosely.returncode == 0)
     _refuse_unseen(patch, checked.stdout)
-    done = _git_apply(patch, file, folder, box)
+    done = git()
     if done.returncode != 0:
         raise _does_not_apply(patch, done.stderr)
 
 
-def _git_apply(patch: Patch, file: Path, folder: Path, box: Box | None, *options: str) -> Finished:
+def _git_apply(
+    patch: Patch, file: Path, folder: Path, box: Box | None, until: float, *options: str
+) -> Finished:
     argv = apply_argv(file)
     env = {
         "GIT_CEILING_DIRECTORIES": str(folder.resolve().parent),
@@ -149,14 +156,14 @@ def _git_apply(patch: Patch, file: Path, folder: Path, box: Box | None, *options
     try:
         return run(
             box.argv(full, folder, env) if box else full,
-            timeout_s=APPLY_TIMEOUT_S,
+            timeout_s=max(1.0, until - time.monotonic()),
             cwd=folder,
             env=env,
             check=False,
         )
     except TimedOutError as error:
         raise SeriesError(
-            f"git apply takes more than {APPLY_TIMEOUT_S:.0f} s",
+            f"git apply takes more than {APPLY_TIMEOUT_S:.0f} s for the series",
             where=f"{patch.name} ({patch.subject})",
             next_step="split the patch",
         ) from error

@@ -17,6 +17,7 @@ from reports.many import SessionComparison
 from reports.model import CaseComparison, Comparison, MetricComparison, Summary
 from reports.sections import checks, functions, meaning, memory
 from reports.sections import lines as lines_section
+from reports.series_findings import executed_on_host
 from reports.verdict import CALLED
 from results.record import PhaseRecord
 from results.units import is_virtual
@@ -207,6 +208,9 @@ def render(session: SessionComparison) -> str:
     lines += [*mail.wrapped(about, hang=""), ""] if about else []
     sentence = checks.sentence(session.gates)
     lines += [*mail.wrapped(sentence, hang=""), ""] if sentence else []
+    # Whoever applies the series is to know it before a build of their own.
+    for text in (text for series in session.manifest.series for text in executed_on_host(series)):
+        lines += [*mail.wrapped(f"The series {text}.", hang=""), ""]
     one_build = next((f.text for f in mail.of_host(session) if f.kind == "one-build"), "")
     lines += (
         [*mail.wrapped(f"{one_build[:1].upper()}{one_build[1:]}.", hang=""), ""]

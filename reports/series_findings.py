@@ -23,7 +23,7 @@ def series_findings(manifest: Manifest) -> tuple[Finding, ...]:
     findings = [
         Finding(level="warning", scope="series", kind="series", values={"text": text})
         for series in manifest.series
-        for text in (*series.findings, *_of_host(series))
+        for text in (*series.findings, *executed_on_host(series))
     ]
     triage = manifest.triage
     many = len(manifest.experiment.all_arms) > 2
@@ -97,7 +97,7 @@ def _not_known(manifest: Manifest) -> str:
     return ""
 
 
-def _of_host(series: SeriesRecord) -> tuple[str, ...]:
+def executed_on_host(series: SeriesRecord) -> tuple[str, ...]:
     """What a build of the series ran on the host, for whoever builds it after this report."""
     names = ", ".join(series.host_code[:NAMED])
     more = f" and {len(series.host_code) - NAMED} more" if len(series.host_code) > NAMED else ""

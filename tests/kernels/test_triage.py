@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -221,4 +222,13 @@ SOURCE = """\
     ],
 )  # fmt: skip
 def test_options_in_sources(line: int, values: dict[str, str], options: tuple[str, ...]) -> None:
-    assert unmet(SOURCE, line, values) == options
+    assert unmet(SOURCE, [line], values) == [options]
+
+
+def test_looking_at_many_lines_takes_linear_time() -> None:
+    text = "#ifdef CONFIG_A\n" * 100_000 + "x\n" * 100_000
+    started = time.process_time()
+    options = unmet(text, range(1, 200_000), {})
+    assert len(options) == 199_999
+    assert options[-1] == ("A",) * 64
+    assert time.process_time() - started < 10

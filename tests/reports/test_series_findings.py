@@ -20,7 +20,9 @@ SERIES = SeriesRecord(
     version=2,
     patches=(PatchRecord(name="0001.patch", subject="s", sha256="0", files=("mm/filemap.c",)),),
     findings=("patch 2 is missing",),
+    host_code=("mm/Makefile (a makefile)",),
 )
+EXECUTED = "changes what a build executes on its host: mm/Makefile (a makefile)"
 TRIAGE = TriageRecord(
     verdict="functions",
     functions=(
@@ -43,6 +45,7 @@ def test_findings_of_series_and_builds_are_the_reports(with_findings: Comparison
     findings = {(f.level, f.scope, f.text) for f in with_findings.findings}
     assert {
         ("warning", "series", "patch 2 is missing"),
+        ("warning", "series", EXECUTED),
         ("warning", "build", "fs/btrfs/file.c is not built"),
         ("warning", "build", "new in the patched arm: mm/filemap.c:7: unused variable"),
         ("note", "build", "only 2 functions changed: xas_load (100 to 120 bytes), fresh (new, 16 "
@@ -56,6 +59,7 @@ def test_findings_of_series_and_builds_are_the_reports(with_findings: Comparison
 def test_every_form_says_them(with_findings: Comparison, form: str) -> None:
     rendered = " ".join(forms.render(with_findings, form).split())
     assert "only 2 functions changed" in rendered
+    assert "mm/Makefile (a makefile)" in rendered
     assert "<b>one</b>" not in rendered or form == "text"
 
 
@@ -86,3 +90,8 @@ def test_which_changed_functions_were_executed(
     # Where nothing was counted nothing is known of it.
     without = compare(manifest, session.records()).findings
     assert not [f.text for f in without if "xecuted" in f.text]
+
+
+def test_the_letter_names_what_a_build_executes(with_findings: Comparison) -> None:
+    letter = " ".join(forms.render(with_findings, "letter").split())
+    assert f"The series {EXECUTED}." in letter
