@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterable
 
 from kernels.cleaning import clean
+from kernels.mail import CHANGE_ID
 
 BASE_COMMIT = re.compile(r"^base-commit: ([0-9a-f]{12,64})\b", re.M)
 NEED = re.compile(r"^prerequisite-(patch-id|message-id|change-id):[ \t]*<?([^\s<>]{1,250})>?", re.M)
-CHANGE_ID = re.compile(r"^change-id: (\S{1,200})\s*$", re.M)
 MOST_NAMED = 3
 
 
