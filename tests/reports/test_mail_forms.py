@@ -275,7 +275,7 @@ def test_more_metrics_than_fit_continue_below(five: SessionComparison) -> None:
 
 
 @pytest.mark.parametrize("form", ["letter", "lkp"])
-def test_what_a_case_has_not_got_is_not_said(form: str) -> None:
+def test_what_a_case_has_not_got_is_not_shown(form: str) -> None:
     """A program of ours has no fio, no file and no brd, whatever the experiment's dataset is."""
     session = ExactSession()
     manifest = session.manifest()

@@ -95,7 +95,7 @@ def test_a_pasted_block_is_the_commands() -> None:
         assert line.split() == command.split()
 
 
-def test_others_are_told_of_nothing_that_they_have_not_got() -> None:
+def test_others_read_of_nothing_that_they_have_not_got() -> None:
     arguments = (
         "--series", "/home/me/thread.mbox", "--source", "git:/home/me/linux@v7.3",
         "--arm=git:../linux@v6.12", "--set", "kernel.source=dir:~/linux", "--guest", "laptop",
