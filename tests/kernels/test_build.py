@@ -752,7 +752,8 @@ def test_a_kernel_of_an_older_version_is_believed_once(lab: Lab) -> None:
     assert store.load(lab.cache, kernel.identity.key, used=True) is None
 
 
-def test_modules_of_the_labs_own_are_built_with_the_kernel(lab: Lab) -> None:
+def with_a_module(lab: Lab) -> tuple[Path, KernelSpec]:
+    """The source of a module of the lab's own, and a kernel that it is built with."""
     folder = lab.checkout / "configs/kconfig/additions/trees"
     folder.mkdir(parents=True)
     folder.with_suffix(".config").write_text("CONFIG_MODULES=y\n")
@@ -760,6 +761,11 @@ def test_modules_of_the_labs_own_are_built_with_the_kernel(lab: Lab) -> None:
     source = folder / "loops.c"
     source.write_text("int loops = 1;\n")
     spec = lab.spec.model_copy(update={"additions": ("trees",)})
+    return source, spec
+
+
+def test_modules_of_the_labs_own_are_built_with_the_kernel(lab: Lab) -> None:
+    source, spec = with_a_module(lab)
     kernel = provide(spec, [], **lab.where)
     assert [path.name for path in kernel.modules] == ["loops.ko", "test_walk.ko"]
     assert commands(spec, [], **lab.where)[-1].endswith('M="$work/src/obj/added/trees"')
@@ -774,13 +780,7 @@ def test_modules_of_the_labs_own_are_built_with_the_kernel(lab: Lab) -> None:
 
 
 def test_a_kernel_that_modules_of_the_lab_do_not_build_with_is_built_all_the_same(lab: Lab) -> None:
-    folder = lab.checkout / "configs/kconfig/additions/trees"
-    folder.mkdir(parents=True)
-    folder.with_suffix(".config").write_text("CONFIG_MODULES=y\n")
-    (folder / "Kbuild").write_text("obj-m := loops.o\n")
-    source = folder / "loops.c"
-    source.write_text("int loops = 1;\n")
-    spec = lab.spec.model_copy(update={"additions": ("trees",)})
+    source, spec = with_a_module(lab)
     base = provide(spec, [], **lab.where)
     stops = replace("Makefile", "include $(M)/Kbuild", "$(error no modules today)")
     kernel = provide(spec, lab.series("stops", stops), **lab.where)
