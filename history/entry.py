@@ -296,6 +296,20 @@ class Entry(Record):
         """The arms whose course is watched."""
         return tuple(arm for arm in self.arms if arm.role == "followed")
 
+    @property
+    def of_series(self) -> dict[tuple[str, str], list[tuple[str, Conclusion]]]:
+        """What was concluded of each pair of arms, with its case, but against the pinned arm.
+
+        What changed since the kernel that is pinned may run nowhere: a night's own question is
+        what changed since the night before.
+        """
+        pairs: dict[tuple[str, str], list[tuple[str, Conclusion]]] = {}
+        for case in self.cases:
+            for each in case.said:
+                if role_of(each.against) != "pinned":
+                    pairs.setdefault((each.arm, each.against), []).append((case.name, each))
+        return pairs
+
     def arm(self, name: str) -> ArmEntry | None:
         """The arm of this name."""
         return next((arm for arm in self.arms if arm.name == name), None)

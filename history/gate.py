@@ -193,7 +193,7 @@ def of_history(
             if change.course[:3] == track and (change.detected_entry in new or _lasts(change)):
                 messages.append(_of_change(change, policy, new=change.detected_entry in new))
         # Of a track that was not measured tonight its last night still stands.
-        messages += _lost(last, policy)
+        messages += [*_lost(last, policy), *_untested(last[-1], policy)]
         messages += _lax(track, mine[-1].thresholds, judged_in(mine[-1].cases), policy)
         messages += _too_few(mine[-1], policy)
         for entry in last:
@@ -299,6 +299,17 @@ def _lost(measured: Sequence[Entry], policy: Policy) -> list[Message]:
                     _message(action, finding, str(place), f"{of}{conclusion.reason}", code)
                 )
     return messages
+
+
+def _untested(entry: Entry, policy: Policy) -> Iterator[Message]:
+    """Phases of a night in which nothing ran that differs between two arms."""
+    for (arm, against), pairs in entry.of_series.items():
+        idle = [pair for pair in pairs if pair[1].verdict is Verdict.NOT_TESTED]
+        finding: Finding = "partly_tested" if len(idle) < len(pairs) else "not_tested"
+        for case, conclusion in idle:
+            place = PolicyTarget(*entry.track, case, conclusion.metric)
+            text = f"{arm} against {against}: ({conclusion.reason})"
+            yield _message(policy.rule(place).action(finding), finding, str(place), text, 3)
 
 
 def _message(

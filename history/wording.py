@@ -9,6 +9,7 @@ from history.entry import Entry
 from history.function_changes import FunctionsChange
 from history.store import HistoryContents
 from history.trend import Trend
+from reports.verdict import Verdict
 from reports.wording import between, clean, figure, percent
 
 KINDS = {
@@ -114,6 +115,18 @@ def trend_lines(trends: Sequence[Trend], nights: int = SHOWN_NIGHTS) -> list[str
                 clean(f"  {point.night}  {value:<10}  {point.kernel}  {mark}").rstrip()
             )  # fmt: skip
     return lines
+
+
+def untested_lines(entries: Sequence[Entry]) -> list[str]:
+    """What each track's newest night did not test, by case and metric."""
+    newest = {entry.track: entry for entry in sorted(entries, key=lambda each: each.order)}
+    return [
+        clean(f"{entry.night} {case} {each.metric}: not tested: {each.reason}")
+        for entry in newest.values()
+        for pair in entry.of_series.values()
+        for case, each in pair
+        if each.verdict is Verdict.NOT_TESTED
+    ]
 
 
 def entry_lines(entry: Entry) -> list[str]:

@@ -45,7 +45,8 @@ def of_change(change: NightlyChange) -> Status:
 
 
 # In the order a reader wants to hear of them.
-ORDER = ("failed", "inexact", "regression", "unexplained", "incomparable", "mixed", "suspected",
+ORDER = ("failed", "inexact", "regression", "not tested", "unexplained", "incomparable", "mixed",
+         "suspected",
          "improvement", "environment changed", "known")  # fmt: skip
 
 
@@ -70,6 +71,10 @@ def of_night(
         if outcome.verdict is Verdict.FAILED
     ]
     states += [status("failed", lost[0].reason)] if lost else []
+    pairs = entry.of_series.values()
+    untested = [each for pair in pairs for _, each in pair]
+    if untested and all(each.verdict is Verdict.NOT_TESTED for each in untested):
+        states.append(status("not tested", untested[0].reason))
     states += [] if fit(entry) else [status("inexact", "a repeated run was not bit-identical")]
     if not states:
         return status("first night" if first else "no change")

@@ -77,8 +77,8 @@ def bisect_verb(
 ) -> None:
     """Find the patch of a series, or the commit of a range, that changed a metric.
 
-    Exit codes: 0 found, 1 no change to find, 5 narrowed down to patches that cannot be built or
-    measured.
+    Exit codes: 0 found, 1 no change to find, 3 nothing that changed ran, 5 narrowed down to
+    patches that cannot be built or measured.
     """
     from verbs.actions import bisect
 

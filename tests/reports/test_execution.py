@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from experiment.spec import SeriesSpec
+from history.gate import of_history
 from history.gate import of_session as gate_of_session
 from history.ingest import read_session
 from history.policy import Policy, Rule
+from history.wording import entry_lines, untested_lines
+from pages.status import of_night
 from queues.outcome import of_session as queue_outcome
 from reports import forms, headline, lkp, session_list
 from reports.many import SessionComparison, compare_session
@@ -145,10 +148,14 @@ def test_lists_and_histories_have_the_same_verdict(tmp_path: Path) -> None:
     assert listed.exit_code == 3
     assert listed.verdict == headline.text(compare_session(session))
     assert {metric.verdict for metric in listed.primary} == {"not tested"}
-    [conclusions] = {
-        tuple(each.verdict for case in read_session(store.folder)[0].cases for each in case.said)
-    }
-    assert set(conclusions) == {Verdict.NOT_TESTED}
+    entry = read_session(store.folder)[0]
+    assert {each.verdict for case in entry.cases for each in case.said} == {Verdict.NOT_TESTED}
+    assert "not tested (none of the changed functions ran" in "\n".join(entry_lines(entry))
+    assert len(untested_lines([entry])) == 3
+    night = of_history([entry], [], Policy())
+    assert night.exit_code == 3
+    assert {m.title.partition(":")[0] for m in night.messages if m.code} == {"not_tested"}
+    assert of_night(entry, [], first=True).word == "not tested"
 
 
 def test_where_some_ran_the_headline_says_where_and_where_not() -> None:

@@ -14,6 +14,7 @@ import pytest
 from errors import SpecError, UsageError
 from lab import main
 from reports.sections.functions import changed_per_unit
+from results.record import FunctionRecord, TriageRecord
 from results.store import SessionStore
 from runs.bisect import BisectStep, Result, Search
 from runs.request import Request
@@ -22,7 +23,8 @@ from tests.kernels.fake import Lab
 from tests.kernels.posting import git
 from tests.kernels.test_first_parents import merged
 from tests.reports import counts_factory, factory
-from verbs.actions.bisect import _experiment, _search, _shown, as_text
+from tests.reports.measured import measured
+from verbs.actions.bisect import _experiment, _search, _shown, _untested, as_text
 from verbs.invocation import experiment_of
 
 # The small kernel tree of the tests beside these.
@@ -123,6 +125,44 @@ def test_the_outcome_is_shown_with_what_led_to_it() -> None:
     assert "one of these 2 patches" in summary
     assert summary.endswith("\n  2: mm: two: does not build")
     assert "all 3 patches together change 4k.bw by -1.70 %" in shown("nothing")
+
+
+def test_a_step_of_which_nothing_ran_is_no_good_one() -> None:
+    """Three patches, of which the first changes what no guest executes."""
+    search = searched(Request(name="filemap-v4"))
+    step = BisectStep(point=1, label=search.points[1].label, state="old", change=0, how="measured")
+    last = BisectStep(point=3, label=search.points[3].label, state="old", change=0, how="measured")
+    result = Result("nothing", search, 0.0, 0, 3, (step, last))
+    session = factory.ExactSession()
+    case = search.experiment.cases[0].name
+    base, patched = session.manifest().arms
+    differing = TriageRecord(
+        verdict="functions", functions=(FunctionRecord(name="vmalloc", before=8, after=16),)
+    )
+    first, *others = (search.points[point].name for point in (0, 1, 3))
+    arms = (
+        base.model_copy(update={"name": first}),
+        *(patched.model_copy(update={"name": name, "triage": differing}) for name in others),
+    )
+    names = {0: search.points[0].name, 1: search.points[1].name, 3: search.points[3].name}
+    runs = [r for r in session.records() if r.case == case and not r.repeat]
+    counts = {p.run_id: p for p in counts_factory.profiles(session)}
+    records, counted = [], []
+    for run in runs:
+        for point, name in names.items():
+            if (run.arm == "base") == (point == 0):
+                own = run.model_copy(update={"arm": name, "run_id": f"{run.run_id}-{point}"})
+                records.append(own)
+                counted.append(counts[run.run_id].model_copy(update={"run_id": own.run_id}))
+    head = session.manifest().model_copy(update={"arms": arms})
+    untested = _untested(result, measured(head, records, counted))
+    assert set(untested) == {1, 3}
+    summary = as_text(result, None, untested)
+    assert "(measured; not tested: none of the changed functions ran (vmalloc))" in summary
+    assert summary.endswith(
+        "not tested: none of the changed functions ran (vmalloc); workloads that run them: "
+        "./lab.py suggest configs/series/filemap-walks"
+    )
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+import shlex
 import tempfile
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +18,13 @@ from experiment.steps import step_arms
 from kernels.first_parents import write_line
 from reports.attribution_model import Attribution
 from reports.comparison import compare_views
+from reports.execution import executions
 from reports.sections.functions import changed_per_unit
+from reports.sentences import listed
 from reports.statistics import pairs_needed
 from reports.write import write_all
-from results.session import open_session
+from results.session import MeasuredSession, open_session
+from results.store import MANIFEST
 from runs import bisect, prepare, session
 from runs.bisect import Result, Search
 from runs.progress import Reporter
@@ -32,14 +37,16 @@ from verbs.options import Booting
 from verbs.output import log, write_out
 
 MOST_SHOWN = 10
+NO_REASONS: Mapping[int, str] = {}
 SHORT_COMMIT = 12
 
 
 class BisectExit(enum.IntEnum):
-    """Exit codes of ``bisect``; 2, 3 and 4 are those of every verb."""
+    """Exit codes of ``bisect``; 2, 3 and 4 are those of every verb, 3 also of what never ran."""
 
     FOUND = 0
     NOTHING = 1
+    NOT_TESTED = 3
     RANGE = 5
 
 
@@ -86,11 +93,15 @@ def search(
             reporter.log(f"session {target}")
             reporter.log(_plan_text(search, chosen=seeds is None))
             result = bisect.run(target, on, reporter, building(reporter))
-    write_out(as_text(result, _shown(result, target)))
-    if (target / "manifest.json").exists():
+    recorded = (target / MANIFEST).exists()
+    untested = _untested(result, open_session(target)) if recorded else NO_REASONS
+    write_out(as_text(result, _shown(result, target), untested))
+    if recorded:
         write_all(target)
         log(f"report: {target / 'report.html'}")
     code = {"found": BisectExit.FOUND, "range": BisectExit.RANGE, "nothing": BisectExit.NOTHING}
+    if result.kind == "nothing" and result.search.last in untested:
+        return BisectExit.NOT_TESTED
     return code[result.kind]
 
 
@@ -199,6 +210,24 @@ def _plan_text(search: Search, *, chosen: bool) -> str:
     return f"{search.last} patches, about {most} steps; {_seeds(search)} a step, {why}"
 
 
+def _untested(result: Result, session: MeasuredSession) -> dict[int, str]:
+    """The points that execute the code of the first one, each with the functions that never ran."""
+    search, manifest = result.search, session.manifest
+    case, phase = search.experiment.cases[0].name, search.metric.partition(".")[0]
+    arms = {arm.name: arm for arm in manifest.arms}
+    reasons = {}
+    for step in result.steps:
+        arm = arms.get(search.points[step.point].name)
+        if step.point == 0 or arm is None:
+            continue
+        update = {"arms": (manifest.arms[0], arm), "triage": arm.triage or manifest.triage}
+        of_point = executions(manifest.model_copy(update=update), session.records, session.profiles)
+        for each in of_point:
+            if (each.case, each.phase) == (case, phase) and not (each.ran or each.earlier):
+                reasons[step.point] = f"none of the changed functions ran ({listed(each.never)})"
+    return reasons
+
+
 def _shown(result: Result, folder: Path) -> Attribution | None:
     """Where the change between the two points came from, if the probe counted."""
     search = result.search
@@ -221,8 +250,13 @@ def _shown(result: Result, folder: Path) -> Attribution | None:
     )
 
 
-def as_text(result: Result, attribution: Attribution | None) -> str:
-    """The steps that were tried, what they show, and the functions that moved."""
+def as_text(
+    result: Result, attribution: Attribution | None, untested: Mapping[int, str] = NO_REASONS
+) -> str:
+    """The steps that were tried, what they show, and the functions that moved.
+
+    ``untested`` are points that execute the code of the first one, with the reason.
+    """
     search = result.search
     lines = [
         f"{search.experiment.title}: {search.metric}, changes of {percent(search.threshold)} or "
@@ -231,8 +265,9 @@ def as_text(result: Result, attribution: Attribution | None) -> str:
     ]
     for step in result.steps:
         change = "" if step.change is None else f"{100 * step.change:+.2f} %"
-        lines.append(f"{step.state:>5} {change:>10}  {step.label} ({step.how})")
-    lines += ["", _outcome(result)]
+        idle = f"; not tested: {untested[step.point]}" if step.point in untested else ""
+        lines.append(f"{step.state:>5} {change:>10}  {step.label} ({step.how}{idle})")
+    lines += ["", _outcome(result, untested.get(search.last, ""))]
     if result.finding:
         lines.append(f"note: {result.finding}")
     if attribution and attribution.rows:
@@ -246,8 +281,8 @@ def as_text(result: Result, attribution: Attribution | None) -> str:
         total = attribution.total
         lines.append(f"{total.difference:+10.1f}  {total.base:10.1f} -> {total.patched:10.1f}  all")
         needed = pairs_needed(1 - search.experiment.thresholds.alpha)
-        untested = f"functions are tested for a change with {needed} seeds or more"
-        lines += ["", changed_per_unit(attribution) or untested]
+        too_few = f"functions are tested for a change with {needed} seeds or more"
+        lines += ["", changed_per_unit(attribution) or too_few]
     return "\n".join(lines)
 
 
@@ -256,8 +291,14 @@ def _seeds(search: Search) -> str:
     return "1 seed" if count == 1 else f"{count} seeds"
 
 
-def _outcome(result: Result) -> str:
+def _outcome(result: Result, untested: str) -> str:
     search, points = result.search, result.search.points
+    if result.kind == "nothing" and untested and search.experiment.series:
+        series = search.experiment.series.path
+        return (
+            f"not tested: {untested}; workloads that run them: "
+            f"{shlex.join(['./lab.py', 'suggest', series])}"
+        )
     if result.kind == "nothing":
         return (
             f"nothing to bisect: all {search.last} patches together change {search.metric} by "

@@ -101,7 +101,8 @@ def show(
         return
     write_out("\n".join(wording.overview(read)))
     of_functions_lines = wording.function_change_lines(of_functions)
-    write_out("\n".join([*wording.change_lines(changes), *of_functions_lines]) or "no change seen")
+    lines = [*wording.change_lines(changes), *of_functions_lines]
+    write_out("\n".join([*lines, *wording.untested_lines(read.entries)]) or "no change seen")
     for track, entries in read.tracks().items():
         if track[0] == experiment:
             write_out(
