@@ -88,6 +88,17 @@ def test_a_box_leaves_nothing_behind_in_the_folder_of_temporary_files(
     assert list(temporary.iterdir()) == []
 
 
+def test_a_file_may_be_all_that_is_written(tool: Tool, tmp_path: Path) -> None:
+    """As a guest's console."""
+    file = tmp_path / "console"
+    file.touch()
+    box = Box(tool, ((file, file),))
+    with box.owned():
+        run(box.argv(["sh", "-c", f"echo made > {file}"], Path("/")), timeout_s=60)
+    assert file.read_text() == "made\n"
+    assert file.stat().st_uid == os.getuid()
+
+
 def test_there_is_no_network_and_no_process_of_outside(tool: Tool, home: Path) -> None:
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
