@@ -12,6 +12,7 @@ from errors import SeriesError, UsageError
 from experiment.spec import Experiment, KernelSpec, SeriesSpec
 from host import sandbox
 from kernels import at_hand
+from kernels.build import provide
 from kernels.cache import tree_folder
 from kernels.series import read_patch
 from kernels.settle import settle
@@ -157,3 +158,16 @@ def test_what_a_build_executes_is_built_in_a_box_or_by_a_word(
     with pytest.raises(UsageError, match="mm/Makefile"):
         needs_box(stacked, options(lab, trusted=("build",)))
     assert not needs_box(stacked, options(lab, trusted=("plain", "build")))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sandbox.available() is None, reason="no box can be made here")
+def test_a_makefile_of_a_series_of_ones_own_runs_in_a_box(lab: Lab, tmp_path: Path) -> None:
+    canary = tmp_path / "canary"
+    paths = lab.series("build", replace("mm/Makefile", "obj-y", f"$(shell touch {canary})\nobj-y"))
+    made = experiment(lab, "configs/series/build")
+    provide(lab.spec, paths, **lab.where, boxed=needs_box(made, options(lab)))
+    assert not canary.exists()
+    unboxed = needs_box(made, options(lab, sandbox=False, trusted=("build",)))
+    provide(lab.spec, paths, checkout=lab.checkout, cache=tmp_path / "other", boxed=unboxed)
+    assert canary.exists()

@@ -198,3 +198,10 @@ def test_b4_prep_check_shows_the_line(tree: Path, tmp_path: Path) -> None:
     assert "Success: 1, Warning: 0, Error: 1" in lines
     (line,) = [line for line in lines if "twinboot: " in line]
     assert "ERROR: regression of filemap-4k 4k.bw -1." in line
+
+
+def test_another_projects_patch_is_named(lookup: Callable[..., tuple[int, str]]) -> None:
+    diff = "--- /dev/null\n+++ b/tests/generic/790\n@@ -0,0 +1 @@\n+x\n"
+    code, line = lookup(f"From: A <a@example.org>\nSubject: [PATCH] x\n\n{diff}")
+    assert code == 4
+    assert line.startswith("ERROR: no path or folder of it is in a kernel's source: tests/generic")

@@ -17,6 +17,7 @@ from kernels.diff import Diff, read_diff
 from kernels.hunk_functions import changed_functions
 from kernels.intake import read_series
 from kernels.patch_text import as_patch
+from kernels.prefixes import of_kernel
 from kernels.series import LARGEST
 from reports import sentences
 from reports.session_list import ListedMetric, ListedSession, listed
@@ -138,6 +139,10 @@ def of_session(measured: Measured) -> PatchAnswer:
 
 def unmeasured(text: str, diff: Diff) -> PatchAnswer:
     """What could be measured of a patch that no session has."""
+    if not of_kernel(diff.files):
+        names = sentences.listed(diff.files, most=MOST_NAMES)
+        text = f"ERROR: no path or folder of it is in a kernel's source: {names}"
+        return PatchAnswer(_line(text), True, Exit.SERIES)
     files = [
         file for file in diff.files if not any(fnmatchcase(file, pattern) for pattern in TEXTS)
     ]
