@@ -8,15 +8,18 @@ the scheduled job of `ci.yml` more than a million in all.
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 
 import pytest
 
-from tests.fuzz import TARGETS, Target, damaged, failure_of
+from tests.fuzz import CHECKOUT, TARGETS, Target, damaged, failure_of
 
 pytestmark = pytest.mark.slow
 
+GUIDED_S = int(os.environ.get("TWINBOOT_GUIDED_FUZZ_S") or 60)
 INPUTS = int(os.environ.get("TWINBOOT_FUZZ") or 500)
 
 
@@ -50,3 +53,19 @@ def test_a_reader_that_fails_is_noticed(tmp_path: Path) -> None:
     failures = [failure_of(target, damaged(b"aaabaaa", number), tmp_path) for number in range(50)]
     assert any(failure.startswith("ValueError: ") for failure in failures)
     assert "" in failures
+
+
+# The four with most code behind them, each for a minute of the clock.
+LARGEST = ("a mailbox", "a diff", "a result", "an archive's headers")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", LARGEST)
+def test_fuzzing_by_what_is_reached_finds_nothing(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("atheris", reason="there is no build of it for this machine")
+    argv = [sys.executable, "-m", "tests.guided", name, str(GUIDED_S), str(tmp_path)]
+    ended = subprocess.run(argv, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    inputs = [path.name for path in tmp_path.glob("found-*")]
+    assert (ended.returncode, inputs) == (0, []), ended.stderr[-2000:]
+    # It did run: the inputs that reached new code are beside the real ones.
+    assert "Done " in ended.stderr
