@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from guests.probe import fold, locks
 from kernels import structures
+from kernels.addresses import text_of
 from kernels.cache import Kernel
 from workloads.spec import Workload, load_catalogue
 
@@ -71,7 +72,7 @@ def missing(
     uses: Iterable[NameUse], kernel: Kernel, src: Path | None = None
 ) -> tuple[NameUse, ...]:
     """Those that a kernel does not have; counters and files only where its source is at hand."""
-    functions = set(PLAIN.findall(kernel.system_map.read_text(encoding="ascii")))
+    functions = set(PLAIN.findall(text_of(kernel.system_map)))
     files = [src / file for file in COUNTERS] if src else []
     texts = "".join(file.read_text(errors="replace") for file in files if file.is_file())
 

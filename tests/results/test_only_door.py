@@ -52,11 +52,14 @@ ALLOWED = {
     "results/coverage.py": {"read_bytes": OWN_DATA, "open": OWN_DATA},
     "results/door.py": {"open": "the door"},
     "runs/archive.py": {"open": "an archive that is written; what is unpacked, in ours"},
+    "runs/arms.py": {"read_text": "patches that were read before"},
+    "runs/names.py": {"read_text": "files of a source's tree in the host's own cache"},
+    "runs/requirements.py": {"read_text": OWN_DATA},
     "runs/repro.py": {"read_bytes": OWN_DATA},
     "runs/suggestion.py": {"read_text": "patches that were read before"},
     "runs/userland.py": {"read_bytes": "programs of this host; a head in a folder of ours"},
     "verbs/actions/patch.py": {"read_bytes": "a mail that the user named"},
-    "verbs/actions/reference.py": {"write_text": OWN_DATA},
+    "verbs/actions/reference.py": {"open": OWN_DATA, "write_text": OWN_DATA},
     "verbs/actions/workload.py": {"read_text": OWN_DATA, "write_text": OWN_DATA},
 }
 
