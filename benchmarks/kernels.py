@@ -88,9 +88,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("sessions", nargs="+", type=Path)
     parser.add_argument("--table", type=Path, default=TABLE)
-    asked = parser.parse_args()
-    rows = merged(asked.sessions, asked.table)
-    with asked.table.open("w", newline="") as file:
+    given = parser.parse_args()
+    rows = merged(given.sessions, given.table)
+    with given.table.open("w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
