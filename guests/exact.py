@@ -398,6 +398,7 @@ def _box(
         ),
         # QEMU maps it copy-on-write, but opens it for writing.
         shared=shared,
+        sockets=True,
     )
 
 

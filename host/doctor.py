@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from errors import InfraError
-from host import exactness
+from host import exactness, sandbox
 from host.facts import (
     NOT_FOUND,
     QUERY_TIMEOUT_S,
@@ -154,6 +154,16 @@ def check_kvm(device: Path = Path("/dev/kvm")) -> DoctorCheck:
     )
 
 
+def check_boxes() -> DoctorCheck:
+    """What strangers' series are built in, and how their memory is bounded here."""
+    why = "series from mails are built in a box, see SECURITY.md"
+    tool = sandbox.available()
+    if tool is None:
+        return DoctorCheck("boxes", "warn", "neither bwrap nor unshare makes one", why,
+                           install_line(["bubblewrap"]))  # fmt: skip
+    return DoctorCheck("boxes", "ok", f"{tool}; their memory: {sandbox.accounting()}", "")
+
+
 def check_memory(total_mib: int) -> DoctorCheck:
     """Whether the machine's memory (MiB) carries guests and a kernel build."""
     size = f"{total_mib} MiB"
@@ -223,6 +233,7 @@ def run_checks(*, cache: Path | None = None, proc: Path = Path("/proc")) -> tupl
         check_exact_mode,
         lambda: check_exactness(folder),
         check_kvm,
+        check_boxes,
         lambda: check_memory(meminfo_mib(text_of(proc / "meminfo"), "MemTotal")),
         lambda: check_cores(cores_available()),
         lambda: check_cache(folder),

@@ -34,6 +34,10 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/
 ETC = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d")
 TMP_BYTES = 1 << 30
 BOUNDED = Path(__file__).resolve().with_name("bounded.py")
+FILTERED = BOUNDED.with_name("filtered.py")
+PYTHON = Path(sys.executable).resolve()
+# Of each process: what pipes hold is in no count.
+OPEN_FILES = 1024
 BIND = {"ro": "--ro-bind", "rw": "--bind", "dev": "--dev-bind"}
 
 
@@ -60,7 +64,7 @@ class Box:
     ``links`` are made in it: what they lead to, and where they are.  ``shared`` files are written
     by several boxes at once, so they stay with the boxes' user.  ``empty`` folders are there for
     what wants to mount on them; ``devices`` are opened with the rights of their files' groups.
-    With ``network`` it has that of the host.
+    With ``network`` it has that of the host; with ``sockets`` those within the box.
     """
 
     tool: Tool
@@ -72,6 +76,7 @@ class Box:
     empty: tuple[Path, ...] = ()
     devices: tuple[Path, ...] = ()
     network: bool = False
+    sockets: bool = False
 
     def argv(
         self, argv: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None
@@ -82,12 +87,14 @@ class Box:
         outside = ["env", "-i", *(f"{name}={value}" for name, value in given.items())]
         outside += [
             sys.executable, "-IS", str(BOUNDED), str(self.limits.all_memory_bytes),
-            str(self.limits.all_disk_bytes), *(str(place) for place, _ in self.writable), "--",
+            str(self.limits.all_disk_bytes), str(self.limits.processes),
+            *(str(place) for place, _ in self.writable), "--",
         ]  # fmt: skip
         limits = [
+            str(PYTHON), "-IS", str(FILTERED), *(["--sockets"] if self.sockets else []), "--",
             "prlimit", f"--cpu={self.limits.cpu_s}", f"--as={self.limits.memory_bytes}",
             f"--fsize={self.limits.file_bytes}", "--core=0",
-            f"--nproc={self.limits.processes}", "--",
+            f"--nproc={self.limits.processes}", f"--nofile={OPEN_FILES}", "--memlock=0", "--",
         ]  # fmt: skip
         if self.tool == "bwrap":
             return [*outside, *_bwrap(self, cwd), *_dropped(self), *limits, *argv]
@@ -142,6 +149,13 @@ def available(tools: tuple[Tool, ...] = ("bwrap", "unshare")) -> Tool | None:
     return None
 
 
+def accounting() -> str:
+    """How the memory of a box is bounded on this host, in words."""
+    argv = ["env", "-i", f"PATH={os.environ.get('PATH', os.defpath)}", str(PYTHON), "-IS"]
+    done = run([*argv, str(BOUNDED), "--accounting"], timeout_s=TRIAL_TIMEOUT_S, check=False)
+    return done.stdout.strip() or "unknown"
+
+
 def programs(*names: str) -> tuple[Path, ...]:
     """Where programs of these names are if no system folder holds them: read-only parts of a box.
 
@@ -180,7 +194,8 @@ def _chown_all(folder: Path, uid: int) -> None:
 def _parts(box: Box) -> list[tuple[str, Path, Path]]:
     """What is mounted: how, from where, to where; folders before what lies in them."""
     system = [(Path(place), Path(place)) for place in (*SYSTEM, *ETC) if Path(place).exists()]
-    readable = [(place, place) for place in box.readable if place.exists()]
+    own = [FILTERED, *(place for place in (Path(sys.base_prefix),) if not _in_system(place))]
+    readable = [(place, place) for place in dict.fromkeys((*own, *box.readable)) if place.exists()]
     parts = [
         ("ln", target.readlink(), target)
         if target.is_symlink() and _in_system(target)
@@ -220,7 +235,7 @@ def _bwrap(box: Box, cwd: Path) -> list[str]:
         else:
             argv += [BIND[how], str(source), str(target)]
             mounted.add(target)
-    return [*argv, "--chdir", str(cwd), "--"]
+    return [*argv, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(cwd), "--"]
 
 
 def _dropped(box: Box) -> list[str]:

@@ -69,7 +69,7 @@ def _run(argv: Sequence[str], folder: Path, variables: dict[str, str]) -> str:
         bare = ["env", "-i", *(f"{key}={value}" for key, value in variables.items()), *argv]
         return run(bare, timeout_s=TIMEOUT_S, cwd=folder, check=False).stdout
     readable = (CHECK, keyring(), RESOLVER, *sandbox.programs())
-    box = replace(sandbox.box((folder, folder), readable=readable), network=True)
+    box = replace(sandbox.box((folder, folder), readable=readable), network=True, sockets=True)
     with box.owned():
         line = box.argv(argv, folder, variables)
         return run(line, timeout_s=TIMEOUT_S, check=False).stdout
