@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from results.record import MOST, Record
+from results.record import MOST, Record, Sample
 
 # Kernel code that no symbol covers, in a profile's ``kernel``.
 UNKNOWN = "[unknown]"
@@ -234,9 +234,9 @@ class PhaseProfile(Record):
     kernel: tuple[FunctionCount, ...]
     user: dict[str, int]
     by_vcpu: tuple[int, ...]
-    units: dict[str, float]
+    units: dict[str, Sample]
     waits: dict[str, tuple[int, ...]] = Field(default_factory=dict)
-    work: dict[str, float] = Field(default_factory=dict)
+    work: dict[str, Sample] = Field(default_factory=dict)
     locks: tuple[LockUse, ...] | None = None
     lost_locks: int = 0
     memory: MemoryUse | None = None

@@ -8,7 +8,7 @@ import tracemalloc
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from results.profile import FunctionCount, LockSite
+from results.profile import FunctionCount, LockSite, PhaseProfile
 
 ROW = {"name": "xas_load", "file": "lib/xarray.c", "instructions": 20, "calls": 2,
        "kinds": [1, 2, 3, 4, 5, 6], "line": 7}  # fmt: skip
@@ -39,3 +39,10 @@ def test_a_row_takes_little_memory() -> None:
         tracemalloc.stop()
     # A model of pydantic takes 1,176 bytes.
     assert each < 350
+
+
+def test_units_that_nothing_can_be_given_per_are_no_measurement() -> None:
+    phase = {"phase": "4k", "instructions": 1, "kernel": [], "user": {}, "by_vcpu": [1]}
+    for units in ({"io": 5e-324}, {"io": 1e31}):
+        with pytest.raises(ValidationError):
+            PhaseProfile.model_validate({**phase, "units": units})
