@@ -11,7 +11,7 @@ from host.process import run
 from kernels.cache import tree_folder
 from kernels.cleaning import clean
 from kernels.git_range import require_files, run_git
-from kernels.source import Source, identify
+from kernels.source import Source, identify, require_source
 from kernels.worktree import WorkTree, untouched
 
 TIMEOUT_S = 120.0
@@ -40,7 +40,10 @@ def lay_out(
         return None
     if kind == "dir":
         top = checkout / Path(place).expanduser()
-        return _from_tree(names, into, top, lambda name: top / name) if top.is_dir() else None
+        if not top.is_dir():
+            return None
+        require_source(source, top)
+        return _from_tree(names, into, top, lambda name: top / name)
     identity = identify(source, checkout=checkout, cache=cache)
     tree = WorkTree(tree_folder(cache, identity.key))
     if not tree.src.is_dir():

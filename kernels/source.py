@@ -71,7 +71,7 @@ def identify(spec: str, *, checkout: Path, cache: Path) -> Source:
     if kind == "dir":
         path = _existing(spec, checkout / Path(name).expanduser(), "folder")
         _refuse_sparse(spec, path)
-        _require_source(spec, path)
+        require_source(spec, path)
         _refuse_built(spec, path)
         return Source("dir", f"dir:{_folder_digest(path, cache)}", path)
     if kind == "git":
@@ -130,7 +130,7 @@ def unpack(source: Source, into: Path) -> None:
             run(argv, timeout_s=UNPACK_TIMEOUT_S, env={"GIT_NO_LAZY_FETCH": "1"})
         (into / ARCHIVE).unlink(missing_ok=True)
     try:
-        _require_source(str(source.origin), into)
+        require_source(str(source.origin), into)
     except UsageError:
         # It may be anything of the user's, and is not left where builds of others may read it.
         shutil.rmtree(into, ignore_errors=True)
@@ -237,7 +237,7 @@ def _existing(spec: str, path: Path, kind: str) -> Path:
     return path.resolve()
 
 
-def _require_source(spec: str, top: Path) -> None:
+def require_source(spec: str, top: Path) -> None:
     """Look at a folder before it is read or copied: anything else may be large, or private."""
     for name in TOP:
         if not (top / name).is_file():

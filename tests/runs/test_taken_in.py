@@ -112,6 +112,14 @@ def test_another_projects_patch_is_named_before_a_build(lab: Lab, at: str) -> No
     assert problem.where == "tests/generic/790"
 
 
+def test_a_folder_that_is_no_kernel_is_not_blamed_on_the_series(lab: Lab) -> None:
+    (lab.checkout / "x.diff").write_text(ELSEWHERE)
+    (lab.checkout / "private").mkdir()
+    taken = of(lab, "x.diff", f"dir:{lab.checkout / 'private'}")
+    assert taken.problem is None
+    assert "no Linux source: there is no Makefile at its top" in taken.notes[0]
+
+
 def test_a_series_that_only_adds_files_says_so(lab: Lab) -> None:
     (lab.checkout / "x.diff").write_text(ELSEWHERE.replace("tests/generic", "mm"))
     taken = of(lab, "x.diff")
