@@ -64,13 +64,17 @@ def _modules(base: Kernel, patched: Kernel) -> tuple[str, ...]:
 
 
 def options_apart(base: Kernel, other: Kernel) -> tuple[OptionRecord, ...]:
-    """Options that two kernels have otherwise; none where a configuration is not known."""
+    """Options that two kernels have otherwise; none where a configuration is not known.
+
+    What Kconfig found out of the host's compilers nobody chose, and a box hides some of them.
+    """
     if not (base.config.exists() and other.config.exists()):
         return ()
     first, second = (config.parse(kernel.config.read_text()) for kernel in (base, other))
     return tuple(
         OptionRecord(name=f"CONFIG_{name}", before=first.get(name, ""), after=second.get(name, ""))
         for name in config.differing(first, second)
+        if not config.OF_TOOLS.fullmatch(name)
     )
 
 

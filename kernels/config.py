@@ -27,6 +27,11 @@ INSTEAD = str(CONFIG_FOLDER / "options.toml")
 QUERY_TIMEOUT_S = 60.0
 # Left out of "depends on" lines: operators and constants are no options.
 WORD = re.compile(r"!?\b[A-Z0-9][A-Z0-9_]*\b")
+# Facts of the compilers that Kconfig asks for them, such as RUSTC_VERSION and CC_HAS_ASM_INLINE.
+OF_TOOLS = re.compile(
+    r"(CC|GCC|CLANG|AS|LD|LLD|RUSTC|BINDGEN|PAHOLE)_(LLVM_)?"
+    r"(VERSION(_TEXT)?|(HAS|IS|CAN|HAVE)_\w+)|RUST_IS_AVAILABLE|TOOLS_SUPPORT_\w+"
+)
 # The first line of a flavour that is another one and a few options.
 ON_TOP_OF = re.compile(r"# on top of (\w+)\.config\n")
 

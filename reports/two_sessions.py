@@ -15,11 +15,13 @@ from typing import NamedTuple
 
 from experiment.design import AGAIN
 from experiment.spec import Direction, Mode
+from reports import headline
 from reports.comparison import summarize
 from reports.findings import check_exactness, too_few_ios
 from reports.gate import first_words, gate_of
+from reports.many import compare_session
 from reports.model import Summary
-from reports.verdict import Evidence, Judgement, judge_primary, judge_secondary
+from reports.verdict import Evidence, Judgement, Verdict, judge_primary, judge_secondary
 from results.record import (
     ArmRecord,
     CaseRecord,
@@ -123,7 +125,7 @@ def compare_two(first: MeasuredSession, second: MeasuredSession) -> SessionPair:
     mode = both[1].experiment.mode
     metrics = tuple(_paired(row, judged.get((row.arm, row.case.name, row.metric.name)), mode)
                     for row in rows)  # fmt: skip
-    notes = []
+    notes = [*_untested(first), *_untested(second)]
     if not differences and not obstacles:
         notes.append("nothing on record differs but the time: every number must be the same")
     moved = [
@@ -137,6 +139,15 @@ def compare_two(first: MeasuredSession, second: MeasuredSession) -> SessionPair:
         first=both[0], second=both[1], differences=differences, obstacles=tuple(obstacles),
         same_code=same, metrics=metrics, notes=tuple(notes),
     )  # fmt: skip
+
+
+def _untested(session: MeasuredSession) -> Iterable[str]:
+    """That a session says nothing of its own series, whatever the two of them show."""
+    if session.manifest.experiment.mode == "wall":
+        return  # what runs is not counted there
+    compared = compare_session(session)
+    if compared.primary and compared.count(Verdict.NOT_TESTED) == len(compared.primary):
+        yield f"{session.manifest.session}: {headline.text(compared)}"
 
 
 def _names(manifest: Manifest) -> list[str]:

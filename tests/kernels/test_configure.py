@@ -73,6 +73,16 @@ def test_the_choice_is_equal_on_both_arms(reasons: Lab) -> None:
     assert base.identity.options == patched.identity.options != ()
 
 
+def test_what_kconfig_found_out_of_compilers_is_no_difference(reasons: Lab) -> None:
+    """A box hides the compiler of Rust, and the base beside it was built outside of one."""
+    base = provide(reasons.spec, [], **reasons.where)
+    patched = provide(reasons.spec, reasons.series("faster", FASTER), **reasons.where)
+    facts = "CONFIG_RUSTC_VERSION=108100\nCONFIG_RUSTC_LLVM_VERSION=180107\nCONFIG_RUSTC_HAS_X=y\n"
+    chosen = "CONFIG_CC_OPTIMIZE_FOR_SIZE=y\n"
+    base.config.write_text(base.config.read_text() + facts + chosen)
+    assert [each.name for each in options_apart(base, patched)] == ["CONFIG_CC_OPTIMIZE_FOR_SIZE"]
+
+
 def test_an_option_of_comparability_alone_is_noted(reasons: Lab) -> None:
     kconfig(reasons, "config PERF_EVENTS\n", "config PERF\n")
     kernel = provide(reasons.spec, [], **reasons.where)

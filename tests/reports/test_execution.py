@@ -18,6 +18,7 @@ from queues.outcome import of_session as queue_outcome
 from reports import forms, headline, lkp, session_list
 from reports.many import SessionComparison, compare_session
 from reports.outcome import outcome
+from reports.two_sessions import compare_two
 from reports.verdict import Cause, Verdict
 from reports.wording import percent
 from results.calls import Calls, calls_of
@@ -102,6 +103,13 @@ def test_a_session_in_which_nothing_that_differs_ran_is_not_tested() -> None:
         ("thp", ()),
         ("switch", ()),
     }
+
+
+def test_two_sessions_side_by_side_say_which_tested_nothing() -> None:
+    idle, busy = on_record("vmalloc"), running(on_record("vmalloc"), "vmalloc", "4k")
+    said = "filemap-v4-20260101-000000: Not tested: none of the changed functions ran (vmalloc)"
+    assert compare_two(idle, busy).notes[0] == said
+    assert not any("Not tested" in note for note in compare_two(busy, busy).notes)
 
 
 @pytest.mark.parametrize("form", FORMS)
