@@ -131,7 +131,8 @@ def box_of(machine: WallMachine, files: WallFiles, folder: Path) -> sandbox.Box:
         ),
     )
     kvm = (DEVICE,) if machine.accelerator != "tcg" and DEVICE.exists() else ()
-    return replace(made, devices=kvm, empty=MOUNTED_ON)
+    # The monitor is a socket.
+    return replace(made, devices=kvm, empty=MOUNTED_ON, sockets=True)
 
 
 @dataclass

@@ -151,8 +151,8 @@ def available(tools: tuple[Tool, ...] = ("bwrap", "unshare")) -> Tool | None:
 
 def accounting() -> str:
     """How the memory of a box is bounded on this host, in words."""
-    argv = ["env", "-i", f"PATH={os.environ.get('PATH', os.defpath)}", str(PYTHON), "-IS"]
-    done = run([*argv, str(BOUNDED), "--accounting"], timeout_s=TRIAL_TIMEOUT_S, check=False)
+    argv = [str(PYTHON), "-IS", str(BOUNDED), "--accounting"]
+    done = run(argv, timeout_s=TRIAL_TIMEOUT_S, check=False)
     return done.stdout.strip() or "unknown"
 
 

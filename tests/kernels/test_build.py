@@ -474,16 +474,6 @@ def test_a_patch_that_does_not_apply_leaves_the_lab_able_to_go_on(lab: Lab) -> N
     assert other.identity.code_key == base.identity.code_key
 
 
-def test_an_option_that_did_not_survive_stops_the_build(lab: Lab) -> None:
-    (lab.checkout / "configs/kconfig/perf.config").write_text("CONFIG_NET=n\n")
-    with pytest.raises(InfraError) as caught:
-        provide(lab.spec, [], **lab.where)
-    message = str(caught.value)
-    assert "CONFIG_NET_9P: configs/kconfig/base.config sets y, the result is n" in message
-    assert "Kconfig:7: depends on NET, and NET is n" in message
-    assert cached_kernels(lab.cache) == []
-
-
 def test_unknown_flavour_and_missing_source_are_the_users(lab: Lab) -> None:
     with pytest.raises(UsageError, match="did you mean perf"):
         provide(KernelSpec(source=lab.spec.source, flavour="pref"), [], **lab.where)

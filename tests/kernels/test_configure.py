@@ -73,7 +73,7 @@ def test_the_choice_is_equal_on_both_arms(reasons: Lab) -> None:
     assert base.identity.options == patched.identity.options != ()
 
 
-def test_what_kconfig_found_out_of_compilers_is_no_difference(reasons: Lab) -> None:
+def test_facts_of_compilers_in_a_configuration_are_no_difference(reasons: Lab) -> None:
     """A box hides the compiler of Rust, and the base beside it was built outside of one."""
     base = provide(reasons.spec, [], **reasons.where)
     patched = provide(reasons.spec, reasons.series("faster", FASTER), **reasons.where)

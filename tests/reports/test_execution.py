@@ -105,11 +105,11 @@ def test_a_session_in_which_nothing_that_differs_ran_is_not_tested() -> None:
     }
 
 
-def test_two_sessions_side_by_side_say_which_tested_nothing() -> None:
+def test_two_sessions_side_by_side_name_which_tested_nothing() -> None:
     idle, busy = on_record("vmalloc"), running(on_record("vmalloc"), "vmalloc", "4k")
-    said = "filemap-v4-20260101-000000: Not tested: none of the changed functions ran (vmalloc)"
-    assert compare_two(idle, busy).notes[0] == said
-    assert not any("Not tested" in note for note in compare_two(busy, busy).notes)
+    note = "filemap-v4-20260101-000000: Not tested: none of the changed functions ran (vmalloc)"
+    assert compare_two(idle, busy).notes[0] == note
+    assert not any("Not tested" in each for each in compare_two(busy, busy).notes)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -230,7 +230,7 @@ def test_where_it_came_from_is_shown_of_two_arms_among_others(
     store.create(manifest)
     for record in records:
         store.append(record)
-    monkeypatch.setattr(SessionStore, "profiles", lambda self: profiles)
+    monkeypatch.setattr(SessionStore, "profiles", lambda self, of=None: profiles)
     search = searched(Request(name="filemap-v4"))
     result = Result("found", search, -0.017, 0, 1, ())
     attribution = _shown(result, store.folder)

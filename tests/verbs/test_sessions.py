@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import pytest
 
 import lab
+from results.profile import Profile
 from results.store import SessionStore
 from tests.reports import counts_factory
 from tests.reports.factory import ExactSession, fails
@@ -114,9 +115,18 @@ def test_what_reaches_no_verdict_is_not_read(
     shown = capsys.readouterr().out
     assert json.loads(shown)[0]["exit_code"] == 1
 
+    read = SessionStore.profiles
+
+    def of_judged(store: SessionStore, of: Collection[str] | None = None) -> list[Profile]:
+        """The functions of the judged runs say what was tested, and nothing else is read."""
+        assert of is not None
+        assert not any("repeat" in run_id for run_id in of)
+        return read(store, of)
+
     def unread(store: SessionStore) -> None:
         raise AssertionError("read")
 
-    monkeypatch.setattr(SessionStore, "profiles", unread)
+    monkeypatch.setattr(SessionStore, "profiles", of_judged)
+    monkeypatch.setattr(SessionStore, "locks", unread)
     main("sessions", str(tmp_path), "--json")
     assert capsys.readouterr().out == shown

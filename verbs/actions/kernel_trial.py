@@ -7,7 +7,7 @@ not as it has to be comes with its next step.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,8 @@ from kernels.cache import Kernel
 from reports.lock_identity import catalogue
 from reports.many import SessionComparison
 from reports.write import read_comparison
-from results.store import SessionStore
+from results.record import RunRecord
+from results.session import open_session
 from runs import names
 from runs.coverage import functions_of, shipped
 from runs.names import NameUse
@@ -65,7 +66,7 @@ def try_kernel(source: str, folder: Path | None = None) -> KernelTrial:
     comparison = read_comparison(target)
     manifest = comparison.manifest
     kernel = cache.load(facts.cache_folder(), manifest.arms[0].kernel.key)
-    checks = [*_of_runs(comparison, SessionStore(target))]
+    checks = [*_of_runs(comparison, open_session(target).records, target)]
     if kernel is not None:
         checks = [_of_configuration(kernel), *checks, *_of_names(kernel), _of_coverage(kernel)]
     return KernelTrial(tuple(checks), str(target))
@@ -86,16 +87,18 @@ def _of_configuration(kernel: Kernel) -> DoctorCheck:
     )  # fmt: skip
 
 
-def _of_runs(comparison: SessionComparison, store: SessionStore) -> Iterator[DoctorCheck]:
-    failed = [record for record in store.records() if record.failure is not None]
-    done = sum(record.failure is None for record in store.records())
+def _of_runs(
+    comparison: SessionComparison, records: Sequence[RunRecord], folder: Path
+) -> Iterator[DoctorCheck]:
+    failed = [record for record in records if record.failure is not None]
+    done = len(records) - len(failed)
     if failed:
         failure = failed[0].failure
         assert failure is not None
         yield DoctorCheck(
             f"boot and {WORKLOAD}", "fail", f"{len(failed)} of {len(failed) + done} runs failed",
             f"{failure.kind}: {failure.message}; {'; '.join(failure.evidence[:2])}",
-            f"see the console in {store.folder}, and ./lab.py run noop for a kernel that is known",
+            f"see the console in {folder}, and ./lab.py run noop for a kernel that is known",
         )  # fmt: skip
         return
     yield DoctorCheck(f"boot and {WORKLOAD}", "ok", f"{done} runs, each valid", "")
@@ -105,7 +108,7 @@ def _of_runs(comparison: SessionComparison, store: SessionStore) -> Iterator[Doc
         "repeated run", "ok" if exact else "fail", exactness.text,
         "; ".join(exactness.fields), "" if exact else "./lab.py doctor --exact",
     )  # fmt: skip
-    first, *others = [dict(each.samples or {}) for each in store.records() if not each.repeat]
+    first, *others = [dict(each.samples or {}) for each in records if not each.repeat]
     differing = sorted(
         {name for name in first for other in others if other.get(name) != first[name]}
     )
