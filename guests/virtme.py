@@ -131,8 +131,8 @@ def box_of(machine: WallMachine, files: WallFiles, folder: Path) -> sandbox.Box:
         ),
     )
     kvm = (DEVICE,) if machine.accelerator != "tcg" and DEVICE.exists() else ()
-    # The monitor is a socket.
-    return replace(made, devices=kvm, empty=MOUNTED_ON, sockets=True)
+    # QEMU's monitor is a socket, and memory by node or in huge pages a file without a name.
+    return replace(made, devices=kvm, empty=MOUNTED_ON, sockets=True, memfd=True)
 
 
 @dataclass

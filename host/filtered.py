@@ -1,9 +1,10 @@
 """Run a command that cannot make namespaces, or memory that is nobody's.
 
-The last program before what a box is for: ``filtered.py [--sockets] -- COMMAND``.  Where no control
-group knows the memory of a box, its processes are counted page by page, and what a process holds
-by a number alone (memfd_create, System V's memory and queues, buffers of sockets) is in no count.
-A user namespace gives the right to mount file systems in memory.  So the kernel refuses these.
+The last program before what a box is for: ``filtered.py [--sockets] [--memfd] -- COMMAND``.
+Where no control group knows the memory of a box, its processes are counted page by page, and what a
+process holds by a number alone (memfd_create, System V's memory and queues, buffers of sockets) is
+in no count.  A user namespace gives the right to mount file systems in memory.  So the kernel
+refuses these.
 
 It is started without the lab's packages, and imports the standard library alone.
 """
@@ -42,14 +43,17 @@ ALLOW, ERRNO = 0x7FFF0000, 0x00050000
 PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, MODE_FILTER = 22, 38, 2
 
 
-def program(machine: str, *, sockets: bool) -> bytes:
+def program(machine: str, *, sockets: bool, memfd: bool = False) -> bytes:
     """The filter for a machine (``platform.machine()``), as the kernel takes it.
 
     Raises:
         KeyError: a machine whose numbers are not known.
     """
     column, audit = ARCHITECTURES[machine]
-    calls = [numbers[column] for numbers in (REFUSED | ({} if sockets else SOCKETS)).values()]
+    refused = REFUSED | ({} if sockets else SOCKETS)
+    calls = [
+        numbers[column] for name, numbers in refused.items() if name != "memfd_create" or not memfd
+    ]
     # Each step: code, operand, and how many steps are left out where it is true, and where not.
     steps = [
         (LOAD, ARCHITECTURE, 0, 0), (EQUAL, audit, 1, 0), (RETURN, ERRNO | errno.ENOSYS, 0, 0),
@@ -72,14 +76,14 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_char_p))
 
 
-def restrict(*, sockets: bool) -> None:
+def restrict(*, sockets: bool, memfd: bool) -> None:
     """Have the kernel refuse these calls to this process and all that it starts.
 
     Raises:
         OSError: the kernel takes no filter.
         KeyError: a machine whose numbers are not known.
     """
-    steps = program(platform.machine(), sockets=sockets)
+    steps = program(platform.machine(), sockets=sockets, memfd=memfd)
     filtered = _Program(len(steps) // 8, steps)
     library = ctypes.CDLL(None, use_errno=True)
     for call in (
@@ -93,7 +97,8 @@ def restrict(*, sockets: bool) -> None:
 def main(arguments: Sequence[str]) -> None:
     """Run the command behind ``--``."""
     split = arguments.index("--")
-    restrict(sockets="--sockets" in arguments[:split])
+    options = arguments[:split]
+    restrict(sockets="--sockets" in options, memfd="--memfd" in options)
     command = list(arguments[split + 1 :])
     os.execvp(command[0], command)  # noqa: S606, TID251 -- it becomes the command
 

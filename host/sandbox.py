@@ -64,7 +64,8 @@ class Box:
     ``links`` are made in it: what they lead to, and where they are.  ``shared`` files are written
     by several boxes at once, so they stay with the boxes' user.  ``empty`` folders are there for
     what wants to mount on them; ``devices`` are opened with the rights of their files' groups.
-    With ``network`` it has that of the host; with ``sockets`` those within the box.
+    With ``network`` it has that of the host; with ``sockets`` those within the box, and with
+    ``memfd`` files of memory without a name.
     """
 
     tool: Tool
@@ -77,6 +78,7 @@ class Box:
     devices: tuple[Path, ...] = ()
     network: bool = False
     sockets: bool = False
+    memfd: bool = False
 
     def argv(
         self, argv: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None
@@ -91,7 +93,8 @@ class Box:
             *(str(place) for place, _ in self.writable), "--",
         ]  # fmt: skip
         limits = [
-            str(PYTHON), "-IS", str(FILTERED), *(["--sockets"] if self.sockets else []), "--",
+            str(PYTHON), "-IS", str(FILTERED), *(["--sockets"] if self.sockets else []),
+            *(["--memfd"] if self.memfd else []), "--",
             "prlimit", f"--cpu={self.limits.cpu_s}", f"--as={self.limits.memory_bytes}",
             f"--fsize={self.limits.file_bytes}", "--core=0",
             f"--nproc={self.limits.processes}", f"--nofile={OPEN_FILES}", "--memlock=0", "--",
