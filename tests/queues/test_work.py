@@ -71,7 +71,7 @@ def test_each_entry_has_a_session_a_report_and_its_verdicts(store: QueueStore, d
     by_title = {entry.title: entry for entry in store.read().entries}
     assert (by_title["good"].code, by_title["bad"].code) == (0, 1)
     assert by_title["bad"].blame == ""
-    assert by_title["bad"].headline == "1 regression, 1 unchanged, 1 inconclusive"
+    assert by_title["bad"].headline == "1 regression, 1 unchanged (within 0.25 %), 1 inconclusive"
     judged = {(primary.case, primary.metric): primary for primary in by_title["bad"].said}
     assert judged["filemap-4k", "4k.bw"].verdict == "regression"
     assert judged["filemap-4k", "4k.bw"].change == pytest.approx(-0.0129, abs=0.002)
