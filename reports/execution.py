@@ -117,9 +117,7 @@ def as_tested(
         return judgement
     left_out = _left_out(manifest)
     if left_out and judgement.verdict is Verdict.NO_CHANGE:
-        return judgement.model_copy(
-            update={"verdict": Verdict.NOT_TESTED, "reason": left_out, "cause": Cause.NOT_BUILT}
-        )
+        return _instead(judgement, Verdict.NOT_TESTED, Cause.NOT_BUILT, left_out)
     triage, called = manifest.triage, judgement.verdict in CALLED
     if executed is None:
         only_data = triage and triage.verdict == "data or layout" and not triage.modules
@@ -137,14 +135,7 @@ def as_tested(
         reason = f"{reason}; {' and '.join(before)}"
     if before and called:
         return _unexplained(judgement, f"{reason}, and what that left in memory may have made it")
-    return judgement.model_copy(
-        update={
-            "verdict": Verdict.NOT_TESTED,
-            "reason": reason,
-            "cause": Cause.NOT_EXECUTED,
-            "limit": None,
-        }
-    )
+    return _instead(judgement, Verdict.NOT_TESTED, Cause.NOT_EXECUTED, reason)
 
 
 def as_explained(
@@ -192,14 +183,13 @@ ONLY_DATA = "no function's code differs: data, layout or this pair's boot made i
 
 
 def _unexplained(judgement: Judgement, reason: str) -> Judgement:
-    return judgement.model_copy(
-        update={
-            "verdict": Verdict.UNEXPLAINED,
-            "reason": reason,
-            "cause": Cause.UNEXPLAINED,
-            "limit": None,
-        }
-    )
+    return _instead(judgement, Verdict.UNEXPLAINED, Cause.UNEXPLAINED, reason)
+
+
+def _instead(judgement: Judgement, verdict: Verdict, cause: Cause, reason: str) -> Judgement:
+    """The same size with another verdict; what was said of a limit goes with the old one."""
+    update = {"verdict": verdict, "cause": cause, "reason": reason, "limit": None}
+    return judgement.model_copy(update=update)
 
 
 def data_in_place(manifest: Manifest) -> tuple[str, ...]:
