@@ -446,6 +446,15 @@ class _Choice:
                 where=self.where,
                 next_step="split it",
             )
+        if not group.patches:
+            with_diff = [mail for mail in group.ordered if mail.has_diff]
+            raise SeriesError(
+                f'"{clean(group.title)}" has no patch that is numbered from 1 on',
+                where=self.where,
+                next_step=f"name the mail with a diff: --series {self.how(with_diff[0])}"
+                if with_diff
+                else "check which thread it is",
+            )
         if not group.missing:
             return
         numbers = ", ".join(f"{number}/{group.total}" for number in group.missing)

@@ -247,7 +247,8 @@ def test_dry_runs_can_be_pasted(
 ) -> None:
     assert main(verb, "filemap-v4", "--set", "guest=smoke", "--dry-run") == 0
     shown = capsys.readouterr()
-    assert shown.err == ""
+    # The series is named beside the commands, not among them.
+    assert shown.err.startswith("series: ")
     lines = shown.out.splitlines()
     for line in lines:
         read = subprocess.run(["bash", "-n", "-c", line], capture_output=True, check=False)

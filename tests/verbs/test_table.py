@@ -142,9 +142,14 @@ def test_an_interrupt_while_a_kernel_is_built_says_what_is_kept(tmp_path: Path) 
     (programs / "make").write_text(f"#!/bin/sh\ntouch {begun}\nsleep 600\n")
     (programs / "make").chmod(0o755)
     fake = CHECKOUT / "tests/kernels/fakelinux"
+    series = tmp_path / "one.patch"
+    series.write_text(
+        "From: Ada L <ada@example.org>\nSubject: [PATCH] mm: a note\n\nA note.\n---\n"
+        "--- /dev/null\n+++ b/mm/note.h\n@@ -0,0 +1 @@\n+/* a note */\n"
+    )
     process = subprocess.Popen(
-        [*AT_A_TERMINAL, sys.executable, str(CHECKOUT / "lab.py"), "run", "noop", "--set",
-         f"kernel.source=dir:{fake}", "--session", str(tmp_path / "session")],
+        [*AT_A_TERMINAL, sys.executable, str(CHECKOUT / "lab.py"), "run", "--series", str(series),
+         "--workloads", "filemap-4k", "--no-check", "--set", f"kernel.source=dir:{fake}", "--session", str(tmp_path / "session")],
         env={**os.environ, "TWINBOOT_CACHE": str(tmp_path / "cache"),
              "PATH": f"{programs}:{os.environ['PATH']}"},
         stderr=subprocess.PIPE, text=True,
