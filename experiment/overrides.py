@@ -7,7 +7,8 @@ import tomllib
 from dataclasses import dataclass
 from typing import Any
 
-from experiment.problems import Path, Problem, key_path, one_line, shortened
+from experiment.problems import Path, Problem, key_path, shortened
+from text import escaped
 
 _KEY = re.compile(r"[A-Za-z0-9_-]+|\[\d+\]")
 
@@ -82,7 +83,7 @@ def apply_override(data: dict[str, Any], override: Override) -> Path | Problem:
 
 
 def _place(text: str) -> str:
-    return f"--set {shortened(one_line(text))}"
+    return f"--set {shortened(escaped(text))}"
 
 
 def _value(text: str) -> object:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from experiment.frozen import READ_ONLY
+from text import escaped
 
 Path = tuple[str | int, ...]
 
@@ -56,14 +57,7 @@ class Problem:
         candidate = closest(text, self.candidates or self.allowed) if text else None
         if candidate:
             parts.append(f"did you mean {candidate!r}?")
-        return one_line(": ".join(filter(None, (place, key_path(self.path), "; ".join(parts)))))
-
-
-def one_line(text: str) -> str:
-    """``text`` with line breaks and everything else that does not print escaped."""
-    return "".join(
-        character if character.isprintable() else repr(character)[1:-1] for character in text
-    )
+        return escaped(": ".join(filter(None, (place, key_path(self.path), "; ".join(parts)))))
 
 
 def key_path(path: Path) -> str:

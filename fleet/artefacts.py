@@ -22,7 +22,7 @@ from typing import Any
 from filelock import FileLock
 
 from errors import InfraError, UsageError
-from host.digest import sha256_of
+from files import sha256_of, written_beside
 from kernels import cache as kernel_cache
 from kernels.cache import Kernel
 from results import door
@@ -286,13 +286,10 @@ def _signature(key: str, files: str, cache: Path) -> str:
 def _own_key(cache: Path) -> bytes:
     """What this client signs with; made when it is first needed."""
     path = cache / "fleet" / KEY_NAME
-    path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(kernel_cache.lock_path(cache, KEY_NAME)):
         if not path.exists():
-            beside = path.with_suffix(".new")
-            with open(beside, "wb", opener=_for_owner) as sink:
+            with written_beside(path) as beside, open(beside, "wb", opener=_for_owner) as sink:
                 sink.write(secrets.token_bytes(KEY_BYTES))
-            beside.replace(path)
         return path.read_bytes()
 
 

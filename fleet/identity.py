@@ -16,8 +16,18 @@ from host.process import run
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 CODE = (
-    "errors", "experiment", "host", "results", "kernels", "workloads", "guests", "runs", "fleet",
-)  # fmt: skip
+    "errors",
+    "files",
+    "text",
+    "experiment",
+    "host",
+    "results",
+    "kernels",
+    "workloads",
+    "guests",
+    "runs",
+    "fleet",
+)
 SUFFIXES = (".py", ".sh", ".c", ".toml", ".fio")
 # Code that QEMU puts into a guest of its own accord: it runs, so it counts.
 FIRMWARE = ("bios-256k.bin", "kvmvapic.bin", "linuxboot_dma.bin")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from experiment.plan import Size
 from experiment.spec import Guest
+from files import digest
 from fleet.artefacts import Artefact, ArtefactStore, held_in
 from guests import channel
 from guests.exact import Machine, Outcome
@@ -40,7 +41,7 @@ class MachineParcel:
             self.guest.model_dump_json(), json.dumps(asdict(self.size)), self.prepare_text,
             *self.cmdline,
         ]  # fmt: skip
-        return _digest(*parts)
+        return digest(*parts)
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Parcel:
         probe = (
             [*(file.sha256 for file in self.probe.files), repr(self.probe)] if self.probe else []
         )
-        return _digest(self.machine.key, self.job_text, "cold" if self.cold else "", *probe)
+        return digest(self.machine.key, self.job_text, "cold" if self.cold else "", *probe)
 
     @property
     def memory_mib(self) -> int:
@@ -119,7 +120,7 @@ class Answer:
         if outcome.files is None:
             return f"ended: {outcome.ending.kind}"
         counts = hashlib.sha256(outcome.counts or b"").hexdigest()
-        return _digest(outcome.ending.kind, channel.fingerprint(outcome.files), counts)
+        return digest(outcome.ending.kind, channel.fingerprint(outcome.files), counts)
 
 
 def parcel_of(boot: Boot, store: ArtefactStore, kept: dict[Path, Artefact], topic: str) -> Parcel:
@@ -197,7 +198,3 @@ def boot_of(parcel: Parcel, cache: Path) -> Boot:
     return Boot(
         parcel.name, "", machine, parcel.job_text, parcel.cold, probe, parcel.console_bytes
     )  # fmt: skip
-
-
-def _digest(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()

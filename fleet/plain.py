@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from errors import InfraError
-from kernels.cleaning import clean
+from text import clean
 
 # Several consoles and results of the largest size, and a third more for being text.
 LARGEST = 1 << 30

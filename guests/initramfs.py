@@ -19,10 +19,10 @@ from pathlib import Path
 from filelock import FileLock
 
 from experiment.architecture import X86_64, Architecture
+from files import sha256_of, written_beside
 from guests import foreign, userland
 from guests.native import ADD_ENTROPY, MARK, STATIC_PROGRAM, build
 from guests.userland import BUSYBOX, MKFS_XFS, PROGRAMS
-from host.digest import sha256_of
 from host.process import run
 
 AGENT = Path(__file__).parent.parent / "workloads" / "agent.sh"
@@ -146,9 +146,8 @@ def _build(
         target = root / "bin" / source.stem
         shutil.copyfile(built, target)
         target.chmod(0o755)
-    beside = image.with_suffix(".new")
-    pack(root, beside)
-    beside.replace(image)
+    with written_beside(image) as beside:
+        pack(root, beside)
     shutil.rmtree(root)
 
 

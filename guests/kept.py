@@ -23,10 +23,10 @@ from typing import IO
 import pyarrow as pa
 
 from experiment.architecture import ARCHITECTURES
+from files import sha256_of
 from guests import exact
 from guests.argv import environment, qemu_argv
 from guests.exact import Machine, Snapshot
-from host.digest import sha256_of
 from host.packages import locate
 from host.process import run
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from files import written_beside
 from host.process import run
 
 HERE = Path(__file__).parent
@@ -49,10 +50,9 @@ def build(
     built = folder / f"{source.stem}-{key}"
     with FileLock(folder / "lock"):
         if not built.exists():
-            new = built.with_suffix(".new")
             sources = [str(file) for file in (source, *beside) if file.suffix == ".c"]
-            run([compiler, *flags, "-o", str(new), *sources], timeout_s=TIMEOUT_S)
-            new.replace(built)
+            with written_beside(built) as new:
+                run([compiler, *flags, "-o", str(new), *sources], timeout_s=TIMEOUT_S)
         # The newest is kept in use; others are removed when the cache is cleaned.
         os.utime(built)
     return built

@@ -20,10 +20,10 @@ from filelock import FileLock
 from errors import InfraError
 from experiment.architecture import X86_64, Architecture
 from experiment.spec import PREBUILT
+from files import sha256_of, write_atomically, written_beside
 from guests import initramfs, native, userland
 from guests.initramfs import AGENT, Initramfs, pack
 from guests.native import OUTB
-from host.digest import sha256_of
 from kernels.cache import Kernel
 from workloads.spec import Extras
 
@@ -95,9 +95,7 @@ def provide(
     with FileLock(image.parent / "lock"):
         if not (image.exists() and digest.exists()):
             _build(base, kernel, extras, image, cache, architecture)
-            beside = digest.with_suffix(".new")
-            beside.write_text(sha256_of(image))
-            beside.replace(digest)
+            write_atomically(digest, sha256_of(image))
         os.utime(image)
     return Initramfs(image, digest.read_text())
 
@@ -150,13 +148,10 @@ def _build(
         (root / name).chmod(0o755)
     more = image.with_suffix(".more")
     pack(root, more)
-    beside = image.with_suffix(".new")
-    image.parent.mkdir(parents=True, exist_ok=True)
-    with beside.open("wb") as both:
+    with written_beside(image) as beside, beside.open("wb") as both:
         for path in (base.path, more):
             with path.open("rb") as stream:
                 shutil.copyfileobj(stream, both)
-    beside.replace(image)
     more.unlink()
     shutil.rmtree(root)
 

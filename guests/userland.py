@@ -18,9 +18,9 @@ from filelock import FileLock
 from pydantic import Field, ValidationError, model_validator
 
 from errors import InfraError
+from files import sha256_of, write_atomically
 from guests.native import ADD_ENTROPY, MARK, OUTB, STATIC_PROGRAM, build, digest
 from host import facts
-from host.digest import sha256_of
 from host.packages import install_line, locate, package_of
 from host.process import run
 from results.record import Record
@@ -155,9 +155,7 @@ def use(cache: Path, key: str) -> None:
         if not key:
             (top / IN_USE).unlink(missing_ok=True)
             return
-        beside = top / f"{IN_USE}.new"
-        beside.write_text(f"{key}\n")
-        beside.replace(top / IN_USE)
+        write_atomically(top / IN_USE, f"{key}\n")
 
 
 def files_of(cache: Path) -> dict[str, Path]:

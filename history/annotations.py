@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from history.gate import Message
-from reports.wording import clean
+from text import clean_line
 
 
 def annotation(message: Message) -> str:
@@ -25,4 +25,4 @@ def workflow_commands(messages: Iterable[Message]) -> str:
 
 
 def _escaped(text: str) -> str:
-    return clean(text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"))
+    return clean_line(text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Literal, NamedTuple
 
 from experiment.spec import Direction, Mode
+from files import digest
 from reports.verdict import Verdict
 from results.record import Record
 
@@ -95,4 +95,4 @@ class NightlyChange(Record):
         """
         whose = "lab" if self.kind == "lab" else "kernel"
         text = "\0".join((whose, *self.course, self.noticed_entry or self.entry))
-        return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
+        return digest(text)[:12]

@@ -6,13 +6,13 @@ seed), what was said that night, and all that may have moved a number besides th
 
 from __future__ import annotations
 
-import hashlib
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field, model_validator
 
 from experiment.design import AGAIN
 from experiment.spec import Mode, Thresholds
+from files import digest
 from history.limits import calendar_date
 from reports.attribution_model import Moved
 from reports.model import Summary
@@ -257,7 +257,7 @@ class Entry(Record):
         """
         kernels = [f"{arm.name}={arm.kernel.key}" for arm in self.arms]
         key = [*self.track, self.night, self.created, self.session, self.lab_version, *kernels]
-        return hashlib.sha256("\0".join(key).encode("utf-8", "replace")).hexdigest()[:12]
+        return digest(*key)[:12]
 
     @property
     def method(self) -> str:

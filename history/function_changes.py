@@ -8,10 +8,10 @@ difference moves on begins another change, so that nothing hides behind what is 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from files import digest
 from history.change import Status
 from history.entry import ChangedFunctions, Entry, FunctionDifference
 from history.known import KnownChanges, Subject
@@ -48,7 +48,7 @@ class FunctionsChange:
     def id(self) -> str:
         """12 hex digits by which the change is acknowledged; the same every night after."""
         text = "\0".join(("functions", *self.track, *self.key, self.entry))
-        return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
+        return digest(text)[:12]
 
     @property
     def key(self) -> tuple[str, str, str, str]:

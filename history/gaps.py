@@ -6,11 +6,11 @@ measurement is back or somebody acknowledges it: a regression may have come with
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from files import digest
 from history.change import Status
 from history.entry import CaseEntry, Entry
 from history.known import KnownChanges, Subject
@@ -43,7 +43,7 @@ class Gap:
     def id(self) -> str:
         """12 hex digits by which the gap is acknowledged; the same every night after."""
         text = "\0".join((self.kind, *self.track, self.case, self.metric, self.arm, self.last))
-        return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
+        return digest(text)[:12]
 
     @property
     def line(self) -> str:

@@ -28,6 +28,7 @@ from pydantic import ValidationError
 from history.entry import SCHEMA_VERSION, Entry, NightFunctions
 from results import door
 from results.door import StoreError
+from text import clean
 
 HEAD = "history.json"
 NIGHTS = "nights"
@@ -274,7 +275,7 @@ def _why(data: bytes, error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part) for part in first["loc"])
     words = re.sub(r"\s+", " ", f"not an entry: {place}: {first['msg']}")
-    return "".join(c if c.isprintable() else " " for c in words)[:SHOWN]
+    return clean(words, SHOWN)
 
 
 def _runs(entry: Entry) -> int:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 
 import pandas as pd
 
+from files import digest
 from history.entry import Entry
 from history.store import collecting_nothing
 from results.units import shown_unit
@@ -92,4 +92,4 @@ def _rows(entry: Entry) -> Iterable[tuple[object, ...]]:
 def setting_key(entry: Entry) -> str:
     """12 hex digits: equal for two nights that only their kernels tell apart."""
     text = "\n".join(f"{name}={value}" for name, value in sorted(entry.setting.items()))
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
+    return digest(text)[:12]

@@ -10,7 +10,8 @@ from history.function_changes import FunctionsChange
 from history.store import HistoryContents
 from history.trend import Trend
 from reports.verdict import Verdict
-from reports.wording import between, clean, figure, percent
+from reports.wording import between, figure, percent
+from text import clean_line
 
 KINDS = {
     "step": "caused by the kernel",
@@ -44,7 +45,7 @@ def change_line(change: NightlyChange) -> str:
         *standing_words(change),
         f"change {change.id}",
     ]  # fmt: skip
-    return clean("; ".join(words))
+    return clean_line("; ".join(words))
 
 
 def standing_words(change: NightlyChange) -> list[str]:
@@ -73,13 +74,13 @@ def change_lines(changes: Iterable[NightlyChange]) -> list[str]:
                 calls = f", calls {' -> '.join(numbers)}"
             file = f" ({function.file})" if function.file else ""
             unit = f" instructions per {change.unit_of_work}" if change.unit_of_work else ""
-            lines.append(clean(f"    {moved_words(function)}{unit}{calls}{file}"))
+            lines.append(clean_line(f"    {moved_words(function)}{unit}{calls}{file}"))
     return lines
 
 
 def function_change_lines(changes: Iterable[FunctionsChange]) -> list[str]:
     """A line for each change of functions."""
-    return [clean(f"{' '.join(change.track)}: {change.line}") for change in changes]
+    return [clean_line(f"{' '.join(change.track)}: {change.line}") for change in changes]
 
 
 def counted(number: int, thing: str) -> str:
@@ -94,12 +95,12 @@ def overview(read: HistoryContents) -> list[str]:
         first, last = entries[0], entries[-1]
         nights, cases = counted(len(entries), "night"), counted(len(last.cases), "case")
         lines.append(
-            clean(
+            clean_line(
                 f"{' '.join(track)}: {nights}, {first.night} to {last.night}, "
                 f"{cases}, {last.subject.name} is {last.subject.version}"
             )
         )
-    lines += [clean(f"left out: {problem}") for problem in read.problems]
+    lines += [clean_line(f"left out: {problem}") for problem in read.problems]
     return lines or ["no entries"]
 
 
@@ -107,12 +108,12 @@ def trend_lines(trends: Sequence[Trend], nights: int = SHOWN_NIGHTS) -> list[str
     """The newest nights of each primary trend, a line a night."""
     lines = []
     for trend in trends:
-        lines.append(clean(f"{trend.course}, {trend.unit}"))
+        lines.append(clean_line(f"{trend.course}, {trend.unit}"))
         for point in trend.points[-nights:]:
             mark = " ".join([*(f"change {name}" for name in point.changes), *point.lab])
             value = figure(point.value) if point.value is not None else point.why_not
             lines.append(
-                clean(f"  {point.night}  {value:<10}  {point.kernel}  {mark}").rstrip()
+                clean_line(f"  {point.night}  {value:<10}  {point.kernel}  {mark}").rstrip()
             )  # fmt: skip
     return lines
 
@@ -121,7 +122,7 @@ def untested_lines(entries: Sequence[Entry]) -> list[str]:
     """What each track's newest night did not test, by case and metric."""
     newest = {entry.track: entry for entry in sorted(entries, key=lambda each: each.order)}
     return [
-        clean(f"{entry.night} {case} {each.metric}: not tested: {each.reason}")
+        clean_line(f"{entry.night} {case} {each.metric}: not tested: {each.reason}")
         for entry in newest.values()
         for pair in entry.of_series.values()
         for case, each in pair
@@ -144,4 +145,4 @@ def entry_lines(entry: Entry) -> list[str]:
         for each in case.functions:
             of = f"{case.name} {each.phase}.functions {each.arm} against {each.against}"
             lines.append(f"  {of}: {each.text}")
-    return [clean(line) for line in lines]
+    return [clean_line(line) for line in lines]

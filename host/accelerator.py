@@ -18,6 +18,7 @@ from typing import Literal, get_args
 from filelock import FileLock
 
 from errors import InfraError
+from files import write_atomically
 from host.facts import TOOLS, text_of, tool_version
 from host.hardware import is_guest
 from host.packages import locate
@@ -212,9 +213,7 @@ def provide(
             initrd = small_root(cache)
             result = decide(lambda accelerator: attempt(accelerator, kernel, initrd))
             result = replace(result, emulated=cpu_is_emulated())
-            beside = kept_file.with_suffix(".new")
-            beside.write_text(json.dumps({"key": key, **asdict(result)}, indent=1))
-            beside.replace(kept_file)
+            write_atomically(kept_file, json.dumps({"key": key, **asdict(result)}, indent=1))
     return result
 
 

@@ -15,7 +15,7 @@ from typing import Literal
 from filelock import FileLock
 
 from errors import InfraError
-from host.digest import sha256_of
+from files import sha256_of, write_atomically
 from host.facts import CHECKOUT, TOOLS, tool_version, version_numbers
 from host.packages import locate
 
@@ -158,11 +158,9 @@ def remember(cache: Path, trial: Trial) -> None:
     path = cache / TRIALS
     with FileLock(path.with_suffix(".lock")):
         every = dict(trials(cache)) | {_key(trial.binary_sha256, trial.preload_sha256): trial}
-        beside = path.with_suffix(".new")
-        beside.write_text(
-            json.dumps({key: asdict(entry) for key, entry in every.items()}, indent=1)
+        write_atomically(
+            path, json.dumps({key: asdict(entry) for key, entry in every.items()}, indent=1)
         )
-        beside.replace(path)
 
 
 def require_exact(qemu: QemuStanding) -> None:

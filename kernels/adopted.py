@@ -8,10 +8,10 @@ from pathlib import Path
 
 from errors import SeriesError
 from experiment.spec import SeriesSpec
-from kernels.cleaning import clean
 from kernels.intake import RECORDS, kept_folder, key_of, patches_of
 from kernels.series import LARGEST, read_patch
 from results import door
+from text import clean
 
 
 def copy_out(spec: SeriesSpec, into: Path, *, checkout: Path, cache: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from errors import InfraError, UsageError
 from host.process import run
-from kernels.cleaning import clean
+from text import clean
 
 # Where kernels are newest; a suite that an archive lacks is left out.
 SUITES = ("sid", "stable-backports", "testing")

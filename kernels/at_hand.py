@@ -9,10 +9,10 @@ from pathlib import Path
 
 from host.process import run
 from kernels.cache import tree_folder
-from kernels.cleaning import clean
 from kernels.git_range import require_files, run_git
 from kernels.source import Source, identify, require_source
 from kernels.worktree import WorkTree, untouched
+from text import clean
 
 TIMEOUT_S = 120.0
 # Of one command line; names have at most 4096 bytes, and a line 2 MiB.

@@ -18,7 +18,7 @@ from pathlib import Path
 from errors import InfraError
 from host import sandbox
 from host.process import run
-from kernels.cleaning import clean
+from text import clean
 
 TIMEOUT_S = 60.0
 LONGEST = 200

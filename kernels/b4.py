@@ -13,8 +13,9 @@ import tempfile
 from pathlib import Path
 
 from errors import InfraError
+from files import written_beside
 from host.process import run
-from kernels.cleaning import clean
+from text import clean
 
 FETCH_TIMEOUT_S = 120.0
 MESSAGE_CHARACTERS = 400
@@ -59,7 +60,5 @@ def fetch_thread(message_id: str, into: Path) -> None:
                 where=clean(message_id),
                 next_step="save the thread as an mbox file where there is a network, and name it",
             )
-        into.parent.mkdir(parents=True, exist_ok=True)
-        beside = into.with_suffix(f".{os.getpid()}")
-        shutil.copyfile(files[0], beside)
-        beside.replace(into)
+        with written_beside(into) as beside:
+            shutil.copyfile(files[0], beside)

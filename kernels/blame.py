@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from itertools import islice
 
-from kernels.cleaning import clean
+from text import clean
 
 ERRORS_SHOWN = 3
 # The same error may be there for each file that includes it.

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from errors import InfraError, LabError, SeriesError
 from experiment.spec import KernelSpec
+from files import digest, sha256_of
 from host import folders, limited, sandbox
-from host.digest import sha256_of
 from host.facts import require_usable
 from host.process import TimedOutError, paste, run
 from host.sandbox import Box
@@ -36,7 +36,6 @@ from kernels import (
 )
 from kernels import cache as store
 from kernels.cache import Kernel
-from kernels.cleaning import clean
 from kernels.configure import Configured
 from kernels.culprit import Goal, culprit, source_of
 from kernels.expected import Expected, Kind, expected, remember
@@ -50,6 +49,7 @@ from kernels.toolchain import Toolchain, make_argv
 from kernels.toolchain import identify as identify_toolchain
 from kernels.worktree import COPY_TIMEOUT_S, WorkTree, copy_objects, prepare, switch
 from results.record import KernelIdentity
+from text import clean
 
 log = logging.getLogger(__name__)
 
@@ -102,14 +102,14 @@ class _Plan:
     @property
     def objects_key(self) -> str:
         """Names the object folder: everything except the patches."""
-        return _digest([str(RECIPE), self.requested, self.toolchain.identity])[:12]
+        return digest(str(RECIPE), self.requested, self.toolchain.identity)[:12]
 
     @property
     def key(self) -> str:
         """Names the finished kernel."""
         parts = [f"{patch.name} {sha256_of(patch.path)}" for patch in self.patches]
         parts += [f"{path.name} {modules.source_digest(path)}" for path in self.module_folders]
-        return _digest([self.source.identity, self.objects_key, *parts])[:32]
+        return digest(self.source.identity, self.objects_key, *parts)[:32]
 
 
 def key_of(spec: KernelSpec, patches: Sequence[Path], *, checkout: Path, cache: Path) -> str:
@@ -794,7 +794,3 @@ def _distrust(objects: Path, since_ns: int) -> None:
                 and entry.stat(follow_symlinks=False).st_mtime_ns >= since_ns
             ):
                 Path(entry.path).unlink()
-
-
-def _digest(parts: Sequence[str]) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()

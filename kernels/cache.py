@@ -18,8 +18,8 @@ from pydantic import ValidationError
 
 from experiment.architecture import ARCHITECTURES
 from experiment.arms import PREBUILT, KernelSpec
+from files import sha256_of
 from host import folders
-from host.digest import sha256_of
 from host.process import run
 from results import door
 from results.record import KernelIdentity

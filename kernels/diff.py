@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from errors import SeriesError
-from kernels.cleaning import clean, is_unfit
 from kernels.prefixes import DATE, Names, levels_of, paths_of
+from text import clean, is_unfit
 
 HUNK = re.compile(r"@@ -([0-9]+)(?:,([0-9]+))? \+([0-9]+)(?:,([0-9]+))? @@")
 # Digits of a line's number, which no file of a kernel needs.

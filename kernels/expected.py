@@ -8,11 +8,11 @@ and very little where its configuration is the other's and more options (kind ``
 from __future__ import annotations
 
 import json
-import os
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
+
+from files import write_atomically
 
 Kind = Literal["first", "copied", "extended", "next"]
 
@@ -46,9 +46,7 @@ def remember(cache: Path, flavour: str, kind: Kind, build_steps: Expected) -> No
     """Keep what a build took."""
     path = _file(cache, flavour)
     builds = {**_read(path), kind: build_steps}
-    beside = path.with_suffix(f".{os.getpid()}-{time.monotonic_ns()}")
-    beside.write_text(json.dumps({kind: asdict(build) for kind, build in builds.items()}))
-    beside.replace(path)
+    write_atomically(path, json.dumps({kind: asdict(build) for kind, build in builds.items()}))
 
 
 def _file(cache: Path, flavour: str) -> Path:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from errors import UsageError
 from experiment.series_name import split_range
-from kernels.cleaning import clean
 from kernels.git_range import commit_of, run_git
 from kernels.patch_text import slug
+from text import clean
 
 DIFF = (
     "-p", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color",

@@ -9,7 +9,7 @@ from pathlib import Path
 from errors import InfraError, UsageError
 from experiment.series_name import split_range
 from host.process import Finished, paste, run
-from kernels.cleaning import clean
+from text import clean
 
 TIMEOUT_S = 300.0
 # More than any series has.

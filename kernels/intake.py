@@ -25,7 +25,6 @@ from experiment.series_name import Kind, kind_of, message_id, split_mail
 from experiment.spec import SeriesSpec
 from host.process import run
 from kernels import b4, git_range
-from kernels.cleaning import clean
 from kernels.diff import MOST_FILES, MOST_LINES, read_diff
 from kernels.host_code import host_code
 from kernels.mail import BOMS, Mail, as_text, read_mail, read_mails
@@ -38,6 +37,7 @@ from kernels.revert import reverted
 from kernels.series import LARGEST, Patch, patch_of, too_large
 from kernels.threads import MOST_PATCHES, Thread, select
 from results.record import PatchRecord, SeriesRecord
+from text import clean
 
 log = logging.getLogger(__name__)
 

@@ -20,10 +20,10 @@ from email.parser import BytesHeaderParser
 from email.utils import getaddresses, parsedate_to_datetime
 
 from errors import LabError, SeriesError
-from kernels.cleaning import clean
 from kernels.diff import read_diff
 from kernels.packed import is_packed, unpacked
 from kernels.series import LARGEST, LONGEST_HEADER, decoded_header
+from text import clean
 
 MOST_MAILS = 5000
 # Mails in mails, as digests and "forward as attachment" make them.

@@ -15,7 +15,7 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from errors import InfraError, UsageError
-from host.digest import sha256_of
+from files import sha256_of
 from host.process import run
 
 TIMEOUT_S = 60.0

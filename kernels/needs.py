@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from kernels.cleaning import clean
 from kernels.mail import CHANGE_ID
+from text import clean
 
 BASE_COMMIT = re.compile(r"^base-commit: ([0-9a-f]{12,64})\b", re.M)
 NEED = re.compile(r"^prerequisite-(patch-id|message-id|change-id):[ \t]*<?([^\s<>]{1,250})>?", re.M)

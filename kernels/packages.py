@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from errors import InfraError, UsageError
-from host.digest import sha256_of
+from files import sha256_of
 from host.process import run
 from kernels import archive
 from kernels import cache as store
-from kernels.cleaning import clean
+from text import clean
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from errors import UsageError
-from kernels.cleaning import clean
+from text import clean
 
 SERIES_FOLDER = Path("configs/series")
 ORDER = "series"

@@ -18,13 +18,14 @@ from pathlib import Path
 
 from errors import InfraError, UsageError
 from experiment.spec import PREBUILT, KernelSpec
+from files import digest
 from host.process import paste
 from kernels import cache as store
 from kernels import elf, kallsyms, modules, needed, packages, symbols, vmlinux
 from kernels.cache import Kernel
-from kernels.cleaning import clean
 from kernels.kallsyms import KallsymsError, Symbol
 from results.record import KernelIdentity
+from text import clean
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ def provide(spec: KernelSpec, *, checkout: Path, cache: Path) -> Kernel:
     if kind == "image":
         provided = _provided(spec, checkout)
         key = _image_key(provided)
-        source = f"image:{_digest(provided.image.read_bytes())}"
+        source = f"image:{digest(provided.image.read_bytes())}"
         with store.locked(cache, f"kernel-{key}"):
             return store.load(cache, key, used=True) or _keep(key, source, provided, cache)
     cached = _cached(spec, cache)
@@ -125,13 +126,13 @@ def _cached(spec: KernelSpec, cache: Path) -> Kernel | None:
 
 def _package_key(package: packages.DebianPackage) -> str:
     digests = " ".join(each.sha256 for each in (package, *package.rest))
-    return _digest(f"prebuilt {RECIPE} deb {digests}".encode())[:32]
+    return digest(f"prebuilt {RECIPE} deb {digests}".encode())[:32]
 
 
 def _image_key(provided: _PrebuiltFiles) -> str:
-    each = [_digest(path.read_bytes()) for path in (provided.image, *provided.modules)]
-    config = _digest(provided.config.read_bytes()) if provided.config else ""
-    return _digest(" ".join([f"prebuilt {RECIPE} image", config, *each]).encode())[:32]
+    each = [digest(path.read_bytes()) for path in (provided.image, *provided.modules)]
+    config = digest(provided.config.read_bytes()) if provided.config else ""
+    return digest(" ".join([f"prebuilt {RECIPE} image", config, *each]).encode())[:32]
 
 
 def _image_parts(name: str, checkout: Path) -> tuple[Path, Path | None]:
@@ -234,7 +235,7 @@ def _keep(key: str, source: str, provided: _PrebuiltFiles, cache: Path) -> Kerne
             patches=(),
             flavour=PREBUILT,
             compiler=vmlinux.compiler(data),
-            config_sha256=_digest(text.encode()) if text else "",
+            config_sha256=digest(text.encode()) if text else "",
             code_key=code.hexdigest(),
             build_id=elf.build_id(unpacked),
         )
@@ -274,7 +275,3 @@ def _sizes(listed: Sequence[Symbol]) -> dict[str, symbols.FunctionCode]:
         label = name if uses[name] == 1 else f"{name}#{uses[name]}"
         table[label] = symbols.FunctionCode(following[address] - address, "", "")
     return table
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

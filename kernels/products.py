@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Literal
 
 from errors import InfraError, LabError
-from kernels.cleaning import clean
 from results import door
+from text import clean
 
 Kind = Literal["release", "configuration", "list", "log", "module", "map", "image", "program"]
 MIB = 1 << 20

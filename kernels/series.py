@@ -17,8 +17,8 @@ from errors import SeriesError, UsageError
 from host import sandbox
 from host.process import Finished, TimedOutError, run
 from host.sandbox import Box
-from kernels.cleaning import clean
 from kernels.diff import Hunk, read_diff
+from text import clean
 
 # Of all patches of a series together.
 APPLY_TIMEOUT_S = 600.0

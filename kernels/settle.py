@@ -12,11 +12,11 @@ from pathlib import Path
 from errors import UsageError
 from experiment.spec import Experiment, KernelSpec
 from kernels import config, prebuilt, source
-from kernels.cleaning import clean
 from kernels.git_range import WORK_TREE, commit_of, find_commit, head_of, work_tree_of
 from kernels.intake import keep, records_of
 from kernels.options import agreed, load_reasons
 from results.record import SeriesRecord
+from text import clean
 
 
 def settle(experiment: Experiment, *, checkout: Path, cache: Path) -> Experiment:

@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from errors import InfraError, UsageError
+from files import sha256_of, write_atomically
 from host.packages import install_line, locate
 from host.process import paste, run
 from kernels import packages
-from kernels.cleaning import clean
 from kernels.git_range import require_files
+from text import clean
 
 DEBIAN_SOURCES = Path("/usr/src")
 # Where a source package keeps its tarball there: Debian's, then Ubuntu's.
@@ -336,11 +337,7 @@ def _file_digest(path: Path, cache: Path) -> str:
     remembered = _remembered(cache, str(path), stamp)
     if remembered:
         return remembered
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while block := stream.read(CHUNK):
-            digest.update(block)
-    return _remember(cache, str(path), stamp, digest.hexdigest())
+    return _remember(cache, str(path), stamp, sha256_of(path))
 
 
 def _memory(cache: Path, name: str) -> Path:
@@ -357,8 +354,5 @@ def _remembered(cache: Path, name: str, stamp: str) -> str:
 
 def _remember(cache: Path, name: str, stamp: str, digest: str) -> str:
     path = _memory(cache, name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(f".{os.getpid()}")
-    beside.write_text(json.dumps({"stamp": stamp, "digest": digest}))
-    beside.replace(path)
+    write_atomically(path, json.dumps({"stamp": stamp, "digest": digest}))
     return digest

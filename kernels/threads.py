@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from errors import SeriesError
-from kernels.cleaning import clean
 from kernels.mail import DIFF, Mail, diff_of, digest
+from text import clean
 
 MOST_PATCHES = 1000
 MOST_NAMED = 5

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from errors import UsageError
 from experiment.series_name import split_range
-from kernels.cleaning import clean
 from kernels.git_range import DIFF, commit_of, merge_base, require_files, run_git
 from kernels.patch_text import slug
+from text import clean
 
 HEAD = "HEAD"
 KEPT = "work-trees"

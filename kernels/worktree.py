@@ -28,14 +28,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from errors import LabError, SeriesError
+from files import sha256_of
 from host import folders
-from host.digest import sha256_of
 from host.process import run
-from kernels.cleaning import clean
 from kernels.diff import OBJECTS
 from kernels.series import Patch, apply
 from kernels.source import Source, stamp_of, unpack
 from results import door
+from text import clean
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from history.change import NightlyChange
 from history.wording import change_line
 from pages import status
 from pages.tracks import Track
-from reports.wording import clean
+from text import clean_line
 
 NAME = "feed.xml"
 MOST = 100
@@ -54,7 +54,7 @@ def _name(tag: str) -> str:
 
 
 def _text(parent: ElementTree.Element, tag: str, text: str) -> None:
-    ElementTree.SubElement(parent, _name(tag)).text = clean(text)
+    ElementTree.SubElement(parent, _name(tag)).text = clean_line(text)
 
 
 def _link(parent: ElementTree.Element, to: str) -> None:

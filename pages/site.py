@@ -32,6 +32,7 @@ from reports.render.policy import policy
 from reports.write import HTML, published
 from results import door
 from results.sessions import SessionHead, heads_in
+from text import clean_lines, typeset
 
 HERE = Path(__file__).parent
 TEMPLATES, STATIC = HERE / "templates", HERE / "static"
@@ -216,7 +217,7 @@ def environment() -> Environment:
 
 
 def _printed(text: str) -> str:
-    return wording.typeset(wording.clean(text, lines=True))
+    return typeset(clean_lines(text))
 
 
 def page(

@@ -10,11 +10,11 @@ from experiment.ad_hoc import from_series
 from experiment.load import Catalogue
 from experiment.places import from_here
 from experiment.series_name import kind_of, split_mail
-from kernels.cleaning import clean
 from queues.entry import QueueEntry, id_of
 from queues.store import QueueStore, stamp
 from queues.table import Row, flag
 from runs.request import Request
+from text import clean
 
 
 def entry_of(

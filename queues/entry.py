@@ -9,9 +9,9 @@ from pydantic import Field, TypeAdapter
 
 from experiment.ad_hoc import name_of
 from experiment.series_name import kind_of
-from kernels.cleaning import clean
 from results.record import Record
 from runs.request import Request
+from text import clean
 
 State = Literal["waiting", "running", "done", "failed", "replaced", "removed"]
 Blame = Literal["", "user", "series", "workload", "host", "lab"]

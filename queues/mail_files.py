@@ -16,12 +16,12 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from errors import InfraError, SeriesError
-from kernels.cleaning import clean
 from kernels.mail import HEAD, POSTMARK, header_of, reading, split_mbox
 from kernels.packed import ENDINGS as PACKED
 from kernels.packed import LARGEST_MBOX, is_packed, unpacked
 from kernels.series import LARGEST
 from queues.arrivals import Arrival, MailBatch, Positions
+from text import clean
 
 ENDINGS = tuple(f"{kind}{packed}" for packed in ("", *PACKED) for kind in (".mbox", ".mbx", ".eml"))
 TAIL = 4096

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from errors import Exit, LabError
-from kernels.cleaning import clean
 from queues.entry import Blame, PrimaryResult, QueueEntry
 from reports.headline import headline
 from reports.many import SessionComparison
@@ -13,6 +12,7 @@ from reports.model import MetricComparison
 from reports.outcome import outcome
 from reports.sections.functions import changed_per_unit
 from reports.verdict import Verdict
+from text import clean
 
 LONGEST = 600
 BLAMES: dict[str, Blame] = {

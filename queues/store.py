@@ -26,10 +26,10 @@ from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from errors import InfraError, UsageError
-from kernels.cleaning import clean
 from queues.entry import QueueEntry
 from results import door
 from results.door import StoreError
+from text import clean
 
 HEAD, FORMAT, SCHEMA_VERSION = "queue.json", "twinboot queue", 1
 ENTRIES, LOCKS, MAILS, SESSIONS, WATCH = "entries", "locks", "mails", "sessions", "watch"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from errors import UsageError
-from kernels.cleaning import clean
+from text import clean
 
 # What `queue add` has options for; everything but the series may be left out.
 COLUMNS = ("series", "priority", "source", "workloads", "auto", "reverse", "set", "mode")

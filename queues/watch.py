@@ -20,7 +20,6 @@ from pydantic import Field, ValidationError
 
 from errors import SeriesError, UsageError
 from kernels.attestation import attested
-from kernels.cleaning import clean
 from kernels.diff import read_diff
 from kernels.host_code import host_code
 from kernels.mail import Mail, diff_of, reading
@@ -40,6 +39,7 @@ from results import door
 from results.door import StoreError
 from results.record import Record
 from runs.request import Request
+from text import clean
 
 STATE, MAIL = "state.json", ".eml"
 DAY_S = 86400.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import io
 
-from reports import wording
 from reports.model import Comparison
 from results.profile import KINDS
+from text import clean_line
 
 COLUMNS = (
     "case", "phase", "unit", "function", "file", "line_base", "line_patched",
@@ -42,9 +42,9 @@ def render(comparison: Comparison) -> str:
             by_kind = [getattr(kinds, kind) for kind in KINDS] if kinds else []
             of_kinds = [repr(value) for each in by_kind for value in (each.base, each.patched)]
             writer.writerow([
-                attribution.case, attribution.phase, attribution.unit, wording.clean(row.name),
-                wording.clean(row.file), *(line or "" for line in row.lines),
-                wording.clean(row.subsystem), int(row.user), row.only_in,
+                attribution.case, attribution.phase, attribution.unit, clean_line(row.name),
+                clean_line(row.file), *(line or "" for line in row.lines),
+                clean_line(row.subsystem), int(row.user), row.only_in,
                 repr(pair.base), repr(pair.patched), repr(pair.difference),
                 "" if pair.low is None else repr(pair.low),
                 "" if pair.high is None else repr(pair.high), pair.n,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from reports import by_arm, headline, mail, wording
 from reports.by_arm import ArmCell, MetricRow
-from reports.mail import WIDTH, ascii_only
+from reports.mail import WIDTH
 from reports.many import SessionComparison
 from reports.model import CaseComparison, Comparison, MetricComparison, Summary
 from reports.sections import checks, functions, meaning, memory
@@ -21,6 +21,7 @@ from reports.series_findings import executed_on_host
 from reports.verdict import CALLED
 from results.record import PhaseRecord
 from results.units import is_virtual
+from text import ascii_only, wrap_command
 
 SHOWN = ("bw", "iops")
 # Lines on where the change came from, in the whole letter.
@@ -71,7 +72,7 @@ def commands(phases: tuple[PhaseRecord, ...]) -> list[str]:
     for phase in phases:
         if phase.caches == "dropped":
             lines.append(DROP_CACHES)
-        lines += wording.wrap_command(ascii_only(phase.command), WIDTH)
+        lines += wrap_command(ascii_only(phase.command), WIDTH)
     return lines
 
 

@@ -15,7 +15,6 @@ from reports import by_arm, headline, kernel_names, mail, wording
 from reports.by_arm import ArmCell, MetricRow
 from reports.kernel_names import KernelName
 from reports.letter import percentage
-from reports.mail import ascii_only
 from reports.many import SessionComparison
 from reports.model import MetricComparison, is_share
 from reports.outcome import pending
@@ -23,6 +22,7 @@ from reports.repeat import repeat
 from reports.verdict import CALLED, Verdict
 from results.record import ArmRecord, CaseSize, Manifest
 from results.units import VIRTUAL, shown_name
+from text import ascii_only
 
 COMPILER = re.compile(r"\S*\b(?:gcc|clang)\b")
 MAJOR = re.compile(r"\b(\d+)\.\d+\.\d+")

@@ -11,6 +11,7 @@ from reports.many import SessionComparison
 from reports.model import Finding, MetricComparison
 from reports.sections import checks
 from results.record import ArmRecord, Manifest
+from text import ascii_only
 
 WIDTH = 75
 # Stands above the first table of every mail: on a list numbers read as those of hardware.
@@ -26,13 +27,6 @@ TRANSLATED = (
     "All times are those of a translator (TCG without -icount): they say nothing of any "
     "machine, and no verdict is given."
 )
-
-
-def ascii_only(text: str) -> str:
-    """One line of plain ASCII; what has no ASCII form becomes a question mark."""
-    replaced = text.replace("±", "+-").replace("–", "-").replace("→", "->")
-    plain = wording.clean(replaced).encode("ascii", "replace").decode()
-    return " ".join(plain.split())
 
 
 def measured_under(manifest: Manifest) -> str:

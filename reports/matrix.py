@@ -12,6 +12,7 @@ from reports.many import SessionComparison
 from reports.render.text import columns, wrapped
 from reports.sections import checks
 from reports.sections.arms import change, direction, values
+from text import clean_line
 
 WIDTH = 100
 
@@ -66,12 +67,12 @@ def _workloads(
             cells = [direction(row, rows), *values(row.base)]
             for cell in map(row.cell, others):
                 cells += [*values(cell), change(row, cell), wording.cell_verdict(cell)]
-            lines.append(tuple(map(wording.clean, cells)))
+            lines.append(tuple(map(clean_line, cells)))
     left = (0, *(6 + 4 * at for at in range(len(others))))
     table = columns(lines, left=left)
     output = ["Workload", table[0], "-" * max(map(len, table))]
     for at, line in enumerate(table[1:], 1):
-        output += [wording.clean(titles[at])] if at in titles else []
+        output += [clean_line(titles[at])] if at in titles else []
         output.append(line)
     return output
 
@@ -87,7 +88,7 @@ def side_by_side(arms: Sequence[str], rows: Sequence[MetricRow], width: int = WI
             cell = row.cell(arm)
             moved = f"{change(row, cell)} {wording.cell_verdict(cell)}".strip()
             heads.append((values(cell)[0], "" if cell is row.base else moved))
-        groups.append([tuple(map(wording.clean, pair)) for pair in heads])
+        groups.append([tuple(map(clean_line, pair)) for pair in heads])
     lines: list[str] = []
     table: list[str] = []
     columns: list[list[tuple[str, ...]]] = []
@@ -102,7 +103,7 @@ def side_by_side(arms: Sequence[str], rows: Sequence[MetricRow], width: int = WI
 
 def _table(names: Sequence[str], groups: Sequence[Sequence[tuple[str, ...]]]) -> list[str]:
     rows = [
-        (wording.clean(name), *(cell for group in groups for cell in group[at]))
+        (clean_line(name), *(cell for group in groups for cell in group[at]))
         for at, name in enumerate(names)
     ]
     return columns(rows, left=(0,))
@@ -164,7 +165,7 @@ def failures(session: SessionComparison) -> list[str]:
     counts = session.failures
     failed = sorted({case for (case, _), (bad, _) in counts.items() if bad})
     return [
-        wording.clean(
+        clean_line(
             f"fail:runs {case}: "
             + ", ".join(f"{arm.name} {counts[case, arm.name][0]}:{counts[case, arm.name][1]}"
                         for arm in session.manifest.arms if (case, arm.name) in counts)
@@ -178,11 +179,11 @@ def render(session: SessionComparison) -> str:
     rows = session.rows
     cases = session.comparisons[0].cases
     manifest = session.manifest
-    lines = [wording.clean(manifest.experiment.title), headline.sentence(session), ""]
+    lines = [clean_line(manifest.experiment.title), headline.sentence(session), ""]
     lines += [*wrapped(mail.measured_under(manifest), WIDTH, ""), ""]
     sentences = differences.sentences(session.arms)
     if sentences:
-        lines += [f"{differences.LEAD}:", *(f"  {wording.clean(text)}" for text in sentences), ""]
+        lines += [f"{differences.LEAD}:", *(f"  {clean_line(text)}" for text in sentences), ""]
     if len(session.arms) > 2:
         lines += by_arm(session, rows)
     if len(session.arms) == 2 or len(cases) >= laid_out.MANY_CASES:

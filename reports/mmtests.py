@@ -22,6 +22,7 @@ from reports.many import SessionComparison
 from reports.verdict import CALLED
 from results.record import ArmRecord
 from results.units import shown_name
+from text import ascii_only
 
 CELL = 22
 STATISTIC = 10
@@ -143,7 +144,7 @@ def _metric(session: SessionComparison, rows: Sequence[MetricRow]) -> list[str]:
     lines = mail.wrapped(f"{name}: {title} ({first.unit}, {better} is better)")
     names = _operations(rows)
     room = WIDTH - 2 * CELL - STATISTIC - 1
-    longest = min(room, max(len(mail.ascii_only(name)) for name in names))
+    longest = min(room, max(len(ascii_only(name)) for name in names))
     label = STATISTIC + longest + 1
     for others in mail.chunks(arms, WIDTH - label - CELL, CELL):
         ordered = (arms[0], *others)

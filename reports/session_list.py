@@ -13,6 +13,7 @@ from reports.outcome import outcome
 from results.record import Record
 from results.session import open_session
 from results.sessions import SessionHead
+from text import clean_line
 
 
 class ListedMetric(Record):
@@ -75,8 +76,8 @@ def text_lines(sessions: Sequence[ListedSession]) -> list[str]:
         when = session.created[:16].replace("T", " ")
         code = "exit -" if session.exit_code is None else f"exit {session.exit_code}"
         end = f"cannot be reported: {session.problem}" if session.problem else session.verdict
-        lines.append(wording.clean(f"{when:<16}  {code}  {name}  {end}"))
-        lines += [wording.clean(f"    {metric.line}") for metric in session.primary]
+        lines.append(clean_line(f"{when:<16}  {code}  {name}  {end}"))
+        lines += [clean_line(f"    {metric.line}") for metric in session.primary]
     return lines
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import io
 
-from reports import wording
 from reports.model import Comparison
+from text import clean_line
 
 COLUMNS = (
     "case", "phase", "unit", "path", "base", "patched", "calls_base", "calls_patched",
@@ -26,8 +26,8 @@ def render(comparison: Comparison) -> str:
         for row in stacks.rows:
             pairs = row.instructions, row.calls
             writer.writerow([
-                stacks.case, stacks.phase, wording.clean(stacks.unit_title),
-                ";".join(map(wording.clean, row.path)),
+                stacks.case, stacks.phase, clean_line(stacks.unit_title),
+                ";".join(map(clean_line, row.path)),
                 *(repr(value) for pair in pairs for value in (pair.base, pair.patched)),
             ])  # fmt: skip
     return sink.getvalue()

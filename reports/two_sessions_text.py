@@ -9,6 +9,7 @@ from reports.render.text import columns, wrapped
 from reports.two_sessions import PairedMetric, SessionPair
 from reports.verdict import CALLED
 from results.record import Manifest
+from text import clean_line
 
 HEADS = ("metric", "mean 1", "median 1", "mean 2", "median 2", "change", "verdict")
 
@@ -28,10 +29,10 @@ def render(pair: SessionPair) -> str:
         lines += wrapped(note)
     for arm in dict.fromkeys(metric.arm for metric in pair.metrics):
         same = ", the same machine code and settings" if arm in pair.same_code else ""
-        lines += ["", wording.clean(f"Arm {arm}{same}")]
+        lines += ["", clean_line(f"Arm {arm}{same}")]
         of_arm = [metric for metric in pair.metrics if metric.arm == arm]
         for case in dict.fromkeys(metric.case for metric in of_arm):
-            lines += [wording.clean(f"  {case}")]
+            lines += [clean_line(f"  {case}")]
             lines += _table([m for m in of_arm if m.case == case], judged=not pair.obstacles)
     return "\n".join(lines) + "\n"
 
@@ -39,7 +40,7 @@ def render(pair: SessionPair) -> str:
 def _head(number: str, manifest: Manifest) -> list[str]:
     subject = wording.subject(manifest.experiment)
     return [
-        wording.clean(f"{number}  {manifest.session}, begun {manifest.created}"),
+        clean_line(f"{number}  {manifest.session}, begun {manifest.created}"),
         *wrapped(subject, indent="   "),
     ]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable
 from urllib.parse import quote
 
@@ -50,17 +49,6 @@ PLURALS = {
     Verdict.INCONCLUSIVE: "inconclusive",
     Verdict.NOT_JUDGED: "not judged",
 }
-
-
-def clean(text: str, *, lines: bool = False) -> str:
-    """Text without control, bidirectional or surrogate characters; ``lines`` keeps newlines.
-
-    Guests and hosts are not trusted: what they say must not move a cursor, hide
-    behind right-to-left marks or break the encoding.
-    """
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or (lines and c == "\n") else " " for c in text)
 
 
 def series_title(experiment: Experiment) -> str:
@@ -112,27 +100,9 @@ def subject(experiment: Experiment) -> str:
     return f"{series_title(experiment)} on {experiment.kernel.source}"
 
 
-def typeset(text: str) -> str:
-    """Numbers as a page prints them: true minus signs and arrows instead of ASCII."""
-    return re.sub(r"(?<![\w-])-(?=\d)", "−", text.replace(" -> ", " → "))
-
-
 def after(unit: str) -> str:
     """A unit as it follows a number, with its space; nothing for a plain ratio, whose unit is 1."""
     return "" if unit == "1" else f" {unit}"
-
-
-def wrap_command(command: str, width: int) -> list[str]:
-    """A command line broken at words with backslashes, each line within ``width`` if words are."""
-    lines, line = [], ""
-    for word in command.split(" "):
-        longer = f"{line} {word}" if line else word
-        if line and len(longer) > width - 2:
-            lines.append(f"{line} \\")
-            line = f"  {word}"
-        else:
-            line = longer
-    return [*lines, line]
 
 
 def figure(value: float | None, digits: int = SIGNIFICANT) -> str:
@@ -582,13 +552,3 @@ def moved(pair: Paired | None) -> str:
 def moved_if_at_all(pair: Paired) -> str:
     """:func:`moved`, and ``unchanged`` where both arms are equal on every seed."""
     return "unchanged" if pair.equal else moved(pair)
-
-
-def plural(title: str) -> str:
-    """``I/Os``, ``folios added``, ``page faults``: a unit's title in the plural."""
-    if title.split(" ")[-1] == "ms":
-        return title
-    words = title.split(" ")
-    at = -2 if len(words) > 1 and words[-1].endswith("ed") else -1
-    words[at] += "s"
-    return " ".join(words)

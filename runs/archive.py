@@ -15,9 +15,10 @@ from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
 from errors import InfraError, UsageError
-from kernels.cleaning import clean
+from files import written_beside
 from results import door
 from results.door import StoreError
+from text import clean
 
 MODE = 0o644
 LEVEL = 6
@@ -68,9 +69,9 @@ def pack(files: Mapping[str, bytes], archive: Path) -> None:
         InfraError: it cannot be written.
     """
     _require_plain(files, archive)
-    beside = archive.with_name(f".{archive.name}.new")
     try:
         with (
+            written_beside(archive) as beside,
             beside.open("wb") as raw,
             gzip.GzipFile("", "wb", LEVEL, raw, mtime=0) as packed,
             tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
@@ -79,13 +80,10 @@ def pack(files: Mapping[str, bytes], archive: Path) -> None:
                 member = tarfile.TarInfo(name)
                 member.size, member.mode = len(files[name]), MODE
                 tar.addfile(member, io.BytesIO(files[name]))
-        beside.replace(archive)
     except OSError as error:
         raise InfraError(
             f"cannot be written: {error.strerror}", where=str(archive), next_step="-o elsewhere"
         ) from None
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def unpack(

@@ -18,11 +18,11 @@ from host import sandbox
 from host.packages import install_line
 from kernels import build, intake
 from kernels.cache import Kernel, planned
-from kernels.cleaning import clean
 from kernels.host_code import host_code
 from kernels.make import MakeProgress
 from kernels.series import read_patch
 from runs.options import Options
+from text import clean
 
 
 def guest_of(experiment: Experiment) -> Guest:

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
-from kernels.cleaning import clean, clean_lines
+from text import clean, clean_lines
 
 PLAIN_INTERVAL_S = 20.0
 # Columns for what a guest says of itself.

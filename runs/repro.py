@@ -6,7 +6,6 @@ files), what it was done with (versions, kernels, commands) and what came out (r
 
 from __future__ import annotations
 
-import hashlib
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -17,11 +16,10 @@ from errors import LabError, UsageError
 from experiment.architecture import ARCHITECTURES
 from experiment.catalogue import Catalogue
 from experiment.spec import Experiment
+from files import digest, sha256_of
 from host import facts
-from host.digest import sha256_of
 from kernels import prebuilt
 from kernels.cache import kernels_folder
-from kernels.cleaning import clean
 from kernels.config import module_folders, of_architecture
 from kernels.series import LARGEST
 from kernels.source import identify
@@ -35,6 +33,7 @@ from runs.options import Options
 from runs.prepare import Session
 from runs.repeat import Kept
 from runs.session_series import SERIES, copy_series, series_of, with_series_of
+from text import clean
 
 FORMAT = 1
 # 32 arms of 32 seeds, or 9 cases of two arms and 56 seeds.
@@ -126,7 +125,7 @@ def write_archive(
     head = ArchiveHead(
         format=FORMAT,
         session=manifest.session,
-        files={name: _digest(content) for name, content in sorted(files.items())},
+        files={name: digest(content) for name, content in sorted(files.items())},
     )
     files[HEAD] = json.dumps(head.model_dump(), indent=1).encode()
     pack(files, archive)
@@ -366,7 +365,7 @@ def differs_here(repro: Repro, options: Options, tools: Mapping[str, str]) -> tu
         for name, digest in repro.files.items()
         if name.startswith(f"{INPUTS}/")
     }
-    today = {name: _digest(content)[:12] for name, content in here.items()}
+    today = {name: digest(content)[:12] for name, content in here.items()}
     lines += [
         _line(name, then_inputs.get(name, "none"), today.get(name, "none"))
         for name in sorted(today.keys() | then_inputs.keys())
@@ -402,7 +401,3 @@ def differs_built(manifest: Manifest, session: Session) -> tuple[str, ...]:
 
 def _line(name: str, then: str, now: str) -> str:
     return f"{clean(name)}: then {clean(then) or 'none'}, now {clean(now) or 'none'}"
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

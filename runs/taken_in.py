@@ -16,13 +16,13 @@ from errors import LabError, SeriesError
 from experiment.spec import ArmSpec, Experiment
 from host import sandbox
 from kernels import at_hand, intake
-from kernels.cleaning import clean
 from kernels.prefixes import of_kernel
 from kernels.series import apply, read_patch
 from kernels.settle import series_records
 from results.record import SeriesRecord
 from runs.arms import is_mailed, kernel_spec, patches_of
 from runs.options import Options
+from text import clean
 
 WIDTH = 80
 MOST_FILES = 8

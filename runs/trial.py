@@ -15,10 +15,10 @@ from errors import InfraError
 from experiment.load import load_experiment
 from experiment.plan import Size, scaled
 from experiment.spec import PhaseTimes, ShapeSpec
+from files import sha256_of
 from guests import exact, initramfs, native
 from guests.exact import BootError, Machine, Outcome
 from host import exactness
-from host.digest import sha256_of
 from host.exactness import Trial
 from host.facts import cores_available
 from host.process import spawn

@@ -9,11 +9,11 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from errors import UsageError
+from files import sha256_of
 from guests import userland
 from guests.userland import FILES, HEAD, HELPERS, NATIVE, UserlandRecord
-from host.digest import sha256_of
-from kernels.cleaning import clean
 from runs.archive import pack, unpack
+from text import clean
 
 # fio, mkfs, busybox and some thirty libraries are 20 to 40 MiB.
 MOST_BYTES = 256 << 20

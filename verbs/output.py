@@ -10,7 +10,7 @@ import json
 import os
 import sys
 
-from kernels.cleaning import clean_lines
+from text import clean_lines
 
 # Columns where standard output is no terminal; ``reports.render.text`` has the same.
 WIDTH = 80

@@ -15,6 +15,7 @@ from reports.charts import canvas
 from reports.charts.canvas import BAND, BASE, INK, MUTED, PATCHED, Chart
 from reports.charts.forest import limits_of
 from reports.many import SessionComparison
+from text import typeset
 
 ROW_IN, GROUP_IN, EDGES_IN = 0.3, 0.42, 1.0
 # Beyond these a chart is a wall; the tables have them all.
@@ -103,7 +104,7 @@ def _forest_row(
     across_page = blended_transform_factory(axes.transAxes, axes.transData)
     axes.text(-0.05, position, _cut(cell.arm), transform=across_page, va="center", ha="right",
               fontsize=9.5)  # fmt: skip
-    text = wording.typeset(f"{wording.cell_change(row, cell)}  {wording.cell_verdict(cell)}")
+    text = typeset(f"{wording.cell_change(row, cell)}  {wording.cell_verdict(cell)}")
     axes.text(1.01, position, text.strip(), transform=across_page, va="center", ha="left",
               color=MUTED, fontsize=9.5)  # fmt: skip
     change = cell.change
@@ -118,7 +119,7 @@ def _forest_row(
                       markeredgecolor=INK, markeredgewidth=1.1)  # fmt: skip
             continue
         right = value > limits[1]
-        out = wording.typeset(wording.percent(reference.change, decimals=1))
+        out = typeset(wording.percent(reference.change, decimals=1))
         axes.text(1 if right else 0, position, f"◇ {out} →" if right else f"← {out} ◇",
                   transform=across_page, va="center", ha="right" if right else "left",
                   fontsize=9)  # fmt: skip

@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
-from reports.wording import clean
+from text import clean_line, clean_lines
 
 # Placeholder, CSS variable, and the light page's colour for an SVG that stands alone.
 # Base and patched are blue and vermilion of Okabe and Ito, "Color Universal Design" (2008).
@@ -142,7 +142,7 @@ def to_svg(fig: Figure, name: str, alt: str) -> str:
     """The figure as an ``<svg>`` element without prologue, its ids prefixed with ``name``."""
     for text in fig.findobj(Text):
         assert isinstance(text, Text)
-        text.set_text(clean(text.get_text(), lines=True))
+        text.set_text(clean_lines(text.get_text()))
     sink = io.StringIO()
     with mpl.rc_context({**STYLE, "svg.hashsalt": name}), warnings.catch_warnings():
         # The page's typeface draws the text; that ours lacks a glyph costs only its width.
@@ -163,7 +163,7 @@ def to_svg(fig: Figure, name: str, alt: str) -> str:
     opening = (
         f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
         f'{box.group()} role="img" aria-labelledby="{name}-alt">'
-        f'<title id="{name}-alt">{escape(clean(alt))}</title>'
+        f'<title id="{name}-alt">{escape(clean_line(alt))}</title>'
     )
     return re.sub(r"^<svg[^>]*>", lambda _: opening, svg, count=1)
 

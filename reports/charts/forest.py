@@ -14,6 +14,7 @@ from reports.charts.canvas import AGAIN, BAND, INK, MUTED, PATCHED, Chart
 from reports.model import Comparison, MetricComparison
 from reports.verdict import Change
 from reports.wall_model import Again
+from text import typeset
 
 ROW_IN = 0.5
 # Where a name and what is said of it do not fit beside each other, they stand in two lines.
@@ -49,7 +50,7 @@ def _shown_change(metric: MetricComparison) -> tuple[str, str]:
     """The name of a row, and its change and verdict."""
     return (
         f"{metric.case}  {metric.name}",
-        wording.typeset(f"{wording.change(metric)}  {wording.judged(metric)}"),
+        typeset(f"{wording.change(metric)}  {wording.judged(metric)}"),
     )
 
 
@@ -78,7 +79,7 @@ def _row(
             )  # fmt: skip
             continue
         right = value > limits[1]
-        text = wording.typeset(wording.percent(reference.change, decimals=1))
+        text = typeset(wording.percent(reference.change, decimals=1))
         axes.text(
             1 if right else 0, position, f"◇ {text} →" if right else f"← {text} ◇",
             transform=across,

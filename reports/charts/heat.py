@@ -15,6 +15,7 @@ from reports.charts import canvas
 from reports.charts.canvas import BASE, INK, MUTED, PATCHED, RULE, Chart
 from reports.many import SessionComparison
 from reports.verdict import CALLED
+from text import typeset
 
 ROW_IN, HEAD_IN = 0.27, 0.75
 COLUMN_IN = 0.72
@@ -61,7 +62,7 @@ def square(row: MetricRow, cell: ArmCell, threshold: float) -> Square | None:
     text = wording.percent(estimate, decimals=decimals).replace(" %", "")
     if row.is_share:
         text = f"{wording.cell_difference(row, cell) or 0.0:+.1f} pt"
-    text = wording.typeset(text)
+    text = typeset(text)
     mark = ("▲" if better else "▼") if sure else ""
     return Square(f"{text}{mark}", depth(estimate, threshold), better, sure)
 

@@ -19,6 +19,7 @@ from reports.charts import canvas
 from reports.charts.canvas import BAD, BAND, GOOD, PAPER, Chart
 from reports.model import Comparison
 from reports.paired import Paired
+from text import typeset
 
 HEIGHT_IN, EDGES_IN = 4.4, 0.75
 KINDS = ("parts", "files", "functions")
@@ -128,7 +129,7 @@ def _draw_area(axes: Axes, area: Area, largest: float) -> None:
     if height * HEIGHT_IN < LINE_IN:
         return
     letters = int((right - left) * canvas.WIDTH_IN / LETTER_IN)
-    number = wording.typeset(wording.signed(area.difference)) if coloured else ""
+    number = typeset(wording.signed(area.difference)) if coloured else ""
     middle = area.start + height / 2
     # From the end of a path the file's own name is what tells it.
     room = letters - len(number) - 1

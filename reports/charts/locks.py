@@ -17,6 +17,7 @@ from reports.charts.canvas import BASE, INK, MUTED, PATCHED, RULE, Chart
 from reports.lock_model import LockComparison
 from reports.model import Comparison
 from reports.paired import Paired
+from text import plural, typeset
 
 ROW_IN = 0.56
 EDGES_IN = 1.0
@@ -39,7 +40,7 @@ class Drawing(NamedTuple):
 def drawings(locks: LockComparison) -> list[Drawing]:
     """The charts that a twin's numbers allow; what is zero on the base arm has no change."""
     per = f"per {locks.unit_title}"
-    per_many = f"per 1,000 {wording.plural(locks.unit_title)}"
+    per_many = f"per 1,000 {plural(locks.unit_title)}"
     hold = [(row.label, row.hold) for row in locks.rows if row.hold and row.instances != "none"]
     contended = [(row.label, row.contentions) for row in locks.rows if row.contentions]
     waits = [(f"{row.caller} ({row.flags})", row.count) for row in locks.waits]
@@ -62,7 +63,7 @@ def kind(locks: LockComparison) -> str:
 
 def _row(axes: Axes, position: int, label: str, pair: Paired) -> None:
     across = axes.get_yaxis_transform()
-    text = wording.typeset(f"{wording.few(pair)}  {wording.moved(pair)}")
+    text = typeset(f"{wording.few(pair)}  {wording.moved(pair)}")
     axes.text(0, position - 0.38, label, transform=across, va="center", fontsize=9.5)
     axes.text(1, position - 0.38, text, transform=across, va="center", ha="right", fontsize=9.5,
               color=MUTED)  # fmt: skip
@@ -98,7 +99,7 @@ def _set_axis(axes: Axes, rows: list[tuple[str, Paired]]) -> bool:
     else:
         axes.set_xlim(low - 0.06 * (high - low), high + 0.06 * (high - low))
     axes.xaxis.set_major_formatter(
-        FuncFormatter(lambda value, _: wording.typeset(f"{value:+g} %" if value else "0"))
+        FuncFormatter(lambda value, _: typeset(f"{value:+g} %" if value else "0"))
     )
     axes.axvline(0, color=RULE, linewidth=1.0, zorder=0.7)
     return wide

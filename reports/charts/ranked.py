@@ -13,6 +13,7 @@ from reports.charts.canvas import BAND, INK, MUTED, PATCHED, Chart
 from reports.model import Comparison, MetricComparison
 from reports.overall import geometric_means
 from reports.verdict import CALLED, Change
+from text import typeset
 
 # From here on each metric is a line, and all are in the order of their changes.
 MANY = 9
@@ -71,7 +72,7 @@ def _draw_line(axes: Axes, position: int, metric: MetricComparison, change: Chan
             axes.plot(at(reference.change), position, "D", markersize=4, markerfacecolor="none",
                       markeredgecolor=INK, markeredgewidth=0.9)  # fmt: skip
     text = f"{wording.MARKS[wording.verdict(metric)]} " if called else ""
-    axes.text(1.01, position, wording.typeset(f"{text}{wording.change(metric)}"), fontsize=FONT,
+    axes.text(1.01, position, typeset(f"{text}{wording.change(metric)}"), fontsize=FONT,
               transform=axes.get_yaxis_transform(), va="center_baseline", color=INK)  # fmt: skip
 
 
@@ -111,7 +112,7 @@ def draw(comparison: Comparison) -> list[Chart]:
             _draw_line(axes, position, metric, change)
         for position, mean in enumerate(means, start=len(rows)):
             axes.plot(at(mean.change), position, "s", color=INK, markersize=5)
-            axes.text(1.01, position, wording.typeset(wording.percent(mean.change)), fontsize=FONT,
+            axes.text(1.01, position, typeset(wording.percent(mean.change)), fontsize=FONT,
                       transform=axes.get_yaxis_transform(), va="center_baseline",
                       fontweight="bold")  # fmt: skip
         axes.set_yticks(range(len(labels)), labels, fontsize=FONT)
@@ -137,4 +138,4 @@ def draw(comparison: Comparison) -> list[Chart]:
 
 
 def _tick(change: float) -> str:
-    return wording.typeset(f"{100 * change:+.3g}" if change else "0")
+    return typeset(f"{100 * change:+.3g}" if change else "0")

@@ -17,6 +17,7 @@ from reports.charts import canvas
 from reports.charts.canvas import BAD, BAND, GOOD, PAPER, Chart
 from reports.model import Comparison
 from reports.stacks_model import StackComparison, StackRow
+from text import clean_line
 
 WIDTH_IN, ROW_IN, EDGES_IN = 10.0, 0.17, 0.45
 # What is narrower than this part of the whole is not drawn, unless it changed; and never this.
@@ -122,7 +123,7 @@ def draw(comparison: Comparison, stacks: StackComparison) -> list[Chart]:
     for number, bar in enumerate(everything):
         # Who points at a path reads its numbers.
         group = f'<g id="{name(stacks)}-path{number}">'
-        words = escape(wording.clean(_words(bar, stacks.unit_title)))
+        words = escape(clean_line(_words(bar, stacks.unit_title)))
         svg = svg.replace(group, f"{group}<title>{words}</title>", 1)
     return [Chart(
         name=name(stacks),

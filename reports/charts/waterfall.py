@@ -11,6 +11,7 @@ from reports.attribution_model import Attribution
 from reports.charts import canvas
 from reports.charts.canvas import BAD, GOOD, INK, MUTED, Chart
 from reports.model import Comparison
+from text import typeset
 
 ROW_IN = 0.43
 EDGES_IN = 0.80
@@ -64,7 +65,7 @@ def _draw_bar(axes: Axes, position: int, bar: Bar, last: bool) -> None:
     weight = "bold" if last else "normal"
     axes.text(0, position - 0.36, bar.label, transform=across, va="center", fontsize=9.5,
               fontweight=weight)  # fmt: skip
-    text = wording.typeset(wording.signed(change))
+    text = typeset(wording.signed(change))
     axes.text(1, position - 0.36, text, transform=across, va="center", ha="right", fontsize=9.5,
               fontweight=weight)  # fmt: skip
 

@@ -38,7 +38,7 @@ from reports.document import (
     plain,
 )
 from reports.render.policy import policy, safe
-from reports.wording import clean, typeset
+from text import clean_line, clean_lines, typeset
 
 STYLE = Path(__file__).parent / "page.css"
 # Sorts and filters tables; a page is whole without it.
@@ -50,17 +50,17 @@ BREAKS = re.compile(r"(?<=[._])(?=[^._])")
 
 def escaped(text: str) -> str:
     """A text of ours or of anybody's as text of a page, with true minus signs and arrows."""
-    return escape(typeset(clean(text, lines=True)))
+    return escape(typeset(clean_lines(text)))
 
 
 def verbatim(text: str) -> str:
     """Code as text of a page: escaped, and otherwise as it is."""
-    return escape(clean(text, lines=True))
+    return escape(clean_lines(text))
 
 
 def attribute(text: str) -> str:
     """A text as the value of an attribute, quotes included."""
-    return f'"{escape(clean(text), quote=True)}"'
+    return f'"{escape(clean_line(text), quote=True)}"'
 
 
 def slug(text: str) -> str:
@@ -304,4 +304,4 @@ def page(
 
 def text_of(words: Words) -> str:
     """Words as they stand on a page, without marks: for tests and titles."""
-    return typeset(clean(plain(words)))
+    return typeset(clean_line(plain(words)))

@@ -31,7 +31,7 @@ from reports.document import (
     Words,
 )
 from reports.render.policy import safe
-from reports.wording import clean
+from text import clean_line, clean_lines
 
 # All that Markdown, and HTML within it, take for something else than text.
 ACTIVE = re.compile(r"([\\`*_{}\[\]<>#|!~&])")
@@ -39,7 +39,7 @@ ACTIVE = re.compile(r"([\\`*_{}\[\]<>#|!~&])")
 
 def escape(text: str) -> str:
     """Text that Markdown and HTML within it take as text, on one line."""
-    return ACTIVE.sub(r"\\\1", " ".join(clean(text).split()))
+    return ACTIVE.sub(r"\\\1", " ".join(clean_line(text).split()))
 
 
 def words(text: Words) -> str:
@@ -65,7 +65,7 @@ def words(text: Words) -> str:
 
 def _mono(text: str) -> str:
     """A span of code whose ticks are more than any run within it."""
-    text = " ".join(clean(text).split())
+    text = " ".join(clean_line(text).split())
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     ticks = "`" * (longest + 1)
     pad = " " if longest else ""
@@ -74,7 +74,7 @@ def _mono(text: str) -> str:
 
 def code_block(text: str, language: str = "") -> list[str]:
     """A fenced block whose fence is longer than any in ``text``."""
-    text = clean(text, lines=True)
+    text = clean_lines(text)
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return [f"{fence}{language}", text, fence, ""]
@@ -128,7 +128,7 @@ def _item(item: Item) -> list[str]:
             lines += [f"  - {words(inner.words)}" for inner in block.items]
         elif isinstance(block, Code):
             # Indented by more than the list: no line of a console can end the block.
-            quoted = clean(block.text, lines=True).split("\n")
+            quoted = clean_lines(block.text).split("\n")
             lines += ["", *(f"        {line}".rstrip() for line in quoted)]
         else:
             lines += [f"  {line}".rstrip() for line in _block(block, 0)]

@@ -33,7 +33,7 @@ from reports.document import (
     Verdicts,
     plain,
 )
-from reports.wording import clean, wrap_command
+from text import clean_line, wrap_command
 
 # Of a file, of a pipe, and of a terminal that does not say.
 WIDTH = 80
@@ -53,7 +53,7 @@ def wrapped(text: str, width: int = WIDTH, indent: str = INDENT, hang: str = "")
     """The text, fit to be printed, in lines of at most ``width`` columns; none for no text."""
     # A number stays on the line of its unit.
     lines = textwrap.wrap(
-        clean(text).replace(" %", f"{UNBROKEN}%"), width,
+        clean_line(text).replace(" %", f"{UNBROKEN}%"), width,
         initial_indent=indent, subsequent_indent=indent + hang, break_on_hyphens=False,
     )  # fmt: skip
     return [line.replace(UNBROKEN, " ") for line in lines]
@@ -147,10 +147,10 @@ def _code(block: Code, width: int, indent: str) -> Iterator[str]:
     """Commands, broken so that they can be pasted; other lines as they are, cut to the width."""
     for line in block.text.splitlines():
         if block.language == SHELL:
-            for part in wrap_command(clean(line), width - len(indent)):
+            for part in wrap_command(clean_line(line), width - len(indent)):
                 yield f"{indent}{part}"
         else:
-            yield f"{indent}| {clean(line)}"[:width].rstrip()
+            yield f"{indent}| {clean_line(line)}"[:width].rstrip()
 
 
 def _item(item: Item, width: int, indent: str) -> Iterator[str]:
@@ -163,7 +163,7 @@ def _item(item: Item, width: int, indent: str) -> Iterator[str]:
 
 def _facts(block: Facts, width: int, indent: str) -> Iterator[str]:
     """Names to the left, values beside them; below a name that is too long for that."""
-    names = [clean(fact.name) for fact in block.facts]
+    names = [clean_line(fact.name) for fact in block.facts]
     column = min(max(map(len, names)), SHORTEST_NAME)
     for fact, name in zip(block.facts, names, strict=True):
         lines = wrapped(plain(fact.words), width, f"{indent}{' ' * column}{INDENT}")
@@ -270,11 +270,11 @@ def _shrunk(widths: Sequence[int], least: Sequence[int], over: int) -> list[int]
 def _with_short_heads(table: Table, room: int) -> Table:
     """Heads (names of arms) cut to what is below them, the widest first, for the same reason."""
     widths = _widths([[_cell_text(cell) for cell in row.cells] for row in table.rows])
-    heads = [len(clean(column.head)) for column in table.columns]
+    heads = [len(clean_line(column.head)) for column in table.columns]
     over = max(map(len, aligned(table))) - room
     heads = _shrunk(heads, widths, over)
     return replace(table, columns=tuple(
-        replace(column, head=cut(clean(column.head), head))
+        replace(column, head=cut(clean_line(column.head), head))
         for column, head in zip(table.columns, heads, strict=True)
     ))  # fmt: skip
 
@@ -300,15 +300,15 @@ def _continued(table: Table, room: int) -> Iterator[str]:
 
 def _cell_text(cell: Cell) -> str:
     parts = (cell.text, cell.small, cell.under)
-    return " ".join(" ".join(map(clean, filter(None, parts))).split())
+    return " ".join(" ".join(map(clean_line, filter(None, parts))).split())
 
 
 def aligned(table: Table) -> list[str]:
     """Heads and rows as lines of one alignment, however wide."""
     rows = [[_cell_text(cell) for cell in row.cells] for row in table.rows]
-    heads = [[clean(column.head) for column in table.columns]]
+    heads = [[clean_line(column.head) for column in table.columns]]
     if any(column.under for column in table.columns):
-        heads.append([clean(column.under) for column in table.columns])
+        heads.append([clean_line(column.under) for column in table.columns])
     everything = [*heads, *rows]
     widths = _widths(everything)
     left = [at for at, column in enumerate(table.columns) if column.left]
@@ -345,7 +345,7 @@ def _groups(columns: Sequence[Column], widths: Sequence[int]) -> list[str]:
     for group, members in groupby(columns, key=lambda column: column.group):
         many = len(list(members))
         wide = sum(widths[at : at + many]) + GAP * (many - 1)
-        titles.append((textwrap.wrap(clean(group), max(wide, 1)), wide))
+        titles.append((textwrap.wrap(clean_line(group), max(wide, 1)), wide))
         at += many
     deep = max(len(lines) for lines, _ in titles)
     return [

@@ -26,6 +26,7 @@ from reports.sections import measured_locks
 from reports.sections.functions import only
 from reports.sections.measured_locks import cpus
 from reports.sections.view import PARENTHESES, View, gallery, titled
+from text import plural
 
 DIAGNOSTIC = "From diagnostic runs: more runs of both arms that explain and are never judged."
 ON_ONE = (
@@ -109,7 +110,7 @@ def slow_path(locks: LockComparison) -> str:
         )
     return (
         f"Spin-lock slow path: {before:.3f} % -> {after:.3f} % of all instructions; entered "
-        f"{wording.few(locks.slow_entries)} times per 1,000 {wording.plural(locks.unit_title)}"
+        f"{wording.few(locks.slow_entries)} times per 1,000 {plural(locks.unit_title)}"
     )
 
 
@@ -223,7 +224,7 @@ def _three(comparison: Comparison, group: str, *, drop: int = 0) -> tuple[Column
 
 def _heads(comparison: Comparison, locks: LockComparison) -> tuple[Column, ...]:
     lock = Column("lock", left=True)
-    many = f"1,000 {wording.plural(locks.unit_title)}"
+    many = f"1,000 {plural(locks.unit_title)}"
     if not locks.serial:
         return (
             lock, *_three(comparison, f"contentions per {many}"),
@@ -263,7 +264,7 @@ def _wait_heads(comparison: Comparison, locks: LockComparison) -> tuple[Column, 
     return (
         Column("waiting function", left=True),
         Column("kind", left=True),
-        *_three(comparison, f"waits per 1,000 {wording.plural(locks.unit_title)}"),
+        *_three(comparison, f"waits per 1,000 {plural(locks.unit_title)}"),
         *_three(comparison, f"{locks.ns} per {locks.unit_title}", drop=2),
         Column("mostly called by", left=True, wide=True, drop=1),
     )

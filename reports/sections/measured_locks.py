@@ -9,6 +9,7 @@ from reports.lock_model import MeasuredLock, MeasuredLocks, TakenIn
 from reports.model import Comparison
 from reports.paired import Paired
 from reports.sections.view import OfPhase, by_phase
+from text import plural
 
 COUNTED = (
     "Counted by a QEMU plugin in the measured runs, which it does not perturb: instructions "
@@ -123,7 +124,7 @@ def waited(locks: MeasuredLocks) -> str:
         return ""
     text = (
         f"slow path of spin locks entered {wording.few(entries)} times per 1,000 "
-        f"{wording.plural(locks.unit_title)} ({wording.moved(entries).strip('()')})"
+        f"{plural(locks.unit_title)} ({wording.moved(entries).strip('()')})"
     )
     if locks.pairs:
         first = locks.pairs[0]
@@ -135,7 +136,7 @@ def _waits(comparison: Comparison, locks: MeasuredLocks, where: str) -> list[Blo
     if locks.slow_entries is None:
         return []
     base, patched = comparison.manifest.base, comparison.manifest.patched
-    many = f"per 1,000 {wording.plural(locks.unit_title)}"
+    many = f"per 1,000 {plural(locks.unit_title)}"
     time = f"waited, virtual ns per {locks.unit_title}"
     groups = (time, f"waits {many}", f"handovers {many}")
     columns = (
@@ -172,7 +173,7 @@ def _heads(comparison: Comparison, locks: MeasuredLocks) -> tuple[Column, ...]:
         Column(base, group=taken, drop=1), Column(patched, group=taken, drop=1),
     ]  # fmt: skip
     if locks.vcpus > 1:
-        waits = f"waits per 1,000 {wording.plural(locks.unit_title)}"
+        waits = f"waits per 1,000 {plural(locks.unit_title)}"
         columns += [Column(base, group=waits), Column(patched, group=waits)]
     full = "saturates at, CPUs (estimate)"
     columns += [Column(base, group=full, drop=3), Column(patched, group=full, drop=3)]

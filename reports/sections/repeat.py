@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 
-from reports import repeat, wording
+from reports import repeat
 from reports.document import Block, Code, Fold, Heading, Mono, Paragraph, Words, facts, listing
 from reports.sections.view import View, titled
 from results.record import Manifest
+from text import wrap_command
 
 PAGE_WIDTH = 92
 
@@ -32,7 +33,7 @@ def made_with(view: View) -> list[Block]:
     for case in view.first.cases:
         for phase in case.phases:
             commands.append(Heading(f"{case.name}, phase {phase.name}, caches {phase.caches}", 3))
-            lines = wording.wrap_command(phase.command, PAGE_WIDTH)
+            lines = wrap_command(phase.command, PAGE_WIDTH)
             commands.append(Code("\n".join(lines), "shell"))
     inner: list[Block] = []
     for title, rows in (*_groups(manifest), *_kernels(manifest)):

@@ -14,7 +14,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from errors import LabError, SeriesError
-from kernels.cleaning import clean, is_unfit
 from kernels.diff import read_diff
 from kernels.intake import read_series
 from kernels.mail import diff_of, read_mail, read_mails
@@ -25,6 +24,7 @@ from kernels.threads import Thread, groups_of, select
 from tests.kernels.poison import DIFF, LONG
 from tests.kernels.posting import Post, mbox
 from tests.queues.archive import diff, patch
+from text import clean, is_unfit
 
 # Of one example, whose input has a few kB; a slow host takes a fifth of a second.
 MOST_CPU_S = 3.0

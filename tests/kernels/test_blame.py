@@ -10,7 +10,7 @@ from kernels.blame import (
     new_warnings,
     warnings,
 )
-from kernels.cleaning import clean
+from text import clean
 
 COMPILER = """\
   CC      mm/filemap.o

@@ -15,7 +15,6 @@ from experiment.spec import SeriesSpec
 from kernels import intake
 from kernels import mail as mails
 from kernels.build import provide
-from kernels.cleaning import clean, is_unfit
 from kernels.diff import read_diff
 from kernels.intake import keep, patches_of, records_of
 from kernels.mail import read_mail, read_mails
@@ -25,6 +24,7 @@ from kernels.series import apply, read_patch
 from tests.kernels.fake import FASTER, Lab
 from tests.kernels.poison import DIFF, LONG, ODD, UNREADABLE
 from tests.kernels.posting import Post, mbox, post
+from text import clean, is_unfit
 
 pytestmark = pytest.mark.slow
 

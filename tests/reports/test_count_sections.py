@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from reports import forms, functions_table, wording
+from reports import forms, functions_table
 from reports.charts import waterfall
 from reports.model import Comparison
 from reports.paired import pair
@@ -23,6 +23,7 @@ from tests.reports.conftest import HOSTILE, draw_all
 from tests.reports.factory import ExactSession, all_equal
 from tests.reports.measured import compare
 from tests.reports.render.test_page import ParsedPage
+from text import typeset
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -112,18 +113,18 @@ def test_every_form_has_the_same_sentences(counted: Comparison, page: ParsedPage
     for headline in counted.headlines:
         for sentence in (functions.total(headline), functions.share(headline),
                          *map(functions.ratio, headline.ratios)):  # fmt: skip
-            assert wording.typeset(sentence) in flat["html"]
+            assert typeset(sentence) in flat["html"]
             assert sentence in flat["text"]
             assert sentence in flat["markdown"]
     for measured in counted.measured_locks:
         sentence = measured_locks.sentence(measured)
-        assert wording.typeset(sentence) in flat["html"]
+        assert typeset(sentence) in flat["html"]
         assert sentence in flat["text"]
         assert sentence in flat["markdown"]
     for twin in counted.locks:
         for sentence in (locks.banner(twin), locks.limits(twin),
                          locks.guest(twin), locks.slow_path(twin)):  # fmt: skip
-            assert wording.typeset(sentence) in flat["html"]
+            assert typeset(sentence) in flat["html"]
             assert sentence in flat["text"]
             assert sentence in flat["markdown"]
 

@@ -28,6 +28,7 @@ from reports.model import Comparison, ReportError
 from reports.sections import subject
 from reports.sections.view import View
 from tests.reports.render.test_page import ParsedPage
+from text import clean_line, typeset
 from verbs.measuring import report_verb
 
 
@@ -52,7 +53,7 @@ def test_every_form_says_the_same_change(normal: Comparison) -> None:
         change = wording.change(metric)
         assert change in rendered["text"]
         assert change in rendered["markdown"]
-        assert wording.typeset(change) in rendered["html"]
+        assert typeset(change) in rendered["html"]
         assert change.replace(" ", "") in rendered["letter"]
 
 
@@ -131,9 +132,9 @@ def test_every_sentence_of_the_text_is_on_the_page_and_in_markdown(
     page = " ".join(ParsedPage(forms.render(session, "html")).text.split())
     report = " ".join(re.sub(r"\\(.)", r"\1", forms.render(session, "markdown")).split())
     for text in sentences:
-        shown = " ".join(wording.clean(text).split())
+        shown = " ".join(clean_line(text).split())
         assert shown in report, text
         # A command is printed as it is.
-        assert wording.typeset(shown) in page or shown in page, text
+        assert typeset(shown) in page or shown in page, text
     lines = forms.render(session, "text", width=10_000)
-    assert not [text for text in sentences if " ".join(wording.clean(text).split()) not in lines]
+    assert not [text for text in sentences if " ".join(clean_line(text).split()) not in lines]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-
 import pytest
 
 from experiment.spec import ArmSpec, KernelSpec
@@ -11,9 +9,10 @@ from reports import forms, wording
 from reports.many import compare_session
 from reports.model import Comparison
 from reports.paired import pair
-from tests.reports.factory import FIO, ExactSession
+from tests.reports.factory import ExactSession
 from tests.reports.many_factory import Many
 from tests.reports.measured import compare, measured
+from text import typeset
 
 
 @pytest.mark.parametrize(
@@ -117,7 +116,7 @@ def test_a_share_changes_by_points_in_every_table_of_every_form() -> None:
     assert wording.bounds(share) == "[-25.75, -25.75]"
     for session in (two, many.compared()):
         for form in ("text", "markdown", "html"):
-            rendered = wording.typeset(forms.render(session, form))
+            rendered = typeset(forms.render(session, form))
             assert "−25.75 points" in rendered, form
             assert "−95.02" not in rendered, form
 
@@ -136,24 +135,6 @@ def test_an_interval_of_a_share_ends_at_the_whole() -> None:
     """Of two pairs of runs it was +54905110114276.23 points."""
     assert wording.points_between(10.82, -1.0, 5e12) == "[-10.82, +89.18]"
     assert wording.points_between(27.1, -0.95, 0.02) == "[-25.75, +0.54]"
-
-
-def test_a_wrapped_command_is_the_same_command() -> None:
-    lines = wording.wrap_command(FIO, 40)
-    assert len(lines) > 3
-    assert max(map(len, lines)) <= 40
-    assert shlex.split("\n".join(lines).replace("\\\n", "")) == shlex.split(FIO)
-
-
-def test_typesetting_leaves_names_alone() -> None:
-    assert wording.typeset("-0.10 % 1 -> 2 filemap-4k [-1, +2]") == (
-        "−0.10 % 1 → 2 filemap-4k [−1, +2]"
-    )
-
-
-def test_clean_keeps_text_and_drops_what_moves_cursors() -> None:
-    assert wording.clean("é\x1b[2J\u202e\ud800\nb", lines=True) == "é [2J  \nb"
-    assert wording.clean("a\nb") == "a b"
 
 
 def test_a_bound_beyond_any_reader_is_cut() -> None:

@@ -149,7 +149,8 @@ def test_an_interrupt_while_a_kernel_is_built_says_what_is_kept(tmp_path: Path) 
     )
     process = subprocess.Popen(
         [*AT_A_TERMINAL, sys.executable, str(CHECKOUT / "lab.py"), "run", "--series", str(series),
-         "--workloads", "filemap-4k", "--no-check", "--set", f"kernel.source=dir:{fake}", "--session", str(tmp_path / "session")],
+         "--workloads", "filemap-4k", "--no-check", "--set", f"kernel.source=dir:{fake}",
+         "--session", str(tmp_path / "session")],
         env={**os.environ, "TWINBOOT_CACHE": str(tmp_path / "cache"),
              "PATH": f"{programs}:{os.environ['PATH']}"},
         stderr=subprocess.PIPE, text=True,

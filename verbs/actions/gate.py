@@ -15,8 +15,8 @@ from history.store import HistoryStore
 from reports.comparison import unfinished
 from reports.many import SessionComparison, compare_session
 from reports.outcome import pending
-from reports.wording import clean
 from results.session import open_session
+from text import clean_line
 from verbs.actions.policy import policy_of
 from verbs.output import emit, write_out
 
@@ -46,7 +46,7 @@ def judge(
         emit({"exit_code": gate.exit_code, "messages": [m._asdict() for m in gate.messages]})
     else:
         for message in gate.messages:
-            write_out(clean(f"{message.level}: {message.title}: {message.text}"))
+            write_out(clean_line(f"{message.level}: {message.title}: {message.text}"))
         write_out(f"gate: exit {gate.exit_code}")
     annotated = os.environ.get("GITHUB_ACTIONS") == "true" if annotate is None else annotate
     if annotated:

@@ -19,8 +19,8 @@ from history.limits import calendar_date, too_late
 from history.store import HistoryContents, HistoryStore, UnreadFile
 from history.trend import trends
 from host import limited
-from reports.wording import clean
 from results.record import as_json as as_json_values
+from text import clean_line
 from verbs.actions.policy import policy_of
 from verbs.output import emit, log, write_out
 
@@ -42,7 +42,7 @@ def add(sessions: Sequence[Path], folder: Path, night: str, link: str) -> None:
             added = store.add(entry, functions)
         except RecordError as error:
             # A night that lost one experiment still has the others.
-            log(clean(f"left out: {session}: {error}"))
+            log(clean_line(f"left out: {session}: {error}"))
             bad.append(session)
             continue
         write_out(f"{entry.id}  {'added' if added else 'there already'}  {store.path(entry)}")
@@ -132,7 +132,7 @@ def read_in(files: Sequence[Path], folder: Path) -> None:
         added = sum(store.add(entry, functions) for entry, functions in accepted)
         write_out(f"{file}: {added} added, {len(accepted) - added} there already")
         for problem in problems:
-            log(clean(f"left out: {problem}"))
+            log(clean_line(f"left out: {problem}"))
         bad = bad or bool(problems)
     if bad:
         raise UsageError(
@@ -162,7 +162,7 @@ def _open(folder: Path, known_file: Path) -> tuple[HistoryStore, HistoryContents
 
 def _left_out(read: HistoryContents) -> None:
     for problem in read.problems:
-        log(clean(f"left out: {problem}"))
+        log(clean_line(f"left out: {problem}"))
 
 
 def _night(text: str) -> tuple[str, str]:

@@ -12,7 +12,6 @@ from pathlib import Path
 from errors import Exit, SeriesError, SpecError, UsageError
 from experiment.series_name import split_mail
 from host.process import run
-from kernels.cleaning import clean
 from kernels.diff import Diff, read_diff
 from kernels.hunk_functions import changed_functions
 from kernels.intake import read_series
@@ -30,6 +29,7 @@ from results.sessions import SessionHead, heads_in
 from runs.coverage import shipped
 from runs.session_series import SERIES
 from runs.suggestion import workloads_for
+from text import clean
 from verbs.folders import sessions_folder
 
 TIMEOUT_S = 20.0

@@ -32,8 +32,8 @@ from reports.document import (
     row,
 )
 from reports.render import html, markdown, text
-from reports.wording import clean
 from tests.reports.render.test_page import ParsedPage
+from text import clean_line
 
 ATTACK = "<script>alert(1)</script>\x1b[31m\u202e`|$x$</pre></details>\"'&lt;\n# no\n- no"
 SVG = '<svg xmlns="http://www.w3.org/2000/svg"><title>a</title></svg>'
@@ -68,7 +68,7 @@ def test_a_page_nests_whatever_a_text_holds(body: str) -> None:
     # No text makes an element, whatever it is: only places to break a name come and go.
     tags = [[tag for tag, _ in each.tags if tag not in ("wbr", "br")] for each in (parsed, plain)]
     assert tags[0] == [tag for tag in tags[1] if tag != "p" or body] or not body
-    assert all(c.isprintable() or c == "\n" for c in page)
+    assert all(c.isprintable() or c in "\n\t" for c in page)
     ids = re.findall(r' id="([^"]+)"', page)
     assert len(ids) == len(set(ids))
 
@@ -76,10 +76,10 @@ def test_a_page_nests_whatever_a_text_holds(body: str) -> None:
 @given(TEXTS)
 def test_markdown_keeps_every_text_a_text(body: str) -> None:
     made = markdown.text(every_block(body))
-    assert all(c.isprintable() or c == "\n" for c in made)
+    assert all(c.isprintable() or c in "\n\t" for c in made)
     shown = markdown.escape(body)
     assert "\n" not in shown
-    assert re.sub(r"\\(.)", r"\1", shown) == " ".join(clean(body).split())
+    assert re.sub(r"\\(.)", r"\1", shown) == " ".join(clean_line(body).split())
     # Outside of code nothing that HTML or Markdown acts on stands without a backslash.
     assert not re.search(r"(?<!\\)(?:\\\\)*[<>|`*#\[\]]", shown)
 

@@ -12,6 +12,7 @@ from reports.model import Comparison
 from reports.paired import pair
 from reports.sections import functions, locks
 from reports.verdict import Verdict
+from text import typeset
 
 
 def table_of(blocks: Sequence[Block]) -> Table:
@@ -29,15 +30,6 @@ def table_of(blocks: Sequence[Block]) -> Table:
 )
 def test_differences(value: float, expected: str) -> None:
     assert wording.signed(value) == expected
-
-
-@pytest.mark.parametrize(
-    ("title", "expected"),
-    [("I/O", "I/Os"), ("folio added", "folios added"), ("page fault", "page faults"),
-     ("virtual ms", "virtual ms"), ("ms", "ms"), ("shared", "shareds")],
-)  # fmt: skip
-def test_plurals(title: str, expected: str) -> None:
-    assert wording.plural(title) == expected
 
 
 def test_changes() -> None:
@@ -142,9 +134,9 @@ def test_a_verdict_names_the_functions_behind_it(counted: Comparison) -> None:
     bw, thp = counted.primary[:2]
     explanation = functions.explained(counted, bw)
     assert explanation.startswith("153.8 fewer instructions per I/O: xas_load -85.3, ")
-    for form in (forms.render(counted, "text"), wording.typeset(forms.render(counted, "text"))):
+    for form in (forms.render(counted, "text"), typeset(forms.render(counted, "text"))):
         assert "153.8 fewer instructions per I/O" in " ".join(form.split())
-    assert wording.typeset(explanation) in " ".join(forms.render(counted, "html").split())
+    assert typeset(explanation) in " ".join(forms.render(counted, "html").split())
     # Nothing is explained where nothing is called.
     assert thp.judgement.verdict is not Verdict.IMPROVEMENT
     assert functions.explained(counted, thp) == ""

@@ -1,0 +1,112 @@
+"""Text of strangers made fit to be shown, and numbers of things in words.
+
+What a guest, a host, a mail or a file of somebody else says may move a cursor, hide behind
+right-to-left marks or break an encoding.  Everything that shows such text shows what
+:func:`clean` or :func:`clean_lines` left of it; what writes HTML or Markdown escapes besides.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+LONGEST = 200
+ELLIPSIS = "…"
+# Control characters, those that reorder or hide text, halves of surrogate pairs,
+# private use, what is no character (yet), and the separators that some readers take for a line break.
+UNFIT = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp")
+
+
+def clean(text: str, longest: int = LONGEST) -> str:
+    """One line of ``text`` in which every character shows as what it is.
+
+    White space becomes single spaces and unfit characters "?"; more than
+    ``longest`` characters are cut.  HTML is not escaped: that is for who writes HTML.
+    """
+    # What is cut anyway need not be looked at: a header may have megabytes.
+    line = clean_line(" ".join(text[: 4 * longest + 4].split()))
+    return line if len(line) <= longest else line[: longest - 1] + ELLIPSIS
+
+
+def clean_line(text: str) -> str:
+    """``text`` whole on one line, its margins as they are: each white space is a blank."""
+    return _fit(text, "")
+
+
+def clean_lines(text: str) -> str:
+    """``text`` with its lines, tabs and margins as they are."""
+    return _fit(text, "\n\t")
+
+
+def _fit(text: str, kept: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(
+        character
+        if character in kept
+        else " "
+        if character.isspace()
+        else "?"
+        if is_unfit(character)
+        else character
+        for character in text
+    )
+
+
+def is_unfit(character: str) -> bool:
+    """Whether a character must not reach a terminal as it is."""
+    return unicodedata.category(character) in UNFIT
+
+
+def escaped(text: str) -> str:
+    """``text`` on one line, with escapes for what does not print: for one's own mistakes."""
+    return "".join(
+        character if character.isprintable() else repr(character)[1:-1] for character in text
+    )
+
+
+def ascii_only(text: str) -> str:
+    """One line of plain ASCII, whole; what has no ASCII form becomes a question mark."""
+    replaced = text.replace("±", "+-").replace("–", "-").replace("→", "->")
+    return " ".join(clean_line(replaced).encode("ascii", "replace").decode().split())
+
+
+def counted(count: int, thing: str) -> str:
+    """``1 seed``, ``8 seeds``, ``2 I/Os``."""
+    return f"{count} {thing if count == 1 else plural(thing)}"
+
+
+def plural(thing: str) -> str:
+    """``I/Os``, ``patches``, ``folios added``, ``page faults``; ``ms`` stays."""
+    words = thing.split(" ")
+    if words[-1] == "ms":
+        return thing
+    at = -2 if len(words) > 1 and words[-1].endswith("ed") else -1
+    words[at] += "es" if words[at].endswith(("ch", "sh", "ss", "x")) else "s"
+    return " ".join(words)
+
+
+def in_words(names: Sequence[str], most: int | None = None) -> str:
+    """``a, b and c``; of more than ``most`` names the first, and how many others there are."""
+    if most is not None and len(names) > most:
+        return f"{', '.join(names[:most])} and {len(names) - most} more"
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
+def typeset(text: str) -> str:
+    """Numbers as a page prints them: true minus signs and arrows instead of ASCII."""
+    return re.sub(r"(?<![\w-])-(?=\d)", "−", text.replace(" -> ", " → "))
+
+
+def wrap_command(command: str, width: int) -> list[str]:
+    """A command line broken at words with backslashes, each line within ``width`` if words are."""
+    lines, line = [], ""
+    for word in command.split(" "):
+        longer = f"{line} {word}" if line else word
+        if line and len(longer) > width - 2:
+            lines.append(f"{line} \\")
+            line = f"  {word}"
+        else:
+            line = longer
+    return [*lines, line]
