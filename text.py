@@ -14,7 +14,7 @@ from collections.abc import Sequence
 LONGEST = 200
 ELLIPSIS = "…"
 # Control characters, those that reorder or hide text, halves of surrogate pairs,
-# private use, what is no character (yet), and the separators that some readers take for a line break.
+# private use, what is no character yet, and separators that some take for a line break.
 UNFIT = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp")
 
 
