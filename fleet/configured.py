@@ -20,7 +20,7 @@ from experiment.frozen import Frozen
 from experiment.load import read_toml, validated
 from fleet.artefacts import ArtefactStore
 from fleet.executor import CONNECT_S, DaskExecutor
-from fleet.settings import Settings
+from fleet.members import Settings
 from runs.boots import Executor
 from runs.local import LocalExecutor
 

@@ -100,12 +100,6 @@ def digest_of(files: Iterable[Path]) -> str:
     return total.hexdigest()[:SHOWN]
 
 
-def token(identity: Mapping[str, str]) -> str:
-    """Name of the dask resource that workers of this identity have."""
-    text = "\n".join(f"{key}={value}" for key, value in sorted(identity.items()))
-    return f"twinboot-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-
-
 def _firmware(folders: Iterable[Path]) -> list[Path]:
     """Each firmware file where QEMU looks first."""
     searched = list(folders)

@@ -1,177 +1,223 @@
-"""The workers of a fleet as a session sees them: who may serve, who was refused or set aside."""
+"""The workers of a scheduler as a session sees them: who may serve, who was refused or set aside.
+
+A parcel is sent to one worker by name, so that a parcel of a worker that is gone is known and is
+requeued: dask alone would let it wait for that address, or for any worker to join.
+"""
 
 from __future__ import annotations
 
-import threading
+import pickle
 import time
-from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import Field
+
 from errors import InfraError
+from experiment.frozen import Frozen
 from fleet import worker
-from fleet.identity import token
 
 REFRESH_EVERY_S = 2.0
 WAIT_S = 0.2
-# How long a session waits where nobody can serve it.
-PATIENCE_S = 60.0
-# Work under way beyond what runs at once, so that no worker waits for the next parcel.
-AHEAD = 1.25
-DISMISS_S = 5.0
+# A busy host takes its time over a result that is there.
+RESULT_S = 30.0
 
 
-@dataclass(frozen=True)
+class Settings(Frozen):
+    """``losses`` are the workers that may die under one parcel, ``patience_s`` is how long a
+    session waits for a first worker: a cluster's queue may want hours.
+    """
+
+    losses: int = Field(default=10, ge=1)
+    patience_s: float = Field(default=60.0, ge=0)
+
+
+@dataclass
 class Member:
-    """A worker that serves: its address, host, resources, and trees it has objects of.
+    """A worker that serves: its address, host, resources, trees it has objects of, what it runs.
 
-    ``since`` is when this session first knew of its resources, by the monotonic clock.
+    ``memory_mib`` and ``guests`` are of the parcels of this session that are in flight there.
     """
 
     address: str
     host: str
     resources: Mapping[str, float]
-    trees: tuple[str, ...]
-    since: float
+    trees: set[str]
+    guests: int = 0
+    memory_mib: int = 0
+    builds: int = 0
 
-    def fits(self, memory_mib: int) -> int:
+    def capacity(self, memory_mib: int) -> int:
         """Guests of this memory that it runs at once."""
         by_memory = int(self.resources.get("memory", 0)) // max(1, memory_mib)
         return min(int(self.resources.get("cores", 0)), by_memory)
 
+    def is_free(self, memory_mib: int) -> bool:
+        """Whether one more guest of this memory fits beside those in flight."""
+        room = self.resources.get("memory", 0) - self.memory_mib
+        return self.guests < int(self.resources.get("cores", 0)) and memory_mib <= room
+
+
+@dataclass
+class Flight:
+    """A parcel on one worker; ``member`` counts it."""
+
+    future: Any
+    member: Member
+
+
+def _by_name() -> Callable[[str, Mapping[str, str], bytes], bytes]:
+    """A function that travels as its own code, and finds the lab's where it is run.
+
+    A scheduler unpickles what it is sent, and need not have the lab: one that stands in a
+    module, and not in a function as this does, would be sent by the module's name.
+    """
+
+    def call(name: str, identity: Mapping[str, str], payload: bytes) -> bytes:
+        import importlib
+
+        module, _, function = name.partition(":")
+        answer: bytes = getattr(importlib.import_module(module), function)(identity, payload)
+        return answer
+
+    return call
+
 
 @dataclass
 class Members:
-    """Looks at the scheduler's workers now and then, and lets those that fit serve.
+    """A client of a scheduler; ``log`` is told of workers that are refused or set aside.
 
-    ``log`` is told of workers that are refused or set aside.
+    ``resume`` is the next step when the scheduler is gone.
     """
 
     client: Any
     identity: Mapping[str, str]
     log: Callable[[str], None]
-    patience_s: float = PATIENCE_S
+    patience_s: float = 60.0
+    resume: str = "./lab.py run --resume SESSION"
     serving: dict[str, Member] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     aside: dict[str, str] = field(default_factory=dict)
-    _invited: set[str] = field(default_factory=set)
-    _answers: list[Future[dict[str, Any]]] = field(default_factory=list)
+    _answers: dict[str, Future[dict[str, Any]] | None] = field(default_factory=dict)
     _refreshed: float = -REFRESH_EVERY_S
     _alone_since: float = 0.0
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _serial: int = 0
     _pool: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(4, thread_name_prefix="enlist")
     )
-
-    @property
-    def token(self) -> str:
-        """The resource that every parcel asks for, which only members have."""
-        return token(self.identity)
 
     def refresh(self, *, at_once: bool = False) -> None:
         """See who came and who left; with ``at_once`` wait until somebody serves.
 
         Raises:
-            InfraError: nobody serves, and nobody has for a while.
+            InfraError: the scheduler is gone, or nobody serves, and nobody has for a while.
         """
-        self._invite(at_once)
-        self._receive()
-        self._require_somebody()
-        while at_once and not self.serving:
-            time.sleep(WAIT_S)
-            self._invite(False)
-            self._receive()
+        while True:
+            self._require_scheduler()
+            self._invite(at_once)
+            self._admit()
             self._require_somebody()
-
-    def await_member(self, suits: Callable[[Member], bool]) -> bool:
-        """Wait until a member of this kind serves; whether one does.
-
-        Once anybody serves others are waited for as long as for whoever is left to answer:
-        on a busy host the first to come may be of another kind.
-
-        Raises:
-            InfraError: nobody at all serves.
-        """
-        since = time.monotonic()
-        self.refresh(at_once=True)
-        while not any(map(suits, self.serving.values())):
-            if time.monotonic() - since > self.lateness_s:
-                return False
+            if self.serving or not at_once:
+                return
             time.sleep(WAIT_S)
-            self.refresh()
-        return True
 
-    @property
-    def lateness_s(self) -> float:
-        """How long those that have not answered are waited for when others have."""
-        return self.patience_s / 4
-
-    def capacity(self, memory_mib: int) -> int:
-        """Guests of this memory that the whole fleet runs at once."""
-        return sum(member.fits(memory_mib) for member in self.serving.values())
-
-    def window(self, memory_mib: int) -> int:
-        """Units under way at most: with more, a lost worker would take others' parcels along.
-
-        Dask counts the loss of a worker against every task it was given, run or not.
+    def require_memory(self, memory_mib: int) -> None:
+        """See that somebody who serves has the memory for such a guest.
 
         Raises:
-            InfraError: no worker that serves has so much memory.
+            InfraError: nobody has.
         """
-        if not self.capacity(memory_mib):
+        if self.serving and not any(m.capacity(memory_mib) for m in self.serving.values()):
             most = max(int(member.resources.get("memory", 0)) for member in self.serving.values())
             raise InfraError(
                 f"no worker has {memory_mib} MiB for a guest; the largest offers {most} MiB",
                 where="fleet",
                 next_step="dask worker --resources memory=MIB, or a smaller guest",
             )
-        return int(self.capacity(memory_mib) * AHEAD) + 1
 
-    def served_since(
-        self, sent: float, suits: Callable[[Member], bool], among: Collection[str] = ()
-    ) -> bool:
-        """Whether a member that suits has served without a break since something was sent.
-
-        ``among`` are the addresses it was sent to, all where it is empty.  Where none has, what was
-        sent may wait for ever: with nobody to take it, it waits for a worker to join, and dask does
-        not look again when one that has joined offers resources.
-        """
-        return any(
-            member.since <= sent and suits(member) and (not among or member.address in among)
-            for member in self.serving.values()
+    def submit(
+        self, function: Any, parcel: object, member: Member, resources: Mapping[str, float]
+    ) -> Flight:
+        """Have ``function(identity, pickled parcel)`` called on a worker."""
+        self._serial += 1
+        future = self.client.submit(
+            _by_name(),
+            f"{function.__module__}:{function.__name__}",
+            dict(self.identity),
+            pickle.dumps(parcel),
+            key=f"twinboot-{id(self)}-{time.monotonic_ns()}-{self._serial}",
+            pure=False,
+            workers=[member.address],
+            resources=dict(resources),
         )
+        member.guests += "cores" in resources
+        member.memory_mib += int(resources.get("memory", 0))
+        member.builds += "build" in resources
+        return Flight(future, member)
 
-    def others(self, than: set[str]) -> list[str]:
-        """Addresses of members that are not among these."""
-        return sorted(address for address in self.serving if address not in than)
+    def landed(self, flight: Flight) -> bool:
+        """Whether a flight is over: its worker answered, or is gone."""
+        return flight.future.status != "pending" or flight.member.address not in self._answers
 
-    def with_tree(self, tree: str) -> list[str]:
-        """Addresses of members that have the objects of a source and flavour."""
-        return sorted(a for a, member in self.serving.items() if tree in member.trees)
+    def result(self, flight: Flight, resources: Mapping[str, float]) -> bytes | None:
+        """What a worker answered; None where the worker, or the scheduler, was lost.
 
-    def built(self, address: str, tree: str) -> None:
-        """A member has objects now that it did not have."""
-        if address in self.serving:
-            member = self.serving[address]
-            self.serving[address] = replace(member, trees=(*member.trees, tree))
+        Raises:
+            InfraError: the worker ran into a bug.
+        """
+        from distributed import KilledWorker
 
-    def set_aside(self, address: str, reason: str) -> None:
-        """No more work for a worker; its answers are not taken."""
-        if address in self.aside:
-            return
-        member = self.serving.pop(address, None)
-        self.aside[address] = reason
-        host = f" on {member.host}" if member else ""
-        self.log(f"worker {address}{host} is set aside: {reason}")
-        # Waited for: what goes out next must not go there.
-        with suppress(Exception):
-            self._pool.submit(self._dismiss, address, reason).result(timeout=DISMISS_S)
+        member, future = flight.member, flight.future
+        member.guests -= "cores" in resources
+        member.memory_mib -= int(resources.get("memory", 0))
+        member.builds -= "build" in resources
+        if future.status not in ("finished", "error"):
+            self.cancel([flight])
+            return None
+        try:
+            return bytes(future.result(timeout=RESULT_S))
+        except (KilledWorker, CancelledError, TimeoutError, OSError):
+            return None
+        except Exception as error:
+            if future.status != "error":
+                return None
+            raise InfraError(
+                f"{type(error).__name__}: {error}",
+                where=f"worker {member.address} on {member.host}",
+                next_step="its log has the place: a bug in the lab",
+            ) from error
+
+    def cancel(self, flights: Sequence[Flight]) -> None:
+        """Stop what nobody waits for."""
+        if flights and self.client.status == "running":
+            with suppress(CancelledError, TimeoutError, OSError):
+                self.client.cancel([flight.future for flight in flights], force=True)
+
+    def set_aside(self, member: Member, reason: str) -> None:
+        """Send a worker nothing more in this session."""
+        if member.address not in self.aside:
+            self.aside[member.address] = reason
+            self.serving.pop(member.address, None)
+            self.log(f"worker {member.address} on {member.host} is set aside: {reason}")
 
     def close(self) -> None:
         """Forget the workers that were asked and have not answered."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _require_scheduler(self) -> None:
+        if self.client.status in ("closing", "closed"):
+            raise InfraError(
+                "the scheduler is gone; every run that came back is on record",
+                where=str(self.client.scheduler.address if self.client.scheduler else "fleet"),
+                next_step=f"start it again, then {self.resume}",
+            )
+        if self.client.status != "running":
+            # It forgets its tasks, and its workers start anew.
+            self.serving.clear()
+            self._answers.clear()
 
     def _invite(self, at_once: bool) -> None:
         now = time.monotonic()
@@ -179,16 +225,21 @@ class Members:
             return
         self._refreshed = now
         try:
-            there = set(self.client.scheduler_info(n_workers=-1)["workers"])
+            workers = self.client.scheduler_info(n_workers=-1)["workers"]
         except (OSError, TimeoutError, ValueError, KeyError):
-            return  # The scheduler is away; whoever works with it will say so.
-        for gone in set(self.serving) - there:
-            del self.serving[gone]
-        self._invited &= there
-        new = sorted(there - self._invited)
-        self._invited |= set(new)
+            return  # The scheduler is away, which is seen by its status.
+        # One that has no resources any more is another process at the same address.
+        there = {
+            address
+            for address, each in workers.items()
+            if address not in self.serving or each.get("resources")
+        }
+        for gone in self._answers.keys() - there:
+            del self._answers[gone]
+            self.serving.pop(gone, None)
         # One by one: a worker that does not answer must not hold up the others.
-        self._answers += [self._pool.submit(self._enlist, address) for address in new]
+        for address in sorted(there - self._answers.keys()):
+            self._answers[address] = self._pool.submit(self._enlist, address)
 
     def _enlist(self, address: str) -> dict[str, Any]:
         answer = self.client.run(
@@ -196,31 +247,25 @@ class Members:
         )
         return dict(answer)
 
-    def _dismiss(self, address: str, reason: str) -> None:
-        self.client.run(worker.dismiss, self.token, reason, workers=[address], on_error="ignore")
-
-    def _receive(self) -> None:
-        done = [future for future in self._answers if future.done()]
-        self._answers = [future for future in self._answers if future not in done]
-        for future in done:
+    def _admit(self) -> None:
+        for address, future in list(self._answers.items()):
+            if future is None or not future.done():
+                continue
+            self._answers[address] = None
             if future.exception() is not None:
                 continue  # It left, or will be seen again.
-            for address, answer in future.result().items():
-                self._admit(address, answer)
-
-    def _admit(self, address: str, answer: Any) -> None:
-        if isinstance(answer, ImportError):
-            self._refuse(address, f"it does not find the lab's code ({answer}): docs/fleet.md")
-        elif isinstance(answer, BaseException):
-            self._refuse(address, f"{type(answer).__name__}: {answer}")
-        elif answer["differs"]:
-            self._refuse(address, f"another identity on {answer['host']}: "
-                                  f"{'; '.join(answer['differs'])}")  # fmt: skip
-        elif address not in self.aside:
-            self.serving[address] = Member(
-                address, answer["host"], answer["resources"], tuple(answer["trees"]),
-                time.monotonic(),
-            )  # fmt: skip
+            answer: Any = future.result().get(address)
+            if isinstance(answer, ImportError):
+                self._refuse(address, f"it does not find the lab's code ({answer}): docs/fleet.md")
+            elif isinstance(answer, BaseException):
+                self._refuse(address, f"{type(answer).__name__}: {answer}")
+            elif answer["differs"]:
+                differs = "; ".join(answer["differs"])
+                self._refuse(address, f"another identity on {answer['host']}: {differs}")
+            elif address not in self.aside:
+                self.serving[address] = Member(
+                    address, answer["host"], answer["resources"], set(answer["trees"])
+                )
 
     def _refuse(self, address: str, reason: str) -> None:
         self.refused[address] = reason
@@ -234,7 +279,7 @@ class Members:
         self._alone_since = self._alone_since or now
         known = self.refused | self.aside
         # Those that were asked have not all answered; more may be on their way.
-        if now - self._alone_since < (self.lateness_s if known else self.patience_s):
+        if now - self._alone_since < (self.patience_s / 4 if known else self.patience_s):
             return
         reasons = "; ".join(f"{address}: {reason}" for address, reason in known.items())
         raise InfraError(

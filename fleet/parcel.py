@@ -1,94 +1,77 @@
-"""The parcel of work that travels: one guest to boot, and what comes back of it."""
+"""What travels: a guest to boot, by content, and the answer that comes back.
+
+Answers are compressed JSON, which holds values and can run nothing: a client must not run what a
+worker sends.  dask's own messages are another matter (SECURITY.md).
+"""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from dataclasses import asdict, dataclass, field
+import functools
+import shutil
+import zlib
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
-from experiment.plan import Size
-from experiment.spec import Guest
-from files import digest
-from fleet.artefacts import Artefact, ArtefactStore, held_in
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from errors import InfraError
+from fleet.artefacts import Artefact, ArtefactStore
 from guests import channel
-from guests.exact import Machine, Outcome
-from guests.probe.plugin import Probe
+from guests.console import Ending
+from guests.exact import Outcome
+from host import limited
 from host.facts import QEMU_OVERHEAD_MIB
+from results import door
 from runs.boots import Boot
+from text import clean
 
 # Endings that are a host's trouble and say nothing of the guest.
 HOST_ENDINGS = ("lost", "silent", "unreadable")
-
-
-@dataclass(frozen=True)
-class MachineParcel:
-    """A machine by content; see ``guests.exact.Machine``."""
-
-    kernel: Artefact
-    initramfs: Artefact
-    preload: Artefact
-    guest: Guest
-    size: Size
-    prepare_text: str
-    cmdline: tuple[str, ...]
-
-    @property
-    def key(self) -> str:
-        """Names what a snapshot of it holds."""
-        parts = [
-            self.kernel.sha256, self.initramfs.sha256, self.preload.sha256,
-            self.guest.model_dump_json(), json.dumps(asdict(self.size)), self.prepare_text,
-            *self.cmdline,
-        ]  # fmt: skip
-        return digest(*parts)
-
-
-@dataclass(frozen=True)
-class ProbeParcel:
-    """The probe by content; see ``guests.probe.plugin.Probe``."""
-
-    plugin: Artefact
-    api: int
-    qemu: str
-    window: int
-    spans: tuple[tuple[int, int], ...]
-    locks: tuple[tuple[str, int, int], ...]
-    model: tuple[str, ...]
-    functions: Artefact | None
-    stacks: tuple[str, ...]
-
-    @property
-    def files(self) -> tuple[Artefact, ...]:
-        """What QEMU reads for it."""
-        return (self.plugin, self.functions) if self.functions else (self.plugin,)
+RESULT = "result"
+# Several consoles and results of the largest size, and a third more for being text.
+LARGEST = 1 << 30
+LONGEST_WORDS = 2000
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
 class Parcel:
-    """One guest to boot.  ``topic`` is where the worker says how far it is."""
+    """One guest to boot.
 
-    name: str
+    ``boot`` has the client's paths, ``files`` the content of each.  ``topic`` is where the worker
+    reports how far the guest is.
+    """
+
+    boot: Boot
+    files: Mapping[Path, Artefact]
     store: ArtefactStore
-    machine: MachineParcel
-    job_text: str
-    cold: bool
-    probe: ProbeParcel | None
-    console_bytes: int
     topic: str
-
-    @property
-    def question(self) -> str:
-        """The same for parcels that every sound worker answers with the same bytes."""
-        probe = (
-            [*(file.sha256 for file in self.probe.files), repr(self.probe)] if self.probe else []
-        )
-        return digest(self.machine.key, self.job_text, "cold" if self.cold else "", *probe)
 
     @property
     def memory_mib(self) -> int:
         """Host memory that the guest takes."""
-        return self.machine.guest.memory_mib + QEMU_OVERHEAD_MIB
+        return self.boot.machine.guest.memory_mib + QEMU_OVERHEAD_MIB
+
+    def boot_here(self, cache: Path) -> Boot:
+        """The boot on the worker's host, its files fetched.
+
+        Raises:
+            InfraError: a file is damaged or gone.
+        """
+        here = {path: self.store.fetch(file, cache) for path, file in self.files.items()}
+        machine, probe = self.boot.machine, self.boot.probe
+        machine = replace(
+            machine,
+            kernel=here[machine.kernel],
+            initramfs=here[machine.initramfs],
+            preload=here[machine.preload],
+        )
+        if probe is not None:
+            functions = here[probe.functions] if probe.functions else None
+            probe = replace(probe, path=here[probe.path], functions=functions)
+        return replace(self.boot, machine=machine, probe=probe)
 
 
 @dataclass(frozen=True)
@@ -96,8 +79,7 @@ class Answer:
     """What a worker says of one parcel: how the guest ended, or why it booted none.
 
     ``raw`` are the files of the run's raw folder, ``snapshot_raw`` those of the snapshot
-    when this parcel took it.  ``received`` counts the bytes that were fetched for it from the
-    store, ``moved`` those of parcel and answer.
+    when this parcel took it.
     """
 
     worker: str
@@ -107,94 +89,87 @@ class Answer:
     raw: dict[str, bytes] = field(default_factory=dict)
     snapshot_raw: dict[str, bytes] = field(default_factory=dict)
     snapshot_cpu_s: float = 0.0
-    received: int = 0
-    moved: int = 0
-    elapsed_s: float = 0.0
 
-    @property
-    def digest(self) -> str:
-        """What another worker's answer must be equal to; empty where it need not be."""
-        outcome = self.outcome
-        if outcome is None or (outcome.files is None and outcome.ending.kind in HOST_ENDINGS):
-            return ""
-        if outcome.files is None:
-            return f"ended: {outcome.ending.kind}"
-        counts = hashlib.sha256(outcome.counts or b"").hexdigest()
-        return digest(outcome.ending.kind, channel.fingerprint(outcome.files), counts)
-
-
-def parcel_of(boot: Boot, store: ArtefactStore, kept: dict[Path, Artefact], topic: str) -> Parcel:
-    """A boot as it travels; ``kept`` are its files in the store."""
-    probe = boot.probe
-    return Parcel(
-        boot.name,
-        store,
-        machine_parcel(boot.machine, kept),
-        boot.job_text,
-        boot.cold,
-        ProbeParcel(
-            kept[probe.path], probe.api, probe.qemu, probe.window, probe.spans, probe.locks,
-            probe.model, kept[probe.functions] if probe.functions else None, probe.stacks,
-        )
-        if probe
-        else None,
-        boot.console_bytes,
-        topic,
-    )  # fmt: skip
-
-
-def machine_parcel(machine: Machine, kept: dict[Path, Artefact]) -> MachineParcel:
-    """A machine as it travels; ``kept`` are its files in the store."""
-    return MachineParcel(
-        kept[machine.kernel], kept[machine.initramfs], kept[machine.preload],
-        machine.guest, machine.size, machine.prepare_text, machine.cmdline,
-    )  # fmt: skip
-
-
-def machine_of(parcel: MachineParcel, store: ArtefactStore, cache: Path) -> Machine:
-    """The machine on the worker's host, its files fetched.
-
-    Raises:
-        InfraError: an artefact is damaged or gone.
-    """
-    return Machine(
-        store.fetch(parcel.kernel, cache), store.fetch(parcel.initramfs, cache), parcel.guest,
-        parcel.size, parcel.prepare_text, store.fetch(parcel.preload, cache), parcel.cmdline,
-    )  # fmt: skip
+    def packed(self) -> bytes:
+        """As it travels: the files a guest sent are in its raw result already."""
+        if self.outcome is not None and self.outcome.files is not None:
+            return packed(replace(self, outcome=replace(self.outcome, files={})))
+        return packed(self)
 
 
 def files_of(boot: Boot) -> tuple[Path, ...]:
     """The files on this host that a boot needs."""
     machine = boot.machine
     more = (boot.probe.path, boot.probe.functions) if boot.probe else ()
-    files = (machine.kernel, machine.initramfs, machine.preload, *more)
-    return tuple(file for file in files if file)
+    return tuple(filter(None, (machine.kernel, machine.initramfs, machine.preload, *more)))
 
 
-def missing_bytes(parcel: Parcel, cache: Path) -> int:
-    """Bytes that have to come before a parcel can be booted on this host."""
-    machine = parcel.machine
-    every = [machine.kernel, machine.initramfs, machine.preload]
-    every += parcel.probe.files if parcel.probe else ()
-    return sum(artefact.size for artefact in every if not held_in(cache, artefact).exists())
-
-
-def boot_of(parcel: Parcel, cache: Path) -> Boot:
-    """The boot on the worker's host, its files fetched.
+def answer_of(data: bytes) -> Answer:
+    """An answer as it came, with the guest's files read from its raw result.
 
     Raises:
-        InfraError: an artefact is damaged or gone.
+        InfraError: it is no answer.
     """
-    machine = machine_of(parcel.machine, parcel.store, cache)
-    probe = None
-    if parcel.probe is not None:
-        sent = parcel.probe
-        path = parcel.store.fetch(sent.plugin, cache)
-        probe = Probe(
-            path, sent.plugin.sha256, sent.api, sent.qemu, sent.window, sent.spans, sent.locks,
-            sent.model, parcel.store.fetch(sent.functions, cache) if sent.functions else None,
-            sent.stacks,
-        )  # fmt: skip
-    return Boot(
-        parcel.name, "", machine, parcel.job_text, parcel.cold, probe, parcel.console_bytes
-    )  # fmt: skip
+    answer = unpacked(Answer, data)
+    outcome = answer.outcome
+    if outcome is None or outcome.files is None:
+        return answer
+    try:
+        outcome = replace(outcome, files=limited.call(channel.decode, answer.raw.get(RESULT, b"")))
+    except (channel.ChannelError, limited.LimitError) as error:
+        ending = Ending("lost", f"the result came damaged from {answer.worker}: {error}")
+        outcome = Outcome(None, ending, outcome.cpu_s, outcome.elapsed_s)
+    return replace(answer, outcome=outcome)
+
+
+def packed(value: object) -> bytes:
+    """A dataclass of plain values, bytes and other such dataclasses, as it travels."""
+    return zlib.compress(_adapter(cast(Hashable, type(value))).dump_json((value,)), 1)
+
+
+def unpacked(kind: type[Value], data: bytes) -> Value:
+    """What came, if it is of this kind.
+
+    Raises:
+        InfraError: it is not.
+    """
+    try:
+        reader = zlib.decompressobj()
+        text = reader.decompress(data, LARGEST)
+        if reader.unconsumed_tail or not reader.eof:
+            raise ValueError(f"it has more than {LARGEST >> 20} MiB, or no end")
+        (value,) = _adapter(cast(Hashable, kind)).validate_json(text)
+    except (zlib.error, ValueError, ValidationError) as error:
+        raise InfraError(
+            f"a worker's answer cannot be read: {words(error)}", where="fleet"
+        ) from None
+    result: Value = value
+    return result
+
+
+@functools.cache
+def _adapter(kind: Hashable) -> TypeAdapter[Any]:
+    # In a tuple: an adapter of a dataclass itself is given no configuration.
+    coded = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="null")
+    return TypeAdapter(tuple[kind], config=coded)  # type: ignore[valid-type]
+
+
+def words(error: Exception) -> str:
+    """What an error says, in one line that JSON can hold."""
+    return clean(str(error), LONGEST_WORDS)
+
+
+def write_raw(folder: Path, files: Mapping[str, bytes]) -> None:
+    """The raw files of one boot, instead of those of an earlier attempt."""
+    shutil.rmtree(folder, ignore_errors=True)
+    door.make_folder(folder)
+    for name, data in files.items():
+        door.write(folder, Path(name).name, data)
+
+
+def read_raw(folder: Path) -> dict[str, bytes]:
+    """The raw files of one boot by name; none where it made no folder."""
+    if not folder.is_dir():
+        return {}
+    names = [path.name for path in sorted(folder.iterdir()) if path.is_file()]
+    return {name: door.read(folder, name, door.LINES) for name in names}

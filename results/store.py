@@ -155,20 +155,6 @@ class SessionStore:
         """What the runs cost the host, in the order they ended."""
         return self._read(COSTS, RunCost)
 
-    def withdraw(self, run_ids: Collection[str]) -> None:
-        """Take what is on record of these runs off it, durably; their costs stay.
-
-        For results that turned out not to be trusted: the runs are made again, also by a
-        later process.  The records go first: what belongs to a run without one is not read.
-        """
-        withdrawn = frozenset(run_ids)
-        with self._lock:
-            for name, kind in OF_RUNS.items():
-                lines = [line for line in self._read(name, kind) if line.run_id not in withdrawn]
-                if door.exists(self.folder, name):
-                    text = "".join(f"{line.model_dump_json()}\n" for line in lines)
-                    door.write(self.folder, name, text)
-
     def _append_line(self, name: str, record: Record) -> None:
         door.append(self.folder, name, (record.model_dump_json() + "\n").encode())
 

@@ -6,14 +6,13 @@ an executor only says how each guest ended.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from experiment.design import Conditions
-from experiment.spec import Guest, KernelSpec
+from experiment.spec import KernelSpec
 from guests.console import LARGEST
 from guests.exact import Machine, Outcome
 from guests.probe.plugin import Probe
@@ -36,7 +35,8 @@ class Boot:
 
     ``name`` is that of its folder of raw logs, ``group`` names what boots alike for people.
     A ``cold`` one is booted on its own; others may be restored from a snapshot of their
-    machine.  A guest whose console grows beyond ``console_bytes`` is ended.
+    machine.  A guest whose console grows beyond ``console_bytes`` is ended.  ``repeats`` is the
+    name of the boot whose bytes this one must have, empty for none.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Boot:
     cold: bool
     probe: Probe | None = None
     console_bytes: int = LARGEST
+    repeats: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,27 +74,6 @@ class Judge(Protocol):
         After the ``last`` attempt the answer is False.
         """
 
-    def withdraw(self, names: Collection[str]) -> None:
-        """What was told of these boots is not to be trusted; they will be told again."""
-
-
-@dataclass(frozen=True)
-class WallBoot:
-    """One wall guest of a block; accelerator and placement are the host's that boots it."""
-
-    name: str
-    machine: Machine
-    job_text: str
-
-
-@dataclass(frozen=True)
-class WallRun:
-    """How a wall guest ended, what its host did meanwhile, and when (host's clock, seconds)."""
-
-    outcome: Outcome
-    conditions: Conditions
-    at_s: float
-
 
 @dataclass(frozen=True)
 class WallHost:
@@ -105,23 +85,6 @@ class WallHost:
     accelerator: AcceleratorTest
     placements: Mapping[tuple[str, str], Placement | None]
     checks: tuple[DoctorCheck, ...]
-
-
-class WallElsewhere(Protocol):
-    """Wall hosts that are not this one."""
-
-    def host(
-        self, guests: Mapping[str, Mapping[str, Guest]], image: Path, *, fit_only: bool
-    ) -> WallHost:
-        """What boots wall guests there; as ``runs.prepare.wall_host``."""
-
-    def hosts(self) -> int:
-        """Blocks that are made at once: one a host."""
-
-    def begin(
-        self, block: Sequence[WallBoot], attempts: int, place: Place
-    ) -> Callable[[], Sequence[WallRun]]:
-        """Have a block made, its guests back to back on one host; call for the runs."""
 
 
 class Executor(Protocol):
@@ -149,8 +112,8 @@ class Executor(Protocol):
         For the looks of one session, which boot the same machines again.
         """
 
-    def wall(self) -> WallElsewhere | None:
-        """Where wall blocks are made; None is this host."""
+    def accelerator(self, cache: Path, image: Path) -> AcceleratorTest:
+        """What runs wall guests: found out by booting ``image``, or kept in the cache."""
 
     def expect_kernels(
         self,

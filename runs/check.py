@@ -214,11 +214,6 @@ class _Judge:
         self.reporter.finished(entry.run_id, problem=first)
         return False
 
-    def withdraw(self, names: Collection[str]) -> None:
-        """Off the record."""
-        self.store.withdraw(names)
-        self.reporter.withdrawn(len(names))
-
 
 def _judged(text: str, files: Mapping[str, bytes] | None, task: CheckTask) -> check.CheckResult:
     """What a guest shows; one whose words nobody can read is not sound."""

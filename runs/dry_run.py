@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,12 +17,14 @@ from typing import Literal
 from rich.console import Console
 
 from experiment.plan import Plan
-from experiment.spec import Experiment, Guest, KernelSpec
+from experiment.spec import Experiment, KernelSpec
 from guests import exact, virtme, virtme_argv
 from guests.argv import environment, qemu_argv
 from guests.exact import Machine
 from guests.probe.plugin import Probe
+from guests.virtme import WallMachine
 from host import accelerator, facts
+from host.accelerator import AcceleratorTest
 from host.process import paste
 from kernels import build
 from kernels.cache import Kernel, load, planned
@@ -30,13 +32,12 @@ from kernels.make import MakeProgress
 from results.store import SessionStore
 from runs import stages
 from runs.arms import build_arms, flavours
-from runs.boots import Boot, Judge, Place, WallBoot, WallHost, WallRun
+from runs.boots import Boot, Judge, Place
 from runs.check import run_gate
 from runs.measure import measure
 from runs.options import Options
-from runs.prepare import Session, placements_of, prepare, with_kernels
+from runs.prepare import Session, prepare, with_kernels
 from runs.progress import Reporter
-from runs.wall import boots_of
 
 BY_HAND = "by-hand"
 NOTHING = "# the arms' machine code is the same: nothing is booted (--measure-anyway does)"
@@ -82,9 +83,9 @@ class PrintingExecutor:
         """Nothing is booted, so nothing is kept."""
         return nullcontext(self)
 
-    def wall(self) -> PrintingWall:
-        """Wall guests are written down, too."""
-        return PrintingWall(self.cache, self.lines)
+    def accelerator(self, cache: Path, image: Path) -> AcceleratorTest:
+        """What this host has; KVM where nobody has found that out yet, which takes a boot."""
+        return accelerator.kept(cache) or AcceleratorTest("kvm", ())
 
     def expect_kernels(
         self,
@@ -116,34 +117,6 @@ class PrintingExecutor:
         return self.known[key]
 
 
-@dataclass(frozen=True)
-class PrintingWall:
-    """As ``runs.boots.WallElsewhere``, for the host we stand on."""
-
-    cache: Path
-    lines: Lines
-
-    def host(
-        self, guests: Mapping[str, Mapping[str, Guest]], image: Path, *, fit_only: bool
-    ) -> WallHost:
-        """What this host has; KVM where nobody has found that out yet, which takes a boot."""
-        result = accelerator.kept(self.cache) or accelerator.AcceleratorTest("kvm", ())
-        return WallHost(result, placements_of(guests), ())
-
-    def hosts(self) -> int:
-        """The one that we stand on."""
-        return 1
-
-    def begin(
-        self, block: Sequence[WallBoot], attempts: int, place: Place
-    ) -> Callable[[], Sequence[WallRun]]:
-        """Write down the guests of a block; there will be no runs."""
-        result = accelerator.kept(self.cache) or accelerator.AcceleratorTest("kvm", ())
-        for boot in block:
-            self.lines.add("boots", wall_lines(boot, result))
-        return lambda: ()
-
-
 def kernel_lines(experiment: Experiment, options: Options) -> list[str]:
     """Lines that build every kernel of the experiment, in folders of their own.
 
@@ -165,7 +138,7 @@ def session_lines(experiment: Experiment, options: Options) -> Lines:
         LabError: whatever preparing a session says.
     """
     executor = PrintingExecutor(options.cache)
-    options = replace(options, executor=executor)
+    options = replace(options, executor=executor, fit_only=False)
     reporter = Reporter(Console(file=io.StringIO()))
     session = prepare(experiment, options, _quiet)
     if session.same_code:
@@ -179,8 +152,9 @@ def session_lines(experiment: Experiment, options: Options) -> Lines:
             if part.wall is None:
                 measure(part, options, store, reporter)
             else:
-                place = Place(options.cache, store.raw, reporter, 1)
-                executor.wall().begin(boots_of(part, part.plan.runs), 1, place)
+                for run in part.plan.runs:
+                    lines = wall_lines(run.run_id, part.wall_machine(run), part.job(run))
+                    executor.lines.add("boots", lines)
 
         boot(stages.of_twins(session, ("",)))
         for stage in stages.stages_of(session):
@@ -215,23 +189,22 @@ def exact_lines(name: str, machine: Machine, job_text: str, probe: Probe | None)
     ]
 
 
-def wall_lines(boot: WallBoot, result: accelerator.AcceleratorTest) -> list[str]:
+def wall_lines(name: str, machine: WallMachine, job_text: str) -> list[str]:
     """As ``guests.virtme`` lays it out; the machine waits for `cont` on its monitor."""
-    work = _work(boot.name)
+    work = _work(name)
     files = virtme_argv.WallFiles(work)
-    machine = virtme.on_host(boot.machine, result, None)
     argv = virtme_argv.vng_argv(
-        machine.guest, machine.size, files, result.accelerator, cmdline=machine.cmdline
+        machine.guest, machine.size, files, machine.accelerator, cmdline=machine.cmdline
     )
-    texts = {"prepare": machine.prepare_text, "job": boot.job_text}
-    folders = [files.home, files.temporary, *(files.share / name for name in texts)]
+    texts = {"prepare": machine.prepare_text, "job": job_text}
+    folders = [files.home, files.temporary, *(files.share / text for text in texts)]
     return [
-        f"# {boot.name}; by hand the guest reads this host's /, in a session a root of its own",
+        f"# {name}; by hand the guest reads this host's /, in a session a root of its own",
         f"{paste(['rm', '-rf', str(work)])} && {paste(['mkdir', '-p', *map(str, folders)])}",
         paste(["ln", "-s", str(machine.kernel), str(files.kernel)]),
         paste(["cp", str(virtme.ENTER), str(virtme.WALL_AGENT), str(files.share)]),
         paste(["cp", str(machine.initramfs), str(files.share / virtme.ROOT_NAME)]),
-        *(_text(text, files.share / name / "raw") for name, text in texts.items()),
+        *(_text(text, files.share / word / "raw") for word, text in texts.items()),
         paste(virtme_argv.wrapped(argv), virtme_argv.environment(files)),
     ]
 

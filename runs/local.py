@@ -14,7 +14,8 @@ from errors import InfraError
 from experiment.spec import KernelSpec
 from guests import exact, kept
 from guests.exact import BootError, Machine, Outcome, Snapshot
-from host import facts
+from host import accelerator, facts
+from host.accelerator import AcceleratorTest
 from kernels import build
 from kernels.cache import Kernel
 from kernels.make import MakeProgress
@@ -124,8 +125,9 @@ class LocalExecutor:
             _all(stage, batch)
         return sum(stage.cpu_s)
 
-    def wall(self) -> None:
-        """Wall guests run here."""
+    def accelerator(self, cache: Path, image: Path) -> AcceleratorTest:
+        """As ``runs.boots.Executor.accelerator``."""
+        return accelerator.provide(cache, image)
 
     def expect_kernels(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -83,14 +83,6 @@ class Measurement:
             self.reporter.log(f"not measured: {arm}: {failure.kind}: {message}")
         return tuple(run for run in runs if obstacles[run.run_id] is None)
 
-    def withdraw(self, names: Collection[str]) -> None:
-        """As ``runs.boots.Judge.withdraw``: off the record."""
-        for name in names:
-            self.failures.pop(name, None)
-            self.good.discard(name)
-        self.store.withdraw(names)
-        self.reporter.withdrawn(len(names))
-
     def _blamed(self, run: PlannedRun, failure: Failure, *, killed: bool) -> Failure:
         """The failure with its blame, after what became of the base arm in the same block.
 
@@ -157,6 +149,7 @@ def _boot(session: Session, run: PlannedRun, options: Options) -> Boot:
         # A repeat boots from cold: it checks the snapshot as well as the run.
         cold=run.repeat or not options.snapshot,
         probe=session.probe_of(run),
+        repeats=_original(run) if run.repeat else "",
     )
 
 

@@ -33,7 +33,7 @@ from guests.initramfs import Initramfs
 from guests.probe import fold, lines, memory, plugin
 from guests.probe.plugin import Probe
 from guests.virtme import FIXED_ADDRESSES, WallMachine, on_host
-from host import accelerator, exactness, fitness
+from host import exactness, fitness
 from host.exactness import QemuStanding
 from host.packages import locate
 from host.topology import Placement, host_cpus, place
@@ -341,10 +341,8 @@ def wall_host(guests: Mapping[str, Mapping[str, Guest]], image: Path, options: O
     Raises:
         InfraError: no kernel boots at all, or the host is unfit and ``options.fit_only``.
     """
-    if (elsewhere := options.executor.wall()) is not None:
-        return elsewhere.host(guests, image, fit_only=options.fit_only)
     placements = placements_of(guests)
-    result = accelerator.provide(options.cache, image)
+    result = options.executor.accelerator(options.cache, image)
     first, guest = next(iter(guests[""].items()))
     checks = fitness.fitness(
         guest_mib=guest.memory_mib,

@@ -118,11 +118,6 @@ class Reporter:
             elif plain:
                 self.log(f"finished {run_id} in {duration(time.monotonic() - began)}; {state}")
 
-    def withdrawn(self, count: int) -> None:
-        """That many runs that were finished will be made again."""
-        with self._lock:
-            self._done -= count
-
     def left(self) -> str:
         """How long the rest will take, from the runs so far."""
         with self._lock:

@@ -108,8 +108,7 @@ def reopen(
     experiment = with_series_of(manifest.experiment, folder, options)
     if max_seeds is not None:
         experiment = with_budget(experiment, len(manifest.seeds), max_seeds, folder)
-    if options.executor.wall() is None:
-        accelerator.require_device(manifest.provenance.accelerator)
+    accelerator.require_device(manifest.provenance.accelerator)
     session = prepare(experiment, options, progress)
     require_same(manifest, session, folder)
     if max_seeds is not None:

@@ -9,7 +9,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from errors import InfraError
@@ -27,7 +27,6 @@ from results.profile import Profile
 from results.record import RunCost, RunRecord
 from results.store import SessionStore
 from runs import recording
-from runs.boots import Place, WallBoot, WallElsewhere, WallRun
 from runs.options import Options
 from runs.prepare import Session
 from runs.progress import Reporter, duration
@@ -77,25 +76,23 @@ def measure_wall(
     with (
         workspace(options.cache, session.guest.memory_mib * MIB) as scratch,
         ExitStack() as held,
-        lab_kept_off(_placement(session, options)),
+        lab_kept_off(next(iter(session.wall.placements.values())) if session.wall else None),
         reporter.runs(total, ready, 1),
     ):
         for bench in session.benches:
             for kernel in bench.kernels.values():
                 held.enter_context(hold(kernel))
         stage = WallStage(session, store, reporter, scratch, time.monotonic() - before)
-        elsewhere = options.executor.wall()
-        make = Elsewhere(stage, elsewhere, todo, options).make if elsewhere else _make
         for runs in todo:
             if not runs[0].twin and _may_stop(session, runs[0].block) and decided():
                 reporter.log(f"decided after {runs[0].block} blocks")
                 todo = [later for later in todo if later[0].twin]
                 break
-            make(stage, runs)
+            _make(stage, runs)
         else:
             todo = []
         for runs in todo:
-            make(stage, runs)
+            _make(stage, runs)
         reporter.log(f"measured in {duration(time.monotonic() - stage.began - before)}")
 
 
@@ -109,58 +106,6 @@ def lab_kept_off(placement: Placement | None) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
-
-
-def _placement(session: Session, options: Options) -> Placement | None:
-    """Where the lab itself is kept: nowhere in particular where guests run elsewhere."""
-    if session.wall is None or options.executor.wall() is not None:
-        return None
-    return next(iter(session.wall.placements.values()))
-
-
-@dataclass
-class Elsewhere:
-    """Has blocks made on other hosts, as many ahead as there are hosts, up to the next look."""
-
-    stage: WallStage
-    at: WallElsewhere
-    todo: Sequence[tuple[PlannedRun, ...]]
-    options: Options
-    begun: dict[tuple[PlannedRun, ...], Callable[[], Sequence[WallRun]]] = field(
-        default_factory=dict
-    )
-
-    def make(self, stage: WallStage, runs: tuple[PlannedRun, ...]) -> None:
-        """Put a block on record when it comes back."""
-        session = stage.session
-        place = Place(self.options.cache, stage.store.raw, stage.reporter, 1)
-        first = self.todo.index(runs)
-        for later in self.todo[first : first + self.at.hosts()]:
-            if later != runs and not later[0].twin and _may_stop(session, later[0].block):
-                break
-            if later not in self.begun:
-                attempts = session.experiment.wall.attempts
-                self.begun[later] = self.at.begin(boots_of(session, later), attempts, place)
-        for run, made in zip(runs, self.begun[runs](), strict=True):
-            outcome = made.outcome
-            record, beside = recording.record(session, run, outcome, lambda files: ())
-            record = record.model_copy(
-                update={
-                    "conditions": made.conditions,
-                    "at_s": round(max(0.0, made.at_s - stage.began), 1),
-                }
-            )
-            cost = RunCost(
-                run_id=run.run_id, elapsed_s=outcome.elapsed_s, guest_cpu_s=outcome.cpu_s
-            )
-            stage.store.append(record, cost, *beside)
-            problem = record.failure.message if record.failure else ""
-            stage.reporter.finished(run.run_id, problem=problem)
-
-
-def boots_of(session: Session, runs: Sequence[PlannedRun]) -> list[WallBoot]:
-    """The guests of these runs, for a host that is yet to be chosen."""
-    return [WallBoot(run.run_id, session.machine(run), session.job(run)) for run in runs]
 
 
 def _block(run: PlannedRun) -> tuple[str, int]:

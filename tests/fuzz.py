@@ -22,9 +22,8 @@ from pydantic import BaseModel
 
 from errors import LabError
 from experiment.load import load_experiment
-from fleet import plain
 from fleet.artefacts import ArtefactStore
-from fleet.parcel import Answer
+from fleet.parcel import Answer, packed, unpacked
 from guests import channel, console
 from guests.exact import Outcome
 from guests.probe import counts
@@ -434,13 +433,13 @@ def _answers() -> list[bytes]:
 
     ending = console.Ending("done", "it ended")
     answer = Answer("tcp://a:1", "a", Outcome({}, ending, 1.0, 2.0), raw={"result": b"\0\1"})
-    return [zlib.decompress(plain.packed(answer))]
+    return [zlib.decompress(packed(answer))]
 
 
 def _answer(data: bytes, scratch: Path) -> object:
     import zlib
 
-    return plain.unpacked(Answer, zlib.compress(data, 1))
+    return unpacked(Answer, zlib.compress(data, 1))
 
 
 def _experiment(path: Path) -> object:

@@ -13,7 +13,7 @@ import pytest
 from fleet.artefacts import ArtefactStore
 from fleet.configured import _client
 from fleet.executor import DaskExecutor
-from fleet.settings import Settings
+from fleet.members import Settings
 from guests import exact
 from guests.initramfs import Initramfs
 from host import limited
@@ -34,7 +34,7 @@ from tests.runs.test_measure import CHECKOUT, _session
 from workloads import parse, validity
 
 MEMORY_MIB = 16
-SOON = Settings(straggler_s=600.0, grace_s=3.0, patience_s=60.0)
+SOON = Settings()
 
 
 class LoggingReporter(Reporter):
@@ -142,8 +142,8 @@ class FleetBench:
 
 
 def _serving(executor: DaskExecutor) -> int:
-    executor.link.members.refresh()
-    return len(executor.link.members.serving)
+    executor.members.refresh()
+    return len(executor.members.serving)
 
 
 @pytest.fixture

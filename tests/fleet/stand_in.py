@@ -9,23 +9,19 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from guests import exact, virtme
+from guests import exact
 from guests.console import Ending
 from guests.exact import Machine, Outcome, Snapshot
-from guests.virtme import WallMachine
-from host import accelerator
-from host.accelerator import AcceleratorTest
 from host.process import run
 from runs import workspace
 from tests.guests.framing import sent
 
-SECONDS, LIES, FILLS_MIB, DIES, LOG = (
-    "STAND_IN_SECONDS", "STAND_IN_LIES", "STAND_IN_FILLS_MIB", "STAND_IN_DIES_OF", "STAND_IN_LOG",
+SECONDS, LIES, FILLS_MIB, DIES = (
+    "STAND_IN_SECONDS", "STAND_IN_LIES", "STAND_IN_FILLS_MIB", "STAND_IN_DIES_OF",
 )  # fmt: skip
 
 
@@ -76,33 +72,9 @@ def run_cold(
     return Outcome(files, Ending("done", "the agent finished"), 0.1, 0.2)
 
 
-def wall_run(
-    machine: WallMachine, job_text: str, folder: Path, logs: Path, watch: Callable[[str], None]
-) -> Outcome:
-    """A wall guest; where and when it ran is appended to a file, beside one that says it began."""
-    Path(f"{os.environ[LOG]}.begun").touch()
-    logs.mkdir(parents=True, exist_ok=True)
-    began = time.time()
-    run(["sleep", os.environ.get(SECONDS, "0.1")], timeout_s=600)
-    content = f"{machine.kernel.read_bytes()!r}{job_text}".encode()
-    files = {"out": hashlib.sha256(content).hexdigest().encode()}
-    (logs / "result").write_bytes(sent(files))
-    with Path(os.environ[LOG]).open("a") as log:
-        log.write(f"{os.getpid()} {began} {time.time()} {files['out'].decode()}\n")
-    return Outcome(files, Ending("done", "the agent finished"), 0.1, 0.2)
-
-
-def provided(cache: Path, kernel: Path) -> AcceleratorTest:
-    """What runs guests on a host where no kernel was booted to find out."""
-    assert kernel.is_file()
-    return AcceleratorTest("tcg", ())
-
-
 def dask_setup(worker: Any) -> None:
     """Called by dask before the worker serves."""
     exact.take_snapshot = take_snapshot
     exact.run_restored = run_restored
     exact.run_cold = run_cold
-    virtme.run = wall_run
-    accelerator.provide = provided  # type: ignore[assignment]
     workspace.RESERVE_BYTES = 0

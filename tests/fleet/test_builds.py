@@ -7,19 +7,15 @@ import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 
 from errors import SeriesError, UsageError
 from experiment.spec import KernelSpec
 from fleet.artefacts import ArtefactStore
-from fleet.builds import Builder
 from fleet.configured import _client
 from fleet.executor import DaskExecutor
-from fleet.members import Member, Members
-from fleet.settings import Settings
+from fleet.members import Settings
 from kernels import build, cache
 from kernels.cache import Kernel
 from tests.fleet.cluster import CHECKOUT, Cluster
@@ -29,7 +25,7 @@ from tests.kernels.fake import BROKEN, GROWN, Lab, Where
 
 pytestmark = pytest.mark.slow
 
-SOON = Settings(grace_s=5.0)
+SOON = Settings()
 
 
 @pytest.fixture
@@ -108,7 +104,7 @@ def test_a_worker_killed_in_the_middle_of_a_build(
 ) -> None:
     # The tree's own gate keeps a half-written object in the making.
     (lab.source / "gate").touch()
-    executor.link.members.refresh(at_once=True)
+    executor.members.refresh(at_once=True)
     executor.expect_kernels([(lab.spec, [])], checkout=lab.checkout, cache=lab.cache)
     caches = {name: tmp_path / f"cache-{name}" for name in ("one", "two")}
 
@@ -119,7 +115,7 @@ def test_a_worker_killed_in_the_middle_of_a_build(
     (busy,) = building()
     builders.kill(busy)
     (other,) = set(caches) - {busy}
-    executor.link.members.refresh()
+    executor.members.refresh()
     opened = threading.Thread(
         target=lambda: wait_until(lambda: opens(caches[other]), "build of the other")
     )
@@ -164,31 +160,6 @@ def test_what_no_worker_can_build_is_built_here(
     assert kernel.image.stat().st_size
     assert any("cannot build kernel" in line and "compiler differ" in line for line in lines)
     assert any("it is built here" in line for line in lines)
-
-
-def test_a_build_is_not_waited_for_when_all_it_was_sent_to_are_gone() -> None:
-    """Of two workers one could not build it, and the other is lost with it."""
-    members = Members(client=None, identity={}, log=print)
-    for name in ("cannot", "lost"):
-        members.serving[name] = Member(name, "host", {"build": 1}, (), since=0.0)
-    sent: list[list[str]] = []
-
-    def submit(*arguments: object, workers: list[str], **more: object) -> object:
-        sent.append(workers)
-        return SimpleNamespace(done=lambda: False, status="pending")
-
-    link = SimpleNamespace(members=members, submit=submit, cancel=lambda futures: None)
-    builder = Builder(cast(Any, link), cast(Any, None), print, "topic")
-    builder.queued["key"] = (cast(Any, None), "tree")
-    builder.tried["key"] = {"cannot"}
-    builder._advance()
-    assert sent == [["lost"]]
-    builder._advance()
-    assert "key" in builder.futures
-    del members.serving["lost"]
-    builder._advance()
-    assert builder.futures == {}
-    assert builder.built["key"].trouble == "no worker is left"
 
 
 def test_a_kernel_that_no_worker_boots_is_refused_before_it_is_built(tmp_path: Path) -> None:

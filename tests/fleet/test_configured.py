@@ -94,10 +94,10 @@ def test_a_scheduler_that_listens_everywhere_is_refused_by_its_own_address(tmp_p
             made = chosen(f"dask://127.0.0.1:{port}", tmp_path)
             assert isinstance(made, DaskExecutor)
             with pytest.raises(UsageError, match="listens on 192"):
-                _ = made.link
+                _ = made.members
             trusted = chosen(f"dask://127.0.0.1:{port}", tmp_path, insecure=True)
             assert isinstance(trusted, DaskExecutor)
-            assert trusted.link
+            assert trusted.members
         finally:
             process.kill()
 
@@ -107,7 +107,7 @@ def test_nobody_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     made = chosen("dask://127.0.0.1:1", tmp_path)
     assert isinstance(made, DaskExecutor)
     with pytest.raises(InfraError, match="no scheduler answers") as error:
-        _ = made.link
+        _ = made.members
     assert error.value.exit_code == 3
 
 
@@ -135,7 +135,7 @@ def test_what_is_missing_is_named(change: str, message: str, tmp_path: Path) -> 
     [
         ('wall = "1h"', "wall: unknown key .*did you mean 'walltime'"),
         ("processes = 0", "processes: found 0"),
-        ("settings.check_one_in = -1", "settings.check_one_in: found -1"),
+        ("settings.losses = 0", "settings.losses: found 0"),
         ("cores = ", "mine.toml:6:9: Invalid value"),
         ('account = "\udce9"', "mine.toml:6: is not UTF-8"),
     ],
@@ -182,10 +182,10 @@ logging.basicConfig(level=logging.INFO)
 where = Path(sys.argv[1])
 with executor_of("dask-jobqueue:mine", "", checkout=where, cache=where, log=print) as made:
     print("slots", made.slots(64, None))
-    print("at", made.link.client.scheduler.address)
+    print("at", made.members.client.scheduler.address)
     try:
         from distributed import Client
-        Client(made.link.client.scheduler.address.replace("tls", "tcp"), timeout=3)
+        Client(made.members.client.scheduler.address.replace("tls", "tcp"), timeout=3)
     except OSError:
         print("nobody else")
     print(sorted(oct(path.stat().st_mode) for path in where.glob(".twinboot-tls-*")))
@@ -262,7 +262,7 @@ def test_a_scheduler_with_certificates_of_dasks_configuration(tmp_path: Path) ->
             "import sys; from pathlib import Path; from fleet.configured import executor_of\n"
             "here = Path(sys.argv[2])\n"
             "with executor_of(sys.argv[1], '', checkout=here, cache=here, log=print) as made:\n"
-            "    print('workers', len(made.link.client.scheduler_info()['workers']))\n"
+            "    print('workers', len(made.members.client.scheduler_info()['workers']))\n"
         )
         argv = [sys.executable, "-c", code, address, str(tmp_path)]
         bare = {**os.environ, "PYTHONPATH": str(CHECKOUT)}

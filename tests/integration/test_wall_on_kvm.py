@@ -20,7 +20,6 @@ from host.accelerator import DEVICE, AcceleratorTest
 from kernels.cache import Kernel
 from results.store import SessionStore
 from runs.options import Options
-from tests.fleet import cluster as clusters
 from tests.integration.lab_process import (
     finish,
     kill,
@@ -131,24 +130,3 @@ def test_a_session_outlives_its_kvm_and_the_keyboard(kvm: AcceleratorTest, tmp_p
     assert len(written_ids(folder)) == len(made) + 3
     require_one_block(folder, kvm)
     assert "No verdict" in (folder / "report.md").read_text()
-
-
-def test_a_wall_host_of_a_fleet_makes_a_block(
-    kvm: AcceleratorTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # An emulated processor takes minutes to import what a scheduler needs.
-    monkeypatch.setattr(clusters, "PATIENCE_S", GUEST_S)
-    patient = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "120s",
-               "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "120s"}  # fmt: skip
-    folder = tmp_path / "session"
-    cluster = clusters.Cluster(tmp_path, preload="")
-    try:
-        cluster.start_scheduler(**patient)
-        cluster.start_worker("one", DASK_DISTRIBUTED__WORKER__RESOURCES__WALL="1", **patient)
-        wait_until(lambda: "Registered to" in cluster.log("one"), "worker", GUEST_S)
-        done = run_lab("run", *ONE_BLOCK, str(folder), "--executor", cluster.address,
-                       "--store", str(tmp_path / "store"))  # fmt: skip
-    finally:
-        cluster.stop()
-    assert done.returncode == 0, f"{done.stderr}\n{cluster.log('one')}"
-    require_one_block(folder, kvm)

@@ -34,10 +34,8 @@ ALLOWED = {
         "open": "the key; an artefact into the host's own cache",
         "copyfile": "an artefact, whose digest was proven, within the host's own cache",
     },
-    "fleet/builds.py": {
-        "write_bytes": "into a temporary folder",
-        "read_bytes": "patches that were read before",
-    },
+    "fleet/executor.py": {"read_bytes": "patches that were read before"},
+    "fleet/worker.py": {"write_bytes": "into a temporary folder"},
     "fleet/configured.py": {"write_text": "certificates into a temporary folder"},
     "fleet/identity.py": {"read_bytes": OWN_DATA, "open": OWN_DATA},
     "pages/site.py": {"read_text": OWN_DATA},

@@ -7,8 +7,8 @@
 #
 # Every test of wall guests that is of KVM, in a machine made by kvm.sh, which see: guests that
 # end well, panic, hang, run out of memory, lose QEMU or the lab; huge pages on host nodes;
-# samples of perf; a session that loses KVM, is refused without it, interrupted and resumed; a
-# wall host of a fleet.  OUT.log and OUT/stdout grow while it runs; OUT/tests.xml has each test.
+# samples of perf; a session that loses KVM, is refused without it, interrupted and resumed.
+# OUT.log and OUT/stdout grow while it runs; OUT/tests.xml has each test.
 #
 # On a host whose own KVM boots kernels no machine is needed:
 #

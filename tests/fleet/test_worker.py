@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from experiment.load import load_guest
 from experiment.plan import Size
-from fleet.site import Site
+from fleet.worker import Site
 from guests import exact
 from guests.console import Ending
 from guests.exact import BootError, Machine, Snapshot
@@ -63,9 +64,9 @@ def test_a_machine_is_booted_once_for_all_that_need_it(boots: Boots, tmp_path: P
     logs: list[Path | None] = []
 
     def use() -> None:
-        with site.snapshot("key", MACHINE, ready) as taken:
-            memories.append(taken.snapshot.memory)
-            logs.append(taken.logs)
+        with site.snapshot(MACHINE, ready) as (snapshot, made):
+            memories.append(snapshot.memory)
+            logs.append(made)
 
     threads = [threading.Thread(target=use) for _ in range(4)]
     for thread in threads:
@@ -86,12 +87,12 @@ def test_what_was_not_used_for_longest_goes_first_and_nothing_in_use(
     site = Site(tmp_path, most=2)
 
     def memory_of(key: str) -> Path:
-        with site.snapshot(key, MACHINE, ready) as taken:
-            return taken.snapshot.memory
+        with site.snapshot(replace(MACHINE, prepare_text=key), ready) as (snapshot, _):
+            return snapshot.memory
 
-    with site.snapshot("held", MACHINE, ready) as held:
+    with site.snapshot(MACHINE, ready) as (held, _):
         first, second = memory_of("one"), memory_of("two")
-        assert held.snapshot.memory.exists()
+        assert held.memory.exists()
         assert not first.exists()
         assert second.exists()
     assert boots.taken == 3
@@ -107,7 +108,7 @@ def test_a_kernel_that_does_not_boot_is_not_booted_again_but_a_lost_guest_is(
     site = Site(tmp_path)
     boots.errors = [BootError(Ending("lost", "told")), BootError(Ending("panic", "told"))]
     for _ in range(3):
-        with pytest.raises(BootError), site.snapshot("key", MACHINE, ready):
+        with pytest.raises(BootError), site.snapshot(MACHINE, ready):
             pass
     assert boots.taken == 2
 
@@ -122,7 +123,7 @@ def test_one_that_is_not_waited_for_leaves_the_boot_to_the_next(
 
     def use(name: str) -> None:
         try:
-            with site.snapshot("key", MACHINE, ready):
+            with site.snapshot(MACHINE, ready):
                 ended.append(f"{name} ran")
         except InterruptedRunError:
             ended.append(f"{name} stopped")

@@ -10,40 +10,25 @@ from pathlib import Path
 import pytest
 
 from errors import InfraError
-from experiment.design import Conditions
-from fleet import plain
+from fleet import parcel
 from fleet.artefacts import Artefact, KernelFiles
-from fleet.builds import Built
-from fleet.cases import unpack
-from fleet.parcel import Answer
-from fleet.wall import WallAnswer
+from fleet.parcel import Answer, answer_of, packed, unpacked
+from fleet.worker import Built
 from guests.console import Ending
 from guests.exact import Outcome
-from host.accelerator import AcceleratorTest, Attempt
-from host.doctor import DoctorCheck
-from host.topology import Placement
-from runs.boots import WallRun
 
 OUTCOME = Outcome({}, Ending("done", "it ended", ("a", "b")), 1.5, 2.0, bytes(range(256)))
 ANSWER = Answer("tcp://a:1", "a", OUTCOME, raw={"result": bytes(range(256)), "empty": b""})
 FILES = KernelFiles("k" * 32, (Artefact("bzImage", "0" * 64, 5),))
-WALL = WallAnswer(
-    "tcp://a:1",
-    AcceleratorTest("tcg", (Attempt("kvm", works=False, reason="no"),)),
-    (("base", "smoke", Placement((1,), (0,), (), isolated=True)), ("", "x", None)),
-    (DoctorCheck("memory", "ok", "enough", "guests need it"),),
-    (WallRun(OUTCOME, Conditions(0.1, 0.2, 3, 4), -1.5),),
-    ({"console.log": b"\xff\n"},),
-)
 
 
 @pytest.mark.parametrize(
     "value",
-    [ANSWER, WALL, Built("w", FILES), Built("w", error=("does not build", "mm/a.c", "mend it"))],
-    ids=["answer", "found", "built", "error"],
+    [ANSWER, Built("w", FILES), Built("w", error=("does not build", "mm/a.c", "mend it"))],
+    ids=["answer", "built", "error"],
 )
 def test_what_is_sent_arrives(value: object) -> None:
-    assert plain.unpacked(type(value), plain.packed(value)) == value
+    assert unpacked(type(value), packed(value)) == value
 
 
 class Planted:
@@ -60,21 +45,21 @@ def test_nothing_that_a_worker_sends_is_run(tmp_path: Path) -> None:
     sent = pickle.dumps(Planted(tmp_path / "made"))
     for data in (sent, zlib.compress(sent)):
         with pytest.raises(InfraError, match="a worker's answer cannot be read"):
-            unpack(data)
+            answer_of(data)
     assert not (tmp_path / "made").exists()
 
 
 def test_neither_bombs_nor_other_values_are_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain, "LARGEST", 1 << 20)
-    other = plain.packed(Built("w", FILES))
+    monkeypatch.setattr(parcel, "LARGEST", 1 << 20)
+    other = packed(Built("w", FILES))
     for data in (zlib.compress(b"[" * (2 << 20)), zlib.compress(b"[" * 9999), b"", other):
         with pytest.raises(InfraError, match="cannot be read"):
-            plain.unpacked(Answer, data)
+            unpacked(Answer, data)
 
 
 def test_a_kernel_whose_files_lead_elsewhere_is_no_answer() -> None:
-    text = zlib.decompress(plain.packed(Built("w", FILES)))
-    assert plain.unpacked(Built, zlib.compress(text)).files == FILES
+    text = zlib.decompress(packed(Built("w", FILES)))
+    assert unpacked(Built, zlib.compress(text)).files == FILES
     for wrong in (text.replace(b"0" * 64, b"../" * 20 + b"0000"), text.replace(b"bzI", b"../")):
         with pytest.raises(InfraError, match="no artefact"):
-            plain.unpacked(Built, zlib.compress(wrong))
+            unpacked(Built, zlib.compress(wrong))
