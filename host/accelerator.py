@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -20,7 +21,6 @@ from filelock import FileLock
 from errors import InfraError
 from files import write_atomically
 from host.facts import TOOLS, text_of, tool_version
-from host.hardware import is_guest
 from host.packages import locate
 from host.process import run
 
@@ -284,3 +284,8 @@ def small_root(cache: Path) -> Path:
     )
     shutil.rmtree(root)
     return image
+
+
+def is_guest(cpuinfo: str) -> bool:
+    """Whether a hypervisor says that it is there; Arm's do not say it here."""
+    return re.search(r"^flags\s*:.*\bhypervisor\b", cpuinfo, re.M) is not None

@@ -37,13 +37,6 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("./lab.py clean", "shrink the cache to 20 GiB"),
         Example("./lab.py clean --max-gib 5", "keep less"),
     ),
-    "calibrate": (
-        Example("./lab.py calibrate --name my-host", "then: ./lab.py run --memory my-host"),
-        Example(
-            "./lab.py calibrate --name my-host --like zen3-epyc --force",
-            "measure again; what this host does not tell is as there",
-        ),
-    ),
     "plan": (
         Example("./lab.py plan filemap-v4", "what a session would build and boot, and how long"),
         Example("./lab.py plan --series v3.mbox --no-check", "the same for a posting"),

@@ -24,8 +24,6 @@ VERBS = {
     "fetch": ("host", "Fetch a kernel of a newer Debian than this host's; nothing is installed."),
     "clean": ("host", "Shrink the cache: downloaded packages go first, then what was not used for "
               "longest."),
-    "calibrate": ("calibrate", "Measure this host's caches, page walks and lines between CPUs, and "
-                  "write it as a machine."),
     "plan": ("plan", "Show the kernels, runs and checks that a session would make, in order, with "
              "an estimate of the time."),
     "build": ("measuring", "Build the kernels of an experiment that are not in the cache."),

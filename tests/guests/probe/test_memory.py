@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.calibrate.machine import as_toml
 from experiment.architecture import X86_64
 from experiment.load import load_machine
 from experiment.machine import MachineSpec, known_machines
@@ -14,8 +15,7 @@ from guests.probe import counts, plugin
 from guests.probe.counts import Counts
 from guests.probe.memory import machine_words
 from guests.probe.plugin import Probe
-from runs.calibration import as_toml
-from tests.runs.test_calibration import made
+from tests.benchmarks.calibrate.test_machine import made
 
 HERE = Path(__file__).parent
 # 128, 256 and 1,024 lines.

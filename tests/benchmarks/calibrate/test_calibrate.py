@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.calibrate.__main__ import calibrate, file_of
+from benchmarks.calibrate.machine import KEPT, SOURCE
 from errors import InfraError, UsageError
 from experiment.load import load_machine
 from experiment.machine import MACHINES, MachineSpec
@@ -15,11 +17,9 @@ from guests.probe.memory import machine_words
 from host.topology import host_cpus
 from reports.measured_locks import measured_locks
 from reports.scaling import estimate
-from runs.calibration import KEPT, SOURCE
 from tests.guests.probe import test_memory as probed
 from tests.reports import counts_factory as counts
 from tests.reports.factory import ExactSession
-from verbs.actions.calibrate import calibrate, file_of
 
 # A host that is busy at every moment of a try says so.
 TRIES = 4

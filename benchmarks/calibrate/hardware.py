@@ -173,8 +173,3 @@ def title(cpuinfo: str) -> str:
     )
     known = [match[1] for match in numbers if match]
     return f"CPU {' part '.join(known)}" if known else "CPU of unknown model"
-
-
-def is_guest(cpuinfo: str) -> bool:
-    """Whether a hypervisor says that it is there; Arm's do not say it here."""
-    return re.search(r"^flags\s*:.*\bhypervisor\b", cpuinfo, re.M) is not None

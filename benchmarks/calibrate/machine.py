@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
+from benchmarks.calibrate import hardware
+from benchmarks.calibrate.hardware import CpuCache, CpuTlb
 from errors import InfraError, UsageError
 from experiment.machine import (
     LINE_BYTES,
@@ -27,13 +29,12 @@ from experiment.machine import (
     is_power_of_two,
 )
 from guests import native
-from host import hardware
-from host.facts import CHECKOUT, text_of
-from host.hardware import CpuCache, CpuTlb
+from host.accelerator import is_guest
+from host.facts import text_of
 from host.process import run
 from host.topology import Cpu, host_cpus, read_cpus
 
-SOURCE = CHECKOUT / "host" / "calibrate.c"
+SOURCE = Path(__file__).with_name("calibrate.c")
 FLAGS = ("-O2", "-pthread")
 TIMEOUT_S = 120.0
 # Of some ms each: a few of them fall between what else runs.
@@ -184,7 +185,7 @@ def host_parts(cpu: int, cpuid: Answers) -> HostParts:
     rows = [tuple(map(int, row)) for row in cpuid.get("cpuid", ()) if len(row) == 6]
     return HostParts(
         title=hardware.title(cpuinfo),
-        guest=hardware.is_guest(cpuinfo),
+        guest=is_guest(cpuinfo),
         caches=hardware.caches_of(cpu),
         tlbs=hardware.tlbs_of(rows),
         cpus=read_cpus(),

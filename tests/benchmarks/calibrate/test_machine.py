@@ -7,12 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from errors import InfraError
-from experiment.load import load_machine
-from experiment.machine import MachineSpec, known_machines
-from host.hardware import CpuCache, CpuTlb
-from host.topology import Cpu
-from runs.calibration import (
+from benchmarks.calibrate.hardware import CpuCache, CpuTlb
+from benchmarks.calibrate.machine import (
     KEPT,
     MOST_PAIRS,
     HostParts,
@@ -27,6 +23,10 @@ from runs.calibration import (
     sample,
     warnings_of,
 )
+from errors import InfraError
+from experiment.load import load_machine
+from experiment.machine import MachineSpec, known_machines
+from host.topology import Cpu
 
 LIKE = load_machine(Path("ice-lake-sp"))
 CPUS = tuple(Cpu(0, core // 8, core % 8, core + 16 * thread)

@@ -1,24 +1,34 @@
-"""Measure this host, and write it as a machine whose many CPUs and caches can be modelled."""
+"""Measure this host's caches, page walks and lines between CPUs, and write it as a machine.
+
+.venv/bin/python -m benchmarks.calibrate --name my-host
+./lab.py run filemap-v4 --memory my-host
+"""
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from errors import InfraError, UsageError
+from benchmarks.calibrate import machine as calibration
+from errors import InfraError, LabError, UsageError
 from experiment.load import load_machine
 from experiment.machine import MACHINES
+from host import facts
 from host.fitness import SAMPLE_S, check_load, check_steal, meanwhile, read_counters
 from host.topology import host_cpus
 from results import door
-from runs import calibration
-from verbs.output import log
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 SCHEMA = "#:schema ../../docs/schema/machine.schema.json\n"
+
+
+def log(text: str) -> None:
+    """A line for whoever waits, beside the file's name that is printed."""
+    sys.stderr.write(f"{text}\n")
 
 
 def file_of(name: str, out: Path | None, *, force: bool) -> Path:
@@ -30,7 +40,7 @@ def file_of(name: str, out: Path | None, *, force: bool) -> Path:
     if not NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} is no name: small letters, digits, - and _, at most 64",
-            where="--name", next_step="./lab.py calibrate --name my-host",
+            where="--name", next_step="--name my-host",
         )  # fmt: skip
     file = out or MACHINES / f"{name}.toml"
     if file.name != f"{name}.toml":
@@ -79,3 +89,26 @@ def calibrate(name: str, file: Path, *, like: str, cache: Path) -> None:
     # What is written is what is read.
     load_machine(file)
     log(f"./lab.py run filemap-v4 --memory {name}")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure, and print the file's name; the exit status is whose fault a failure is."""
+    parser = argparse.ArgumentParser("python -m benchmarks.calibrate", description=__doc__)
+    parser.add_argument("--name", required=True, help="what the machine is called: --memory NAME")
+    parser.add_argument("--out", type=Path, help="write NAME.toml here, not to configs/machines")
+    like = "the machine whose numbers stand where this host gives none; else by the CPU's maker"
+    parser.add_argument("--like", default="", help=like)
+    parser.add_argument("--force", action="store_true", help="replace the file of that name")
+    words = parser.parse_args(argv)
+    try:
+        file = file_of(words.name, words.out, force=words.force)
+        calibrate(words.name, file, like=words.like, cache=facts.cache_folder())
+    except LabError as error:
+        log(str(error))
+        return int(error.exit_code)
+    sys.stdout.write(f"{file}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
