@@ -274,43 +274,6 @@ def places(coverage: Coverage) -> frozenset[str]:
     return frozenset(str(path) for file in files for path in (file, *file.parents[:-1]))
 
 
-@dataclass(frozen=True)
-class Addition:
-    """A case of a suite: functions that those before it do not execute, and all so far."""
-
-    case: CoveredCase
-    added: int
-    together: int
-
-
-def suite_of(coverage: Coverage, workloads: Collection[str], most_cpu_s: float) -> list[Addition]:
-    """Cases of these workloads that execute most, while one run of each takes ``most_cpu_s``.
-
-    Next is always the one that adds most functions for a second of the host's CPU; one that adds
-    none is left out.  It is the usual greedy answer to maximum coverage with costs.
-    """
-    reached: dict[CoveredCase, set[Function]] = {
-        case: {function for function, calls in coverage.calls.items() if case.case in calls}
-        for case in coverage.cases
-        if case.workload in workloads
-    }
-    chosen: list[Addition] = []
-    together: set[Function] = set()
-    left = most_cpu_s
-    while True:
-        new = {
-            case: len(functions - together)
-            for case, functions in reached.items()
-            if functions - together and case.run_cpu_s <= left
-        }
-        if not new:
-            return chosen
-        best = min(new, key=lambda case: (-new[case] / max(case.run_cpu_s, 0.1), case.case))
-        together |= reached.pop(best)
-        left -= best.run_cpu_s
-        chosen.append(Addition(best, new[best], len(together)))
-
-
 def unreached_in(coverage: Coverage, folders: Sequence[str]) -> tuple[Function, ...]:
     """Functions below ``folders`` that no workload executes, in the order of files and names."""
     return tuple(

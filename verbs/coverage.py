@@ -67,46 +67,6 @@ def show_verb(
             write_out(f"{file}: {function}")
 
 
-@app.command("suite")
-def suite_verb(
-    minutes: Annotated[float, typer.Option(min=10, help="how long a night may take")] = 60,
-    cores: Annotated[int, typer.Option(min=1, help="cores of the machine")] = 4,
-    experiment: Annotated[
-        bool, typer.Option("--experiment", help="print the suite's experiment file")
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    """Choose cases for every night: those that execute most of the kernel in that time."""
-    from runs import suite
-    from runs.coverage import shipped
-
-    coverage = shipped()
-    chosen = suite.choose(coverage, minutes, cores)
-    if experiment:
-        write_out(suite.experiment_text(coverage, chosen, minutes, cores).rstrip("\n"))
-        return
-    estimate = suite.minutes_of(chosen, cores)
-    if as_json:
-        cases = [
-            {
-                "case": each.case.case, "added": each.added, "together": each.together,
-                "run_cpu_s": each.case.run_cpu_s,
-            }
-            for each in chosen
-        ]  # fmt: skip
-        emit({"release": coverage.release, "minutes": round(estimate, 1), "cases": cases})
-        return
-    log(
-        f"functions of {coverage.release} that each case adds; a night with {suite.SEEDS} seeds of "
-        f"two kernels takes about {estimate:.0f} minutes on {cores} cores, kernels included"
-    )
-    width = max((len(each.case.case) for each in chosen), default=4)
-    write_out(f"{'case':{width}}  {'adds':>5}  {'together':>8}  a run, CPU s")
-    for each in chosen:
-        numbers = f"{each.added:>5}  {each.together:>8}  {each.case.run_cpu_s:>12.1f}"
-        write_out(f"{each.case.case:{width}}  {numbers}")
-
-
 @app.command("add")
 def add_verb(
     sessions: Annotated[

@@ -158,10 +158,6 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("./lab.py workload new sockets", "workloads/catalogue/sockets.toml and more"),
         Example("./lab.py list", "the workloads that are there"),
     ),
-    "coverage suite": (
-        Example("./lab.py coverage suite", "which cases, and why: an hour on four cores"),
-        Example("./lab.py coverage suite --minutes 20 --cores 2", "in less time"),
-    ),
     "coverage add": (
         Example("./lab.py coverage add latest", "the newest session"),
         Example("./lab.py coverage add sessions/a sessions/b", "of several experiments"),

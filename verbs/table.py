@@ -67,8 +67,6 @@ COVERAGE = {
     "show": ("coverage", "Show how many of a folder's functions each workload executes."),
     "add": ("coverage", "Record what the unpatched kernel of these sessions executed, for "
             "`suggest` and `--series`."),
-    "suite": ("coverage", "Choose cases for every night: those that execute most of the kernel "
-              "in that time."),
 }  # fmt: skip
 WORKLOAD = {
     "new": ("workload", "Write a workload that runs: its catalogue file, a program of one "

@@ -14,7 +14,6 @@ from results.coverage import (
     plain,
     read,
     suggest,
-    suite_of,
     unreached_in,
     write,
 )
@@ -183,18 +182,3 @@ def test_functions_of_trace_events_are_counted_apart() -> None:
     (row,) = by_folder(Coverage("a", "6", COVERAGE.cases, calls), ["mm"])
     assert (row.functions, row.executed, row.tracing) == (5, 2, 2)
     assert (row.share, row.untraced_share) == (2 / 5, 2 / 3)
-
-
-def test_a_suite_begins_with_most_functions_for_a_second_and_ends_where_nothing_is_added() -> None:
-    everything = suite_of(COVERAGE, {"faults", "reads", "writes"}, 100.0)
-    assert [(each.case.case, each.added, each.together) for each in everything] == [
-        ("reads", 2, 2), ("writes:small", 2, 4), ("faults", 1, 5),
-    ]  # fmt: skip
-
-
-def test_a_suite_takes_no_longer_than_it_may_and_no_other_workloads() -> None:
-    assert [each.case.case for each in suite_of(COVERAGE, {"faults", "writes"}, 5.0)] == [
-        "writes:big", "faults",
-    ]  # fmt: skip
-    assert suite_of(COVERAGE, {"faults", "writes"}, 2.4) == []
-    assert suite_of(COVERAGE, (), 100.0) == []
