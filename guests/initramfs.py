@@ -1,6 +1,6 @@
 """The root of an exact guest: reproducible, the same bytes every time.
 
-busybox, fio, mkfs and their libraries as the host or another one has them
+busybox, fio, mkfs and their libraries as the host has them
 (``guests.userland``), or as Debian ships them for another architecture, and the agent as
 ``/init``.  Uncompressed: inflating it would cost a guest more than copying.
 """
@@ -32,6 +32,7 @@ NATIVE = (ADD_ENTROPY, MARK)
 # A line of a configuration of mkfs.xfs, as far as its usage text has the same.
 OPTION = re.compile(r"^[a-z0-9]+=")
 RECIPE = 4
+FOLDER = "initramfs"
 SHA256_DIGITS = 64
 # Of the format newc: members are aligned to 4 bytes, archives to blocks.
 ALIGNED, BLOCK = 4, 512
@@ -58,9 +59,9 @@ def provide(cache: Path, architecture: Architecture = X86_64) -> Initramfs:
         InfraError: a program is missing or cannot be fetched, or the compiler failed.
     """
     ours = not architecture.root.debian
-    files = userland.files_of(cache) if ours else _foreign_files(architecture, cache)
+    files = userland.host_files() if ours else _foreign_files(architecture, cache)
     helpers = {source: helper(source, cache, architecture) for source in NATIVE}
-    folder = cache / "initramfs"
+    folder = cache / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     image = folder / f"{_inputs_key(files, helpers, architecture)}.cpio"
     digest = image.with_suffix(".sha256")
@@ -73,15 +74,19 @@ def provide(cache: Path, architecture: Architecture = X86_64) -> Initramfs:
     return Initramfs(image, digest.read_text())
 
 
+def given(path: Path) -> Initramfs:
+    """The initramfs of another host, as an archive brought it: used in guests alone."""
+    return Initramfs(path, sha256_of(path))
+
+
 def helper(source: Path, cache: Path, architecture: Architecture) -> Path:
     """A program of the lab's own, built for the guests of an architecture.
 
     Raises:
-        InfraError: as :func:`guests.userland.helper`.
+        InfraError: as :func:`guests.native.build`.
     """
-    if not architecture.root.debian:
-        return userland.helper(source, cache)
-    return build(source, STATIC_PROGRAM, cache, tools=architecture.build.tools)
+    tools = architecture.build.tools if architecture.root.debian else ""
+    return build(source, STATIC_PROGRAM, cache, tools=tools)
 
 
 def _whole(image: Path, digest: Path) -> bool:
@@ -166,8 +171,8 @@ def known_options(text: str, program: bytes) -> str:
 
 
 def _applets(busybox: Path, cache: Path, architecture: Architecture) -> tuple[str, ...]:
-    # A stranger's program is run in guests alone.
-    if architecture.root.debian or userland.in_use(cache):
+    # A program of another architecture.
+    if architecture.root.debian:
         return foreign.applets(busybox)
     return tuple(run([str(busybox), "--list"], timeout_s=TIMEOUT_S).stdout.split())
 

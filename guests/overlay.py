@@ -62,7 +62,7 @@ def provide_all(
     """
     sets = [*dict.fromkeys(extras)] or [NOTHING]
     # All that is not installed is named at once.
-    userland.more_programs((name for each in sets for name in each.host_programs), cache)
+    userland.more_programs(name for each in sets for name in each.host_programs)
     roots: dict[Lacks, Initramfs] = {}
     for kernel in kernels:
         for each in sets:
@@ -110,7 +110,7 @@ def path_of(base: Initramfs, key: Lacks, cache: Path) -> Path:
         total.update(f"program {program.stem} {native.digest(program)}\n".encode())
     for module in key.extras.modules:
         total.update(f"module {module}\n".encode())
-    for place, file in _host_files(key.extras, cache).items():
+    for place, file in userland.more_host_files(key.extras.host_programs).items():
         total.update(f"{place} {sha256_of(file)}\n".encode())
     return cache / "initramfs" / f"{total.hexdigest()[:32]}.cpio"
 
@@ -139,9 +139,8 @@ def _build(
             shutil.copyfile(module, root / "modules" / module.name)
         outb = initramfs.helper(OUTB, cache, architecture)
         files |= {"init": PREBUILT_AGENT, "agent.sh": AGENT, "bin/outb": outb}
-    files |= {
-        place.lstrip("/"): file.resolve() for place, file in _host_files(extras, cache).items()
-    }
+    host_files = userland.more_host_files(extras.host_programs)
+    files |= {place.lstrip("/"): file.resolve() for place, file in host_files.items()}
     for name, source in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, root / name)
@@ -154,10 +153,6 @@ def _build(
                 shutil.copyfileobj(stream, both)
     more.unlink()
     shutil.rmtree(root)
-
-
-def _host_files(extras: Extras, cache: Path) -> dict[str, Path]:
-    return userland.more_host_files(extras.host_programs, cache)
 
 
 def _module(kernel: Kernel, name: str) -> Path:

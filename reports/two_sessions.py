@@ -204,11 +204,8 @@ def _differences(first: Manifest, second: Manifest) -> tuple[SessionDifference, 
     row("userland of guests, SHA-256", was.initramfs_sha256[:DIGEST], now.initramfs_sha256[:DIGEST],
         prevents=True)  # fmt: skip
     for name in sorted({*was.tools, *now.tools}):
-        # An older lab recorded fewer of them; the userland's digest holds them all.
-        in_both = name in was.tools and name in now.tools
         row(name, was.tools.get(name, ""), now.tools.get(name, ""),
-            prevents=in_both and name.startswith(OF_GUESTS))  # fmt: skip
-    row("userland imported", was.userland, now.userland)
+            prevents=name.startswith(OF_GUESTS))  # fmt: skip
     if was.qemu_sha256 and now.qemu_sha256:
         row("QEMU's binary, SHA-256", was.qemu_sha256[:DIGEST], now.qemu_sha256[:DIGEST])
     row("QEMU's arguments", " ".join(was.qemu_argv), " ".join(now.qemu_argv), prevents=True)

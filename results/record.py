@@ -358,9 +358,7 @@ class ArmRecord(Record):
 class Provenance(Record):
     """All that is needed to repeat the session, beside the experiment itself.
 
-    ``userland`` names an imported userland and where it is from, empty where guests had the
-    programs of ``host``.  ``probe`` is the SHA-256 of the TCG plugin that counted; empty where
-    none did.
+    ``probe`` is the SHA-256 of the TCG plugin that counted; empty where none did.
     In wall mode ``accelerator`` is what ran the guests, ``fitness`` maps each check of
     the host to ``status: what was found``.  ``qemu_sha256`` is the binary's, ``qemu_untried``
     what was known of its exactness where that was nothing; empty in wall mode and in records
@@ -372,7 +370,6 @@ class Provenance(Record):
     host: dict[str, str]
     tools: dict[str, str]
     initramfs_sha256: str
-    userland: str = ""
     qemu_argv: tuple[str, ...]
     kernel_command_line: str
     snapshot: bool

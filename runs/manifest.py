@@ -9,7 +9,7 @@ from experiment.design import AGAIN
 from experiment.load import load_machine
 from experiment.machine import DEFAULT_MACHINE, MachineSpec
 from experiment.spec import ArmSpec, CaseSpec, ShapeSpec
-from guests import foreign, userland, virtme_argv
+from guests import foreign, virtme_argv
 from guests.argv import kernel_command_line, machine_argv
 from guests.virtme_argv import vng_argv
 from host import facts, fitness
@@ -139,7 +139,6 @@ def _provenance(session: Session, options: Options) -> Provenance:
         host=facts.host_facts(),
         tools=tools_of(session.experiment.kernel.architecture, options),
         initramfs_sha256=session.roots_sha256,
-        userland=session.userland,
         qemu_argv=tuple(argv),
         kernel_command_line=command_line,
         snapshot=options.snapshot,
@@ -153,10 +152,9 @@ def _provenance(session: Session, options: Options) -> Provenance:
 
 def tools_of(architecture: Architecture, options: Options) -> dict[str, str]:
     """Versions of the tools that make guests of an architecture and run them here."""
-    if architecture.root.debian:
-        foreign_ones = foreign.versions(architecture.root.debian, options.cache)
-        return facts.tool_versions(architecture.programs) | foreign_ones
-    return facts.tool_versions(architecture.programs) | userland.versions(options.cache)
+    debian = architecture.root.debian
+    foreign_ones = foreign.versions(debian, options.cache) if debian else {}
+    return facts.tool_versions(architecture.programs) | foreign_ones
 
 
 def _case_record(session: Session, case: CaseSpec) -> CaseRecord:

@@ -17,7 +17,8 @@ class Options:
     it is not felt.  ``fit_only`` refuses to measure real time on a host with anything
     to mend.  ``executor`` is where kernels are built and guests run.  ``sandbox`` says whether
     patches are built in a box; None has those that came by mail built so, and those that change
-    what a build executes.  ``trusted`` names series that may do that without one.
+    what a build executes.  ``trusted`` names series that may do that without one.  ``root`` is
+    the initramfs that guests get in place of one of this host's programs.
     """
 
     checkout: Path
@@ -29,4 +30,5 @@ class Options:
     guests_at_once: int | None = None
     sandbox: bool | None = None
     trusted: tuple[str, ...] = ()
+    root: Path | None = None
     executor: Executor = field(default_factory=LocalExecutor)

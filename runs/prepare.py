@@ -26,7 +26,7 @@ from experiment.spec import (
     Observed,
     TwinSpec,
 )
-from guests import initramfs, native, overlay, userland
+from guests import initramfs, native, overlay
 from guests.argv import ROOT_IN_RAMFS
 from guests.exact import Machine
 from guests.initramfs import Initramfs
@@ -103,8 +103,7 @@ class Session:
     ``checked`` are the kernels of the gate by flavour and arm, as far as they are built.
     ``overlaid`` are the initramfs of prebuilt kernels and of workloads with programs, by the
     kernel's key and the programs; ``unbuilt`` says by flavour and arm why a kernel is only planned;
-    ``qemu`` is None in wall mode; ``userland`` names an imported
-    one.
+    ``qemu`` is None in wall mode.
     """
 
     experiment: Experiment
@@ -117,7 +116,6 @@ class Session:
     probe: Probe | None
     same_code: bool
     qemu: QemuStanding | None = None
-    userland: str = ""
     wall: WallHost | None = None
     overlaid: Mapping[overlay.Lacks, Initramfs] = field(default_factory=dict)
     checked: Mapping[str, Mapping[str, Kernel]] = field(default_factory=dict)
@@ -370,8 +368,11 @@ def prepare(
         LabError: whatever building says.
     """
     architecture = experiment.kernel.architecture
-    image = initramfs.provide(options.cache, architecture)
-    imported = None if architecture.root.debian else userland.in_use(options.cache)
+    image = (
+        initramfs.given(options.root)
+        if options.root
+        else initramfs.provide(options.cache, architecture)
+    )
     guests = shapes(experiment)
     workloads = workloads_of(experiment)
     sizes = {
@@ -439,7 +440,6 @@ def prepare(
         probe=probe,
         same_code=same,
         qemu=qemu,
-        userland=userland.words(imported.record) if imported else "",
         wall=wall,
         overlaid=_overlaid(image, built.values(), experiment, workloads, options),
         unbuilt=_of_flavour(experiment.kernel.flavour, failures),

@@ -17,6 +17,7 @@ from experiment.architecture import ARCHITECTURES
 from experiment.catalogue import Catalogue
 from experiment.spec import Experiment
 from files import digest, sha256_of
+from guests import initramfs
 from host import facts
 from kernels import prebuilt
 from kernels.cache import kernels_folder
@@ -45,9 +46,13 @@ COMMANDS = "commands.txt"
 SESSION = "session"
 INPUTS = "inputs"
 KERNELS = "kernels"
+# The initramfs that was booted, where it had nothing of one kernel or workload on top.
+ROOT = "root.cpio"
 RECORDS = (MANIFEST, CALLS, RUNS, PROFILES, LOCKS, CHECKS)
 # Those that have a say in a number of exact mode.
 DECISIVE = ("qemu", "fio", "gcc", "ld", "busybox", "mkfs.xfs", "libc")
+# Of these, those that are in the root.
+IN_ROOT = ("fio", "busybox", "mkfs.xfs", "libc")
 ALWAYS = (
     "workloads/*.sh", "workloads/programs/*.[ch]", "guests/*.c", "guests/*.sh",
     "guests/probe/*.[ch]",
@@ -74,6 +79,11 @@ class Repro:
     def session(self) -> Path:
         """The session's folder in it."""
         return self.folder / SESSION
+
+    @property
+    def root(self) -> Path | None:
+        """The initramfs that was booted there, if it is in the archive."""
+        return self.folder / ROOT if ROOT in self.files else None
 
     def kept(self) -> Kept:
         """What was on record.
@@ -121,6 +131,8 @@ def write_archive(
         config = f"{kernel.key}/config"
         if door.exists(kernels_folder(options.cache), config):
             files[f"{KERNELS}/{config}"] = door.read(kernels_folder(options.cache), config)
+    if root := _root_of(manifest, options.cache):
+        files[ROOT] = root.read_bytes()
     files[COMMANDS] = _commands(manifest, options, by_hand).encode()
     head = ArchiveHead(
         format=FORMAT,
@@ -132,6 +144,16 @@ def write_archive(
     return tuple(sorted(files))
 
 
+def _root_of(manifest: Manifest, cache: Path) -> Path | None:
+    """The initramfs of a session, where the cache still has it."""
+    booted = manifest.provenance.initramfs_sha256
+    for kept in sorted((cache / initramfs.FOLDER).glob("*.sha256")):
+        image = kept.with_suffix(".cpio")
+        if kept.read_text() == booted and image.is_file() and sha256_of(image) == booted:
+            return image
+    return None
+
+
 def _whole_records(folder: Path, name: str) -> bytes:
     """The file without what a killed process left of its last record."""
     content = door.read(folder, name, MOST_BYTES)
@@ -139,7 +161,7 @@ def _whole_records(folder: Path, name: str) -> bytes:
 
 
 def _series(experiment: Experiment, folder: Path, options: Options) -> dict[str, bytes]:
-    """Every patch of the session; of older ones, which have none, from where they were."""
+    """Every patch of the session; of one that was only built, from where they are."""
     with tempfile.TemporaryDirectory(prefix="twinboot-repro-") as scratch:
         place = folder
         if not (folder / SERIES).is_dir():
@@ -354,10 +376,9 @@ def differs_here(repro: Repro, options: Options, tools: Mapping[str, str]) -> tu
     """What is not as it was where the archive was made, before anything is built."""
     then = repro.manifest.provenance
     lines = [
-        _line(name, then.tools[name], tools.get(name, facts.NOT_FOUND))
+        _line(name, then.tools.get(name, ""), tools.get(name, facts.NOT_FOUND))
         for name in DECISIVE
-        # Archives of older labs do not name them all.
-        if name in then.tools and then.tools[name] != tools.get(name)
+        if then.tools.get(name) != tools.get(name) and not (repro.root and name in IN_ROOT)
     ]
     here = inputs(repro.manifest, options.checkout)
     then_inputs = {

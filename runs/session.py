@@ -170,14 +170,12 @@ def with_seeds(
 
 def options_of(manifest: Manifest, options: Options) -> Options:
     """These options, with those that a session was begun with."""
-    return Options(
-        checkout=options.checkout,
-        cache=options.cache,
+    return dataclasses.replace(
+        options,
         snapshot=manifest.provenance.snapshot,
         measure_anyway=options.measure_anyway or manifest.runs_planned > 0,
         probe=bool(manifest.provenance.probe),
-        guests_at_once=options.guests_at_once,
-        executor=options.executor,
+        fit_only=False,
     )
 
 

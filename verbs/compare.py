@@ -57,8 +57,8 @@ def compare_verb(
         raise UsageError(
             "the two sessions are not comparable",
             where=f"{first}, {second}",
-            next_step="measure both with the same guest, userland and lab (./lab.py userland "
-            "export and import make those of two hosts alike); or use history, which keeps a "
-            "baseline across such changes",
+            next_step="measure both with the same guest, userland and lab (./lab.py repro carries "
+            "the root of a session to another host); or use history, which keeps a baseline "
+            "across such changes",
         )
     raise typer.Exit(exit_code(pair.primary, (), strict=strict))

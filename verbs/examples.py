@@ -162,26 +162,6 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("./lab.py coverage add latest", "the newest session"),
         Example("./lab.py coverage add sessions/a sessions/b", "of several experiments"),
     ),
-    "userland": (
-        Example("./lab.py userland show", "versions of what guests run"),
-        Example("./lab.py userland export programs.tar.gz", "for another host"),
-    ),
-    "userland show": (
-        Example("./lab.py userland show", "versions of what guests run"),
-        Example("./lab.py userland show --json", "with the checksum of each"),
-    ),
-    "userland export": (
-        Example("./lab.py userland export programs.tar.gz", "for another host"),
-        Example("./lab.py userland export /srv/lab/programs.tar.gz", "where all hosts see it"),
-    ),
-    "userland import": (
-        Example("./lab.py userland import programs.tar.gz", "the programs of another host"),
-        Example("./lab.py userland import programs.tar.gz --key KEY", "and no others"),
-    ),
-    "userland forget": (
-        Example("./lab.py userland forget", "this host's own programs again"),
-        Example("env TWINBOOT_CACHE=/srv/cache ./lab.py userland forget", "those of a cache"),
-    ),
     "history": (
         Example("./lab.py history add sessions/NAME", "keep a session as a night"),
         Example("./lab.py history show", "what changed"),

@@ -72,13 +72,6 @@ WORKLOAD = {
     "new": ("workload", "Write a workload that runs: its catalogue file, a program of one "
             "operation, and a test."),
 }  # fmt: skip
-USERLAND = {
-    "show": ("userland", "Show the programs that guests run, with versions and checksums."),
-    "export": ("userland", "Write the programs that guests run into one archive, and print its "
-               "key."),
-    "import": ("userland", "Use the guest programs of another host, from an exported archive."),
-    "forget": ("userland", "Stop using imported guest programs, and use this host's own again."),
-}  # fmt: skip
 
 
 class LazyVerb(TyperCommand):
@@ -114,7 +107,6 @@ def add_verbs(group: TyperGroup) -> None:
         ("queue", "A queue of series, measured one after the other.", QUEUE),
         ("coverage", "Which kernel functions the workloads execute.", COVERAGE),
         ("workload", "Workloads of the catalogue.", WORKLOAD),
-        ("userland", "The programs that guests run; two hosts can use the same ones.", USERLAND),
     ):
         group.add_command(
             TyperGroup(

@@ -76,7 +76,6 @@ def _groups(manifest: Manifest) -> list[tuple[str, Rows]]:
         ("guest", f"{guest.name}: {guest.title}"),
         ("restored from a snapshot", "yes" if provenance.snapshot else "no, cold boot"),
         ("initramfs SHA-256", provenance.initramfs_sha256),
-        *([("guests' programs, imported", provenance.userland)] if provenance.userland else []),
         *([("QEMU's binary SHA-256", provenance.qemu_sha256)] if provenance.qemu_sha256 else []),
         *([("accelerator", provenance.accelerator)] if provenance.accelerator else []),
     ]

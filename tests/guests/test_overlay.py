@@ -201,14 +201,6 @@ def test_all_missing_programs_of_a_session_are_named_at_once(
     assert failure.value.next_step.endswith(" redis-tools sqlite3 tcc, or leave out the workload")
 
 
-def test_an_imported_userland_has_no_programs_of_the_host(
-    base: Initramfs, kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(userland, "in_use", lambda cache: object())
-    with pytest.raises(InfraError, match="an imported userland has no tcc"):
-        overlay.provide(base, kernel, tmp_path, Extras(host_programs=("tcc",)))
-
-
 def test_a_program_of_another_name_is_another_image(base: Initramfs, tmp_path: Path) -> None:
     """One that was renamed was looked for in the image of before, which has it by its old name."""
     places = set()

@@ -146,19 +146,6 @@ def test_lab_host_and_build_tools_are_named_and_prevent_nothing() -> None:
     assert set(verdicts(pair).values()) == {"no change"}
 
 
-def test_programs_that_an_older_lab_did_not_name_prevent_nothing() -> None:
-    tools = {**FIRST.manifest().provenance.tools, "libc": "2.36"}
-    provenance = FIRST.manifest().provenance.model_copy(update={"tools": tools})
-    named = session(FIRST, provenance=provenance)
-    assert compare_two(session(FIRST), named).obstacles == ()
-    other = provenance.model_copy(
-        update={"tools": {**tools, "libc": "2.41"}, "userland": "ab12 of Debian 13"}
-    )
-    pair = compare_two(named, session(FIRST, provenance=other))
-    assert pair.obstacles == ("libc: 2.36, then 2.41",)
-    assert "userland imported" in [each.name for each in pair.differences]
-
-
 def test_the_same_code_with_other_numbers_is_no_change_of_a_kernel() -> None:
     pair = compare_two(session(FIRST), session(SLOWER))
     assert pair.obstacles == (

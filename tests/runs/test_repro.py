@@ -14,6 +14,7 @@ import pytest
 
 from errors import SeriesError, UsageError
 from experiment.spec import CaseSpec, KernelSpec
+from guests import initramfs
 from results.door import StoreError
 from results.record import Manifest
 from results.store import SessionStore
@@ -104,6 +105,35 @@ def test_all_that_is_needed_is_in_it(folder: Path, options: Options, tmp_path: P
     assert "./lab.py repro --check ARCHIVE" in commands
     assert "boot $TWINBOOT_CACHE/kernels/k/bzImage\ncat $CHECKOUT/x\n" in commands
     assert str(tmp_path) not in commands
+
+
+def test_the_root_that_was_booted_is_in_it_and_is_what_guests_get(
+    manifest: Manifest, options: Options, tmp_path: Path
+) -> None:
+    """Another host has another fio: with the root nothing of its own programs is in a guest."""
+    roots = options.cache / "initramfs"
+    roots.mkdir(parents=True)
+    for name in ("other", "booted"):
+        (roots / f"{name}.cpio").write_text(name)
+        (roots / f"{name}.sha256").write_text(hashlib.sha256(name.encode()).hexdigest())
+    provenance = manifest.provenance.model_copy(
+        update={"initramfs_sha256": hashlib.sha256(b"booted").hexdigest()}
+    )
+    store = SessionStore(tmp_path / "measured")
+    store.create(manifest.model_copy(update={"provenance": provenance}))
+    assert "root.cpio" in write_archive(store.folder, tmp_path / "x.tar.gz", options)
+    (tmp_path / "into").mkdir()
+    repro = read_archive(tmp_path / "x.tar.gz", tmp_path / "into")
+    assert repro.root is not None
+    assert repro.root.read_text() == "booted"
+    others = {**provenance.tools, "fio": "fio-3.99", "gcc": "gcc 99"}
+    names = [line.partition(":")[0] for line in differs_here(repro, options, others)]
+    assert "gcc" in names
+    assert "fio" not in names
+    assert initramfs.given(repro.root).sha256 == provenance.initramfs_sha256
+    # One that is not what its name says is not handed on.
+    (roots / "booted.cpio").write_text("damaged")
+    assert "root.cpio" not in write_archive(store.folder, tmp_path / "y.tar.gz", options)
 
 
 def test_the_same_session_gives_the_same_bytes(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from results.store import MANIFEST
@@ -65,7 +66,7 @@ def do_check(
         opened = repro.read_archive(archive, Path(scratch))
         manifest = opened.manifest
         repro.require_known(manifest.experiment, prepare.catalogue(CHECKOUT))
-        run_options = session.options_of(manifest, here)
+        run_options = session.options_of(manifest, replace(here, root=opened.root))
         tools = tools_of(manifest.experiment.kernel.architecture, run_options)
         differing = list(repro.differs_here(opened, run_options, tools))
         for line in differing:
