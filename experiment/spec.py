@@ -174,31 +174,30 @@ def of_case(case: str, metric: str) -> str:
     return f"{case}/{metric}"
 
 
-Observed = Literal["lock_stat", "contention", "perf", "memory", "lines"]
+Observed = Literal["contention", "memory", "lines"]
 # Of what none of the kernel's own words are read: the probe models a machine and counts.
 MEMORY: Observed = "memory"
 LINES: Observed = "lines"
+CONTENTION: Observed = "contention"
 MODELLED = (MEMORY, LINES)
 
 
 class TwinSpec(Frozen):
     """Diagnostic runs: more runs of the same arms, which explain and are never judged.
 
-    They have a kernel flavour or a guest shape of their own, or a plugin that models caches, so
-    that none of their numbers may stand beside those of the judged runs.
+    They have a guest shape of their own, something that is read in the guest, or a plugin that
+    models caches, so that none of their numbers may stand beside those of the judged runs.
     """
 
     name: Name
     """Of these diagnostic runs, in reports."""
     observe: Observed
-    """What is read: ``/proc/lock_stat``, the contention events, or, in wall mode only, samples of
-    perf; ``memory``: what a modelled machine's caches and TLBs miss; ``lines``: which lines move
-    between its CPUs, of a guest with several vCPUs.
+    """What is read: ``contention``, the kernel's events of waits for locks; ``memory``: what a
+    modelled machine's caches and TLBs miss; ``lines``: which lines move between its CPUs, in a
+    guest with several vCPUs.
     """
     machine: Name | None = None
     """With ``memory`` and ``lines``: the machine, a file of ``configs/machines/``."""
-    flavour: Name | None = None
-    """Kernel flavour of these runs; without it the measured kernel."""
     cases: Annotated[tuple[str, ...], Field(min_length=1)]
     """Cases that are run, as ``workload`` or ``workload:variant``."""
     blocks: Annotated[int, Field(ge=1, le=1000)] = 2
@@ -210,10 +209,6 @@ class TwinSpec(Frozen):
     def _memory_is_of_a_machine(self) -> TwinSpec:
         if (self.observe in MODELLED) != (self.machine is not None):
             raise ValueError("machine goes with observe = 'memory' or 'lines', and both are wanted")
-        if self.observe in MODELLED and self.flavour is not None:
-            raise ValueError(
-                f"flavour: with observe = {self.observe!r} the kernel is the measured one"
-            )
         return self
 
 
@@ -329,13 +324,8 @@ class Experiment(Frozen):
     def _thresholds_of_cases(self) -> Experiment:
         own = [(case.name, *each) for case in self.cases for each in case.thresholds.items()]
         if own:
-            # Sessions of older versions have those of cases there without the case.
-            older = {(name, at) for _, name, at in own}
-            metrics = {
-                name: at
-                for name, at in self.thresholds.metrics.items() if (name, at) not in older
-            }  # fmt: skip
-            metrics |= {of_case(case, name): at for case, name, at in own}
+            of_cases = {of_case(case, name): at for case, name, at in own}
+            metrics = {**self.thresholds.metrics, **of_cases}
             merged = self.thresholds.model_copy(update={"metrics": metrics})
             object.__setattr__(self, "thresholds", merged)
         return self
@@ -405,12 +395,6 @@ class Experiment(Frozen):
             raise ValueError(f"mode: wall boots no prebuilt kernel, as that of {prebuilt[0]}")
         if prebuilt and self.check is not None:
             raise ValueError(f"check: kernels are built for it, and that of {prebuilt[0]} is not")
-        twin = next((twin for twin in self.twins if twin.flavour is not None), None)
-        if prebuilt and twin is not None:
-            raise ValueError(
-                f"twins: {twin.name}: flavour {twin.flavour} has to be built, and the kernel of "
-                f"{prebuilt[0]} is prebuilt"
-            )
         return self
 
     @model_validator(mode="after")

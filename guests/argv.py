@@ -93,7 +93,6 @@ def kernel_command_line(guest: Guest, size: Size, more: Sequence[str] = ()) -> s
         "nokaslr",
         "norandmaps",
         *known.clock,
-        # A lock class of lock_stat is known by its key, which /proc/lockdep hashes else.
         "no_hash_pointers",
         f"brd.rd_nr={int(size.brd_mib > 0)}",
         f"brd.rd_size={size.brd_mib * 1024}",

@@ -50,10 +50,6 @@ MOUNTED_ON = tuple(map(Path, ("/etc", "/home", "/mnt", "/root", "/run", "/sys", 
 ALL_CPU_S = 7 * 24 * 3600
 
 
-# lock_stat tells classes of one name apart by address: the same in each boot, and not hashed.
-FIXED_ADDRESSES = ("nokaslr", "no_hash_pointers")
-
-
 @dataclass(frozen=True, kw_only=True)
 class WallMachine(Machine):
     """A machine in real time: by what it runs, and where on the host (None: unpinned).

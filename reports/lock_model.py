@@ -1,53 +1,11 @@
-"""What the twins say of locks, base against patched, as frozen values."""
+"""Locks of the judged runs, and waits of diagnostic runs, base against patched."""
 
 from __future__ import annotations
 
-from experiment.spec import Observed
 from reports.attribution_model import Arm
-from reports.lock_identity import By, Instances, TakerBy
+from reports.lock_identity import Instances, TakerBy
 from reports.paired import Paired
 from results.record import Record
-
-
-class SiteRow(Record):
-    """Contentions at one function, per 1,000 units, means over the seeds."""
-
-    function: str
-    base: float
-    patched: float
-
-
-class LockRow(Record):
-    """One lock, or all locks of one label, in one twin.
-
-    Acquisitions and times in virtual ns are per unit of work; ``hold_each`` is per
-    acquisition, ``wait_each`` per contention, ``contentions`` per 1,000 units.  Hold
-    times are given on one vCPU only, contention on several only.  ``saturation`` is the
-    number of CPUs that keep one instance of the lock held all the time.  ``by`` says
-    what the identity rests on, ``printed`` how the kernels print the classes.
-    """
-
-    label: str
-    printed: tuple[str, ...]
-    by: By
-    instances: Instances
-    acquisitions: Paired
-    hold: Paired | None = None
-    hold_each: Paired | None = None
-    saturation: Paired | None = None
-    contentions: Paired | None = None
-    wait: Paired | None = None
-    wait_each: Paired | None = None
-    waiters: tuple[SiteRow, ...] = ()
-    only_in: Arm = ""
-
-    @property
-    def contended(self) -> bool:
-        """Whether anybody waited for it on either arm."""
-        contentions = self.contentions
-        return contentions is not None and bool(
-            contentions.base_range[1] or contentions.patched_range[1]
-        )
 
 
 class TakenIn(Record):
@@ -150,21 +108,16 @@ class WaitRow(Record):
 
 
 class LockComparison(Record):
-    """One phase of one case in one twin.
+    """Waits of one phase of one case in diagnostic runs.
 
     ``slow_share`` is the share of all instructions that ran in the slow path of spin
     locks (a fraction), ``slow_entries`` how often it was entered per 1,000 units; both
-    from the probe, None on one vCPU or without it.  Where perf sampled, the share is of
-    its samples in the slow path of any lock.  ``virtual_ns`` is virtual time per
-    unit.  ``dropped`` counts lost events on base and patched.  ``other_kernel`` is true
-    where the twin's flavour is not the measured one, ``in_wall`` where the guest's clock
-    was the host's: times are real ns then, also those that are called virtual here.
+    from the probe, None on one vCPU or without it.  ``virtual_ns`` is virtual time per
+    unit.  ``dropped`` counts lost events on base and patched.  ``in_wall`` is true where the
+    guest's clock was the host's: times are real ns then, also those that are called virtual here.
     """
 
     twin: str
-    observe: Observed
-    flavour: str
-    other_kernel: bool
     vcpus: int
     jobs: int
     metronome_ns: int
@@ -173,8 +126,6 @@ class LockComparison(Record):
     unit_title: str
     seeds: tuple[int, ...]
     virtual_ns: Paired
-    rows: tuple[LockRow, ...]
-    listed: int
     waits: tuple[WaitRow, ...] = ()
     dropped: tuple[int, int] = (0, 0)
     slow_share: Paired | None = None
@@ -185,13 +136,3 @@ class LockComparison(Record):
     def ns(self) -> str:
         """Unit of the times as printed."""
         return "real ns" if self.in_wall else "virtual ns"
-
-    @property
-    def shown(self) -> tuple[LockRow, ...]:
-        """The rows that are listed."""
-        return self.rows[: self.listed]
-
-    @property
-    def serial(self) -> bool:
-        """Whether the guest has one vCPU: hold times are exact and nothing waits."""
-        return self.vcpus == 1

@@ -1,52 +1,46 @@
-"""What the twins saw of locks, per unit of work, paired by seed: pure.
+"""Waits for locks in diagnostic runs, per unit of work, paired by seed: pure.
 
-Hold times and acquisitions are read on one vCPU, where nothing runs in between;
-contention and waits on several, where they are a deterministic result of hold times
-and of the order in which vCPUs take turns.
+They are a deterministic result of hold times and of the order in which vCPUs take turns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from reports.lock_identity import agreed, identify
 from reports.lock_model import LockComparison, WaitRow
-from reports.lock_rows import (
-    MANY,
-    SLOW_PATHS,
-    Identities,
-    LockRun,
-    SeedLocks,
-    by_arm,
-    lock_rows,
-    unit_of,
-    units_done,
-)
+from reports.lock_rows import MANY, SLOW_PATHS, unit_of
 from reports.paired import Paired, per, ratio
-from results.locks import LockClass, Locks, Wait
-from results.profile import Profile
+from results.locks import Locks, PhaseLocks, Wait
+from results.profile import PhaseProfile, Profile
 from results.record import CaseRecord, Manifest, PhaseRecord, RunRecord, TwinRecord
 
 # Without a profile counts are given per time of the guest's clock.
 WITHOUT_PROFILE = {"exact": "virtual ms", "wall": "ms"}
-MOST_LISTED = 10
 
 
-def _identities(
-    manifest: Manifest, records: Sequence[RunRecord], locks: Sequence[Locks]
-) -> dict[str, Identities]:
-    """Identities of the classes by kernel, from all twins that booted that kernel."""
-    kernels = {
-        (twin.name, arm): kernel.key for twin in manifest.twins
-        for arm, kernel in twin.kernels.items()
-    }  # fmt: skip
-    of_run = {r.run_id: kernels.get((r.twin, r.arm)) for r in records if r.twin}
-    classes: dict[str, list[LockClass]] = {}
-    for run_locks in locks:
-        kernel = of_run.get(run_locks.run_id)
-        if kernel is not None:
-            classes.setdefault(kernel, []).extend(c for p in run_locks.phases for c in p.classes)
-    return agreed({kernel: identify(rows) for kernel, rows in classes.items()})
+class LockRun(NamedTuple):
+    """One arm of one block: the phase's waits, and its profile where there is one."""
+
+    locks: PhaseLocks
+    profile: PhaseProfile | None
+
+    def units(self, unit: str) -> float:
+        """Units of work, above zero; without a unit's name, virtual milliseconds."""
+        return self.profile.units[unit] if unit and self.profile else self.locks.virtual_ns / 1e6
+
+
+class SeedLocks(NamedTuple):
+    """One seed on both arms."""
+
+    seed: int
+    base: LockRun
+    patched: LockRun
+
+
+def by_arm(blocks: Sequence[SeedLocks]) -> tuple[list[LockRun], list[LockRun]]:
+    """The runs of base and of patched, seeds in the same order."""
+    return [block.base for block in blocks], [block.patched for block in blocks]
 
 
 def _blocks(
@@ -75,7 +69,7 @@ def _blocks(
 def _waits(blocks: Sequence[SeedLocks], unit: str) -> tuple[WaitRow, ...]:
     """Waits grouped by innermost caller and kind of lock, the longest first."""
     arms = by_arm(blocks)
-    units = [[units_done(run, unit) for run in arm] for arm in arms]
+    units = [[run.units(unit) for run in arm] for arm in arms]
     chains: dict[tuple[str, str], dict[tuple[str, ...], int]] = {}
     for arm in arms:
         for run in arm:
@@ -109,13 +103,9 @@ def _group(wait: Wait) -> tuple[str, str]:
 def _slow_path(blocks: Sequence[SeedLocks], unit: str) -> tuple[Paired | None, Paired | None]:
     """Share of the slow path in everything, and entries into it per 1,000 units.
 
-    Of all instructions where the probe counted, of perf's samples where that sampled;
-    samples know no entries.
+    None where the probe did not count.
     """
     arms = by_arm(blocks)
-    if all(run.locks.samples for arm in arms for run in arm):
-        sampled = [[float(sum(w.count for w in run.locks.waits)) for run in arm] for arm in arms]
-        return ratio(sampled, [[float(run.locks.samples) for run in arm] for arm in arms]), None
     if not all(run.profile and run.profile.instructions for arm in arms for run in arm):
         return None, None
     slow = [[[f for f in (run.profile.kernel if run.profile else ()) if f.name in SLOW_PATHS]
@@ -123,31 +113,31 @@ def _slow_path(blocks: Sequence[SeedLocks], unit: str) -> tuple[Paired | None, P
     everything = [
         [float(run.profile.instructions) if run.profile else 0.0 for run in arm] for arm in arms
     ]
-    units = [[units_done(run, unit) for run in arm] for arm in arms]
+    units = [[run.units(unit) for run in arm] for arm in arms]
     instructions = [[float(sum(f.instructions for f in run)) for run in arm] for arm in slow]
     entries = [[float(sum(f.calls for f in run)) for run in arm] for arm in slow]
     return ratio(instructions, everything), per(entries, units, MANY)
 
 
 def _phase(
-    manifest: Manifest, twin: TwinRecord, case: CaseRecord, phase: PhaseRecord,
-    blocks: Sequence[SeedLocks], identities: tuple[Identities, Identities],
-) -> LockComparison:  # fmt: skip
+    manifest: Manifest,
+    twin: TwinRecord,
+    case: CaseRecord,
+    phase: PhaseRecord,
+    blocks: Sequence[SeedLocks],
+) -> LockComparison:
     mode = manifest.experiment.mode
-    profiles = [run.profile for block in blocks for run in block.arms]
-    unit, title = unit_of(phase, profiles) or ("", WITHOUT_PROFILE[mode])
-    serial = twin.guest.vcpus == 1
-    rows = lock_rows(blocks, unit, identities, serial=serial)
     arms = by_arm(blocks)
-    time = per([[float(run.locks.virtual_ns) for run in arm] for arm in arms],
-               [[units_done(run, unit) for run in arm] for arm in arms])  # fmt: skip
-    sampled = twin.observe == "perf"
-    share, entries = (None, None) if serial and not sampled else _slow_path(blocks, unit)
+    profiles = [run.profile for arm in arms for run in arm]
+    unit, title = unit_of(phase, profiles) or ("", WITHOUT_PROFILE[mode])
+    time = per(
+        [[float(run.locks.virtual_ns) for run in arm] for arm in arms],
+        [[run.units(unit) for run in arm] for arm in arms],
+    )
+    share, entries = (None, None) if twin.guest.vcpus == 1 else _slow_path(blocks, unit)
+    base, patched = (sum(run.locks.dropped for run in arm) for arm in arms)
     return LockComparison(
         twin=twin.name,
-        observe=twin.observe,
-        flavour=twin.flavour,
-        other_kernel=twin.flavour != manifest.experiment.kernel.flavour,
         vcpus=twin.guest.vcpus,
         jobs=twin.guest.jobs,
         metronome_ns=twin.guest.metronome_ns,
@@ -156,41 +146,33 @@ def _phase(
         unit_title=title,
         seeds=tuple(block.seed for block in blocks),
         virtual_ns=time,
-        rows=rows,
-        listed=min(len(rows), MOST_LISTED),
         waits=_waits(blocks, unit),
-        dropped=(sum(run.locks.dropped for run in arms[0]),
-                 sum(run.locks.dropped for run in arms[1])),
+        dropped=(base, patched),
         slow_share=share,
         slow_entries=entries,
         in_wall=mode == "wall",
-    )  # fmt: skip
+    )
 
 
 def compare_locks(
-    manifest: Manifest, records: Sequence[RunRecord], profiles: Sequence[Profile],
+    manifest: Manifest,
+    records: Sequence[RunRecord],
+    profiles: Sequence[Profile],
     locks: Sequence[Locks],
-) -> tuple[LockComparison, ...]:  # fmt: skip
-    """One comparison a twin, case and phase with locks on both arms, in the manifest's order.
+) -> tuple[LockComparison, ...]:
+    """One comparison a twin, case and phase with waits on both arms, in the manifest's order.
 
     Units of work come from the profile of the same run; without one, counts are per
     millisecond of the guest's clock.
     """
-    identities = _identities(manifest, records, locks)
     by_run = {each.run_id: each for each in locks}
     by_profile = {profile.run_id: profile for profile in profiles}
     result = []
     for twin in manifest.twins:
-        if not {manifest.base, manifest.patched} <= twin.kernels.keys():
-            continue
-        of_base, of_patched = (
-            identities.get(twin.kernels[arm].key, {}) for arm in (manifest.base, manifest.patched)
-        )
         for case in manifest.cases:
             for phase in case.phases:
                 where = (twin.name, case.name, phase.name)
                 blocks = _blocks(manifest, records, by_run, by_profile, where)
                 if blocks:
-                    both = (of_base, of_patched)
-                    result.append(_phase(manifest, twin, case, phase, blocks, both))
+                    result.append(_phase(manifest, twin, case, phase, blocks))
     return tuple(result)

@@ -244,20 +244,17 @@ class CaseRecord(Record):
 
 
 class TwinRecord(Record):
-    """A twin as it is run: what is read, in which guest, on which kernel of each arm.
+    """A twin as it is run: what is read and in which guest, on the arms' kernels.
 
-    ``kernels`` is empty until they are built: those of its own are built after all that is
-    judged is on record.  ``machine`` is what is modelled, None where nothing is.
+    ``machine`` is what is modelled, None where nothing is.
     """
 
     name: str
     observe: Observed
     machine: MachineSpec | None = None
-    flavour: str
     guest: Guest
     cases: tuple[str, ...]
     blocks: int
-    kernels: dict[str, KernelIdentity]
 
 
 class PatchRecord(Record):
@@ -388,7 +385,6 @@ class Provenance(Record):
 class Manifest(Record):
     """The head of a session folder, written before the first run.
 
-    It is written again when the twins' own kernels are built, with these in it.
 
     ``arguments`` are those with which ``./lab.py run`` begins such a session; empty where
     another verb began it.

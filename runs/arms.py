@@ -51,7 +51,7 @@ def patches_of(experiment: Experiment, arm: ArmSpec, options: Options) -> tuple[
 
 
 def kernel_spec(experiment: Experiment, arm: ArmSpec, flavour: str = "") -> KernelSpec:
-    """Source and flavour of an arm's kernel; that of a twin or the gate where it is given.
+    """Source and flavour of an arm's kernel; that of the gate where it is given.
 
     The experiment's own flavour is what an arm has that names none: one that does keeps it.
     """
@@ -67,14 +67,13 @@ def kernel_spec(experiment: Experiment, arm: ArmSpec, flavour: str = "") -> Kern
 
 
 def flavours(experiment: Experiment) -> tuple[str, ...]:
-    """The kernel flavours in the order they are built: the measured one, the gate's, the twins'.
+    """The kernel flavours in the order they are built: the measured one, then the gate's.
 
     An arm that names a flavour of its own has it whatever the first of these is.
     """
     first = experiment.kernel.flavour
-    of_twins = [twin.flavour or first for twin in experiment.twins]
     of_gate = experiment.check.flavours if experiment.check else ()
-    return tuple(dict.fromkeys([first, *of_gate, *of_twins]))
+    return tuple(dict.fromkeys([first, *of_gate]))
 
 
 @dataclass(frozen=True)

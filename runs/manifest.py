@@ -60,7 +60,7 @@ def manifest_of(
         seeds=session.plan.seeds,
         runs_planned=0 if session.same_code else len(data_points),
         same_code=session.same_code,
-        twins=twin_records(session),
+        twins=tuple(_twin_record(session, bench) for bench in session.twins.values()),
         series=series_records(session.experiment, **where),
         triage=arms[1].triage,
         machine=None if session.wall else _machine(session),
@@ -207,26 +207,13 @@ def _units(phase: Phase, *, counted: bool) -> tuple[UnitRecord, ...]:
     return (*work, *(UnitRecord(name=unit.name, title=unit.title) for unit in phase.units))
 
 
-def twin_records(session: Session, known: Manifest | None = None) -> tuple[TwinRecord, ...]:
-    """The twins with the kernels that are built, or that ``known`` has them on record with."""
-    before = {twin.name: twin.kernels for twin in known.twins} if known else {}
-    records = []
-    for bench in session.twins.values():
-        record = _twin_record(session, bench)
-        kernels = record.kernels or before.get(bench.name, {})
-        records.append(record.model_copy(update={"kernels": kernels}))
-    return tuple(records)
-
-
 def _twin_record(session: Session, bench: Bench) -> TwinRecord:
     spec = session.experiment.twin(bench.name)
     return TwinRecord(
         name=bench.name,
         observe=spec.observe,
-        flavour=bench.flavour,
         guest=bench.guest,
         cases=spec.cases,
         blocks=spec.blocks,
         machine=bench.machine,
-        kernels={arm: kernel.identity for arm, kernel in bench.kernels.items()},
     )

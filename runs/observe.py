@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from errors import LabError
 from experiment.plan import PlannedRun
-from experiment.spec import MEMORY, MODELLED
+from experiment.spec import CONTENTION, MEMORY
 from guests.exact import Outcome
 from guests.probe import fold
 from host import limited
 from results.locks import Locks
 from results.profile import Profile
 from runs.prepare import Session
-from workloads import locks
+from workloads.contention import phase_locks
 from workloads.parse import GuestResult
 
 # Accesses without a page, as a share of instructions; there are none where all is well.
@@ -83,8 +83,8 @@ def _locks(
     session: Session, run: PlannedRun, outcome: Outcome, result: GuestResult
 ) -> Locks | None:
     observe = session.bench(run).observe
-    if not observe or observe in MODELLED or outcome.files is None:
+    if observe != CONTENTION or outcome.files is None:
         return None
     names = [phase.name for phase in result.phases]
-    phases = tuple(limited.call(locks.phase_locks, outcome.files, n, observe) for n in names)
+    phases = tuple(limited.call(phase_locks, outcome.files, name) for name in names)
     return Locks(run_id=run.run_id, twin=run.twin, phases=phases)

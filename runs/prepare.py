@@ -16,9 +16,9 @@ from experiment.load import Catalogue, known_guests, load_machine
 from experiment.machine import MachineSpec
 from experiment.plan import Plan, PlannedRun, Size, require_memory, scaled
 from experiment.spec import (
+    CONTENTION,
     LINES,
     MEMORY,
-    MODELLED,
     ArmSpec,
     CaseSpec,
     Experiment,
@@ -32,10 +32,9 @@ from guests.exact import Machine
 from guests.initramfs import Initramfs
 from guests.probe import fold, lines, memory, plugin
 from guests.probe.plugin import Probe
-from guests.virtme import FIXED_ADDRESSES, WallMachine, on_host
+from guests.virtme import WallMachine, on_host
 from host import exactness, fitness
 from host.exactness import QemuStanding
-from host.packages import locate
 from host.topology import Placement, host_cpus, place
 from kernels import config, patch_folder, prebuilt
 from kernels.cache import Kernel
@@ -68,13 +67,11 @@ class Bench:
     """What a set of runs is made on: the measured guests, or those of one twin.
 
     ``name`` and ``observe`` are empty for the measured ones; guests, sizes and kernels
-    are by arm.  A twin's kernels are empty until they are built.  ``machine`` is what is
-    modelled, None where nothing is.
+    are by arm.  ``machine`` is what is modelled, None where nothing is.
     """
 
     name: str
     observe: Observed | Literal[""]
-    flavour: str
     guests: Mapping[str, Guest]
     sizes: Mapping[str, Size]
     kernels: Mapping[str, Kernel]
@@ -167,6 +164,7 @@ class Session:
         """The machine of a run; equal for runs that prepare alike."""
         bench, workload = self.bench(run), self.workload(run)
         arm, size, kernel = self.arm(run.arm), bench.sizes[run.arm], bench.kernels[run.arm]
+        words = ROOT_IN_RAMFS if workload.host_programs and not self.wall else ()
         return Machine(
             kernel=kernel.image,
             initramfs=self.root_of(kernel, extras_of(workload)).path,
@@ -179,22 +177,13 @@ class Session:
                 jobs=size.jobs,
                 mount_options=arm.mount_options,
             ),
-            cmdline=(*self._words(bench, workload), *arm.cmdline),
+            cmdline=(*words, *arm.cmdline),
         )
 
     def root_of(self, kernel: Kernel, extras: Extras) -> Initramfs:
         """The initramfs of a guest with this kernel, for a workload that needs these extras."""
         lacks = overlay.lacks(kernel, extras)
         return self.overlaid[lacks] if lacks.kernel or any(lacks.extras) else self.initramfs
-
-    def _words(self, bench: Bench, workload: Workload) -> tuple[str, ...]:
-        """What a bench and a workload add to the kernel's command line.
-
-        An arm's own words come behind them and so have the last word.
-        """
-        if self.wall:
-            return FIXED_ADDRESSES if bench.observe == "lock_stat" else ()
-        return ROOT_IN_RAMFS if workload.host_programs else ()
 
     def mount_options(self, run: PlannedRun) -> str:
         """What the file system of a run is mounted with."""
@@ -203,7 +192,7 @@ class Session:
     def obstacle(self, run: PlannedRun) -> Failure | None:
         """Why a run cannot be made, whatever is tried: what of its kernel does not build."""
         workload, bench = self.workload(run), self.bench(run)
-        why = self.lacks(bench.flavour, run.arm, bench.kernels[run.arm], workload)
+        why = self.lacks(self.experiment.kernel.flavour, run.arm, bench.kernels[run.arm], workload)
         if not why:
             return None
         # What the base lacks, too, is not the doing of whoever wrote the patches.
@@ -274,8 +263,7 @@ class Session:
             jobs=bench.sizes[run.arm].jobs,
             seed=run.seed,
             limit_bytes=bench.limit_bytes(run.arm),
-            # What is modelled is not seen inside.
-            observe="" if bench.observe in MODELLED else bench.observe,
+            observe="contention" if bench.observe == CONTENTION else "",
             sysctl=self.arm(run.arm).sysctl,
             files=self.arm(run.arm).files,
         )
@@ -359,8 +347,7 @@ def prepare(
 ) -> Session:
     """Build the measured kernels and the initramfs, and lay out the plan.
 
-    Kernels of the gate, and of twins that have another flavour, are built when they are
-    wanted: :func:`with_kernels`.
+    Kernels of the gate are built when they are wanted: :func:`with_kernels`.
 
     Raises:
         SpecError: sizes that do not fit the guest, or a job that does not fit fw_cfg.
@@ -417,23 +404,17 @@ def prepare(
         # Nothing to boot, and nothing that the gate could find in one arm alone.
         experiment = experiment.model_copy(update={"check": None})
 
-    def bench(
-        name: str, observe: Observed | Literal[""], flavour: str, machine: str | None = None
-    ) -> Bench:
-        kernels = built if flavour == experiment.kernel.flavour else {}
+    def bench(name: str, observe: Observed | Literal[""] = "", machine: str | None = None) -> Bench:
         modelled = load_machine(Path(machine)) if machine else None
-        return Bench(name, observe, flavour, guests[name], sizes[name], kernels, modelled)
+        return Bench(name, observe, guests[name], sizes[name], built, modelled)
 
     session = Session(
         experiment=experiment,
         plan=plan_of(experiment),
         workloads=workloads,
-        measured=bench("", "", experiment.kernel.flavour),
+        measured=bench(""),
         twins={
-            twin.name: bench(
-                twin.name, twin.observe, twin.flavour or experiment.kernel.flavour, twin.machine
-            )
-            for twin in experiment.twins
+            twin.name: bench(twin.name, twin.observe, twin.machine) for twin in experiment.twins
         },
         initramfs=image,
         preload=native.build(native.PRELOAD, native.SHARED_LIBRARY, options.cache),
@@ -482,7 +463,7 @@ def with_kernels(
     progress: Callable[[str, MakeProgress], None],
     needed: Collection[str],
 ) -> Session:
-    """The session with the kernels of these flavours, for the gate and the twins that have them.
+    """The session with the kernels of these flavours, for the gate.
 
     Raises:
         LabError: whatever building says.
@@ -502,10 +483,6 @@ def with_kernels(
     more = _overlaid(session.initramfs, later, experiment, session.workloads, options)
     return replace(
         session,
-        twins={
-            name: replace(bench, kernels=built.get(bench.flavour, bench.kernels))
-            for name, bench in session.twins.items()
-        },
         checked={
             **session.checked,
             **{flavour: built[flavour] for flavour in of_checks if flavour in built},
@@ -580,10 +557,7 @@ def _can_run(
     if twin.observe == LINES:
         return probe is not None and wall is None and can_share_lines(guests.values())
     if wall is None:
-        # Samples by a clock that counts instructions are worse than the probe's counts.
-        return twin.observe != "perf"
-    if twin.observe == "perf" and locate("perf") is None:
-        return False
+        return True
     # Under TCG more vCPUs than that take minutes to boot.
     most = max(guest.vcpus for guest in guests.values())
     return wall.accelerator.real_time or most <= MOST_TCG_VCPUS

@@ -202,7 +202,6 @@ def inputs(manifest: Manifest, checkout: Path) -> dict[str, bytes]:
 def kernels_of(manifest: Manifest) -> tuple[KernelIdentity, ...]:
     """Every kernel of a session, once."""
     kernels = [arm.kernel for arm in manifest.arms]
-    kernels += [kernel for twin in manifest.twins for kernel in twin.kernels.values()]
     return tuple({kernel.key: kernel for kernel in kernels}.values())
 
 
@@ -354,7 +353,6 @@ def require_known(experiment: Experiment, known: Catalogue) -> None:
     """
     flavours = [experiment.kernel.flavour]
     flavours += [arm.kernel.flavour for arm in experiment.arms if arm.kernel]
-    flavours += [twin.flavour for twin in experiment.twins if twin.flavour]
     names = [
         *(("workload", case.workload, case.workload in known.workloads)
           for case in experiment.cases),
@@ -407,12 +405,6 @@ def differs_built(manifest: Manifest, session: Session) -> tuple[str, ...]:
         (arm.name, arm.kernel, session.measured.kernels[arm.name].identity)
         for arm in manifest.arms
         if arm.name in session.measured.kernels
-    ]
-    kernels += [
-        (f"{arm} in twin {twin.name}", kernel, session.twins[twin.name].kernels[arm].identity)
-        for twin in manifest.twins
-        if twin.name in session.twins and session.twins[twin.name].kernels
-        for arm, kernel in twin.kernels.items()
     ]
     for name, old, new in kernels:
         for field in ("source", "compiler", "config_sha256", "code_key"):

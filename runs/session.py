@@ -182,8 +182,6 @@ def options_of(manifest: Manifest, options: Options) -> Options:
 def require_same(manifest: Manifest, session: Session, folder: Path) -> None:
     """Refuse to go on with other kernels, programs or guests than a session began with.
 
-    Kernels that are not built yet are compared when they are.
-
     Raises:
         InfraError: names the first that differs.
     """
@@ -195,16 +193,6 @@ def require_same(manifest: Manifest, session: Session, folder: Path) -> None:
             session.measured.kernels[arm.name].identity.key,
         )
         for arm in manifest.arms
-    ]
-    pairs += [
-        (
-            f"kernel of arm {arm} in twin {twin.name}",
-            kernel.key,
-            session.twins[twin.name].kernels[arm].identity.key,
-        )
-        for twin in manifest.twins
-        for arm, kernel in twin.kernels.items()
-        if session.twins[twin.name].kernels
     ]
     if manifest.provenance.qemu_sha256 and session.qemu is not None:
         pairs.append(("QEMU", manifest.provenance.qemu_sha256, session.qemu.binary_sha256))

@@ -2,8 +2,8 @@
 
 The order is that of what a reader waits for.  The judged runs come first, on kernels that
 are built for them alone; then correctness, whose kernels are several times as long to build
-as all judged runs are to make; then diagnostic runs on the judged kernels; last those on
-kernels of their own.  Before all of these a run of each case is repeated, which takes seconds.
+as all judged runs are to make; then diagnostic runs, on the judged kernels.  Before all of these
+a run of each case is repeated, which takes seconds.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from results.store import SessionStore
 from runs.arms import kernel_keys
 from runs.check import run_gate, unmade, without_broken
 from runs.forecast import forecast_kernels
-from runs.manifest import twin_records
 from runs.measure import host_failed
 from runs.options import Options
 from runs.prepare import Session, with_kernels
 from runs.progress import Reporter, duration
-from runs.session import require_same, with_seeds
+from runs.session import with_seeds
 
 # CPU seconds of the host that a guest of the checks takes, about (docs/correctness.md).
 CHECK_S = 60.0
@@ -82,14 +81,8 @@ def stages_of(session: Session) -> tuple[Stage, ...]:
     if experiment.check is not None:
         own = tuple(name for name in experiment.check.flavours if name != experiment.kernel.flavour)
         stages.append(Stage("correctness checks", (), own))
-    judged = session.measured.flavour
-    alike = tuple(name for name, bench in session.twins.items() if bench.flavour == judged)
-    if alike:
-        stages.append(Stage("diagnostic runs", alike, ()))
-    for flavour in dict.fromkeys(bench.flavour for bench in session.twins.values()):
-        if flavour != judged:
-            twins = tuple(name for name, bench in session.twins.items() if bench.flavour == flavour)
-            stages.append(Stage(f"diagnostic runs with {flavour}", twins, (flavour,)))
+    if session.twins:
+        stages.append(Stage("diagnostic runs", tuple(session.twins), ()))
     return tuple(stages)
 
 
@@ -141,7 +134,7 @@ def make(
             continue
         waiting = [each for each in stages[number:] if _guests(each, sound, options, store)]
         verdict(tuple(_pending(each, sound, options, store) for each in waiting))
-        sound = with_flavours(sound, options, store, building, stage.flavours)
+        sound = with_kernels(sound, options, building, stage.flavours)
         if not stage.twins:
             sound = run_gate(sound, options, store, reporter)
             continue
@@ -226,28 +219,6 @@ def look_text(
     more = max(most - counts[case] for case, most in adding.items())
     of = f" of {', '.join(adding)}" if len(adding) < len(counts) else ""
     return f"{after}; measuring {more} more{of}"
-
-
-def with_flavours(
-    session: Session,
-    options: Options,
-    store: SessionStore,
-    building: Building,
-    flavours: Sequence[str],
-) -> Session:
-    """The session with kernels of these flavours, and its manifest with those of its twins.
-
-    Raises:
-        LabError: whatever building says.
-        InfraError: a kernel is not the one that was on record.
-    """
-    session = with_kernels(session, options, building, flavours)
-    manifest = store.manifest()
-    require_same(manifest, session, store.folder)
-    twins = twin_records(session, manifest)
-    if twins != manifest.twins:
-        store.create(manifest.model_copy(update={"twins": twins}))
-    return session
 
 
 def _guests(stage: Stage, session: Session, options: Options, store: SessionStore) -> int:

@@ -57,7 +57,7 @@ from tests.kernels.posting import mbox
 from tests.queues.archive import series
 from tests.reports import counts_factory, factory
 from tests.reports.measured import measured
-from workloads import contention, lock_stat, metrics, parse, sampled, splats
+from workloads import contention, metrics, parse, splats
 from workloads.spec import load_catalogue
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -229,10 +229,6 @@ def _recorded(pattern: str, top: Path = RECORDED) -> Callable[[], Sequence[bytes
 
 def _mails() -> list[bytes]:
     return [*UNREADABLE.values(), *ODD.values(), *(post.encoded() for post in series("a", 2))]
-
-
-def _lock_stat(data: bytes, scratch: Path) -> object:
-    return lock_stat.classes(text(data), (RECORDED / "locks/lockdep").read_text())
 
 
 def _contention(name: str) -> Callable[[bytes, Path], object]:
@@ -475,11 +471,8 @@ TARGETS = (
            _recorded("*.log", CHECKOUT / "tests/guests/recorded"), 0.3),
     Target("splats", lambda data, scratch: splats.find(text(data)), _recorded("splats/*"), 0.1),
     Target("a result", lambda data, scratch: channel.decode(data), _recorded("filemap-4k.result")),
-    Target("lock_stat", _lock_stat, _recorded("locks/lock_stat"), 0.3),
     Target("contention", _contention(contention.BEGINS), _recorded("locks/contention_begin")),
     Target("lock waits", _contention(contention.WAITS), _recorded("locks/lock_wait")),
-    Target("samples", lambda data, scratch: sampled.waits(text(data)),
-           lambda: [b"total 9\n3 folio_lru_move_lock;shrink_lruvec\n2 a;b;c\n"]),
     Target("counts", lambda data, scratch: counts.parse(data),
            lambda: [written(ROWS, locks=LOCKS, misses=MISSES)]),
     Target("kallsyms", lambda data, scratch: kallsyms.symbols(data), _elves, 0.05),

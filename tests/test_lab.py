@@ -93,7 +93,7 @@ KCONFIG = Path(__file__).parents[1] / "configs/kconfig"
         (
             "run",
             "one of: applications, direct, false-sharing, filemap-ext4, filemap-v1, filemap-v4, "
-            "iomap-dirty, lock-debugging, nightly, nightly-suite, noop, reclaim-contention, "
+            "iomap-dirty, nightly, nightly-suite, noop, reclaim-contention, "
             "slow-add, swap-tables, thp-matrix, workloads, ",
         ),
         ("plan filemap-v4 --set blocks", "--set blocks: is not KEY=VALUE"),

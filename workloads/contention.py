@@ -1,4 +1,4 @@
-"""Histograms of the contention events: pure, from tracefs' ``hist`` files to waits.
+"""Waits for locks by the kernel's contention events: pure, from tracefs' ``hist`` files.
 
 The agent keeps the begin of a wait by task and lock, and sums what the ends yield by
 kind of lock and stack.  The format is that of kernel/trace/trace_events_hist.c.
@@ -10,9 +10,10 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 
-from results.locks import Wait
+from results.locks import PhaseLocks, Wait
 from workloads.parse import ParseError
 
+CLOCK = re.compile(r"time\.tv_sec: +(\d+)\n.*time\.tv_usec: +(\d+)\n")
 BEGINS, ENDS, WAITS = "contention_begin", "contention_end", "lock_wait"
 # LCB_F_* of include/trace/events/lock.h, from bit 0 on.  A semaphore sets none.
 FLAGS = ("SPIN", "READ", "WRITE", "RT", "PERCPU", "MUTEX")
@@ -35,6 +36,35 @@ LOCK_FUNCTION = re.compile(
     r"|_*(down_read|down_write)_(killable|interruptible)\w*"
     r"|_*traceiter_\w+|trace_\w+|event_\w+|hist_trigger\w*|stack_trace_save\w*"
 )
+
+
+def phase_locks(files: Mapping[str, bytes], phase: str) -> PhaseLocks:
+    """Read the files of one run (path to content) for one phase.
+
+    Raises:
+        ParseError: names the file that is missing, cut short or not what it should be.
+    """
+    folder = f"{phase}/locks"
+
+    def text(name: str) -> str:
+        try:
+            return files[f"{folder}/{name}"].decode(errors="replace")
+        except KeyError:
+            raise ParseError(f"{folder}/{name}: not among the files the guest sent") from None
+
+    # Nanoseconds of the guest's clock as busybox's ``adjtimex`` prints it.
+    times = []
+    for name in ("begin", "end"):
+        match = CLOCK.search(text(name))
+        if match is None:
+            raise ParseError(f"{folder}/{name}: no time in it")
+        times.append(int(match[1]) * 10**9 + int(match[2]) * 1000)
+    texts = {name: text(name) for name in (BEGINS, ENDS, WAITS)}
+    try:
+        summed, dropped = waits(texts)
+    except ParseError as error:
+        raise ParseError(f"{folder}: {error}") from None
+    return PhaseLocks(phase=phase, virtual_ns=times[1] - times[0], waits=summed, dropped=dropped)
 
 
 def waits(files: Mapping[str, str]) -> tuple[tuple[Wait, ...], int]:

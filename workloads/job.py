@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from experiment.spec import Observed, PhaseTimes
+from experiment.spec import PhaseTimes
 from workloads.spec import Phase, Workload
 
 # Both texts have one fixed size: a snapshot is restored only into a machine
@@ -104,7 +104,7 @@ def job_text(
     jobs: int,
     seed: int,
     limit_bytes: int,
-    observe: Observed | Literal[""] = "",
+    observe: Literal["contention", ""] = "",
     sysctl: Mapping[str, str] = MappingProxyType({}),
     files: Mapping[str, str] = MappingProxyType({}),
 ) -> str:

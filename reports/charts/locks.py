@@ -1,12 +1,10 @@
-"""Locks of a twin, base against patched: hold time, contention, or waits by caller.
+"""Waits of diagnostic runs by caller, base against patched.
 
 What is drawn is each quantity against its own mean on the base arm: on an axis from zero, with a
 lock of 9 ns beside one of 900, nobody sees a change of 1 %.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter
@@ -26,34 +24,6 @@ MOST_ROWS = 6
 # contention became tenfold does not hide the others.
 LINEAR = 10.0
 TICKS = (-100, -50, -10, -5, 0, 5, 10, 50, 100, 1_000, 10_000, 100_000)
-
-
-class Drawing(NamedTuple):
-    """What one chart shows: rows of a label and a quantity on both arms."""
-
-    kind: str
-    title: str
-    label: str
-    rows: list[tuple[str, Paired]]
-
-
-def drawings(locks: LockComparison) -> list[Drawing]:
-    """The charts that a twin's numbers allow; what is zero on the base arm has no change."""
-    per = f"per {locks.unit_title}"
-    per_many = f"per 1,000 {plural(locks.unit_title)}"
-    hold = [(row.label, row.hold) for row in locks.rows if row.hold and row.instances != "none"]
-    contended = [(row.label, row.contentions) for row in locks.rows if row.contentions]
-    waits = [(f"{row.caller} ({row.flags})", row.count) for row in locks.waits]
-    pictures = [
-        Drawing("hold", "Hold time", f"{locks.ns} held {per}", hold),
-        Drawing("contentions", "Contention", f"contentions {per_many}", contended),
-        Drawing("callers", "Waits by caller", f"waits {per_many}", waits),
-    ]
-    return [
-        drawing._replace(rows=rows[:MOST_ROWS])
-        for drawing in pictures
-        if (rows := [row for row in drawing.rows if row[1].base])
-    ]
 
 
 def kind(locks: LockComparison) -> str:
@@ -105,42 +75,44 @@ def _set_axis(axes: Axes, rows: list[tuple[str, Paired]]) -> bool:
     return wide
 
 
-def _draw_one(comparison: Comparison, locks: LockComparison, drawing: Drawing) -> Chart:
-    name = f"{kind(locks)}-{drawing.kind}"
-    many = "blocks" if locks.in_wall else "seeds"
-    arms = (comparison.manifest.base, comparison.manifest.patched)
-    alt = f"{drawing.title}, {drawing.label}, {arms[0]} then {arms[1]}: " + "; ".join(
-        f"{label} {wording.short(pair.base)} then {wording.short(pair.patched)}"
-        for label, pair in drawing.rows
-    )
-    with canvas.figure(EDGES_IN + ROW_IN * len(drawing.rows)) as fig:
-        axes = fig.subplots()
-        canvas.clear(axes, grid="x")
-        for position, (label, pair) in enumerate(drawing.rows):
-            _row(axes, position, label, pair)
-        wide = _set_axis(axes, drawing.rows)
-        axes.set_ylim(len(drawing.rows) - 0.6, -0.68)
-        axes.set_yticks([])
-        axes.spines["left"].set_visible(False)
-        axes.set_xlabel(f"change of {drawing.label}")
-        canvas.legend(fig, arms=arms)
-        svg = canvas.to_svg(fig, name, alt)
-    return Chart(
-        name=name,
-        kind=kind(locks),
-        title=drawing.title,
-        caption=f"Dots are means over the {many}, the bars behind them their range, both against "
-        f"the mean of {arms[0]}; fewer is better."
-        + (f" Beyond {LINEAR:g} % the axis is logarithmic." if wide else ""),
-        alt=alt,
-        svg=svg,
-    )
-
-
 def draw(comparison: Comparison) -> list[Chart]:
-    """The charts of every twin, case and phase, in the order of the record."""
-    return [
-        _draw_one(comparison, locks, drawing)
-        for locks in comparison.locks
-        for drawing in drawings(locks)
-    ]
+    """A chart for every twin, case and phase, in the order of the record."""
+    arms = (comparison.manifest.base, comparison.manifest.patched)
+    drawn = []
+    for locks in comparison.locks:
+        rows = [
+            (f"{row.caller} ({row.flags})", row.count) for row in locks.waits if row.count.base
+        ][:MOST_ROWS]
+        if not rows:
+            continue
+        name, label = (
+            f"{kind(locks)}-callers",
+            f"waits per 1,000 {plural(locks.unit_title)}",
+        )
+        title = "Waits by caller"
+        alt = f"{title}, {label}, {arms[0]} then {arms[1]}: " + "; ".join(
+            f"{caller} {wording.short(pair.base)} then {wording.short(pair.patched)}"
+            for caller, pair in rows
+        )
+        with canvas.figure(EDGES_IN + ROW_IN * len(rows)) as fig:
+            axes = fig.subplots()
+            canvas.clear(axes, grid="x")
+            for position, (caller, pair) in enumerate(rows):
+                _row(axes, position, caller, pair)
+            wide = _set_axis(axes, rows)
+            axes.set_ylim(len(rows) - 0.6, -0.68)
+            axes.set_yticks([])
+            axes.spines["left"].set_visible(False)
+            axes.set_xlabel(f"change of {label}")
+            canvas.legend(fig, arms=arms)
+            svg = canvas.to_svg(fig, name, alt)
+        many = "blocks" if locks.in_wall else "seeds"
+        caption = (
+            f"Dots are means over the {many}, the bars behind them their range, both against "
+            f"the mean of {arms[0]}; fewer is better."
+            + (f" Beyond {LINEAR:g} % the axis is logarithmic." if wide else "")
+        )
+        drawn.append(
+            Chart(name=name, kind=kind(locks), title=title, caption=caption, alt=alt, svg=svg)
+        )
+    return drawn

@@ -63,7 +63,7 @@ def catalogue() -> Catalogue:
         },
         metrics=METRICS,
         guests=("full", "laptop", "smoke", "wall"),
-        flavours=("lockdep", "lockstat", "perf", "selftest"),
+        flavours=("lockdep", "perf", "selftest"),
         series=SERIES,
     )
 

@@ -37,10 +37,10 @@ EVERY_METRIC = ", ".join(METRICS)
             id="unknown guest",
         ),
         pytest.param(
-            swap("[kernel]", '[kernel]\nflavour = "lockstats"'),
-            'small.toml: kernel.flavour: found "lockstats": unknown; allowed: lockdep, lockstat, '
-            "perf, selftest; "
-            "did you mean 'lockstat'?",
+            swap("[kernel]", '[kernel]\nflavour = "lockdeps"'),
+            'small.toml: kernel.flavour: found "lockdeps": unknown; allowed: lockdep, perf, '
+            "selftest; "
+            "did you mean 'lockdep'?",
             id="unknown flavour",
         ),
         pytest.param(

@@ -191,7 +191,7 @@ def test_memory_that_is_left_for_the_page_cache_is_part_of_the_guest() -> None:
 
 def twin(name: str, **changes: object) -> TwinSpec:
     return TwinSpec.model_validate(
-        {"name": name, "observe": "lock_stat", "cases": ("w",), **changes}, strict=False
+        {"name": name, "observe": "contention", "cases": ("w",), **changes}, strict=False
     )
 
 

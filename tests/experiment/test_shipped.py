@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -23,7 +21,7 @@ from tests.experiment.conftest import CHECKOUT, SERIES
 
 # More than the initramfs of the lab has ever been.
 INITRAMFS_MIB = 100
-SHIPPED = ("filemap-v1", "filemap-v4", "lock-debugging", "noop", "slow-add")
+SHIPPED = ("filemap-v1", "filemap-v4", "noop", "slow-add")
 MODES: tuple[Mode, ...] = ("exact", "wall")
 CATALOGUE = prepare.catalogue(CHECKOUT)
 
@@ -50,7 +48,7 @@ def test_each_runs_on_each_guest(name: str, guest: str, catalogue: Catalogue) ->
     assert size.file_mib / size.brd_mib == 13 / 16
     require_memory(size, shape, INITRAMFS_MIB)
     twins = sum(2 * len(twin.cases) * twin.blocks for twin in experiment.twins)
-    assert twins == {"filemap-v4": 16, "slow-add": 8, "lock-debugging": 12}.get(name, 0)
+    assert twins == {"filemap-v4": 16, "slow-add": 8}.get(name, 0)
     assert len(make_plan(experiment).runs) == (blocks * 2 + 1) * len(experiment.cases) + twins
 
 
@@ -141,16 +139,6 @@ def test_path_and_work_of_the_first_phases_are_judged(catalogue: Catalogue) -> N
         assert [arm.patches for arm in load(name, catalogue).all_arms] == [False, True]
 
 
-def test_only_the_cross_check_builds_kernels_with_lock_statistics() -> None:
-    experiments = {
-        path.stem
-        for path in (CHECKOUT / "configs/experiments").glob("*.toml")
-        for twin in tomllib.loads(path.read_text()).get("twins", [])
-        if twin.get("flavour") == "lockstat"
-    }
-    assert experiments == {"lock-debugging"}
-
-
 @pytest.mark.parametrize("name", ["swap-tables", "workloads"])
 def test_what_belongs_to_a_build_is_within_the_threshold_of_its_workload(name: str) -> None:
     """Two kernels that do the same differ by up to 0.5 % in ``random`` of ``swap``."""
@@ -183,15 +171,3 @@ def test_a_threshold_is_of_its_workload_alone() -> None:
 def test_what_an_experiment_says_of_a_metric_holds(override: str, expected: float) -> None:
     made = load_experiment(Path("swap-tables"), overrides=[override], catalogue=CATALOGUE)
     assert made.thresholds.of("swap", "random.path").change == expected
-
-
-def test_a_session_of_an_older_version_has_thresholds_by_case() -> None:
-    """It had those of all cases together, by metric alone."""
-    made = from_series(["configs/series/noop"], workloads=["block"], catalogue=CATALOGUE)
-    older = made.model_dump(mode="json")
-    older["cases"].append({"workload": "sqlite", "thresholds": {"mapped.path": 0.005}})
-    older["thresholds"]["metrics"] = {"mapped.path": 0.005, "null.path": 0.004}
-    read = Experiment.model_validate_json(json.dumps(older)).thresholds
-    assert read.of("sqlite", "mapped.path").change == 0.005
-    assert read.of("block", "mapped.path").change == 0.0025
-    assert read.of("block", "null.path").change == 0.004

@@ -113,12 +113,6 @@ def _want(flavour: str, options: Options) -> None:
 
 
 @pytest.fixture(scope="session")
-def lockstat(options: Options) -> None:
-    """The kernel that times locks."""
-    _want("lockstat", options)
-
-
-@pytest.fixture(scope="session")
 def selftest(options: Options) -> None:
     """The kernel with its own tests."""
     _want("selftest", options)

@@ -9,7 +9,7 @@ import pytest
 
 from kernels.cache import Kernel
 from reports.attribution_model import Attribution
-from reports.lock_model import LockComparison, LockRow
+from reports.lock_model import LockComparison
 from reports.model import Comparison
 from reports.write import read_comparison
 from results.session import open_session
@@ -18,10 +18,6 @@ from tests.integration.lab_process import CHECKOUT, records_of
 
 pytestmark = pytest.mark.guest
 EXPLAINED = str(CHECKOUT / "tests/integration/explained.toml")
-TWIN = 'observe="lock_stat", flavour="lockstat", cases=["filemap-4k"], blocks=1'
-HELD = f'{{name="held", {TWIN}, guest={{more_memory_mib=128}}}}'
-SEVERAL = 'vcpus=8, jobs=8, cpu="Nehalem,-hypervisor", metronome_ns=20000, more_memory_mib=192'
-WAITED = f'{{name="waited", {TWIN}, guest={{{SEVERAL}}}}}'
 SLOW = (
     "--set", "series.path=configs/series/slow-add-locked-256", "--set", "series.reverse=false",
 )  # fmt: skip
@@ -40,27 +36,12 @@ def comparison(explained: EndedSession) -> Comparison:
     return read_comparison(explained.folder).comparisons[0]
 
 
-@pytest.fixture(scope="module")
-def locks(
-    lockstat: None, kernels: dict[str, Kernel], tmp_path_factory: pytest.TempPathFactory
-) -> EndedSession:
-    """The same with twins that time every lock."""
-    arguments = ("--set", f"twins=[{HELD}, {WAITED}]")
-    done = measured(tmp_path_factory.mktemp("locks") / "session", EXPLAINED, *arguments)
-    assert done.status == 0, done.err
-    return done
-
-
 def headline(comparison: Comparison, unit: str) -> Attribution:
     return next(each for each in comparison.attributions if each.unit == unit)
 
 
 def twin(comparison: Comparison, name: str) -> LockComparison:
     return next(each for each in comparison.locks if each.twin == name)
-
-
-def lock(of: LockComparison, label: str) -> LockRow:
-    return next(row for row in of.rows if row.label == label)
 
 
 def test_every_run_is_valid_and_the_probe_is_not_felt(explained: EndedSession) -> None:
@@ -194,7 +175,6 @@ def test_nothing_hides(comparison: Comparison) -> None:
 
 def test_several_vcpus_wait_and_say_where(comparison: Comparison) -> None:
     contended = twin(comparison, "contended")
-    assert not contended.other_kernel
     assert contended.dropped == (0, 0)
     assert {"__remove_mapping", "__filemap_add_folio"} <= {wait.caller for wait in contended.waits}
     assert contended.slow_entries is not None
@@ -207,42 +187,6 @@ def test_the_reports_say_so(explained: EndedSession) -> None:
     page = (explained.folder / "report.html").read_text()
     assert "Where it came from" in page
     assert "__remove_mapping" in page
-
-
-def test_the_lock_is_held_for_less_time(locks: EndedSession) -> None:
-    held = twin(read_comparison(locks.folder).comparisons[0], "held")
-    assert held.serial
-    assert held.other_kernel
-    row = lock(held, XA_LOCK)
-    assert row.hold is not None
-    assert row.saturation is not None
-    assert row.hold.difference < 0
-    assert row.saturation.difference > 0
-    assert row.contentions is None
-
-
-def test_lock_statistics_see_the_lock_of_the_judged_runs_taken_as_often_and_held_longer(
-    locks: EndedSession,
-) -> None:
-    compared = read_comparison(locks.folder).comparisons[0]
-    statistics = lock(twin(compared, "held"), XA_LOCK)
-    (counted,) = [row for row in compared.measured_locks[0].rows if row.label == XA_LOCK]
-    assert statistics.hold is not None
-    assert counted.taken.base == pytest.approx(statistics.acquisitions.base, rel=0.1)
-    # Lock debugging is part of these times.
-    assert statistics.hold.base > 1.5 * counted.held.base
-    assert statistics.hold.patched > 1.5 * counted.held.patched
-
-
-def test_the_lock_is_waited_for_and_named_with_who_waits(locks: EndedSession) -> None:
-    waited = twin(read_comparison(locks.folder).comparisons[0], "waited")
-    row = lock(waited, XA_LOCK)
-    assert row.contentions is not None
-    assert row.contentions.base > 10
-    assert {site.function for site in row.waiters} & {"__remove_mapping", "__filemap_add_folio"}
-    assert row.hold is None
-    assert XA_LOCK in locks.out
-    assert XA_LOCK in (locks.folder / "report.html").read_text()
 
 
 def test_a_known_cause_is_named_with_its_function(
@@ -262,18 +206,3 @@ def test_a_known_cause_is_named_with_its_function(
     (adds,) = [site for site in row.sites if site.function == "__filemap_add_folio"]
     assert adds.taken.base == adds.taken.patched == 1.0
     assert adds.held.difference == pytest.approx(256, rel=0.05)
-
-
-def test_a_known_cause_is_named_with_its_lock(
-    lockstat: None, kernels: dict[str, Kernel], tmp_path: Path
-) -> None:
-    slow = measured(tmp_path / "session", EXPLAINED, *SLOW, "--set", f"twins=[{HELD}]")
-    assert slow.status == 0, slow.err
-    compared = read_comparison(tmp_path / "session").comparisons[0]
-    row = lock(twin(compared, "held"), XA_LOCK)
-    assert row.hold is not None
-    assert row.hold.difference == pytest.approx(256, rel=0.3)
-    # Of the locks that one holder at a time may have; a fault's own locks are held longer, too.
-    serial = [row for row in twin(compared, "held").rows if row.saturation is not None]
-    moved = [(row.hold.difference, row.label) for row in serial if row.hold is not None]
-    assert max(moved)[1] == XA_LOCK

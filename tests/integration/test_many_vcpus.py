@@ -17,8 +17,8 @@ from host.process import spawn
 from kernels.cache import Kernel
 from runs.options import Options
 from tests.integration.machines import machine_of
+from workloads.contention import phase_locks
 from workloads.job import job_text
-from workloads.locks import phase_locks
 from workloads.spec import load_catalogue
 
 pytestmark = pytest.mark.guest
@@ -87,7 +87,7 @@ def test_cold_restored_and_counted_runs_are_equal_and_locks_are_waited_for(
     fingerprints = [channel.fingerprint(run.files or {}) for run in runs]
     assert len(set(fingerprints)) == 1, fingerprints
 
-    locks = phase_locks(quiet.files, "4k", "contention")
+    locks = phase_locks(quiet.files, "4k")
     assert locks.dropped == 0
     tree = [wait for wait in locks.waits if "__filemap_add_folio" in wait.callers[:2]]
     assert sum(wait.count for wait in tree) > 100

@@ -29,11 +29,10 @@ from guests.virtme import WallMachine
 from guests.virtme_argv import VNG
 from host import accelerator, fitness, sandbox, topology
 from host.accelerator import QEMU, AcceleratorTest
-from host.packages import locate
 from kernels.cache import Kernel
 from runs.options import Options
 from tests.integration.lab_process import CHECKOUT
-from workloads import metrics, parse, sampled, validity
+from workloads import metrics, parse, validity
 from workloads.job import job_text, prepare_text
 from workloads.spec import load_catalogue
 
@@ -192,24 +191,6 @@ def test_guest_memory_is_in_huge_pages_of_its_host_nodes(
         assert pages == [dict.fromkeys(nodes, needed // 2)]
     else:
         assert [sum(each.values()) for each in pages] == [needed]
-
-
-@pytest.mark.long
-def test_samples_of_perf_are_taken_in_the_guest(machine: WallMachine, tmp_path: Path) -> None:
-    if locate("perf") is None:
-        pytest.skip("perf is not installed")
-    phases = WORKLOAD.phases_of("default")
-    times = {phase.name: PhaseTimes(ramp_s=0.3, runtime_s=1.5) for phase in phases}
-    limit = machine.size.cgroup_limit_mib << 20
-    text = job_text(phases, times, jobs=4, seed=7, limit_bytes=limit, observe="perf")
-    outcome = virtme.run(machine, text, tmp_path / "run", tmp_path, silent)
-    assert outcome.files is not None, outcome.ending
-    assert outcome.ending.kind == "done"
-    _, samples = sampled.waits(outcome.files[f"4k/locks/{sampled.FILE}"].decode())
-    # 300 where the host gives the guest its time, and a single one where KVM itself is emulated,
-    # whose guests' timers hardly ever come in time.
-    nested = machine.accelerator != "tcg" and accelerator.cpu_is_emulated()
-    assert samples > (0 if nested else 10)
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,17 @@
-"""Synthetic profiles and lock statistics: counts close to those of a 4K page-cache load."""
+"""Synthetic profiles and waits for locks: counts close to those of a 4K page-cache load."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
 from experiment.load import load_machine
-from experiment.spec import Guest
-from results.locks import CallSite, LockClass, Locks, PhaseLocks, Wait
+from results.locks import Locks, PhaseLocks, Wait
 from results.profile import FunctionCount, LockSite, LockUse, PhaseProfile, Profile
 from results.record import (
     CaseRecord,
-    KernelIdentity,
     Manifest,
     PhaseRecord,
     RatioRecord,
@@ -116,8 +112,6 @@ FOLIOS_PER_IO = 0.612
 # A patch moves what stands below it.
 LINE = {"base": 240, "patched": 243}
 MACHINE = load_machine(Path("ice-lake-sp"))
-KEYS = {("base", "perf"): "9f8b", ("patched", "perf"): "41d7",
-        ("base", "lockstat"): "aa01", ("patched", "lockstat"): "bb02"}  # fmt: skip
 
 
 def counted(manifest: Manifest) -> Manifest:
@@ -227,77 +221,13 @@ def profiles(session: ExactSession, *, same: bool = False, locks: bool = True) -
     ]
 
 
-TWINS: dict[str, tuple[Literal["lock_stat", "contention"], str, int]] = {
-    "hold": ("lock_stat", "lockstat", 1),
-    "contention": ("lock_stat", "lockstat", 4),
-    "callers": ("contention", "perf", 8),
-}
-
-
-def with_twins(manifest: Manifest, names: Sequence[str] = tuple(TWINS)) -> Manifest:
-    """The manifest with twins of the first case."""
-
-    def kernel(arm: str, flavour: str) -> KernelIdentity:
-        identity = next(a.kernel for a in manifest.arms if a.name == arm)
-        return identity.model_copy(update={"key": KEYS[arm, flavour] * 8, "flavour": flavour})
-
-    def twin(name: str) -> TwinRecord:
-        observe, flavour, vcpus = TWINS[name]
-        guest: Guest = manifest.guest.model_copy(
-            update={"vcpus": vcpus, "jobs": max(4, vcpus),
-                    "metronome_ns": 20_000 if vcpus > 1 else 0}
-        )  # fmt: skip
-        return TwinRecord(
-            name=name, observe=observe, flavour=flavour, guest=guest, cases=("filemap-4k",),
-            blocks=2, kernels={arm: kernel(arm, flavour) for arm in ("base", "patched")},
-        )  # fmt: skip
-
-    return manifest.model_copy(update={"twins": tuple(twin(name) for name in names)})
-
-
-def _lock_classes(arm: str, seed: int, folios: float, *, serial: bool) -> tuple[LockClass, ...]:
-    rng = np.random.default_rng([seed, arm == "patched", serial])
-    patched = arm == "patched"
-
-    def lock(
-        name: str, key: str, per_folio: float, hold: float, waits: float = 0.0, *sites: str
-    ) -> LockClass:
-        acquisitions = round(per_folio * folios)
-        slow = 1.0 if serial else 3.0
-        contentions = 0 if serial else round(waits / 1000 * folios * math.exp(
-            0.04 * rng.standard_normal()))  # fmt: skip
-        at = tuple(
-            CallSite(function=site, offset=0x1A0 + i, count=max(1, contentions >> i))
-            for i, site in enumerate(sites) if contentions
-        )  # fmt: skip
-        return LockClass(
-            name=name, key=key, contentions=contentions, wait_total_ns=contentions * 1.3 * hold,
-            wait_max_ns=9000.0 if contentions else 0.0, acquisitions=acquisitions,
-            hold_total_ns=acquisitions * hold * slow, hold_max_ns=30000.0, waiters=at, holders=at,
-        )  # fmt: skip
-
-    # The number of the class differs between boots of guests of different shape.
-    number, base = ("#4", "&xa->xa_lock") if serial else ("#6", "&xa->xa_lock")
-    return (
-        lock(base + number, "ffffffff82c1a6f0" if not patched else "ffffffff82c1a730", 2.02,
-             318.0 if not patched else 262.0, 61.0 if not patched else 47.0,
-             "__filemap_add_folio", "__remove_mapping", "folio_mark_dirty"),
-        lock("&xa->xa_lock#2", "ffffffff82d00010", 0.02, 90.0),
-        lock("&lruvec->lru_lock", "ffffffff82c00020", 0.21, 840.0, 9.0, "folio_lruvec_lock_irq",
-             "lru_note_cost_refault"),
-        lock("ptlock_ptr(ptdesc)", "ffffffff82c00030", 3.4, 130.0, 1.5, "set_pte_range"),
-        lock("ptlock_ptr(ptdesc)#2", "ffffffff82c00038", 0.6, 90.0),
-        lock("&zone->lock", "ffffffff82c00040", 0.06, 1450.0, 2.5, "rmqueue_bulk"),
-        lock("&pcp->lock", "ffffffff82c00050", 2.2, 70.0),
-        lock("&mm->mmap_lock-R", "ffffffff82c00060", 0.3, 2100.0),
-        lock("&mm->mmap_lock-W", "ffffffff82c00060", 0.001, 900.0),
-        lock("&rq->__lock", "ffffffff82c00070", 0.12, 210.0),
-        lock("rcu_read_lock", "ffffffff82c00080", 11.0, 160.0),
-        lock("&xfs_nondir_ilock_class-R", "ffffffff82c00090", 1.0, 620.0),
-        lock("key#9", "ffffffff82c000a0", 0.4, 45.0),
-        lock("lock#3", "ffffffff82c000b0", 1.3, 60.0),
-        lock("&p->pi_lock", "ffffffff82c000c0", 0.02, 240.0),
-    )  # fmt: skip
+def with_twins(manifest: Manifest) -> Manifest:
+    """The manifest with a twin of the first case, on several vCPUs."""
+    guest = manifest.guest.model_copy(update={"vcpus": 8, "jobs": 8, "metronome_ns": 20_000})
+    twin = TwinRecord(
+        name="callers", observe="contention", guest=guest, cases=("filemap-4k",), blocks=2
+    )
+    return manifest.model_copy(update={"twins": (twin,)})
 
 
 def _waits(arm: str, seed: int, folios: float) -> tuple[Wait, ...]:
@@ -321,30 +251,26 @@ def _waits(arm: str, seed: int, folios: float) -> tuple[Wait, ...]:
 def twin_runs(
     manifest: Manifest, *, same: bool = False
 ) -> tuple[list[RunRecord], list[Profile], list[Locks]]:
-    """Records, profiles and locks of all twins of the manifest."""
+    """Records, profiles and waits of all twins of the manifest."""
     records, counts, locks = [], [], []
+    keys = {arm.name: arm.kernel.key for arm in manifest.arms}
     for twin in manifest.twins:
-        serial = twin.guest.vcpus == 1
         for block in range(twin.blocks):
             for arm in ("base", "patched"):
                 seed = manifest.seeds[block]
                 run_id = f"filemap-4k-{block:03d}-{arm}-{twin.name}"
                 like = "base" if same else arm
-                slow = 0.0 if serial else 932.0 if like == "base" else 772.0
+                slow = 932.0 if like == "base" else 772.0
                 profile = phase_profile(
                     "4k", seed, like, ios=40_000, vcpus=twin.guest.vcpus, slow=slow
                 )
-                folios = profile.units["folio"]
-                with_classes = twin.observe == "lock_stat"
-                classes = _lock_classes(like, seed, folios, serial=serial) if with_classes else ()
                 records.append(RunRecord(
                     run_id=run_id, case="filemap-4k", arm=arm, block=block, seed=seed,
-                    twin=twin.name, kernel_key=twin.kernels[arm].key, samples={"4k.bw": 50.0},
+                    twin=twin.name, kernel_key=keys[arm], samples={"4k.bw": 50.0},
                     fingerprint=run_id,
                 ))  # fmt: skip
                 counts.append(Profile(run_id=run_id, phases=(profile,)))
-                locks.append(Locks(run_id=run_id, twin=twin.name, phases=(
-                    PhaseLocks(phase="4k", virtual_ns=profile.instructions, classes=classes,
-                               waits=() if with_classes else _waits(like, seed, folios)),
-                )))  # fmt: skip
+                waits = _waits(like, seed, profile.units["folio"])
+                phase = PhaseLocks(phase="4k", virtual_ns=profile.instructions, waits=waits)
+                locks.append(Locks(run_id=run_id, twin=twin.name, phases=(phase,)))
     return records, counts, locks

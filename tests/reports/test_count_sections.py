@@ -68,10 +68,6 @@ def hostile_counts() -> Comparison:
 
     locks = [of_run.model_copy(update={"phases": tuple(
         phase.model_copy(update={
-            "classes": tuple(c.model_copy(update={
-                "name": HOSTILE + c.name,
-                "waiters": tuple(s.model_copy(update={"function": HOSTILE}) for s in c.waiters),
-            }) for c in phase.classes),
             "waits": tuple(w.model_copy(update={"callers": (HOSTILE, HOSTILE), "flags": HOSTILE})
                            for w in phase.waits),
         }) for phase in of_run.phases
@@ -122,7 +118,7 @@ def test_every_form_has_the_same_sentences(counted: Comparison, page: ParsedPage
         assert sentence in flat["text"]
         assert sentence in flat["markdown"]
     for twin in counted.locks:
-        for sentence in (locks.banner(twin), locks.limits(twin),
+        for sentence in (locks.BANNER, locks.limits(twin),
                          locks.guest(twin), locks.slow_path(twin)):  # fmt: skip
             assert typeset(sentence) in flat["html"]
             assert sentence in flat["text"]
@@ -182,7 +178,7 @@ def test_charts(counted: Comparison) -> None:
     assert draw_all(counted) == drawn
     kinds = [chart.kind for chart in drawn]
     assert kinds.count("waterfall") == 3
-    assert sum(kind.startswith("locks-") for kind in kinds) == 3
+    assert sum(kind.startswith("locks-") for kind in kinds) == 1
     for chart in drawn:
         root = ET.fromstring(chart.svg)
         assert root.get("aria-labelledby") == f"{chart.name}-alt"
@@ -195,8 +191,7 @@ def test_charts(counted: Comparison) -> None:
     fall = by_name["waterfall-filemap-4k-4k"]
     assert "xas_load -85.3" in fall.alt
     assert "instructions per I/O, patched minus base" in fall.svg
-    assert "virtual ns held per folio added" in by_name["locks-hold-filemap-4k-4k-hold"].svg
-    assert "i_pages.xa_lock 642.4 then 529.2" in by_name["locks-hold-filemap-4k-4k-hold"].alt
+    assert "waits per 1,000 folios added" in by_name["locks-callers-filemap-4k-4k-callers"].svg
 
 
 def test_the_waterfall_ends_at_the_whole_change(counted: Comparison) -> None:
@@ -234,7 +229,7 @@ def test_json_has_what_is_listed(counted: Comparison) -> None:
     attribution = whole["comparisons"][0]["attributions"][0]
     assert attribution["headline"]
     assert len(attribution["functions"]) == attribution["listed"] == 7
-    assert whole["comparisons"][0]["locks"][0]["rows"][0]["label"] == "i_pages.xa_lock"
+    assert whole["comparisons"][0]["locks"][0]["waits"][0]["caller"] == "__filemap_add_folio"
 
 
 def test_the_table_of_functions_adds_up(counted: Comparison) -> None:

@@ -45,9 +45,8 @@ def with_lines(manifest: Manifest, *names: str) -> Manifest:
             update={"vcpus": 4, "metronome_ns": 10_000 if name == SHORT else 20_000}
         )
         return TwinRecord(
-            name=name, observe="lines", machine=counts.MACHINE, flavour="perf", guest=guest,
+            name=name, observe="lines", machine=counts.MACHINE, guest=guest,
             cases=("filemap-4k",), blocks=SEEDS,
-            kernels={arm.name: arm.kernel for arm in manifest.arms},
         )  # fmt: skip
 
     return manifest.model_copy(update={"twins": tuple(map(twin, names))})

@@ -21,9 +21,8 @@ SEEDS, FOLIOS = 2, 1000.0
 
 def modelled(manifest: Manifest) -> Manifest:
     twin = TwinRecord(
-        name="memory", observe="memory", machine=MACHINE, flavour="perf", guest=manifest.guest,
+        name="memory", observe="memory", machine=MACHINE, guest=manifest.guest,
         cases=("filemap-4k",), blocks=SEEDS,
-        kernels={arm.name: arm.kernel for arm in manifest.arms},
     )  # fmt: skip
     return manifest.model_copy(update={"twins": (twin,)})
 

@@ -171,7 +171,7 @@ def test_locks_of_twins_are_in_real_ns(with_locks: Comparison, form: str) -> Non
     rendered = ParsedPage(rendered).text if form == "html" else rendered
     rendered = " ".join(rendered.replace("\\", "").split())
     assert "real nanoseconds of the guest's clock on this host" in rendered
-    assert "i_pages.xa_lock" in rendered
+    assert "__filemap_add_folio" in rendered
     assert "virtual" not in rendered
     assert "exact and repeatable" not in rendered
     # No twin's number reaches the measured ones.

@@ -11,7 +11,7 @@ import pytest
 
 from errors import SeriesError
 from experiment.plan import make_plan
-from experiment.spec import Experiment, KernelSpec, SeriesSpec, TwinSpec
+from experiment.spec import CheckSpec, Experiment, KernelSpec, SeriesSpec
 from experiment.steps import per_patch
 from kernels import build
 from kernels.cache import planned
@@ -69,16 +69,15 @@ def test_progress_says_which_kernel_of_all_flavours_is_built(
     def provide(spec: KernelSpec, patches: Sequence[Path], *, progress: Any, **_: Any) -> Any:
         progress(MakeProgress(1, 2, 3.0))
 
-    twin = TwinSpec(name="held", observe="lock_stat", flavour="lockstat", cases=("w",), blocks=1)
     experiment = make_experiment([("w", "default")], series=SeriesSpec(path="configs/series/mine"))
-    experiment = experiment.model_copy(update={"twins": (twin,)})
+    experiment = experiment.model_copy(update={"check": CheckSpec(selftests=())})
     monkeypatch.setattr(build, "provide", provide)
     names: list[str] = []
-    for flavour in ("", "lockstat"):
+    for flavour in ("", "lockdep"):
         build_arms(experiment, options, lambda name, _: names.append(name), flavour)
     assert names == [
         "kernel 1 of 4, base", "kernel 2 of 4, patched",
-        "kernel 3 of 4, base (lockstat)", "kernel 4 of 4, patched (lockstat)",
+        "kernel 3 of 4, base (lockdep)", "kernel 4 of 4, patched (lockdep)",
     ]  # fmt: skip
 
 
@@ -200,7 +199,7 @@ def test_an_arm_keeps_its_flavour_under_the_name_of_the_experiments_own() -> Non
         == kernel_spec(experiment, arm, experiment.kernel.flavour)
         == own
     )
-    assert kernel_spec(experiment, arm, "lockstat").flavour == "lockstat"
+    assert kernel_spec(experiment, arm, "lockdep").flavour == "lockdep"
 
 
 def test_kernels_of_wall_guests_are_requested_as_such() -> None:

@@ -107,7 +107,6 @@ def _session(blocks: int) -> Session:
         name: Bench(
             name,
             "",
-            "perf",
             guests,
             {arm: scaled(experiment.dataset, guest) for arm, guest in guests.items()},
             dict(kernels),

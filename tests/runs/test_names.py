@@ -57,7 +57,7 @@ def test_counters_and_files_are_looked_up_in_a_source(tmp_path: Path) -> None:
 def test_every_kind_of_name_is_looked_up() -> None:
     places = {use.place.partition(":")[0].split()[0] for use in every_name()}
     assert places == {"workload", "probe", "types", "lock"}
-    locks = {name for lock in catalogue() for name in (*lock.sites, *lock.taken_in)}
+    locks = {name for lock in catalogue() for name in lock.taken_in}
     assert locks <= {use.name for use in every_name()}
 
 

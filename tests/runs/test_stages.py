@@ -12,7 +12,6 @@ import pytest
 from experiment.looks import looks_of
 from experiment.plan import Plan, make_plan
 from experiment.spec import MODELLED, CheckSpec, Observed, TwinSpec
-from kernels.cache import Kernel
 from results.checks import Check, CheckStatus
 from results.record import Failure, RunCost, RunRecord
 from results.store import SessionStore
@@ -26,7 +25,6 @@ from runs.prepare import Session
 from runs.progress import Reporter
 from runs.session import with_seeds
 from tests.reports import factory
-from tests.runs.test_check import identity
 from tests.runs.test_measure import CHECKOUT, _session
 
 # The verdict is there before a run of each case is repeated.
@@ -44,7 +42,7 @@ class StagedLab:
         self.wants: dict[str, int] = {}
         self.executors: list[Executor] = []
         self.adds: int | None = None
-        self.observed: Observed = "lock_stat"
+        self.observed: Observed = "contention"
         self.store = SessionStore(folder / "session")
         self.store.create(factory.ExactSession().manifest())
         self.options = Options(checkout=CHECKOUT, cache=folder / "cache", guests_at_once=2)
@@ -60,13 +58,13 @@ class StagedLab:
         case = session.experiment.cases[0].name
         modelled = "ice-lake-sp" if self.observed in MODELLED else None
         twins = (
-            TwinSpec(name="held", observe="lock_stat", flavour="lockstat", cases=(case,)),
+            TwinSpec(name="held", observe="contention", cases=(case,)),
             TwinSpec(name="waits", observe=self.observed, machine=modelled, cases=(case,)),
         )
         experiment = session.experiment.model_copy(update={"check": CheckSpec(), "twins": twins})
         bench = next(iter(session.twins.values()), session.measured)
         benches = {
-            "held": dataclasses.replace(bench, name="held", flavour="lockstat", kernels={}),
+            "held": dataclasses.replace(bench, name="held"),
             "waits": dataclasses.replace(bench, name="waits"),
         }
         plan = Plan(
@@ -105,7 +103,7 @@ class StagedLab:
     def forecast(self, *_: object) -> tuple[KernelForecast, ...]:
         return tuple(
             KernelForecast(arm, flavour, "k", cached=flavour == "perf", seconds=60.0)
-            for flavour in ("perf", "lockdep", "selftest", "lockstat")
+            for flavour in ("perf", "lockdep", "selftest")
             for arm in ("base", "patched")
         )
 
@@ -113,16 +111,7 @@ class StagedLab:
         self, session: Session, options: Options, progress: object, flavours: Collection[str]
     ) -> Session:
         self.made += [f"kernels {' '.join(flavours)}"] if flavours else []
-        kernels = {
-            arm: Kernel(Path("/nowhere") / arm, identity(arm)) for arm in ("base", "patched")
-        }
-        twins = {
-            name: dataclasses.replace(bench, kernels=bench.kernels or kernels)
-            if bench.flavour in flavours
-            else bench
-            for name, bench in session.twins.items()
-        }
-        return dataclasses.replace(session, twins=twins)
+        return session
 
     def measure(self, session: Session, options: Options) -> None:
         self.executors.append(options.executor)
@@ -186,12 +175,10 @@ class StagedLab:
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StagedLab:
-    monkeypatch.setattr(stages, "twin_records", lambda session, manifest: manifest.twins)
-    monkeypatch.setattr(stages, "require_same", lambda *_: None)
     return StagedLab(tmp_path, monkeypatch)
 
 
-EVERYTHING = "correctness checks; diagnostic runs; diagnostic runs with lockstat"
+EVERYTHING = "correctness checks; diagnostic runs"
 
 
 def test_what_is_judged_is_on_record_before_any_other_kernel_is_built(lab: StagedLab) -> None:
@@ -201,11 +188,8 @@ def test_what_is_judged_is_on_record_before_any_other_kernel_is_built(lab: Stage
         f"verdict, left: {EVERYTHING}",
         "kernels lockdep selftest",
         "checks",
-        "verdict, left: diagnostic runs; diagnostic runs with lockstat",
-        "runs waits",
-        "verdict, left: diagnostic runs with lockstat",
-        "kernels lockstat",
-        "runs held",
+        "verdict, left: diagnostic runs",
+        "runs held waits",
     ]
 
 
@@ -213,14 +197,14 @@ def test_what_is_pending_has_its_kernels_guests_and_time(lab: StagedLab) -> None
     lab.stop_before = "checks"
     with pytest.raises(KeyboardInterrupt):
         lab.make()
-    checks, waits, held = lab.pending
+    checks, waits = lab.pending
     assert checks.kernels == (
         "lockdep of base", "lockdep of patched", "selftest of base", "selftest of patched",
     )  # fmt: skip
     assert (checks.guests, checks.seconds) == (6, 4 * 60 + 6 * stages.CHECK_S / 2)
-    assert (waits.kernels, waits.guests, waits.seconds) == ((), 2, 4.0)
-    assert held.kernels == ("lockstat of base", "lockstat of patched")
-    assert str(waits) == "diagnostic runs pending: 2 guests, about 4s"
+    assert (waits.kernels, waits.guests) == ((), 4)
+    assert waits.seconds == 2 * 4.0 * stages.TIMES_A_RUN["contention"]
+    assert str(waits) == "diagnostic runs pending: 4 guests, about 22s"
 
 
 @pytest.mark.parametrize("observed", ["memory", "lines", "contention"])
@@ -230,10 +214,11 @@ def test_what_a_modelled_run_takes_is_more_than_what_a_judged_one_does(
     lab.observed, lab.stop_before = observed, "checks"
     with pytest.raises(KeyboardInterrupt):
         lab.make()
-    assert lab.pending[1].seconds == 4.0 * stages.TIMES_A_RUN[observed] > 4.0
+    both = stages.TIMES_A_RUN[observed] + stages.TIMES_A_RUN["contention"]
+    assert lab.pending[1].seconds == 4.0 * both > 8.0
 
 
-@pytest.mark.parametrize("at", ["checks", "runs waits", "runs held"])
+@pytest.mark.parametrize("at", ["checks", "runs held waits"])
 def test_a_session_that_was_interrupted_goes_on_where_it_was(lab: StagedLab, at: str) -> None:
     lab.stop_before = at
     with pytest.raises(KeyboardInterrupt):
@@ -245,7 +230,7 @@ def test_a_session_that_was_interrupted_goes_on_where_it_was(lab: StagedLab, at:
     # Of the judged runs there is nothing left to make, which is said by who makes runs.
     assert again[0] == "runs"
     assert again[1] == at
-    assert [*done, *again[1:]] == ["runs", "checks", "runs waits", "runs held"]
+    assert [*done, *again[1:]] == ["runs", "checks", "runs held waits"]
     assert len(lab.store.records()) == 6
 
 
@@ -266,9 +251,7 @@ def test_a_host_that_lost_a_diagnostic_run_makes_it_again(lab: StagedLab) -> Non
     lab.store.append(lost.model_copy(update={"samples": None, "failure": failure}))
     lab.made = []
     lab.make()
-    assert lab.made[1:] == [
-        "verdict, left: diagnostic runs with lockstat", "kernels lockstat", "runs held",
-    ]  # fmt: skip
+    assert lab.made[1:] == ["verdict, left: diagnostic runs", "runs held waits"]
 
 
 def test_the_same_code_has_no_stages(lab: StagedLab) -> None:

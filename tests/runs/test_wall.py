@@ -256,22 +256,6 @@ def test_which_machine_a_run_has_is_part_of_the_plan(tmp_path: Path) -> None:
     assert machine.guest == session.guest
 
 
-def test_lock_classes_have_the_same_addresses_in_each_boot(tmp_path: Path) -> None:
-    session = wall_session(tmp_path, 2)
-    assert session.wall is not None
-    measured: PlannedRun = session.plan.runs[0]
-    assert "no_hash_pointers" not in session.wall_machine(measured).cmdline
-    held = dataclasses.replace(session.measured, name="held", observe="lock_stat")
-    placements = {("held", arm): None for arm in ("base", "patched", AGAIN)}
-    session = dataclasses.replace(
-        session,
-        twins={"held": held},
-        wall=dataclasses.replace(session.wall, placements=placements),
-    )
-    run = measured.model_copy(update={"twin": "held"})
-    assert session.wall_machine(run).cmdline == ("nokaslr", "no_hash_pointers")
-
-
 def test_the_base_again_breaking_is_not_the_series_fault(
     run: Callable[..., dict[str, RunRecord]], guests: WallGuests
 ) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from results.locks import Wait
-from workloads.contention import BEGINS, ENDS, WAITS, callers, kind, waits
+from workloads.contention import BEGINS, ENDS, WAITS, callers, kind, phase_locks, waits
 from workloads.parse import ParseError
 
 RECORDED = Path(__file__).parent / "recorded" / "locks"
@@ -144,3 +144,23 @@ def test_nothing_is_lost(rows: list[tuple[int, list[str], int, int]]) -> None:
     summed, _ = waits(hists(*(entry(flags, tuple(stack), n, ns) for flags, stack, n, ns in rows)))
     assert sum(wait.count for wait in summed) == sum(count for _, _, count, _ in rows)
     assert sum(wait.total_ns for wait in summed) == pytest.approx(sum(ns for *_, ns in rows))
+
+
+SENT = {f"4k/locks/{path.name}": path.read_bytes() for path in RECORDED.iterdir()}
+
+
+def test_a_phase_of_a_run() -> None:
+    locks = phase_locks(SENT, "4k")
+    assert (locks.phase, locks.virtual_ns, locks.dropped) == ("4k", 1038895000, 0)
+    assert locks.waits[0].callers[0] == "__lru_add_drain_all"
+
+
+def test_missing_and_wrong_files_are_named() -> None:
+    for name in ("begin", "end", WAITS):
+        files = {path: text for path, text in SENT.items() if path != f"4k/locks/{name}"}
+        with pytest.raises(ParseError, match=rf"^4k/locks/{name}: not among the files"):
+            phase_locks(files, "4k")
+    with pytest.raises(ParseError, match=r"^4k/locks/end: no time in it"):
+        phase_locks(SENT | {"4k/locks/end": b"adjtimex: not found\n"}, "4k")
+    with pytest.raises(ParseError, match=r"^4k/locks: lock_wait: no totals"):
+        phase_locks(SENT | {"4k/locks/lock_wait": b""}, "4k")

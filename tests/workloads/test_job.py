@@ -180,9 +180,9 @@ def test_a_job_says_how_it_is_perturbed() -> None:
 def test_only_a_twin_observes_locks() -> None:
     times = {"4k": TIMES}
     plain = job_text((phase(),), times, jobs=1, seed=1, limit_bytes=1)
-    twin = job_text((phase(),), times, jobs=1, seed=1, limit_bytes=1, observe="lock_stat")
+    twin = job_text((phase(),), times, jobs=1, seed=1, limit_bytes=1, observe="contention")
     assert plain.startswith("OBSERVE=''\n")
-    assert twin.startswith("OBSERVE=lock_stat\n")
+    assert twin.startswith("OBSERVE=contention\n")
     assert plain.strip().splitlines()[1:] == twin.strip().splitlines()[1:]
 
 

@@ -125,7 +125,7 @@ def lock_names() -> tuple[NameUse, ...]:
     return tuple(
         NameUse(name, "function", f"lock {lock.label}", instead=True)
         for lock in catalogue()
-        for name in (*lock.sites, *lock.taken_in)
+        for name in lock.taken_in
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from results.store import MANIFEST
-from runs import prepare, repro, session, stages
+from runs import prepare, repro, session
 from runs.manifest import tools_of
 from runs.measure import measure
 from runs.options import Options
@@ -89,10 +89,6 @@ def do_check(
                     manifest.arguments,
                 )
             reporter.log(f"session {target}")
-            flavours = [bench.flavour for bench in prepared.twins.values()]
-            prepared = stages.with_flavours(
-                prepared, run_options, store, building(reporter), flavours
-            )
             built = repro.differs_built(manifest, prepared)
             for line in built:
                 reporter.log(f"differs  {line}")
