@@ -63,6 +63,9 @@ TEXT: tuple[Section, ...] = (
     arms.patches, arms.workloads, arms.blocks, pairs, published.blocks, trust.findings,
     trust.failures, repeat.again, meaning.blocks,
 )  # fmt: skip
+SECTIONS: Mapping[str, tuple[Section, ...]] = MappingProxyType(
+    {"text": TEXT, "markdown": MARKDOWN, "html": PAGE}
+)
 
 
 def _blocks(sections: Sequence[Section], view: View) -> list[Block]:
@@ -91,9 +94,9 @@ def as_markdown(session: SessionComparison) -> str:
     return markdown.text(_blocks(MARKDOWN, View(session)))
 
 
-def as_html(session: SessionComparison) -> str:
-    """The report as one page."""
-    view = View(session, drawn=True)
+def as_html(session: SessionComparison, *, drawn: bool = True) -> str:
+    """The report as one page, with its charts where it is ``drawn``."""
+    view = View(session, page=True, drawn=drawn)
     experiment = session.manifest.experiment
     over = f"Twinboot · {experiment.name} · {experiment.mode} mode · {subject.origin(view)}"
     counted = {FUNCTIONS_FILE: view.first.attributions, STACKS_FILE: view.first.stacks}
@@ -132,11 +135,14 @@ def render(
     form: str,
     width: int | None = None,
     folder: str = "",
+    *,
+    drawn: bool = True,
 ) -> str:
     """Return all of a session in the named form.
 
     ``width`` is that of the terminal, in columns, and ``folder`` where the session lies;
-    None for a file, which is the same wherever it is written.
+    None for a file, which is the same wherever it is written.  A page that is not ``drawn`` has
+    no charts, which take seconds.
 
     Raises:
         ReportError: no such form; the message names the known ones.
@@ -146,4 +152,4 @@ def render(
     session = as_session(comparison)
     if form == "text" and width is not None:
         return as_text(session, width, folder)
-    return FORMS[form](session)
+    return FORMS[form](session) if drawn or form != "html" else as_html(session, drawn=False)

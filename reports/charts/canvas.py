@@ -10,12 +10,12 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from html import escape
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -99,6 +99,29 @@ def figure(height_in: float, width_in: float = WIDTH_IN) -> Iterator[Figure]:
         fig = Figure(figsize=(width_in, height_in), layout="constrained")
         fig.patch.set_alpha(0)
         yield fig
+
+
+def drawn(
+    paint: Callable[[Figure, Axes], None],
+    kind: str,
+    names: tuple[str, ...],
+    title: str,
+    caption: str,
+    alt: str,
+    height_in: float,
+    grid: Literal["x", "y"] = "y",
+) -> Chart:
+    """A chart with one pair of axes, which ``paint`` fills; ``names`` make its name."""
+    name = identifier(*names)
+    with figure(height_in) as fig:
+        axes = fig.subplots()
+        axes.patch.set_alpha(0)
+        axes.set_axisbelow(True)
+        # A quiet grid in one direction, behind everything.
+        axes.grid(visible=True, axis=grid)
+        paint(fig, axes)
+        svg = to_svg(fig, name, alt)
+    return Chart(name, kind, title, caption, alt, svg)
 
 
 def clear(axes: Axes, grid: str = "y") -> None:

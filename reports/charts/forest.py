@@ -1,176 +1,240 @@
-"""The change of every primary metric with its interval, on one axis in percent."""
+"""Changes with their intervals on one axis: of every metric that is judged, on every arm.
+
+Where a metric has a few lines each stands under its name; many metrics of one pair of arms are a
+line each, from the largest change to the smallest.  On the axis double is as far as half.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.transforms import blended_transform_factory
 
-from reports import wording
-from reports.charts import canvas, ranked
+from reports.charts import canvas
 from reports.charts.canvas import AGAIN, BAND, INK, MUTED, PATCHED, Chart
-from reports.model import Comparison, MetricComparison
 from reports.verdict import Change
 from reports.wall_model import Again
 from text import typeset
 
-ROW_IN = 0.5
-# Where a name and what is said of it do not fit beside each other, they stand in two lines.
-TALL_ROW_IN = 0.85
-LETTERS = 50
-EDGES_IN = 1.0
-# A published change further out than this many times our own range would flatten ours.
+# From here on each metric of a pair is a line, and all are in the order of their changes.
+MANY = 9
+# Beyond these a chart is a wall; the tables have them all.
+MOST_LINES = 60
+LINE_IN, THIN_LINE_IN, EDGES_IN = 0.3, 0.19, 1.0
+# Lines of room for the name above a group and for the gap below it.
+HEAD, GAP = 0.95, 0.35
+LONGEST = 30
+# A change further out than this many times all intervals would flatten them: it is an arrow.
 FURTHEST = 2.5
+# A tick is named where so much of the axis is free since the last one.
+FREE = 0.1
+TICKS = (
+    *(0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5),
+    *(1.0, 2.0, 4.0, 9.0, 19.0, 99.0),
+    *(-0.0001, -0.0002, -0.0005, -0.001, -0.002, -0.005, -0.01, -0.02, -0.05, -0.1, -0.2),
+    *(-0.33, -0.5, -0.67, -0.8, -0.9, -0.95),
+)
 
 
-def limits_of(
-    changes: Sequence[Change], published: Sequence[float], delta: float,
-    noise: Sequence[Again] = (),
-) -> tuple[float, float]:  # fmt: skip
-    """Axis limits in percent: all intervals, the bands, and published changes not too far out."""
-    ends = [-1.6 * delta, 1.6 * delta]
-    for again in noise:
-        bounds = (again.estimate, again.low, again.high, again.floor, -(again.floor or 0.0))
-        ends += [end for end in bounds if end is not None]
-    for change in changes:
-        ends += [change.estimate, change.low or change.estimate, change.high or change.estimate]
+class ChangeLine(NamedTuple):
+    """A change: what stands at its left and its right; ``called`` has a verdict that says so.
+
+    ``again`` is what base differs by from itself, ``published`` are changes that others measured.
+    """
+
+    label: str
+    text: str
+    change: Change | None
+    called: bool = False
+    again: Again | None = None
+    published: tuple[float, ...] = ()
+    is_mean: bool = False
+
+
+class ChangeGroup(NamedTuple):
+    """The lines of one metric; ``threshold`` is the smallest change that matters, a fraction."""
+
+    title: str
+    threshold: float
+    lines: tuple[ChangeLine, ...]
+
+
+def at(change: float) -> float:
+    """Where a change is on the axis: +100 % is as far from zero as -50 %."""
+    return math.log1p(max(change, -0.999))
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """The changes that are named on an axis from ``low`` to ``high``, zero always."""
+    chosen = [0.0]
+    for side in (1, -1):
+        last = 0.0
+        for tick in sorted((t for t in TICKS if t * side > 0), key=abs):
+            if low <= at(tick) <= high and abs(at(tick) - last) >= FREE * (high - low):
+                chosen.append(tick)
+                last = at(tick)
+    return sorted(chosen)
+
+
+def limits_of(groups: Sequence[ChangeGroup]) -> tuple[float, float]:
+    """Both ends of the axis: all intervals, the bands, and published changes not too far out."""
+    lines = [line for group in groups for line in group.lines]
+    ends = [side * 1.6 * at(group.threshold) for group in groups for side in (-1, 1)]
+    for line in lines:
+        for each in (line.change, line.again):
+            values = (each.estimate, each.low, each.high) if each else ()
+            ends += [at(value) for value in values if value is not None]
+        floor = line.again.floor if line.again else None
+        ends += [at(floor), at(-floor)] if floor else []
     reach = FURTHEST * max(abs(end) for end in ends)
-    ends += [value for value in published if abs(value) <= reach]
-    low, high = 100 * min(ends), 100 * max(ends)
-    span = high - low
+    others = [at(value) for line in lines for value in line.published]
+    ends += [value for value in others if abs(value) <= reach]
+    low, high = min(ends), max(ends)
     # Room beside the intervals for the arrows of what lies further out.
-    left = 0.32 if any(value < -reach for value in published) else 0.06
-    right = 0.32 if any(value > reach for value in published) else 0.06
-    return low - left * span, high + right * span
+    left = 0.32 if any(value < -reach for value in others) else 0.06
+    right = 0.32 if any(value > reach for value in others) else 0.06
+    return low - left * (high - low), high + right * (high - low)
 
 
-def _shown_change(metric: MetricComparison) -> tuple[str, str]:
-    """The name of a row, and its change and verdict."""
-    return (
-        f"{metric.case}  {metric.name}",
-        typeset(f"{wording.change(metric)}  {wording.judged(metric)}"),
-    )
+def draw(groups: Sequence[ChangeGroup], means: Sequence[ChangeLine], band: str) -> list[Chart]:
+    """One chart; none without a change, or where lines are too many.
 
-
-def _row(
-    axes: Axes, position: float, metric: MetricComparison, limits: tuple[float, float], *,
-    tall: bool,
-) -> None:  # fmt: skip
-    across = blended_transform_factory(axes.transAxes, axes.transData)
-    change = metric.judgement.change
-    assert change is not None
-    name, text = _shown_change(metric)
-    axes.text(0, position - (0.54 if tall else 0.38), name, transform=across, va="center")
-    axes.text(0 if tall else 1, position - (0.3 if tall else 0.38), text, transform=across,
-              va="center", ha="left" if tall else "right", color=MUTED)  # fmt: skip
-    if change.low is not None and change.high is not None:
-        axes.hlines(position, 100 * change.low, 100 * change.high, color=PATCHED, linewidth=2.2)
-    axes.plot(100 * change.estimate, position, "o", color=PATCHED, markersize=6.5)
-    if metric.again is not None:
-        _noise(axes, position, metric.again)
-    for reference in metric.published:
-        value = 100 * reference.change
-        if limits[0] <= value <= limits[1]:
-            axes.plot(
-                value, position, "D", color=INK, markersize=6.5, markerfacecolor="none",
-                markeredgecolor=INK, markeredgewidth=1.1,
-            )  # fmt: skip
-            continue
-        right = value > limits[1]
-        text = typeset(wording.percent(reference.change, decimals=1))
-        axes.text(
-            1 if right else 0, position, f"◇ {text} →" if right else f"← {text} ◇",
-            transform=across,
-            va="center", ha="right" if right else "left",
-        )  # fmt: skip
-
-
-def _noise(axes: Axes, position: float, again: Again) -> None:
-    """What base differs by from itself, below the change; its floor as a band around zero."""
-    if again.floor is not None:
-        axes.add_patch(
-            Rectangle((-100 * again.floor, position - 0.17), 200 * again.floor, 0.36, color=AGAIN,
-                      alpha=0.22, linewidth=0, zorder=0.6)
-        )  # fmt: skip
-    if again.low is not None and again.high is not None:
-        axes.hlines(position + 0.15, 100 * again.low, 100 * again.high, color=AGAIN, linewidth=1.6)
-    if again.estimate is not None:
-        axes.plot(100 * again.estimate, position + 0.15, "s", color=AGAIN, markersize=4.5)
-
-
-def draw(comparison: Comparison) -> list[Chart]:
-    """One chart of all primary metrics that have a change; none where no metric has, or many."""
-    metrics = [metric for metric in comparison.primary if metric.judgement.change is not None]
-    if not metrics or len(metrics) >= ranked.MANY:
+    ``means`` stand below many lines, and ``band`` says what the threshold is.
+    """
+    lines = [(group, line) for group in groups for line in group.lines]
+    changes = [line.change for _, line in lines if line.change]
+    ranked = len(lines) >= MANY and all(len(group.lines) == 1 for group in groups)
+    if not changes or (len(lines) > MOST_LINES and not ranked):
         return []
-    thresholds = comparison.manifest.experiment.thresholds
-    delta = thresholds.change
-    band = "threshold" if thresholds.metrics else wording.threshold(thresholds)
-    changes = [metric.judgement.change for metric in metrics if metric.judgement.change]
-    published = [reference.change for metric in metrics for reference in metric.published]
-    noise = [metric.again for metric in metrics if metric.again is not None]
-    limits = limits_of(changes, published, delta, noise)
-    level = f"{100 * changes[0].level:g} %"
-    alt = "Change of each primary metric with its interval: " + "; ".join(
-        f"{metric.case} {metric.name} {wording.change(metric)} {wording.interval(metric)}, "
-        f"{wording.verdict(metric)}"
-        + (f", {wording.published(metric)}" if metric.published else "")
-        + (f", A/A: {wording.noise(metric)}" if metric.again else "")
-        for metric in metrics
-    )
-    tall = any(sum(map(len, _shown_change(metric))) > LETTERS for metric in metrics)
-    with canvas.figure(EDGES_IN + (TALL_ROW_IN if tall else ROW_IN) * len(metrics)) as fig:
-        axes = fig.subplots()
-        axes.patch.set_alpha(0)
-        for position, metric in enumerate(metrics):
-            # In pieces: one band over the whole height would run through the names.
-            own = thresholds.of(metric.case, metric.name).change
-            axes.add_patch(
-                Rectangle((-100 * own, position - 0.17), 200 * own, 0.36, color=BAND,
-                          linewidth=0, zorder=0.5)
-            )  # fmt: skip
-            axes.vlines(0, position - 0.17, position + 0.19, color=INK, linewidth=0.9)
-            _row(axes, position, metric, limits, tall=tall)
-        axes.set_xlim(*limits)
-        axes.set_ylim(len(metrics) - 0.55, -0.8 if tall else -0.65)
-        axes.set_yticks([])
-        axes.spines["left"].set_visible(False)
-        axes.set_xlabel("change, % of base")
-        extra: list[tuple[str, dict[str, object]]] = [
-            (f"change, {level} interval", {"marker": "o", "color": PATCHED, "markersize": 6}),
-            (band, {"marker": "s", "color": BAND, "markersize": 8}),
+    title, kind = "The change, metric by metric", "forest"
+    if ranked:
+        title, kind = "The change, from the largest to the smallest", "ranked"
+        rows = [
+            (group, line._replace(label=name))
+            for name, (group, line) in zip(_names(groups), lines, strict=True)
+            if line.change
         ]
-        if noise:
-            extra.append(("A/A", {"marker": "s", "color": AGAIN, "markersize": 5}))
-        if published:
-            extra.append(("published", {
-                "marker": "D", "markerfacecolor": "none", "markeredgecolor": INK, "markersize": 6,
-            }))  # fmt: skip
-        canvas.legend(fig, *extra)
-        svg = canvas.to_svg(fig, "forest", alt)
-    return [
-        Chart(
-            name="forest",
-            kind="forest",
-            title="The change, case by case",
-            caption=_caption(wording.threshold(thresholds), bool(noise)),
-            alt=alt,
-            svg=svg,
+        rows.sort(key=lambda row: -row[1].change.estimate if row[1].change else 0.0)
+        own = max(group.threshold for group in groups)
+        groups = [ChangeGroup("", own, (*(line for _, line in rows), *means))]
+        lines = [(groups[0], line) for line in groups[0].lines]
+    alt = "Changes with their intervals: " + "; ".join(
+        " ".join(filter(None, (group.title, line.label, line.text))) for group, line in lines
+    )
+    noise = any(line.again for _, line in lines)
+    published = any(line.published for _, line in lines)
+    height = len(lines) + (0 if ranked else len(groups) * (HEAD + GAP))
+
+    def paint(fig: Figure, axes: Axes) -> None:
+        axes.grid(visible=False)
+        axes.set_xlim(*limits_of(groups))
+        position, labels = 0.0, {}
+        for group in groups:
+            if group.title:
+                axes.text(
+                    *(0, position), group.title, transform=axes.get_yaxis_transform(), va="center"
+                )
+                position += HEAD
+            top, own = position - 0.45, at(group.threshold)
+            for line in group.lines:
+                _draw_line(axes, position, line, thin=ranked)
+                labels[position] = line.label
+                position += 1
+            axes.add_patch(
+                Rectangle(
+                    (at(-group.threshold), top),
+                    own - at(-group.threshold),
+                    position - 0.55 - top,
+                    color=BAND,
+                    linewidth=0,
+                    zorder=0.5,
+                )
+            )
+            axes.vlines(0, top, position - 0.55, color=INK, linewidth=0.9)
+            position += GAP
+        axes.set_ylim(position - 0.4, -0.6)
+        axes.set_yticks(list(labels), [_cut(label) for label in labels.values()])
+        axes.tick_params(axis="y", length=0, labelcolor=INK, labelsize=8.5 if ranked else 9.5)
+        axes.spines["left"].set_visible(False)
+        marks = ticks(*axes.get_xlim())
+        names = [typeset(f"{100 * mark:+.3g}" if mark else "0") for mark in marks]
+        axes.set_xticks([at(mark) for mark in marks], names)
+        axes.set_xlabel("change, % of base")
+        level = f"change, {100 * changes[0].level:g} % interval"
+        hollow = {"marker": "D", "markerfacecolor": "none", "markeredgecolor": INK, "markersize": 6}
+        canvas.legend(
+            fig,
+            (level, {"marker": "o", "color": PATCHED, "markersize": 6}),
+            ("threshold", {"marker": "s", "color": BAND, "markersize": 8}),
+            *([("A/A", {"marker": "s", "color": AGAIN, "markersize": 5})] if noise else []),
+            *([("published", hollow)] if published else []),
         )
-    ]
+
+    sentences = [f"The band is the threshold of {band}."]
+    if noise:
+        sentences.append(
+            "Squares are A/A, base against itself with its interval; the tinted band is the noise "
+            "floor, half that interval's width on either side of zero."
+        )
+    if means:
+        sentences.append("Squares are geometric means, which are not judged.")
+    if published:
+        sentences.append(
+            "Published changes were measured on other machines, in real time; an arrow means "
+            "further out."
+        )
+    height_in = EDGES_IN + height * (THIN_LINE_IN if ranked else LINE_IN)
+    return [canvas.drawn(paint, kind, (kind,), title, " ".join(sentences), alt, height_in, "x")]
 
 
-def _caption(band: str, noise: bool) -> str:
-    published = (
-        "Published changes were measured on other machines, in real time; an arrow means further "
-        "out."
-    )
-    threshold = f"The band is the threshold of {band}."
-    if not noise:
-        return f"{threshold} {published}"
-    return (
-        f"{threshold} Squares are A/A, base against itself with its interval; the tinted band is "
-        f"the noise floor, half that interval's width on either side of zero. {published}"
-    )
+def _draw_line(axes: Axes, position: float, line: ChangeLine, *, thin: bool) -> None:
+    right_of, size = axes.get_yaxis_transform(), 8.5 if thin else 9.5
+    # Of many lines those stand out that say something.
+    colour = PATCHED if line.called or not thin else MUTED
+    axes.text(
+        1.01, position, typeset(line.text), transform=right_of, va="center_baseline",
+        fontsize=size, color=INK if thin else MUTED, fontweight="bold" if line.is_mean else None,
+    )  # fmt: skip
+    if line.change:
+        if line.change.low is not None and line.change.high is not None:
+            axes.hlines(
+                position, at(line.change.low), at(line.change.high), color=colour, linewidth=2
+            )
+        marker, colour = ("s", INK) if line.is_mean else ("o", colour)
+        axes.plot(at(line.change.estimate), position, marker, color=colour, markersize=size - 4)
+    if line.again and line.again.floor is not None:
+        low, high = at(-line.again.floor), at(line.again.floor)
+        axes.add_patch(
+            Rectangle((low, position - 0.3), high - low, 0.6, color=AGAIN, alpha=0.22, linewidth=0)
+        )
+    if line.again and line.again.estimate is not None:
+        below = position + 0.26
+        if line.again.low is not None and line.again.high is not None:
+            axes.hlines(below, at(line.again.low), at(line.again.high), color=AGAIN, linewidth=1.6)
+        axes.plot(at(line.again.estimate), below, "s", color=AGAIN, markersize=4)
+    for value in line.published:
+        low, high = axes.get_xlim()
+        if low <= at(value) <= high:
+            axes.plot(at(value), position, "D", color=INK, markersize=size - 4,
+                      markerfacecolor="none", markeredgewidth=1.1)  # fmt: skip
+            continue
+        arrow = f"◇ {100 * value:+.1f} % →" if value > 0 else f"← {100 * value:+.1f} % ◇"
+        axes.text(1 if value > 0 else 0, position - 0.4, typeset(arrow), transform=right_of,
+                  va="center", ha="right" if value > 0 else "left", fontsize=size)  # fmt: skip
+
+
+def _names(groups: Sequence[ChangeGroup]) -> list[str]:
+    """The metrics without what all of them begin with, the workload."""
+    names = [group.title for group in groups]
+    if len({name.partition(":")[0] for name in names}) == 1 and all(":" in name for name in names):
+        return [name.partition(":")[2] for name in names]
+    return names
+
+
+def _cut(label: str) -> str:
+    """A name as far as there is room; the end of a long one counts more."""
+    return label if len(label) <= LONGEST else f"…{label[1 - LONGEST :]}"

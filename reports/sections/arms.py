@@ -7,13 +7,15 @@ from collections.abc import Sequence
 
 from reports import by_arm, steps, wording
 from reports.by_arm import ArmCell, MetricRow
-from reports.charts import arms as arm_charts
-from reports.charts import course, heat
+from reports.charts import forest, heat
+from reports.charts import runs as drawn_runs
+from reports.charts.canvas import Chart
 from reports.document import Block, Cell, Column, Heading, Paragraph, Row, Table, listing, row
 from reports.many import SessionComparison
 from reports.overall import geometric_means
 from reports.sections import functions
 from reports.sections.view import View, figure, gallery, titled
+from reports.verdict import CALLED, Change
 
 DIRECTIONS = {"read_bw": "read", "write_bw": "write"}
 
@@ -134,6 +136,50 @@ def _mean(cell: ArmCell) -> Cell:
     return Cell(mean, small=f"±{spread}" if cell.summary and spread != wording.NOTHING else "")
 
 
+def changes(view: View) -> list[Chart]:
+    """The change of every arm in each metric that is judged, with its interval."""
+    if not view.drawn:
+        return []
+    thresholds = view.session.manifest.experiment.thresholds
+    alone = view.session.single is not None
+    groups = []
+    judged = [row for row in view.session.rows if row.primary]
+    # Of many metrics the mark alone says it.
+    ranked = alone and len(judged) >= forest.MANY
+    for each in judged:
+        lines = []
+        for cell in each.others:
+            metric = cell.against
+            word = wording.judged(metric) if metric and alone else wording.cell_verdict(cell)
+            mark = wording.MARKS.get(wording.cell_verdict(cell), "")
+            text = (wording.cell_change(each, cell), mark, "" if ranked else word)
+            lines.append(
+                forest.ChangeLine(
+                    label="" if alone else cell.arm,
+                    text=" ".join(filter(None, text)),
+                    change=cell.change,
+                    called=metric is not None and metric.judgement.verdict in CALLED,
+                    again=metric.again if metric else None,
+                    published=tuple(reference.change for reference in cell.published),
+                )
+            )
+        if any(line.change for line in lines):
+            own = thresholds.of(each.case, each.name).change
+            groups.append(forest.ChangeGroup(f"{each.case} {each.name}", own, tuple(lines)))
+    means = [
+        forest.ChangeLine(
+            label=f"geometric mean of {mean.n}",
+            text=wording.percent(mean.change),
+            change=Change(estimate=mean.change, hodges_lehmann=mean.change, level=0.0),
+            is_mean=True,
+        )
+        for mean in geometric_means(
+            cell.against for each in judged for cell in each.others if cell.against
+        )
+    ]
+    return forest.draw(groups, means, wording.threshold(thresholds))
+
+
 def blocks(view: View) -> list[Block]:
     """Arm by arm, a table a case, and the change of each arm; none for two arms."""
     session = view.session
@@ -141,7 +187,7 @@ def blocks(view: View) -> list[Block]:
         return []
     body: list[Block] = []
     if view.drawn:
-        body += [figure(chart) for chart in arm_charts.forest(session)]
+        body += [figure(chart) for chart in changes(view)]
         body += [] if view.many_cases else [figure(c, wide=True) for c in heat.draw(session)]
     for case in view.first.cases:
         columns = [each for each in by_arm.columns(by_arm.of_case(session.rows, case.name))
@@ -176,7 +222,7 @@ def runs(view: View) -> list[Block]:
     """Every run of every arm, drawn."""
     if view.session.single or not view.drawn:
         return []
-    return titled("Every run", "runs", gallery(arm_charts.runs(view.session)))
+    return titled("Every run", "runs", gallery(drawn_runs.by_arm(view.session)))
 
 
 def patches(view: View) -> list[Block]:
@@ -198,7 +244,7 @@ def patches(view: View) -> list[Block]:
                               mark=wording.MARKS.get(word, "")))  # fmt: skip
             cells.append(Cell(wording.cell_change(each, course_steps[at].cell), tone="faint"))
         rows.append(row(*cells))
-    charts = course.draw(session) if view.drawn else []
+    charts = drawn_runs.by_patch(session) if view.drawn else []
     return titled("Patch by patch", "patches", [
         *listing(f"{answer}." for answer in answers),
         Table("Patch by patch", tuple(heads), tuple(rows), together=2),

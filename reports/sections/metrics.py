@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from reports import charts, wording
-from reports.charts import bandwidth, forest, ranked
+from reports import wording
+from reports.charts import runs
 from reports.charts.canvas import Chart
-from reports.document import Block, Cell, Column, Fold, Heading, Paragraph, Row, Table
+from reports.document import Block, Cell, Column, Fold, Heading, Paragraph, Row, Table, row
 from reports.model import CaseComparison, Comparison, MetricComparison, Summary
-from reports.sections import seeds
+from reports.sections import arms
 from reports.sections.host import VALUES, level
 from reports.sections.view import View, figure, gallery, titled
 from reports.verdict import CALLED
+
+# From here on a drawing for each case would be a wall of them.
+MANY_CASES = 8
 
 
 def _value(summary: Summary | None) -> Cell:
@@ -95,15 +98,13 @@ def note(comparison: Comparison) -> str:
 
 def blocks(view: View, comparison: Comparison) -> list[Block]:
     """The changes of a pair, of many cases folded, and every run of it."""
+    alone = view.session.single is not None
     tables = [
-        block
-        for case in comparison.cases
-        for block in of_case(comparison, case, alone=view.session.single is not None)
+        block for case in comparison.cases for block in of_case(comparison, case, alone=alone)
     ]
-    called, judged, more = _runs(view, comparison)
-    kinds = () if view.session.single is None else (forest.draw, ranked.draw)
-    changes = view.charts(*kinds, comparison=comparison)
-    if tables and changes and all(chart.kind == "forest" for chart in changes) and called:
+    changes = arms.changes(view) if alone else []
+    called, shown, more = _runs(view, comparison)
+    if tables and called and any(chart.kind == "forest" for chart in changes):
         # The seeds of what was called stand beside the changes.
         body, called = gallery([*changes, *called]), []
     else:
@@ -113,10 +114,14 @@ def blocks(view: View, comparison: Comparison) -> list[Block]:
     else:
         body += tables
     # Of many pairs it is said once, below them all.
-    notes = [Paragraph(note(comparison), "note")] if view.session.single else []
+    notes = [Paragraph(note(comparison), "note")] if alone else []
+    every = gallery([*called, *shown])
+    if more:
+        summary = "Other runs and phases, and bandwidth within a run"
+        every.append(Fold(summary, tuple(gallery(more)), page_only=True))
     return [
         *(titled("The change", "change", [*body, *notes]) if tables else []),
-        *_every_run(view, comparison, [*called, *judged], more),
+        *titled("Every run", "runs", [*every, *_seeds(view, comparison)]),
     ]
 
 
@@ -125,28 +130,57 @@ def _runs(view: View, comparison: Comparison) -> tuple[list[Chart], list[Chart],
 
     The rest are other phases, and the course within a run, which are there to look up.
     """
-    kinds = charts.OF_RUNS if view.session.single else charts.OF_A_PAIR
-    kinds = kinds if len(comparison.cases) < charts.MANY_CASES else charts.OF_MANY_CASES
-    drawings = [chart for draw in kinds for chart in view.charts(draw, comparison=comparison)]
+    wall, few = comparison.wall is not None, len(comparison.cases) < MANY_CASES
+    # Runs of many arms beside each other are in a chart of their own.
+    samples = wall or (few and view.session.single)
+    drawings = view.charts(runs.samples, comparison=comparison) if samples else []
+    by_name = {f"-{chart.name}": chart for chart in drawings}
 
     def of(metrics: Iterable[MetricComparison]) -> list[Chart]:
-        names = tuple(f"-{bandwidth.name_of(metric)}" for metric in metrics)
-        return [c for c in drawings if c.kind == "bandwidth" and f"-{c.name}".endswith(names)]
+        names = tuple(f"-{runs.name_of(metric)}" for metric in metrics)
+        return [chart for name, chart in by_name.items() if names and name.endswith(names)]
 
     called = of(m for m in comparison.primary if m.judgement.verdict in CALLED)
     judged = [chart for chart in of(comparison.primary) if chart not in called]
-    own = [chart for chart in drawings if chart.kind not in ("bandwidth", "timeline")]
-    shown = [*judged, *own]
-    more = [chart for chart in drawings if chart not in (*called, *shown)]
+    judged += view.charts(runs.drift, comparison=comparison)
+    more = [chart for chart in drawings if chart not in (*called, *judged)]
+    more += view.charts(runs.timelines, comparison=comparison) if few else []
     # Where something was called, what was not is there to look up, too.
-    return (called, own, [*judged, *more]) if called else (called, shown, more)
+    return (called, [], [*judged, *more]) if called and not wall else (called, judged, more)
 
 
-def _every_run(
-    view: View, comparison: Comparison, shown: Sequence[Chart], more: Sequence[Chart]
-) -> list[Block]:
-    body = gallery(shown)
-    if more:
-        summary = "Other runs and phases, and bandwidth within a run"
-        body.append(Fold(summary, tuple(gallery(more)), page_only=True))
-    return titled("Every run", "runs", [*body, *seeds.tables(view, comparison)])
+def _seeds(view: View, comparison: Comparison) -> list[Block]:
+    """Every seed, in wall mode every block: a table a case, all in a fold; only a page has them."""
+    cases = [case for case in comparison.cases if case.blocks and case.primary]
+    if not view.page or not cases:
+        return []
+    what = "block" if comparison.wall is not None else "seed"
+    inner: list[Block] = []
+    for case in cases:
+        inner += [Heading(case.name, 3), _every_seed(comparison, case, what)]
+    return [Fold(f"Every {what}", tuple(inner), page_only=True)]
+
+
+def _every_seed(comparison: Comparison, case: CaseComparison, what: str) -> Table:
+    wall, manifest = comparison.wall is not None, comparison.manifest
+    heads = [Column(what, left=True)]
+    for metric in case.primary:
+        names = [manifest.base, manifest.patched, "change"]
+        names += [manifest.arms[2].name, "A/A"] if wall else []
+        heads += [Column(name, group=metric.name) for name in names]
+    by_block = [{pair.block: pair for pair in metric.pairs} for metric in case.primary]
+    rows = []
+    for block in sorted({block for pairs in by_block for block in pairs}):
+        pairs = [values.get(block) for values in by_block]
+        number = block if wall else next(pair.seed for pair in pairs if pair)
+        cells = [str(number)]
+        for metric, pair in zip(case.primary, pairs, strict=True):
+            if pair is None:
+                cells += [wording.NOTHING] * (5 if wall else 3)
+                continue
+            for value in (pair.patched, *([pair.again] if wall else [])):
+                base = [] if value is not pair.patched else [wording.figure(pair.base)]
+                change = wording.pair_change(metric, pair.base, value)
+                cells += [*base, wording.figure(value), change]
+        rows.append(row(*cells))
+    return Table(f"Every {what} of {case.name}", tuple(heads), tuple(rows))

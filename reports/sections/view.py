@@ -37,11 +37,13 @@ PARENTHESES = (
 class View:
     """A session as a form shows it.
 
-    ``drawn`` is false for forms of characters alone: drawings take seconds to make.
+    ``page`` is false for forms of characters alone; a page is ``drawn`` where it has its charts,
+    which take seconds.
     ``folder`` is where the session lies, empty where that is not known.
     """
 
     session: SessionComparison
+    page: bool = False
     drawn: bool = False
     folder: str = ""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from types import FunctionType
+
 import pytest
 
-from reports import charts
-from reports.charts import Chart, bandwidth, scaling, strip, timeline
+from reports import forms
 from reports.many import SessionComparison, compare_session
 from reports.model import Comparison
 from tests.reports import counts_factory
@@ -14,15 +16,13 @@ from tests.reports.many_factory import Many, steps, workloads
 from tests.reports.measured import compare, measured
 
 
-def draw_all(comparison: Comparison) -> tuple[Chart, ...]:
-    """Every chart that the numbers allow."""
-    return tuple(chart for draw in charts.KINDS for chart in draw(comparison))
-
-
-def draw_anew() -> None:
-    """Forget every chart that is kept for a second report."""
-    for kind in (bandwidth, scaling, strip, timeline):
-        vars(kind)["_draw_one"].cache_clear()
+@pytest.fixture(scope="session", autouse=True)
+def words_alone() -> Iterator[None]:
+    """Charts take seconds: pages are without them where a test does not ask for them."""
+    assert isinstance(forms.render, FunctionType)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forms.render, "__kwdefaults__", {"drawn": False})
+        yield
 
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e`|$x$"

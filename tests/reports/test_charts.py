@@ -1,144 +1,211 @@
-"""Charts: well-formed, the same bytes every time, and right about what they show."""
+"""Charts: all that the numbers allow are on a page, well-formed, right about what they show."""
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
+from collections import Counter
 from xml.etree import ElementTree as ET
 
 import pytest
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextPath
 
-from reports.charts import Chart, bandwidth, canvas, forest
+from experiment.spec import Thresholds
+from reports import forms
+from reports.charts import canvas, forest, heat, runs
+from reports.charts.forest import ChangeGroup, ChangeLine
+from reports.charts.heat import Square
+from reports.many import SessionComparison, compare_session
 from reports.model import Comparison
+from reports.overall import geometric_means
+from reports.steps import course
 from reports.verdict import Change
-from tests.reports.conftest import draw_all, draw_anew
+from tests.reports.drawn import OnPage, charts_on, draw_all, draw_anew, page_of
 from tests.reports.factory import ExactSession
-from tests.reports.measured import compare
+from tests.reports.many_factory import workloads
+from tests.reports.measured import compare, measured
+from tests.reports.wall_factory import WallSession
+
+# What each session's page has: a chart that is lost, or drawn twice, is an error here.
+ON_PAGE = {
+    "normal": {"forest": 1, "samples": 3, "timeline": 3},
+    "counted": {
+        "forest": 1, "samples": 3, "timeline": 3, "waterfall": 3, "icicle": 3, "locks": 1,
+        "scaling": 3,
+    },
+    "five": {"forest": 1, "heat": 1, "runs": 3, "timeline": 12},
+    "stepwise": {"patches": 3, "forest": 1, "heat": 1, "runs": 3, "timeline": 12},
+    "matrix": {"heat": 1, "ranked": 1, "samples": 6, "timeline": 6},
+    "many": {"heat": 1, "ranked": 1},
+    "quiet": {"forest": 1, "samples": 3, "drift": 3, "timeline": 3},
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def drawn(normal: Comparison) -> tuple[Chart, ...]:
-    return draw_all(normal)
+def many() -> SessionComparison:
+    return compare_session(measured(*workloads(9)))
 
 
-def test_all_kinds_are_there(drawn: tuple[Chart, ...]) -> None:
-    kinds = [chart.kind for chart in drawn]
-    assert {kind: kinds.count(kind) for kind in kinds} == {
-        "forest": 1, "bandwidth": 3, "timeline": 3,
-    }  # fmt: skip
+@pytest.fixture(scope="module")
+def quiet() -> Comparison:
+    return WallSession(effect=0.03, drift=0.02, busy=(("filemap-4k", 3, "patched"),)).compared()
 
 
-def test_the_same_bytes_every_time(normal: Comparison, drawn: tuple[Chart, ...]) -> None:
-    kept = draw_all(normal)
-    draw_anew()
-    again = draw_all(normal)
-    assert kept == again == drawn
-    # A report written again draws what changed, and no more.
-    of_runs = [at for at, chart in enumerate(drawn) if chart.kind != "forest"]
-    assert all(kept[at] is drawn[at] is not again[at] for at in of_runs)
+@pytest.fixture(params=ON_PAGE)
+def session(request: pytest.FixtureRequest) -> Comparison | SessionComparison:
+    value: Comparison | SessionComparison = request.getfixturevalue(request.param)
+    return value
 
 
-def test_each_is_well_formed_and_says_in_words_what_it_shows(drawn: tuple[Chart, ...]) -> None:
-    for chart in drawn:
+def test_every_chart_that_the_numbers_allow_is_on_the_page(
+    session: Comparison | SessionComparison, request: pytest.FixtureRequest
+) -> None:
+    name = request.node.callspec.params["session"]
+    assert Counter(chart.kind for chart in draw_all(session)) == ON_PAGE[name]
+
+
+def test_charts_are_well_formed_follow_the_page_and_say_in_words_what_they_show(
+    session: Comparison | SessionComparison,
+) -> None:
+    charts = draw_all(session)
+    for chart in charts:
         root = ET.fromstring(chart.svg)
         assert root.get("role") == "img"
         title = root.find("{http://www.w3.org/2000/svg}title")
         assert title is not None
-        assert title.text == chart.alt
         assert root.get("aria-labelledby") == title.get("id")
-    by_name = {chart.name: chart.alt for chart in drawn}
-    assert "base 259.019, patched 262.032 virtual MiB/s" in by_name["bandwidth-filemap-4k-4k"]
-    assert "+1.16 % [+0.94, +1.30] at 99 %, improvement" in by_name["forest"]
-
-
-def test_ids_are_unique_over_the_page(drawn: tuple[Chart, ...]) -> None:
-    ids = re.findall(r'\bid="([^"]+)"', "".join(chart.svg for chart in drawn))
+        assert title.text == chart.alt != ""
+        loose = re.sub(r"var\(--[a-z]+, #[0-9a-f]{6}\)", "", chart.svg)
+        assert not re.search(r"#[0-9a-f]{6}\b", loose), chart.name
+        assert "http" not in re.sub(r'(href="https://[^"]+)|http://www.w3.org/', "", loose)
+    ids = re.findall(r'\bid="([^"]+)"', page_of(session))
     assert len(ids) == len(set(ids))
-    used = re.findall(r'(?:href="#|url\(#)([^")]+)', "".join(chart.svg for chart in drawn))
+    used = re.findall(r'(?:href="#|url\(#)([^")]+)', "".join(chart.svg for chart in charts))
     assert set(used) <= set(ids)
 
 
-def test_every_colour_follows_the_page(drawn: tuple[Chart, ...]) -> None:
-    for chart in drawn:
-        loose = re.sub(r"var\(--[a-z]+, #[0-9a-f]{6}\)", "", chart.svg)
-        assert not re.search(r"#[0-9a-f]{6}\b", loose), chart.name
-        assert "http" not in loose.replace("http://www.w3.org/", "")
+def test_the_same_bytes_every_time(quiet: Comparison, normal: Comparison) -> None:
+    for comparison in (quiet, normal):
+        (first, *_) = runs.samples(comparison)
+        assert runs.samples(comparison)[0] is first
+        before = page_of(comparison)
+        draw_anew()
+        assert runs.samples(comparison)[0] is not first
+        assert page_of(comparison) == before
 
 
-def test_axes_have_units(drawn: tuple[Chart, ...]) -> None:
-    for chart in drawn:
-        expected = {
-            "forest": "change, % of base",
-            "bandwidth": "virtual MiB/s",
-            "timeline": "virtual s since the phase began",
-        }[chart.kind]
+def named(session: Comparison | SessionComparison) -> dict[str, OnPage]:
+    return {chart.name: chart for chart in draw_all(session)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [("forest", "change, % of base"), ("samples", "virtual MiB/s"),
+     ("timeline", "virtual s since the phase began")],
+)  # fmt: skip
+def test_axes_have_units(normal: Comparison, kind: str, words: str) -> None:
+    for chart in draw_all(normal):
         texts = re.findall(r"<text[^>]*>([^<]*)</text>", chart.svg)
-        assert any(expected in text for text in texts), chart.name
+        assert chart.kind != kind or any(words in text for text in texts), chart.name
 
 
-def test_every_seed_is_a_point(drawn: tuple[Chart, ...], normal: Comparison) -> None:
-    chart = next(c for c in drawn if c.name == "bandwidth-filemap-4k-4k")
-    points = len(re.findall(r"<use ", chart.svg))
-    assert points >= 2 * len(normal.manifest.seeds) + 2
+def test_words_of_a_chart_are_its_numbers(normal: Comparison, quiet: Comparison) -> None:
+    samples = named(normal)["samples-filemap-4k-4k-bw"]
+    assert "base 259.019, patched 262.032 virtual MiB/s" in samples.alt
+    assert len(re.findall(r"<use ", samples.svg)) >= 2 * len(normal.manifest.seeds) + 1
+    assert "filemap-4k 4k.bw +1.16 % ▲ improvement" in named(normal)["forest"].alt
+    crossed = {name: "Crosses" in chart.caption for name, chart in named(quiet).items()}
+    assert crossed["drift-filemap-4k-4k-bw"]
+    assert not crossed["drift-filemap-thp-thp-bw"]
+
+
+def test_wall_mode_shows_a_a_wherever_runs_are(quiet: Comparison) -> None:
+    for chart in draw_all(quiet):
+        assert "var(--again, " in chart.svg, chart.name
+
+
+def change(estimate: float, reach: float = 0.002) -> Change:
+    ends = {"low": estimate - reach, "high": estimate + reach}
+    return Change(estimate=estimate, hodges_lehmann=estimate, level=0.99, **ends)
+
+
+def groups(*lines: ChangeLine, threshold: float = Thresholds().change) -> list[ChangeGroup]:
+    return [ChangeGroup(f"case {number}", threshold, (line,)) for number, line in enumerate(lines)]
 
 
 def test_a_published_change_far_away_does_not_flatten_ours() -> None:
-    ours = Change(estimate=0.01, hodges_lehmann=0.01, low=0.008, high=0.012, level=0.99)
-    near = forest.limits_of([ours], [0.02], 0.0025)
-    assert near[1] > 2.0
-    far = forest.limits_of([ours], [0.5], 0.0025)
-    assert far[1] < 3.0
+    def upper(published: float) -> float:
+        return forest.limits_of(groups(ChangeLine("", "", change(0.01), published=(published,))))[1]
+
+    assert upper(0.02) > forest.at(0.02)
+    assert upper(0.5) < forest.at(0.03)
 
 
-def test_hostile_strings_are_text(hostile: Comparison) -> None:
-    for chart in draw_all(hostile):
-        root = ET.fromstring(chart.svg)
-        assert not [e for e in root.iter() if e.tag.endswith("script")]
+def test_few_changes_are_a_forest_and_many_are_ranked() -> None:
+    sizes = [0.01 * number for number in range(-4, 6)]
+    every = [ChangeLine("", f"{size:+.2f}", change(size)) for size in sizes]
+    assert [chart.kind for chart in forest.draw(groups(*every[:3]), [], "±1 %")] == ["forest"]
+    (chart,) = forest.draw(groups(*every), [], "±1 %")
+    shown = [float(text) for text in re.findall(r"[+-]0\.\d\d", chart.alt)]
+    assert chart.kind == "ranked"
+    assert shown == sorted(shown, reverse=True)
+    # Of many arms a chart that nobody can read is none; a pair of arms has one of any length.
+    wall = ChangeGroup("", 0.01, tuple(every * 7))
+    assert forest.draw([wall], [], "") == []
+    assert len(forest.draw(groups(*every * 7), [], "")) == 1
+    assert forest.draw(groups(ChangeLine("", "failed", None)), [], "") == []
 
 
-def test_absent_metrics_draw_nothing() -> None:
-    session = ExactSession(same_code=True)
-    assert draw_all(compare(session.manifest(), [])) == ()
-    session = ExactSession()
-    bare = [
-        r.model_copy(update={"timelines": (), "samples": {"4k.ios": 5000.0}})
-        for r in session.records()
-        if r.case == "filemap-4k"
-    ]
-    assert draw_all(compare(session.manifest(), bare)) == ()
+def test_the_ranked_end_with_the_geometric_mean(many: SessionComparison) -> None:
+    (pair,) = many.comparisons
+    (mean,) = geometric_means(pair.primary)
+    estimates = [m.judgement.change.estimate for m in pair.primary if m.judgement.change]
+    assert mean.n == len(estimates)
+    product = math.prod(1 + estimate for estimate in estimates)
+    assert mean.change == pytest.approx(product ** (1 / mean.n) - 1)
+    assert not geometric_means(pair.primary[:1])
+    *lines, last = named(many)["ranked"].alt.partition(": ")[2].split("; ")
+    assert len(lines) == len(estimates)
+    assert last.startswith(f"geometric mean of {mean.n}")
 
 
-def test_a_single_block_can_be_drawn() -> None:
-    session = ExactSession(seeds=(7,))
-    kinds = {chart.kind for chart in draw_all(compare(session.manifest(), session.records()))}
-    assert kinds == {"forest", "bandwidth", "timeline"}
+def test_on_the_axis_double_is_as_far_as_half() -> None:
+    assert forest.at(1.0) == pytest.approx(-forest.at(-0.5))
+    assert math.isfinite(forest.at(-1.0))
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(-0.0005, 0.0009), (-0.01, 0.02), (-3.0, 1.0), (0.0, 4.0)]
+)
+def test_ticks_are_apart_and_name_zero(low: float, high: float) -> None:
+    ticks = [forest.at(tick) for tick in forest.ticks(low, high)]
+    assert 0.0 in ticks
+    assert len(ticks) > 2
+    for after, before in itertools.pairwise(reversed(ticks)):
+        assert after - before >= forest.FREE * (high - low)
+
+
+def test_hostile_strings_are_text(hostile: Comparison, hostile_five: SessionComparison) -> None:
+    for session in (hostile, hostile_five):
+        for chart in draw_all(session):
+            root = ET.fromstring(chart.svg)
+            assert not [e for e in root.iter() if e.tag.endswith("script")]
+            assert not {"\x1b", "\u202e"} & set(chart.svg)
+
+
+@pytest.mark.parametrize("seeds", [(), (7,)])
+def test_of_hardly_anything_what_there_is_is_drawn(seeds: tuple[int, ...]) -> None:
+    session = ExactSession(seeds=seeds) if seeds else ExactSession(same_code=True)
+    comparison = compare(session.manifest(), session.records() if seeds else [])
+    kinds = {chart.kind for chart in charts_on(forms.render(comparison, "html", drawn=True))}
+    assert kinds == ({"forest", "samples", "timeline"} if seeds else set())
 
 
 def test_identifiers_are_safe() -> None:
     assert canvas.identifier('a"><x', "4K") == "a-x-4k"
     assert canvas.identifier("∞") == "chart"
-
-
-def test_a_long_name_does_not_run_into_its_verdict(normal: Comparison) -> None:
-    def places(comparison: Comparison) -> dict[str, tuple[float, float]]:
-        (chart,) = forest.draw(comparison)
-        texts = re.findall(r'<text[^>]* x="([\d.-]+)" y="([\d.-]+)"[^>]*>([^<]*)</text>', chart.svg)
-        return {text: (float(x), float(y)) for x, y, text in texts}
-
-    def renamed(name: str) -> Comparison:
-        first = normal.cases[0]
-        metrics = tuple(
-            metric.model_copy(update={"name": name}) if metric.primary else metric
-            for metric in first.metrics
-        )
-        cases = (first.model_copy(update={"metrics": metrics}), *normal.cases[1:])
-        return normal.model_copy(update={"cases": cases})
-
-    short, long = places(normal), places(renamed("overwrite.device_bytes_per_written_byte"))
-    verdict = next(text for text in short if "improvement" in text)
-    assert short["filemap-4k  4k.bw"][1] == pytest.approx(short[verdict][1])
-    named = long["filemap-4k  overwrite.device_bytes_per_written_byte"]
-    assert long[verdict][1] > named[1] + 10
-    assert long[verdict][0] == pytest.approx(named[0])
 
 
 def test_seeds_are_shown_of_what_is_judged() -> None:
@@ -147,11 +214,84 @@ def test_seeds_are_shown_of_what_is_judged() -> None:
     case, *others = manifest.cases
     judged = case.model_copy(update={"primary": ("4k.refaults_per_io", "4k.bw")})
     changed = manifest.model_copy(update={"cases": (judged, *others)})
-    comparison = compare(changed, session.records())
-    names = [
-        metric.name
-        for of in comparison.cases
-        for phase in of.phases
-        if (metric := bandwidth.charted_metric(of, phase.name))
-    ]
-    assert names == ["4k.refaults_per_io", "thp.bw", "switch.bw"]
+    metrics = runs.charted_metrics(compare(changed, session.records()))
+    assert [metric.name for metric in metrics] == ["4k.refaults_per_io", "thp.bw", "switch.bw"]
+
+
+def test_the_heat_map_prints_its_values(five: SessionComparison, matrix: Comparison) -> None:
+    for session, expected in (
+        (five, {"−4.54▼", "sorted-bourney"}),
+        (forms.as_session(matrix), {"+255.6▲", "libaio-read4 4k"}),
+    ):
+        (chart,) = heat.draw(session)
+        assert expected <= set(re.findall(r"<text[^>]*>([^<]*)</text>", chart.svg))
+        ends = re.findall(r'text-anchor: end[^>]* x="([\d.]+)"[^>]*>([^<]+)</text>', chart.svg)
+        assert ends
+        for x, name in ends:
+            wide = TextPath((0, 0), name, size=9.5, prop=FontProperties(family="DejaVu Sans"))
+            assert wide.get_extents().width <= float(x), name
+            assert "…" not in name
+    # One case is named once.
+    (case,) = {comparison.cases[0].name for comparison in five.comparisons}
+    (chart,) = heat.draw(five)
+    assert case not in re.findall(r">([^<\s]+) [^<]*</text>", chart.svg)
+
+
+def test_a_map_of_many_rows_has_those_that_changed(
+    matrix: Comparison, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = forms.as_session(matrix)
+    (whole,) = heat.draw(session)
+    assert "rows" not in whole.caption
+    monkeypatch.setattr(heat, "MOST_ROWS", 5)
+    (chart,) = heat.draw(session)
+    ((there, shown),) = re.findall(r"Of (\d+) rows the (\d+)", chart.caption)
+    assert int(there) > int(shown) == 5
+    # The last of the whole map is the largest.
+    assert "+255.6▲" in re.findall(r"<text[^>]*>([^<]*)</text>", chart.svg)
+    monkeypatch.setattr(heat, "MOST_ROWS", 3)
+
+    def row(depth: float, *, sure: bool) -> list[Square | None]:
+        return [None, Square("", depth, False, sure)]
+
+    squares: list[list[Square | None]] = [
+        row(0.1, sure=False), row(0.5, sure=False), row(0.0, sure=True), [None, None],
+        row(0.3, sure=False),
+    ]  # fmt: skip
+    assert heat.most_changed(squares) == [1, 2, 4]
+
+
+def test_colour_grows_with_the_change_and_never_hides_ink() -> None:
+    depths = [heat.depth(size, 0.0025) for size in (0.0, 0.001, 0.01, 0.1, 1.0, 9.0, 90.0)]
+    assert depths == sorted(depths)
+    assert depths[0] == depths[1] == 0.0
+    assert depths[-1] <= heat.DEEPEST
+    assert heat.depth(-1.0, 0.0025) <= heat.DEEPEST
+
+
+def test_steps_of_many_metrics_have_charts_of_those_that_changed_most(
+    stepwise: SessionComparison, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = runs.by_patch(stepwise)
+    assert "xas_get_order: +1.17 %" in every[0].alt
+    rows = [row for row in stepwise.rows if row.primary and row.measured]
+    largest = max(rows, key=lambda row: max(
+        abs(change.estimate)
+        for step in course(stepwise, row)
+        if (change := step.own.judgement.change)
+    ))  # fmt: skip
+    monkeypatch.setattr(runs, "MOST_CHARTS", 1)
+    assert runs.most_changed(stepwise, rows) == [largest]
+    (chart,) = runs.by_patch(stepwise)
+    assert chart.name in {each.name for each in every}
+    assert f"Of {len(rows)} judged metrics the 1" in chart.caption
+    assert not any("judged metrics" in each.caption for each in every)
+
+
+def test_a_renamed_chart_keeps_its_references(normal: Comparison) -> None:
+    (chart, *_) = runs.samples(normal)
+    other = canvas.within(chart, "pair2")
+    assert set(re.findall(r'\bid="([^"]+)"', other.svg)).isdisjoint(
+        re.findall(r'\bid="([^"]+)"', chart.svg)
+    )
+    assert other.svg.replace(f"pair2-{chart.name}-", f"{chart.name}-") == chart.svg

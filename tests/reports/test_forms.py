@@ -9,6 +9,7 @@ from typing import get_type_hints
 
 import pytest
 
+from experiment.spec import CheckSpec
 from reports import forms, wording
 from reports.document import (
     Block,
@@ -24,10 +25,15 @@ from reports.document import (
     plain,
 )
 from reports.form_names import FORM_NAMES
+from reports.many import SessionComparison, compare_session
 from reports.model import Comparison, ReportError
 from reports.sections import subject
 from reports.sections.view import View
+from results.checks import Check, CheckProblem
+from tests.reports.factory import ExactSession
+from tests.reports.measured import measured
 from tests.reports.render.test_page import ParsedPage
+from tests.reports.wall_factory import WallSession
 from text import clean_line, typeset
 from verbs.measuring import report_verb
 
@@ -138,3 +144,65 @@ def test_every_sentence_of_the_text_is_on_the_page_and_in_markdown(
         assert typeset(shown) in page or shown in page, text
     lines = forms.render(session, "text", width=10_000)
     assert not [text for text in sentences if " ".join(clean_line(text).split()) not in lines]
+
+
+# What every form that has sections has of each session; a page has the runs and the subject, too.
+ALWAYS = ("findings", "repeat", "meaning")
+SECTIONS = {
+    "normal": ("verdict", "change", "published", *ALWAYS),
+    "counted": ("verdict", "change", "functions", "locks", "scaling", "published", *ALWAYS),
+    "five": ("verdict", "arms", "pairs", "change", "published", *ALWAYS),
+    "failed_five": ("verdict", "arms", "pairs", "change", "published", "failures", *ALWAYS),
+    "stepwise": ("verdict", "patches", "arms", "pairs", "change", *ALWAYS),
+    "matrix": ("verdict", "workloads", "change", *ALWAYS),
+    "quiet": ("verdict", "host", "change", "published", *ALWAYS),
+    "broken": ("verdict", "checks", "published", *ALWAYS),
+}
+
+
+@pytest.fixture(scope="module")
+def quiet() -> Comparison:
+    return WallSession(effect=0.03).compared()
+
+
+@pytest.fixture(scope="module")
+def broken() -> SessionComparison:
+    checks = (
+        Check(
+            run_id=f"check.{arm}.lockdep.v1", arm=arm, of=1, flavour="lockdep", vcpus=1,
+            cases=("filemap-4k",), kernel_key="k", status="red",
+            problems=(CheckProblem(kind="sleeping", title="BUG: sleeping", says="sleeps"),),
+        )
+        for arm in ("base", "patched")
+    )  # fmt: skip
+    manifest = ExactSession().manifest()
+    experiment = manifest.experiment.model_copy(update={"check": CheckSpec()})
+    manifest = manifest.model_copy(update={"experiment": experiment})
+    return compare_session(measured(manifest, [], checks=tuple(checks)))
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_every_section_that_has_something_to_say_is_in_every_form(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    session = forms.as_session(request.getfixturevalue(name))
+    every: dict[str, set[str]] = {}
+    for form, sections in forms.SECTIONS.items():
+        view = View(session, page=form == "html")
+        blocks = [block for section in sections for block in section(view)]
+        titles = {anchor.rpartition("-")[2]: text for anchor, text in sections_of(blocks)}
+        rendered = forms.render(session, form)
+        shown = ParsedPage(rendered).text if form == "html" else rendered
+        assert all(title in shown for title in titles.values()), form
+        every[form] = {*titles} - {"subject", *(["runs"] if form == "html" else [])}
+        assert ("subject" in titles) == (form != "text")
+    assert every == {form: {*SECTIONS[name]} for form in forms.SECTIONS}
+
+
+def sections_of(blocks: Sequence[Block]) -> Iterator[tuple[str, str]]:
+    """Anchor and title of every section, of those of a pair in a fold, too."""
+    for block in blocks:
+        if isinstance(block, Heading) and block.level == 2:
+            yield block.anchor, block.text
+        if isinstance(block, Fold):
+            yield from sections_of(block.blocks)

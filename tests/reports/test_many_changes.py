@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import math
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from reports import forms
 from reports.attribution_model import Attribution
-from reports.charts import forest, icicle, ranked
+from reports.charts import icicle
 from reports.document import Table
 from reports.kernel_names import source_address
 from reports.many import SessionComparison, compare_session
@@ -26,54 +25,6 @@ from tests.reports.measured import measured
 @pytest.fixture(scope="module")
 def many() -> SessionComparison:
     return compare_session(measured(*workloads(9)))
-
-
-def test_few_changes_are_a_forest_and_many_are_ranked(
-    normal: Comparison, many: SessionComparison
-) -> None:
-    (pair,) = many.comparisons
-    assert len(forest.draw(normal)) == 1
-    assert not ranked.draw(normal)
-    assert not forest.draw(pair)
-    (chart,) = ranked.draw(pair)
-    assert ET.fromstring(chart.svg).get("role") == "img"
-    assert ranked.draw(pair) == [chart]
-
-
-def test_the_ranked_begin_with_the_largest_and_end_with_the_mean(many: SessionComparison) -> None:
-    (pair,) = many.comparisons
-    (chart,) = ranked.draw(pair)
-    lines = chart.alt.partition(": ")[2].split("; ")
-    changes = sorted(
-        (m.judgement.change.estimate for m in pair.primary if m.judgement.change), reverse=True
-    )
-    assert len(lines) == len(changes) + len(geometric_means(pair.primary))
-    best = max(pair.primary, key=lambda m: m.judgement.change.estimate if m.judgement.change else 0)
-    assert lines[0].startswith(f"{best.case} {best.name}")
-
-
-def test_on_the_axis_double_is_as_far_as_half() -> None:
-    assert ranked.at(1.0) == pytest.approx(-ranked.at(-0.5))
-    assert math.isfinite(ranked.at(-1.0))
-
-
-@pytest.mark.parametrize(("low", "high"), [(-0.01, 0.02), (-3.0, 1.0), (0.0, 4.0)])
-def test_ticks_are_apart_and_name_zero(low: float, high: float) -> None:
-    ticks = [ranked.at(tick) for tick in ranked.ticks(low, high)]
-    assert 0.0 in ticks
-    assert all(
-        after - before >= ranked.FREE * (high - low) for before, after in itertools.pairwise(ticks)
-    )
-
-
-def test_a_geometric_mean_is_that_of_the_ratios(many: SessionComparison) -> None:
-    (pair,) = many.comparisons
-    estimates = [m.judgement.change.estimate for m in pair.primary if m.judgement.change]
-    (mean,) = geometric_means(pair.primary)
-    assert mean.n == len(estimates)
-    product = math.prod(1 + estimate for estimate in estimates)
-    assert mean.change == pytest.approx(product ** (1 / mean.n) - 1)
-    assert not geometric_means(pair.primary[:1])
 
 
 def test_the_mean_is_the_last_row_of_the_workloads(many: SessionComparison) -> None:

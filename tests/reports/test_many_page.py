@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import copy
 import json
-import re
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import jsonschema
 import pytest
-from matplotlib.font_manager import FontProperties
-from matplotlib.textpath import TextPath
 
 from experiment.design import AGAIN
 from experiment.spec import KernelSpec
 from reports import forms
-from reports.charts import arms, canvas, course, heat
-from reports.charts.canvas import Chart
-from reports.charts.heat import Square
 from reports.many import SessionComparison, compare_session
 from reports.model import Comparison
 from reports.sections.functions import changed_per_unit
-from reports.steps import course as steps_of
 from reports.write import write_all
 from results.store import SessionStore
 from tests.reports import counts_factory, factory
@@ -52,12 +44,6 @@ def test_one_page_names_every_arm_with_its_verdicts(page: str) -> None:
         assert part in text, part
     folded = [a for tag, a in parsed.tags if tag == "details"]
     assert len(folded) >= 4
-
-
-def test_ids_are_unique_although_pairs_share_their_charts(page: str) -> None:
-    ids = re.findall(r'\bid="([^"]+)"', page)
-    assert len(ids) == len(set(ids))
-    assert set(re.findall(r'(?:href="#|url\(#)([^")]+)', page)) <= set(ids)
 
 
 def test_loads_nothing_and_tables_scroll(page: str) -> None:
@@ -141,127 +127,6 @@ def test_a_wall_session_of_many_cases_says_blocks() -> None:
             rendered.replace("seeds 1001", "").replace("seeds | 1001", "").replace("seeds1001", "")
         )
         assert "seeds" not in " ".join(rendered.split()).replace("seeds 1001", ""), form
-
-
-def drawn(chart: Chart) -> ET.Element:
-    loose = re.sub(r"var\(--[a-z]+, #[0-9a-f]{6}\)", "", chart.svg)
-    assert not re.search(r"#[0-9a-f]{6}\b", loose), chart.name
-    return ET.fromstring(chart.svg)
-
-
-def test_the_heat_map_prints_its_values(five: SessionComparison, matrix: Comparison) -> None:
-    (chart,) = heat.draw(five)
-    texts = re.findall(r"<text[^>]*>([^<]*)</text>", chart.svg)
-    assert texts.count("−4.54▼") == 2
-    assert "sorted-bourney" in texts
-    drawn(chart)
-    (chart,) = heat.draw(forms.as_session(matrix))
-    texts = re.findall(r"<text[^>]*>([^<]*)</text>", chart.svg)
-    assert "+255.6▲" in texts
-    assert "libaio-read4 4k" in texts
-
-
-def test_names_of_the_heat_maps_rows_are_whole(five: SessionComparison, matrix: Comparison) -> None:
-    for session in (five, forms.as_session(matrix)):
-        (chart,) = heat.draw(session)
-        ends = re.findall(r'text-anchor: end[^>]* x="([\d.]+)"[^>]*>([^<]+)</text>', chart.svg)
-        assert ends
-        for x, name in ends:
-            wide = TextPath((0, 0), name, size=9.5, prop=FontProperties(family="DejaVu Sans"))
-            assert wide.get_extents().width <= float(x), name
-            assert "…" not in name
-
-
-def test_one_case_is_named_once(five: SessionComparison) -> None:
-    cases = {comparison.cases[0].name for comparison in five.comparisons}
-    assert len(cases) == 1
-    (chart,) = heat.draw(five)
-    assert not cases & set(re.findall(r">([^<\s]+) [^<]*</text>", chart.svg))
-
-
-def test_a_map_of_many_rows_has_those_that_changed(
-    matrix: Comparison, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    session = forms.as_session(matrix)
-    (whole,) = heat.draw(session)
-    sure = set(re.findall(r">([^<]*▲|[^<]*▼)</text>", whole.svg))
-    assert sure
-    assert "rows" not in whole.caption
-    monkeypatch.setattr(heat, "MOST_ROWS", 5)
-    (chart,) = heat.draw(session)
-    ((there, shown),) = re.findall(r"Of (\d+) rows the (\d+)", chart.caption)
-    assert int(there) > int(shown) == 5
-    # The last of the whole map is the largest.
-    assert "+255.6▲" in re.findall(r"<text[^>]*>([^<]*)</text>", chart.svg)
-    drawn(chart)
-
-
-def test_rows_that_are_sure_come_before_those_that_are_deep(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(heat, "MOST_ROWS", 3)
-
-    def row(depth: float, *, sure: bool) -> list[Square | None]:
-        return [None, Square("", depth, False, sure)]
-
-    squares: list[list[Square | None]] = [
-        row(0.1, sure=False), row(0.5, sure=False), row(0.0, sure=True), [None, None],
-        row(0.3, sure=False),
-    ]  # fmt: skip
-    assert heat.most_changed(squares) == [1, 2, 4]
-
-
-def test_two_arms_and_few_cases_need_no_heat_map(normal: Comparison) -> None:
-    assert heat.draw(forms.as_session(normal)) == []
-
-
-def test_colour_grows_with_the_change_and_never_hides_ink() -> None:
-    depths = [heat.depth(change, 0.0025) for change in (0.0, 0.001, 0.01, 0.1, 1.0, 9.0, 90.0)]
-    assert depths == sorted(depths)
-    assert depths[0] == depths[1] == 0.0
-    assert depths[-1] <= heat.DEEPEST
-    assert heat.depth(-1.0, 0.0025) <= heat.DEEPEST
-
-
-def test_charts_of_arms_and_steps(five: SessionComparison, stepwise: SessionComparison) -> None:
-    charts = [*arms.forest(five), *arms.runs(five)]
-    assert [chart.kind for chart in charts] == ["arms", "runs", "runs", "runs"]
-    for chart in charts:
-        assert drawn(chart) is not None
-        assert "sleepy" in chart.alt
-    assert course.draw(five) == []
-    steps = course.draw(stepwise)
-    assert len(steps) == 3
-    assert "xas_get_order: +1.17 %" in steps[0].alt
-    for chart in steps:
-        drawn(chart)
-
-
-def test_steps_of_many_metrics_have_charts_of_those_that_changed_most(
-    stepwise: SessionComparison, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    every = course.draw(stepwise)
-    rows = [row for row in stepwise.rows if row.primary and row.measured]
-    largest = max(rows, key=lambda row: max(
-        abs(change.estimate)
-        for step in steps_of(stepwise, row)
-        if (change := step.own.judgement.change)
-    ))  # fmt: skip
-    monkeypatch.setattr(course, "MOST_CHARTS", 1)
-    assert course.most_changed(stepwise, rows) == [largest]
-    (chart,) = course.draw(stepwise)
-    assert chart.name in {each.name for each in every}
-    assert f"Of {len(rows)} judged metrics the 1" in chart.caption
-    assert not any("judged metrics" in each.caption for each in every)
-
-
-def test_a_renamed_chart_keeps_its_references(five: SessionComparison) -> None:
-    (chart,) = arms.forest(five)
-    other = canvas.within(chart, "pair2")
-    assert set(re.findall(r'\bid="([^"]+)"', other.svg)).isdisjoint(
-        re.findall(r'\bid="([^"]+)"', chart.svg)
-    )
-    assert other.svg.replace("pair2-arms-", "arms-") == chart.svg
 
 
 @pytest.fixture(scope="module")

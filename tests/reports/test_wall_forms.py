@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import pytest
 
 from reports import findings, forms
 from reports.model import Comparison
 from tests.reports import counts_factory
-from tests.reports.conftest import draw_all
 from tests.reports.measured import compare
 from tests.reports.render.test_page import ParsedPage
 from tests.reports.wall_factory import WallSession
@@ -107,25 +105,6 @@ def test_a_report_notes_that_what_belongs_to_a_build_is_in_no_interval(
     assert {finding.kind for finding in findings.of_host(facts)} - {
         finding.kind for finding in alike
     } == {"one-build"}
-
-
-def test_every_chart_has_a_a_and_all_kinds_are_there(quiet: Comparison) -> None:
-    drawn = draw_all(quiet)
-    kinds = [chart.kind for chart in drawn]
-    assert {kind: kinds.count(kind) for kind in kinds} == {
-        "forest": 1, "strip": 3, "drift": 3, "timeline": 3,
-    }  # fmt: skip
-    for chart in drawn:
-        assert ET.fromstring(chart.svg).get("role") == "img"
-        assert "var(--again, " in chart.svg, chart.name
-        assert "A/A" in chart.alt or "base-again" in chart.alt or " then " in chart.alt
-    assert draw_all(quiet) == drawn
-
-
-def test_left_out_blocks_are_crossed_out_in_the_drift(quiet: Comparison) -> None:
-    drawn = {c.name: c for c in draw_all(quiet) if c.kind == "drift"}
-    assert "Crosses" in drawn["drift-filemap-4k-4k-bw"].caption
-    assert "Crosses" not in drawn["drift-filemap-thp-thp-bw"].caption
 
 
 def test_page_nests_and_defines_its_colour(quiet: Comparison) -> None:

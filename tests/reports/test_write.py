@@ -16,7 +16,7 @@ from results.profile import Profile
 from results.record import RunCost
 from results.store import SessionStore
 from tests.reports import counts_factory
-from tests.reports.conftest import draw_anew
+from tests.reports.drawn import draw_anew
 from tests.reports.factory import ExactSession
 
 WRITTEN = ("report.html", "report.md", "report.txt", "samples.csv", "samples.parquet")

@@ -9,12 +9,12 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ViewportSize
 
-from reports import forms
 from reports.many import SessionComparison
 from reports.model import Comparison
 from tests.browser import DESK, PHONE, opened
 from tests.browser import browser as browser
 from tests.browser import shots as shots
+from tests.reports.drawn import page_of
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,7 @@ def pages(
     files = []
     for name, session in (("counted", counted), ("five", five), ("hostile", hostile)):
         files.append(folder / f"{name}.html")
-        files[-1].write_text(forms.render(session, "html"), encoding="utf-8")
+        files[-1].write_text(page_of(session), encoding="utf-8")
     return files
 
 

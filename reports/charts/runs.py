@@ -1,0 +1,313 @@
+"""Every run behind a change: by seed or block, by arm, over the session, within a run, by patch."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from reports import steps, wording
+from reports.by_arm import MetricRow
+from reports.charts import canvas
+from reports.charts.canvas import AGAIN, BASE, INK, MUTED, PATCHED, Chart
+from reports.many import SessionComparison
+from reports.model import CaseComparison, Comparison, MetricComparison, TimelineComparison
+from reports.steps import Step
+from reports.verdict import CALLED
+from reports.wall_model import DriftPoint
+
+HEIGHT_IN, LINE_IN = 2.9, 0.3
+# Beyond these a chart is a wall; the tables have all.
+MOST_CHARTS = 8
+LONGEST = 34
+DASHED = (0, (3, 3))
+# Beside the samples of an arm stand its mean and the interval of its change.
+BESIDE = 0.3
+# A wall session shorter than this is shown in seconds.
+SHORT_S, MINUTE_S = 600.0, 60.0
+
+
+def charted_metrics(comparison: Comparison) -> list[MetricComparison]:
+    """What a case is shown by: of each phase what is judged first, else its bandwidth.
+
+    In wall mode everything that is judged, and the bandwidth of every phase.
+    """
+
+    def of_case(case: CaseComparison) -> list[MetricComparison | None]:
+        bandwidths = [case.metric(f"{phase.name}.bw") for phase in case.phases]
+        if comparison.wall is not None:
+            return [*case.primary, *bandwidths]
+        return [
+            next((metric for metric in case.primary if metric.phase == phase.name), bandwidth)
+            for phase, bandwidth in zip(case.phases, bandwidths, strict=True)
+        ]
+
+    metrics = {
+        (each.case, each.name): each
+        for case in comparison.cases
+        for each in of_case(case)
+        if each and each.pairs and each.base and each.patched
+    }
+    return list(metrics.values())
+
+
+def samples(comparison: Comparison) -> list[Chart]:
+    """One chart for each of :func:`charted_metrics`: a dot a run, a line a seed or block."""
+    arms = tuple(arm.name for arm in comparison.manifest.arms)
+    return [_samples(arms, metric) for metric in charted_metrics(comparison)]
+
+
+def name_of(metric: MetricComparison) -> str:
+    """Name of the chart of a metric's samples."""
+    return canvas.identifier("samples", metric.case, metric.name)
+
+
+@canvas.drawn_once
+def _samples(arms: tuple[str, ...], metric: MetricComparison) -> Chart:
+    assert metric.base
+    assert metric.patched
+    mean, many = metric.base.mean, "block" if len(arms) > 2 else "seed"
+    # The base stands in the middle where A/A is on its left.
+    change = (1, PATCHED, metric.patched.mean, metric.judgement.change)
+    again = (-1, AGAIN, metric.again_values.mean if metric.again_values else mean, metric.again)
+    others = [change, *([again] if len(arms) > 2 else [])]
+    columns = {0: (arms[0], BASE), 1: (arms[1], PATCHED)}
+    columns |= {-1: (arms[2], AGAIN)} if len(arms) > 2 else {}
+
+    def paint(_: Figure, axes: Axes) -> None:
+        for pair in metric.pairs:
+            values = {-1: pair.again, 0: pair.base, 1: pair.patched}
+            points = {x: y for x in sorted(columns) if (y := values[x]) is not None}
+            axes.plot(list(points), list(points.values()), color=MUTED, linewidth=0.8, alpha=0.45)
+            for x, y in points.items():
+                marker = "s" if x < 0 else "o"
+                axes.plot(x, y, marker, color=columns[x][1], markersize=4.5, alpha=0.75)
+        axes.axhline(mean, color=INK, linewidth=0.7, linestyle=DASHED, alpha=0.6)
+        for x, colour, value, judged in others:
+            beside = x + BESIDE * x
+            axes.plot(beside, value, "D", color=colour, markersize=5.5)
+            if judged and judged.low is not None and judged.high is not None:
+                ends = mean * (1 + judged.low), mean * (1 + judged.high)
+                axes.vlines(beside, *ends, color=colour, linewidth=2)
+        axes.set_xticks(list(columns), [name for name, _ in columns.values()])
+        axes.tick_params(axis="x", length=0)
+        axes.set_xlim(min(columns) - 0.55, 1.55)
+        axes.margins(y=0.08)
+        axes.set_ylabel(metric.unit)
+
+    values = f"{arms[0]} {wording.figure(mean)}, {arms[1]} {wording.figure(metric.patched.mean)}"
+    alt = (
+        f"{metric.case}, {metric.title}: {values} {metric.unit}, change {wording.change(metric)} "
+        f"{wording.interval(metric)}, {len(metric.pairs)} {many}s"
+    )
+    caption = (
+        f"A line joins the runs of one {many}. Diamonds are means; bars are the intervals of the "
+        "changes, from the dashed base mean. The axis does not begin at zero."
+    )
+    title = f"{metric.case}, {metric.name}"
+    names = ("samples", metric.case, metric.name)
+    return canvas.drawn(paint, "samples", names, title, caption, alt, HEIGHT_IN)
+
+
+def by_arm(session: SessionComparison) -> list[Chart]:
+    """Every run of many arms, a chart a metric that is judged: a row an arm, a dot a run."""
+    judged = [row for row in session.rows if row.primary and row.base.summary]
+    if len(session.arms) < 3 or len(judged) > MOST_CHARTS:
+        return []
+    return [_by_arm(row) for row in judged]
+
+
+def _by_arm(row: MetricRow) -> Chart:
+    def paint(_: Figure, axes: Axes) -> None:
+        for at, cell in enumerate(row.cells):
+            colour = PATCHED if at else BASE
+            dots = axes.plot(cell.numbers, [at] * len(cell.numbers), "o", color=colour)
+            dots[0].set(markersize=4.5, alpha=0.6)
+            if cell.summary:
+                axes.plot(cell.summary.mean, at + 0.3, "^", color=colour, markersize=5)
+        if row.base.summary:
+            axes.axvline(
+                row.base.summary.mean, color=INK, linewidth=0.7, linestyle=DASHED, alpha=0.6
+            )
+        axes.set_yticks(range(len(row.cells)), [_cut(cell.arm) for cell in row.cells])
+        axes.tick_params(axis="y", length=0, labelcolor=INK)
+        axes.set_ylim(len(row.cells) - 0.4, -0.6)
+        axes.spines["left"].set_visible(False)
+        axes.set_xlabel(row.unit)
+        axes.locator_params(axis="x", nbins=6)
+
+    means = ", ".join(f"{cell.arm} {wording.cell_figure(cell)}" for cell in row.cells)
+    caption = (
+        "Each dot is one run, the triangle below is the arm's mean, the dashed line that of the "
+        "base. The axis does not begin at zero."
+    )
+    alt = f"{row.case}, {row.name} in {row.unit}, means: {means}; {wording.row_samples(row)}"
+    names, height = ("runs", row.case, row.name), 0.8 + LINE_IN * len(row.cells)
+    return canvas.drawn(paint, "runs", names, f"{row.case}, {row.name}", caption, alt, height, "x")
+
+
+def drift(comparison: Comparison) -> list[Chart]:
+    """Wall mode: every run by the time it began, a chart for each metric that is judged."""
+    arms = tuple(arm.name for arm in comparison.manifest.arms)
+    points = comparison.wall.drift if comparison.wall else ()
+    return [
+        _drift(arms, metric, of_metric)
+        for metric in comparison.primary
+        if (of_metric := [p for p in points if (p.case, p.metric) == (metric.case, metric.name)])
+    ]
+
+
+def _drift(arms: tuple[str, ...], metric: MetricComparison, points: Sequence[DriftPoint]) -> Chart:
+    short = max(point.at_s for point in points) < SHORT_S
+    scale, unit = (1.0, "seconds") if short else (MINUTE_S, "minutes")
+    ordered = sorted(points, key=lambda point: point.at_s)
+    by_arm = {arm: [point for point in ordered if point.arm == arm] for arm in arms}
+    left_out = any(not point.used for point in points)
+
+    def paint(fig: Figure, axes: Axes) -> None:
+        for arm, colour, marker in zip(arms, (BASE, PATCHED, AGAIN), "oos", strict=False):
+            used = [(p.at_s / scale, p.value) for p in by_arm[arm] if p.used]
+            if used:
+                axes.plot(*zip(*used, strict=True), f"-{marker}", color=colour, linewidth=0.9,
+                          markersize=4.5, alpha=0.6)  # fmt: skip
+            for point in by_arm[arm]:
+                if not point.used:
+                    axes.plot(point.at_s / scale, point.value, "x", color=colour, markersize=5.5)
+        axes.set_xlabel(f"{unit} since the session began")
+        axes.set_ylabel(metric.unit)
+        cross = ("left out", {"marker": "x", "color": MUTED, "markersize": 5})
+        canvas.legend(fig, *([cross] if left_out else []), arms=arms)
+
+    ends = ", ".join(
+        f"{arm} from {wording.short(own[0].value)} to {wording.short(own[-1].value)}"
+        for arm, own in by_arm.items()
+        if own
+    )
+    caption = (
+        "Each dot is one boot. Blocks are randomised and compared within themselves, so a drift "
+        "common to all arms costs precision and does not make a change."
+    )
+    caption += " Crosses are runs of blocks that were left out whole." if left_out else ""
+    title = f"{metric.case}, {metric.name}"
+    alt = f"{title} over the session, first to last run: {ends}"
+    names = ("drift", metric.case, metric.name)
+    return canvas.drawn(paint, "drift", names, title, caption, alt, HEIGHT_IN)
+
+
+def timelines(comparison: Comparison) -> list[Chart]:
+    """Bandwidth within a run, a chart a phase: the median over the seeds, and each faintly."""
+    manifest = comparison.manifest
+    seconds = "virtual s" if manifest.experiment.mode == "exact" else "s"
+    names = tuple(arm.name for arm in manifest.arms)
+    return [_timeline(seconds, names, line) for case in comparison.cases for line in case.timelines]
+
+
+@canvas.drawn_once
+def _timeline(seconds: str, all_names: tuple[str, ...], line: TimelineComparison) -> Chart:
+    arms = [arm for arm in (line.base, line.patched, line.again) if arm]
+    names = all_names[: len(arms)]
+    medians = [np.median(np.asarray(arm), axis=0) for arm in arms]
+    many = "block" if line.again else "seed"
+
+    def paint(fig: Figure, axes: Axes) -> None:
+        colours = (BASE, PATCHED, AGAIN)
+        for arm, colour in zip(arms, colours, strict=False):
+            for seed in arm:
+                axes.plot(line.t_s, seed, color=colour, linewidth=0.7, alpha=0.16)
+        styles = zip(medians, colours, ("-", (0, (5, 1.2)), (0, (1, 1))), strict=False)
+        for median, colour, style in styles:
+            axes.plot(line.t_s, median, color=colour, linewidth=1.7, linestyle=style)
+        axes.set_xlim(line.t_s[0], line.t_s[-1])
+        axes.set_xlabel(f"{seconds} since the phase began")
+        axes.set_ylabel(line.unit)
+        canvas.legend(fig, arms=names)
+
+    ranges = ", ".join(
+        f"{name} from {median.min():.4g} to {median.max():.4g}"
+        for name, median in zip(names, medians, strict=True)
+    )
+    title = f"{line.case}, phase {line.phase}"
+    alt = (
+        f"Bandwidth over time in {title}: median over {len(line.base)} {many}s, {ranges} "
+        f"{line.unit}."
+    )
+    caption = (
+        f"Median over the {many}s, each {many} faintly behind it. The axis does not begin at zero."
+    )
+    names_of_chart = ("timeline", line.case, line.phase)
+    return canvas.drawn(paint, "timeline", names_of_chart, title, caption, alt, HEIGHT_IN)
+
+
+def by_patch(session: SessionComparison) -> list[Chart]:
+    """Patch by patch, a chart a metric: what each step adds, and the change up to it."""
+    judged = [row for row in session.rows if row.primary and row.measured]
+    shown = most_changed(session, judged) if steps.is_by_steps(session) else []
+    rest = ""
+    if shown and len(shown) < len(judged):
+        rest = f" Of {len(judged)} judged metrics the {len(shown)} that changed most have a chart."
+    return [_by_patch(row, steps.course(session, row), rest) for row in shown]
+
+
+def most_changed(session: SessionComparison, rows: list[MetricRow]) -> list[MetricRow]:
+    """The metrics that have a chart, in order: all, or those with a step that is called first."""
+
+    def importance(number: int) -> tuple[bool, float]:
+        judged = [step.own.judgement for step in steps.course(session, rows[number])]
+        sizes = (abs(each.change.estimate) for each in judged if each.change)
+        return any(each.verdict in CALLED for each in judged), max(sizes, default=0.0)
+
+    chosen = heapq.nlargest(MOST_CHARTS, range(len(rows)), key=importance)
+    return [rows[number] for number in sorted(chosen)]
+
+
+def _by_patch(row: MetricRow, course: Sequence[Step], rest: str) -> Chart:
+    at = list(range(1, len(course) + 1))
+    own = [step.own.judgement.change for step in course]
+    so_far = [step.cell.change for step in course]
+
+    def paint(fig: Figure, axes: Axes) -> None:
+        totals = [100 * change.estimate if change else 0.0 for change in so_far]
+        axes.bar(at, [100 * change.estimate if change else 0.0 for change in own], width=0.5,
+                 color=BASE, alpha=0.55)  # fmt: skip
+        axes.plot([0.32, *(x + 0.32 for x in at)], [0.0, *totals], "-o", color=PATCHED,
+                  linewidth=1.4, markersize=5)  # fmt: skip
+        intervals = chain(
+            zip(at, own, [BASE] * len(at), strict=True),
+            zip([x + 0.32 for x in at], so_far, [PATCHED] * len(at), strict=True),
+        )
+        for x, change, colour in intervals:
+            if change and change.low is not None and change.high is not None:
+                axes.vlines(x, 100 * change.low, 100 * change.high, color=colour, linewidth=2)
+        axes.axhline(0, color=INK, linewidth=0.8)
+        labels = [f"{x}  {_cut(step.title)}" for x, step in zip(at, course, strict=True)]
+        axes.set_xticks(at, labels, rotation=24, ha="right", rotation_mode="anchor")
+        axes.tick_params(axis="x", length=0, labelcolor=INK, labelsize=9)
+        axes.set_xlim(0.1, len(at) + 0.65)
+        axes.set_ylabel("change, % of base")
+        canvas.legend(
+            fig,
+            ("all up to here", {"marker": "o", "color": PATCHED, "markersize": 5}),
+            ("this step", {"marker": "s", "color": BASE, "markersize": 7, "alpha": 0.6}),
+        )
+
+    alt = f"{row.case}, {row.name}, change by step: " + "; ".join(
+        f"{step.title}: {wording.change(step.own)} {wording.bounds(step.own)}, in all "
+        f"{wording.cell_change(row, step.cell)}"
+        for step in course
+    )
+    title = f"{row.case}, {row.name}: patch by patch"
+    caption = (
+        "Bars are what each step adds to the one before, the line is the change from the first "
+        f"arm; vertical lines are intervals. Steps are judged, sums in between are not.{rest}"
+    )
+    height = HEIGHT_IN + 0.2 + 0.12 * len(course)
+    names = ("patches", row.case, row.name)
+    return canvas.drawn(paint, "patches", names, title, caption, alt, height)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
