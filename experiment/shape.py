@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
@@ -57,18 +57,6 @@ class Guest(Frozen):
     """What only a guest of wall mode has."""
     arch: Annotated[Arch, WRITTEN_BY_LAB] = "x86_64"
     """From the kernel's."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _nodes_are_of_both_modes(cls, data: Any) -> Any:
-        """Take ``wall.numa_nodes`` for ``numa_nodes``: sessions recorded it there."""
-        wall = data.get("wall") if isinstance(data, dict) else None
-        if not isinstance(wall, dict) or "numa_nodes" not in wall:
-            return data
-        if "numa_nodes" in data:
-            raise ValueError("numa_nodes and wall.numa_nodes: the same; keep numa_nodes")
-        rest = {key: value for key, value in wall.items() if key != "numa_nodes"}
-        return {**data, "wall": rest, "numa_nodes": wall["numa_nodes"]}
 
     @model_validator(mode="after")
     def _nodes_are_equal(self) -> Guest:

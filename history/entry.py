@@ -113,8 +113,8 @@ class FunctionDifference(NamedTuple):
 class ChangedFunctions(Record):
     """What the session's own comparison said of the functions of a phase: ``arm`` to ``against``.
 
-    ``count`` of the ``tested`` functions changed, by ``differences`` (empty in entries of older
-    versions); ``largest`` are at most :data:`MOST_CHANGED` of them, the largest first, whose
+    ``count`` of the ``tested`` functions changed, by ``differences``;
+    ``largest`` are at most :data:`MOST_CHANGED` of them, the largest first, whose
     largest difference is ``size`` of the phase, a fraction.
     """
 
@@ -140,7 +140,7 @@ class ChangedFunctions(Record):
 class CaseEntry(Record):
     """One case of the night; ``seeds`` has the seed of each block.
 
-    ``functions`` are empty where none were tested, as in entries of older versions.
+    ``functions`` are empty where none were tested.
     """
 
     name: str
@@ -204,11 +204,11 @@ class Entry(Record):
     date is all there is.  ``setting`` maps all that may move a number besides the kernel to
     what it was that night, so that two nights with the same setting differ by their kernels
     only.  ``looks`` are the numbers of seeds after which its session was judged, the last one is
-    what it has; empty where the number was fixed, as in entries of older versions.  ``counted``
+    what it has; empty where the number was fixed.  ``counted``
     tells whether functions are kept beside it, ``thinned`` that values seed by seed no longer are.
     """
 
-    schema_version: Literal[1, 2, 3, 4] = 4
+    schema_version: Literal[4] = 4
     night: Night
     night_id: NightId = ""
     created: str

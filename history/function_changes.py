@@ -91,8 +91,7 @@ def function_changes(
 ) -> tuple[FunctionsChange, ...]:
     """Every change of functions that a history has or had, in the order of tracks and nights.
 
-    Nights on which nothing was tested say nothing, and nights of older versions kept too little
-    to be followed.
+    Nights on which nothing was tested say nothing.
     """
     nights = sorted(entries, key=lambda each: each.order)
     tracks: dict[tuple[str, str, str], list[Entry]] = {}
@@ -133,8 +132,6 @@ def _followed(track: Sequence[Entry]) -> list[FunctionsChange]:
     for entry in track:
         for case in entry.cases:
             for each in case.functions:
-                if len(each.differences) != each.count:
-                    continue
                 key = (case.name, each.phase, each.arm, each.against)
                 before = standing.get(key, {})
                 now = {_name(difference): difference for difference in each.differences}

@@ -209,7 +209,7 @@ class HistoryStore:
             raise StoreError(f"{path}: not the head of a history; restore it or name another")
         if version > SCHEMA_VERSION:
             raise StoreError(
-                f"schema_version {version}; this lab reads 1 to {SCHEMA_VERSION}",
+                f"schema_version {version}; this lab reads {SCHEMA_VERSION}",
                 where=str(path),
                 next_step="use a newer lab",
             )

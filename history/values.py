@@ -83,19 +83,11 @@ def _fill(
             row[column[seed]] = np.log(value)
 
 
-# Of these older entries know nothing; they are part of the initramfs, which all of them know.
-NAMED_LATER = ("libc",)
-
-
 def moved_settings(before: Entry, after: Entry) -> tuple[str, ...]:
     """A line for each thing of the setting that is another: ``qemu: 7.2.17 -> 8.0.2``."""
     names = sorted(before.setting.keys() | after.setting.keys())
     pairs = [(name, before.setting.get(name, ""), after.setting.get(name, "")) for name in names]
-    return tuple(
-        f"{name}: {a or 'none'} -> {b or 'none'}"
-        for name, a, b in pairs
-        if a != b and not (name in NAMED_LATER and not (a and b))
-    )
+    return tuple(f"{name}: {a or 'none'} -> {b or 'none'}" for name, a, b in pairs if a != b)
 
 
 def same_code(before: Entry, after: Entry, arm: str) -> bool:

@@ -21,7 +21,6 @@ from experiment.arms import PREBUILT, KernelSpec
 from files import sha256_of
 from host import folders
 from host.process import run
-from results import door
 from results.record import KernelIdentity
 
 log = logging.getLogger(__name__)
@@ -78,7 +77,7 @@ class Kernel:
 
     @property
     def touched(self) -> Path:
-        """The files its patches touch, see ``kernels.compiled``; older kernels have none."""
+        """The files its patches touch, see ``kernels.compiled``."""
         return self.folder / "touched.json"
 
     @property
@@ -167,17 +166,10 @@ def load(cache: Path, key: str, *, used: bool = False) -> Kernel | None:
 
 
 def _changed(folder: Path) -> str:
-    """The first file of a kernel that is not what was put there; empty where all are.
-
-    A kernel that an older version of the lab put there is believed once.
-    """
+    """The first file of a kernel that is not what was put there; empty where all are."""
     now = _digests(folder)
     try:
         kept = json.loads((folder / DIGESTS).read_text())
-    except FileNotFoundError:
-        with suppress(OSError):
-            door.write(folder, DIGESTS, json.dumps(now))
-        return ""
     except (OSError, ValueError):
         return DIGESTS
     if not isinstance(kept, dict):

@@ -45,7 +45,7 @@ def compare(base: Kernel, patched: Kernel, patches: Sequence[PatchRecord]) -> Tr
 
 
 def _data(base: Kernel, patched: Kernel) -> tuple[FunctionRecord, ...] | None:
-    """The variables that differ; None where an older version of the lab built a kernel."""
+    """The variables that differ; None where a kernel's were not kept."""
     before, after = symbols.load_variables(base.symbols), symbols.load_variables(patched.symbols)
     if before is None or after is None:
         return None

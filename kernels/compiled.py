@@ -125,7 +125,7 @@ def save(touched: Sequence[Touched], path: Path) -> None:
 
 
 def load(path: Path) -> tuple[Touched, ...]:
-    """Read what ``save`` wrote; nothing where an older version of the lab built the kernel."""
+    """Read what ``save`` wrote; nothing where there is none."""
     try:
         return TypeAdapter(tuple[Touched, ...]).validate_json(path.read_bytes())
     except (OSError, ValidationError):

@@ -178,8 +178,6 @@ def save(origins: Mapping[int, Origin], path: Path) -> None:
 def load(path: Path) -> dict[int, Origin]:
     """Read a table written by ``save``; empty when the kernel was kept without one.
 
-    Kernels of older versions of the lab have no lines.
-
     Raises:
         InfraError: written by another version of the lab, or damaged.
     """
@@ -188,9 +186,9 @@ def load(path: Path) -> dict[int, Origin]:
     try:
         content = json.loads(gzip.decompress(path.read_bytes()))
         if content["format"] == FORMAT:
-            files, lines = content["files"], content.get("lines", {})
+            files, lines = content["files"], content["lines"]
             return {
-                int(address, 16): Origin(str(files[at]), int(lines.get(address, 0)))
+                int(address, 16): Origin(str(files[at]), int(lines[address]))
                 for address, at in content["at"].items()
             }
     except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError):

@@ -358,8 +358,7 @@ class Provenance(Record):
     ``probe`` is the SHA-256 of the TCG plugin that counted; empty where none did.
     In wall mode ``accelerator`` is what ran the guests, ``fitness`` maps each check of
     the host to ``status: what was found``.  ``qemu_sha256`` is the binary's, ``qemu_untried``
-    what was known of its exactness where that was nothing; empty in wall mode and in records
-    of older versions.
+    what was known of its exactness where that was nothing; empty in wall mode.
     """
 
     lab_version: str

@@ -194,7 +194,7 @@ def require_same(manifest: Manifest, session: Session, folder: Path) -> None:
         )
         for arm in manifest.arms
     ]
-    if manifest.provenance.qemu_sha256 and session.qemu is not None:
+    if session.qemu is not None:
         pairs.append(("QEMU", manifest.provenance.qemu_sha256, session.qemu.binary_sha256))
     pairs += [
         (f"machine of twin {twin.name}", _text(twin.machine), _text(bench.machine))

@@ -223,16 +223,3 @@ def test_a_guest_has_nodes_in_both_modes(tmp_path: Path) -> None:
     path.write_text(f"numa_nodes = 3\n{text}")
     with pytest.raises(SpecError, match="3 nodes cannot share vcpus = 16"):
         load_guest(path)
-
-
-def test_nodes_as_older_files_and_sessions_have_them(tmp_path: Path) -> None:
-    """Until exact guests had nodes, they were a key of wall mode's."""
-    text = (Path(__file__).parents[2] / "configs/guests/full.toml").read_text()
-    path = tmp_path / "full.toml"
-    path.write_text(f"{text}\n[wall]\nnuma_nodes = 2\nhuge_pages = true\n")
-    guest = load_guest(path)
-    assert (guest.numa_nodes, guest.wall.huge_pages) == (2, True)
-    assert "numa_nodes" not in guest.wall.model_dump()
-    path.write_text(f"numa_nodes = 2\n{text}\n[wall]\nnuma_nodes = 2\n")
-    with pytest.raises(SpecError, match="the same; keep numa_nodes"):
-        load_guest(path)

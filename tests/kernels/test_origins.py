@@ -115,12 +115,6 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_a_table_of_an_older_version_has_no_lines(tmp_path: Path) -> None:
-    path = tmp_path / "origins.json.gz"
-    path.write_bytes(gzip.compress(b'{"format": 1, "files": ["mm/a.c"], "at": {"ff": 0}}'))
-    assert origins.load(path) == {0xFF: Origin("mm/a.c", 0)}
-
-
 def test_every_function_has_the_line_of_its_definition(built: Path) -> None:
     names = {line.split()[2]: int(line.split()[0], 16)
              for line in sh("nm", "vmlinux", cwd=built / "obj").splitlines()}  # fmt: skip
