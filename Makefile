@@ -50,7 +50,7 @@ CACHE := $(or $(TWINBOOT_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/twinboot)
 KEPT_ACTIONLINT := $(CACHE)/native/actionlint-$(ACTIONLINT_VERSION)-$(shell \
 	sha256sum <setup/lint.txt | cut -c 1-16)
 
-$(ACTIONLINT): setup/lint.txt Makefile | setup
+$(ACTIONLINT): setup/lint.txt Makefile | browser
 	@cp "$(KEPT_ACTIONLINT)" $@ 2>/dev/null || $(MAKE) actionlint
 	@touch $@ && touch -c "$(KEPT_ACTIONLINT)" 2>/dev/null || :
 
@@ -68,7 +68,7 @@ actionlint:
 	@mkdir -p "$(CACHE)/native" && cp $(ACTIONLINT) "$(KEPT_ACTIONLINT).$$$$" && \
 		mv "$(KEPT_ACTIONLINT).$$$$" "$(KEPT_ACTIONLINT)" || :
 
-lint: setup $(ACTIONLINT)
+lint: browser $(ACTIONLINT)
 	@$(MAKE) -j2 lint-types lint-rest
 
 lint-types:
@@ -84,8 +84,8 @@ lint-rest:
 	@$(ACTIONLINT)
 	@.venv/bin/zizmor --offline --quiet --persona auditor .github
 
-# What only tests need.
-browser: setup
+# What only checks and tests need.
+browser:
 	@sh setup/prepare.sh tests
 
 # A file of tests shares what it boots and builds, so it stays with one worker.  The order is
@@ -116,12 +116,19 @@ measure-newest:
 		--no-twins --measure-anyway --session sessions/newest-kernel
 	@$(VENV_PYTHON) benchmarks/kernels.py sessions/newest-kernel
 
-# A local wheel folder is nobody else's: neither its address nor its hashes go in.
+# Two parts of one lock: what a run needs, and what checks and tests add.  Neither the address of an
+# index nor that of a folder goes in.  Versions are those of before, as far as they fit.
+LOCKED = UV_SYSTEM_CERTS=1 UV_FIND_LINKS= .venv/bin/uv pip compile --quiet --generate-hashes --no-header \
+	--python-version 3.11 $(LOCK_FLAGS)
+
 lock: setup
-	@PIP_FIND_LINKS= CUSTOM_COMPILE_COMMAND="make lock" $(VENV_PYTHON) -m piptools compile --quiet \
-		--extra dev --generate-hashes --allow-unsafe --strip-extras \
-		--no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
-		$(LOCK_FLAGS) --output-file requirements.lock pyproject.toml
+	@cp requirements.lock .make/all.lock
+	@$(LOCKED) --extra dev --output-file .make/all.lock pyproject.toml
+	@$(LOCKED) --constraint .make/all.lock --output-file .make/run.lock pyproject.toml
+	@echo uv >.make/uv.in && $(LOCKED) --no-annotate --output-file setup/uv.txt .make/uv.in
+	@{ echo "# Written by make lock."; cat .make/run.lock; echo "# --- for tests"; \
+		awk '/^[a-z]/ { known = $$1 in of_run } FNR == NR { of_run[$$1]; next } !known' \
+		.make/run.lock .make/all.lock; } >.make/lock && mv .make/lock requirements.lock
 
 schema: setup
 	@$(VENV_PYTHON) -m verbs.actions.reference

@@ -10,7 +10,8 @@
 # everybody on another system, is shown the line that installs them, and goes on where only
 # useful ones are.
 #
-# With the argument "tests" also the packages that only the lab's own tests need.
+# With the argument "tests" also the packages, Debian's and Python's, that only checks and the
+# lab's own tests need.
 #
 # Environment: PYTHON names the interpreter to build .venv with.
 set -eu
@@ -23,6 +24,9 @@ SYSTEMS=host/systems.txt
 OS_RELEASE=/etc/os-release
 SBIN=/usr/local/sbin:/usr/sbin:/sbin
 LOCK=requirements.lock
+# The installer, by hash; and the line of the lock below which nothing is that a run needs.
+UV=setup/uv.txt
+TESTS='# --- for tests'
 # Packages of the lock that are published as source only.
 SDISTS=dkimpy
 WORK=.make
@@ -174,31 +178,62 @@ install_packages() {
     fi
 }
 
-# install_pinned FILE [OPTION]...: what FILE names by hash, as wheels unless an option says so.
+# uv, told what pip was told: it reads no settings of pip's.  A run compiles the few modules that it
+# imports; tests do so from many processes at once.
+run_uv() {
+    compile=
+    [ "$group" != tests ] || compile=--compile-bytecode
+    index=${PIP_INDEX_URL:-$(.venv/bin/python -m pip config get global.index-url 2>/dev/null || :)}
+    env UV_SYSTEM_CERTS=1 ${index:+"UV_DEFAULT_INDEX=$index"} ${PIP_CERT:+"SSL_CERT_FILE=$PIP_CERT"} \
+        ${PIP_FIND_LINKS:+"UV_FIND_LINKS=$PIP_FIND_LINKS"} \
+        ${PIP_DEFAULT_TIMEOUT:+"UV_HTTP_TIMEOUT=$PIP_DEFAULT_TIMEOUT"} \
+        .venv/bin/uv pip install --quiet --python .venv/bin/python $compile "$@" >&2
+}
+
+run_pip() {
+    .venv/bin/python -m pip install --quiet --no-input --disable-pip-version-check "$@" >&2
+}
+
+# install_pinned FILE [OPTION]...: what FILE names by hash.  pip is slow and reads settings of more kinds.
 install_pinned() {
     pinned=$1
     shift
-    .venv/bin/python -m pip install --quiet --no-input --disable-pip-version-check \
-        --only-binary :all: "$@" --require-hashes --requirement "$pinned" >&2 ||
-        give_up "pip could not install $LOCK; is the package index within reach?"
+    set -- --require-hashes --requirement "$pinned" "$@"
+    run_uv "$@" || { say "uv could not; trying with pip" && run_pip "$@"; } ||
+        give_up "$LOCK could not be installed; is the package index within reach?"
 }
 
-make_venv() {
-    say "installing $(grep -c '^[a-z]' "$LOCK") Python packages from $LOCK into .venv"
-    "$1" -m venv --clear .venv || give_up "$1 cannot make a virtual environment"
-    # Wheels only: building from source would run code that no hash covers.  What has
-    # no wheel ($SDISTS) is built here by the setuptools of the lock, which goes in first.
-    sed -n '/^setuptools==/,/^    #/p' "$LOCK" >"$WORK/setuptools.txt"
-    install_pinned "$WORK/setuptools.txt"
-    install_pinned "$LOCK" --no-compile --no-binary "$SDISTS" --no-build-isolation
-    # By as many processes as there are cores, which pip does with one.  Some packages hold files that
-    # are no Python, so its status says nothing.
-    .venv/bin/python -m compileall -q -j 0 .venv/lib >/dev/null 2>&1 || :
-    echo "$sum" >"$STAMP"
+# part: what the lock has for whom this is, one a paragraph.
+part() {
+    if [ "$group" = tests ]; then cat "$LOCK"; else sed "/^$TESTS/,\$d" "$LOCK"; fi
+}
+
+# fill_venv: wheels only, since building from source would run code that no hash covers.  What has no
+# wheel ($SDISTS) is built here by the setuptools of the lock, which is there by then.
+fill_venv() {
+    say "installing $(part | grep -c '^[a-z]') Python packages from $LOCK into .venv"
+    if [ ! -x .venv/bin/uv ]; then
+        run_pip --only-binary :all: --require-hashes --requirement "$UV" ||
+            say "$UV could not be installed"
+    fi
+    part | sed "/^$SDISTS==/,/^    #/d" >"$WORK/wheels.txt"
+    part | sed -n "/^$SDISTS==/,/^    #/p" >"$WORK/sdists.txt"
+    install_pinned "$WORK/wheels.txt" --no-deps --only-binary :all:
+    install_pinned "$WORK/sdists.txt" --no-deps --no-build-isolation
+    echo "$sum $group" >"$STAMP"
+}
+
+# What .venv holds of this lock: "run", "tests", or nothing.
+venv_holds() {
+    held=$(sed -n "s/^$sum //p" "$STAMP" 2>/dev/null || :)
+    [ -z "$held" ] || ! .venv/bin/python -c '' 2>/dev/null || echo "$held"
 }
 
 venv_ready() {
-    [ "$(cat "$STAMP" 2>/dev/null)" = "$sum" ] && .venv/bin/python -c '' 2>/dev/null
+    case $(venv_holds) in
+    tests | "$group") ;;
+    *) return 1 ;;
+    esac
 }
 
 mkdir -p "$WORK"
@@ -210,11 +245,12 @@ column=$(column)
 # The second row of the list of systems; empty on a system that it does not have.
 install=
 [ -z "$column" ] || install=$(table "$SYSTEMS" | here | sed -n '2s/.*|//p')
-sum=$(sha256sum <"$LOCK")
+sum=$(cat "$LOCK" "$UV" | sha256sum | cut -d ' ' -f 1)
 python=.venv/bin/python
 need=required
-[ "${1:-}" != tests ] || need="$need|tests"
-if ! venv_ready; then
+group=${1:-run}
+[ "$group" != tests ] || need="$need|tests"
+if [ -z "$(venv_holds)" ]; then
     python=$(find_python)
     [ -n "$python$PYTHON" ] || need="$need|python"
 fi
@@ -244,8 +280,11 @@ elif [ -n "$absent" ] && ! venv_ready; then
 fi
 
 if ! venv_ready; then
-    [ -n "$python" ] || python=$(find_python)
-    [ -n "$python" ] ||
-        give_up "no Python 3.11 or newer with venv and ssl; tried ${PYTHON:-$PYTHONS}"
-    make_venv "$python"
+    if [ -z "$(venv_holds)" ]; then
+        [ -n "$python" ] || python=$(find_python)
+        [ -n "$python" ] ||
+            give_up "no Python 3.11 or newer with venv and ssl; tried ${PYTHON:-$PYTHONS}"
+        "$python" -m venv --clear .venv || give_up "$python cannot make a virtual environment"
+    fi
+    fill_venv
 fi

@@ -15,7 +15,7 @@ from host.packages import SYSTEMS, packages, parse_systems
 CHECKOUT = Path(__file__).resolve().parent.parent
 REAL = (
     "sh", "sed", "tr", "cut", "cat", "grep", "tail", "mkdir", "dirname", "sha256sum", "flock",
-    "chmod",
+    "chmod", "env", "rm",
 )  # fmt: skip
 DEBIAN_PYTHON = "/usr/bin/python3"
 OS_RELEASE = "OS_RELEASE=/etc/os-release"
@@ -57,21 +57,26 @@ for name in "$@"; do
 done
 exit $status
 """
-# Makes an environment whose python is itself.
+# Makes an environment whose python is itself, and a uv in it.
 PYTHON = """#!/bin/sh
 [ -e "$FAKE/python-works" ] || exit 1
 [ "$1" = -c ] && exit 0
+[ "$3" = config ] && { echo https://index.example; exit; }
 echo "python $*" >>"$FAKE/calls"
 case "$*" in
 "-m venv --clear .venv")
-    mkdir -p .venv/bin
+    rm -rf .venv && mkdir -p .venv/bin
     cat "$0" >.venv/bin/python
     chmod +x .venv/bin/python ;;
+*uv.txt)
+    printf '#!/bin/sh\\necho "uv $UV_DEFAULT_INDEX $*" >>"$FAKE/calls"\\n' >.venv/bin/uv
+    echo 'exit "${UV_STATUS:-0}"' >>.venv/bin/uv
+    chmod +x .venv/bin/uv ;;
 "-m pip"*) exit "${PIP_STATUS:-0}" ;;
 esac
 """
-# Of Python where an environment is made: itself, what builds, all others, and their compilation.
-CALLS = 4
+# Where an environment is made: it, the installer, wheels, and what has none.
+CALLS = ["python", "python", "uv", "uv"]
 
 
 @dataclass
@@ -119,7 +124,8 @@ class FreshMachine:
 def machine(tmp_path: Path) -> FreshMachine:
     machine = FreshMachine(tmp_path / "checkout", tmp_path / "fake")
     for name in (
-        "setup/prepare.sh", "host/packages.txt", "host/systems.txt", "requirements.lock",
+        "setup/prepare.sh", "setup/uv.txt", "host/packages.txt", "host/systems.txt",
+        "requirements.lock",
     ):  # fmt: skip
         place = machine.checkout / name
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -153,21 +159,45 @@ def test_only_what_is_missing_is_installed_and_named(machine: FreshMachine) -> N
     assert done.stdout == ""
     assert "installing packages: linux-source-6.12 fio\n" in done.stderr
     assert re.search(r"installing \d+ Python packages from requirements.lock", done.stderr)
-    update, install, venv, *pips, compiled = machine.calls()
+    update, install, venv, pip, *uvs = machine.calls()
     assert update.startswith("noninteractive apt-get ")
     assert update.endswith(" update")
     assert install.endswith(" install --yes --no-install-recommends linux-source-6.12 fio")
     assert venv == "python -m venv --clear .venv"
-    assert len(pips) == 2
-    for pip in pips:
-        assert "--require-hashes" in pip
-        assert "--only-binary :all:" in pip
+    assert "--only-binary :all: --require-hashes --requirement setup/uv.txt" in pip
+    assert all("--require-hashes" in uv for uv in uvs)
+    assert uvs[0].startswith("uv https://index.example pip install")
+    assert "--requirement .make/wheels.txt --no-deps --only-binary :all:" in uvs[0]
+    assert "--compile-bytecode" not in uvs[0]
     # What is built from source is built by what the first line installed, and no other.
-    assert pips[0].endswith("--requirement .make/setuptools.txt")
-    assert "--no-binary dkimpy --no-build-isolation" in pips[1]
-    assert compiled == "python -m compileall -q -j 0 .venv/lib"
-    pinned = (machine.checkout / ".make/setuptools.txt").read_text()
-    assert re.fullmatch(r"setuptools==\S+ \\\n(    --hash=sha256:\w+( \\)?\n)+    #.*\n", pinned)
+    assert uvs[1].endswith("--requirement .make/sdists.txt --no-deps --no-build-isolation")
+    pinned = (machine.checkout / ".make/sdists.txt").read_text()
+    assert re.fullmatch(r"dkimpy==\S+ \\\n(    --hash=sha256:\w+( \\)?\n)+    #.*\n", pinned)
+    assert not re.search(
+        "^(dkimpy|pytest)==", (machine.checkout / ".make/wheels.txt").read_text(), re.M
+    )
+
+
+def test_what_tests_need_is_added_to_what_a_run_needs(machine: FreshMachine) -> None:
+    assert machine.setup().returncode == 0
+    machine.calls()
+    assert machine.setup("tests").returncode == 0
+    assert [call.split()[0] for call in machine.calls()] == ["uv", "uv"]
+    assert re.search("^pytest==", (machine.checkout / ".make/wheels.txt").read_text(), re.M)
+    for arguments in ((), ("tests",)):
+        assert machine.setup(*arguments).stderr == ""
+    assert machine.calls() == []
+
+
+def test_where_uv_fails_pip_is_tried(machine: FreshMachine) -> None:
+    done = machine.setup(UV_STATUS="2")
+    assert done.returncode == 0
+    assert "uv could not; trying with pip" in done.stderr
+    assert [call.split()[0] for call in machine.calls()] == [
+        "python",
+        "python",
+        *["uv", "python"] * 2,
+    ]
 
 
 def test_a_second_run_does_nothing_and_says_nothing(machine: FreshMachine) -> None:
@@ -193,7 +223,7 @@ def test_without_root_the_exact_line_is_printed_and_nothing_is_done(machine: Fre
 def test_root_is_not_needed_when_every_package_is_there(machine: FreshMachine) -> None:
     machine.program("id", "#!/bin/sh\necho 1000\n")
     assert machine.setup().returncode == 0
-    assert [call.split()[0] for call in machine.calls()] == ["python"] * CALLS
+    assert [call.split()[0] for call in machine.calls()] == CALLS
 
 
 def test_a_changed_lock_builds_the_environment_anew(machine: FreshMachine) -> None:
@@ -210,16 +240,16 @@ def test_an_environment_whose_python_is_gone_is_built_anew(machine: FreshMachine
     machine.calls()
     (machine.checkout / ".venv/bin/python").unlink()
     assert machine.setup().returncode == 0
-    assert len(machine.calls()) == CALLS
+    assert len(machine.calls()) == len(CALLS)
 
 
 def test_a_failed_pip_is_tried_again_next_time(machine: FreshMachine) -> None:
-    done = machine.setup(PIP_STATUS="1")
+    done = machine.setup(PIP_STATUS="1", UV_STATUS="1")
     assert done.returncode == 3
-    assert "pip could not install requirements.lock" in done.stderr
+    assert "requirements.lock could not be installed" in done.stderr
     machine.calls()
     assert machine.setup().returncode == 0
-    assert len(machine.calls()) == CALLS
+    assert len(machine.calls()) == len(CALLS)
 
 
 def test_a_python_without_venv_brings_debians_own(machine: FreshMachine) -> None:
@@ -238,7 +268,7 @@ def test_debians_python_serves_where_the_first_one_cannot(machine: FreshMachine)
     machine.program("python3", "#!/bin/sh\nexit 1\n")
     machine.program("debian-python", PYTHON)
     assert machine.setup(PYTHON="").returncode == 0
-    assert [call.split()[0] for call in machine.calls()] == ["python"] * CALLS
+    assert [call.split()[0] for call in machine.calls()] == CALLS
 
 
 def test_a_named_python_that_cannot_do_it_is_an_error(machine: FreshMachine) -> None:
@@ -306,7 +336,7 @@ def test_no_distribution_needs_root_where_nothing_is_missing(
     machine.absent(*([] if os_release == DEBIAN else ["linux-source-6.12"]))
     done = machine.setup()
     assert done.returncode == 0, done.stderr
-    assert [call.split()[0] for call in machine.calls()] == ["python"] * CALLS
+    assert [call.split()[0] for call in machine.calls()] == CALLS
 
 
 @pytest.mark.parametrize(
@@ -347,7 +377,7 @@ def test_a_system_that_no_list_knows_is_ready_when_all_programs_are_there(
     (machine.fake / "lib64/libc.a").touch()
     done = machine.setup()
     assert done.returncode == 0, done.stderr
-    assert [call.split()[0] for call in machine.calls()] == ["python"] * CALLS
+    assert [call.split()[0] for call in machine.calls()] == CALLS
 
 
 def test_script_and_lab_read_the_same_list(machine: FreshMachine) -> None:
@@ -385,6 +415,11 @@ def test_the_lock_holds_every_package_that_the_project_names() -> None:
     names = {re.split(r"[<>=!~\[; ]", each)[0].lower().replace(".", "-") for each in requirements}
     locked = set(re.findall(r"^([a-z0-9-]+)==", (CHECKOUT / "requirements.lock").read_text(), re.M))
     assert names <= locked
+    lock = (CHECKOUT / "requirements.lock").read_text()
+    for_run, mark, for_tests = lock.partition("# --- for tests\n")
+    assert mark
+    assert "numpy==" in for_run
+    assert "pytest==" in for_tests
 
 
 def test_make_targets_all_set_up_first() -> None:
@@ -392,7 +427,8 @@ def test_make_targets_all_set_up_first() -> None:
         done = subprocess.run(
             ["make", "--dry-run", target], cwd=CHECKOUT, capture_output=True, text=True, check=True
         )
-        assert done.stdout.splitlines()[0] == "sh setup/prepare.sh"
+        group = "" if target == "run" else " tests"
+        assert done.stdout.splitlines()[0] == f"sh setup/prepare.sh{group}"
     assert "pytest" in done.stdout.splitlines()[-1]
 
 
