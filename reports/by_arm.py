@@ -140,7 +140,7 @@ def values_of(
     """Every arm's values of one metric, by arm and block."""
     by_name: dict[str, dict[int, float]] = {arm: {} for arm in arms}
     for comparison in comparisons:
-        metric = _metric(_case(comparison.cases, case), name)
+        metric = comparison.metric(case, name)
         for pair in metric.pairs if metric else ():
             by_name[comparison.manifest.base][pair.block] = pair.base
             by_name[comparison.manifest.patched][pair.block] = pair.patched
@@ -195,7 +195,7 @@ def _row(
     base, first = arms[0], comparisons[0]
     values = values_of(arms, comparisons, case.name, metric.name)
     thresholds = {
-        comparison.manifest.patched: _metric(_case(comparison.cases, case.name), metric.name)
+        comparison.manifest.patched: comparison.metric(case.name, metric.name)
         for comparison in comparisons
         if comparison.manifest.base == base
     }
@@ -225,11 +225,3 @@ def _row(
         primary=metric.primary,
         cells=tuple(cells),
     )
-
-
-def _case(cases: tuple[CaseComparison, ...], name: str) -> CaseComparison:
-    return next(case for case in cases if case.name == name)
-
-
-def _metric(case: CaseComparison, name: str) -> MetricComparison | None:
-    return case.metric(name)

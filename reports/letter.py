@@ -63,7 +63,7 @@ def setup(comparison: Comparison, case: CaseComparison) -> list[str]:
     most = max((metric for metric in case.metrics if metric.base), default=None,
                key=lambda metric: metric.base.n if metric.base else 0)  # fmt: skip
     sentence += f"; samples are {wording.samples(most)}:" if most else ":"
-    return textwrap.wrap(ascii_only(sentence), WIDTH, break_on_hyphens=False)
+    return mail.wrapped(sentence, hang="")
 
 
 def commands(phases: tuple[PhaseRecord, ...]) -> list[str]:
@@ -201,23 +201,17 @@ def _origin(comparison: Comparison) -> list[str]:
 
 def render(session: SessionComparison) -> str:
     """Return the block of every case and where the change came from, ending in a newline."""
-    lines = [*mail.wrapped(mail.measured_under(session.manifest), hang=""), ""]
-    lines += mail.banner(session)
-    lines += [line for case in session.comparisons[0].cases for line in _case(session, case)]
+    lines = [*mail.measured_under(session), *mail.banner(session)]
+    lines += [line for case in session.cases for line in _case(session, case)]
     lines += mail.family(session) if any(m.judgement.change for m in session.primary) else []
-    about = meaning.of_judged(metric.name for metric in session.primary)
-    lines += [*mail.wrapped(about, hang=""), ""] if about else []
-    sentence = checks.sentence(session.gates)
-    lines += [*mail.wrapped(sentence, hang=""), ""] if sentence else []
+    notes = [meaning.of_judged(metric.name for metric in session.primary)]
+    notes.append(checks.sentence(session.gates))
     # Whoever applies the series is to know it before a build of their own.
-    for text in (text for series in session.manifest.series for text in executed_on_host(series)):
-        lines += [*mail.wrapped(f"The series {text}.", hang=""), ""]
-    one_build = next((f.text for f in mail.of_host(session) if f.kind == "one-build"), "")
-    lines += (
-        [*mail.wrapped(f"{one_build[:1].upper()}{one_build[1:]}.", hang=""), ""]
-        if one_build
-        else []
-    )
+    notes += [f"The series {text}." for series in session.manifest.series
+              for text in executed_on_host(series)]  # fmt: skip
+    notes += [f"{f.text[:1].upper()}{f.text[1:]}." for f in mail.of_host(session)
+              if f.kind == "one-build"][:1]  # fmt: skip
+    lines += [line for note in notes for line in mail.paragraph(note)]
     if session.single:
         lines += _origin(session.single)
     else:

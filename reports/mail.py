@@ -1,16 +1,15 @@
-"""What forms share that go into mail: plain ASCII, 75 columns, and the lines below a table."""
+"""What forms share that go into mail: plain ASCII, 75 columns, and the lines beside a table."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from reports import differences, wording
 from reports.by_arm import MetricRow
 from reports.many import SessionComparison
 from reports.model import Finding, MetricComparison
 from reports.sections import checks
-from results.record import ArmRecord, Manifest
 from text import ascii_only
 
 WIDTH = 75
@@ -29,11 +28,11 @@ TRANSLATED = (
 )
 
 
-def measured_under(manifest: Manifest) -> str:
+def under(session: SessionComparison) -> str:
     """What all numbers are: counted in virtual time, measured in real time, or a translator's."""
-    if manifest.experiment.mode == "exact":
+    if session.manifest.experiment.mode == "exact":
         return COUNTED
-    return REAL_TIME if manifest.provenance.real_time else TRANSLATED
+    return REAL_TIME if session.manifest.provenance.real_time else TRANSLATED
 
 
 def wrapped(text: str, indent: str = "", hang: str = "  ") -> list[str]:
@@ -42,35 +41,37 @@ def wrapped(text: str, indent: str = "", hang: str = "  ") -> list[str]:
     A word longer than a line is broken: hostile names must not widen a mail.
     """
     return textwrap.wrap(
-        ascii_only(text), WIDTH, initial_indent=indent, subsequent_indent=indent + hang,
+        ascii_only(text),
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent + hang,
         break_on_hyphens=False,
-    )  # fmt: skip
+    )
+
+
+def paragraph(*texts: str, hang: str = "") -> list[str]:
+    """Each text wrapped, and a blank line below them all; nothing for none."""
+    lines = [line for text in texts for line in wrapped(text, hang=hang)]
+    return [*lines, ""] if lines else []
 
 
 def fit(text: str, width: int) -> str:
     """One line of plain ASCII, cut to ``width`` with two dots where it is longer."""
-    plain = ascii_only(text)
+    plain = "".join(" " if c.isspace() else c for c in text)
+    plain = plain if plain.isascii() and plain.isprintable() else ascii_only(plain)
     return plain if len(plain) <= width else f"{plain[: max(0, width - 2)]}.."
 
 
-def chunks(arms: Sequence[ArmRecord], room: int, width: int) -> Iterator[Sequence[ArmRecord]]:
-    """The arms but the base, as many at a time as have ``width`` columns each in ``room``."""
-    many = max(1, room // width)
-    others = arms[1:]
-    for at in range(0, len(others), many):
-        yield others[at : at + many]
+def measured_under(session: SessionComparison) -> list[str]:
+    """:func:`under` as a paragraph."""
+    return paragraph(under(session))
 
 
 def banner(session: SessionComparison) -> list[str]:
     """What the arms differ by beyond the series; nothing where they do not."""
     sentences = differences.sentences(session.arms)
-    if not sentences:
-        return []
-    return [
-        *wrapped(f"{differences.LEAD}:"),
-        *(line for s in sentences for line in wrapped(s, "  ")),
-        "",
-    ]
+    lines = [line for sentence in sentences for line in wrapped(sentence, "  ")]
+    return [*wrapped(f"{differences.LEAD}:"), *lines, ""] if lines else []
 
 
 def of_host(session: SessionComparison) -> list[Finding]:
@@ -83,44 +84,57 @@ def warnings(session: SessionComparison) -> list[str]:
     findings = [f for f in [*of_host(session), *session.findings] if f.level == "warning"]
     texts = [checks.line(gate) for gate in session.gates if gate.standing != "green"]
     texts += [f"{f.scope}: {f.text}" for f in findings]
-    lines = [line for text in texts for line in wrapped(f"WARNING: {text}")]
-    return [*lines, ""] if lines else []
+    return paragraph(*(f"WARNING: {text}" for text in texts), hang="  ")
+
+
+def failures(session: SessionComparison) -> list[str]:
+    """``fail:runs`` an arm, for every case in which a run failed."""
+    counts, lines = session.failures, []
+    for case in sorted({case for (case, _), (bad, _) in counts.items() if bad}):
+        arms = [arm.name for arm in session.manifest.arms if (case, arm.name) in counts]
+        text = ", ".join(f"{arm} {counts[case, arm][0]}:{counts[case, arm][1]}" for arm in arms)
+        lines += wrapped(f"{case}: {text}", "  ")
+    return ["fail:runs", *lines, ""] if lines else []
 
 
 def checked(session: SessionComparison) -> list[str]:
     """What the gate looked at of the arms whose verdicts stand; nothing without a gate."""
-    sentence = checks.sentence([gate for gate in session.gates if not gate.withholds])
-    return [*wrapped(sentence), ""] if sentence else []
+    return paragraph(checks.sentence([gate for gate in session.gates if not gate.withholds]))
+
+
+def claims(session: SessionComparison, rows: Sequence[MetricRow]) -> list[tuple[str, list[str]]]:
+    """For each metric that is judged its unit and n; interval and verdict, an arm at a time."""
+    every = []
+    for row in rows:
+        lines = []
+        for cell in row.others if row.primary else ():
+            if cell.against is not None:
+                lines.append(judged(cell.arm, cell.against, withheld=cell.withheld))
+                lines += [f"A/A: {wording.noise(cell.against)}"] if cell.against.again else []
+        head = f"{row.case} {row.shown_name}, {row.unit}, {wording.row_samples(row)}:"
+        every += [(head, lines)] if row.primary else []
+    return every
 
 
 def below(session: SessionComparison, rows: Sequence[MetricRow]) -> list[str]:
-    """For each metric that is judged its unit, n, interval and verdict, an arm at a time."""
-    lines: list[str] = []
-    for row in rows:
-        if not row.primary:
-            continue
-        lines += wrapped(f"{row.case} {row.shown_name}, {row.unit}, {wording.row_samples(row)}:")
-        for cell in row.others:
-            if cell.against is not None:
-                lines += wrapped(judged(cell.arm, cell.against, withheld=cell.withheld), "  ")
-            if cell.against is not None and cell.against.again is not None:
-                lines += wrapped(f"A/A: {wording.noise(cell.against)}", "  ")
+    """:func:`claims` as lines."""
+    lines = [
+        line
+        for head, texts in claims(session, rows)
+        for line in (*wrapped(head), *(part for text in texts for part in wrapped(text, "  ")))
+    ]
     return [*lines, ""] if lines else []
 
 
 def unmeasured(session: SessionComparison) -> list[str]:
     """Why nothing was measured, each reason once: in place of tables that hold nothing."""
-    reasons = (metric.judgement.reason for metric in session.primary)
-    sentences = [f"{text[0].upper()}{text[1:]}." for text in dict.fromkeys(reasons) if text]
-    lines = [line for text in sentences for line in wrapped(text)]
-    return [*lines, ""] if lines else []
+    reasons = dict.fromkeys(metric.judgement.reason for metric in session.primary)
+    return paragraph(*(f"{text[0].upper()}{text[1:]}." for text in reasons if text), hang="  ")
 
 
 def family(session: SessionComparison) -> list[str]:
     """That all verdicts are one family; nothing where there is one."""
-    if len(session.primary) < 2:
-        return []
-    return [*wrapped(f"{wording.family(session)}."), ""]
+    return paragraph(f"{wording.family(session)}.") if len(session.primary) > 1 else []
 
 
 def judged(arm: str, metric: MetricComparison, *, withheld: bool = False) -> str:
@@ -130,9 +144,8 @@ def judged(arm: str, metric: MetricComparison, *, withheld: bool = False) -> str
     """
     if withheld:
         return f"{arm}: {wording.verdict(metric)} ({metric.judgement.reason})"
-    within = wording.interval(metric)
     change = wording.change(metric) if metric.judgement.change else "not measured"
+    size = " ".join(filter(None, (change, wording.interval(metric))))
     reason = wording.reason(metric)
-    text = f"{arm}: {' '.join(part for part in (change, within) if part)}"
-    text = f"{text}, n={metric.judgement.pairs}: {wording.verdict(metric)}"
+    text = f"{arm}: {size}, n={metric.judgement.pairs}: {wording.verdict(metric)}"
     return (f"{text} ({reason})" if reason else text).replace(" %", "%")

@@ -11,6 +11,7 @@ from reports.comparison import compare_views, unfinished
 from reports.gate import gated
 from reports.gate_model import ArmGate
 from reports.model import (
+    CaseComparison,
     Comparison,
     Exactness,
     FailedRun,
@@ -44,6 +45,11 @@ class SessionComparison(Record):
     def arms(self) -> tuple[ArmRecord, ...]:
         """The arms, base first, without the A/A arm."""
         return tuple(arm for arm in self.manifest.arms if arm.name != AGAIN)
+
+    @property
+    def cases(self) -> tuple[CaseComparison, ...]:
+        """The cases, of the first pair: their names, sizes and phases are those of all."""
+        return self.comparisons[0].cases
 
     @property
     def exactness(self) -> Exactness:

