@@ -94,6 +94,12 @@ def in_words(names: Sequence[str], most: int | None = None) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
+def enumerated(names: Sequence[str], between: str = ", ", most: int = 5) -> str:
+    """The first names, ``most`` of them, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{between.join(names[:most])}{more}"
+
+
 def typeset(text: str) -> str:
     """Numbers as a page prints them: true minus signs and arrows instead of ASCII."""
     return re.sub(r"(?<![\w-])-(?=\d)", "−", text.replace(" -> ", " → "))

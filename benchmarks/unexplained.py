@@ -28,9 +28,10 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
 from experiment.spec import Thresholds
-from reports.attribution import counted, profiled_phases
 from reports.comparison import compare_views
-from reports.explained import Split, network, split
+from reports.counts import Recorded, phases
+from reports.explain.functions import counted
+from reports.linked import Split, network, split
 from reports.many import views
 from reports.paired import Floats, pair
 from reports.verdict import CALLED, Evidence, judge_primary
@@ -118,11 +119,12 @@ def measured(session: MeasuredSession) -> Iterator[str]:
             (each.case, each.name): each.judgement.verdict
             for each in compare_views([head], session)[0].primary
         }
-        for case, phase, blocks in profiled_phases(head, session.records, session.profiles):
-            path = case.name, f"{phase.name}.{PATH}"
-            here = counted(phase, blocks)
-            if path not in verdicts or here is None:
+        recorded = Recorded(head, session.records, session.profiles)
+        for phase in phases(recorded, lambda _run: True):
+            path = phase.case.name, f"{phase.phase.name}.{PATH}"
+            if path not in verdicts:
                 continue
+            here = counted(phase)
             row = counts.setdefault(path, [0, 0, 0, 0])
             row[0] += 1
             if verdicts[path] in CALLED:

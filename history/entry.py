@@ -14,7 +14,7 @@ from experiment.design import AGAIN
 from experiment.spec import Mode, Thresholds
 from files import digest
 from history.limits import calendar_date
-from reports.attribution_model import Moved
+from reports.explain.functions import Moved
 from reports.model import Summary
 from reports.sections.functions import MOST_CHANGED as MOST_CHANGED
 from reports.sections.functions import changed_words

@@ -16,7 +16,7 @@ from history.change import Status
 from history.entry import ChangedFunctions, Entry, FunctionDifference
 from history.known import KnownChanges, Subject
 from history.standing import courses
-from reports.changed_functions import SMALLEST
+from reports.explain.functions import SMALLEST
 from reports.sections.functions import changed_words
 
 

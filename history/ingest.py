@@ -30,12 +30,12 @@ from history.entry import (
     role_of,
 )
 from reports import wall
-from reports.attribution import USER
-from reports.attribution_model import Attribution, FunctionChange
 from reports.comparison import summarize, unfinished
+from reports.explain.functions import USER, Attribution, FunctionChange
 from reports.many import compare_session
 from reports.model import Comparison, MetricComparison
 from reports.outcome import pending
+from reports.sentences import of_finding
 from results.profile import PhaseProfile, Profile
 from results.record import CaseRecord, Manifest, PhaseRecord, RunRecord
 from results.session import MeasuredSession, open_session
@@ -112,7 +112,9 @@ def entry_of(
         exactness=compared.comparisons[0].exactness.status,
         looks=looks.seeds if looks.sequential else (),
         same_code=manifest.same_code,
-        findings=tuple(f.text for f in compared.findings if f.level == "warning")[:MOST_TEXTS],
+        findings=tuple(of_finding(f) for f in compared.findings if f.level == "warning")[
+            :MOST_TEXTS
+        ],
         counted=functions is not None,
     )
     return entry, functions

@@ -9,20 +9,15 @@ from typing import NamedTuple
 import numpy as np
 
 from experiment.design import AGAIN
-from experiment.spec import CaseSpec
 from reports import findings as facts
 from reports import statistics, wall
-from reports.attribution import attribute
 from reports.blocks import complete_blocks, failed_runs, failure_count, pairs_of
+from reports.counts import Recorded
 from reports.execution import Execution, as_explained, as_tested, executions
+from reports.explain import explain
+from reports.explain.contention import EXPLANATION as CONTENTION
+from reports.explain.functions import EXPLANATION as FUNCTIONS
 from reports.gate import gate_of
-from reports.interruptions import compare_interruptions
-from reports.kinds import compare_kinds
-from reports.lines import compare_lines, lines_held
-from reports.locks import compare_locks
-from reports.measured_locks import measured_locks
-from reports.memory import compare_memory
-from reports.missed import missed_in_phases
 from reports.model import (
     CaseComparison,
     Comparison,
@@ -34,9 +29,7 @@ from reports.model import (
     Summary,
 )
 from reports.resolution import time_resolution
-from reports.scaling import estimate
 from reports.series_findings import of_executions
-from reports.stacks import compare_stacks
 from reports.timelines import timelines
 from reports.verdict import Cause, Evidence, Judgement, Verdict, judge_primary, judge_secondary
 from reports.wall_model import Again, WallFacts
@@ -67,9 +60,7 @@ def summarize(values: Sequence[float]) -> Summary | None:
     )
 
 
-def _references(manifest: Manifest, case: str) -> list[Reference]:
-    specs: dict[str, CaseSpec] = {spec.name: spec for spec in manifest.experiment.cases}
-    base = manifest.experiment.all_arms[0].name
+def _references(recorded: Recorded, case: str) -> list[Reference]:
     return [
         Reference(
             case=case,
@@ -81,9 +72,7 @@ def _references(manifest: Manifest, case: str) -> list[Reference]:
             document=figure.document,
             note=figure.note,
         )
-        for figure in (specs[case].published if case in specs else ())
-        # Documents compare with their base: a step within a series has no published figure.
-        if figure.arm in ("", manifest.patched) and manifest.base == base
+        for figure in recorded.published(case)
     ]
 
 
@@ -328,15 +317,21 @@ def _comparison(
     view: _View, judged: Sequence[tuple[Judgement, Again | None]], *, finished: bool
 ) -> Comparison:
     manifest, standing, records = view.manifest, view.standing, view.points
-    of_locks = compare_locks(manifest, view.records, view.profiles, view.locks)
     compared: dict[str, list[MetricComparison]] = {case.name: [] for case in manifest.cases}
     executed = {(each.case, each.phase): each for each in view.executions}
-    attributions = attribute(
-        manifest, view.records, view.profiles,
+    recorded = Recorded(
+        manifest,
+        view.records,
+        view.profiles,
         trusted=finished and view.exactness.status != "inexact",
-        ran={key: each.ran for key, each in executed.items()}, calls=view.calls,
-    )  # fmt: skip
-    headlines = {(each.case, each.phase): each for each in attributions if each.headline}
+        ran={key: each.ran for key, each in executed.items()},
+        calls=view.calls,
+        locks=view.locks,
+    )
+    explained = explain(recorded)
+    published = {case.name: _references(recorded, case.name) for case in manifest.cases}
+    functions = FUNCTIONS.of(recorded)
+    headlines = {(each.case, each.phase): each for each in functions if each.headline}
     for (case, metric, pairs, evidence, _), (judgement, again) in zip(
         view.measured, judged, strict=True
     ):
@@ -356,45 +351,34 @@ def _comparison(
             patched=summarize(evidence.patched),
             pairs=pairs,
             judgement=_distrusted(tested, view.exactness),
-            published=tuple(
-                r for r in _references(manifest, case.name) if r.metric == metric.name
-            ),
+            published=tuple(r for r in published[case.name] if r.metric == metric.name),
             again=again,
             again_values=summarize([p.again for p in pairs if p.again is not None]),
         ))  # fmt: skip
     counts = tuple(failure_count(manifest, records, case.name) for case in manifest.cases)
     failed = failed_runs(records)
     course = _course(manifest, records, standing, compared)
-    measured = measured_locks(manifest, view.records, view.profiles)
     return Comparison(
         manifest=manifest,
         cases=tuple(
-            _case(manifest, records, case, compared[case.name], standing)
+            _case(
+                manifest, records, case, compared[case.name], standing, published[case.name]
+            )
             for case in manifest.cases
         ),
         findings=facts.gather(
             manifest, records, exactness=view.exactness, counts=counts, failed=failed,
-            references=[r for case in manifest.cases for r in _references(manifest, case.name)],
+            references=[each for of_case in published.values() for each in of_case],
             course=course,
-        ) + facts.of_twins(view.records, of_locks) + of_executions(manifest, view.executions),
+        )
+        + facts.of_twins(view.records, CONTENTION.of(recorded))
+        + of_executions(manifest, view.executions),
         failed_runs=failed,
         failure_counts=counts,
         exactness=view.exactness,
         runs_recorded=sum(not record.repeat for record in records),
         executions=view.executions,
-        attributions=attributions,
-        locks=of_locks,
-        measured_locks=measured,
-        memory=compare_memory(manifest, view.records, view.profiles),
-        lines=compare_lines(manifest, view.records, view.profiles),
-        kinds=compare_kinds(manifest, view.records, view.profiles),
-        interruptions=compare_interruptions(manifest, view.records, view.profiles),
-        stacks=compare_stacks(manifest, view.records, view.profiles),
-        scaling=estimate(
-            manifest, measured, {c.name: _references(manifest, c.name) for c in manifest.cases},
-            lines_held(manifest, view.records, view.profiles),
-            missed_in_phases(manifest, view.records, view.profiles),
-        ),
+        explained=explained,
         wall=course,
         host_findings=facts.of_host(course) if course else (),
     )  # fmt: skip
@@ -429,6 +413,7 @@ def _case(
     case: CaseRecord,
     metrics: Sequence[MetricComparison],
     standing: wall.WallStanding | None,
+    published: Sequence[Reference],
 ) -> CaseComparison:
     without = standing.without[case.name] if standing else ()
     blocks = complete_blocks(manifest, records, case.name, without)
@@ -439,6 +424,6 @@ def _case(
         phases=case.phases,
         metrics=tuple(metrics),
         timelines=timelines(case, blocks, shown_unit("MiB/s", manifest.experiment.mode)),
-        published=tuple(_references(manifest, case.name)),
+        published=tuple(published),
         blocks=len(blocks),
     )

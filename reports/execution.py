@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from experiment.spec import PREBUILT
-from reports import sentences
-from reports.attribution import profiled_phases
-from reports.attribution_model import Attribution
+from reports.counts import Recorded, profiled_phases
 from reports.differences import options
-from reports.explained import Split
+from reports.explain.functions import Attribution
+from reports.linked import Split, stem
 from reports.verdict import CALLED, MISSING, Cause, Evidence, Judgement, Verdict
 from results.calls import Calls
 from results.profile import PATH, Profile
 from results.record import Manifest, Record, RunRecord
+from text import enumerated
 
 # What the compiler splits off a function, and what it puts in front of one.
 COLD, PADDING = ".cold", ("__pfx_", "__cfi_")
@@ -51,16 +51,18 @@ def executions(
     names = changed_functions(manifest)
     every: list[Execution] = []
     before: dict[str, set[str]] = {}
-    for case, phase, blocks in profiled_phases(manifest, records, profiles) if names else ():
+    for case, phase, blocks in (
+        profiled_phases(Recorded(manifest, records, profiles)) if names else ()
+    ):
         counted = {
             name
             for block in blocks
             for profile in (block.base, block.patched)
             for function in profile.kernel
             if function.instructions
-            for name in (function.name, _stem(function.name))
+            for name in (function.name, stem(function.name))
         }
-        ran = [name for name in names if (name if COLD in name else _stem(name)) in counted]
+        ran = [name for name in names if (name if COLD in name else stem(name)) in counted]
         known = before.setdefault(case.name, set())
         others = [name for name in names if name not in ran]
         every.append(
@@ -93,11 +95,6 @@ def changed_functions(manifest: Manifest) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in plain if not name.startswith(PADDING)))
 
 
-def _stem(name: str) -> str:
-    """A function without a suffix of the compiler's, as ``.isra.0``."""
-    return name.partition(".")[0]
-
-
 def differ_in_settings(manifest: Manifest) -> bool:
     """Whether the arms differ in more than their kernels, so that all code may act otherwise."""
     base, patched = manifest.arms[:2]
@@ -126,11 +123,11 @@ def as_tested(
         return judgement
     once = calls.named(calls.boot) if calls else set()
     booted = [name for name in executed.never if name in once]
-    before = [f"before it ran {sentences.listed(executed.earlier)}"] * bool(executed.earlier)
-    before += [f"at boot {sentences.listed(booted)}"] * bool(booted)
+    before = [f"before it ran {enumerated(executed.earlier)}"] * bool(executed.earlier)
+    before += [f"at boot {enumerated(booted)}"] * bool(booted)
     data = data_in_place(manifest)
-    before += [f"data differs ({sentences.listed(data)})"] * bool(data)
-    reason = f"none of the changed functions ran ({sentences.listed(executed.changed)})"
+    before += [f"data differs ({enumerated(data)})"] * bool(data)
+    reason = f"none of the changed functions ran ({enumerated(executed.changed)})"
     if before:
         reason = f"{reason}; {' and '.join(before)}"
     if before and called:
@@ -209,13 +206,13 @@ def _left_out(manifest: Manifest) -> str:
     files = {file for series in manifest.series for patch in series.patches for file in patch.files}
     kconfig = sorted(file for file in files if file.rpartition("/")[2].startswith("Kconfig"))
     if triage.left_out:
-        names = sentences.listed(triage.left_out)
+        names = enumerated(triage.left_out)
         return f"nothing that the series changes is in this kernel: {names}"
     apart = [f"{each.name} {' -> '.join(each.values[:2])}" for each in options(manifest.arms[:2])]
     if apart:
-        names = sentences.listed(apart)
+        names = enumerated(apart)
         return f"the kernels differ in their configuration alone: {names}"
     if kconfig:
-        names = sentences.listed(kconfig)
+        names = enumerated(kconfig)
         return f"the series changes {names}, and both kernels have the same configuration"
     return ""

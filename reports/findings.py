@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 
 from experiment.design import AGAIN
-from reports.lock_model import LockComparison
+from reports.explain.contention import LockComparison
 from reports.model import Exactness, FailedRun, FailureCount, Finding, Reference
 from reports.series_findings import series_findings
 from reports.wall_model import WallFacts

@@ -15,19 +15,12 @@ from reports.render import html, markdown, text
 from reports.sections import (
     arms,
     checks,
-    functions,
+    explained,
     host,
-    interruptions,
-    kinds,
-    lines,
-    locks,
     meaning,
-    memory,
     metrics,
     published,
     repeat,
-    scaling,
-    stacks,
     subject,
     trust,
     verdicts,
@@ -43,11 +36,7 @@ Section = Callable[[View], list[Block]]
 
 def pairs(view: View) -> list[Block]:
     """What is of two arms: all of a session that has no more, else each pair in its fold."""
-    sections = (
-        metrics.blocks, functions.blocks, stacks.blocks, kinds.blocks, interruptions.blocks,
-        locks.blocks, scaling.blocks, memory.blocks, lines.blocks,
-    )  # fmt: skip
-    body = of_each_pair(view, sections)
+    body = of_each_pair(view, (metrics.blocks, *explained.sections()))
     return body if view.session.single else [*body, Paragraph(metrics.note(view.first), "note")]
 
 
@@ -99,7 +88,10 @@ def as_html(session: SessionComparison, *, drawn: bool = True) -> str:
     view = View(session, page=True, drawn=drawn)
     experiment = session.manifest.experiment
     over = f"Twinboot · {experiment.name} · {experiment.mode} mode · {subject.origin(view)}"
-    counted = {FUNCTIONS_FILE: view.first.attributions, STACKS_FILE: view.first.stacks}
+    counted = {
+        FUNCTIONS_FILE: view.first.attributions,
+        STACKS_FILE: view.first.explained.get("stacks"),
+    }
     files = [name for name in LINKED if counted.get(name, True)]
     links = [part for name in files for part in (", ", Link(name, name))][1:]
     beside = Paragraph(("Other files in the session's folder: ", *links), "note")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
+from reports.explain.kinds import EXPLANATION as KINDS_COUNTED
 from reports.model import Comparison
 from results.profile import KINDS
 from text import clean_line
@@ -29,7 +30,7 @@ def render(comparison: Comparison) -> str:
     writer.writerow(COLUMNS)
     counted = {
         (each.case, each.phase, each.unit, row.user, row.name): row
-        for each in comparison.kinds
+        for each in KINDS_COUNTED.of(comparison)
         for row in each.rows
     }
     for attribution in comparison.attributions:

@@ -10,40 +10,33 @@ from __future__ import annotations
 import json
 from typing import Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, create_model
 
-from reports.lock_model import LockComparison
+from reports.explain import explanations
+from reports.explain.contention import LockComparison
 from reports.many import SessionComparison
-from reports.model import CaseComparison, Comparison, FailureCount, MetricComparison, Pair
+from reports.model import CaseComparison, Comparison, FailureCount, Finding, MetricComparison, Pair
+from reports.sentences import of_finding
 from results.record import Manifest, Record, as_json
 from results.units import with_shown_units
 
 # Of this form, apart from that of session folders: raised where a reader would break.
 VERSION = 2
-TITLE = "Twinboot report"
+TITLE, PAIR = "Twinboot report", "PairOfArms"
+REPORT = "A session; ``comparisons`` are its pairs of arms, in the order that was asked for."
 # What has a value in wall mode only, and is no key of an exact session's document.
 OF_WALL = frozenset({"again", "again_values", "wall", "host_findings", "in_wall"})
 # What need not be there: what one mode has, and the gate where none was asked.
 OPTIONAL = OF_WALL | {"gates"}
 WITH_WALL: tuple[type[BaseModel], ...] = (
-    Comparison, MetricComparison, Pair, FailureCount, LockComparison,
+    MetricComparison, Pair, FailureCount, LockComparison,
 )  # fmt: skip
 
 
-class PairOfArms(Comparison):
-    """One pair of arms: ``base`` and ``patched`` name them."""
+class FindingInWords(Finding):
+    """A finding with ``text``, the sentence that says it."""
 
-    base: str
-    patched: str
-
-
-class Report(Record):
-    """A session; ``comparisons`` are its pairs of arms, in the order that was asked for."""
-
-    schema_version: Literal[2]
-    manifest: Manifest
-    arms: tuple[str, ...]
-    comparisons: tuple[PairOfArms, ...]
+    text: str
 
 
 def _without_wall(schema: Any) -> None:
@@ -60,18 +53,15 @@ def _without_wall(schema: Any) -> None:
 
 
 def _values(comparison: Comparison) -> dict[str, Any]:
-    whole = as_json(
-        comparison.model_copy(update={"manifest": with_shown_units(comparison.manifest)})
-    )
-    for attribution in whole["attributions"]:
-        attribution["functions"] = attribution["functions"][: attribution["listed"]]
-    for kinds in whole["kinds"]:
-        kinds["rows"] = kinds["rows"][: kinds["listed"]]
-    for interruptions in whole["interruptions"]:
-        interruptions["rows"] = interruptions["rows"][: interruptions["listed"]]
-    for stacks in whole["stacks"]:
-        stacks["rows"] = [stacks["rows"][number] for number in stacks["listed"]]
-        stacks["listed"] = list(range(len(stacks["rows"])))
+    shortened = {each.name: tuple(map(each.shortened, each.of(comparison)))
+                 for each in explanations()}  # fmt: skip
+    update = {"manifest": with_shown_units(comparison.manifest), "explained": shortened}
+    whole: dict[str, Any] = {}
+    for key, value in as_json(comparison.model_copy(update=update)).items():
+        whole |= value if key == "explained" else {key: value}
+    for key in ("findings", "host_findings"):
+        for value, finding in zip(whole[key], getattr(comparison, key), strict=True):
+            value["text"] = of_finding(finding)
     for case in whole["cases"]:
         del case["timelines"]
     if not comparison.gates:
@@ -79,6 +69,7 @@ def _values(comparison: Comparison) -> dict[str, Any]:
     if comparison.wall is None:
         _without_wall({key: whole[key] for key in whole if key != "manifest"})
         del whole["wall"], whole["host_findings"]
+    del whole["manifest"]
     return whole
 
 
@@ -90,11 +81,8 @@ def render(session: SessionComparison) -> str:
     """The document of a session, ending in a newline."""
     pairs = []
     for comparison in session.comparisons:
-        values = _values(comparison)
-        del values["manifest"]
-        pairs.append(
-            {"base": comparison.manifest.base, "patched": comparison.manifest.patched, **values}
-        )
+        arms = {"base": comparison.manifest.base, "patched": comparison.manifest.patched}
+        pairs.append(arms | _values(comparison))
     return _text(
         {
             "schema_version": VERSION,
@@ -107,12 +95,29 @@ def render(session: SessionComparison) -> str:
 
 def schema() -> dict[str, Any]:
     """The JSON schema, from the models that are rendered."""
-    document = Report.model_json_schema(mode="serialization")
+    fields: dict[str, Any] = {}
+    for name, field in Comparison.model_fields.items():
+        if name == "explained":
+            for each in explanations():
+                record: Any = each.record
+                fields[each.name] = tuple[record, ...], ()
+        elif name != "manifest":
+            fields[name] = field.annotation, field
+    fields["findings"] = tuple[FindingInWords, ...], ...
+    fields["host_findings"] = tuple[FindingInWords, ...], ()
+    pair = create_model(
+        PAIR, __base__=Record, __doc__="One pair of arms: ``base`` and ``patched`` name them.",
+        **fields, base=(str, ...), patched=(str, ...),
+    )  # fmt: skip
+    report = create_model(
+        "Report", __base__=Record, __doc__=REPORT, schema_version=(Literal[2], ...),
+        manifest=(Manifest, ...), arms=(tuple[str, ...], ...), comparisons=(tuple[pair, ...], ...),
+    )  # fmt: skip
+    document = report.model_json_schema(mode="serialization")
     definitions = document["$defs"]
     _drop(definitions[CaseComparison.__name__], "timelines")
-    _drop(definitions[PairOfArms.__name__], "manifest")
     definitions.pop("TimelineComparison", None)
-    for name in [*(model.__name__ for model in WITH_WALL), PairOfArms.__name__]:
+    for name in [*(model.__name__ for model in WITH_WALL), PAIR]:
         definition = definitions.get(name, {})
         if "required" in definition:
             definition["required"] = [key for key in definition["required"] if key not in OPTIONAL]

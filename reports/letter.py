@@ -12,11 +12,14 @@ from collections.abc import Sequence
 
 from reports import by_arm, headline, mail, wording
 from reports.by_arm import ArmCell, MetricRow
+from reports.explain.lines import EXPLANATION as LINES
+from reports.explain.memory import EXPLANATION as MEMORY
 from reports.mail import WIDTH
 from reports.many import SessionComparison
 from reports.model import CaseComparison, Comparison, MetricComparison, Summary
 from reports.sections import checks, functions, meaning, memory
 from reports.sections import lines as lines_section
+from reports.sentences import of_finding
 from reports.series_findings import executed_on_host
 from reports.verdict import CALLED
 from results.record import PhaseRecord
@@ -188,8 +191,8 @@ def _origin(comparison: Comparison) -> list[str]:
     """Where the change came from, by fewer words until it fits into so many lines."""
     texts = [
         *functions.letter(comparison),
-        *(f"{memory.brief(each)}." for each in comparison.memory[:1]),
-        *(f"{text}." for each in comparison.lines[:1] if (text := lines_section.brief(each))),
+        *(f"{memory.brief(each)}." for each in MEMORY.of(comparison)[:1]),
+        *(f"{text}." for each in LINES.of(comparison)[:1] if (text := lines_section.brief(each))),
     ]
     texts = [ascii_only(text).replace(" %", "%") for text in texts]
     for count in range(len(texts), 0, -1):
@@ -209,8 +212,8 @@ def render(session: SessionComparison) -> str:
     # Whoever applies the series is to know it before a build of their own.
     notes += [f"The series {text}." for series in session.manifest.series
               for text in executed_on_host(series)]  # fmt: skip
-    notes += [f"{f.text[:1].upper()}{f.text[1:]}." for f in mail.of_host(session)
-              if f.kind == "one-build"][:1]  # fmt: skip
+    of_host = (f for f in mail.of_host(session) if f.kind == "one-build")
+    notes += [f"{text[:1].upper()}{text[1:]}." for text in map(of_finding, of_host)][:1]
     lines += [line for note in notes for line in mail.paragraph(note)]
     if session.single:
         lines += _origin(session.single)

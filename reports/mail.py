@@ -10,6 +10,7 @@ from reports.by_arm import MetricRow
 from reports.many import SessionComparison
 from reports.model import Finding, MetricComparison
 from reports.sections import checks
+from reports.sentences import of_finding
 from text import ascii_only
 
 WIDTH = 75
@@ -83,7 +84,7 @@ def warnings(session: SessionComparison) -> list[str]:
     """What the gate found broken, and the findings that weaken trust."""
     findings = [f for f in [*of_host(session), *session.findings] if f.level == "warning"]
     texts = [checks.line(gate) for gate in session.gates if gate.standing != "green"]
-    texts += [f"{f.scope}: {f.text}" for f in findings]
+    texts += [f"{f.scope}: {of_finding(f)}" for f in findings]
     return paragraph(*(f"WARNING: {text}" for text in texts), hang="  ")
 
 

@@ -8,21 +8,14 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, computed_field
+from pydantic import Field, SerializeAsAny
 
 from experiment.spec import Direction
-from reports import sentences
-from reports.attribution_model import Attribution
 from reports.errors import ReportError as ReportError
 from reports.execution import Execution
+from reports.explain.functions import EXPLANATION as FUNCTIONS
+from reports.explain.functions import Attribution
 from reports.gate_model import ArmGate
-from reports.interruptions_model import InterruptionComparison
-from reports.kinds_model import KindsComparison
-from reports.lines_model import LinesComparison
-from reports.lock_model import LockComparison, MeasuredLocks
-from reports.memory_model import MemoryComparison
-from reports.scaling_model import Scaling
-from reports.stacks_model import StackComparison
 from reports.verdict import Judgement, Verdict
 from reports.wall_model import Again, WallFacts
 from results.record import CaseSize, Failure, Manifest, PhaseRecord, Record
@@ -144,20 +137,13 @@ class CaseComparison(Record):
 class Finding(Record):
     """A fact that weakens trust (``warning``) or that a reader should know (``note``).
 
-    ``kind`` and ``values`` are the fact, ``scope`` what it is of; ``text`` is the sentence of
-    :mod:`reports.sentences`.
+    ``kind`` and ``values`` are the fact, ``scope`` what it is of; :mod:`reports.sentences` says it.
     """
 
     level: Literal["warning", "note"]
     scope: str
     kind: str
     values: dict[str, Any] = Field(default_factory=dict)
-
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def text(self) -> str:
-        """The fact as one line without a full stop."""
-        return sentences.of_finding(self.kind, self.values)
 
 
 class FailedRun(Record):
@@ -204,6 +190,7 @@ class Comparison(Record):
 
     ``wall`` is None in exact mode, and ``host_findings``, which stand beside the verdict,
     are empty.  ``gates`` are what the gate found of the two arms, empty where none was asked.
+    ``explained`` are the explanations of :mod:`reports.explain` by name.
     """
 
     manifest: Manifest
@@ -214,18 +201,15 @@ class Comparison(Record):
     exactness: Exactness
     runs_recorded: int
     executions: tuple[Execution, ...] = ()
-    attributions: tuple[Attribution, ...] = ()
-    locks: tuple[LockComparison, ...] = ()
-    measured_locks: tuple[MeasuredLocks, ...] = ()
-    memory: tuple[MemoryComparison, ...] = ()
-    lines: tuple[LinesComparison, ...] = ()
-    kinds: tuple[KindsComparison, ...] = ()
-    interruptions: tuple[InterruptionComparison, ...] = ()
-    stacks: tuple[StackComparison, ...] = ()
-    scaling: tuple[Scaling, ...] = ()
+    explained: dict[str, tuple[SerializeAsAny[Record], ...]] = Field(default_factory=dict)
     wall: WallFacts | None = None
     host_findings: tuple[Finding, ...] = ()
     gates: tuple[ArmGate, ...] = ()
+
+    @property
+    def attributions(self) -> tuple[Attribution, ...]:
+        """Functions by phase and unit of work."""
+        return FUNCTIONS.of(self)
 
     @property
     def headlines(self) -> tuple[Attribution, ...]:

@@ -16,7 +16,7 @@ from results.record import Record
 
 Floats = npt.NDArray[np.float64]
 # One row of numbers an arm, base first; one number a seed.
-Table = Sequence[Sequence[float]]
+Table = Sequence[Sequence[float]] | Floats
 # Counts explain and gate nothing: a plain 95 % interval, without correction for their number.
 LEVEL = 0.95
 

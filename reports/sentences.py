@@ -1,4 +1,4 @@
-"""The sentence of every finding, made of its values: the one place; imports nothing of reports.
+"""The sentence of every finding, made of its values: the one place.
 
 A finding is data (kind and values); what is said of it stands here and is the same wherever it
 is shown.
@@ -6,9 +6,12 @@ is shown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
+
+from reports.model import Finding
+from text import enumerated
 
 # Seeds, blocks and functions that are named; more are a number.
 NAMED, NAMED_BLOCKS = 5, 6
@@ -20,15 +23,9 @@ ONE_BUILD = (
 Values = Mapping[str, Any]
 
 
-def of_finding(kind: str, values: Values) -> str:
-    """What a finding of this kind says; one line without a full stop."""
-    return KINDS[kind](values)
-
-
-def listed(names: Sequence[str], between: str = ", ", most: int = NAMED) -> str:
-    """The first names, ``most`` of them, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"{between.join(names[:most])}{more}"
+def of_finding(finding: Finding) -> str:
+    """What a finding says; one line without a full stop."""
+    return KINDS[finding.kind](finding.values)
 
 
 def _exactness(values: Values) -> str:
@@ -67,11 +64,11 @@ def _executed(values: Values) -> str:
     executed, idle, many = values["executed"], values["not_executed"], values["changed"]
     if not executed:
         return (
-            f"none of the changed functions was executed ({listed(idle)}): these workloads cannot "
-            "show an effect of the series; choose others"
+            f"none of the changed functions was executed ({enumerated(idle)}): these workloads "
+            "cannot show an effect of the series; choose others"
         )
-    text = f"executed: {len(executed)} of {many} changed functions: {listed(executed, '; ')}"
-    return f"{text}; not executed: {listed(idle)}" if idle else text
+    text = f"executed: {len(executed)} of {many} changed functions: {enumerated(executed, '; ')}"
+    return f"{text}; not executed: {enumerated(idle)}" if idle else text
 
 
 def _accelerator(values: Values) -> str:

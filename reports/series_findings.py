@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from experiment.spec import PREBUILT
-from reports import sentences
 from reports.execution import Execution, changed_functions
 from reports.model import Finding
 from results.record import FunctionRecord, Manifest, SeriesRecord, TriageRecord
+from text import enumerated
 
 NAMED = 5
 
@@ -86,7 +86,7 @@ def _not_known(manifest: Manifest) -> str:
     triage, base, patched = manifest.triage, *manifest.arms[:2]
     if base.kernel.code_key == patched.kernel.code_key:
         settings = sorted({*base.settings.items()} ^ {*patched.settings.items()})
-        names = sentences.listed(list(dict.fromkeys(name for name, _ in settings)))
+        names = enumerated(list(dict.fromkeys(name for name, _ in settings)))
         return f"the arms differ in settings alone: {names}" if names else ""
     if any(arm.kernel.flavour == PREBUILT for arm in (base, patched)):
         return "a kernel is prebuilt: which functions changed, and ran, is not known"
@@ -150,7 +150,7 @@ def _beside_functions(record: TriageRecord) -> list[str]:
     """What differs that is no function, by its kind: ``data changed: vm_swappiness (4 bytes)``."""
     data = [_size(each) for each in record.data or ()]
     kinds = {"data": data, "modules": record.modules}
-    return [f"{kind} changed: {sentences.listed(names)}" for kind, names in kinds.items() if names]
+    return [f"{kind} changed: {enumerated(names)}" for kind, names in kinds.items() if names]
 
 
 def _kinds_of(files: Sequence[str]) -> list[str]:
@@ -159,7 +159,7 @@ def _kinds_of(files: Sequence[str]) -> list[str]:
         kind: [file for file in dict.fromkeys(files) if file.endswith(ends)]
         for kind, ends in FILE_KINDS.items()
     }
-    texts = [f"{kind} ({sentences.listed(names)})" for kind, names in kinds.items() if names]
+    texts = [f"{kind} ({enumerated(names)})" for kind, names in kinds.items() if names]
     return [f"files of the series: {', '.join(texts)}"] if texts else []
 
 

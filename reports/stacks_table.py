@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
+from reports.explain.stacks import EXPLANATION
 from reports.model import Comparison
 from text import clean_line
 
@@ -22,7 +23,7 @@ def render(comparison: Comparison) -> str:
     sink = io.StringIO()
     writer = csv.writer(sink, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for stacks in comparison.stacks:
+    for stacks in EXPLANATION.of(comparison):
         for row in stacks.rows:
             pairs = row.instructions, row.calls
             writer.writerow([

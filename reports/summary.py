@@ -21,6 +21,7 @@ from reports.model import MetricComparison
 from reports.render import markdown
 from reports.sections import checks, functions, subject, verdicts
 from reports.sections.view import View
+from reports.sentences import of_finding
 
 # Columns of the picture on either side of zero.
 HALF = 24
@@ -94,7 +95,9 @@ def render(view: View, whole: str) -> str:
     items = [Item(f"{wording.family(session)}.")] if headline(session).has_verdicts else []
     sentence = checks.sentence(session.gates)
     items += [Item(sentence)] if sentence else []
-    items += [Item(f.text, f.level, f.scope) for f in session.findings if f.level == "warning"]
+    items += [
+        Item(of_finding(f), f.level, f.scope) for f in session.findings if f.level == "warning"
+    ]
     for comparison in session.comparisons:
         pair = "" if session.single else f"{wording.pair(comparison)}, "
         items += [

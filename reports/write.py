@@ -89,7 +89,7 @@ def _files(
         apart = "" if first else f"-{pair.manifest.base}-{pair.manifest.patched}"
         tables = (
             (pair.attributions, FUNCTIONS_FILE, functions_table.render),
-            (pair.stacks, STACKS_FILE, stacks_table.render),
+            (pair.explained.get("stacks"), STACKS_FILE, stacks_table.render),
         )
         for counted, name, render in tables:
             if counted:

@@ -14,9 +14,9 @@ from matplotlib.colors import to_rgba
 from matplotlib.patches import Rectangle
 
 from reports import wording
-from reports.attribution_model import Attribution
 from reports.charts import canvas
 from reports.charts.canvas import BAD, BAND, GOOD, PAPER, Chart
+from reports.explain.functions import Attribution
 from reports.model import Comparison
 from reports.paired import Paired
 from text import typeset

@@ -12,7 +12,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter
 from reports import wording
 from reports.charts import canvas
 from reports.charts.canvas import BASE, INK, MUTED, PATCHED, RULE, Chart
-from reports.lock_model import LockComparison
+from reports.explain.contention import EXPLANATION, LockComparison
 from reports.model import Comparison
 from reports.paired import Paired
 from text import plural, typeset
@@ -79,7 +79,7 @@ def draw(comparison: Comparison) -> list[Chart]:
     """A chart for every twin, case and phase, in the order of the record."""
     arms = (comparison.manifest.base, comparison.manifest.patched)
     drawn = []
-    for locks in comparison.locks:
+    for locks in EXPLANATION.of(comparison):
         rows = [
             (f"{row.caller} ({row.flags})", row.count) for row in locks.waits if row.count.base
         ][:MOST_ROWS]

@@ -11,8 +11,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from reports import wording
 from reports.charts import canvas
 from reports.charts.canvas import BASE, INK, PATCHED, Chart
+from reports.explain.scaling import EXPLANATION, Range, Scaling
 from reports.model import Comparison
-from reports.scaling_model import Range, Scaling
 
 HEIGHT_IN = 4.6
 TICKS = (1, 2, 4, 8, 16, 32, 64)
@@ -96,4 +96,4 @@ def _draw_one(base: str, patched: str, scaling: Scaling) -> Chart:
 def draw(comparison: Comparison) -> list[Chart]:
     """One chart for each phase that has a range."""
     manifest = comparison.manifest
-    return [_draw_one(manifest.base, manifest.patched, each) for each in comparison.scaling]
+    return [_draw_one(manifest.base, manifest.patched, each) for each in EXPLANATION.of(comparison)]

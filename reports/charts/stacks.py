@@ -15,8 +15,8 @@ from matplotlib.patches import Rectangle
 from reports import wording
 from reports.charts import canvas
 from reports.charts.canvas import BAD, BAND, GOOD, PAPER, Chart
+from reports.explain.stacks import StackComparison, StackRow
 from reports.model import Comparison
-from reports.stacks_model import StackComparison, StackRow
 from text import clean_line
 
 WIDTH_IN, ROW_IN, EDGES_IN = 10.0, 0.17, 0.45

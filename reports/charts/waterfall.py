@@ -7,9 +7,9 @@ from typing import NamedTuple
 from matplotlib.axes import Axes
 
 from reports import wording
-from reports.attribution_model import Attribution
 from reports.charts import canvas
 from reports.charts.canvas import BAD, GOOD, INK, MUTED, Chart
+from reports.explain.functions import Attribution
 from reports.model import Comparison
 from text import typeset
 

@@ -6,15 +6,6 @@ import math
 from collections.abc import Sequence
 
 from reports import wording
-from reports.attribution import TOLERANCE
-from reports.attribution_model import (
-    Arm,
-    Attribution,
-    FunctionChange,
-    FunctionRow,
-    Hint,
-    RatioRow,
-)
 from reports.charts import icicle, waterfall
 from reports.document import (
     Block,
@@ -30,13 +21,21 @@ from reports.document import (
     Table,
     row,
 )
-from reports.explained import Split
+from reports.explain.functions import (
+    TOLERANCE,
+    Attribution,
+    FunctionChange,
+    RatioRow,
+)
+from reports.explain.locks import EXPLANATION as LOCKS
+from reports.function_names import FunctionRow, Hint, programs
 from reports.kernel_names import source_address
+from reports.linked import Split
 from reports.model import Comparison, MetricComparison
 from reports.paired import Paired
 from reports.sections import measured_locks
+from reports.sections.counted import only
 from reports.sections.view import View, gallery, titled
-from reports.subsystems import programs
 from reports.verdict import CALLED
 from results.profile import PATH
 
@@ -118,15 +117,6 @@ def absent(row: RatioRow) -> str:
         return ""
     names = ", ".join(row.absent)
     return f"{row.title}: {names} never entered on one arm; inlined there, the count is too low"
-
-
-def only(arm: Arm, comparison: Comparison) -> str:
-    """``only in base``, in the arms' own names; empty for both."""
-    return (
-        f"only in {comparison.manifest.base if arm == 'base' else comparison.manifest.patched}"
-        if arm
-        else ""
-    )
 
 
 def place(row: FunctionRow) -> str:
@@ -267,7 +257,7 @@ def letter(comparison: Comparison) -> list[str]:
     several = len(comparison.headlines) > 1
     where = f"{attribution.case}, {attribution.phase} phase. " if several else ""
     lines.append(f"{moved_most(attribution, LETTER_FUNCTIONS)}.")
-    locks = map(measured_locks.brief, comparison.measured_locks[:1])
+    locks = map(measured_locks.brief, LOCKS.of(comparison)[:1])
     lines += [f"{line}." for line in locks if line]
     return [f"{where}{lines[0]}", *lines[1:]]
 

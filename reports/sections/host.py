@@ -6,6 +6,7 @@ from reports import wording
 from reports.document import Block, Item, Listing
 from reports.model import Comparison
 from reports.sections.view import View, titled
+from reports.sentences import of_finding
 
 VALUES = (
     "Values are geometric means over the blocks, with the spread between boots as ± standard "
@@ -24,5 +25,5 @@ def blocks(view: View) -> list[Block]:
     if view.first.wall is None:
         return []
     items = [Item(line, "note") for line in wording.noise_lines(view.first)]
-    items += [Item(finding.text, finding.level) for finding in view.first.host_findings]
+    items += [Item(of_finding(finding), finding.level) for finding in view.first.host_findings]
     return titled("This host", "host", [Listing(tuple(items))])

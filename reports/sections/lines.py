@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from reports import wording
-from reports.document import Block, Cell, Column, Fold, Paragraph, Row, Strong, Table, row
-from reports.lines_model import LinesComparison, MovedLines
+from reports.document import Block, Cell, Column, Paragraph, Row, Strong, row
+from reports.explain.lines import EXPLANATION, LinesComparison, MovedLines
 from reports.model import Comparison
-from reports.sections.functions import only
-from reports.sections.view import OfPhase, View, by_phase, titled
+from reports.sections.counted import change, first_and_more, notes, of_phases, only
+from reports.sections.view import View, by_phase, titled
 
 COUNTED = (
     "Modelled, not measured: in diagnostic runs of a guest with several vCPUs a QEMU plugin "
@@ -22,18 +22,13 @@ TURNS = (
     "vCPUs take turns, and how long these are decides who meets: “turns” marks rows that differ by "
     "more than a quarter with turns of another length. Compare arms; they predict no machine."
 )
-MOST_SHOWN = 12
 
 
 def _moved(comparison: LinesComparison) -> str:
     total = comparison.total.all_lines
     if total.equal:
         return f"unchanged at {wording.short(total.base)}"
-    return f"{wording.few(total)} ({wording.moved(total).strip('()')}{_mark(total.is_uncertain)})"
-
-
-def _mark(scattered: bool) -> str:
-    return ", not significant" if scattered else ""
+    return f"{wording.few(total)} ({change(total)})"
 
 
 def sentence(lines: LinesComparison) -> str:
@@ -60,15 +55,13 @@ def brief(lines: LinesComparison) -> str:
 
 def blocks(_view: View, comparison: Comparison) -> list[Block]:
     """The section: a line for each phase, and the tables of all in a fold."""
-    phases = [
-        OfPhase(
-            each.case, each.phase, sentence(each), tuple(_tables(comparison, each)), len(each.seeds)
-        )
-        for each in comparison.lines
-    ]
-    notes = (COUNTED, SHARING, TURNS)
-    body = by_phase(comparison, "Lines by object and by function", phases, notes)
-    return titled("Lines that move between CPUs, modelled", "lines", body)
+    phases = of_phases(
+        comparison, EXPLANATION.of(comparison), sentence, lambda each: _tables(comparison, each)
+    )
+    body = by_phase(
+        comparison, "Lines by object and by function", phases, (COUNTED, SHARING, TURNS)
+    )
+    return titled(EXPLANATION.title, EXPLANATION.name, body)
 
 
 def _tables(comparison: Comparison, lines: LinesComparison) -> list[Block]:
@@ -79,16 +72,13 @@ def _tables(comparison: Comparison, lines: LinesComparison) -> list[Block]:
     banner = f" Per {lines.unit_title}, {lines.vcpus} vCPUs, {turns}."
     section: list[Block] = [Paragraph((Strong(f"{lines.machine_title}."), banner), "banner")]
     for title, rows in (("object", lines.objects), ("function", lines.pairs)):
-        if not rows:
-            continue
-        heads = _heads(comparison, lines, title)
-        shown, more = rows[:MOST_SHOWN], rows[MOST_SHOWN:]
-        label = f"Lines that moved by {title}, {where}"
-        section.append(Table(label, heads, tuple(_row(comparison, lines, each) for each in shown)))
-        if more:
-            inner = Table(f"More lines by {title}, {where}", heads,
-                          tuple(_row(comparison, lines, each) for each in more))  # fmt: skip
-            section.append(Fold(f"{len(more)} more rows by {title}", (inner,), page_only=True))
+        section += first_and_more(
+            f"Lines that moved by {title}, {where}",
+            f"More lines by {title}, {where}",
+            f"{{}} more rows by {title}",
+            _heads(comparison, lines, title),
+            [_row(comparison, lines, each) for each in rows],
+        )
     return section
 
 
@@ -120,12 +110,11 @@ def _of_bytes(ends: tuple[int, int] | None) -> str:
 
 def _row(comparison: Comparison, lines: LinesComparison, each: MovedLines) -> Row:
     mine, theirs = _of_bytes(each.mine), _of_bytes(each.theirs)
-    notes = (
+    note = notes(
         f"bytes {mine}, theirs {theirs}" if mine else "",
         "turns" if each.by_turns else "",
         only(each.only_in, comparison),
     )
-    note = ", ".join(filter(None, notes))
     first = [Cell(each.object, small=note, mono=each.named)]
     if each.taker:
         first = [

@@ -15,7 +15,7 @@ from reports.document import (
     Table,
     row,
 )
-from reports.lock_model import LockComparison, WaitRow
+from reports.explain.contention import EXPLANATION, LockComparison, WaitRow
 from reports.model import Comparison
 from reports.paired import Paired
 from reports.sections import measured_locks
@@ -80,7 +80,7 @@ def chain(row: WaitRow) -> str:
 def blocks(view: View, comparison: Comparison) -> list[Block]:
     """The section: what contends or is held, by lock and by caller."""
     body: list[Block] = []
-    for each in comparison.locks:
+    for each in EXPLANATION.of(comparison):
         body += _of_guest(view, comparison, each)
     if body:
         body.insert(0, Paragraph(DIAGNOSTIC, "note"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from reports import wording
 from reports.document import Block, Cell, Column, Fold, Paragraph, Row, Table, row
+from reports.explain.locks import EXPLANATION, MeasuredLock, MeasuredLocks, TakenIn
 from reports.lock_identity import TakerBy
-from reports.lock_model import MeasuredLock, MeasuredLocks, TakenIn
 from reports.model import Comparison
 from reports.paired import Paired
 from reports.sections.view import OfPhase, by_phase
@@ -75,7 +75,7 @@ def brief(locks: MeasuredLocks) -> str:
 def blocks(comparison: Comparison) -> list[Block]:
     """A line for each phase, and the locks of all in a fold."""
     phases = []
-    for each in comparison.measured_locks:
+    for each in EXPLANATION.of(comparison):
         line = "; ".join(filter(None, (sentence(each), waited(each))))
         phases.append(
             OfPhase(each.case, each.phase, line, tuple(_tables(comparison, each)), len(each.seeds))

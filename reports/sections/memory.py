@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reports import wording
-from reports.document import Block, Cell, Column, Fold, Paragraph, Row, Strong, Table, row
-from reports.memory_model import MemoryComparison, Missed, MissedIn
+from reports.document import Block, Cell, Column, Paragraph, Row, Strong, row
+from reports.explain.memory import EXPLANATION, MemoryComparison, Missed, MissedIn
 from reports.model import Comparison
 from reports.paired import Paired
-from reports.sections.functions import only
-from reports.sections.view import OfPhase, View, by_phase, titled, totals
+from reports.sections.counted import MOST_SHOWN, change, first_and_more, notes, of_phases, only
+from reports.sections.view import View, by_phase, titled, totals
 
 MODELLED = (
     "Modelled, not measured: diagnostic runs of the judged guests, in which a QEMU plugin follows "
@@ -36,17 +36,12 @@ TITLES = {
     "walks": "page walks",
     "tlb": "L1 data TLB misses",
 }
-MOST_SHOWN = 12
 
 
 def _short(pair: Paired, title: str) -> str:
     if pair.equal:
         return f"{title} unchanged at {wording.short(pair.base)}"
-    return f"{title} {wording.few(pair)} ({wording.moved(pair).strip('()')}{_mark(pair)})"
-
-
-def _mark(pair: Paired) -> str:
-    return ", not significant" if pair.is_uncertain else ""
+    return f"{title} {wording.few(pair)} ({change(pair)})"
 
 
 def sentence(memory: MemoryComparison) -> str:
@@ -67,17 +62,13 @@ def brief(memory: MemoryComparison) -> str:
     )
 
 
-def blocks(view: View, comparison: Comparison) -> list[Block]:
+def blocks(_view: View, comparison: Comparison) -> list[Block]:
     """The section: a line for each phase, and the tables of all in a fold."""
-    phases = [
-        OfPhase(
-            each.case, each.phase, sentence(each), tuple(_tables(comparison, each)), len(each.seeds)
-        )
-        for each in comparison.memory
-    ]
-    notes = (MODELLED, LIMITS, ESTIMATE)
-    body = by_phase(comparison, "Caches and TLBs by function", phases, notes)
-    return titled("Caches and TLBs, modelled", "memory", body)
+    phases = of_phases(
+        comparison, EXPLANATION.of(comparison), sentence, lambda each: _tables(comparison, each)
+    )
+    body = by_phase(comparison, "Caches and TLBs by function", phases, (MODELLED, LIMITS, ESTIMATE))
+    return titled(EXPLANATION.title, EXPLANATION.name, body)
 
 
 def _tables(comparison: Comparison, memory: MemoryComparison) -> list[Block]:
@@ -102,20 +93,12 @@ def _tables(comparison: Comparison, memory: MemoryComparison) -> list[Block]:
             f"{comparison.manifest.patched}: they are not counted."
         ))  # fmt: skip
     columns, decimals = _heads(comparison, memory), _decimals(memory)
-    shown, more = memory.rows[:MOST_SHOWN], memory.rows[MOST_SHOWN:]
-    if shown:
-        label = f"Modelled events by function, {where}"
-        rows = [_function(comparison, each, decimals) for each in shown]
-        blocks.append(Table(label, columns, tuple(rows)))
-    if more:
-        rest = [_function(comparison, each, decimals) for each in more]
-        if memory.others:
-            label = f"the other {memory.other_count} functions"
-            numbers = _numbers(memory.others, decimals)
-            rest.append(row(Cell(label), *numbers, faint=True, total=True))
-        inner = Table(f"More functions, {where}", columns, tuple(rest))
-        blocks.append(Fold(f"{len(more)} more functions", (inner,), page_only=True))
-    return blocks
+    rows = [_function(comparison, each, decimals) for each in memory.rows]
+    if memory.others and rows[MOST_SHOWN:]:
+        label = f"the other {memory.other_count} functions"
+        rows.append(row(Cell(label), *_numbers(memory.others, decimals), faint=True, total=True))
+    label, more = f"Modelled events by function, {where}", f"More functions, {where}"
+    return [*blocks, *first_and_more(label, more, "{} more functions", columns, rows)]
 
 
 def _heads(comparison: Comparison, memory: MemoryComparison) -> tuple[Column, ...]:
@@ -149,7 +132,5 @@ def _numbers(missed: Missed, decimals: Sequence[int]) -> tuple[str, ...]:
 
 
 def _function(comparison: Comparison, each: MissedIn, decimals: Sequence[int]) -> Row:
-    note = ", ".join(
-        filter(None, ("user" if each.user else each.file, only(each.only_in, comparison)))
-    )
+    note = notes("user" if each.user else each.file, only(each.only_in, comparison))
     return row(Cell(each.name, small=note, mono=True), *_numbers(each, decimals))

@@ -7,10 +7,17 @@ from reports import wording
 from reports.charts import scaling as scaling_charts
 from reports.charts.canvas import identifier
 from reports.document import Block, Column, Table, facts, row
-from reports.memory import weights
+from reports.explain.locks import EXPLANATION as LOCKS
+from reports.explain.memory import weights
+from reports.explain.scaling import (
+    EXPLANATION,
+    MissedEach,
+    Range,
+    Scaling,
+    ScalingPoint,
+    speeds_of,
+)
 from reports.model import Comparison
-from reports.scaling import speeds_of
-from reports.scaling_model import MissedEach, Range, Scaling, ScalingPoint
 from reports.sections.view import OfPhase, View, by_phase, gallery, titled
 
 ESTIMATED = (
@@ -69,8 +76,8 @@ def blocks(view: View, comparison: Comparison) -> list[Block]:
     """The section: a line for each phase, and the charts and tables of all in a fold."""
     charts = view.charts(scaling_charts.draw, comparison=comparison)
     phases = []
-    seeds = max((len(each.seeds) for each in comparison.measured_locks), default=0)
-    for each in comparison.scaling:
+    seeds = max((len(each.seeds) for each in LOCKS.of(comparison)), default=0)
+    for each in EXPLANATION.of(comparison):
         kind = identifier("scaling", each.case, each.phase)
         drawn = gallery((chart for chart in charts if chart.kind == kind), 4)
         behind = (*drawn, *_tables(comparison, each))

@@ -20,6 +20,7 @@ from reports.document import (
 )
 from reports.model import FailedRun
 from reports.sections.view import View, titled
+from reports.sentences import of_finding
 
 # So many lines stand beside the cause; a console's are folded.
 SHORT_EVIDENCE = 2
@@ -41,7 +42,7 @@ def differences(view: View) -> list[Block]:
 
 def findings(view: View) -> list[Block]:
     """Warnings first; then, of an inexact session, what differs."""
-    items = [Item(f.text, f.level, f.scope) for f in view.session.findings]
+    items = [Item(of_finding(f), f.level, f.scope) for f in view.session.findings]
     items += [Item(text, "note", "differs") for text in view.session.exactness.fields]
     return titled("Findings", "findings", [Listing(tuple(items))] if items else [])
 

@@ -8,8 +8,14 @@ from pathlib import Path
 import pytest
 
 from kernels.cache import Kernel
-from reports.attribution_model import Attribution
-from reports.lock_model import LockComparison
+from reports.explain.contention import EXPLANATION as LOCKS
+from reports.explain.contention import LockComparison
+from reports.explain.functions import Attribution
+from reports.explain.kinds import EXPLANATION as KINDS
+from reports.explain.locks import EXPLANATION as MEASURED_LOCKS
+from reports.explain.memory import EXPLANATION as MEMORY
+from reports.explain.scaling import EXPLANATION as SCALING
+from reports.explain.stacks import EXPLANATION as STACKS
 from reports.model import Comparison
 from reports.write import read_comparison
 from results.session import open_session
@@ -41,7 +47,7 @@ def headline(comparison: Comparison, unit: str) -> Attribution:
 
 
 def twin(comparison: Comparison, name: str) -> LockComparison:
-    return next(each for each in comparison.locks if each.twin == name)
+    return next(each for each in LOCKS.of(comparison) if each.twin == name)
 
 
 def test_every_run_is_valid_and_the_probe_is_not_felt(explained: EndedSession) -> None:
@@ -61,7 +67,7 @@ def test_a_modelled_machine_is_not_felt_and_its_misses_are_counted(
     for arm in ("base", "patched"):
         judged = records[f"filemap-4k.b00.{arm}"].fingerprint
         assert records[f"filemap-4k.b00.{arm}.memory"].fingerprint == judged
-    (memory,) = comparison.memory
+    (memory,) = MEMORY.of(comparison)
     assert (memory.machine, memory.seeds, memory.unmapped) == ("zen3-epyc", (7,), (0, 0))
     # The same instructions as in the judged run, to the last one.
     assert memory.instructions == headline(comparison, "work").total
@@ -92,7 +98,7 @@ def test_every_instruction_of_the_kernel_is_on_one_call_path(
             every = next(each.calls for each in judged.kernel if each.name == name)
             # A small path has no row.
             assert every * 0.999 < calls <= every
-    (stacks,) = comparison.stacks
+    (stacks,) = STACKS.of(comparison)
     below = {row.path for row in stacks.rows}
     assert any(path[-2:] == ("xas_load", "xas_start") for path in below)
     faults = next(row for row in stacks.rows if row.path == ("asm_exc_page_fault",))
@@ -124,7 +130,7 @@ def test_misses_are_counted_by_lock_and_are_in_the_range(
             )
             for use in modelled.locks
         )
-    (scaling,) = comparison.scaling
+    (scaling,) = SCALING.of(comparison)
     assert (scaling.machine, scaling.lock) == ("zen3-epyc", XA_LOCK)
     assert scaling.missed is not None
     assert scaling.missed_held is not None
@@ -150,7 +156,7 @@ def test_the_walks_that_the_series_saves_are_counted(comparison: Comparison) -> 
 
 
 def test_kinds_of_instructions_are_those_of_the_code(comparison: Comparison) -> None:
-    (kinds,) = comparison.kinds
+    (kinds,) = KINDS.of(comparison)
     functions = {each.name: each for each in headline(comparison, "work").functions}
     rows = {each.name: each for each in kinds.rows}
     # One CMPXCHG and one RET each time; the kernel of one CPU has patched the LOCK away.
@@ -200,7 +206,7 @@ def test_a_known_cause_is_named_with_its_function(
     # 256 no-ops, once a folder but where an old entry is split.
     assert first.instructions.difference == pytest.approx(256, rel=0.05)
     # They are executed with the tree's lock held, and that is the lock that moved.
-    locks = compared.measured_locks[0]
+    locks = MEASURED_LOCKS.of(compared)[0]
     assert locks.moved_most == XA_LOCK
     (row,) = [row for row in locks.rows if row.label == XA_LOCK]
     (adds,) = [site for site in row.sites if site.function == "__filemap_add_folio"]

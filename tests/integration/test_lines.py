@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from reports.lines_model import LinesComparison, MovedLines
+from reports.explain.lines import EXPLANATION as LINES
+from reports.explain.lines import LinesComparison, MovedLines
+from reports.explain.scaling import EXPLANATION as SCALING
 from reports.write import read_comparison
 from tests.integration.conftest import EndedSession, measured
 from tests.integration.lab_process import CHECKOUT, records_of
@@ -29,7 +31,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> EndedSession:
 
 @pytest.fixture(scope="module")
 def lines(session: EndedSession) -> LinesComparison:
-    (only,) = read_comparison(session.folder).comparisons[0].lines
+    (only,) = LINES.of(read_comparison(session.folder).comparisons[0])
     return only
 
 
@@ -89,6 +91,6 @@ def test_the_report_names_it(session: EndedSession) -> None:
 
 
 def test_many_cpus_have_the_lines_that_came_while_the_lock_was_held(session: EndedSession) -> None:
-    (scaling,) = read_comparison(Path(session.folder)).comparisons[0].scaling
+    (scaling,) = SCALING.of(read_comparison(Path(session.folder)).comparisons[0])
     assert scaling.lines_counted
     assert 0 < scaling.lines[0] <= scaling.lines[1] < 20

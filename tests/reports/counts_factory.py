@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from experiment.load import load_machine
+from experiment.spec import Observed
 from results.locks import Locks, PhaseLocks, Wait
 from results.profile import FunctionCount, LockSite, LockUse, PhaseProfile, Profile
 from results.record import (
@@ -219,6 +221,52 @@ def profiles(session: ExactSession, *, same: bool = False, locks: bool = True) -
         for block, seed in enumerate(session.seeds)
         for arm in ("base", "patched")
     ]
+
+
+def of_runs(
+    session: ExactSession, change: Callable[[PhaseProfile, str, int], dict[str, object]],
+    *, same: bool = False,
+) -> list[Profile]:  # fmt: skip
+    """The profiles of the judged runs with what ``change`` gives of a phase, arm and block."""
+    changed = []
+    for profile in profiles(session, same=same):
+        _, block, arm = profile.run_id.rsplit("-", 2)
+        phases = tuple(
+            phase.model_copy(update=change(phase, "base" if same else arm, int(block)))
+            for phase in profile.phases
+        )
+        changed.append(profile.model_copy(update={"phases": phases}))
+    return changed
+
+
+FOLIOS = 1000.0
+
+
+def twin(manifest: Manifest, name: str, observe: Observed, **guest: int) -> TwinRecord:
+    """A diagnostic run of two seeds of the first case that models a machine."""
+    return TwinRecord(
+        name=name, observe=observe, machine=MACHINE,
+        guest=manifest.guest.model_copy(update=guest), cases=("filemap-4k",), blocks=2,
+    )  # fmt: skip
+
+
+def of_twin(
+    manifest: Manifest, name: str, arms: Mapping[str, Sequence[dict[str, object]]], vcpus: int = 1
+) -> tuple[list[RunRecord], list[Profile]]:
+    """Its runs of a thousand folios, with what is counted in each by arm and seed."""
+    records, profiles = [], []
+    for arm, runs in arms.items():
+        for block, counts in enumerate(runs):
+            run_id = f"filemap-4k.b{block:02}.{arm}.{name}"
+            seed = manifest.seeds[block]
+            records.append(RunRecord(
+                run_id=run_id, case="filemap-4k", arm=arm, block=block, seed=seed, twin=name,
+                kernel_key="x", samples={"4k.bw": 50.0}, fingerprint=run_id,
+            ))  # fmt: skip
+            phase = phase_profile("4k", seed, "base", vcpus=vcpus)
+            update = {"units": {"folio": FOLIOS}, **counts}
+            profiles.append(Profile(run_id=run_id, phases=(phase.model_copy(update=update),)))
+    return records, profiles
 
 
 def with_twins(manifest: Manifest) -> Manifest:

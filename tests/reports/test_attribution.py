@@ -9,8 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reports.attribution import MOST_LISTED, MOVEMENT, TOLERANCE, attribute, listed
-from reports.attribution_model import Attribution
+from reports.counts import MOST_LISTED, Recorded
+from reports.explain.functions import (
+    MOVEMENT,
+    TOLERANCE,
+    Attribution,
+    attribute,
+    listed,
+)
 from reports.model import Comparison
 from results.profile import FunctionCount, PhaseProfile, Profile
 from results.record import Manifest, RunRecord
@@ -130,7 +136,7 @@ def test_what_keeps_a_vcpu_from_being_idle_is_no_work_of_anybody() -> None:
         }
         idling.append(profile.model_copy(update={"phases": (phase.model_copy(update=more),)}))
     plain, idle_too = (
-        find(attribute(manifest, records, those), "io") for those in (profiles, idling)
+        find(attribute(Recorded(manifest, records, those)), "io") for those in (profiles, idling)
     )
     assert idle_too == plain
     assert idle_too.total.difference == pytest.approx(-1)
@@ -154,9 +160,9 @@ def test_an_a_a_is_zero_everywhere() -> None:
 
 def test_one_call_more_is_not_identical() -> None:
     base = {"a": (100, 1), "b": (50, 1)}
-    same = attribute(*made((base, base), (base, base)))
+    same = attribute(Recorded(*made((base, base), (base, base))))
     assert all(attribution.identical for attribution in same)
-    other = attribute(*made((base, base), (base, {"a": (100, 2), "b": (50, 1)})))
+    other = attribute(Recorded(*made((base, base), (base, {"a": (100, 2), "b": (50, 1)}))))
     assert not any(attribution.identical for attribution in other)
     assert all(attribution.total.equal for attribution in other)
 
@@ -170,7 +176,7 @@ def test_the_order_of_profiles_and_records_does_not_matter(counted: Comparison) 
     )}) for p in profiles]  # fmt: skip
     random.Random(1).shuffle(shuffled)
     random.Random(2).shuffle(records)
-    again = attribute(manifest, records, shuffled)
+    again = attribute(Recorded(manifest, records, shuffled))
     assert again == counted.attributions
 
 
@@ -180,7 +186,9 @@ def test_only_measured_blocks_with_all_arms_count() -> None:
     profiles = [p for p in counts.profiles(session) if p.run_id != "filemap-4k-001-base"]
     records = fails(session.records(), "filemap-4k-003-patched")
     twins, twin_profiles, _ = counts.twin_runs(manifest)
-    attribution = find(attribute(manifest, records + twins, profiles + twin_profiles), "io")
+    attribution = find(
+        attribute(Recorded(manifest, records + twins, profiles + twin_profiles)), "io"
+    )
     assert attribution.seeds == tuple(
         seed for block, seed in enumerate(session.seeds) if block not in {1, 3}
     )
@@ -189,13 +197,13 @@ def test_only_measured_blocks_with_all_arms_count() -> None:
 
 def test_nothing_counted_gives_nothing() -> None:
     session = ExactSession()
-    assert attribute(session.manifest(), session.records(), []) == ()
+    assert attribute(Recorded(session.manifest(), session.records(), [])) == ()
 
 
 def test_a_unit_that_was_not_done_is_left_out() -> None:
     base = {"a": (100, 1)}
     manifest, records, profiles = made((base, base))
-    attributions = attribute(manifest, records, profiles)
+    attributions = attribute(Recorded(manifest, records, profiles))
     assert [(each.unit, each.headline) for each in attributions] == [("io", True), ("folio", False)]
 
 
@@ -204,15 +212,15 @@ def test_instructions_without_a_function_are_a_row() -> None:
     manifest, records, profiles = made((base, base))
     (phase,) = profiles[1].phases
     more = phase.model_copy(update={"instructions": phase.instructions + 7})
-    attribution = attribute(manifest, records, [profiles[0], profiles[1].model_copy(
+    attribution = attribute(Recorded(manifest, records, [profiles[0], profiles[1].model_copy(
         update={"phases": (more,)}
-    )])[0]  # fmt: skip
+    )]))[0]  # fmt: skip
     assert [row.name for row in attribution.rows] == ["[not attributed]"]
     assert attribution.total.difference == pytest.approx(0.7)
 
 
 def test_a_ratio_of_a_function_that_is_never_entered_warns() -> None:
-    attribution = attribute(*made(({"xas_load": (90, 9)}, {"b": (10, 1)})))[0]
+    attribution = attribute(Recorded(*made(({"xas_load": (90, 9)}, {"b": (10, 1)}))))[0]
     (ratio,) = attribution.ratios
     assert ratio.absent == ("xas_load",)
     assert (ratio.calls.base, ratio.calls.patched) == (1.8, 0.0)
@@ -224,7 +232,7 @@ def test_a_name_in_two_files_is_one_row() -> None:
     twice = (*phase.kernel, FunctionCount(name="a", file="", instructions=20, calls=1))
     split = phase.model_copy(update={"kernel": twice, "instructions": 30})
     both = [profiles[0].model_copy(update={"phases": (split,)}), profiles[1]]
-    (row,) = attribute(manifest, records, both)[0].functions
+    (row,) = attribute(Recorded(manifest, records, both))[0].functions
     assert (row.instructions.base, row.instructions.difference) == (3.0, 0.0)
     assert row.calls is not None
     assert row.calls.base == 0.2
@@ -266,7 +274,7 @@ def test_any_profile_adds_up(
     blocks: list[tuple[dict[str, tuple[int, int]], dict[str, tuple[int, int]]]], user: int
 ) -> None:
     manifest, records, profiles = made(*blocks, user=user)
-    for attribution in attribute(manifest, records, profiles):
+    for attribution in attribute(Recorded(manifest, records, profiles)):
         scale = max(1.0, abs(attribution.total.base), abs(attribution.total.patched))
         rows = sum(row.instructions.difference for row in attribution.functions)
         assert rows == pytest.approx(attribution.total.difference, abs=1e-9 * scale)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reports.attribution_hints import find_hints, stem
-from reports.attribution_model import Arm, FunctionRow
+from reports.counts import Arm
+from reports.function_names import FunctionRow, find_hints, stem
 from reports.paired import pair
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports.attribution import attribute
-from reports.changed_functions import SMALLEST, PhaseCounts, changed
+from reports.counts import Recorded
+from reports.explain.functions import SMALLEST, PhaseCounts, attribute, changed
 from reports.paired import Floats
 from tests.reports import counts_factory
 from tests.reports.factory import ExactSession
@@ -146,15 +146,17 @@ def test_of_a_session_only_headlines_are_tested_and_only_where_it_is_believed() 
     session = ExactSession()
     manifest = counts_factory.counted(session.manifest())
     profiles = counts_factory.profiles(session)
-    attributions = attribute(manifest, session.records(), profiles)
+    attributions = attribute(Recorded(manifest, session.records(), profiles))
     assert {each.headline for each in attributions if each.tested} == {True}
     first = attributions[0]
     names = {each.name for each in first.changed}
     assert {"xas_load", "xas_start"} <= names
     assert not names & {row.name for row in first.functions if row.user}
-    doubted = attribute(manifest, session.records(), profiles, trusted=False)
+    doubted = attribute(Recorded(manifest, session.records(), profiles, trusted=False))
     assert [(each.tested, each.changed) for each in doubted] == [(0, ())] * len(doubted)
-    same = attribute(manifest, session.records(), counts_factory.profiles(session, same=True))
+    same = attribute(
+        Recorded(manifest, session.records(), counts_factory.profiles(session, same=True))
+    )
     assert [each.changed for each in same] == [()] * len(same)
     assert same[0].tested
 
@@ -176,7 +178,7 @@ def test_of_a_phase_that_prepares_others_no_function_is_tested() -> None:
     tested, untested = (
         {
             (each.case, each.phase)
-            for each in attribute(of, session.records(), profiles)
+            for each in attribute(Recorded(of, session.records(), profiles))
             if each.tested
         }
         for of in (manifest, prepared)
@@ -193,7 +195,7 @@ def test_a_phases_own_smallest_change_of_functions_is_among_the_thresholds() -> 
     thresholds = manifest.experiment.thresholds.model_copy(update={"metrics": {key: 0.9}})
     experiment = manifest.experiment.model_copy(update={"thresholds": thresholds})
     usual, own = (
-        attribute(of, session.records(), profiles)
+        attribute(Recorded(of, session.records(), profiles))
         for of in (manifest, manifest.model_copy(update={"experiment": experiment}))
     )
     assert usual[0].changed

@@ -8,6 +8,7 @@ import pytest
 
 from reports.comparison import summarize
 from reports.model import MetricComparison, ReportError
+from reports.sentences import of_finding
 from reports.verdict import Verdict
 from results.record import Manifest, RunRecord
 from tests.reports.factory import SEEDS, ExactSession, all_equal, fails, repeat_of
@@ -71,7 +72,7 @@ def test_an_interrupted_session_is_not_judged() -> None:
     session = ExactSession()
     comparison = compare(session.manifest(), session.records()[:9])
     assert {m.judgement.verdict for m in comparison.primary} == {Verdict.NOT_FINISHED}
-    assert any("9 of 32 runs recorded" in f.text for f in comparison.findings)
+    assert any("9 of 32 runs recorded" in of_finding(f) for f in comparison.findings)
 
 
 def test_a_a_is_exactly_zero() -> None:

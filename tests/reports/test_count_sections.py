@@ -13,6 +13,8 @@ import pytest
 
 from reports import forms, functions_table
 from reports.charts import waterfall
+from reports.explain.contention import EXPLANATION as LOCKS
+from reports.explain.locks import EXPLANATION as MEASURED_LOCKS
 from reports.model import Comparison
 from reports.paired import pair
 from reports.render.html import SCRIPT
@@ -113,12 +115,12 @@ def test_every_form_has_the_same_sentences(counted: Comparison, page: ParsedPage
             assert typeset(sentence) in flat["html"]
             assert sentence in flat["text"]
             assert sentence in flat["markdown"]
-    for measured in counted.measured_locks:
+    for measured in MEASURED_LOCKS.of(counted):
         sentence = measured_locks.sentence(measured)
         assert typeset(sentence) in flat["html"]
         assert sentence in flat["text"]
         assert sentence in flat["markdown"]
-    for twin in counted.locks:
+    for twin in LOCKS.of(counted):
         for sentence in (locks.BANNER, locks.limits(twin),
                          locks.guest(twin), locks.slow_path(twin)):  # fmt: skip
             assert typeset(sentence) in flat["html"]

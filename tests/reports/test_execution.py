@@ -18,6 +18,7 @@ from queues.outcome import of_session as queue_outcome
 from reports import forms, headline, lkp, session_list
 from reports.many import SessionComparison, compare_session
 from reports.outcome import outcome
+from reports.sentences import of_finding
 from reports.two_sessions import compare_two
 from reports.verdict import Cause, Verdict
 from reports.wording import percent
@@ -450,5 +451,5 @@ def test_data_and_modules_may_act_where_no_changed_function_runs(
         head = session.manifest.model_copy(update={"triage": differing})
         judged = compare_session(measured(head, session.records, session.profiles))
         assert verdicts(judged)["4k.bw"] is verdict
-        texts = [finding.text for finding in judged.findings]
+        texts = [of_finding(finding) for finding in judged.findings]
         assert any(f"{next(iter(beside))} changed: " in text for text in texts)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from reports.explained import Counted, Split, network, split
+from reports.linked import Counted, Split, network, split
 from results.calls import calls_of
 
 SEEDS = 8

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from reports import findings, outcome
+from reports.sentences import of_finding
 from results.record import RunRecord
 from tests.reports.factory import ExactSession, fails, repeat_of
 from tests.reports.measured import compare
 
 
 def texts(session: ExactSession, records: list[RunRecord]) -> list[tuple[str, str]]:
-    return [(f.scope, f.text) for f in compare(session.manifest(), records).findings]
+    return [(f.scope, of_finding(f)) for f in compare(session.manifest(), records).findings]
 
 
 def test_seeds_that_change_nothing_are_named() -> None:
@@ -22,7 +23,7 @@ def test_seeds_that_change_nothing_are_named() -> None:
     ]
     notes = findings.seeds_without_effect(session.manifest(), spoilt)
     assert [f.scope for f in notes] == ["filemap-4k"]
-    assert "(1001, 1002)" in notes[0].text
+    assert "(1001, 1002)" in of_finding(notes[0])
     assert findings.seeds_without_effect(session.manifest(), records) == []
 
 
@@ -52,7 +53,7 @@ def test_a_session_whose_repeats_are_pending_says_so_and_passes_nowhere() -> Non
     assert not outcome.pending(compare(session.manifest(), session.records()))
     notes = comparison.findings
     assert notes[0].level == "warning"
-    assert "no run was repeated" in notes[0].text
+    assert "no run was repeated" in of_finding(notes[0])
 
 
 def test_a_repeat_whose_bytes_differ_but_whose_metrics_agree() -> None:
@@ -116,10 +117,10 @@ def test_same_code_with_different_numbers_is_a_contradiction() -> None:
 def test_a_qemu_of_which_nothing_is_known_is_a_finding() -> None:
     session = ExactSession()
     manifest = session.manifest()
-    assert not [f for f in compare(manifest, session.records()).findings if "QEMU" in f.text]
+    assert not [f for f in compare(manifest, session.records()).findings if "QEMU" in of_finding(f)]
     sentence = "QEMU 8.2.2, binary abababababab: this release was never tried, here or elsewhere"
     provenance = manifest.provenance.model_copy(update={"qemu_untried": sentence})
     untried = manifest.model_copy(update={"provenance": provenance})
-    notes = [f for f in compare(untried, session.records()).findings if "QEMU" in f.text]
+    notes = [f for f in compare(untried, session.records()).findings if "QEMU" in of_finding(f)]
     assert [(f.level, f.scope) for f in notes] == [("warning", "session")]
-    assert notes[0].text.startswith(sentence)
+    assert of_finding(notes[0]).startswith(sentence)

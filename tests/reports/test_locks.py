@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.lock_model import LockComparison
-from reports.lock_rows import saturation
-from reports.locks import compare_locks
+from reports.counts import Recorded
+from reports.explain.contention import EXPLANATION as LOCKS
+from reports.explain.contention import LockComparison, compare_locks
+from reports.explain.locks import saturation
 from reports.model import Comparison
 from reports.outcome import outcome
 from results.record import Manifest
@@ -25,7 +26,7 @@ def manifest() -> Manifest:
 
 
 def twin(comparison: Comparison, name: str) -> LockComparison:
-    return next(each for each in comparison.locks if each.twin == name)
+    return next(each for each in LOCKS.of(comparison) if each.twin == name)
 
 
 def test_waits_by_caller(counted: Comparison) -> None:
@@ -55,7 +56,7 @@ def test_the_same_kernels_show_no_difference(manifest: Manifest) -> None:
     profiles = [p.model_copy(update={
         "phases": counted[p.run_id.replace("-patched-", "-base-")].phases
     }) for p in profiles]  # fmt: skip
-    for table in compare_locks(manifest, records, profiles, same):
+    for table in compare_locks(Recorded(manifest, records, profiles, locks=same)):
         assert table.virtual_ns.equal
         assert all(wait.count.equal and wait.wait.equal for wait in table.waits)
 
@@ -68,12 +69,12 @@ def test_the_order_does_not_matter(manifest: Manifest, counted: Comparison) -> N
     )}) for of_run in locks]  # fmt: skip
     for rows in (records, profiles, locks):
         random.Random(3).shuffle(rows)
-    assert compare_locks(manifest, records, profiles, locks) == counted.locks
+    assert compare_locks(Recorded(manifest, records, profiles, locks=locks)) == LOCKS.of(counted)
 
 
 def test_without_a_profile_counts_are_per_virtual_millisecond(manifest: Manifest) -> None:
     records, _, locks = counts.twin_runs(manifest)
-    tables = compare_locks(manifest, records, [], locks)
+    tables = compare_locks(Recorded(manifest, records, [], locks=locks))
     assert {each.unit_title for each in tables} == {"virtual ms"}
     assert all(each.slow_share is None for each in tables)
     assert tables[0].virtual_ns.base == pytest.approx(1e6)
@@ -112,7 +113,7 @@ def test_dropped_events_are_reported(manifest: Manifest) -> None:
 
 def test_no_twins_no_locks() -> None:
     session = ExactSession()
-    assert compare(session.manifest(), session.records()).locks == ()
+    assert LOCKS.of(compare(session.manifest(), session.records())) == ()
 
 
 @given(st.floats(1, 1e9), st.floats(1, 1e9), st.floats(1.01, 10))

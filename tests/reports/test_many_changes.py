@@ -8,9 +8,9 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from reports import forms
-from reports.attribution_model import Attribution
 from reports.charts import icicle
 from reports.document import Table
+from reports.explain.functions import Attribution
 from reports.kernel_names import source_address
 from reports.many import SessionComparison, compare_session
 from reports.model import Comparison

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from reports.measured_locks import measured_locks
-from reports.memory import weights
-from reports.missed import cycles_of, missed_in_phases
-from reports.scaling import estimate
-from reports.scaling_model import MissedEach, Scaling
+from reports.counts import Recorded
+from reports.explain.locks import measured_locks
+from reports.explain.memory import weights
+from reports.explain.scaling import MissedEach, Scaling, cycles_of, estimate, missed_in_phases
 from reports.sections import scaling as section
-from results.profile import LockSite, LockUse, MemoryUse, Profile
+from results.profile import FunctionMisses, LockSite, LockUse, MemoryUse, Misses, Profile
 from results.record import Manifest, RunRecord
 from tests.reports import counts_factory as counts
-from tests.reports import test_memory as memory
 from tests.reports.factory import ExactSession
-from tests.reports.test_memory import MACHINE
 
-HELD = 500_000
+HELD, MACHINE = 500_000, counts.MACHINE
+USE = MemoryUse(
+    kernel=(
+        FunctionMisses(name="xas_load", file="lib/xarray.c", l1d=9000, llc=2000, l2=2500),
+        FunctionMisses(name="zap_pte_range", file="mm/memory.c", tlb=300, walks=400),
+    ),
+    user={"fio": Misses(l2=70, llc=70, prefetched=5000), "busybox": Misses(llc=10**9)},
+)
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +31,8 @@ def session() -> ExactSession:
 
 @pytest.fixture(scope="module")
 def manifest(session: ExactSession) -> Manifest:
-    return memory.modelled(counts.counted(session.manifest()))
+    counted = counts.counted(session.manifest())
+    return counted.model_copy(update={"twins": (counts.twin(counted, "memory", "memory"),)})
 
 
 def runs(
@@ -35,11 +40,8 @@ def runs(
 ) -> tuple[list[RunRecord], list[Profile]]:
     """Of the twin: 2 L2 misses and 1 LLC miss a folio with the lock held, on patched fewer."""
     arms = [arm.name for arm in manifest.arms]
-    uses: dict[str, list[MemoryUse | None]] = {
-        arm: [memory.use(2000, 400).model_copy(update={"by_lock": by_lock})] * memory.SEEDS
-        for arm in arms
-    }
-    records, profiles = memory.runs(manifest, uses)
+    use: dict[str, object] = {"memory": USE.model_copy(update={"by_lock": by_lock})}
+    records, profiles = counts.of_twin(manifest, "memory", {arm: [use] * 2 for arm in arms})
 
     def with_locks(record: RunRecord, profile: Profile) -> Profile:
         fewer = saved if record.arm == arms[1] else 0
@@ -61,12 +63,13 @@ def ranges(
     """The range of phase 4k."""
     own, twin = counts.profiles(session, same=same), runs(manifest, saved=saved, by_lock=by_lock)
     records, profiles = session.records() + twin[0], own + twin[1]
-    missed = missed_in_phases(manifest, records, profiles)
-    return estimate(manifest, measured_locks(manifest, records, profiles), {}, {}, missed)[0]
+    recorded = Recorded(manifest, records, profiles)
+    recorded.explained["measured_locks"] = measured_locks(recorded)
+    return estimate(recorded)[0]
 
 
 def test_misses_are_per_unit_and_per_instruction_with_the_lock(manifest: Manifest) -> None:
-    ((key, missed),) = missed_in_phases(manifest, *runs(manifest, saved=500)).items()
+    ((key, missed),) = missed_in_phases(Recorded(manifest, *runs(manifest, saved=500))).items()
     assert (key, missed.unit_title) == (("filemap-4k", "4k"), "folio added")
     # What idles is in none of it.
     assert missed.total == MissedEach(l2=(2.57, 2.57), llc=(2.07, 2.07), walks=(0.4, 0.4))
@@ -94,7 +97,7 @@ def test_what_is_saved_under_the_lock_widens_the_range(
     assert with_misses.missed_held is not None
     # As many as instructions with the lock held of the judged runs have.
     assert with_misses.missed_held.l2[0] == pytest.approx(2000 / HELD * with_misses.held[0])
-    assert saved.saturated.change[1] > 1.05 * with_misses.saturated.change[1]
+    assert saved.points[-1].change[1] > 1.05 * with_misses.points[-1].change[1]
     # With the lock always held, each instruction and each miss at its slowest.
     many = MACHINE.many
     assert many is not None
@@ -103,7 +106,7 @@ def test_what_is_saved_under_the_lock_widens_the_range(
         held + cycles
         for held, cycles in zip(saved.held, cycles_of(MACHINE, saved.missed_held), strict=True)
     )
-    assert saved.saturated.change[1] > base / patched - 1 - 2e-4
+    assert saved.points[-1].change[1] > base / patched - 1 - 2e-4
 
 
 def test_path_length_stays_an_end_with_misses(session: ExactSession, manifest: Manifest) -> None:
@@ -137,7 +140,10 @@ def test_misses_of_another_machine_are_not_added(manifest: Manifest) -> None:
         twin.model_copy(update={"machine": MACHINE.model_copy(update={"name": "other"})})
         for twin in manifest.twins
     )
-    assert missed_in_phases(manifest.model_copy(update={"twins": twins}), *runs(manifest)) == {}
+    assert (
+        missed_in_phases(Recorded(manifest.model_copy(update={"twins": twins}), *runs(manifest)))
+        == {}
+    )
 
 
 def test_the_section_says_with_what_it_was_computed(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reports.queueing import lock_throughput
+from reports.explain.scaling import lock_throughput
 
 
 def mean_value_analysis(cpus: int, apart: float, held: float) -> float:

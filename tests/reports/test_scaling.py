@@ -9,10 +9,12 @@ import pytest
 
 from reports import forms
 from reports.charts import scaling as chart
-from reports.measured_locks import measured_locks
+from reports.counts import Recorded
+from reports.explain.locks import EXPLANATION as MEASURED_LOCKS
+from reports.explain.locks import measured_locks
+from reports.explain.scaling import EXPLANATION as SCALING
+from reports.explain.scaling import FARTHEST, LINES, Scaling, estimate
 from reports.model import Comparison
-from reports.scaling import FARTHEST, LINES, estimate
-from reports.scaling_model import Scaling
 from reports.sections import scaling as section
 from results.profile import LockSite, LockUse, Profile
 from results.record import Manifest
@@ -34,19 +36,21 @@ def comparison(session: ExactSession) -> Comparison:
 
 @pytest.fixture(scope="module")
 def first(comparison: Comparison) -> Scaling:
-    return comparison.scaling[0]
+    return SCALING.of(comparison)[0]
 
 
 def ranges(
     manifest: Manifest, session: ExactSession, profiles: list[Profile]
 ) -> tuple[Scaling, ...]:
-    return estimate(manifest, measured_locks(manifest, session.records(), profiles), {})
+    recorded = Recorded(manifest, session.records(), profiles)
+    recorded.explained["measured_locks"] = measured_locks(recorded)
+    return estimate(recorded)
 
 
 def test_the_lock_that_fills_first_is_taken_from_the_judged_runs(
     comparison: Comparison, first: Scaling
 ) -> None:
-    locks = comparison.measured_locks[0]
+    locks = MEASURED_LOCKS.of(comparison)[0]
     tree = next(row for row in locks.rows if row.label == "i_pages.xa_lock")
     assert first.lock == tree.label
     assert first.held == pytest.approx((tree.held.base, tree.held.patched))
@@ -56,7 +60,7 @@ def test_the_lock_that_fills_first_is_taken_from_the_judged_runs(
 
 
 def test_path_length_and_the_full_lock_are_in_the_range(first: Scaling) -> None:
-    (alone, full) = first.points[0], first.saturated
+    (alone, full) = first.points[0], first.points[-1]
     assert alone.cpus == 1
     assert alone.base == (1.0, 1.0)
     assert alone.change[0] <= first.at_one <= alone.change[1]
@@ -112,11 +116,13 @@ def test_no_range_where_no_lock_is_near(session: ExactSession) -> None:
 def test_what_may_be_luck_is_in_parentheses(comparison: Comparison, first: Scaling) -> None:
     assert first.significant
     assert "CPUs +" in section.sentence(first)
-    locks = comparison.measured_locks[0]
+    locks = MEASURED_LOCKS.of(comparison)[0]
     tree = next(row for row in locks.rows if row.label == first.lock)
     loose = replace(tree.held, low=-99.0, high=9.0)
     rows = tuple(r.model_copy(update={"held": loose}) if r is tree else r for r in locks.rows)
-    (luck,) = estimate(comparison.manifest, [locks.model_copy(update={"rows": rows})], {})
+    recorded = Recorded(comparison.manifest, [], [])
+    recorded.explained["measured_locks"] = (locks.model_copy(update={"rows": rows}),)
+    (luck,) = estimate(recorded)
     assert not luck.significant
     assert "CPUs (+" in section.sentence(luck)
 
@@ -138,7 +144,7 @@ def test_the_published_figure_is_held_against_the_range(
     none = first.model_copy(update={"published": None})
     assert section.verdict_of_published(none) == ""
     assert "published" not in section.sentence(none)
-    assert len(comparison.scaling) == len(chart.draw(comparison))
+    assert len(SCALING.of(comparison)) == len(chart.draw(comparison))
 
 
 def test_every_form_says_that_it_is_an_estimate(comparison: Comparison) -> None:

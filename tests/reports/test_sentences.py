@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reports import sentences
-from reports.model import Comparison
+from reports.model import Comparison, Finding
 
 REPORTS = Path(__file__).resolve().parents[2] / "reports"
 
@@ -28,11 +28,12 @@ def test_every_kind_of_finding_has_a_sentence() -> None:
 def test_a_finding_is_its_values(normal: Comparison) -> None:
     [exact] = [f for f in normal.findings if f.kind == "exactness"]
     assert exact.values["status"] == "bit-exact"
-    assert exact.text == f"bit-exact: {exact.values['detail']}"
+    assert sentences.of_finding(exact) == f"bit-exact: {exact.values['detail']}"
 
 
 @pytest.mark.parametrize(("many", "more"), [(5, ""), (7, " and 2 more")])
 def test_long_lists_end_in_a_number(many: int, more: str) -> None:
     names = [f"f{number}" for number in range(many)]
     values = {"executed": [], "not_executed": names, "changed": many}
-    assert f"f4{more})" in sentences.of_finding("executed", values)
+    finding = Finding(level="note", scope="series", kind="executed", values=values)
+    assert f"f4{more})" in sentences.of_finding(finding)

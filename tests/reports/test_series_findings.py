@@ -6,6 +6,7 @@ import pytest
 
 from reports import forms
 from reports.model import Comparison
+from reports.sentences import of_finding
 from results.record import FunctionRecord, PatchRecord, SeriesRecord, TriageRecord
 from tests.reports.counts_factory import counted, profiles
 from tests.reports.factory import ExactSession
@@ -42,7 +43,7 @@ def with_findings() -> Comparison:
 
 
 def test_findings_of_series_and_builds_are_the_reports(with_findings: Comparison) -> None:
-    findings = {(f.level, f.scope, f.text) for f in with_findings.findings}
+    findings = {(f.level, f.scope, of_finding(f)) for f in with_findings.findings}
     assert {
         ("warning", "series", "patch 2 is missing"),
         ("warning", "series", EXECUTED),
@@ -51,7 +52,9 @@ def test_findings_of_series_and_builds_are_the_reports(with_findings: Comparison
         ("note", "build", "only 2 functions changed: xas_load (100 to 120 bytes), fresh (new, 16 "
          "bytes)"),
     } <= findings  # fmt: skip
-    [origin] = [f.text for f in with_findings.findings if f.level == "note" and f.scope == "series"]
+    [origin] = [
+        of_finding(f) for f in with_findings.findings if f.level == "note" and f.scope == "series"
+    ]
     assert "v2, by A <a@example.org>, message-id 1@x" in origin
 
 
@@ -86,10 +89,12 @@ def test_which_changed_functions_were_executed(
     )
     manifest = counted(session.manifest()).model_copy(update={"triage": triage})
     findings = compare(manifest, session.records(), profiles(session)).findings
-    assert [(f.level, f.text) for f in findings if "xecuted" in f.text] == [(level, text)]
+    assert [(f.level, of_finding(f)) for f in findings if "xecuted" in of_finding(f)] == [
+        (level, text)
+    ]
     # Where nothing was counted nothing is known of it.
     without = compare(manifest, session.records()).findings
-    assert not [f.text for f in without if "xecuted" in f.text]
+    assert not [of_finding(f) for f in without if "xecuted" in of_finding(f)]
 
 
 def test_the_letter_names_what_a_build_executes(with_findings: Comparison) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reports.subsystems import OTHER, catalogue, programs, subsystem
+from reports.function_names import OTHER, catalogue, programs, subsystem
 
 
 @pytest.mark.parametrize(

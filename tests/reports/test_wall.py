@@ -9,6 +9,7 @@ from experiment.design import AGAIN
 from reports import wall, wall_statistics
 from reports.model import Comparison, ReportError
 from reports.outcome import outcome
+from reports.sentences import of_finding
 from reports.statistics import as_change, log_ratios
 from reports.verdict import Verdict
 from reports.wall_verdict import WITHHELD
@@ -28,7 +29,7 @@ def verdicts(comparison: Comparison) -> set[Verdict | None]:
 
 
 def host(comparison: Comparison) -> str:
-    return "\n".join(finding.text for finding in comparison.host_findings)
+    return "\n".join(of_finding(finding) for finding in comparison.host_findings)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,7 @@ def test_failed_runs_are_distinguished_and_never_data_points(
     metric = comparison.primary[0]
     assert [pair.block for pair in metric.pairs] == [b for b in range(24) if b != 2]
     assert [(run.run_id, run.failure.kind) for run in comparison.failed_runs] == [(run_id, kind)]
-    text = "\n".join(finding.text for finding in comparison.findings)
+    text = "\n".join(of_finding(finding) for finding in comparison.findings)
     assert f"(1 {kind}, blame {blame}); their blocks are excluded on all arms" in text
     assert f"base-again {int(arm == AGAIN)} of 24" in text
     assert outcome(comparison) == (4 if blame == "series" else 0)
@@ -179,7 +180,7 @@ def test_early_look_is_judged_at_its_share_and_says_so() -> None:
     assert change is not None
     assert change.level == pytest.approx(0.998)
     assert "interim analysis after 20 of 48 blocks was conclusive, at 20 %" in host(comparison)
-    assert not any("--resume" in finding.text for finding in comparison.findings)
+    assert not any("--resume" in of_finding(finding) for finding in comparison.findings)
 
 
 def test_look_that_decides_nothing_is_no_end() -> None:
@@ -189,7 +190,7 @@ def test_look_that_decides_nothing_is_no_end() -> None:
     assert verdicts(comparison) == {Verdict.INCONCLUSIVE}
     assert comparison.wall is not None
     assert (comparison.wall.early, comparison.wall.unfinished) == (False, True)
-    assert any("--resume" in finding.text for finding in comparison.findings)
+    assert any("--resume" in of_finding(finding) for finding in comparison.findings)
 
 
 @pytest.mark.parametrize("early_looks", [False, True])
@@ -238,13 +239,13 @@ def test_primary_and_secondary_metrics_have_the_same_estimate() -> None:
 
 def test_host_is_described() -> None:
     comparison = WallSession().compared()
-    levels = {(f.level, f.text) for f in comparison.host_findings}
+    levels = {(f.level, of_finding(f)) for f in comparison.host_findings}
     assert ("note", "governor: powersave (warn)") in levels
     assert ("warning", "other guests: qemu-system-x86 (4711) (fail)") in levels
     assert ("note", "guests ran on this host's CPUs (kvm)") in levels
     assert not any("steal" in text for _, text in levels)
     assert comparison.exactness.status == "not asked"
-    assert not any(f.level == "warning" and "exact" in f.text for f in comparison.findings)
+    assert not any(f.level == "warning" and "exact" in of_finding(f) for f in comparison.findings)
 
 
 def test_units_are_real() -> None:

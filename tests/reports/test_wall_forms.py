@@ -8,6 +8,7 @@ import re
 import pytest
 
 from reports import findings, forms
+from reports.explain.contention import EXPLANATION as LOCKS
 from reports.model import Comparison
 from tests.reports import counts_factory
 from tests.reports.measured import compare, is_golden
@@ -141,8 +142,8 @@ def with_locks() -> Comparison:
 
 @pytest.mark.parametrize("form", ["text", "markdown", "html"])
 def test_locks_of_twins_are_in_real_ns(with_locks: Comparison, form: str) -> None:
-    assert with_locks.locks
-    assert {each.unit_title for each in with_locks.locks} == {"ms"}
+    assert LOCKS.of(with_locks)
+    assert {each.unit_title for each in LOCKS.of(with_locks)} == {"ms"}
     rendered = forms.render(with_locks, form)
     rendered = ParsedPage(rendered).text if form == "html" else rendered
     rendered = " ".join(rendered.replace("\\", "").split())

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from reports import forms
+from reports.explain.contention import EXPLANATION as LOCKS
 from reports.write import read_comparison, write_all
 from results.door import StoreError
 from results.locks import Locks
@@ -69,7 +70,7 @@ def test_counts_come_from_the_folder_and_stay_byte_for_byte(tmp_path: Path) -> N
     first = write_all(tmp_path / "a")
     assert first == write_all(tmp_path / "b") == read_comparison(tmp_path / "a")
     assert len(first.comparisons[0].attributions) == 9
-    assert len(first.comparisons[0].locks) == 1
+    assert len(LOCKS.of(first.comparisons[0])) == 1
     for name in (*WRITTEN, "functions.csv"):
         both = [(tmp_path / folder / name).read_bytes() for folder in ("a", "b")]
         assert both[0] == both[1], name

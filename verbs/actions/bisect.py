@@ -16,11 +16,10 @@ from experiment.load import Catalogue
 from experiment.spec import ArmSpec, CaseSpec, Experiment
 from experiment.steps import step_arms
 from kernels.first_parents import write_line
-from reports.attribution_model import Attribution
 from reports.comparison import compare_views
 from reports.execution import executions
+from reports.explain.functions import Attribution
 from reports.sections.functions import changed_per_unit
-from reports.sentences import listed
 from reports.statistics import pairs_needed
 from reports.write import write_all
 from results.session import MeasuredSession, open_session
@@ -30,6 +29,7 @@ from runs.bisect import Result, Search
 from runs.progress import Reporter
 from runs.request import Request
 from runs.resolve import subjects_of
+from text import enumerated
 from verbs.actions.session import building
 from verbs.folders import CHECKOUT, SESSIONS
 from verbs.invocation import experiment_of, options, placed, resumable
@@ -224,7 +224,9 @@ def _untested(result: Result, session: MeasuredSession) -> dict[int, str]:
         of_point = executions(manifest.model_copy(update=update), session.records, session.profiles)
         for each in of_point:
             if (each.case, each.phase) == (case, phase) and not (each.ran or each.earlier):
-                reasons[step.point] = f"none of the changed functions ran ({listed(each.never)})"
+                reasons[step.point] = (
+                    f"none of the changed functions ran ({enumerated(each.never)})"
+                )
     return reasons
 
 

@@ -18,7 +18,6 @@ from kernels.intake import read_series
 from kernels.patch_text import as_patch
 from kernels.prefixes import of_kernel
 from kernels.series import LARGEST
-from reports import sentences
 from reports.session_list import ListedMetric, ListedSession, listed
 from reports.verdict import Verdict
 from results import door
@@ -29,7 +28,7 @@ from results.sessions import SessionHead, heads_in
 from runs.coverage import shipped
 from runs.session_series import SERIES
 from runs.suggestion import workloads_for
-from text import clean
+from text import clean, enumerated
 from verbs.folders import sessions_folder
 
 TIMEOUT_S = 20.0
@@ -140,7 +139,7 @@ def of_session(measured: Measured) -> PatchAnswer:
 def unmeasured(text: str, diff: Diff) -> PatchAnswer:
     """What could be measured of a patch that no session has."""
     if not of_kernel(diff.files):
-        names = sentences.listed(diff.files, most=MOST_NAMES)
+        names = enumerated(diff.files, most=MOST_NAMES)
         text = f"ERROR: no path or folder of it is in a kernel's source: {names}"
         return PatchAnswer(_line(text), True, Exit.SERIES)
     files = [
@@ -149,7 +148,7 @@ def unmeasured(text: str, diff: Diff) -> PatchAnswer:
     if not files:
         return PatchAnswer("changes documentation or tools only: no kernel is affected", False)
     functions = changed_functions(text, "the patch")
-    names = sentences.listed([f"{name}()" for name in functions] or files, most=MOST_NAMES)
+    names = enumerated([f"{name}()" for name in functions] or files, most=MOST_NAMES)
     try:
         coverage = shipped()
         suggestion = suggest(coverage, functions, files)

@@ -12,11 +12,11 @@ from experiment.places import from_here
 from experiment.series_name import kind_of
 from host.process import paste
 from kernels.settle import settle
-from reports.sentences import listed
 from results.coverage import Candidate
 from runs import prepare
 from runs.progress import duration
 from runs.suggestion import Advice, answer
+from text import enumerated
 from verbs.folders import CHECKOUT
 from verbs.invocation import options, show_intake
 from verbs.output import WIDTH, emit, log, write_out
@@ -62,7 +62,7 @@ def show(series: tuple[str, ...], source: str, *, as_json: bool) -> None:
 def lines(advice: Advice) -> list[str]:
     """The answer for people, without the command."""
     suggestion, release = advice.suggestion, advice.coverage.release
-    total, files = len(suggestion.functions), listed(advice.files, most=MOST_NAMES)
+    total, files = len(suggestion.functions), enumerated(advice.files, most=MOST_NAMES)
     how = "their machine code differs" if advice.by_kernels else "by the lines of the patches"
     text = _wrapped(
         f"Changes {total} function{'s' * (total != 1)} ({how}) in {files}."
@@ -81,12 +81,12 @@ def lines(advice: Advice) -> list[str]:
     if suggestion.never:
         text += [
             "",
-            *_wrapped(f"Executed by no workload: {listed(suggestion.never, most=MOST_NAMES)}."),
+            *_wrapped(f"Executed by no workload: {enumerated(suggestion.never, most=MOST_NAMES)}."),
         ]
     if suggestion.absent and not suggestion.by_files:
         text += _wrapped(
             f"Not a function of its own in {release} (inlined, not built, or new): "
-            f"{listed(suggestion.absent, most=MOST_NAMES)}."
+            f"{enumerated(suggestion.absent, most=MOST_NAMES)}."
         )
     return text
 

@@ -15,8 +15,9 @@ from experiment.machine import MACHINES, MachineSpec
 from guests.probe import plugin
 from guests.probe.memory import machine_words
 from host.topology import host_cpus
-from reports.measured_locks import measured_locks
-from reports.scaling import estimate
+from reports.counts import Recorded
+from reports.explain.locks import measured_locks
+from reports.explain.scaling import estimate
 from tests.guests.probe import test_memory as probed
 from tests.reports import counts_factory as counts
 from tests.reports.factory import ExactSession
@@ -78,8 +79,9 @@ def test_its_caches_are_modelled(machine: MachineSpec, tmp_path: Path) -> None:
 def test_its_range_is_estimated(machine: MachineSpec) -> None:
     session = ExactSession()
     manifest = counts.counted(session.manifest()).model_copy(update={"machine": machine})
-    locks = measured_locks(manifest, session.records(), counts.profiles(session))
-    scaling = estimate(manifest, locks, {})
+    recorded = Recorded(manifest, session.records(), counts.profiles(session))
+    recorded.explained["measured_locks"] = measured_locks(recorded)
+    scaling = estimate(recorded)
     assert [each.machine for each in scaling] == ["this-host"] * len(scaling)
     assert scaling
 

@@ -8,6 +8,7 @@ import pytest
 
 from reports import forms, wording
 from reports.document import Block, Fold, Table
+from reports.explain.contention import EXPLANATION as LOCKS
 from reports.model import Comparison
 from reports.paired import pair
 from reports.sections import functions, locks
@@ -106,7 +107,7 @@ def test_absent_functions_are_named(counted: Comparison) -> None:
 
 
 def test_diagnostic_runs_say_what_they_cannot(counted: Comparison) -> None:
-    (callers,) = counted.locks
+    (callers,) = LOCKS.of(counted)
     assert "no prediction" in locks.limits(callers)
     assert locks.guest(callers) == "8 vCPUs, 8 jobs, a timer every 20 µs, 2 seeds"
     assert "in parentheses" in locks.limits(callers)
@@ -116,7 +117,7 @@ def test_diagnostic_runs_say_what_they_cannot(counted: Comparison) -> None:
 
 
 def test_a_long_chain_of_callers_keeps_its_ends(counted: Comparison) -> None:
-    row = counted.locks[0].waits[0]
+    row = LOCKS.of(counted)[0].waits[0]
     long = row.model_copy(update={"chain": ("waits", *"abcdefgh")})
     assert locks.chain(long) == "a < b < c < d < ... < h"
     # Nothing is gained by three dots in place of one name.

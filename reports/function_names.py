@@ -1,17 +1,25 @@
-"""Functions that may be one piece of code under another name: hints, never a merge.
+"""What a function is called and part of, and functions that may be one under another name.
 
 A compiler inlines, clones and splits, and a series renames.  Then a difference is
 shown at two functions of which neither changed.  Counts alone cannot prove that, so
-rows stay as they were counted and a hint stands beside them.
+rows stay as they were counted and a hint stands beside them, never a merge.
 """
 
 from __future__ import annotations
 
+import functools
 import re
+import tomllib
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
 
-from reports.attribution_model import FunctionRow, Hint
+from reports.counts import Arm
+from reports.paired import Paired
+from results.record import Record
 
+FILE = Path(__file__).parent / "subsystems.toml"
+OTHER = "other kernel code"
 VARIANT = re.compile(r"(?:\.(?:constprop|isra|part|cold|llvm)(?:\.\d+)*)+$")
 # A rename keeps the number of calls and about the size.
 SAME_CALLS, SAME_SIZE = 0.10, 0.30
@@ -22,6 +30,77 @@ KEPT, MORE = 0.30, 2.0
 SAME_CALLS_KEPT = 0.02
 # Below this share of all movement a hint would cost more attention than it is worth.
 LEAST = 0.01
+
+
+class FunctionRow(Record):
+    """One kernel function, or one file of user code (``user``), per unit of work.
+
+    ``only_in`` names the arm that alone executed it; ``calls`` is None for user code,
+    whose functions are not told apart.  ``lines`` are where its definition
+    begins in ``file`` on base and patched, 0 where that is not known.
+    """
+
+    name: str
+    file: str
+    lines: tuple[int, int] = (0, 0)
+    subsystem: str
+    instructions: Paired
+    calls: Paired | None
+    user: bool = False
+    only_in: Arm = ""
+
+    @property
+    def shown_name(self) -> str:
+        """The name; a file of user code says so."""
+        return f"{self.name} (user)" if self.user else self.name
+
+
+class Hint(Record):
+    """Two functions that may be one piece of code under another name.
+
+    ``kind`` is ``variant`` (the same name but for a suffix of the compiler),
+    ``renamed``, ``inlined`` (``name`` is gone and ``other`` grew) or ``split``
+    (``name`` is new and ``other`` shrank).  ``together`` is the sum of both differences.
+    """
+
+    kind: Literal["variant", "renamed", "inlined", "split"]
+    name: str
+    other: str
+    together: float
+
+
+class Subsystem(Record):
+    """Prefixes of source files, and of function names for functions of no known file."""
+
+    title: str
+    files: tuple[str, ...] = ()
+    functions: tuple[str, ...] = ()
+
+
+@functools.cache
+def catalogue() -> tuple[Subsystem, ...]:
+    """All subsystems in the order of the data file."""
+    with FILE.open("rb") as source:
+        rows = tomllib.load(source)["subsystems"]
+    return tuple(Subsystem.model_validate(row) for row in rows)
+
+
+@functools.cache
+def programs() -> dict[str, str]:
+    """What user files are, by name; only those that need a word."""
+    with FILE.open("rb") as source:
+        return {str(k): str(v) for k, v in tomllib.load(source)["programs"].items()}
+
+
+@functools.cache
+def subsystem(function: str, file: str) -> str:
+    """Title of the subsystem; :data:`OTHER` where no prefix fits."""
+    best, title = 0, OTHER
+    for entry in catalogue():
+        for prefix in entry.files if file else entry.functions:
+            if (file or function).startswith(prefix) and len(prefix) > best:
+                best, title = len(prefix), entry.title
+    return title
 
 
 def stem(name: str) -> str:
