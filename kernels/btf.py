@@ -1,11 +1,8 @@
-"""Types of a kernel's structures, from BTF: what a byte of an object is called.
-
-The format is that of Documentation/bpf/btf.rst in the kernel; gcc writes it since version 12
-(``-gbtf``).  A file of it says what one compilation knew, so a kernel has several.
-"""
+"""Types of a kernel (BTF), and how the lab gets them: some files compiled once more."""
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -13,6 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from errors import InfraError
+from kernels import symbols
+from kernels.cache import Kernel
 
 MAGIC = 0xEB9F
 HEADER = struct.Struct("<HBBIIIII")
@@ -224,3 +223,59 @@ def _parse(data: bytes) -> list[_Type]:
         if any(number >= len(types) for number in to):
             raise ValueError(f"{each_type.name or 'a type'} is of a type that is not there")
     return types
+
+
+# Between them they know what slab caches hold: pages, slabs and tasks; inodes of XFS; nodes of
+# trees; buffers; requests; and what iomap keeps of a folio.
+FILES = (
+    "mm/slub", "fs/xfs/xfs_super", "lib/xarray", "lib/maple_tree", "fs/buffer",
+    "fs/iomap/buffered-io", "block/blk-mq",
+)  # fmt: skip
+SECTION = ".BTF"
+PREFIX = "twinboot-types-"
+# kbuild's record of how it made an object, "cmd_" before 6.3.
+COMMAND = re.compile(r"^(?:saved)?cmd_\S+ := (?P<command>[^;\n]*) -o \S+(?P<rest>[^;\n]*)", re.M)
+# It has no part in what is compiled, and would be written anew.
+DEPENDENCIES = re.compile(r" -Wp,-MMD,\S+")
+
+
+def script(objects: Path, folder: str) -> str:
+    """Shell commands that compile the files again, in ``folder``; those that were built.
+
+    They run beside each other, and none ends the others: a compiler that writes no BTF (clang,
+    gcc before 12) leaves a kernel without types.
+    """
+    # What another kernel of the same folder was built from is not this one's.
+    lines = [f"cd {folder}", f"rm -f {PREFIX}*.o"]
+    for file in FILES:
+        name = Path(file).name
+        record = (objects / file).with_name(f".{name}.o.cmd")
+        try:
+            match = COMMAND.search(record.read_text(errors="replace"))
+        except OSError:
+            continue
+        if match:
+            command = DEPENDENCIES.sub("", match["command"])
+            lines.append(f"{command} -gbtf -o {PREFIX}{name}.o{match['rest']} &")
+    return "\n".join([*lines, "wait"])
+
+
+def collected(objects: Path) -> Iterator[tuple[str, bytes]]:
+    """Name and content of each file of types that ``script`` has made."""
+    for path in sorted(objects.glob(f"{PREFIX}*.o")):
+        try:
+            sections = symbols.read(path).sections
+            data = next((each.data for each in sections if each.name == SECTION), b"")
+            Types([data])
+        except (InfraError, ValueError):
+            continue
+        yield f"{path.stem.removeprefix(PREFIX)}.btf", data
+
+
+def of(kernel: Kernel) -> Types:
+    """The types of a kernel; none of one that was kept without.
+
+    Raises:
+        InfraError: a file of them is damaged.
+    """
+    return load(kernel.structures)

@@ -22,31 +22,37 @@ from host.facts import require_usable
 from host.process import TimedOutError, paste, run
 from host.sandbox import Box
 from kernels import (
+    addresses,
     blame,
+    btf,
     compiled,
     config,
     configure,
-    modules,
-    origins,
     prebuilt,
     products,
-    structures,
     symbols,
-    toolchain,
 )
 from kernels import cache as store
+from kernels.blame import Goal, culprit, source_of
 from kernels.cache import Kernel
+from kernels.compiled import parsed as parse_build
 from kernels.configure import Configured
-from kernels.culprit import Goal, culprit, source_of
 from kernels.expected import Expected, Kind, expected, remember
-from kernels.make import LogError, MakeProgress, run_make, wait_until_idle
+from kernels.make import (
+    LogError,
+    MakeProgress,
+    Toolchain,
+    make_argv,
+    run_make,
+    rust,
+    safe_headers,
+    wait_until_idle,
+)
+from kernels.make import identify as identify_toolchain
 from kernels.options import Reasons, load_reasons
-from kernels.parsed import parsed as parse_build
 from kernels.series import Patch, apply_argv, read_patch
 from kernels.source import Source, unpack_argvs
 from kernels.source import identify as identify_source
-from kernels.toolchain import Toolchain, make_argv
-from kernels.toolchain import identify as identify_toolchain
 from kernels.worktree import COPY_TIMEOUT_S, WorkTree, copy_objects, prepare, switch
 from results.record import KernelIdentity
 from text import clean
@@ -108,7 +114,7 @@ class _Plan:
     def key(self) -> str:
         """Names the finished kernel."""
         parts = [f"{patch.name} {sha256_of(patch.path)}" for patch in self.patches]
-        parts += [f"{path.name} {modules.source_digest(path)}" for path in self.module_folders]
+        parts += [f"{path.name} {prebuilt.source_digest(path)}" for path in self.module_folders]
         return digest(self.source.identity, self.objects_key, *parts)[:32]
 
 
@@ -219,7 +225,7 @@ def commands(
     lines += [f"{{ {first}cat {shlex.join(files)}{last}; }} > obj/{REQUESTED}"]
     lines += [f"# {note}" for note in _notes(plan, cache)]
     lines += [paste(argv) for argv in _make_argvs(plan, "obj", cache)]
-    added = f"obj/{modules.ADDED}"
+    added = f"obj/{prebuilt.ADDED}"
     if plan.module_folders:
         lines += [f"mkdir {added}"]
     for folder in plan.module_folders:
@@ -342,8 +348,8 @@ def _site(plan: _Plan, tree: WorkTree, *, boxed: bool) -> Iterator[_Site]:
     top = tree.folder / BOXED
     folders.remove(top)  # of a lab that was killed
     place = top / objects.name
-    rust, links = toolchain.rust()
-    readable = (tree.src, *sandbox.programs(*TOOLS), *rust)
+    programs, links = rust()
+    readable = (tree.src, *sandbox.programs(*TOOLS), *programs)
     box = replace(sandbox.box((place, objects), readable=readable), links=links)
     top.mkdir()
     try:
@@ -411,7 +417,7 @@ def _build(
         plan,
         objects.name,
         None if site.box else cache,
-        listed_headers=cached and toolchain.safe_headers(tree.src),
+        listed_headers=cached and safe_headers(tree.src),
     )
     status, steps = _run(plan, site, make, build_log, steps_expected, progress)
     if status:
@@ -424,7 +430,7 @@ def _build(
         log.info("objects of the other configuration that are not in this one: %d", len(left))
         (objects / COPIED).unlink()
     failed_modules = _make_modules(plan, site, build_log, cache)
-    _run(plan, site, ["sh", "-c", structures.script(objects, objects.name)], build_log)
+    _run(plan, site, ["sh", "-c", btf.script(objects, objects.name)], build_log)
     kernel = _keep(plan, site, configured, build_log, failed_modules, cache)
     build_log.unlink()
     return kernel
@@ -507,13 +513,13 @@ def _make_modules(plan: _Plan, site: _Site, build_log: Path, cache: Path) -> str
     Raises:
         InfraError: the host failed; of a series it is only said by words that it may print.
     """
-    modules.lay_out(plan.module_folders, site.objects)
+    prebuilt.lay_out(plan.module_folders, site.objects)
     where = site.tree.objects(plan.objects_key)  # as make sees it, in a box or not
     ccache = None if site.box else store.ccache_folder(cache)
     failed = []
     for folder in plan.module_folders:
         # Named in full: releases differ in what a relative path is relative to.
-        targets = (f"M={where / modules.ADDED / folder.name}", "modules")
+        targets = (f"M={where / prebuilt.ADDED / folder.name}", "modules")
         argv = make_argv(plan.toolchain, where.name, targets, ccache_folder=ccache)
         if _run(plan, site, argv, build_log)[0]:
             trouble = limited.call(blame.host_trouble, _text(build_log))
@@ -534,7 +540,7 @@ def _nearest(plan: _Plan, tree: WorkTree) -> Path | None:
         (len(options ^ set((folder / REQUESTED).read_text().splitlines())), folder.name, folder)
         for folder in tree.src.glob("obj-*")
         if (folder / VMLINUX).exists()
-        and (folder / origins.ARCHIVE).exists()
+        and (folder / addresses.ARCHIVE).exists()
         and not (tree.folder / f"unfinished-{folder.name.removeprefix('obj-')}").exists()
         and (folder / TOOLCHAIN).exists()
         and (folder / TOOLCHAIN).read_text() == _tools(plan)
@@ -740,8 +746,8 @@ def _keep(
     cache: Path,
 ) -> Kernel:
     source, objects, final = site.tree.src, site.objects, configured.text
-    order = products.text(objects, modules.ORDER, "list") if plan.has_modules else ""
-    own = modules.built(order)
+    order = products.text(objects, prebuilt.ORDER, "list") if plan.has_modules else ""
+    own = prebuilt.built(order)
     parsed = parse_build(objects, source, plan.patches, final, own)
     identity = KernelIdentity(
         key=plan.key,
@@ -763,14 +769,14 @@ def _keep(
         (folder / built.target).write_bytes(products.read(objects, built.image, "image"))
         (folder / "System.map").write_bytes(products.read(objects, "System.map", "map"))
         shutil.copyfile(build_log, folder / "build.log")
-        added = modules.added(plan.module_folders, objects)
+        added = prebuilt.added(plan.module_folders, objects)
         products.modules(objects, (*own, *added), folder)
         if failed_modules:
             (folder / store.FAILED_MODULES).write_text(failed_modules)
         (folder / "config").write_text(final)
         symbols.save(parsed.functions, folder / "symbols.json.gz", parsed.variables)
         compiled.save(parsed.touched, folder / "touched.json")
-        origins.save(parsed.origins, folder / "origins.json.gz")
+        addresses.save(parsed.origins, folder / "origins.json.gz")
         for name, content in parsed.types:
             (folder / Path(name).name).write_bytes(content)
         (folder / store.IDENTITY).write_text(identity.model_dump_json(indent=1))

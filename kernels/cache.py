@@ -100,12 +100,12 @@ class Kernel:
 
     @property
     def origins(self) -> Path:
-        """Where its functions are defined, see ``kernels.origins``; not every kernel has it."""
+        """Where its functions are defined, see ``kernels.addresses``; not every kernel has it."""
         return self.folder / "origins.json.gz"
 
     @property
     def structures(self) -> tuple[Path, ...]:
-        """Types of its structures, see ``kernels.structures``; not every kernel has them."""
+        """Types of its structures, see ``kernels.btf``; not every kernel has them."""
         return tuple(sorted(self.folder.glob("*.btf")))
 
 

@@ -1,16 +1,106 @@
-"""Two finished kernels read from the cache and compared, for ``kernels.triage``."""
+"""What two builds of a kernel differ in: functions, data, modules, callers, what is left out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
+from errors import LabError
 from experiment.spec import PREBUILT
 from host import limited
-from kernels import compiled, config, symbols
+from kernels import addresses, compiled, config, symbols, vmlinux
+from kernels.addresses import FunctionMap
 from kernels.blame import new_warnings
 from kernels.cache import Kernel
-from kernels.triage import triage
+from kernels.compiled import Touched
+from kernels.configure import KCONFIG
+from kernels.symbols import CodeChange, FunctionCode, differing
+from results.calls import Calls, calls_of, together
 from results.record import FunctionRecord, OptionRecord, PatchRecord, TriageRecord
+
+HEADERS = (".h", ".lds.S", ".inc")
+
+
+def triage(
+    *,
+    same_code: bool,
+    before: Mapping[str, FunctionCode],
+    after: Mapping[str, FunctionCode],
+    touched: Sequence[Touched],
+    patches: Sequence[PatchRecord],
+    warnings: Sequence[str] = (),
+) -> TriageRecord:
+    """Compare two builds.
+
+    ``same_code`` says that all that is loaded is equal; ``before`` and ``after`` are
+    the tables of functions of base and patched arm, ``touched`` the files of the
+    series in the build that has its patches, ``warnings`` those new in the patched arm.
+    """
+    changes = () if same_code else differing(before, after)
+    functions = tuple(_function(change, touched, patches) for change in changes)
+    if same_code:
+        verdict = "same code"
+    elif functions:
+        verdict = "functions"
+    else:
+        verdict = "data or layout"
+    moved = {function.name.partition("@")[0].partition(".")[0] for function in functions}
+    findings = {
+        entry: finding for entry in touched if (finding := _left_out(entry, moved, same_code))
+    }
+    return TriageRecord(
+        verdict=verdict,
+        functions=functions,
+        left_out=tuple(_short(entry) for entry in findings if not entry.built or entry.options),
+        findings=tuple(findings.values()),
+        warnings=tuple(warnings),
+    )
+
+
+def _function(
+    change: CodeChange, touched: Sequence[Touched], patches: Sequence[PatchRecord]
+) -> FunctionRecord:
+    name, _, where = change.name.partition("@")
+    # gcc names parts and copies of a function f.cold, f.isra.0, f.constprop.0.
+    plain = name.partition("#")[0].partition(".")[0]
+    files = [
+        entry.file
+        for entry in touched
+        if any(function.partition(".")[0] == plain for function in entry.functions)
+        and (not where or entry.file.rpartition("/")[2] == where.partition("#")[0])
+    ]
+    file = files[0] if len(files) == 1 else ""
+    by = [patch.name for patch in patches if file and file in patch.files]
+    if not by:  # code of a header is in every function that uses it
+        by = [patch.name for patch in patches if any(f.endswith(HEADERS) for f in patch.files)]
+    return FunctionRecord(
+        name=change.name, before=change.before, after=change.after, file=file, patches=tuple(by)
+    )
+
+
+def _short(entry: Touched) -> str:
+    """``mm/numa.c (CONFIG_NUMA is n)``."""
+    options = "; ".join(option.partition(" (")[0] for option in entry.options)
+    return f"{entry.file} ({options})" if options else entry.file
+
+
+def _left_out(entry: Touched, moved: set[str], same_code: bool) -> str:
+    options = "; ".join(entry.options)
+    if KCONFIG.search(entry.file):
+        return f"{entry.file} adds options that are off: {options}" if options else ""
+    if not entry.built:
+        why = f": {options}" if options else "; no option that decides it was found"
+        return f"{entry.file} is not built in this configuration{why}"
+    names = {name.partition(".")[0] for name in entry.functions}
+    if not same_code and names & moved:
+        return ""
+    why = f": its change is compiled out, {options}" if options else ""
+    return f"{entry.file} is built, and none of its functions changed{why}"
+
 
 SIZES_ONLY = (
     "the kernels are prebuilt: their functions were compared by size, and those of one size "
@@ -106,3 +196,89 @@ def _log(kernel: Kernel) -> str:
         return kernel.build_log.read_text(errors="replace")
     except OSError:
         return ""
+
+
+# What is executed at boot and thrown away.
+INIT = ("_sinittext", "_einittext")
+SHORT_JUMP = 0xEB
+# ff /2 and ff /4: a call and a jump through a register or memory; else through a thunk.
+THROUGH, MODRM, CALLS_IT, JUMPS_TO_IT = 0xFF, 0x38, 0x10, 0x20
+THUNK = "__x86_indirect"
+Longs = NDArray[np.int64]
+
+
+def of_kernels(kernels: Iterable[Kernel]) -> Calls | None:
+    """The calls of several kernels together; None where they are not known of all of them."""
+    each = [of_kernel(kernel) for kernel in {kernel.folder: kernel for kernel in kernels}.values()]
+    known = [calls for calls in each if calls is not None]
+    return together(known) if known and len(known) == len(each) else None
+
+
+def of_kernel(kernel: Kernel) -> Calls | None:
+    """The calls of one kernel; None of one that the lab did not build, and of other processors."""
+    if kernel.identity.arch != "x86_64" or kernel.identity.flavour == PREBUILT:
+        return None
+    try:
+        text = addresses.text_of(kernel.system_map)
+        functions = addresses.functions(addresses.parse(text), addresses.load(kernel.origins))
+        with tempfile.TemporaryDirectory() as folder:
+            unpacked = Path(folder) / "vmlinux"
+            vmlinux.extract(vmlinux.read(kernel.image), unpacked)
+            sections = symbols.read(unpacked).sections
+    except (LabError, OSError, UnicodeError):
+        return None
+    bounds = [
+        int(line.split()[0], 16)
+        for name in INIT for line in text.splitlines() if line.endswith(f" {name}")
+    ]  # fmt: skip
+    return read(functions, sections, range(*bounds) if len(bounds) == len(INIT) else range(0))
+
+
+def read(functions: FunctionMap, sections: Sequence[symbols.Section], init: range) -> Calls:
+    """The calls in a kernel's ``sections``; ``init`` are addresses of what is thrown away."""
+    starts = functions.table.starts.view(np.int64)
+    names = [name for name, _ in functions.named]
+    edges: dict[str, set[str]] = {}
+    pointed: set[str] = set()
+    indirect: set[str] = set()
+
+    def named(places: Longs) -> set[str]:
+        return {names[number] for number in np.unique(functions.owner[places]).tolist()}
+
+    def begun(values: Longs) -> tuple[Longs, Longs]:
+        """Which of the values are first instructions of functions: their index and the place."""
+        inside = np.flatnonzero((values >= starts[0]) & (values <= starts[-1]))
+        places = np.searchsorted(starts, values[inside])
+        hits = (starts[places] == values[inside]) & functions.is_entry[places]
+        return inside[hits], places[hits]
+
+    for section in sections:
+        if not section.flags & symbols.SHF_ALLOC or len(section.data) < 8:
+            continue
+        data = np.frombuffer(section.data, np.uint8)
+        if not section.is_code:
+            words = data[: len(data) // 8 * 8].view("<i8").astype(np.int64)
+            pointed |= named(begun(words)[1])
+            continue
+        fields = np.ascontiguousarray(np.lib.stride_tricks.sliding_window_view(data, 4))
+        values = fields.view("<i4").ravel().astype(np.int64)
+        first = np.array(section.address, np.uint64).view(np.int64)
+        here = first + np.arange(len(values), dtype=np.int64)
+        jumps = np.flatnonzero(data[:-1] == SHORT_JUMP)
+        short = first + jumps + 2 + data[jumps + 1].view("<i1").astype(np.int64)
+        for source, targets in ((here, here + 4 + values), (here, values), (first + jumps, short)):
+            at, places = begun(targets)
+            callers = np.searchsorted(starts, source[at], side="right") - 1
+            pairs = np.stack([functions.owner[callers], functions.owner[places]])
+            for caller, callee in np.unique(pairs, axis=1).T.tolist():
+                if caller != callee:
+                    edges.setdefault(names[caller], set()).add(names[callee])
+        through = (data[:-1] == THROUGH) & np.isin(data[1:] & MODRM, (CALLS_IT, JUMPS_TO_IT))
+        callers = np.searchsorted(starts, first + np.flatnonzero(through), side="right") - 1
+        indirect |= named(np.unique(callers))
+    indirect |= {
+        name for name, callees in edges.items() if any(each.startswith(THUNK) for each in callees)
+    }
+    low, high = (np.array(bound, np.uint64).view(np.int64) for bound in (init.start, init.stop))
+    boot = named(np.flatnonzero((starts >= low) & (starts < high)))
+    return calls_of(edges, pointed=pointed, indirect=indirect, boot=boot)

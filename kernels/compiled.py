@@ -1,26 +1,27 @@
-"""Which of the files that a series touches are in a kernel at all, and if not, why.
-
-Looked at right after a build, when the tree and its objects are at hand, and kept
-with the kernel; what is decided from it is in ``kernels.triage``.
-"""
+"""What a build holds: files a series touches, what keeps them out, and all that is kept of it."""
 
 from __future__ import annotations
 
 import functools
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from pydantic import TypeAdapter, ValidationError
 
-from host import folders
+from errors import LabError
+from host import folders, limited
 from host.process import run
-from kernels import symbols
+from kernels import addresses, btf, symbols
+from kernels.addresses import ARCHIVE, Origin
 from kernels.config import NO_OPTION, likely_reason, parse
 from kernels.configure import KCONFIG, added_options
-from kernels.origins import ARCHIVE
+from kernels.products import ProductError, require_size
 from kernels.series import Patch
+from kernels.symbols import FunctionCode, Variables
 from results.record import Record
 
 TIMEOUT_S = 120.0
@@ -255,3 +256,52 @@ def _explained(
 def _makefile(folder: Path) -> Path | None:
     # kbuild prefers the first.
     return next((folder / n for n in ("Kbuild", "Makefile") if (folder / n).is_file()), None)
+
+
+VMLINUX, RELOCATABLE = "vmlinux", "vmlinux.o"
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What a build's ELF files say; ``types`` by the name of their file."""
+
+    functions: dict[str, FunctionCode]
+    variables: Variables
+    code_key: str
+    build_id: str
+    touched: tuple[Touched, ...]
+    origins: dict[int, Origin]
+    types: tuple[tuple[str, bytes], ...]
+
+
+def parsed(
+    objects: Path, source: Path, patches: Sequence[Patch], config: str, modules: Sequence[str]
+) -> Parsed:
+    """What the ELF files of a finished build say, its modules among them, read with limits.
+
+    Raises:
+        ProductError: one is not there or too large, is no ELF file, or takes too long to read.
+    """
+    for name in (VMLINUX, RELOCATABLE, *modules):
+        if name != RELOCATABLE or os.path.lexists(objects / name):
+            require_size(objects, name)
+    try:
+        return limited.call(_parse, objects, source, tuple(patches), config, tuple(modules))
+    except LabError as error:
+        raise ProductError(f"{error.where}: {error.what}") from error
+
+
+def _parse(
+    objects: Path, source: Path, patches: Sequence[Patch], config: str, modules: Sequence[str]
+) -> Parsed:
+    vmlinux = objects / VMLINUX
+    linked = objects / RELOCATABLE if (objects / RELOCATABLE).exists() else vmlinux
+    return Parsed(
+        functions=symbols.functions(linked),
+        variables=symbols.variables(linked),
+        code_key=symbols.code_key(vmlinux, [objects / name for name in modules]),
+        build_id=symbols.build_id(vmlinux),
+        touched=touched_files(patches, source, objects, config),
+        origins=addresses.collect(objects, source),
+        types=tuple(btf.collected(objects)),
+    )

@@ -26,16 +26,15 @@ from experiment.spec import SeriesSpec
 from host.process import run
 from kernels import b4, git_range
 from kernels.diff import MOST_FILES, MOST_LINES, read_diff
-from kernels.host_code import host_code
+from kernels.git_range import as_patch, line_ends, plain, slug
 from kernels.mail import BOMS, Mail, as_text, read_mail, read_mails
 from kernels.needs import BASE_COMMIT, offers, unmet
 from kernels.packed import LARGEST_MBOX, unpacked
 from kernels.packed import too_large as mailbox_too_large
 from kernels.patch_folder import ORDER, PatchFolder, read_folder
-from kernels.patch_text import as_patch, line_ends, plain, slug
-from kernels.revert import reverted
-from kernels.series import LARGEST, Patch, patch_of, too_large
+from kernels.series import LARGEST, Patch, host_code, patch_of, read_patch, reverted, too_large
 from kernels.threads import MOST_PATCHES, Thread, select
+from results import door
 from results.record import PatchRecord, SeriesRecord
 from text import clean
 
@@ -464,3 +463,57 @@ def _write(parts: Sequence[_Part], cache: Path) -> str:
         (beside / RECORDS).replace(top / key / RECORDS)
         shutil.rmtree(beside)
     return key
+
+
+def copy_out(spec: SeriesSpec, into: Path, *, checkout: Path, cache: Path) -> None:
+    """Copy the patches of a series, and their record where they were kept, into a folder.
+
+    Raises:
+        UsageError, SeriesError, InfraError: as ``kernels.intake.keep``.
+    """
+    shutil.rmtree(into, ignore_errors=True)
+    into.mkdir(parents=True)
+    for patch in patches_of(spec, checkout=checkout, cache=cache):
+        shutil.copyfile(patch, into / patch.name)
+    if spec.kept:
+        shutil.copyfile(kept_folder(cache, spec.kept) / RECORDS, into / RECORDS)
+
+
+def adopt(spec: SeriesSpec, folder: Path, *, cache: Path) -> SeriesSpec:
+    """The same series, with the patches that lie in ``folder`` under its key in the cache.
+
+    A series that is a plain folder is this folder from now on.  What is in the cache
+    already stays.
+
+    Raises:
+        SeriesError: the patches are not those of the key, or one does what no patch may.
+        StoreError: a file in the folder, which may be a stranger's, is a link or no plain file.
+    """
+    names = [name for name in door.names(folder) if name.endswith(".patch")]
+    files = [(name, door.read(folder, name, LARGEST)) for name in names]
+    for name in names:
+        read_patch(folder / name)
+    if not spec.kept:
+        return spec.model_copy(update={"path": str(folder.resolve())})
+    place = kept_folder(cache, spec.kept)
+    if place.is_dir():
+        return spec
+    if key_of(files) != spec.kept or not door.exists(folder, RECORDS):
+        raise SeriesError(
+            f"holds another series than that of key {spec.kept}",
+            where=clean(str(folder)),
+            next_step="name the series again, in a new session",
+        )
+    place.parent.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))
+    try:
+        for name, content in (*files, (RECORDS, door.read(folder, RECORDS))):
+            door.write(beside, name, content)
+        beside.rename(place)
+    except OSError:
+        # Another lab process was first, with the same patches.
+        if not place.is_dir():
+            raise
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return spec

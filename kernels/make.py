@@ -1,16 +1,170 @@
-"""Run make with its progress told, and leave nothing of it behind, however the lab ends."""
+"""Compilers and make: which they are, how a build is called, and nothing left of it."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from errors import InfraError
+from experiment.architecture import X86_64, Architecture
+from host.packages import install_line, package_of
 from host.process import TimedOutError, paste, run, spawn, wait_for_end
+
+QUERY_TIMEOUT_S = 60.0
+BOX_HOME = "/tmp"  # noqa: S108
+# Before ccache on PATH, where the compiler's list of headers is enough; commands stay the same.
+WRAPPED = Path(__file__).resolve().parent / "wrapped"
+Family = Literal["gcc", "clang"]
+# Compiler and linker; kbuild's LLVM=1 takes the other tools from the same packages.
+TOOLS: dict[Family, tuple[str, str]] = {"gcc": ("gcc", "ld"), "clang": ("clang", "ld.lld")}
+LLVM_TOOLS = ("llvm-ar", "llvm-nm", "llvm-objcopy", "llvm-objdump", "llvm-readelf", "llvm-strip")
+LLVM_PACKAGES = "clang lld llvm"
+# What kbuild would otherwise take from the clock, the user and the host name.
+FIXED = {
+    "KBUILD_BUILD_TIMESTAMP": "2026-01-01 00:00:00 UTC",
+    "KBUILD_BUILD_USER": "twinboot",
+    "KBUILD_BUILD_HOST": "twinboot",
+    "KBUILD_BUILD_VERSION": "1",
+    "LC_ALL": "C",
+    "TZ": "UTC",
+}
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """First lines of the tools' version texts, whether ccache is there, and what for."""
+
+    compiler: str
+    linker: str
+    ccache: bool
+    family: Family = "gcc"
+    architecture: Architecture = X86_64
+
+    @property
+    def identity(self) -> str:
+        """Compiler and linker in one line."""
+        return f"{self.compiler}; {self.linker}"
+
+
+def tools_of(family: Family, architecture: Architecture = X86_64) -> tuple[str, str]:
+    """Names of compiler and linker; LLVM's build for every architecture."""
+    compiler, linker = TOOLS[family]
+    prefix = architecture.build.tools if family == "gcc" else ""
+    return f"{prefix}{compiler}", f"{prefix}{linker}"
+
+
+def identify(family: Family = "gcc", architecture: Architecture = X86_64) -> Toolchain:
+    """Ask the compiler and the linker who they are.
+
+    Raises:
+        InfraError: one of them, or another tool of LLVM, is not installed.
+    """
+    compiler, linker = tools_of(family, architecture)
+    if family == "clang":
+        missing = [tool for tool in (*TOOLS[family], *LLVM_TOOLS) if shutil.which(tool) is None]
+        if missing:
+            raise InfraError(
+                f"not installed: {', '.join(missing)}",
+                where='kernel.compiler = "clang"',
+                next_step=install_line([LLVM_PACKAGES]),
+            )
+    if family == "gcc" and architecture.build.tools and shutil.which(compiler) is None:
+        raise InfraError(
+            f"not installed: {compiler}",
+            where=f'kernel.arch = "{architecture.name}"',
+            next_step=install_line([package_of(compiler)]),
+        )
+    versions = [
+        run([tool, "--version"], timeout_s=QUERY_TIMEOUT_S, env={"LC_ALL": "C"})
+        .stdout.partition("\n")[0]
+        .strip()
+        for tool in (compiler, linker)
+    ]
+    has_ccache = shutil.which("ccache") is not None
+    return Toolchain(versions[0], versions[1], has_ccache, family, architecture)
+
+
+def safe_headers(src: Path) -> bool:
+    """Whether no header of a tree, object folders left out, has an .incbin.
+
+    Only then do the headers that a compiler lists say all that a C file without one consists of.
+    """
+    words = ["grep", "-rqw", "--include=*.h", "--exclude-dir=obj-*", "incbin", str(src)]
+    return run(words, timeout_s=QUERY_TIMEOUT_S, check=False).returncode == 1
+
+
+def environment(
+    ccache_folder: Path | str | None, *, listed_headers: bool = False
+) -> dict[str, str]:
+    """All variables make sees; nothing else of the caller's environment reaches it.
+
+    Without a folder ccache hands everything to the compiler: make's commands stay the same.
+    With ``listed_headers`` it asks the compiler what a C file includes and preprocesses none,
+    which takes :func:`safe_headers`.
+    """
+    path = os.environ.get("PATH", os.defpath)
+    if ccache_folder is None:
+        # It wants a home even so; this one is the box's own.
+        return {**FIXED, "PATH": path, "CCACHE_DISABLE": "1", "HOME": BOX_HOME}
+    return {
+        **FIXED,
+        "PATH": f"{WRAPPED}:{path}" if listed_headers else path,
+        "CCACHE_DIR": str(ccache_folder),
+        # A miss preprocesses the file: only so does ccache see an .incbin, whose content it does
+        # not know, and leaves the file to the compiler.  In depend mode for all files it gave a
+        # kernel's image another one's code: piggy.S includes the compressed kernel, and names only
+        # its size.  What was kept then is out of reach in a namespace of its own.
+        "CCACHE_NAMESPACE": "preprocessed",
+    }
+
+
+def make_argv(
+    toolchain: Toolchain,
+    objects: str,
+    targets: Sequence[str],
+    *,
+    ccache_folder: Path | str | None,
+    listed_headers: bool = False,
+) -> list[str]:
+    """The make command for an object folder right inside the tree it runs in."""
+    # MAKEFLAGS, KCFLAGS, ARCH or CROSS_COMPILE of the caller would go into the
+    # kernel without going into its key.
+    variables = environment(ccache_folder, listed_headers=listed_headers)
+    isolated = [f"{name}={value}" for name, value in variables.items()]
+    llvm = ["LLVM=1"] if toolchain.family == "clang" else []
+    cc = f"ccache {tools_of(toolchain.family, toolchain.architecture)[0]}"
+    host_cc = f"ccache {TOOLS[toolchain.family][0]}"
+    compilers = [
+        *toolchain.architecture.build.make,
+        *llvm,
+        *([f"CC={cc}", f"HOSTCC={host_cc}"] if toolchain.ccache else []),
+    ]
+    jobs = len(os.sched_getaffinity(0))
+    return ["env", "-i", *isolated, "make", f"-j{jobs}", f"O={objects}", *compilers, *targets]
+
+
+def rust() -> tuple[tuple[Path, ...], tuple[tuple[Path, Path], ...]]:
+    """What a box needs so that kconfig sees the rustc that it sees outside: folders, and links.
+
+    It writes the version into the configuration.  rustup's rustc is a program that looks into
+    the home for the real one, which is not in a box.
+    """
+    name = shutil.which("rustc")
+    if name is None or name.startswith("/usr/"):
+        return (), ()
+    argv = ["env", "-i", f"PATH={os.environ.get('PATH', os.defpath)}", name, "--print", "sysroot"]
+    sysroot = run(argv, timeout_s=QUERY_TIMEOUT_S, check=False).stdout.strip()
+    real = Path(sysroot) / "bin/rustc"
+    if not sysroot or not real.is_file():
+        return (), ()
+    return (Path(sysroot),), ((real, Path(name)),) if real != Path(name) else ()
+
 
 POLL_S = 0.2
 DYING_TIMEOUT_S = 600.0

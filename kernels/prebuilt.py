@@ -1,31 +1,258 @@
-"""Kernels that somebody else built: a Debian package, or a boot image with its modules.
-
-What a build would leave is taken out of the image itself: its symbols are those behind
-/proc/kallsyms, its build id is in its notes, its compiler in its banner.
-"""
+"""Kernels that somebody else built: what they have to have, their modules, and how they boot."""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import itertools
 import logging
+import lzma
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+import zlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+
 from errors import InfraError, UsageError
+from experiment.load import CONFIGS
 from experiment.spec import PREBUILT, KernelSpec
-from files import digest
-from host.process import paste
+from files import digest, sha256_of
+from host.process import paste, run
 from kernels import cache as store
-from kernels import elf, kallsyms, modules, needed, packages, symbols, vmlinux
+from kernels import config, packages, symbols, vmlinux
 from kernels.cache import Kernel
-from kernels.kallsyms import KallsymsError, Symbol
+from kernels.options import load_reasons
+from kernels.vmlinux import KallsymsError, Symbol
 from results.record import KernelIdentity
 from text import clean
+
+# Around the packed configuration in an image (kernel/configs.c).
+IKCONFIG = re.compile(rb"IKCFG_ST(.*?)IKCFG_ED", re.S)
+MOST_CONFIG_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class Want:
+    """An option that is wanted, and what for; ``module`` is loaded where it is not built in."""
+
+    option: str
+    why: str
+    module: str = ""
+
+
+GUEST = (
+    Want("BLK_DEV_INITRD", "a guest's root is an initramfs"),
+    Want("BINFMT_ELF", "programs run"),
+    Want("BINFMT_SCRIPT", "the agent is a script"),
+    Want("SERIAL_8250_CONSOLE", "the console and the results are serial ports"),
+    Want("PROC_FS", "counters are read there"),
+    Want("PROC_SYSCTL", "caches are dropped there"),
+    Want("SYSFS", "settings are written there"),
+    Want("TMPFS", "results are kept there until they are sent"),
+    Want("FW_CFG_SYSFS", "the guest reads its job through it", "qemu_fw_cfg"),
+    Want("MEMCG", "workloads run in a memory cgroup"),
+    Want("BLK_CGROUP", "what a device moved is counted by cgroup"),
+    Want("CGROUP_SCHED", "CPU time is counted by cgroup"),
+    Want("PSI", "stalls are read from it"),
+    Want("VM_EVENT_COUNTERS", "/proc/vmstat has them"),
+    Want("TRANSPARENT_HUGEPAGE", "each phase sets it"),
+)
+BRD = Want("BLK_DEV_RAM", "the workload's file system is on a RAM disk", "brd")
+FILE_SYSTEMS = {
+    "mkfs.xfs": Want("XFS_FS", "the workload's file system", "xfs"),
+    "mkfs.ext4": Want("EXT4_FS", "the workload's file system", "ext4"),
+}
+
+
+def in_image(vmlinux: bytes) -> str:
+    """The configuration that a kernel has in itself (IKCONFIG); empty where it has none."""
+    match = IKCONFIG.search(vmlinux)
+    if match is None:
+        return ""
+    try:
+        unpacked = zlib.decompressobj(wbits=31).decompress(match[1], MOST_CONFIG_BYTES)
+    except zlib.error:
+        return ""
+    return unpacked.decode(errors="replace")
+
+
+def require_options(
+    text: str, modules: Collection[str], wants: Iterable[Want], *, where: str
+) -> None:
+    """Refuse a kernel whose configuration lacks something; nothing is known of an empty one.
+
+    ``modules`` are the names of those that its guests load.
+
+    Raises:
+        UsageError: names every option that lacks, and what it is wanted for.
+    """
+    options = config.parse(text)
+    other_names = {each.option: each.now for each in load_reasons(CONFIGS.parent).renamed}
+    missing: dict[str, list[str]] = {}
+    for want in wants if options else ():
+        value = options.get(want.option, options.get(other_names.get(want.option, ""), "n"))
+        if value == "n" or (value == "m" and want.module not in modules):
+            note = " (a module, and no folder of modules has it)" if value == "m" else ""
+            missing.setdefault(want.why, []).append(f"CONFIG_{want.option}{note}")
+    if missing:
+        parts = [f"{', '.join(names)}: {why}" for why, names in missing.items()]
+        raise UsageError(
+            f"this kernel lacks what its guests need: {'; '.join(parts)}",
+            where=where,
+            next_step="build it with these options, or name the folder of its modules: "
+            "image:PATH@/lib/modules/RELEASE",
+        )
+
+
+TIMEOUT_S = 60.0
+BUILTIN = "modules.builtin"
+# Written by kbuild: the object of every module, a line each.
+ORDER = "modules.order"
+# Where, within a build's objects, modules of the lab's own are built.
+ADDED = "added"
+
+
+@dataclass(frozen=True)
+class Need:
+    """A module that is loaded where it is not built in; ``required``, or only if it is there.
+
+    ``why`` names what the lab does with it.
+    """
+
+    name: str
+    why: str
+    required: bool = True
+
+
+# crc32c is asked for by its algorithm's name, so no dependency of a module names it.
+NEEDS = (
+    Need("qemu_fw_cfg", "the guest reads its job through it"),
+    Need("brd", "the workload's file system is on a RAM disk"),
+    Need("crc32c_generic", "file systems sum with it", required=False),
+    Need("xfs", "the workload's file system", required=False),
+    Need("ext4", "the workload's file system", required=False),
+)
+
+
+def plain(name: str) -> str:
+    """A module's name as the kernel has it, of a file's name or a list's entry."""
+    return name.rpartition("/")[2].partition(".ko")[0].replace("-", "_")
+
+
+def built(order: str) -> tuple[str, ...]:
+    """The modules of a build, relative to its object folder, by the text of :data:`ORDER`."""
+    return tuple(f"{line.removesuffix('.o')}.ko" for line in order.splitlines())
+
+
+def source_digest(folder: Path) -> str:
+    """SHA-256 over the sources of modules of the lab's own, names and contents."""
+    total = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        total.update(f"{path.name} {sha256_of(path)}\n".encode())
+    return total.hexdigest()
+
+
+def lay_out(folders: Sequence[Path], objects: Path) -> None:
+    """Copy sources of modules to where they are built; nothing is left there of other ones."""
+    for folder in folders:
+        place = objects / ADDED / folder.name
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.copytree(folder, place)
+
+
+def added(folders: Sequence[Path], objects: Path) -> tuple[str, ...]:
+    """The modules that were built of these sources, relative to the object folder."""
+    places = (objects / ADDED / folder.name for folder in folders)
+    modules = (path for place in places for path in sorted(place.glob("*.ko")))
+    return tuple(str(path.relative_to(objects)) for path in modules)
+
+
+def chosen(folder: Path) -> tuple[Path, ...]:
+    """The files to load, each after those it depends on; built-in ones are left out.
+
+    ``folder`` is that of one release: ``modules.builtin``, and modules below ``kernel``.
+
+    Raises:
+        UsageError: a module that is required is neither built in nor there.
+        InfraError: a module depends on one that is not there.
+    """
+    builtin = _builtin(folder)
+    files = {plain(path.name): path for path in sorted(folder.rglob("*.ko*")) if path.is_file()}
+    order: dict[str, Path] = {}
+    for need in NEEDS:
+        if need.name in files:
+            _add(need.name, files, builtin, order)
+        elif need.required and need.name not in builtin:
+            raise UsageError(
+                f"has no module {need.name}: {need.why}",
+                where=str(folder),
+                next_step="name the folder of this kernel's modules: /lib/modules/RELEASE",
+            )
+    return tuple(order.values())
+
+
+def unpacked_module(file: Path) -> bytes:
+    """A module as it is loaded; packed by xz, gzip, zstd or not at all.
+
+    Raises:
+        UsageError: it is damaged.
+        InfraError: zstd is not installed.
+    """
+    try:
+        if file.suffix == ".xz":
+            return lzma.decompress(file.read_bytes())
+        if file.suffix == ".gz":
+            return gzip.decompress(file.read_bytes())
+    except (lzma.LZMAError, OSError, EOFError) as error:
+        raise UsageError(f"the module is damaged: {error}", where=str(file)) from None
+    if file.suffix == ".zst":
+        target = file.with_suffix(".unpacked")
+        run(["zstd", "-d", "-f", "-q", str(file), "-o", str(target)], timeout_s=TIMEOUT_S)
+        data = target.read_bytes()
+        target.unlink()
+        return data
+    return file.read_bytes()
+
+
+def _add(
+    name: str, files: Mapping[str, Path], builtin: frozenset[str], order: dict[str, Path]
+) -> None:
+    for dependency in _depends(files[name]):
+        other = plain(dependency)
+        if other in files and other not in order:
+            _add(other, files, builtin, order)
+        elif other not in files and other not in builtin:
+            raise InfraError(f"depends on {dependency}, which is not there", where=str(files[name]))
+    order.setdefault(name, files[name])
+
+
+def _depends(file: Path) -> list[str]:
+    try:
+        section = ELFFile(BytesIO(unpacked_module(file))).get_section_by_name(".modinfo")
+        lines = section.data().split(b"\0") if section else []
+    except ELFError as error:
+        raise UsageError(f"no module: {error}", where=str(file)) from None
+    modules = [line.partition(b"=")[2].decode() for line in lines if line.startswith(b"depends=")]
+    return [name.strip() for names in modules for name in names.split(",") if name.strip()]
+
+
+def _builtin(folder: Path) -> frozenset[str]:
+    try:
+        text = (folder / BUILTIN).read_text()
+    except OSError:
+        raise UsageError(
+            f"no folder of modules: it has no {BUILTIN}",
+            where=str(folder),
+            next_step="name the folder of one release: /lib/modules/RELEASE",
+        ) from None
+    return frozenset(plain(line) for line in text.splitlines())
+
 
 log = logging.getLogger(__name__)
 
@@ -158,33 +385,33 @@ def _provided(spec: KernelSpec, checkout: Path) -> _PrebuiltFiles:
     if image.parent.parts[-3:] == BOOT_FOLDER:
         beside.append(image.parents[len(BOOT_FOLDER)] / ".config")
     config = next((path for path in beside if path.is_file()), None)
-    return _PrebuiltFiles(image, config, modules.chosen(folder) if folder else ())
+    return _PrebuiltFiles(image, config, chosen(folder) if folder else ())
 
 
-def require_image(spec: KernelSpec, wants: Iterable[needed.Want], *, checkout: Path) -> None:
+def require_image(spec: KernelSpec, wants: Iterable[Want], *, checkout: Path) -> None:
     """Refuse a kernel of files that lacks what guests need, before anything is made of it.
 
     Raises:
-        UsageError: as ``provide`` and ``needed.require``.
+        UsageError: as ``provide`` and ``require_options``.
     """
     provided = _provided(spec, checkout)
     with tempfile.TemporaryDirectory() as folder:
         unpacked = Path(folder) / "vmlinux"
         vmlinux.extract(vmlinux.read(provided.image), unpacked)
-        text = needed.in_image(unpacked.read_bytes()) or _beside(provided)
-    names = [modules.plain(path.name) for path in provided.modules]
-    needed.require(text, names, wants, where=spec.source)
+        text = in_image(unpacked.read_bytes()) or _beside(provided)
+    names = [plain(path.name) for path in provided.modules]
+    require_options(text, names, wants, where=spec.source)
 
 
-def require(kernel: Kernel, wants: Iterable[needed.Want]) -> None:
+def require(kernel: Kernel, wants: Iterable[Want]) -> None:
     """The same of a kernel that is in the cache.
 
     Raises:
-        UsageError: as ``needed.require``.
+        UsageError: as ``require_options``.
     """
     text = kernel.config.read_text(errors="replace") if kernel.config.exists() else ""
-    names = [modules.plain(path.name.partition("-")[2]) for path in kernel.modules]
-    needed.require(text, names, wants, where=kernel.identity.source)
+    names = [plain(path.name.partition("-")[2]) for path in kernel.modules]
+    require_options(text, names, wants, where=kernel.identity.source)
 
 
 def _beside(provided: _PrebuiltFiles) -> str:
@@ -207,12 +434,12 @@ def _shipped(package: packages.DebianPackage, root: Path) -> _PrebuiltFiles:
     config = image.with_name("config" if within else f"config-{release}")
     folders = [root / "lib/modules" / release, root / "usr/lib/modules" / release]
     folder = next((each for each in folders if each.is_dir()), folders[0])
-    return _PrebuiltFiles(image, config if config.is_file() else None, modules.chosen(folder))
+    return _PrebuiltFiles(image, config if config.is_file() else None, chosen(folder))
 
 
 def _keep(key: str, source: str, provided: _PrebuiltFiles, cache: Path) -> Kernel:
     image = vmlinux.read(provided.image)
-    loaded = [(path, modules.unpacked(path)) for path in provided.modules]
+    loaded = [(path, unpacked_module(path)) for path in provided.modules]
     code = hashlib.sha256(provided.image.read_bytes())
     for _, data in loaded:
         code.update(hashlib.sha256(data).digest())
@@ -222,11 +449,11 @@ def _keep(key: str, source: str, provided: _PrebuiltFiles, cache: Path) -> Kerne
         data = unpacked.read_bytes()
         shutil.copyfile(provided.image, folder / "bzImage")
         # What is in the image is its own, whatever lies beside it.
-        text = needed.in_image(data) or _beside(provided)
+        text = in_image(data) or _beside(provided)
         if text:
             (folder / "config").write_text(text)
         for number, (path, content) in enumerate(loaded):
-            (folder / f"{number:02}-{modules.plain(path.name)}.ko").write_bytes(content)
+            (folder / f"{number:02}-{plain(path.name)}.ko").write_bytes(content)
         _name_code(data, folder, source)
         identity = KernelIdentity(
             key=key,
@@ -237,7 +464,7 @@ def _keep(key: str, source: str, provided: _PrebuiltFiles, cache: Path) -> Kerne
             compiler=vmlinux.compiler(data),
             config_sha256=digest(text.encode()) if text else "",
             code_key=code.hexdigest(),
-            build_id=elf.build_id(unpacked),
+            build_id=symbols.build_id(unpacked),
         )
         unpacked.unlink()
         (folder / store.IDENTITY).write_text(identity.model_dump_json(indent=1))
@@ -250,11 +477,11 @@ def _keep(key: str, source: str, provided: _PrebuiltFiles, cache: Path) -> Kerne
 def _name_code(data: bytes, folder: Path, source: str) -> None:
     """Write System.map and the table of functions, as far as the kernel names its code."""
     try:
-        listed = kallsyms.symbols(data)
+        listed = vmlinux.symbols(data)
     except KallsymsError as error:
         log.info("%s: its functions stay without names: %s", source, error)
         return
-    (folder / "System.map").write_text(kallsyms.system_map(listed))
+    (folder / "System.map").write_text(vmlinux.system_map(listed))
     symbols.save(_sizes(listed), folder / "symbols.json.gz")
 
 

@@ -1,23 +1,24 @@
-"""A series: ordered patches, applied with the semantics of ``git apply``."""
+"""A series on disk: its patches, turned around, and what of them a build executes on the host."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from email.errors import MessageError
 from email.header import decode_header, make_header
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from errors import SeriesError, UsageError
 from host import sandbox
 from host.process import Finished, TimedOutError, run
 from host.sandbox import Box
-from kernels.diff import Hunk, read_diff
+from kernels.diff import HUNK, Hunk, hunk_numbers, read_diff
 from text import clean
 
 # Of all patches of a series together.
@@ -213,3 +214,129 @@ def decoded_header(value: str) -> str:
         return str(make_header(decode_header(value)))
     except (LookupError, ValueError, MessageError):
         return value
+
+
+SIGNS = str.maketrans("+-", "-+")
+SWAPPED = {
+    "new file mode": "deleted file mode",
+    "deleted file mode": "new file mode",
+    "old mode": "new mode",
+    "new mode": "old mode",
+    "rename from": "rename to",
+    "rename to": "rename from",
+}
+HEADER = re.compile(rf"({'|'.join(SWAPPED)}) (.+)$")
+INDEX = re.compile(r"index ([0-9a-f]+)\.\.([0-9a-f]+)(.*)$")
+NAMES = re.compile(r"diff --git (\S+) (\S+)$")
+
+
+def reverted(text: str, where: str) -> str:
+    """The diffs in ``text``, which ``kernels.diff`` has read, each turned around.
+
+    The words around them stay.  ``where`` names the patch.
+
+    Raises:
+        SeriesError: it copies a file, which nothing takes back, or counts lines that no file has.
+    """
+    lines = text.split("\n")
+    output: list[str] = []
+    old = new = at = 0
+    while at < len(lines):
+        line = lines[at]
+        at += 1
+        if old > 0 or new > 0:
+            kind = line[:1] or " "
+            old -= kind in " -"
+            new -= kind in " +"
+            output.append(line[:1].translate(SIGNS) + line[1:])
+        elif line.startswith("--- ") and lines[at : at + 1] and lines[at].startswith("+++ "):
+            output += [_side(lines[at], "---"), _side(line, "+++")]
+            at += 1
+        elif match := HUNK.match(line):
+            _, old, _, new = hunk_numbers(match, where)
+            before, after = line[4 : match.end() - 3].split(" +")
+            output.append(f"@@ -{after} +{before} @@{line[match.end() :]}")
+        elif line.startswith(("copy from ", "copy to ")):
+            raise SeriesError(
+                "copies a file, which cannot be turned around", where=where,
+                next_step="format the series without copies: git format-patch --no-renames",
+            )  # fmt: skip
+        else:
+            output.append(_header(line))
+    return "\n".join(output)
+
+
+def _side(line: str, sign: str) -> str:
+    name = line[4:]
+    if name.startswith(("a/", "b/", '"a/', '"b/')):
+        quote = name[: name.index("/") - 1]
+        name = f"{quote}{'a' if sign == '---' else 'b'}{name[name.index('/') :]}"
+    return f"{sign} {name}"
+
+
+def _header(line: str) -> str:
+    if match := HEADER.match(line):
+        return f"{SWAPPED[match[1]]} {match[2]}"
+    if match := INDEX.match(line):
+        return f"index {match[2]}..{match[1]}{match[3]}"
+    if (match := NAMES.match(line)) and match[1][:2] == "a/" and match[2][:2] == "b/":
+        return f"diff --git a/{match[2][2:]} b/{match[1][2:]}"
+    return line
+
+
+MAKEFILE = re.compile(r"(?:Makefile|Kbuild|Makefile[._-].*|.*\.mk)$")
+SCRIPT = re.compile(r".*\.(?:sh|py|pl|awk|sed|bc)$")
+# Folders of programs that are built for the host and run, or are run as they are.
+FOLDERS = re.compile(r"(?:scripts|tools|usr|certs|rust/macros|arch/\w+/(?:boot/)?tools)/")
+# Programs for the host among the kernel's own files, and headers that they include.
+PROGRAMS = re.compile(
+    r".*/(?:gen_\w+|mkpiggy|mktables|mkcpustr|mkregtable|mkutf8data|vdso2c|vdsomunge|conmakehash|"
+    r"genheaders|hex2hex|relocs\w*)\.[ch]$"
+    r"|include/linux/(?:mod_devicetable|kconfig|compiler-version)\.h$"
+    r"|arch/x86/(?:include/asm|lib)/(?:cpufeatures|vmxfeatures|insn\w*|inat\w*)\.[ch]$"
+)
+# What added lines have the compiler or the assembler read, wherever it lies.
+READS = re.compile(
+    r'\.incbin\b|\.include\s|#\s*embed\b|#\s*include\s*[<"]/|\binclude_(?:bytes|str)!|\benv!'
+)
+COMMAND = re.compile(r"\$\(")
+EXECUTABLE = re.compile(r"^new (?:file )?mode 100755$", re.M)
+SECTION = re.compile(r"^diff --git |^--- (?=.*\n\+\+\+ )", re.M)
+NAME = re.compile(
+    r"^(?:\+\+\+|---) (?:\"?[ab]/)?([^\t\n\"]+)|^diff --git \S+ \"?b/([^\n\"]+)", re.M
+)
+
+
+def host_code(texts: Iterable[str]) -> tuple[str, ...]:
+    """``FILE (WHY)`` of each file of these patches that the host executes or is read on it."""
+    reasons: dict[str, str] = {}
+    for text in texts:
+        starts = [match.start() for match in SECTION.finditer(text)]
+        for start, end in itertools.pairwise([*starts, len(text)]):
+            section = text[start:end]
+            names = [match[1] or match[2] for match in NAME.finditer(section, 0, 1 << 14)]
+            file = next((name for name in reversed(names) if name != "/dev/null"), "")
+            if file and file not in reasons and (reason := _reason(file, section)):
+                reasons[file] = reason
+    return tuple(f"{file} ({reason})" for file, reason in reasons.items())
+
+
+def _reason(file: str, section: str) -> str:
+    """Why a file is named; nothing where it is not."""
+    name = PurePosixPath(file).name
+    if file.startswith("Documentation/"):
+        return ""
+    if MAKEFILE.match(name):
+        return "a makefile"
+    if FOLDERS.match(file):
+        return "a program or script of the build"
+    if SCRIPT.match(name) or EXECUTABLE.search(section):
+        return "a script"
+    if PROGRAMS.match(file):
+        return "compiled into a program of the build"
+    added = "\n".join(line for line in section.splitlines() if line.startswith("+"))
+    if name.startswith("Kconfig") and COMMAND.search(added):
+        return "a command in Kconfig"
+    if READS.search(added):
+        return "reads files of the host"
+    return ""

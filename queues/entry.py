@@ -39,7 +39,7 @@ class QueueEntry(Record):
     ``attempt`` counts sessions, ``tries`` how often the host ended this one.  ``code`` is
     what ``lab.py run`` would have exited with, ``headline`` what its report begins with,
     ``message`` why there is no verdict, ``functions`` which functions changed, a line a phase;
-    ``attested`` what vouches for the author of mails (``kernels.attestation``), or empty.
+    ``attested`` what vouches for the author of mails (``kernels.b4``), or empty.
     """
 
     id: Annotated[str, Field(pattern=ID)]

@@ -12,7 +12,7 @@ from results.record import Record
 class KnownSeries(Record):
     """A series that was whole; ``entry`` is its id in the queue, or empty; ids are hashes.
 
-    ``attested`` is what vouches for its sender (``kernels.attestation``), or empty.
+    ``attested`` is what vouches for its sender (``kernels.b4``), or empty.
     """
 
     key: str

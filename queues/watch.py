@@ -19,13 +19,11 @@ from filelock import FileLock, Timeout
 from pydantic import Field, ValidationError
 
 from errors import SeriesError, UsageError
-from kernels.attestation import attested
-from kernels.diff import read_diff
-from kernels.host_code import host_code
+from kernels.b4 import attested
+from kernels.diff import of_kernel, read_diff
+from kernels.git_range import slug
 from kernels.mail import Mail, diff_of, reading
-from kernels.patch_text import slug
-from kernels.prefixes import of_kernel
-from kernels.series import LARGEST
+from kernels.series import LARGEST, host_code
 from kernels.threads import Group, groups_of
 from queues import known_series, page
 from queues.arrivals import Arrival, Mailbox

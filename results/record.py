@@ -274,7 +274,7 @@ class SeriesRecord(Record):
     ``kind`` is ``folder``, ``file``, ``thread`` or ``range``; ``origin`` what was
     asked for.  ``title``, ``author`` and ``message_id`` are the cover letter's where
     there is one, else those of the first patch.  ``host_code`` are files with why they are
-    executed, or read, on the host that builds (``kernels.host_code``).
+    executed, or read, on the host that builds (``kernels.series``).
     """
 
     kind: Literal["folder", "file", "thread", "range"]

@@ -18,9 +18,8 @@ from host import sandbox
 from host.packages import install_line
 from kernels import build, intake
 from kernels.cache import Kernel, planned
-from kernels.host_code import host_code
 from kernels.make import MakeProgress
-from kernels.series import read_patch
+from kernels.series import host_code, read_patch
 from runs.options import Options
 from text import clean
 

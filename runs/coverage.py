@@ -14,9 +14,9 @@ from pathlib import Path
 from errors import InfraError, LabError, RecordError, UsageError
 from experiment.load import CONFIGS
 from experiment.spec import Experiment
-from kernels import addresses, build, cache, origins, symbols
+from kernels import addresses, build, cache, symbols
 from kernels.cache import Kernel
-from kernels.hunk_functions import changed_functions
+from kernels.diff import changed_functions
 from results import coverage
 from results.coverage import Coverage, CoveredCase, Function
 from results.profile import WORK, PhaseProfile
@@ -141,7 +141,7 @@ def functions_of(kernel: Kernel) -> set[Function]:
         for line in text.splitlines()
         if line.endswith(f" {name}")
     ]
-    functions = addresses.functions(table, origins.load(kernel.origins))
+    functions = addresses.functions(table, addresses.load(kernel.origins))
     init = range(*bounds) if len(bounds) == len(INIT) else range(0)
     return {
         (functions.named[owner][1], functions.named[owner][0])

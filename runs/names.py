@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from guests.probe import fold, locks
-from kernels import structures
+from kernels import btf
 from kernels.addresses import text_of
 from kernels.cache import Kernel
 from workloads.spec import Workload, load_catalogue
@@ -58,7 +58,7 @@ def of_lab() -> Iterator[NameUse]:
         # That of another architecture does for the one of x86-64.
         instead = kind == "slow"
         yield from (NameUse(name, "function", f"probe: locks, {kind}", instead) for name in names)
-    yield from (NameUse(name, "file", "types of structures") for name in structures.FILES)
+    yield from (NameUse(name, "file", "types of structures") for name in btf.FILES)
 
 
 def every_name() -> tuple[NameUse, ...]:

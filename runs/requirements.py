@@ -11,9 +11,9 @@ from experiment.spec import Experiment, Guest, PhaseTimes
 from guests.probe.plugin import Probe
 from host.packages import locate
 from host.process import run
-from kernels import config, needed, prebuilt
+from kernels import config, prebuilt
 from kernels.config import ADDITIONS
-from kernels.needed import FILE_SYSTEMS, Want
+from kernels.prebuilt import FILE_SYSTEMS, Want
 from runs.arms import shapes
 from workloads.files import place_of
 from workloads.job import fio_arguments
@@ -103,12 +103,12 @@ def require_jobs(experiment: Experiment, workloads: Mapping[str, Workload]) -> N
 
 def wants_of(experiment: Experiment, workloads: Mapping[str, Workload]) -> tuple[Want, ...]:
     """What a prebuilt kernel must have for the cases of an experiment."""
-    wants = list(needed.GUEST)
+    wants = list(prebuilt.GUEST)
     for case in experiment.cases:
         workload = workloads[case.workload].as_variant(case.variant)
         if workload.fs == "brd":
             program = workload.mkfs.partition(" ")[0]
-            wants += [needed.BRD, *([FILE_SYSTEMS[program]] if program in FILE_SYSTEMS else [])]
+            wants += [prebuilt.BRD, *([FILE_SYSTEMS[program]] if program in FILE_SYSTEMS else [])]
     return tuple(dict.fromkeys(wants))
 
 

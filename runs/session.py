@@ -17,7 +17,7 @@ from experiment.machine import MachineSpec
 from experiment.plan import Plan, make_plan
 from experiment.spec import Experiment
 from host import accelerator
-from kernels.calls import of_kernels
+from kernels.compare import of_kernels
 from kernels.make import MakeProgress
 from results import door
 from results.record import Manifest

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from experiment.spec import Experiment, SeriesSpec
-from kernels.adopted import adopt, copy_out
+from kernels.intake import adopt, copy_out
 from runs.options import Options
 
 SERIES = "series"

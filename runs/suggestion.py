@@ -10,7 +10,7 @@ from pathlib import Path
 from errors import SpecError
 from experiment.ad_hoc import Auto, alike, choose, load_auto
 from experiment.spec import Experiment, SeriesSpec
-from kernels.hunk_functions import changed_functions
+from kernels.diff import changed_functions
 from kernels.intake import patches_of, records_of
 from kernels.source import identify, release_of
 from results.coverage import Candidate, Coverage, Suggestion, suggest

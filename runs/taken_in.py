@@ -16,7 +16,7 @@ from errors import LabError, SeriesError
 from experiment.spec import ArmSpec, Experiment
 from host import sandbox
 from kernels import at_hand, intake
-from kernels.prefixes import of_kernel
+from kernels.diff import of_kernel
 from kernels.series import apply, read_patch
 from kernels.settle import series_records
 from results.record import SeriesRecord

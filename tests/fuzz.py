@@ -34,11 +34,10 @@ from history.ingest import entry_of
 from history.known import load_known
 from history.policy import load_policy
 from history.store import HistoryStore, parse_entry
-from kernels import addresses, elf, kallsyms
+from kernels import addresses, symbols, vmlinux
 from kernels.diff import read_diff
 from kernels.mail import read_mails
-from kernels.revert import reverted
-from kernels.series import read_patch
+from kernels.series import read_patch, reverted
 from queues import page as queue_page
 from queues.entry import QueueEntry
 from queues.posted import read_posted
@@ -475,8 +474,8 @@ TARGETS = (
     Target("lock waits", _contention(contention.WAITS), _recorded("locks/lock_wait")),
     Target("counts", lambda data, scratch: counts.parse(data),
            lambda: [written(ROWS, locks=LOCKS, misses=MISSES)]),
-    Target("kallsyms", lambda data, scratch: kallsyms.symbols(data), _elves, 0.05),
-    Target("ELF", in_file("vmlinux", elf.read), _elves, 0.3),
+    Target("kallsyms", lambda data, scratch: vmlinux.symbols(data), _elves, 0.05),
+    Target("ELF", in_file("vmlinux", symbols.read), _elves, 0.3),
     Target("a table", in_file("x.csv", read_table), _tables),
     Target("known changes", in_file("known.toml", load_known), _known, 0.3),
     Target("a policy", in_file("gate.toml", load_policy), _policies, 0.3),

@@ -151,14 +151,14 @@ def fetch_verb(
     are. Afterwards the package can be named like the host's own ones.
     """
     from host import facts
-    from kernels import archive, packages, source
     from kernels import cache as kernel_cache
+    from kernels import packages, source
 
     newest_source = package == packages.NEWEST
     if not newest_source:
         packages.parts(package)
     cache = facts.cache_folder()
-    archive.update(cache, mirror=mirror, suites=suite or (), keyring=keyring)
+    packages.update(cache, mirror=mirror, suites=suite or (), keyring=keyring)
     name = packages.newest_source(cache) if newest_source else package
     newest = packages.find(packages.fetched(name, cache) or name, cache)
     spec = f"deb:{newest.name_and_version}"

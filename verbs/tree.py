@@ -61,7 +61,7 @@ def tree_verb(
     changed. Without --workloads, those are measured that execute what the range changes (see
     `suggest`). The exit code is the verdict's.
     """
-    from kernels.tree import series_of, tree_at
+    from kernels.git_range import series_of, tree_at
     from verbs.actions import session
 
     series = series_of(

@@ -28,7 +28,7 @@ from guests.probe import counts, locks, stacks
 from guests.probe.counts import Counts, CountsError, Rows
 from guests.probe.lines import member_of_slab
 from guests.probe.usermap import STATIC, UserMap, user_map
-from kernels import addresses, origins, structures
+from kernels import addresses, btf
 from kernels.addresses import KERNEL_HALF, AddressesError, AddressTable, FunctionMap
 from kernels.btf import Types
 from kernels.cache import Kernel
@@ -119,7 +119,7 @@ def profile(
         _require_right_map(places.functions, kernel, files, result)
         watched = bool(locks.places(places.functions.table, kernel.identity.arch))
         kinds = [kind for kind, _ in waiting_places(places.functions.table)]
-        types = structures.of(kernel) if len(parsed.slabs) else Types([])
+        types = btf.of(kernel) if len(parsed.slabs) else Types([])
         objects = KernelObjects(types, parsed.slabs)
         folded = []
         for number, (phase, sent) in enumerate(zip(phases, result.phases, strict=True), start=1):
@@ -528,7 +528,7 @@ def functions_of(kernel: Kernel, called: frozenset[str] = frozenset()) -> Functi
 @lru_cache(maxsize=8)
 def _functions_of(system_map: Path, origins_file: Path, called: frozenset[str]) -> FunctionMap:
     table = addresses.parse(addresses.text_of(system_map))
-    return addresses.functions(table, origins.load(origins_file), called)
+    return addresses.functions(table, addresses.load(origins_file), called)
 
 
 def _require_right_map(

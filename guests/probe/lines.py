@@ -8,7 +8,7 @@ from __future__ import annotations
 from experiment.architecture import X86_64
 from experiment.machine import MachineSpec
 from guests.probe.memory import CODE, kernel_variables
-from kernels import structures
+from kernels import btf
 from kernels.btf import Types
 from kernels.cache import Kernel
 
@@ -69,7 +69,7 @@ def slab_words(kernel: Kernel) -> tuple[str, ...]:
     Raises:
         InfraError: System.map or the types cannot be read.
     """
-    types = structures.of(kernel)
+    types = btf.of(kernel)
     if types.size("page") is None:
         return ()
     numbers = {

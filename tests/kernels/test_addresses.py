@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels import addresses
-from kernels.addresses import AddressesError, FunctionMap
-from kernels.origins import Origin
+from kernels.addresses import AddressesError, FunctionMap, Origin
 
 SYSTEM_MAP = """\
 0000000000000000 A fixed_percpu_data

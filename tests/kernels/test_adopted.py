@@ -9,8 +9,7 @@ import pytest
 
 from errors import SeriesError
 from experiment.spec import SeriesSpec
-from kernels.adopted import adopt, copy_out
-from kernels.intake import RECORDS, keep, patches_of, records_of
+from kernels.intake import RECORDS, adopt, copy_out, keep, patches_of, records_of
 from tests.kernels.fake import Lab
 from tests.kernels.test_first_parents import edit_slow
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from errors import LabError, SeriesError
 from kernels.diff import read_diff
+from kernels.git_range import as_patch
 from kernels.intake import read_series
 from kernels.mail import diff_of, read_mail, read_mails
 from kernels.packed import unpacked
-from kernels.patch_text import as_patch
-from kernels.revert import reverted
+from kernels.series import reverted
 from kernels.threads import Thread, groups_of, select
 from tests.kernels.poison import DIFF, LONG
 from tests.kernels.posting import Post, mbox

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from errors import InfraError, UsageError
-from kernels import archive, packages
+from kernels import packages
 from kernels.source import identify
 from tests.kernels.shipped import Archive
 
@@ -51,7 +51,7 @@ def newer(tmp_path: Path, host: Archive) -> Archive:
 def update(newer: Archive, cache: Path, *, suites: tuple[str, ...] = ("./",)) -> str:
     mirror = f"file:{newer.folder}/pool"
     keyring = str(newer.folder.parent / "keys.gpg")
-    return archive.update(cache, mirror=mirror, suites=suites, keyring=keyring)
+    return packages.update(cache, mirror=mirror, suites=suites, keyring=keyring)
 
 
 def files(folder: Path) -> dict[str, int]:
@@ -114,4 +114,4 @@ def test_an_archive_signed_by_somebody_else_is_refused(newer: Archive, tmp_path:
 @pytest.mark.usefixtures("host")
 def test_a_host_without_debians_archive_has_to_name_one(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="knows no archive"):
-        archive.update(tmp_path)
+        packages.update(tmp_path)

@@ -13,8 +13,8 @@ from nacl.encoding import Base64Encoder
 from nacl.signing import SigningKey
 
 from host import sandbox
-from kernels.attestation import attested, keyring
 from kernels.attestation_check import of_mail
+from kernels.b4 import attested, keyring
 from tests.queues.archive import series
 
 ADA = "ada@example.org"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errors import InfraError
-from kernels import btf, elf
+from kernels import btf, symbols
 
 SOURCE = """\
 typedef struct { int counter; } atomic_t;
@@ -41,7 +41,7 @@ def types_of(source: str, folder: Path) -> bytes:
     subprocess.run(
         ["gcc", "-O2", "-gbtf", "-c", "-o", "a.o", "a.c"], cwd=folder, check=True, timeout=60
     )
-    sections = elf.read(folder / "a.o").sections
+    sections = symbols.read(folder / "a.o").sections
     return next(each.data for each in sections if each.name == ".BTF")
 
 

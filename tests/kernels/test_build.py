@@ -17,7 +17,7 @@ import pytest
 from errors import InfraError, SeriesError, UsageError
 from experiment.spec import KernelSpec, Mode
 from host import sandbox
-from kernels import build, origins, symbols
+from kernels import addresses, build, symbols
 from kernels import cache as store
 from kernels.build import commands, key_of, provide, seconds_to_build
 from kernels.cache import Kernel, cached_kernels
@@ -80,7 +80,7 @@ def test_a_built_kernel_is_complete_and_says_what_it_is(lab: Lab) -> None:
 
 def test_a_built_kernel_knows_the_files_of_its_functions(lab: Lab) -> None:
     kernel = provide(lab.spec, [], **lab.where)
-    files = origins.load(kernel.origins)
+    files = addresses.load(kernel.origins)
     lines = (line.split() for line in kernel.system_map.read_text().splitlines())
     placed = {name: files[int(at, 16)].file for at, kind, name in lines if kind in "tT"}
     assert placed == {

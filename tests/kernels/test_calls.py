@@ -8,9 +8,9 @@ from pathlib import Path
 from experiment.architecture import Arch
 from experiment.spec import PREBUILT
 from host.process import run
-from kernels import addresses, calls
+from kernels import addresses, compare
 from kernels.cache import Kernel
-from kernels.elf import SHF_ALLOC, SHF_EXECINSTR, Section
+from kernels.symbols import SHF_ALLOC, SHF_EXECINSTR, Section
 from results.calls import Calls, calls_of, together
 from results.record import KernelIdentity
 from tests.kernels.shipped import boot_image, packed
@@ -64,7 +64,7 @@ def references() -> Calls:
     data = Section(2, ".data", "SHT_PROGBITS", SHF_ALLOC, START + 0x2000, len(table), table)
     note = Section(3, ".debug", "SHT_PROGBITS", 0, 0, 8, struct.pack("<Q", START + 0xC0))
     functions = addresses.functions(addresses.parse(MAP))
-    return calls.read(functions, (text, init, data, note), range(START + 0x1000, START + 0x1100))
+    return compare.read(functions, (text, init, data, note), range(START + 0x1000, START + 0x1100))
 
 
 def test_every_kind_of_reference() -> None:
@@ -115,14 +115,14 @@ def test_a_real_image_of_a_kernel_in_the_cache(tmp_path: Path) -> None:
     (tmp_path / "System.map").write_text(run(["nm", str(image)], timeout_s=60).stdout)
     (tmp_path / "bzImage").write_bytes(boot_image(packed(image.read_bytes(), "gzip", tmp_path)))
     kernel = Kernel(tmp_path, identity())
-    known = calls.of_kernel(kernel)
+    known = compare.of_kernel(kernel)
     assert known is not None
     assert known.edges()["caller"] == {"callee"}
     assert "by_pointer" in known.named(known.pointed)
     assert "caller" in known.named(known.indirect)
-    assert calls.of_kernels([kernel, kernel]) == known
+    assert compare.of_kernels([kernel, kernel]) == known
     for unknown in (identity(arch="arm64"), identity(flavour=PREBUILT)):
-        assert calls.of_kernels([kernel, Kernel(tmp_path / "other", unknown)]) is None
+        assert compare.of_kernels([kernel, Kernel(tmp_path / "other", unknown)]) is None
 
 
 def identity(arch: Arch = "x86_64", flavour: str = "perf") -> KernelIdentity:

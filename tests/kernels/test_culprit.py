@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from kernels.culprit import first_failing
+from kernels.blame import first_failing
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 16])

@@ -9,7 +9,7 @@ import pytest
 
 from errors import UsageError
 from experiment.spec import SeriesSpec
-from kernels.first_parents import write_line
+from kernels.git_range import write_line
 from kernels.intake import patches_of
 from kernels.series import apply, read_patch
 from tests.kernels.fake import Lab

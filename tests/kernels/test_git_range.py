@@ -9,9 +9,8 @@ import pytest
 
 from errors import UsageError
 from host.process import run
-from kernels.git_range import run_git, write_patches
+from kernels.git_range import run_git, series_of, tree_at, write_patches
 from kernels.source import identify, unpack
-from kernels.tree import series_of, tree_at
 from tests.kernels.posting import git
 
 STRANGER = 65_534

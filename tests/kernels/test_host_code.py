@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernels.host_code import host_code
+from kernels.series import host_code
 
 
 def diff(file: str, *lines: str, made: str = "") -> str:

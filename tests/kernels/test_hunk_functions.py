@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernels.hunk_functions import changed_functions
+from kernels.diff import changed_functions
 from kernels.patch_folder import known_series, read_folder
 from tests.test_errors import CHECKOUT
 

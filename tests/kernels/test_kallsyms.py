@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels import addresses
-from kernels.kallsyms import KallsymsError, symbols, system_map
+from kernels.vmlinux import KallsymsError, symbols, system_map
 from tests.kernels.shipped import SYMBOLS, TEXT, tables
 
 NAMES = st.text("abcdefghlp_0123456789.$", min_size=1, max_size=140)

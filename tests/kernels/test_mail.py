@@ -250,7 +250,7 @@ def test_line_ends_of_a_mailer_with_a_lists_footer() -> None:
     raw = patch("[PATCH] mm: x", "a").encoded().replace(b"\n", b"\r\n") + b"--\nlist\n"
     series = read_series(raw, "x")
     assert isinstance(series, Thread)
-    from kernels.patch_text import as_patch
+    from kernels.git_range import as_patch
 
     assert b"\r" not in as_patch(series.patches[0], 1, 1)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from errors import InfraError
-from kernels import elf, origins
-from kernels.origins import Origin
+from kernels import addresses, symbols
+from kernels.addresses import Origin
 
 # Two files of one name in two folders, each with a static function of one name.
 SOURCES = {
@@ -55,7 +55,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def placed(source: Path) -> dict[str, set[str]]:
     """Name → files, of all the functions that were placed."""
-    placed = origins.collect(source / "obj", source)
+    placed = addresses.collect(source / "obj", source)
     table: dict[str, set[str]] = {}
     for line in sh("nm", "vmlinux", cwd=source / "obj").splitlines():
         address, _, name = line.split()
@@ -77,8 +77,8 @@ def test_every_function_has_its_file(built: Path) -> None:
 
 
 def test_static_functions_of_one_name_are_not_mixed_up(built: Path) -> None:
-    placed = origins.collect(built / "obj", built)
-    linked = elf.read(built / "obj/vmlinux")
+    placed = addresses.collect(built / "obj", built)
+    linked = symbols.read(built / "obj/vmlinux")
     text = next(section for section in linked.sections if section.name == ".text")
     # lea N(%rdi),%eax: the third byte is what each file's walk adds.
     adds = {
@@ -90,18 +90,18 @@ def test_static_functions_of_one_name_are_not_mixed_up(built: Path) -> None:
 
 
 def test_more_places_than_objects_are_left_out(built: Path) -> None:
-    linked = elf.read(built / "obj/vmlinux")
-    built_from = origins.built_from(linked, {"walk": ("mm/core.o",)}, {})
+    linked = symbols.read(built / "obj/vmlinux")
+    built_from = addresses.built_from(linked, {"walk": ("mm/core.o",)}, {})
     # core.c has two in the image and one object here; other.c is of another name.
     assert [each.object for each in built_from.values()] == ["mm/core.o"]
 
 
 def test_a_build_without_the_archive_has_no_origins(tmp_path: Path) -> None:
-    assert origins.collect(tmp_path, tmp_path) == {}
+    assert addresses.collect(tmp_path, tmp_path) == {}
 
 
 def test_an_object_without_a_source_is_named_itself(built: Path, tmp_path: Path) -> None:
-    assert Origin("mm/core.o") in origins.collect(built / "obj", tmp_path).values()
+    assert Origin("mm/core.o") in addresses.collect(built / "obj", tmp_path).values()
 
 
 def test_saved_and_loaded(tmp_path: Path) -> None:
@@ -109,16 +109,16 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
         0xFFFFFFFF81000000: Origin("mm/filemap.c", 3), 0xFFFFFFFF81000010: Origin("lib/xarray.c"),
     }  # fmt: skip
     first, second = tmp_path / "one", tmp_path / "other"
-    origins.save(table, first)
-    origins.save(dict(reversed(table.items())), second)
-    assert origins.load(first) == table
+    addresses.save(table, first)
+    addresses.save(dict(reversed(table.items())), second)
+    assert addresses.load(first) == table
     assert first.read_bytes() == second.read_bytes()
 
 
 def test_every_function_has_the_line_of_its_definition(built: Path) -> None:
     names = {line.split()[2]: int(line.split()[0], 16)
              for line in sh("nm", "vmlinux", cwd=built / "obj").splitlines()}  # fmt: skip
-    placed = origins.collect(built / "obj", built)
+    placed = addresses.collect(built / "obj", built)
     assert placed[names["mm"]] == Origin("mm/core.c", 2)
     assert placed[names["_start"]] == Origin("start.c", 2)
 
@@ -159,20 +159,20 @@ def test_lines_are_of_definitions_and_of_those_alone() -> None:
         "walk.isra.0", "other", "__x64_sys_mark", "__do_sys_mark", "either", "macro", "last",
         "ADD", "call",
     }  # fmt: skip
-    assert origins.definition_lines(STYLE, symbols) == {
+    assert addresses.definition_lines(STYLE, symbols) == {
         "walk.isra.0": 6, "__x64_sys_mark": 12, "__do_sys_mark": 12, "last": 26,
     }  # fmt: skip
 
 
 def test_lines_of_assembly() -> None:
     text = "SYM_TYPED_FUNC_START(__memcpy)\n\tret\nSYM_FUNC_START_LOCAL(memcpy_orig)\n"
-    assert origins.definition_lines(text, {"__memcpy", "memcpy_orig", "ret"}) == {
+    assert addresses.definition_lines(text, {"__memcpy", "memcpy_orig", "ret"}) == {
         "__memcpy": 1, "memcpy_orig": 3,
     }  # fmt: skip
 
 
 def test_kernel_without_the_file_has_none(tmp_path: Path) -> None:
-    assert origins.load(tmp_path / "origins.json.gz") == {}
+    assert addresses.load(tmp_path / "origins.json.gz") == {}
 
 
 # By name: gzip puts the time of day into its bytes, and every worker must find the same tests.
@@ -192,7 +192,7 @@ def test_damaged_file_is_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "origins.json.gz"
     path.write_bytes(content)
     with pytest.raises(InfraError, match="not an origins file"):
-        origins.load(path)
+        addresses.load(path)
 
 
 def test_marks_in_objects_of_arm64_are_no_functions() -> None:
@@ -201,4 +201,4 @@ def test_marks_in_objects_of_arm64_are_no_functions() -> None:
         "mm/core.o:0000000000000010 t $x.3",
         "mm/core.o:0000000000000010 t walk",
     ]
-    assert origins.definitions(lines, "") == ({"walk": ("mm/core.o",)}, {})
+    assert addresses.definitions(lines, "") == ({"walk": ("mm/core.o",)}, {})

@@ -9,7 +9,7 @@ import pytest
 
 from errors import InfraError, UsageError
 from experiment.spec import Experiment, KernelSpec
-from kernels import build, needed, packages, prebuilt, symbols
+from kernels import build, packages, prebuilt, symbols
 from kernels.cache import Kernel
 from kernels.compare import SIZES_ONLY, compare
 from kernels.settle import settle
@@ -199,7 +199,7 @@ def test_settled_experiment_names_versions_and_whole_paths(
 
 
 LEFT_OFF = ("BLK_DEV_RAM", "XFS_FS", "FW_CFG_SYSFS")
-WANTS = (*needed.GUEST, needed.BRD, needed.FILE_SYSTEMS["mkfs.xfs"])
+WANTS = (*prebuilt.GUEST, prebuilt.BRD, prebuilt.FILE_SYSTEMS["mkfs.xfs"])
 
 
 def configuration(*, off: tuple[str, ...] = (), modules: tuple[str, ...] = ()) -> str:
@@ -253,16 +253,16 @@ def test_a_module_does_where_the_folder_of_modules_has_it(lab: Lab, tmp_path: Pa
 def test_the_configuration_in_an_image_is_its_own() -> None:
     text = configuration(off=("PSI",))
     data = b"\x7fELF" + b"IKCFG_ST" + gzip.compress(text.encode()) + b"IKCFG_ED" + b"rest"
-    assert needed.in_image(data) == text
-    assert needed.in_image(b"IKCFG_STnothingIKCFG_ED") == needed.in_image(b"none") == ""
+    assert prebuilt.in_image(data) == text
+    assert prebuilt.in_image(b"IKCFG_STnothingIKCFG_ED") == prebuilt.in_image(b"none") == ""
     with pytest.raises(UsageError, match="CONFIG_PSI: stalls are read from it"):
-        needed.require(text, (), WANTS, where="x")
+        prebuilt.require_options(text, (), WANTS, where="x")
     # Nothing is known of a kernel that does not say how it was configured.
-    needed.require("", (), WANTS, where="x")
+    prebuilt.require_options("", (), WANTS, where="x")
 
 
 def test_an_option_that_has_another_name_since_is_there() -> None:
-    wants = [needed.Want("PROC_SYSCTL", "caches are dropped there")]
-    needed.require("CONFIG_SYSCTL=y\n", (), wants, where="deb:linux-image-7.3.4")
+    wants = [prebuilt.Want("PROC_SYSCTL", "caches are dropped there")]
+    prebuilt.require_options("CONFIG_SYSCTL=y\n", (), wants, where="deb:linux-image-7.3.4")
     with pytest.raises(UsageError, match="CONFIG_PROC_SYSCTL: caches are dropped"):
-        needed.require("CONFIG_NET=y\n", (), wants, where="deb:linux-image-7.3.4")
+        prebuilt.require_options("CONFIG_NET=y\n", (), wants, where="deb:linux-image-7.3.4")

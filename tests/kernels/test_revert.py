@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from errors import SeriesError
-from kernels.revert import reverted
-from kernels.series import apply, read_patch
+from kernels.series import apply, read_patch, reverted
 from tests.kernels.fake import Lab, replace
 from tests.kernels.posting import git
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kernels import btf, structures
+from kernels import btf
 
 PAGES = "struct page { unsigned long flags; void *mapping; } first;\n"
 
@@ -33,12 +33,12 @@ def objects(tmp_path: Path) -> Path:
 def test_what_compiles_has_its_types_and_nothing_else_is_touched(objects: Path) -> None:
     before = {path: path.read_bytes() for path in objects.rglob("*") if path.is_file()}
     done = subprocess.run(
-        ["sh", "-c", structures.script(objects, "obj")],
+        ["sh", "-c", btf.script(objects, "obj")],
         cwd=objects.parent, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0
     assert "broken" in done.stderr
-    ((name, content),) = structures.collected(objects)
+    ((name, content),) = btf.collected(objects)
     assert name == "slub.btf"
     assert btf.Types([content]).member_at("page", 8) == "mapping"
     after = {path: path.read_bytes() for path in objects.rglob("*") if path.is_file()}
@@ -50,19 +50,19 @@ def test_a_compiler_that_writes_none_leaves_none(objects: Path) -> None:
     record = objects / "mm/.slub.o.cmd"
     record.write_text(record.read_text().replace("gcc", "gcc -gno-btf -g0"))
     (objects / "twinboot-types-old.o").write_bytes(b"no object")
-    assert list(structures.collected(objects)) == []
+    assert list(btf.collected(objects)) == []
 
 
 def test_objects_without_these_files_have_nothing_to_compile(tmp_path: Path) -> None:
-    first, *clean, last = structures.script(tmp_path, "obj").split("\n")
+    first, *clean, last = btf.script(tmp_path, "obj").split("\n")
     assert (first, last) == ("cd obj", "wait")
     assert all(line.startswith("rm ") for line in clean)
 
 
 def test_types_of_another_kernel_are_not_left(objects: Path) -> None:
-    argv = ["sh", "-c", structures.script(objects, "obj")]
+    argv = ["sh", "-c", btf.script(objects, "obj")]
     subprocess.run(argv, cwd=objects.parent, check=True, capture_output=True, timeout=60)
-    assert len(list(structures.collected(objects))) == 1
+    assert len(list(btf.collected(objects))) == 1
     (objects.parent / "mm/slub.c").write_text("int broken(;\n")
     subprocess.run(argv, cwd=objects.parent, check=True, capture_output=True, timeout=60)
-    assert list(structures.collected(objects)) == []
+    assert list(btf.collected(objects)) == []

@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 from errors import InfraError
-from kernels.elf import RELOCATION, Section
-from kernels.references import Pointer, _blank_branches
 from kernels.symbols import (
+    RELOCATION,
     CodeChange,
     FunctionCode,
+    Pointer,
+    Section,
+    _blank_branches,
     changed_functions,
     code_key,
     differing_variables,

@@ -9,7 +9,7 @@ import pytest
 from errors import InfraError
 from experiment.architecture import ARM64
 from kernels.build import provide
-from kernels.toolchain import (
+from kernels.make import (
     FIXED,
     LLVM_TOOLS,
     Family,

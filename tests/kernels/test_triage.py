@@ -9,11 +9,10 @@ import pytest
 from experiment.spec import SeriesSpec
 from kernels.build import provide
 from kernels.cache import Kernel
-from kernels.compare import compare
+from kernels.compare import compare, triage
 from kernels.compiled import Touched, governing, load, unmet
 from kernels.intake import records_of
 from kernels.symbols import FunctionCode
-from kernels.triage import triage
 from reports.series_findings import summary
 from results.record import PatchRecord, TriageRecord
 from tests.kernels.fake import COMMENT, GROWN, Lab, replace

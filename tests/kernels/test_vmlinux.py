@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from errors import InfraError, UsageError
-from kernels import elf, vmlinux
+from kernels import symbols, vmlinux
 from tests.kernels import shipped
 
 
@@ -28,7 +28,7 @@ def test_kernel_comes_out_as_it_went_in(kernel: bytes, tmp_path: Path, how: str)
     data = (tmp_path / "vmlinux").read_bytes()
     assert data == kernel
     assert vmlinux.compiler(data) == "gcc-12 (Test) 12.2.0, GNU ld 2.40"
-    assert len(elf.build_id(tmp_path / "vmlinux")) == 40
+    assert len(symbols.build_id(tmp_path / "vmlinux")) == 40
     left = {path.name for path in tmp_path.iterdir()} - {"plain", "packed"}
     assert left == {"bzImage", "vmlinux"}
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kernels.patch_text import slug
+from kernels.git_range import slug
 from queues.adding import entry_of
 from queues.entry import QueueEntry
 from queues.store import QueueStore, stamp

@@ -8,7 +8,7 @@ import pytest
 
 from errors import SpecError
 from experiment.ad_hoc import load_auto
-from kernels.hunk_functions import changed_functions
+from kernels.diff import changed_functions
 from kernels.series import read_patch
 from results.coverage import Coverage, CoveredCase, suggest
 from runs.coverage import shipped

@@ -15,7 +15,7 @@ from experiment.bisection import percent, seeds_for, threshold_of
 from experiment.load import Catalogue
 from experiment.spec import ArmSpec, CaseSpec, Experiment
 from experiment.steps import step_arms
-from kernels.first_parents import write_line
+from kernels.git_range import write_line
 from reports.comparison import compare_views
 from reports.execution import executions
 from reports.explain.functions import Attribution

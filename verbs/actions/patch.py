@@ -12,11 +12,9 @@ from pathlib import Path
 from errors import Exit, SeriesError, SpecError, UsageError
 from experiment.series_name import split_mail
 from host.process import run
-from kernels.diff import Diff, read_diff
-from kernels.hunk_functions import changed_functions
+from kernels.diff import Diff, changed_functions, of_kernel, read_diff
+from kernels.git_range import as_patch
 from kernels.intake import read_series
-from kernels.patch_text import as_patch
-from kernels.prefixes import of_kernel
 from kernels.series import LARGEST
 from reports.session_list import ListedMetric, ListedSession, listed
 from reports.verdict import Verdict

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from errors import InfraError
 from guests.probe import counts, fold, locks
-from kernels import addresses, origins
+from kernels import addresses
+from kernels.addresses import Origin
 from kernels.cache import Kernel
-from kernels.origins import Origin
 from results.profile import (
     KINDS,
     FunctionCount,
@@ -66,7 +66,7 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Kernel:
     at = {0x100: "mm/filemap.c", 0x180: "mm/filemap.c", 0x200: "mm/filemap.c"}
     at |= {0x300: "fs/a.c", 0x400: "mm/b.c", 0x500: "lib/xarray.c"}
     table = {START + offset: Origin(file, 7) for offset, file in at.items()}
-    origins.save(table, folder / "origins.json.gz")
+    addresses.save(table, folder / "origins.json.gz")
     return kernel_in(folder)
 
 
@@ -362,7 +362,7 @@ FIRST, SECOND, THIRD, FOURTH = (0xFFFF888000001000 + 64 * n for n in range(4))
 def locking_kernel(tmp_path_factory: pytest.TempPathFactory) -> Kernel:
     folder = tmp_path_factory.mktemp("locking")
     (folder / "System.map").write_text(LOCKS_MAP)
-    origins.save({START + 0x100: Origin("mm/filemap.c")}, folder / "origins.json.gz")
+    addresses.save({START + 0x100: Origin("mm/filemap.c")}, folder / "origins.json.gz")
     return kernel_in(folder)
 
 
@@ -604,7 +604,7 @@ ffffffff81001000 T _etext
 def waiting_kernel(tmp_path_factory: pytest.TempPathFactory) -> Kernel:
     folder = tmp_path_factory.mktemp("waiting")
     (folder / "System.map").write_text(WAITING_MAP)
-    origins.save({}, folder / "origins.json.gz")
+    addresses.save({}, folder / "origins.json.gz")
     return kernel_in(folder)
 
 
