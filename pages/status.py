@@ -11,7 +11,8 @@ from history.standing import is_open
 from history.values import fit
 from history.wording import KINDS, moved_words, standing_words
 from reports.verdict import Verdict
-from reports.wording import MARKS, between, percent
+from reports.verdict_words import MARKS
+from reports.wording import between, percent
 
 # Words besides those of verdicts, which have theirs in reports.wording.
 OTHER_MARKS = {"environment changed": "◆",

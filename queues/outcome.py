@@ -121,7 +121,7 @@ def _functions(comparison: SessionComparison) -> tuple[str, ...]:
     """Which functions changed, in the words of the report; nothing where none were tested."""
     return tuple(
         _shown(
-            f"{'' if comparison.single else f'{pair.manifest.patched} '}"
+            f"{'' if comparison.is_pair else f'{pair.manifest.patched} '}"
             f"{phase.case} {phase.phase}: "
             f"{changed_per_unit(phase)}"
         )

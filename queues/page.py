@@ -9,7 +9,7 @@ from experiment.series_name import message_id
 from queues.entry import QueueEntry
 from queues.store import QueueStore, Read
 from queues.wording import BLAMES, WORST_FIRST, is_worked_on, result_line, word_of
-from reports import wording
+from reports import verdict_words
 from reports.document import (
     Block,
     Fold,
@@ -105,7 +105,7 @@ def _of(entry: QueueEntry) -> Words:
         *([f"v{entry.version}"] if entry.version > 1 else []), *filter(None, [entry.sender]),
         entry.id, *([f"priority {entry.priority}"] if entry.priority and entry.is_open else []),
     ]  # fmt: skip
-    postings = (wording.posting(message_id(name)) for name in entry.question.series)
+    postings = (verdict_words.posting(message_id(name)) for name in entry.question.series)
     address = next(filter(None, postings), "")
     if not address:
         return ", ".join(facts)
@@ -131,7 +131,7 @@ def _ended(store: QueueStore, entry: QueueEntry) -> VerdictRow:
     ]
     details += entry.functions
     return VerdictRow(
-        word, wording.MARKS[kind], entry.name, interval=_minute(entry.ended), style=kind,
+        word, verdict_words.MARKS[kind], entry.name, interval=_minute(entry.ended), style=kind,
         lines=(_of(entry), *filter(None, details)), to=_report(store, entry),
     )  # fmt: skip
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from results.record import ArmRecord
+from text import in_words
 
 DIGEST = 12
 # Said of a setting that an arm leaves as it is.
@@ -66,9 +67,5 @@ def _sentence(difference: ArmDifference, names: Sequence[str]) -> str:
         having.setdefault(value, []).append(name)
     # What was set comes first; what was left alone is the rest.
     ordered = sorted(having.items(), key=lambda item: item[0] == UNSET)
-    sides = "; ".join(f"{value} in {_listed(arms)}" for value, arms in ordered)
+    sides = "; ".join(f"{value} in {in_words(arms)}" for value, arms in ordered)
     return f"{difference.name}: {sides}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

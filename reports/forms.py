@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from reports import json_form, letter, lkp, matrix, mmtests, summary, wording
+from reports import json_form, letter, lkp, matrix, mmtests, summary, verdict_words
 from reports.document import Block, Link, Paragraph
 from reports.form_names import FORM_NAMES
 from reports.headline import headline
@@ -37,7 +37,7 @@ Section = Callable[[View], list[Block]]
 def pairs(view: View) -> list[Block]:
     """What is of two arms: all of a session that has no more, else each pair in its fold."""
     body = of_each_pair(view, (metrics.blocks, *explained.sections()))
-    return body if view.session.single else [*body, Paragraph(metrics.note(view.first), "note")]
+    return body if view.session.is_pair else [*body, Paragraph(metrics.note(view.first), "note")]
 
 
 # In the order of reading: what came out, whether to believe it, where it came from, the rest.
@@ -96,7 +96,7 @@ def as_html(session: SessionComparison, *, drawn: bool = True) -> str:
     links = [part for name in files for part in (", ", Link(name, name))][1:]
     beside = Paragraph(("Other files in the session's folder: ", *links), "note")
     return html.page(
-        f"{headline(session).text}: {wording.title(session.manifest)}", subject.title(view),
+        f"{headline(session).text}: {verdict_words.title(session.manifest)}", subject.title(view),
         [*_blocks(PAGE, view), beside], over,
     )  # fmt: skip
 

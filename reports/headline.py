@@ -17,8 +17,8 @@ from reports.many import SessionComparison
 from reports.model import Comparison, FailedRun
 from reports.outcome import pending
 from reports.verdict import MISSING, PENDING, Cause, Verdict, count_text
-from reports.wording import PLURALS, limits, verdict_counts
-from results.record import Manifest
+from reports.verdict_words import PLURALS, limits, verdict_counts
+from text import counted, in_words
 
 Session = Comparison | SessionComparison
 
@@ -57,14 +57,14 @@ def headline(session: Session, folder: str = "") -> Headline:
     ``folder`` is where the session lies, for the command that goes on with it; the folder
     that ``run`` would have made where it is not known.
     """
-    place = folder or default_folder(session.manifest)
+    place = folder or f"sessions/{session.manifest.session}"
     resume = f"./lab.py run --resume {shlex.quote(place)}"
     if not session.primary:
         return Headline("No verdict: the experiment has no primary metric")
     if session.exactness.status == "inexact":
         why = session.exactness.text
         return Headline("Session invalid: a repeated run was not bit-identical", (why,), False)
-    wall = _comparisons(session)[0].wall
+    wall = session.comparisons[0].wall
     if wall is not None and not wall.real_time:
         under = "TCG" if wall.accelerator == "tcg" else wall.accelerator or "an unknown accelerator"
         why = f'guests ran under {under}; mode = "exact" needs no KVM'
@@ -117,7 +117,7 @@ def runs(session: Session) -> Runs:
     An arm that is broken, or was not checked, is not measured, nor is one that is left
     without another to be compared with.
     """
-    comparisons = _comparisons(session)
+    comparisons = session.comparisons
     manifest = session.manifest
     recorded: dict[tuple[str, str], int] = {}
     for comparison in comparisons:
@@ -133,15 +133,6 @@ def runs(session: Session) -> Runs:
     if measured and AGAIN in arms:
         measured.add(AGAIN)
     return Runs(sum(recorded.values()), manifest.runs_planned * len(measured) // len(arms))
-
-
-def default_folder(manifest: Manifest) -> str:
-    """Where ``./lab.py run`` keeps a session of this name."""
-    return f"sessions/{manifest.session}"
-
-
-def _comparisons(session: Session) -> tuple[Comparison, ...]:
-    return session.comparisons if isinstance(session, SessionComparison) else (session,)
 
 
 def _sentence(words: str) -> str:
@@ -185,12 +176,12 @@ def _ran_in(session: Session) -> str:
     if not idle:  # an arm of several
         arms = [
             comparison.manifest.patched
-            for comparison in _comparisons(session)
+            for comparison in session.comparisons
             if comparison.count(Verdict.NOT_TESTED) == len(comparison.primary)
         ]
-        return f"; of {_listed(arms)} none of the changed functions ran" if arms else ""
+        return f"; of {in_words(arms)} none of the changed functions ran" if arms else ""
     count = f"{len(units) - len(idle)} of {count_text(len(units), what)}"
-    return f"; the changed functions ran in {count}, not in {_listed(idle)}"
+    return f"; the changed functions ran in {count}, not in {in_words(idle)}"
 
 
 def _to_test(session: Session) -> tuple[str, ...]:
@@ -203,10 +194,6 @@ def _to_test(session: Session) -> tuple[str, ...]:
     return (f"workloads that run them: {command}",)
 
 
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
 def _broken(gates: Sequence[ArmGate]) -> tuple[str, ...]:
     """``patched is broken: BUG: sleeping function called ..., xas_split_alloc()``, a cause each."""
     by_cause: dict[str, list[ArmGate]] = {}
@@ -215,7 +202,7 @@ def _broken(gates: Sequence[ArmGate]) -> tuple[str, ...]:
             by_cause.setdefault(_why(gate), []).append(gate)
     sentences = []
     for why, alike in by_cause.items():
-        names = _listed([gate.arm for gate in alike])
+        names = in_words([gate.arm for gate in alike])
         if alike[0].standing == "red":
             sentences.append(f"{names} {'is' if len(alike) == 1 else 'are'} broken: {why}")
         else:
@@ -250,10 +237,9 @@ def _failures(session: Session) -> tuple[str, ...]:
     sentences = []
     for alike in by_kind.values():
         failure = alike[0].failure
-        many = "1 run" if len(alike) == 1 else f"{len(alike)} runs"
         sentences.append(
-            f"{many} of {alike[0].arm} failed: {failure.kind}, blame {failure.blame}: "
-            f"{failure.message}"
+            f"{counted(len(alike), 'run')} of {alike[0].arm} failed: {failure.kind}, blame "
+            f"{failure.blame}: {failure.message}"
         )
     left_out = len(sentences) - MOST_CAUSES
     more = [f"{left_out} more causes are listed with the failed runs"] if left_out > 0 else []

@@ -10,7 +10,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from reports import by_arm, headline, mail, wording
+from reports import by_arm, headline, mail, verdict_words, wording
 from reports.by_arm import ArmCell, MetricRow
 from reports.explain.lines import EXPLANATION as LINES
 from reports.explain.memory import EXPLANATION as MEMORY
@@ -65,7 +65,7 @@ def setup(comparison: Comparison, case: CaseComparison) -> list[str]:
         sentence += f" under {on}"
     most = max((metric for metric in case.metrics if metric.base), default=None,
                key=lambda metric: metric.base.n if metric.base else 0)  # fmt: skip
-    sentence += f"; samples are {wording.samples(most)}:" if most else ":"
+    sentence += f"; samples are {verdict_words.samples(most)}:" if most else ":"
     return mail.wrapped(sentence, hang="")
 
 
@@ -215,8 +215,8 @@ def render(session: SessionComparison) -> str:
     of_host = (f for f in mail.of_host(session) if f.kind == "one-build")
     notes += [f"{text[:1].upper()}{text[1:]}." for text in map(of_finding, of_host)][:1]
     lines += [line for note in notes for line in mail.paragraph(note)]
-    if session.single:
-        lines += _origin(session.single)
+    if session.is_pair:
+        lines += _origin(session.comparisons[0])
     else:
         lines += mail.wrapped(headline.sentence(session))
     return "\n".join(lines).rstrip() + "\n"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from reports import by_arm, headline, kernel_names, mail, wording
+from reports import by_arm, headline, kernel_names, mail, verdict_words, wording
 from reports.by_arm import ArmCell, MetricRow
 from reports.many import SessionComparison
 from reports.model import MetricComparison, is_share
@@ -81,7 +81,7 @@ def subject(session: SessionComparison) -> str:
     if manifest.experiment.mode == "exact" and VIRTUAL not in text:
         text += " (virtual time)"
     text += " (checks pending)" if pending(session) else ""
-    title = (not names[arm].commit and wording.titles(manifest)) or names[arm].text
+    title = (not names[arm].commit and verdict_words.titles(manifest)) or names[arm].text
     # Two blanks, as the robot has them.
     return f"{ascii_only(lead)}  {ascii_only(f'{title}: {text}')}"
 
@@ -129,7 +129,7 @@ def _opening(session: SessionComparison) -> list[str]:
         patches = sum(len(record.patches) for record in manifest.series)
         many = f" ({counted(patches, 'patch')})" if patches else ""
         links = (record.message_id.strip("<>") for record in manifest.series)
-        lines += [f"series: {wording.titles(manifest) or branch}{many}"]
+        lines += [f"series: {verdict_words.titles(manifest) or branch}{many}"]
         lines += [f"https://lore.kernel.org/r/{link}" for link in links if link]
     machine = f"{counted(guest.vcpus, 'vCPU')}{{}} with {guest.memory_mib} MiB of memory, {{}}"
     host, accelerator = manifest.provenance.host, manifest.provenance.accelerator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from reports import differences, wording
+from reports import differences, verdict_words, wording
 from reports.by_arm import MetricRow
 from reports.many import SessionComparison
 from reports.model import Finding, MetricComparison
@@ -111,7 +111,7 @@ def claims(session: SessionComparison, rows: Sequence[MetricRow]) -> list[tuple[
         for cell in row.others if row.primary else ():
             if cell.against is not None:
                 lines.append(judged(cell.arm, cell.against, withheld=cell.withheld))
-                lines += [f"A/A: {wording.noise(cell.against)}"] if cell.against.again else []
+                lines += [f"A/A: {verdict_words.noise(cell.against)}"] if cell.against.again else []
         head = f"{row.case} {row.shown_name}, {row.unit}, {wording.row_samples(row)}:"
         every += [(head, lines)] if row.primary else []
     return every
@@ -135,7 +135,7 @@ def unmeasured(session: SessionComparison) -> list[str]:
 
 def family(session: SessionComparison) -> list[str]:
     """That all verdicts are one family; nothing where there is one."""
-    return paragraph(f"{wording.family(session)}.") if len(session.primary) > 1 else []
+    return paragraph(f"{verdict_words.family(session)}.") if len(session.primary) > 1 else []
 
 
 def judged(arm: str, metric: MetricComparison, *, withheld: bool = False) -> str:
@@ -144,9 +144,9 @@ def judged(arm: str, metric: MetricComparison, *, withheld: bool = False) -> str
     Of a change that is ``withheld`` not even the size is said.
     """
     if withheld:
-        return f"{arm}: {wording.verdict(metric)} ({metric.judgement.reason})"
+        return f"{arm}: {verdict_words.verdict(metric)} ({metric.judgement.reason})"
     change = wording.change(metric) if metric.judgement.change else "not measured"
     size = " ".join(filter(None, (change, wording.interval(metric))))
-    reason = wording.reason(metric)
-    text = f"{arm}: {size}, n={metric.judgement.pairs}: {wording.verdict(metric)}"
+    reason = verdict_words.reason(metric)
+    text = f"{arm}: {size}, n={metric.judgement.pairs}: {verdict_words.verdict(metric)}"
     return (f"{text} ({reason})" if reason else text).replace(" %", "%")

@@ -37,9 +37,13 @@ class SessionComparison(Record):
     rows: tuple[MetricRow, ...]
 
     @property
-    def single(self) -> Comparison | None:
-        """The comparison of a session of two arms; None where there are more."""
-        return self.comparisons[0] if len(self.comparisons) == 1 else None
+    def is_pair(self) -> bool:
+        """Whether one pair of arms is all that is compared: its name need not be said."""
+        return len(self.comparisons) == 1
+
+    def name_of(self, comparison: Comparison) -> str:
+        """``base -> patched``; empty of the only pair of a session."""
+        return "" if self.is_pair else comparison.name
 
     @property
     def arms(self) -> tuple[ArmRecord, ...]:

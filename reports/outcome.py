@@ -8,7 +8,6 @@ from reports.many import SessionComparison
 from reports.model import Comparison
 from reports.verdict import MISSING, OPEN, UNDECIDED, Judgement, Verdict
 from reports.wall_verdict import decides
-from reports.wording import pair
 from results.record import Failure
 
 
@@ -73,7 +72,7 @@ def standing_verdicts(comparison: SessionComparison) -> dict[str, dict[str, str]
     verdicts: dict[str, dict[str, str]] = {}
     for each in comparison.comparisons:
         for metric in each.primary:
-            arms = "" if comparison.single else f"{pair(each)} "
+            arms = f"{comparison.name_of(each)} ".lstrip()
             word = "" if metric.judgement.cause in OPEN else str(metric.judgement.verdict)
             verdicts.setdefault(metric.case, {})[f"{arms}{metric.name}"] = word
     return verdicts

@@ -7,10 +7,9 @@ import shlex
 from pathlib import PurePath
 from typing import NamedTuple
 
-from reports import wording
-from reports.headline import Session, default_folder, headline
-from reports.many import SessionComparison
-from reports.model import Comparison, MetricComparison
+from reports import verdict_words, wording
+from reports.headline import Session, headline
+from reports.model import MetricComparison
 from results.record import Manifest
 
 # A path of the sender's: from the root, the home or the folder above.
@@ -39,18 +38,18 @@ def repeat(session: Session, folder: str = "", *, of_others: bool = False) -> Re
     ``of_others`` are those who have neither the session's folder nor the sender's files.
     """
     manifest = session.manifest
+    alone = len(session.comparisons) == 1
+    names = {each.name: "" if alone else f"{each.name}: " for each in session.comparisons}
     results = tuple(
-        f"{_pair(comparison, session)}{_result(metric, exact=comparison.wall is None)}"
-        for comparison in (
-            session.comparisons if isinstance(session, SessionComparison) else (session,)
-        )
+        f"{names[comparison.name]}{_result(metric, exact=comparison.wall is None)}"
+        for comparison in session.comparisons
         for metric in comparison.primary
         if metric.base and metric.patched and headline(session).has_verdicts
     )
     exact = manifest.experiment.mode == "exact"
     return Repeat(
         lab=_lab(manifest),
-        commands=_commands(manifest, "" if of_others else folder or default_folder(manifest)),
+        commands=_commands(manifest, "" if of_others else folder or f"sessions/{manifest.session}"),
         notes=_notes(manifest, of_others=of_others),
         expected=("Expected means, equal to the last digit on any host" if exact else
                   "Real time gives other digits: the verdicts must come out, with intervals that "
@@ -110,11 +109,6 @@ def _notes(manifest: Manifest, *, of_others: bool) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _pair(comparison: Comparison, session: Session) -> str:
-    alone = not isinstance(session, SessionComparison) or session.single is not None
-    return "" if alone else f"{comparison.manifest.base} -> {comparison.manifest.patched}: "
-
-
 def _result(metric: MetricComparison, *, exact: bool) -> str:
     """``filemap-4k 4k.bw: 287.053 -> 289.965 virtual MiB/s``; in wall mode the verdict, too."""
     assert metric.base is not None
@@ -123,5 +117,5 @@ def _result(metric: MetricComparison, *, exact: bool) -> str:
     text = f"{metric.case} {metric.name}: {both}{wording.after(metric.unit)}"
     if exact:
         return text
-    parts = (wording.change(metric), wording.interval(metric), wording.verdict(metric))
+    parts = (wording.change(metric), wording.interval(metric), verdict_words.verdict(metric))
     return f"{text}, {', '.join(part for part in parts if part)}"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from errors import RecordError
-from reports import headline, wording
+from reports import headline, verdict_words
 from reports.many import SessionComparison, compare_session
-from reports.model import MetricComparison
 from reports.outcome import outcome
 from results.record import Record
 from results.session import open_session
@@ -54,7 +53,7 @@ def listed(head: SessionHead) -> ListedSession:
     experiment = head.manifest.experiment
     line = ListedSession(
         folder=str(head.folder), created=head.manifest.created, experiment=experiment.name,
-        mode=experiment.mode, subject=wording.subject(experiment),
+        mode=experiment.mode, subject=verdict_words.subject(experiment),
     )  # fmt: skip
     try:
         comparison = compare_session(open_session(head.folder, counted=False))
@@ -81,27 +80,19 @@ def text_lines(sessions: Sequence[ListedSession]) -> list[str]:
     return lines
 
 
-def _primary(comparison: SessionComparison) -> list[ListedMetric]:
-    return [
-        _metric(
-            metric, pair.manifest.base, pair.manifest.patched, alone=comparison.single is not None
-        )
-        for pair in comparison.comparisons
-        for metric in pair.primary
-    ]
-
-
-def _metric(metric: MetricComparison, base: str, patched: str, *, alone: bool) -> ListedMetric:
-    change = metric.judgement.change
-    head = wording.head(metric)
-    return ListedMetric(
-        base=base,
-        patched=patched,
-        case=metric.case,
-        metric=metric.name,
-        verdict=str(metric.judgement.verdict),
-        change=change.estimate if change else None,
-        low=change.low if change else None,
-        high=change.high if change else None,
-        line=head if alone else f"{base} -> {patched}: {head}",
-    )
+def _primary(session: SessionComparison) -> Iterator[ListedMetric]:
+    for pair in session.comparisons:
+        for metric in pair.primary:
+            change, head = metric.judgement.change, verdict_words.head(metric)
+            name = session.name_of(pair)
+            yield ListedMetric(
+                base=pair.manifest.base,
+                patched=pair.manifest.patched,
+                case=metric.case,
+                metric=metric.name,
+                verdict=str(metric.judgement.verdict),
+                change=change.estimate if change else None,
+                low=change.low if change else None,
+                high=change.high if change else None,
+                line=f"{name}: {head}" if name else head,
+            )

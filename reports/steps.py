@@ -6,7 +6,7 @@ import itertools
 import re
 from typing import NamedTuple
 
-from reports import wording
+from reports import verdict_words, wording
 from reports.by_arm import ArmCell, MetricRow
 from reports.many import SessionComparison
 from reports.model import MetricComparison
@@ -67,7 +67,7 @@ def answer(session: SessionComparison, row: MetricRow) -> str:
         return f"{where}: not measured on every step"
     text = f"{where}: all {len(steps)} steps together {wording.change(all_of_them)}"
     bounds = wording.interval(all_of_them)
-    text = f"{text} {bounds}, {wording.verdict(all_of_them)}" if bounds else text
+    text = f"{text} {bounds}, {verdict_words.verdict(all_of_them)}" if bounds else text
     significant = [step for step in steps if step.own.judgement.verdict in CALLED]
     if not significant:
         if all_of_them.judgement.verdict in CALLED:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 
 from experiment.spec import Thresholds
-from reports import wording
+from reports import verdict_words, wording
 from reports.document import Block, Code, Heading, Item, Listing, Paragraph
 from reports.headline import headline
 from reports.model import MetricComparison
@@ -66,10 +66,10 @@ def picture(primary: Sequence[MetricComparison], thresholds: Thresholds) -> list
             cells[first] = "◂" if low < -reach else "├" if first < last else "─"
             cells[last] = "▸" if high > reach else "┤" if first < last else "─"
             cells[_column(change.estimate, reach)] = "●"
-        word = wording.verdict(metric)
+        word = verdict_words.verdict(metric)
         lines.append(
-            f"{metric.name:<{width}}  {''.join(cells)}  {wording.MARKS.get(word, ' ')} "
-            f"{wording.change(metric)} {wording.judged(metric)}".rstrip()
+            f"{metric.name:<{width}}  {''.join(cells)}  {verdict_words.MARKS.get(word, ' ')} "
+            f"{wording.change(metric)} {verdict_words.judged(metric)}".rstrip()
         )
     ends = f"{-100 * reach:.2f} %", f"{100 * reach:+.2f} %"
     scale = f"{ends[0]:<{HALF}}0{ends[1]:>{HALF}}"
@@ -88,18 +88,19 @@ def render(view: View, whole: str) -> str:
     blocks += subject.brief(view)
     if headline(session).has_verdicts:
         for comparison in session.comparisons:
-            blocks += [] if session.single else [Paragraph(f"{wording.pair(comparison)}:")]
+            name = session.name_of(comparison)
+            blocks += [Paragraph(f"{name}:")] if name else []
             chart = picture(comparison.primary, experiment.thresholds)
             blocks += [Code("\n".join(chart), "text")] if chart else []
             blocks += [verdicts.of_pair(comparison), *verdicts.beside(comparison)]
-    items = [Item(f"{wording.family(session)}.")] if headline(session).has_verdicts else []
+    items = [Item(f"{verdict_words.family(session)}.")] if headline(session).has_verdicts else []
     sentence = checks.sentence(session.gates)
     items += [Item(sentence)] if sentence else []
     items += [
         Item(of_finding(f), f.level, f.scope) for f in session.findings if f.level == "warning"
     ]
     for comparison in session.comparisons:
-        pair = "" if session.single else f"{wording.pair(comparison)}, "
+        pair = f"{name}, " if (name := session.name_of(comparison)) else ""
         items += [
             Item(
                 f"{pair}{attribution.case} {attribution.phase}: "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reports import wording
+from reports import verdict_words, wording
 from reports.render.text import columns, wrapped
 from reports.two_sessions import PairedMetric, SessionPair
 from reports.verdict import CALLED
@@ -38,7 +38,7 @@ def render(pair: SessionPair) -> str:
 
 
 def _head(number: str, manifest: Manifest) -> list[str]:
-    subject = wording.subject(manifest.experiment)
+    subject = verdict_words.subject(manifest.experiment)
     return [
         clean_line(f"{number}  {manifest.session}, begun {manifest.created}"),
         *wrapped(subject, indent="   "),

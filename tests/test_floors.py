@@ -44,7 +44,11 @@ def tree(tmp_path: Path) -> Path:
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").touch()
     (tmp_path / "reports/render").mkdir()
-    for name in ("render/__init__", "wording", "model", "verdict", "many"):
+    for name in ("charts", "sections"):
+        (tmp_path / f"reports/{name}").mkdir()
+        (tmp_path / f"reports/{name}/__init__.py").touch()
+    words = ("wording", "verdict_words", "sentences", "headline")
+    for name in ("render/__init__", *words, "model", "verdict", "many"):
         (tmp_path / f"reports/{name}.py").touch()
     for name in ("process", "bounded"):
         (tmp_path / f"host/{name}.py").write_text("import subprocess\n")
@@ -91,6 +95,7 @@ def test_a_sound_tree_breaks_nothing(tree: Path) -> None:
         ("fleet/x.py", "import reports", "measured-alone"),
         ("queues/x.py", "import history", "queues"),
         ("reports/render/x.py", "from reports import wording", "no-words"),
+        ("reports/charts/x.py", "from reports import verdict_words", "no-verdicts"),
         ("kernels/make.py", "def f():\n    from kernels import build", "circles"),
         ("guests/x.py", "import subprocess", "door"),
         ("kernels/x.py", "import lab", "door"),

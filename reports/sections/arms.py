@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from reports import by_arm, steps, wording
-from reports.by_arm import ArmCell, MetricRow
+from reports import by_arm, steps, verdict_words, wording
+from reports.by_arm import ArmCell, MetricRow, geometric_means
 from reports.charts import forest, heat
 from reports.charts import runs as drawn_runs
 from reports.charts.canvas import Chart
 from reports.document import Block, Cell, Column, Heading, Paragraph, Row, Table, listing, row
 from reports.many import SessionComparison
-from reports.overall import geometric_means
 from reports.sections import functions
 from reports.sections.view import View, figure, gallery, titled
 from reports.verdict import CALLED, Change
@@ -66,9 +65,9 @@ def change(row: MetricRow, cell: ArmCell) -> str:
 
 
 def _moved(row_: MetricRow, cell: ArmCell) -> Cell:
-    word = wording.cell_verdict(cell)
+    word = verdict_words.cell_verdict(cell)
     text = f"{change(row_, cell)} {word}".strip()
-    return Cell(text, tone=word or "faint", mark=wording.MARKS.get(word, ""))
+    return Cell(text, tone=word or "faint", mark=verdict_words.MARKS.get(word, ""))
 
 
 def workloads(view: View) -> list[Block]:
@@ -141,7 +140,7 @@ def changes(view: View) -> list[Chart]:
     if not view.drawn:
         return []
     thresholds = view.session.manifest.experiment.thresholds
-    alone = view.session.single is not None
+    alone = view.session.is_pair
     groups = []
     judged = [row for row in view.session.rows if row.primary]
     # Of many metrics the mark alone says it.
@@ -150,8 +149,12 @@ def changes(view: View) -> list[Chart]:
         lines = []
         for cell in each.others:
             metric = cell.against
-            word = wording.judged(metric) if metric and alone else wording.cell_verdict(cell)
-            mark = wording.MARKS.get(wording.cell_verdict(cell), "")
+            word = (
+                verdict_words.judged(metric)
+                if metric and alone
+                else verdict_words.cell_verdict(cell)
+            )
+            mark = verdict_words.MARKS.get(verdict_words.cell_verdict(cell), "")
             text = (wording.cell_change(each, cell), mark, "" if ranked else word)
             lines.append(
                 forest.ChangeLine(
@@ -183,7 +186,7 @@ def changes(view: View) -> list[Chart]:
 def blocks(view: View) -> list[Block]:
     """Arm by arm, a table a case, and the change of each arm; none for two arms."""
     session = view.session
-    if session.single:
+    if session.is_pair:
         return []
     body: list[Block] = []
     if view.drawn:
@@ -220,7 +223,7 @@ def blocks(view: View) -> list[Block]:
 
 def runs(view: View) -> list[Block]:
     """Every run of every arm, drawn."""
-    if view.session.single or not view.drawn:
+    if view.session.is_pair or not view.drawn:
         return []
     return titled("Every run", "runs", gallery(drawn_runs.by_arm(view.session)))
 
@@ -239,9 +242,9 @@ def patches(view: View) -> list[Block]:
     for at, step in enumerate(courses[0][1]):
         cells = [Cell(f"{at + 1} {step.title}")]
         for each, course_steps in courses:
-            own, word = course_steps[at].own, wording.verdict(course_steps[at].own)
+            own, word = course_steps[at].own, verdict_words.verdict(course_steps[at].own)
             cells.append(Cell(f"{wording.change(own)} {word}".strip(), tone=word,
-                              mark=wording.MARKS.get(word, "")))  # fmt: skip
+                              mark=verdict_words.MARKS.get(word, "")))  # fmt: skip
             cells.append(Cell(wording.cell_change(each, course_steps[at].cell), tone="faint"))
         rows.append(row(*cells))
     charts = drawn_runs.by_patch(session) if view.drawn else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reports import wording
+from reports import verdict_words
 from reports.document import Block, Item, Listing
 from reports.model import Comparison
 from reports.sections.view import View, titled
@@ -24,6 +24,6 @@ def blocks(view: View) -> list[Block]:
     """A/A of everything that is judged, then what was found of the host; none in exact mode."""
     if view.first.wall is None:
         return []
-    items = [Item(line, "note") for line in wording.noise_lines(view.first)]
+    items = [Item(line, "note") for line in verdict_words.noise_lines(view.first)]
     items += [Item(of_finding(finding), finding.level) for finding in view.first.host_findings]
     return titled("This host", "host", [Listing(tuple(items))])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from reports import wording
+from reports import verdict_words, wording
 from reports.charts import runs
 from reports.charts.canvas import Chart
 from reports.document import Block, Cell, Column, Fold, Heading, Paragraph, Row, Table, row
@@ -24,7 +24,7 @@ def _value(summary: Summary | None) -> Cell:
 
 
 def _metric(metric: MetricComparison, *, published: bool) -> Row:
-    word = wording.verdict(metric)
+    word = verdict_words.verdict(metric)
     cells = [
         Cell(metric.name, small=wording.after(metric.unit).strip()),
         Cell(wording.change(metric)),
@@ -32,7 +32,7 @@ def _metric(metric: MetricComparison, *, published: bool) -> Row:
         *([Cell(wording.again_size(metric))] if metric.again else []),
         _value(metric.base),
         _value(metric.patched),
-        Cell(wording.judged(metric), tone=word),
+        Cell(verdict_words.judged(metric), tone=word),
     ]
     if published:
         cells.insert(-1, Cell(", ".join(map(wording.reference_change, metric.published))))
@@ -98,7 +98,7 @@ def note(comparison: Comparison) -> str:
 
 def blocks(view: View, comparison: Comparison) -> list[Block]:
     """The changes of a pair, of many cases folded, and every run of it."""
-    alone = view.session.single is not None
+    alone = view.session.is_pair
     tables = [
         block for case in comparison.cases for block in of_case(comparison, case, alone=alone)
     ]
@@ -132,7 +132,7 @@ def _runs(view: View, comparison: Comparison) -> tuple[list[Chart], list[Chart],
     """
     wall, few = comparison.wall is not None, len(comparison.cases) < MANY_CASES
     # Runs of many arms beside each other are in a chart of their own.
-    samples = wall or (few and view.session.single)
+    samples = wall or (few and view.session.is_pair)
     drawings = view.charts(runs.samples, comparison=comparison) if samples else []
     by_name = {f"-{chart.name}": chart for chart in drawings}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reports import wording
+from reports import verdict_words, wording
 from reports.document import Block, Column, Paragraph, Table, row
 from reports.sections.view import View, titled
 
@@ -30,7 +30,7 @@ def blocks(view: View) -> list[Block]:
             wording.reference_change(r), here.get((arm, r.case, r.metric), wording.NOTHING),
             r.document,
         )
-        for arm, r in wording.references(view.session)
+        for arm, r in verdict_words.references(view.session)
     )  # fmt: skip
     note = (
         "Measured by others on other machines in real time. The change is computed from the "

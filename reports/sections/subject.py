@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reports import wording
+from reports import verdict_words, wording
 from reports.document import Block, Heading, Link, Paragraph, Words, facts
 from reports.headline import headline
 from reports.sections.view import View
@@ -13,7 +13,7 @@ def title(view: View) -> list[Block]:
     """The experiment's title and question."""
     experiment = view.session.manifest.experiment
     body: list[Block] = [Paragraph(experiment.question, "question")] if experiment.question else []
-    return [Heading(wording.title(view.session.manifest), 1), *body]
+    return [Heading(verdict_words.title(view.session.manifest), 1), *body]
 
 
 def origin(view: View) -> str:
@@ -30,8 +30,8 @@ def brief(view: View) -> list[Block]:
     experiment = manifest.experiment
     return [
         Paragraph(
-            f"{experiment.name}: {wording.subject(experiment)}, guest {manifest.guest.name}, "
-            f"{experiment.mode} mode; {wording.against(view.session)}",
+            f"{experiment.name}: {verdict_words.subject(experiment)}, guest {manifest.guest.name}, "
+            f"{experiment.mode} mode; {verdict_words.against(view.session)}",
             "cause",
         ),
         Paragraph(f"{origin(view)[0].upper()}{origin(view)[1:]}", "cause"),
@@ -43,9 +43,9 @@ def full(view: View) -> list[Block]:
     session, wall = view.session, view.first.wall
     manifest, many = session.manifest, len(session.arms)
     experiment = manifest.experiment
-    compared = wording.against(session)
+    compared = verdict_words.against(session)
     if headline(session).has_verdicts:
-        compared = f"{compared}; {wording.family(session)}"
+        compared = f"{compared}; {verdict_words.family(session)}"
     if wall:
         how = f"{wall.blocks} of {wall.planned}, every arm once in each, in random order"
     else:
@@ -60,8 +60,8 @@ def full(view: View) -> list[Block]:
     return [
         Heading("What was compared", 2, "subject"),
         *facts([
-            ("Source", wording.sources(experiment)),
-            ("Series", wording.series_title(experiment)),
+            ("Source", verdict_words.sources(experiment)),
+            ("Series", verdict_words.series_title(experiment)),
             *(("Posting", words) for words in _postings(view)),
             *((arm.name, _arm(arm)) for arm in session.arms),
             ("Guest", f"{manifest.guest.name}: {manifest.guest.title}"),
@@ -75,7 +75,7 @@ def full(view: View) -> list[Block]:
 def _postings(view: View) -> list[Words]:
     """Where the mails of the series are, each once."""
     series = view.session.manifest.series
-    links = dict.fromkeys(wording.posting(each.message_id) for each in series)
+    links = dict.fromkeys(verdict_words.posting(each.message_id) for each in series)
     return [(Link(address, address),) for address in links if address]
 
 

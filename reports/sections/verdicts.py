@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reports import wording
+from reports import verdict_words, wording
 from reports.by_arm import ArmCell
 from reports.by_arm import MetricRow as ArmRow
 from reports.document import (
@@ -40,11 +40,11 @@ def happened(view: View) -> list[Block]:
 
 def verdict(comparison: Comparison, metric: MetricComparison) -> VerdictRow:
     """One verdict, with its reason and values, and the functions behind it or beside it."""
-    word = wording.verdict(metric)
+    word = verdict_words.verdict(metric)
     behind = functions.explained(comparison, metric) or functions.beside(comparison, metric)
-    lines = (wording.tail(metric), behind)
+    lines = (verdict_words.tail(metric), behind)
     return VerdictRow(
-        word=wording.judged(metric), style=word, mark=wording.MARKS[word],
+        word=verdict_words.judged(metric), style=word, mark=verdict_words.MARKS[word],
         case=metric.case, metric=metric.name,
         change=wording.change(metric) if metric.judgement.change else "",
         interval=wording.interval(metric), lines=tuple(line for line in lines if line),
@@ -71,8 +71,8 @@ def beside(comparison: Comparison) -> list[Block]:
                 or metric.judgement.change is None
             ):
                 continue
-            text = f"{metric.name} {wording.change(metric)}, {wording.values(metric)}"
-            reference = wording.published(metric)
+            text = f"{metric.name} {wording.change(metric)}, {verdict_words.values(metric)}"
+            reference = verdict_words.published(metric)
             parts.append(f"{text} ({reference})" if reference else text)
     return [Paragraph(f"Beside them, not judged: {'; '.join(parts)}.", "note")] if parts else []
 
@@ -81,22 +81,23 @@ def every(view: View) -> list[Block]:
     """Every verdict with its reason, pair by pair."""
     blocks: list[Block] = []
     for comparison in view.session.comparisons:
-        if not view.session.single:
+        name = view.session.name_of(comparison)
+        if name:
             measured = "" if comparison.measured else ": not measured"
-            blocks.append(Heading(f"{wording.pair(comparison)}{measured}", 3))
-        if comparison.measured or view.session.single:
+            blocks.append(Heading(f"{name}{measured}", 3))
+        if comparison.measured or not name:
             blocks += [of_pair(comparison), *beside(comparison)]
     return blocks
 
 
 def _verdict_cell(metric_row: ArmRow, cell: ArmCell) -> Cell:
     """A verdict in a cell; of an arm that is not judged against the base its change alone."""
-    change, word = wording.cell_change(metric_row, cell), wording.cell_verdict(cell)
+    change, word = wording.cell_change(metric_row, cell), verdict_words.cell_verdict(cell)
     if cell.against is None:
         return Cell(change, under="not judged", tone="faint")
     return Cell(
         f"{change} {word}", under=wording.cell_bounds(metric_row, cell), tone=word,
-        mark=wording.MARKS.get(word, ""),
+        mark=verdict_words.MARKS.get(word, ""),
     )  # fmt: skip
 
 
@@ -104,7 +105,7 @@ def table(view: View) -> list[Block]:
     """The verdicts of many arms beside each other; turned around where metrics are many."""
     judged = [each for each in view.session.rows if each.primary]
     names = [arm.name for arm in view.session.arms[1:]]
-    if not judged or view.session.single:
+    if not judged or view.session.is_pair:
         return []
     label = "Verdicts by arm and case"
     rows: tuple[Row, ...]
@@ -126,8 +127,8 @@ def blocks(view: View) -> list[Block]:
     body: list[Block] = [Heading("Verdict", 2, "verdict"), *happened(view)]
     if not headline(view.session).has_verdicts:
         return body
-    if view.session.single and not view.many_cases:
+    if view.session.is_pair and not view.many_cases:
         body += every(view)
     else:
         body += [*table(view), Fold("Every verdict with its reason", tuple(every(view)))]
-    return [*body, Paragraph(f"{wording.family(view.session)}.", "note")]
+    return [*body, Paragraph(f"{verdict_words.family(view.session)}.", "note")]

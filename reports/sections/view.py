@@ -23,7 +23,8 @@ from reports.document import (
 from reports.many import SessionComparison
 from reports.model import Comparison
 from reports.paired import Paired
-from reports.wording import apart, moved_if_at_all, pair, pair_counts, short
+from reports.verdict_words import pair_counts
+from reports.wording import apart, moved_if_at_all, short
 
 # Beyond these pairs a page would grow by tens of megabytes.
 MOST_PAIRS = 15
@@ -59,7 +60,7 @@ class View:
 
     def prefix(self, comparison: Comparison) -> str:
         """What keeps the anchors of a pair apart; empty where it is the only one."""
-        if self.session.single:
+        if self.session.is_pair:
             return ""
         return f"pair{self.session.comparisons.index(comparison) + 1}"
 
@@ -146,11 +147,11 @@ def of_each_pair(
     view: View, sections: Sequence[Callable[[View, Comparison], list[Block]]]
 ) -> list[Block]:
     """The sections of a pair: as they are where there is one, else each pair in its fold."""
-    if view.session.single:
+    if view.session.is_pair:
         return [block for section in sections for block in section(view, view.first)]
     body: list[Block] = []
     for comparison in view.session.comparisons[:MOST_PAIRS]:
         blocks = [block for section in sections for block in section(view, comparison)]
-        summary = f"{pair(comparison)}, {pair_counts(comparison)}"
+        summary = f"{comparison.name}, {pair_counts(comparison)}"
         body.append(Fold(summary, nested(blocks, view.prefix(comparison))))
     return titled("Pair by pair", "pairs", body)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reports import by_arm, differences, steps, wording
+from reports import by_arm, differences, steps, verdict_words, wording
 from reports.many import SessionComparison
 from reports.verdict import Verdict
 from results.record import OptionRecord, RunRecord
@@ -35,7 +35,7 @@ def test_published_figures_are_those_of_the_arm(five: SessionComparison) -> None
     bw = row(five, "4k.bw")
     assert [r.patched for r in bw.cell("sleepy").published] == [295.0]
     assert bw.base.published == ()
-    assert [arm for arm, _ in wording.references(five)] == list(ARMS)[1:]
+    assert [arm for arm, _ in verdict_words.references(five)] == list(ARMS)[1:]
 
 
 def test_numbers_are_laid_out_once(five: SessionComparison) -> None:

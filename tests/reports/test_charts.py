@@ -14,12 +14,12 @@ from matplotlib.textpath import TextPath
 
 from experiment.spec import Thresholds
 from reports import forms
+from reports.by_arm import geometric_means
 from reports.charts import canvas, forest, heat, runs
 from reports.charts.forest import ChangeGroup, ChangeLine
 from reports.charts.heat import Square
 from reports.many import SessionComparison, compare_session
 from reports.model import Comparison
-from reports.overall import geometric_means
 from reports.steps import course
 from reports.verdict import Change
 from tests.reports.drawn import OnPage, charts_on, draw_all, draw_anew, page_of

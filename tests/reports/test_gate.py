@@ -7,7 +7,7 @@ import json
 import pytest
 
 from experiment.spec import CheckSpec
-from reports import forms, wording
+from reports import forms, verdict_words
 from reports.gate import gate_of
 from reports.many import SessionComparison, compare_session
 from reports.outcome import outcome, pending
@@ -177,8 +177,8 @@ def test_a_verdict_whose_checks_are_to_be_made_is_there_and_does_not_pass(
     # With the verdict, whatever it is.
     called = [m for m in session.primary if m.judgement.verdict is Verdict.IMPROVEMENT]
     assert called
-    assert all("checks pending" in wording.sentence(metric) for metric in session.primary)
-    assert not any("pending" in wording.sentence(metric) for metric in alone.primary)
+    assert all("checks pending" in verdict_words.sentence(metric) for metric in session.primary)
+    assert not any("pending" in verdict_words.sentence(metric) for metric in alone.primary)
     assert session.findings[0].level == "warning"
     for form in ("text", "markdown", "html", "summary", "letter"):
         assert "checks pending" in " ".join(forms.render(session, form).split()), form

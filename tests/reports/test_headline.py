@@ -12,7 +12,7 @@ from reports.many import SessionComparison, compare_session
 from reports.model import Comparison
 from reports.outcome import outcome
 from reports.verdict import Judgement, Verdict
-from reports.wording import verdict_counts
+from reports.verdict_words import verdict_counts
 from results.checks import Check
 from tests.reports.factory import ExactSession, fails, repeat_of
 from tests.reports.many_factory import Many

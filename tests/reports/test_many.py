@@ -97,5 +97,6 @@ def test_records_of_an_arm_that_is_not_there_are_refused() -> None:
 def test_two_arms_are_one_comparison() -> None:
     session = factory.ExactSession()
     compared = compare_session(measured(session.manifest(), session.records()))
-    assert compared.single == compared.comparisons[0]
-    assert compared.single.manifest == session.manifest()
+    assert compared.is_pair
+    assert compared.name_of(compared.comparisons[0]) == ""
+    assert compared.comparisons[0].manifest == session.manifest()

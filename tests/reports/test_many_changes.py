@@ -8,13 +8,13 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from reports import forms
+from reports.by_arm import geometric_means
 from reports.charts import icicle
 from reports.document import Table
 from reports.explain.functions import Attribution
 from reports.kernel_names import source_address
 from reports.many import SessionComparison, compare_session
 from reports.model import Comparison
-from reports.overall import geometric_means
 from reports.sections import arms
 from reports.sections.view import View
 from tests.reports import counts_factory

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from experiment.spec import ArmSpec, KernelSpec
-from reports import forms, wording
+from reports import forms, verdict_words, wording
 from reports.many import compare_session
 from reports.model import Comparison
 from reports.paired import pair
@@ -73,7 +73,7 @@ def test_large_changes_are_factors_too(fraction: float | None, expected: str) ->
 
 
 def test_the_sentence_of_an_improvement(normal: Comparison) -> None:
-    assert wording.sentence(normal.primary[0]) == (
+    assert verdict_words.sentence(normal.primary[0]) == (
         "filemap-4k  4k.bw  +1.16 %  [+0.94, +1.30] at 99 %  improvement   "
         "259.019 -> 262.032 virtual MiB/s, 8 seeds (published +7.38 %)"
     )
@@ -82,7 +82,7 @@ def test_the_sentence_of_an_improvement(normal: Comparison) -> None:
 def test_the_sentence_of_same_code() -> None:
     session = ExactSession(same_code=True)
     metric = compare(session.manifest(), []).primary[0]
-    assert wording.sentence(metric) == (
+    assert verdict_words.sentence(metric) == (
         "filemap-4k  4k.bw  not measured  no change   same code (published +7.38 %)"
     )
 
@@ -92,7 +92,7 @@ def test_secondary_words_apply_the_direction(normal: Comparison) -> None:
     assert faults is not None
     assert ios is not None
     assert wording.change(faults).startswith("-")
-    assert (wording.verdict(faults), wording.verdict(ios)) == ("better", "better")
+    assert (verdict_words.verdict(faults), verdict_words.verdict(ios)) == ("better", "better")
 
 
 def test_a_share_changes_by_points_in_every_table_of_every_form() -> None:
@@ -148,10 +148,10 @@ def test_a_bound_beyond_any_reader_is_cut() -> None:
 
 def test_what_is_compared_is_a_series_or_kernels() -> None:
     experiment = ExactSession().manifest().experiment
-    plain = f"{wording.series_title(experiment)} on {experiment.kernel.source}"
-    assert wording.subject(experiment) == plain
+    plain = f"{verdict_words.series_title(experiment)} on {experiment.kernel.source}"
+    assert verdict_words.subject(experiment) == plain
     assert (
-        wording.sources(experiment)
+        verdict_words.sources(experiment)
         == f"{experiment.kernel.source}, flavour {experiment.kernel.flavour}"
     )
     kernels = [KernelSpec(source=f"deb:linux-image-{name}=1") for name in "ab"]
@@ -159,8 +159,8 @@ def test_what_is_compared_is_a_series_or_kernels() -> None:
         ArmSpec(name=name, kernel=kernel) for name, kernel in zip("ab", kernels, strict=True)
     )
     changed = experiment.model_copy(update={"series": None, "arms": arms, "kernel": kernels[0]})
-    assert wording.subject(changed) == "deb:linux-image-a=1 against deb:linux-image-b=1"
-    assert wording.sources(changed) == "deb:linux-image-a=1; deb:linux-image-b=1"
+    assert verdict_words.subject(changed) == "deb:linux-image-a=1 against deb:linux-image-b=1"
+    assert verdict_words.sources(changed) == "deb:linux-image-a=1; deb:linux-image-b=1"
 
 
 def test_a_ratio_has_no_unit() -> None:

@@ -7,7 +7,7 @@ import pytest
 from reports.document import Block, Cell, Column, Link, Paragraph, Table, VerdictRow, Verdicts, row
 from reports.render import html, markdown, text
 from reports.render.policy import policy, safe, source_hash
-from reports.wording import posting
+from reports.verdict_words import posting
 
 HARMFUL = (
     "javascript:alert(1)",

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from reports import forms, wording
+from reports import forms, verdict_words
 from reports.model import Comparison
 from reports.sections.repeat import wrapped_command
 from tests.reports.factory import FIO, ExactSession, fails
@@ -69,7 +69,7 @@ def test_nests_and_loads_nothing(page: str) -> None:
 def test_everything_the_issue_asks_for_is_on_it(page: str, normal: Comparison) -> None:
     text = " ".join(ParsedPage(page).text.split())
     for metric in normal.primary:
-        assert typeset(wording.tail(metric)) in text
+        assert typeset(verdict_words.tail(metric)) in text
     for part in (
         "Fewer tree walks when a folio is added",
         "Is one walk of the page-cache tree",
