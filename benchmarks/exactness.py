@@ -28,7 +28,8 @@ from guests.exact import Machine
 from host.facts import cache_folder
 from host.process import spawn
 from runs.options import Options
-from runs.prepare import catalogue, prepare
+from runs.prepare import boot_of, prepare
+from runs.resolved import catalogue, resolve
 
 
 def silent(word: str) -> None:
@@ -60,9 +61,11 @@ def main() -> int:
         Path(arguments.experiment), overrides=overrides, catalogue=catalogue(CHECKOUT)
     )
     experiment = experiment.model_copy(update={"twins": ()})
-    session = prepare(experiment, Options(CHECKOUT, cache_folder()), lambda arm, progress: None)
+    resolved = resolve(experiment, checkout=CHECKOUT, cache=cache_folder())
+    session = prepare(resolved, Options(CHECKOUT, cache_folder()), lambda arm, progress: None)
     first = session.plan.runs[0]
-    machine, text = session.machine(first), session.job(first)
+    booted = boot_of(session, first, cold=True)
+    machine, text = booted.machine, booted.job_text
 
     with ExitStack() as stack:
         top = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=cache_folder())))

@@ -52,8 +52,8 @@ from results.store import MANIFEST, SessionStore
 from runs import session as sessions
 from runs.measure import measure
 from runs.options import Options
-from runs.prepare import catalogue
 from runs.progress import Reporter
+from runs.resolved import catalogue, resolve
 from verbs.actions.session import building
 
 Floats = npt.NDArray[np.float64]
@@ -190,9 +190,8 @@ def measured(
         Path(arguments.experiment), overrides=overrides, catalogue=catalogue(CHECKOUT)
     )
     with sessions.SessionLock(folder):
-        opened, store = sessions.start(
-            arms_of(loaded), options, folder, overrides, building(reporter)
-        )
+        resolved = resolve(arms_of(loaded), checkout=CHECKOUT, cache=options.cache)
+        opened, store = sessions.start(resolved, options, folder, overrides, building(reporter))
         measure(opened, options, store, reporter)
     return open_session(folder)
 

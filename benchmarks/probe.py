@@ -32,7 +32,9 @@ from guests.probe.plugin import Probe
 from host.facts import cache_folder
 from kernels.cache import Kernel
 from runs.options import Options
-from runs.prepare import can_be_modelled, can_share_lines, catalogue, prepare
+from runs.prepare import boot_of, parts_of, prepare
+from runs.requirements import can_be_modelled, can_share_lines
+from runs.resolved import catalogue, resolve
 
 # Forms of the probe that write more than it, and what they do.
 MORE = {
@@ -86,14 +88,16 @@ def main() -> int:
         Path(arguments.experiment), overrides=overrides, catalogue=catalogue(CHECKOUT)
     )
     experiment = experiment.model_copy(update={"twins": ()})
-    session = prepare(experiment, Options(CHECKOUT, cache_folder()), lambda arm, progress: None)
+    resolved = resolve(experiment, checkout=CHECKOUT, cache=cache_folder())
+    session = prepare(resolved, Options(CHECKOUT, cache_folder()), lambda arm, progress: None)
     planned = session.plan.runs[0]
-    machine = reshaped(session.machine(planned), arguments.vcpus, arguments.cpu)
-    phases = [phase.name for phase in session.phases(session.case(planned.case))]
-    text = session.job(planned)
+    parts, booted = parts_of(session, planned), boot_of(session, planned, cold=False)
+    machine = reshaped(booted.machine, arguments.vcpus, arguments.cpu)
+    phases = [phase.name for phase in parts.phases]
+    text = booted.job_text
     probe = plugin.provide(cache_folder())
     print(f"QEMU {probe.qemu}, form {probe.api}, {machine.guest.vcpus} vCPUs")
-    kernel = session.bench(planned).kernels[planned.arm]
+    kernel = parts.kernel
     forms = forms_of(probe, kernel, machine, arguments.memory)
     outcomes: dict[str, list[Outcome]] = {form: [] for form in forms}
     with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:

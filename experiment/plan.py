@@ -63,6 +63,11 @@ class PlannedRun(Frozen):
     repeat: bool = False
     twin: str = ""
 
+    @property
+    def original_id(self) -> str:
+        """The id of the judged run of the same case, block and arm."""
+        return self.run_id.removesuffix(f".{self.twin or REPEAT}")
+
 
 class Plan(Frozen):
     """Runs in the order they are made, and the seed of each block."""

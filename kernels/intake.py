@@ -57,22 +57,34 @@ class _Part:
     text: str = ""
 
 
-def keep(spec: SeriesSpec, *, checkout: Path, cache: Path, repository: str = "") -> SeriesSpec:
-    """Take a series in, and return the spec with the key it is kept under.
+@dataclass(frozen=True)
+class Taken:
+    """A series as it was taken in: its spec with the key it is kept under, and what it holds.
 
-    ``repository`` is where a bare range ``A..B`` is looked for.  A plain folder is
-    only checked.
+    ``patches`` are its files in the order they apply, ``records`` where each series of the stack
+    came from.
+    """
+
+    spec: SeriesSpec
+    patches: tuple[Path, ...]
+    records: tuple[SeriesRecord, ...]
+
+
+def take_in(spec: SeriesSpec, *, checkout: Path, cache: Path, repository: str = "") -> Taken:
+    """Take a series in; ``repository`` is where a bare range ``A..B`` is looked for.
+
+    A plain folder is only checked.
 
     Raises:
         UsageError: there is no such folder, file or range.
         SeriesError: a patch is missing, damaged, or does what no patch may.
-        InfraError: a thread cannot be fetched.
+        InfraError: a thread cannot be fetched, or the record of a kept series is damaged.
     """
     if spec.kept and kept_folder(cache, spec.kept).is_dir():
-        return spec
+        return _kept(spec, cache)
     parts = _parts(spec.parts, checkout, cache, repository)
     if len(parts) == 1 and parts[0].files and not spec.revert:
-        return spec
+        return Taken(spec, parts[0].files, (parts[0].record,))
     if spec.revert:
         parts = [_turned_around(part) for part in reversed(parts)]
     key = _write(parts, cache)
@@ -82,31 +94,37 @@ def keep(spec: SeriesSpec, *, checkout: Path, cache: Path, repository: str = "")
             where=clean(spec.path),
             next_step="begin a new session; the runs on record stay readable",
         )
-    return spec.model_copy(update={"kept": key})
+    return _kept(spec.model_copy(update={"kept": key}), cache)
 
 
-def patches_of(spec: SeriesSpec, *, checkout: Path, cache: Path) -> tuple[Path, ...]:
-    """The patch files of a series, in the order they apply; raises as ``keep`` does."""
-    files = keep(spec, checkout=checkout, cache=cache)
-    if files.kept:
-        return tuple(sorted(kept_folder(cache, files.kept).glob("*.patch")))
-    return read_folder(checkout, spec.path).files
-
-
-def records_of(spec: SeriesSpec, *, checkout: Path, cache: Path) -> tuple[SeriesRecord, ...]:
-    """Where each series of the stack came from; raises as ``keep`` does."""
-    files = keep(spec, checkout=checkout, cache=cache)
-    if not files.kept:
-        return (_parts([spec.path], checkout, cache, "")[0].record,)
-    path = kept_folder(cache, files.kept) / RECORDS
+def _kept(spec: SeriesSpec, cache: Path) -> Taken:
+    folder = kept_folder(cache, spec.kept)
     try:
-        return TypeAdapter(tuple[SeriesRecord, ...]).validate_json(path.read_bytes())
+        records = TypeAdapter(tuple[SeriesRecord, ...]).validate_json(
+            (folder / RECORDS).read_bytes()
+        )
     except (OSError, ValidationError):
         raise InfraError(
             "the record of a series was damaged or is of another version of the lab",
-            where=str(path),
-            next_step=f"remove {path.parent} to have the series taken in again",
+            where=str(folder / RECORDS),
+            next_step=f"remove {folder} to have the series taken in again",
         ) from None
+    return Taken(spec, tuple(sorted(folder.glob("*.patch"))), records)
+
+
+def keep(spec: SeriesSpec, *, checkout: Path, cache: Path, repository: str = "") -> SeriesSpec:
+    """The spec of a series that is taken in; raises as :func:`take_in` does."""
+    return take_in(spec, checkout=checkout, cache=cache, repository=repository).spec
+
+
+def patches_of(spec: SeriesSpec, *, checkout: Path, cache: Path) -> tuple[Path, ...]:
+    """The patch files of a series, in the order they apply; raises as :func:`take_in` does."""
+    return take_in(spec, checkout=checkout, cache=cache).patches
+
+
+def records_of(spec: SeriesSpec, *, checkout: Path, cache: Path) -> tuple[SeriesRecord, ...]:
+    """Where each series of the stack came from; raises as :func:`take_in` does."""
+    return take_in(spec, checkout=checkout, cache=cache).records
 
 
 def _parts(names: Sequence[str], checkout: Path, cache: Path, repository: str) -> list[_Part]:
@@ -465,18 +483,14 @@ def _write(parts: Sequence[_Part], cache: Path) -> str:
     return key
 
 
-def copy_out(spec: SeriesSpec, into: Path, *, checkout: Path, cache: Path) -> None:
-    """Copy the patches of a series, and their record where they were kept, into a folder.
-
-    Raises:
-        UsageError, SeriesError, InfraError: as ``kernels.intake.keep``.
-    """
+def copy_out(series: Taken, into: Path, *, cache: Path) -> None:
+    """Copy the patches of a series, and their record where they were kept, into a folder."""
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir(parents=True)
-    for patch in patches_of(spec, checkout=checkout, cache=cache):
+    for patch in series.patches:
         shutil.copyfile(patch, into / patch.name)
-    if spec.kept:
-        shutil.copyfile(kept_folder(cache, spec.kept) / RECORDS, into / RECORDS)
+    if series.spec.kept:
+        shutil.copyfile(kept_folder(cache, series.spec.kept) / RECORDS, into / RECORDS)
 
 
 def adopt(spec: SeriesSpec, folder: Path, *, cache: Path) -> SeriesSpec:

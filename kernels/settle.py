@@ -7,37 +7,61 @@ session can be finished and repeated as it was begun.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 from errors import UsageError
-from experiment.spec import Experiment, KernelSpec
+from experiment.spec import Experiment, KernelSpec, SeriesSpec
 from kernels import config, prebuilt, source
 from kernels.git_range import WORK_TREE, commit_of, find_commit, head_of, work_tree_of
-from kernels.intake import keep, records_of
+from kernels.intake import Taken, take_in
 from kernels.options import agreed, load_reasons
 from results.record import SeriesRecord
 from text import clean
 
+# Its name among the series of an experiment; the others are called by their arms.
+COMMON = ""
 
-def settle(experiment: Experiment, *, checkout: Path, cache: Path) -> Experiment:
+
+class Settled(NamedTuple):
+    """A definite experiment, and its series by arm as they were taken in; ``COMMON`` is its own."""
+
+    experiment: Experiment
+    series: Mapping[str, Taken]
+
+
+def settle(
+    experiment: Experiment,
+    *,
+    checkout: Path,
+    cache: Path,
+    known: Mapping[str, Taken] = MappingProxyType({}),
+) -> Settled:
     """Take the series in, and choose a commit where the source is a repository.
 
-    ``git:PATH`` without a ref is the series' base-commit if the repository has it,
-    else HEAD, if nothing is changed and not committed; ``git:PATH@WORKTREE`` is HEAD with
-    these changes, ``git:PATH@REF`` what it says.  All become a commit's full name.  A
-    prebuilt package is the newest version, unless one is named; it becomes that version.
+    ``known`` are series of the same experiment that are taken in already.  ``git:PATH`` without a
+    ref is the series' base-commit if the repository has it, else HEAD, if nothing is changed and
+    not committed; ``git:PATH@WORKTREE`` is HEAD with these changes, ``git:PATH@REF`` what it says.
+    All become a commit's full name.  A prebuilt package is the newest version, unless one is
+    named; it becomes that version.
 
     Raises:
-        UsageError, SeriesError, InfraError: as ``kernels.intake.keep``.
+        UsageError, SeriesError, InfraError: as ``kernels.intake.take_in``.
     """
     spec = experiment.kernel.source
     place, ref = _repository(spec)
     where = {"checkout": checkout, "cache": cache}
-    series = keep(experiment.series, **where, repository=place) if experiment.series else None
+    series = {
+        name: known[name] if name in known else take_in(each, **where, repository=place)
+        for name, each in series_of(experiment)
+    }
+    common = series[COMMON].spec if COMMON in series else None
     kernel = experiment.kernel
     if place:
         # A source that holds the series is no longer what the series was based on.
-        records = records_of(series, **where) if series and not series.reverse else ()
+        records = series[COMMON].records if common and not common.reverse else ()
         base = records[0].base_commit if records else ""
         folder = _existing(spec, checkout, place)
         # The first series of a stack says where all of it begins.
@@ -46,20 +70,26 @@ def settle(experiment: Experiment, *, checkout: Path, cache: Path) -> Experiment
         kernel = kernel.model_copy(update={"source": settled_source})
     elif kernel.is_prebuilt:
         kernel = prebuilt.settle(kernel, **where)
-    if series and not series.title:
-        titles = [each.title for each in records_of(series, **where)]
-        series = series.model_copy(update={"title": "; ".join(titles)})
+    if common and not common.title:
+        titles = [each.title for each in series[COMMON].records]
+        common = common.model_copy(update={"title": "; ".join(titles)})
     arms = tuple(
         arm.model_copy(
             update={
-                "series": keep(arm.series, **where, repository=place) if arm.series else None,
+                "series": series[arm.name].spec if arm.series else None,
                 "kernel": _settled(arm.kernel, checkout, cache) if arm.kernel else None,
             }
         )
         for arm in experiment.arms
     )
-    settled = experiment.model_copy(update={"series": series, "kernel": kernel, "arms": arms})
-    return _agreed(settled, checkout, cache)
+    settled = experiment.model_copy(update={"series": common, "kernel": kernel, "arms": arms})
+    return Settled(_agreed(settled, checkout, cache), series)
+
+
+def series_of(experiment: Experiment) -> list[tuple[str, SeriesSpec]]:
+    """Every series of an experiment, by the name of its arm; ``COMMON`` is the experiment's own."""
+    common = [(COMMON, experiment.series)] if experiment.series is not None else []
+    return common + [(arm.name, arm.series) for arm in experiment.arms if arm.series is not None]
 
 
 def _agreed(experiment: Experiment, checkout: Path, cache: Path) -> Experiment:
@@ -116,21 +146,14 @@ def _commit(folder: Path, ref: str, where: str) -> str:
 
 
 def series_records(
-    experiment: Experiment, *, checkout: Path, cache: Path
+    experiment: Experiment, records: Sequence[SeriesRecord], *, checkout: Path
 ) -> tuple[SeriesRecord, ...]:
     """The records of a settled experiment's series, with what is to be said of their base."""
-    if experiment.series is None:
-        return ()
-    records = records_of(experiment.series, checkout=checkout, cache=cache)
-    texts = _about_base(experiment, _base_commit(records), checkout)
-    if not texts:
-        return records
-    first = records[0].model_copy(update={"findings": (*records[0].findings, texts)})
+    text = _about_base(experiment, records[0].base_commit, checkout) if records else ""
+    if not text:
+        return tuple(records)
+    first = records[0].model_copy(update={"findings": (*records[0].findings, text)})
     return (first, *records[1:])
-
-
-def _base_commit(records: tuple[SeriesRecord, ...]) -> str:
-    return records[0].base_commit
 
 
 def _about_base(experiment: Experiment, base: str, checkout: Path) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -27,17 +27,19 @@ from experiment.bisection import (
     state_of,
 )
 from experiment.spec import ArmSpec, Experiment
+from kernels.intake import Taken
 from results import door
 from results.door import StoreError
 from results.record import Record, RunRecord
 from results.store import MANIFEST, SessionStore
+from runs.building import Building
 from runs.manifest import manifest_of
 from runs.measure import measure
 from runs.options import Options
-from runs.prepare import Session, prepare
+from runs.prepare import Prepared, prepare
 from runs.progress import Reporter
-from runs.session import BuildProgress, now, require_same
-from runs.session_series import copy_series, with_series_of
+from runs.resolved import resolve
+from runs.session import copy_series, now, require_same, with_series_of
 
 STATE = "bisect.json"
 
@@ -106,7 +108,7 @@ class Result:
     finding: str = ""
 
 
-def begin(search: Search, folder: Path, options: Options) -> None:
+def begin(search: Search, series: Mapping[str, Taken], folder: Path, options: Options) -> None:
     """Write down a new search.
 
     Raises:
@@ -117,7 +119,7 @@ def begin(search: Search, folder: Path, options: Options) -> None:
             raise UsageError(
                 "holds a session already", where=str(folder), next_step=f"--resume {folder}"
             )
-    copy_series(search.experiment, folder, options)
+    copy_series(series, folder, options)
     _save(search, folder)
 
 
@@ -142,7 +144,7 @@ def read(folder: Path, options: Options) -> Search:
     return search.model_copy(update={"experiment": experiment})
 
 
-def run(folder: Path, options: Options, reporter: Reporter, building: BuildProgress) -> Result:
+def run(folder: Path, options: Options, reporter: Reporter, building: Building) -> Result:
     """Do the search in ``folder`` to its end.
 
     Raises:
@@ -175,7 +177,7 @@ def _try_point(
     folder: Path,
     options: Options,
     reporter: Reporter,
-    building: BuildProgress,
+    building: Building,
 ) -> Search:
     """Build and measure one more point; return what is known then."""
     point = request.point
@@ -184,7 +186,7 @@ def _try_point(
     try:
         session = _prepared(search, (*search.tested, point), options, building)
         code = {
-            each: session.measured.kernels[search.points[each].name].identity.code_key
+            each: session.measured[search.points[each].name].identity.code_key
             for each in (*search.tested, point)
         }
         equal = [each for each in search.tested if code[each] == code[point] and each != point]
@@ -210,9 +212,13 @@ def _try_point(
 
 
 def _prepared(
-    search: Search, tested: Sequence[int], options: Options, building: BuildProgress
-) -> Session:
-    session = prepare(search.experiment_on(tested), options, building)
+    search: Search, tested: Sequence[int], options: Options, building: Building
+) -> Prepared:
+    session = prepare(
+        resolve(search.experiment_on(tested), checkout=options.checkout, cache=options.cache),
+        options,
+        building,
+    )
     for error in session.unbuilt.values():
         raise error
     return session
@@ -223,8 +229,8 @@ def _grown(
     folder: Path,
     tested: Sequence[int],
     options: Options,
-    building: BuildProgress,
-) -> Session:
+    building: Building,
+) -> Prepared:
     """Prepare a session with these arms and all that have runs, and write its head anew."""
     store = SessionStore(folder)
     tested = sorted({*tested, *search.tested})

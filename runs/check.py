@@ -16,10 +16,10 @@ from results.checks import Check, CheckStatus, standing
 from results.record import RunCost
 from results.store import SessionStore
 from runs.boots import Boot, Place
-from runs.check_plan import CheckGuest, PlannedCheck, guest_of, planned
+from runs.check_plan import CheckGuest, PlannedCheck, guest_of
 from runs.local import CONSOLE
 from runs.options import Options
-from runs.prepare import Session
+from runs.prepare import Prepared
 from runs.progress import Reporter
 from workloads import check
 from workloads.check_job import CheckTask
@@ -31,8 +31,8 @@ FLOOD_BYTES = 512 << 10
 
 
 def run_gate(
-    session: Session, options: Options, store: SessionStore, reporter: Reporter
-) -> Session:
+    session: Prepared, options: Options, store: SessionStore, reporter: Reporter
+) -> Prepared:
     """Make every check that is not on record, and return the session without broken arms.
 
     The session has the kernels of the checks (``runs.prepare.with_kernels``).
@@ -41,56 +41,78 @@ def run_gate(
         InfraError: the disk is too small or QEMU does not start.
         KeyboardInterrupt: passed on after all guests are gone.
     """
-    todo = planned(session.experiment, session.workloads)
+    todo = session.checks
     if not todo:
         return session
     kept = {check.run_id: check for check in store.checks() if check.status != "not run"}
-    missing = [entry for entry in todo if not _is(kept.get(entry.run_id), session, entry)]
-    able = [entry for entry in missing if not _hindered(session, store, reporter, todo, entry)]
+    missing = [
+        entry
+        for entry in todo
+        if (check := kept.get(entry.run_id)) is None
+        or check.kernel_key != session.kernels[entry.flavour][entry.arm.name].identity.key
+    ]
+    able = [entry for entry in missing if not _hindered(session, store, reporter, entry)]
     if able:
-        _make(session, options, store, reporter, todo, able)
+        _make(session, options, store, reporter, able)
     return without_broken(session, store.checks(), reporter)
 
 
 def _hindered(
-    session: Session,
-    store: SessionStore,
-    reporter: Reporter,
-    todo: tuple[PlannedCheck, ...],
-    entry: PlannedCheck,
+    session: Prepared, store: SessionStore, reporter: Reporter, entry: PlannedCheck
 ) -> bool:
     """Whether a check cannot be made for want of what does not build; it is put on record so."""
-    kernel = session.checked[entry.flavour][entry.arm.name]
-    workloads = [session.workloads[case.workload] for case in entry.cases]
-    lacks = [session.lacks(entry.flavour, entry.arm.name, kernel, each) for each in workloads]
+    workloads = [session.resolved.workloads[case.workload] for case in entry.cases]
+    lacks = [session.lacks(entry.flavour, entry.arm.name, each) for each in workloads]
     reason = next(filter(None, lacks), "")
     if reason:
         reporter.log(f"not checked: {entry.run_id}: {reason}")
-        result = Check(
-            run_id=entry.run_id, arm=entry.arm.name, flavour=entry.flavour, vcpus=entry.vcpus,
-            of=sum(other.arm == entry.arm for other in todo),
-            cases=tuple(case.name for case in entry.cases), kernel_key=kernel.identity.key,
-            status="not run", problems=(), checked=(), reason=reason, console="",
-        )  # fmt: skip
+        unjudged = check.CheckResult((), ())
+        result = _check(session, entry, "not run", unjudged, reason, console="")
         store.append_check(result, RunCost(run_id=entry.run_id, elapsed_s=0.0, guest_cpu_s=0.0))
     return bool(reason)
 
 
+def _check(
+    session: Prepared,
+    entry: PlannedCheck,
+    status: CheckStatus,
+    judged: check.CheckResult,
+    reason: str,
+    *,
+    console: str,
+) -> Check:
+    return Check(
+        run_id=entry.run_id,
+        arm=entry.arm.name,
+        of=sum(other.arm == entry.arm for other in session.checks),
+        flavour=entry.flavour,
+        vcpus=entry.vcpus,
+        cases=tuple(case.name for case in entry.cases),
+        kernel_key=session.kernels[entry.flavour][entry.arm.name].identity.key,
+        status=status,
+        problems=judged.problems,
+        checked=judged.checked,
+        reason=reason,
+        console=console,
+    )
+
+
 def unmade(
-    session: Session, checks: Collection[Check], keys: Mapping[tuple[str, str], str]
+    session: Prepared, checks: Collection[Check], keys: Mapping[tuple[str, str], str]
 ) -> tuple[PlannedCheck, ...]:
     """The checks that have no answer on record for the kernels of ``keys``, by flavour and arm.
 
     The kernels themselves need not be built.
     """
     kept = {check.run_id: check.kernel_key for check in checks if check.status != "not run"}
-    todo = planned(session.experiment, session.workloads)
     return tuple(
-        entry for entry in todo if kept.get(entry.run_id) != keys[entry.flavour, entry.arm.name]
+        entry
+        for entry in session.checks
+        if kept.get(entry.run_id) != keys[entry.flavour, entry.arm.name]
     )
 
 
-def without_broken(session: Session, checks: list[Check], reporter: Reporter) -> Session:
+def without_broken(session: Prepared, checks: list[Check], reporter: Reporter) -> Prepared:
     """The session without the runs of arms that were found broken, all or none of a pair.
 
     An arm is broken when a check of it is red or was lost, unless the base arm is red in the
@@ -119,14 +141,9 @@ def without_broken(session: Session, checks: list[Check], reporter: Reporter) ->
     return dataclasses.replace(session, plan=Plan(runs=runs, seeds=session.plan.seeds))
 
 
-def _is(kept: Check | None, session: Session, entry: PlannedCheck) -> bool:
-    key = session.checked[entry.flavour][entry.arm.name].identity.key
-    return kept is not None and kept.kernel_key == key
-
-
-def machine(session: Session, entry: PlannedCheck, booted: CheckGuest) -> Machine:
+def machine(session: Prepared, entry: PlannedCheck, booted: CheckGuest) -> Machine:
     """What is booted for one check."""
-    kernel = session.checked[entry.flavour][entry.arm.name]
+    kernel = session.kernels[entry.flavour][entry.arm.name]
     return Machine(
         kernel=kernel.image,
         initramfs=session.root_of(kernel, booted.extras).path,
@@ -138,30 +155,40 @@ def machine(session: Session, entry: PlannedCheck, booted: CheckGuest) -> Machin
     )
 
 
-def _guest(session: Session, entry: PlannedCheck) -> CheckGuest:
-    return guest_of(session.experiment, session.workloads, entry, session.initramfs.mib)
+def _guest(session: Prepared, entry: PlannedCheck) -> CheckGuest:
+    resolved = session.resolved
+    assert resolved.check_profile is not None
+    nodes = resolved.measured.guest.numa_nodes
+    return guest_of(
+        resolved.experiment,
+        resolved.workloads,
+        entry,
+        resolved.check_profile,
+        nodes,
+        session.initramfs.mib,
+    )
 
 
 def _make(
-    session: Session,
+    session: Prepared,
     options: Options,
     store: SessionStore,
     reporter: Reporter,
-    todo: tuple[PlannedCheck, ...],
     missing: list[PlannedCheck],
 ) -> None:
     memory = max(_guest(session, entry).guest.memory_mib for entry in missing)
     slots = options.executor.slots(memory, options.guests_at_once)
+    todo = session.checks
     judge = _Judge(session, store, reporter, {entry.run_id: entry for entry in todo})
     place = Place(options.cache, store.raw, reporter, slots)
     with ExitStack() as held, reporter.runs(len(todo), len(todo) - len(missing), slots):
-        for kernels in session.checked.values():
-            for kernel in kernels.values():
+        for flavour in dict.fromkeys(entry.flavour for entry in todo):
+            for kernel in session.kernels[flavour].values():
                 held.enter_context(hold(kernel))
         options.executor.boot([[_boot(session, entry) for entry in missing]], judge, place)
 
 
-def _boot(session: Session, entry: PlannedCheck) -> Boot:
+def _boot(session: Prepared, entry: PlannedCheck) -> Boot:
     guest = _guest(session, entry)
     booted = machine(session, entry, guest)
     return Boot(
@@ -173,7 +200,7 @@ def _boot(session: Session, entry: PlannedCheck) -> Boot:
 class _Judge:
     """Puts on record what each guest of the gate found."""
 
-    session: Session
+    session: Prepared
     store: SessionStore
     reporter: Reporter
     checks: Mapping[str, PlannedCheck]
@@ -192,20 +219,9 @@ class _Judge:
         status, reason = how_it_went(outcome, judged)
         if status == "not run" and not last:
             return True
-        result = Check(
-            run_id=entry.run_id,
-            arm=entry.arm.name,
-            of=sum(other.arm == entry.arm for other in self.checks.values()),
-            flavour=entry.flavour,
-            vcpus=entry.vcpus,
-            cases=tuple(case.name for case in entry.cases),
-            kernel_key=self.session.checked[entry.flavour][entry.arm.name].identity.key,
-            status=status,
-            problems=judged.problems if status == "red" else (),
-            checked=judged.checked,
-            reason=reason,
-            console=str(log.relative_to(self.store.folder)),
-        )
+        shown = judged if status == "red" else dataclasses.replace(judged, problems=())
+        place = str(log.relative_to(self.store.folder))
+        result = _check(self.session, entry, status, shown, reason, console=place)
         self.store.append_check(
             result,
             RunCost(run_id=entry.run_id, elapsed_s=outcome.elapsed_s, guest_cpu_s=outcome.cpu_s),

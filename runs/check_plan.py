@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from experiment.load import load_guest
 from experiment.plan import Size, memory_needed_mib, scaled
 from experiment.spec import ArmSpec, CaseSpec, Experiment, Guest
-from workloads.check_job import CheckCase, CheckTask, Room, command_line, job_text, room, task_of
+from workloads.check_job import CheckCase, CheckTask, command_line, job_text, room, task_of
 from workloads.job import prepare_text
 from workloads.spec import Extras, Workload, extras_of
 
@@ -92,17 +90,18 @@ def guest_of(
     experiment: Experiment,
     workloads: Mapping[str, Workload],
     entry: PlannedCheck,
+    profile: Guest,
+    nodes: int,
     initramfs_mib: int,
 ) -> CheckGuest:
     """What one check is booted with.
 
-    The guest is that of the smallest profile, with room for the kernel's own work, and
-    with as many nodes as the measured one where they can share its vCPUs.
+    The guest is that of the smallest ``profile``, with room for the kernel's own work, and
+    with as many ``nodes`` as the measured one where they can share its vCPUs.
 
     Raises:
         SpecError: the dataset's sizes are no multiples of the smallest profile's scale.
     """
-    profile = load_guest(Path(PROFILE))
     profile = profile.model_copy(update={"jobs": max(profile.jobs, entry.vcpus)})
     cases = [
         CheckCase(workload, workload.phases)
@@ -113,7 +112,23 @@ def guest_of(
     size = scaled(experiment.dataset, profile)
     rooms = room(size, workload)
     size = replace(size, brd_mib=rooms.brd)
-    guest = _shape(experiment, profile, size, rooms, entry, initramfs_mib)
+    # What tmpfs holds is cached without a limit; elsewhere a limit, or what is left.
+    cached = replace(size, cgroup_limit_mib=rooms.limit or rooms.left, memory_mib=0)
+    needed = memory_needed_mib(cached, profile, initramfs_mib)
+    nodes = nodes if entry.vcpus % nodes == 0 else 1
+    memory_mib = max(profile.memory_mib, needed) + MORE_MEMORY_MIB
+    guest = profile.model_copy(
+        update={
+            "vcpus": entry.vcpus,
+            "numa_nodes": nodes,
+            "cpu": CPU,
+            "memory_mib": -(-memory_mib // nodes) * nodes,
+            "metronome_ns": METRONOME_NS if entry.vcpus > 1 else 0,
+            "boot_timeout_s": BOOT_S,
+            "silence_timeout_s": SILENCE_S,
+            "run_timeout_s": RUN_S,
+        }
+    )
     return CheckGuest(
         guest=guest,
         size=size,
@@ -128,31 +143,3 @@ def guest_of(
         task=task_of(cases, entry.selftests, lockdep=not entry.selftests, vcpus=entry.vcpus),
         extras=extras_of(workload),
     )  # fmt: skip
-
-
-def _shape(
-    experiment: Experiment,
-    profile: Guest,
-    size: Size,
-    rooms: Room,
-    entry: PlannedCheck,
-    initramfs_mib: int,
-) -> Guest:
-    nodes = load_guest(Path(experiment.guest)).numa_nodes
-    nodes = nodes if entry.vcpus % nodes == 0 else 1
-    # What tmpfs holds is cached without a limit; elsewhere a limit, or what is left.
-    cached = replace(size, cgroup_limit_mib=rooms.limit or rooms.left, memory_mib=0)
-    needed = memory_needed_mib(cached, profile, initramfs_mib)
-    memory_mib = max(profile.memory_mib, needed) + MORE_MEMORY_MIB
-    return profile.model_copy(
-        update={
-            "vcpus": entry.vcpus,
-            "numa_nodes": nodes,
-            "cpu": CPU,
-            "memory_mib": -(-memory_mib // nodes) * nodes,
-            "metronome_ns": METRONOME_NS if entry.vcpus > 1 else 0,
-            "boot_timeout_s": BOOT_S,
-            "silence_timeout_s": SILENCE_S,
-            "run_timeout_s": RUN_S,
-        }
-    )

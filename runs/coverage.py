@@ -1,4 +1,4 @@
-"""Coverage of a session's unpatched kernel, and what a series changes of it.
+"""Coverage of a session's unpatched kernel, what a series changes of it, and workloads for that.
 
 The functions that a kernel has are those of its System.map, without init code; where they are
 from is in the cache beside it.
@@ -9,20 +9,33 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from errors import InfraError, LabError, RecordError, UsageError
+from errors import InfraError, LabError, RecordError, SpecError, UsageError
+from experiment.ad_hoc import Auto, alike, choose, load_auto
 from experiment.load import CONFIGS
-from experiment.spec import Experiment
 from kernels import addresses, build, cache, symbols
 from kernels.cache import Kernel
 from kernels.diff import changed_functions
+from kernels.intake import Taken
+from kernels.settle import COMMON
+from kernels.source import identify, release_of
 from results import coverage
-from results.coverage import Coverage, CoveredCase, Function
+from results.coverage import (
+    Candidate,
+    Coverage,
+    CoveredCase,
+    Function,
+    Suggestion,
+    suggest,
+)
 from results.profile import WORK, PhaseProfile
 from results.session import MeasuredSession, open_session
-from runs.arms import planned_kernels
 from runs.options import Options
+from runs.resolved import Resolved
+from workloads.spec import load_catalogue
 
 FOLDER = CONFIGS / "coverage"
 INIT = ("_sinittext", "_einittext")
@@ -39,6 +52,13 @@ GOALS = {
     "mm": 60, "fs/iomap": 50, "lib/xarray.c": 80, "lib/maple_tree.c": 80, "block": 30,
     "kernel/sched": 40,
 }  # fmt: skip
+# Of the best workload's score, what another one must have to be taken, and how many are at most:
+# of two that show a change the one of large folios spends less of its time in adding them.
+SHARE, MOST_CHOSEN = 0.2, 5
+# Of the same, what the best that needs nothing built or installed must have to be the first.
+USUAL_SHARE = 0.5
+# Seeds and arms of a first session, and guests at once: for an estimate of its time.
+RUNS, AT_ONCE = 16, 2
 
 
 def shipped(release: str = "", folder: Path = FOLDER) -> Coverage:
@@ -175,7 +195,7 @@ def add(sessions: Sequence[Path], kernels: Path, folder: Path = FOLDER) -> tuple
 
 
 def changed_by(
-    experiment: Experiment, patches: Mapping[str, str], options: Options
+    resolved: Resolved, patches: Mapping[str, str], options: Options
 ) -> tuple[tuple[str, ...], bool]:
     """The functions that a series changes, and whether they are those of built kernels.
 
@@ -186,19 +206,16 @@ def changed_by(
         SeriesError: a patch has impossible numbers.
     """
     where = {"checkout": options.checkout, "cache": options.cache}
-    names = [experiment.all_arms[0].name, experiment.all_arms[-1].name]
-    kernels: dict[str, Kernel] = {}
+    judged, kernels = resolved.flavours[0], []
     try:
-        for each in planned_kernels(experiment, options):
-            if each.arm in names and each.spec.flavour == experiment.kernel.flavour:
-                kernel = cache.load(options.cache, build.key_of(each.spec, each.patches, **where))
-                kernels |= {each.arm: kernel} if kernel else {}
+        for arm in (resolved.built[0], resolved.built[-1]):
+            key = build.key_of(arm.kernels[judged], arm.patches, **where)
+            kernels.append(cache.load(options.cache, key))
     except LabError:
         # What is missing to build a kernel is no reason not to read patches.
-        kernels = {}
-    if len(kernels) == len(names):
-        base, patched = (kernels[name] for name in names)
-        changes = symbols.changed_functions(base.symbols, patched.symbols)
+        kernels = []
+    if len(kernels) == 2 and kernels[0] and kernels[1]:
+        changes = symbols.changed_functions(kernels[0].symbols, kernels[1].symbols)
         return tuple(change.name for change in changes), True
     changed: dict[str, None] = {}
     for name, text in patches.items():
@@ -213,3 +230,136 @@ def _runs(session: MeasuredSession, case: str, arms: Collection[str]) -> set[str
         if record.case == case and record.arm in arms and record.samples
         and not record.repeat and not record.twin
     }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A suggestion with its ground: the series' files, and whether kernels or hunks were read.
+
+    ``chosen`` are the workloads that are measured where nobody names any, empty where none can be.
+    """
+
+    coverage: Coverage
+    suggestion: Suggestion
+    files: tuple[str, ...]
+    by_kernels: bool
+    chosen: tuple[str, ...]
+
+    def seconds(self, candidate: Candidate) -> float:
+        """About how long a session of the workload takes on two cores, kernels cached."""
+        return candidate.case.run_cpu_s * RUNS / AT_ONCE
+
+
+def answer(resolved: Resolved, options: Options) -> Advice:
+    """What to measure the series of an experiment with.
+
+    Raises:
+        LabError: the series cannot be read, or the coverage that comes with the lab.
+    """
+    where = {"checkout": options.checkout, "cache": options.cache}
+    texts, files = texts_and_files(resolved.series[COMMON])
+    functions, by_kernels = changed_by(resolved, texts, options)
+    table = shipped(release_of(identify(resolved.experiment.kernel.source, **where)))
+    suggestion = suggest(table, functions, files)
+    try:
+        chosen = workloads_for(suggestion, files)
+    except SpecError:
+        chosen = ()
+    return Advice(table, suggestion, files, by_kernels, chosen)
+
+
+def texts_and_files(series: Taken) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The patches of a series by the names of their files, and the files that they change."""
+    files = dict.fromkeys(
+        file for record in series.records for patch in record.patches for file in patch.files
+    )
+    texts = {
+        path.name: path.read_text(encoding="utf-8", errors="replace") for path in series.patches
+    }
+    return texts, tuple(files)
+
+
+def workloads_for(
+    suggestion: Suggestion, files: Sequence[str], auto: Auto | None = None
+) -> tuple[str, ...]:
+    """The workloads that a series is measured with where nobody names any, in the file's order.
+
+    Of those that can be measured in one session, and that together execute its functions most: the
+    best five, as far as they have a fifth of the score of the best one (``Candidate.score``): a
+    workload of many operations executes a little of everything.  Those that need a kernel with
+    additions, which has to be built, or programs that set-up does not install, are left out where
+    another one has half the score of the best.  Where no function of the series is known, those
+    that the names of its files stand for, as far as they execute any of the files' functions.
+
+    Raises:
+        SpecError: there are none; names the shipped experiment that would do, if any.
+    """
+    auto = auto or load_auto()
+    catalogue = load_catalogue()
+    able = [
+        candidate
+        for candidate in suggestion.candidates
+        if candidate.case.workload in auto.workloads and candidate.case.workload in catalogue
+    ]
+    usual = [
+        each
+        for each in able
+        for workload in [catalogue[each.case.workload]]
+        if not (workload.additions or workload.host_programs)
+    ]
+    if usual and usual[0].score >= USUAL_SHARE * able[0].score:
+        able = usual
+    if able:
+        groups = [alike([first, *auto.workloads], auto) for first in auto.workloads]
+        if suggestion.by_files:
+            # That a file's other functions are executed says little: many workloads do that.
+            with suppress(SpecError):
+                known = choose(files, auto)
+                able = [each for each in able if each.case.workload in known] or able
+            together = next(names for names in groups if _weight(able, names) > 0)
+        else:
+            # Not without the one that shows it most, whatever others show together.
+            with_best = [names for names in groups if able[0].case.workload in names]
+            together = max(with_best, key=lambda names: _weight(able, names))
+        able = [candidate for candidate in able if candidate.case.workload in together]
+        least = SHARE * max(candidate.score for candidate in able)
+        # They are in the order of their scores.
+        chosen = {
+            candidate.case.workload
+            for candidate in able[:MOST_CHOSEN]
+            if candidate.score >= least
+        }  # fmt: skip
+        return tuple(name for name in auto.workloads if name in chosen)
+    if suggestion.candidates:
+        best = suggestion.candidates[0].case
+        raise SpecError(
+            [
+                f"--series: only {best.workload} executes what the series changes; measure it in "
+                f"its experiment: ./lab.py run {best.experiment} --set series.path=SERIES"
+            ]
+        )
+    if suggestion.never:
+        raise SpecError(
+            [
+                f"--series: no workload executes {', '.join(suggestion.never[:5])}; "
+                f"name some all the same: --workloads {','.join(auto.workloads)}"
+            ]
+        )
+    return choose(files, auto)
+
+
+def _weight(candidates: Sequence[Candidate], workloads: Sequence[str]) -> float:
+    """The score of these workloads together: of each function the largest share."""
+    chosen = [candidate for candidate in candidates if candidate.case.workload in workloads]
+    functions = {function for candidate in chosen for function in candidate.shares}
+    return sum(
+        max(candidate.shares.get(function, 0.0) for candidate in chosen) for function in functions
+    )
+
+
+def automatic(
+    patches: Mapping[str, str], files: Sequence[str], release: str = ""
+) -> tuple[str, ...]:
+    """As :func:`workloads_for`, from the texts of ``patches`` alone, on a source's ``release``."""
+    functions = [name for text in patches.items() for name in changed_functions(text[1], text[0])]
+    return workloads_for(suggest(shipped(release), functions, files), files)

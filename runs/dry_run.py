@@ -17,7 +17,7 @@ from typing import Literal
 from rich.console import Console
 
 from experiment.plan import Plan
-from experiment.spec import Experiment, KernelSpec
+from experiment.spec import KernelSpec
 from guests import exact, virtme, virtme_argv
 from guests.argv import environment, qemu_argv
 from guests.exact import Machine
@@ -31,13 +31,14 @@ from kernels.cache import Kernel, load, planned
 from kernels.make import MakeProgress
 from results.store import SessionStore
 from runs import stages
-from runs.arms import build_arms, flavours
 from runs.boots import Boot, Judge, Place
+from runs.building import build_arms
 from runs.check import run_gate
 from runs.measure import measure
 from runs.options import Options
-from runs.prepare import Session, prepare, with_kernels
+from runs.prepare import Prepared, prepare, wall_boot_of, with_kernels
 from runs.progress import Reporter
+from runs.resolved import Resolved
 
 BY_HAND = "by-hand"
 NOTHING = "# the arms' machine code is the same: nothing is booted (--measure-anyway does)"
@@ -117,19 +118,19 @@ class PrintingExecutor:
         return self.known[key]
 
 
-def kernel_lines(experiment: Experiment, options: Options) -> list[str]:
+def kernel_lines(resolved: Resolved, options: Options) -> list[str]:
     """Lines that build every kernel of the experiment, in folders of their own.
 
     Raises:
         LabError: as for building, as far as nothing is built.
     """
     executor = PrintingExecutor(options.cache)
-    for flavour in flavours(experiment):
-        build_arms(experiment, replace(options, executor=executor), _quiet, flavour)
+    for flavour in resolved.flavours:
+        build_arms(resolved, replace(options, executor=executor), _quiet, flavour)
     return executor.lines.builds
 
 
-def session_lines(experiment: Experiment, options: Options) -> Lines:
+def session_lines(resolved: Resolved, options: Options) -> Lines:
     """Lines that build a session's kernels, and boot the runs of its first seed and its checks.
 
     Each guest boots from cold, which gives the bytes that a restored one gives.
@@ -140,20 +141,20 @@ def session_lines(experiment: Experiment, options: Options) -> Lines:
     executor = PrintingExecutor(options.cache)
     options = replace(options, executor=executor, fit_only=False)
     reporter = Reporter(Console(file=io.StringIO()))
-    session = prepare(experiment, options, _quiet)
+    session = prepare(resolved, options, _quiet)
     if session.same_code:
         executor.lines.add("boots", [NOTHING])
         return executor.lines
     with tempfile.TemporaryDirectory(prefix="twinboot-dry-run-") as folder:
         store = SessionStore(Path(folder))
 
-        def boot(part: Session) -> None:
+        def boot(part: Prepared) -> None:
             part = _first_seed(part)
             if part.wall is None:
                 measure(part, options, store, reporter)
             else:
                 for run in part.plan.runs:
-                    lines = wall_lines(run.run_id, part.wall_machine(run), part.job(run))
+                    lines = wall_lines(run.run_id, *wall_boot_of(part, run))
                     executor.lines.add("boots", lines)
 
         boot(stages.of_twins(session, ("",)))
@@ -209,7 +210,7 @@ def wall_lines(name: str, machine: WallMachine, job_text: str) -> list[str]:
     ]
 
 
-def _first_seed(session: Session) -> Session:
+def _first_seed(session: Prepared) -> Prepared:
     runs = tuple(run for run in session.plan.runs if not run.block and not run.repeat)
     return replace(session, plan=Plan(runs=runs, seeds=session.plan.seeds))
 

@@ -8,14 +8,13 @@ from experiment.architecture import Architecture
 from experiment.design import AGAIN
 from experiment.load import load_machine
 from experiment.machine import DEFAULT_MACHINE, MachineSpec
-from experiment.spec import ArmSpec, CaseSpec, ShapeSpec
+from experiment.spec import CaseSpec, ShapeSpec
 from guests import foreign, virtme_argv
 from guests.argv import kernel_command_line, machine_argv
 from guests.virtme_argv import vng_argv
 from host import facts, fitness
 from kernels.cache import Kernel
 from kernels.compare import compare, options_apart
-from kernels.intake import records_of
 from kernels.settle import series_records
 from results.record import (
     ArmRecord,
@@ -29,9 +28,10 @@ from results.record import (
     UnitRecord,
 )
 from runs import names
-from runs.arms import arms_of, same_as_before
+from runs.building import same_as_before
 from runs.options import Options
-from runs.prepare import Bench, Session
+from runs.prepare import Prepared, wall_boot_of
+from runs.resolved import Bench, ResolvedArm
 from workloads.job import shown_command
 from workloads.metrics import WORK, WORK_TITLE, metrics_of
 from workloads.spec import Phase
@@ -41,18 +41,18 @@ FILES = virtme_argv.WallFiles(Path("RUN"))
 
 
 def manifest_of(
-    session: Session, options: Options, *, name: str, created: str, overrides: tuple[str, ...]
+    session: Prepared, options: Options, *, name: str, created: str, overrides: tuple[str, ...]
 ) -> Manifest:
     """The head of the session's record."""
-    where = {"checkout": options.checkout, "cache": options.cache}
-    arms = tuple(_arm_record(session, arm, options) for arm in arms_of(session.experiment))
+    resolved = session.resolved
+    arms = tuple(_arm_record(session, arm) for arm in resolved.arms)
     many = len(session.experiment.all_arms) > 2
     data_points = [run for run in session.plan.runs if not run.repeat and not run.twin]
     return Manifest(
         session=name,
         created=created,
         experiment=session.experiment,
-        guest=session.guest,
+        guest=resolved.measured.guest,
         overrides=overrides,
         # What two arms differ by is said once, of the whole session.
         arms=arms if many else tuple(a.model_copy(update={"triage": None}) for a in arms),
@@ -60,44 +60,47 @@ def manifest_of(
         seeds=session.plan.seeds,
         runs_planned=0 if session.same_code else len(data_points),
         same_code=session.same_code,
-        twins=tuple(_twin_record(session, bench) for bench in session.twins.values()),
-        series=series_records(session.experiment, **where),
+        twins=tuple(_twin_record(session, bench) for bench in session.benches[1:]),
+        series=series_records(
+            resolved.experiment, resolved.common_records, checkout=options.checkout
+        ),
         triage=arms[1].triage,
         machine=None if session.wall else _machine(session),
         provenance=_provenance(session, options),
     )
 
 
-def _machine(session: Session) -> MachineSpec:
+def _machine(session: Prepared) -> MachineSpec:
     """The machine whose many CPUs are estimated: the one that is modelled, else the default."""
-    modelled = [bench.machine for bench in session.twins.values() if bench.machine]
+    modelled = [bench.machine for bench in session.benches if bench.machine]
     return modelled[0] if modelled else load_machine(Path(DEFAULT_MACHINE))
 
 
-def _arm_record(session: Session, arm: ArmSpec, options: Options) -> ArmRecord:
+def _arm_record(session: Prepared, resolved: ResolvedArm) -> ArmRecord:
     """The arm as it was booted; every arm but the base is compared with the base's build."""
-    where = {"checkout": options.checkout, "cache": options.cache}
-    base = session.experiment.all_arms[0]
-    kernel, first = (session.measured.kernels[each.name] for each in (arm, base))
-    common = session.experiment.series if base.patches or arm.patches else None
-    series = (
-        *(records_of(common, **where) if common else ()),
-        *(records_of(arm.series, **where) if arm.series else ()),
-    )
-    patches = [patch for record in series for patch in record.patches]
+    arm, base = resolved.spec, session.resolved.arms[0].spec
+    kernel, first = (session.measured[each.name] for each in (arm, base))
+    common = session.resolved.common_records if base.patches or arm.patches else ()
+    patches = [patch for record in (*common, *resolved.records) for patch in record.patches]
     apart = arm.name not in (base.name, AGAIN) and kernel.is_built
     experiment = session.experiment
     before = [
-        session.measured.kernels[name] for name, other in experiment.compared
+        session.measured[name]
+        for name, other in experiment.compared
         if experiment.compare == "steps" and other == arm.name and name != base.name
-    ]  # fmt: skip
+    ]
+    label = arm.label or arm.name
+    if experiment.compare == "steps" and arm.name in same_as_before(
+        session.resolved, session.measured
+    ):
+        label = f"{label}: same code as the step before"
     return ArmRecord(
         name=arm.name,
-        label=_label(session, arm),
+        label=label,
         kernel=kernel.identity,
         settings=dict(arm.settings),
-        guest=session.measured.guests[arm.name] if arm.guest != ShapeSpec() else None,
-        series=records_of(arm.series, **where) if arm.series else (),
+        guest=session.resolved.measured.guests[arm.name] if arm.guest != ShapeSpec() else None,
+        series=resolved.records,
         options=options_apart(first, kernel) if apart else (),
         missing=_missing(session, kernel),
         triage=compare(first, kernel, patches) if apart else None,
@@ -105,34 +108,27 @@ def _arm_record(session: Session, arm: ArmSpec, options: Options) -> ArmRecord:
     )
 
 
-def _missing(session: Session, kernel: Kernel) -> tuple[str, ...]:
+def _missing(session: Prepared, kernel: Kernel) -> tuple[str, ...]:
     """What the cases of a session are counted by and a kernel does not have, one line a name."""
     if session.probe is None or not kernel.system_map.exists():
         return ()
     cases = {case.workload for case in session.experiment.cases}
-    uses = (use for name in sorted(cases) for use in names.of_workload(session.workloads[name]))
+    uses = (
+        use for name in sorted(cases) for use in names.of_workload(session.resolved.workloads[name])
+    )
     return names.sentences(names.missing(uses, kernel), kernel)
 
 
-def _label(session: Session, arm: ArmSpec) -> str:
-    label = arm.label or arm.name
-    experiment = session.experiment
-    if experiment.compare != "steps" or arm.name not in same_as_before(
-        experiment, session.measured.kernels
-    ):
-        return label
-    return f"{label}: same code as the step before"
-
-
-def _provenance(session: Session, options: Options) -> Provenance:
+def _provenance(session: Prepared, options: Options) -> Provenance:
     first = session.plan.runs[0]
     if session.wall:
-        machine = session.wall_machine(first)
+        machine, _ = wall_boot_of(session, first)
         argv = vng_argv(machine.guest, machine.size, FILES, machine.accelerator, machine.placement)
         command_line = virtme_argv.kernel_command_line(machine.size)
     else:
-        argv = machine_argv(session.guest)
-        command_line = kernel_command_line(session.guest, session.measured.size)
+        bench = session.resolved.measured
+        argv = machine_argv(bench.guest)
+        command_line = kernel_command_line(bench.guest, next(iter(bench.sizes.values())))
     return Provenance(
         lab_version=facts.lab_version(),
         lab_commit=facts.lab_commit(options.checkout),
@@ -157,9 +153,11 @@ def tools_of(architecture: Architecture, options: Options) -> dict[str, str]:
     return facts.tool_versions(architecture.programs) | foreign_ones
 
 
-def _case_record(session: Session, case: CaseSpec) -> CaseRecord:
-    times, size = case.times.get(session.guest.name, {}), session.measured.size
-    phases = session.phases(case)
+def _case_record(session: Prepared, case: CaseSpec) -> CaseRecord:
+    resolved, counted = session.resolved, session.probe is not None
+    guest, size = resolved.measured.guest, next(iter(resolved.measured.sizes.values()))
+    times = case.times.get(guest.name, {})
+    phases = resolved.workloads[case.workload].phases_of(case.variant)
     has_fio = any(phase.fio for phase in phases)
     return CaseRecord(
         name=case.name,
@@ -169,20 +167,20 @@ def _case_record(session: Session, case: CaseSpec) -> CaseRecord:
             file_mib=size.file_mib if has_fio else 0,
             brd_mib=size.brd_mib if any(phase.on_device for phase in phases) else 0,
         ),
-        title=session.workloads[case.workload].title,
+        title=resolved.workloads[case.workload].title,
         phases=tuple(
             PhaseRecord(
                 name=phase.name,
                 command=shown_command(
                     phase,
                     times,
-                    jobs=session.measured.size.jobs,
+                    jobs=size.jobs,
                     seed=session.experiment.seed,
                 ),
                 caches="dropped" if phase.drop_caches else "kept",
                 thp=phase.thp,
                 prepares=phase.prepares,
-                units=_units(phase, counted=session.probe is not None),
+                units=_units(phase, counted=counted),
                 ratios=tuple(
                     RatioRecord(
                         name=ratio.name,
@@ -196,7 +194,7 @@ def _case_record(session: Session, case: CaseSpec) -> CaseRecord:
             )
             for phase in phases
         ),
-        metrics=metrics_of(phases, counted=session.probe is not None, waits=session.counts_waits),
+        metrics=metrics_of(phases, counted=counted, waits=counted and guest.vcpus > 1),
         primary=case.judged(session.experiment.mode),
     )
 
@@ -207,7 +205,7 @@ def _units(phase: Phase, *, counted: bool) -> tuple[UnitRecord, ...]:
     return (*work, *(UnitRecord(name=unit.name, title=unit.title) for unit in phase.units))
 
 
-def _twin_record(session: Session, bench: Bench) -> TwinRecord:
+def _twin_record(session: Prepared, bench: Bench) -> TwinRecord:
     spec = session.experiment.twin(bench.name)
     return TwinRecord(
         name=bench.name,

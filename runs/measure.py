@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from experiment.plan import PlannedRun, remaining
-from experiment.spec import REPEAT
 from guests import channel
 from guests.exact import Outcome
 from host import limited
@@ -19,7 +18,7 @@ from runs import recording
 from runs.boots import Boot, Place
 from runs.exactness import diverging
 from runs.options import Options
-from runs.prepare import Session
+from runs.prepare import Prepared, boot_of, obstacle
 from runs.progress import Reporter, duration
 
 RESULT = "result"
@@ -32,7 +31,7 @@ DOUBTFUL = ("lost", "silent")
 class Measurement:
     """Judges runs as they end; ``failures`` of this session by run id, ``good`` are data points."""
 
-    session: Session
+    session: Prepared
     store: SessionStore
     reporter: Reporter
     runs: Mapping[str, PlannedRun]
@@ -43,7 +42,7 @@ class Measurement:
         """As ``runs.boots.Judge.first``: a repeat waits for what it repeats, blame for the base."""
         run = self.runs[boot.name]
         if run.repeat and outcome.files is not None:
-            return _original(run)
+            return run.original_id
         base = _base_of(self.session, run) if outcome.files is None else ""
         return base if base != run.run_id else ""
 
@@ -64,15 +63,14 @@ class Measurement:
             record = record.model_copy(update={"failure": failure})
         else:
             self.good.add(run.run_id)
-        cost = RunCost(run_id=run.run_id, elapsed_s=outcome.elapsed_s, guest_cpu_s=outcome.cpu_s)
-        self.store.append(record, cost, *beside)
+        self.store.append(record, recording.cost_of(run, outcome), *beside)
         problem = record.failure.message if record.failure else ""
         self.reporter.finished(run.run_id, problem=problem)
         return False
 
     def without_hindered(self, runs: Sequence[PlannedRun]) -> tuple[PlannedRun, ...]:
         """The runs that can be made; those that cannot are put on record as failed."""
-        obstacles = {run.run_id: self.session.obstacle(run) for run in runs}
+        obstacles = {run.run_id: obstacle(self.session, run) for run in runs}
         for run in runs:
             if failure := obstacles[run.run_id]:
                 self.failures[run.run_id] = failure
@@ -99,7 +97,7 @@ class Measurement:
         return failure
 
 
-def measure(session: Session, options: Options, store: SessionStore, reporter: Reporter) -> None:
+def measure(session: Prepared, options: Options, store: SessionStore, reporter: Reporter) -> None:
     """Make every run of the plan that is not on record yet.
 
     Raises:
@@ -123,14 +121,18 @@ def measure(session: Session, options: Options, store: SessionStore, reporter: R
     todo = judge.without_hindered(todo)
     done = planned - {run.run_id for run in todo}
     executor = options.executor
-    slots = executor.slots(session.guest.memory_mib, options.guests_at_once)
+    slots = executor.slots(session.resolved.measured.guest.memory_mib, options.guests_at_once)
     with ExitStack() as held, reporter.runs(len(session.plan.runs), len(done), slots):
-        for bench in session.benches:
-            for kernel in bench.kernels.values():
-                held.enter_context(hold(kernel))
+        for kernel in session.measured.values():
+            held.enter_context(hold(kernel))
         began = time.monotonic()
         batches = [
-            [_boot(session, run, options) for run in todo if run.twin == bench.name]
+            [
+                # A repeat boots from cold: it checks the snapshot as well as the run.
+                boot_of(session, run, cold=run.repeat or not options.snapshot)
+                for run in todo
+                if run.twin == bench.name
+            ]
             for bench in session.benches
         ]
         place = Place(options.cache, store.raw, reporter, slots)
@@ -140,31 +142,13 @@ def measure(session: Session, options: Options, store: SessionStore, reporter: R
     reporter.log(f"measured in {duration(elapsed)}{cost}")
 
 
-def _boot(session: Session, run: PlannedRun, options: Options) -> Boot:
-    return Boot(
-        name=run.run_id,
-        group=f"{run.arm}-{run.twin}" if run.twin else run.arm,
-        machine=session.machine(run),
-        job_text=session.job(run),
-        # A repeat boots from cold: it checks the snapshot as well as the run.
-        cold=run.repeat or not options.snapshot,
-        probe=session.probe_of(run),
-        repeats=_original(run) if run.repeat else "",
-    )
-
-
-def _original(run: PlannedRun) -> str:
-    """The judged run of the same case, block and arm."""
-    return run.run_id.removesuffix(f".{run.twin or REPEAT}")
-
-
-def _base_of(session: Session, run: PlannedRun) -> str:
+def _base_of(session: Prepared, run: PlannedRun) -> str:
     """The base arm's run of the same case, block and twin, whether or not it is planned here.
 
     Of a repeat it is the judged one.
     """
-    base = session.experiment.all_arms[0].name
-    words = [_original(run).removesuffix(f".{run.arm}"), base, run.twin]
+    base = session.resolved.arms[0].spec.name
+    words = [run.original_id.removesuffix(f".{run.arm}"), base, run.twin]
     return ".".join(filter(None, words))
 
 
@@ -172,9 +156,9 @@ def _difference(
     store: SessionStore, run: PlannedRun, files: Mapping[str, bytes]
 ) -> tuple[str, ...]:
     """How a repeat differs from the run it repeats; empty when equal."""
-    first = store.raw / _original(run) / RESULT
+    first = store.raw / run.original_id / RESULT
     if not first.exists():
-        return (f"{_original(run)} left no result to compare with",)
+        return (f"{run.original_id} left no result to compare with",)
     return diverging(limited.call(channel.read, first), files)
 
 

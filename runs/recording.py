@@ -6,29 +6,38 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Literal
 
+from errors import LabError
 from experiment.design import AGAIN
 from experiment.plan import PlannedRun
+from experiment.spec import CONTENTION, MEMORY
 from guests import channel
 from guests.console import Ending
 from guests.exact import Outcome
+from guests.probe import fold
 from host import limited
 from results.locks import Locks
 from results.profile import Profile
-from results.record import Failure, RunRecord
-from runs.observe import observe
-from runs.prepare import MIB, Session
+from results.record import Failure, RunCost, RunRecord
+from runs.boots import MIB
+from runs.prepare import Prepared, RunParts, parts_of
 from workloads import metrics, parse, validity
+from workloads.contention import phase_locks
+from workloads.job import fio_arguments
+from workloads.parse import GuestResult
 
 EVIDENCE_LINES = 12
+# Accesses without a page, as a share of instructions; there are none where all is well.
+MOST_UNMAPPED = 0.0001
 Blame = Literal["series", "workload", "host", "lab"]
+Beside = tuple[Profile | Locks, ...]
 
 
 def record(
-    session: Session,
+    session: Prepared,
     run: PlannedRun,
     outcome: Outcome,
     differs: Callable[[Mapping[str, bytes]], tuple[str, ...]],
-) -> tuple[RunRecord, tuple[Profile | Locks, ...]]:
+) -> tuple[RunRecord, Beside]:
     """The run's record, and what was observed beside it where the run is valid.
 
     ``differs`` is asked about the files of a repeat: how they differ from those of the
@@ -49,30 +58,17 @@ def record(
 
 
 def _judged(
-    session: Session,
+    session: Prepared,
     run: PlannedRun,
     outcome: Outcome,
     files: Mapping[str, bytes],
     differs: Callable[[Mapping[str, bytes]], tuple[str, ...]],
-) -> tuple[RunRecord, tuple[Profile | Locks, ...]]:
+) -> tuple[RunRecord, Beside]:
     """The record of a run that sent files."""
-    case, bench = session.case(run.case), session.bench(run)
-    phases = session.phases(case)
+    parts = parts_of(session, run)
+    phases, bench = parts.phases, parts.bench
     result = limited.call(parse.guest_result, files, tuple(phase.name for phase in phases))
-    claim = validity.Claim(
-        phases,
-        bench.limit_bytes(run.arm),
-        run.seed,
-        bench.kernels[run.arm].identity.build_id,
-        validity.LEFT_PAGES_WALL if session.wall else validity.LEFT_PAGES,
-        session.arm(run.arm).sysctl,
-        session.mount_options(run),
-        bench.sizes[run.arm].file_mib * MIB,
-        _memory_left_mib(session, run) * MIB,
-        bench.kernels[run.arm].identity.page_kib << 10,
-        fio=session.fio(run),
-        cmdline=session.arm(run.arm).cmdline,
-    )
+    claim = _claim(session, parts)
     problems = validity.problems(result, claim)
     if outcome.ending.kind != "done":
         problems = (f"{outcome.ending.kind}: {outcome.ending.message}", *problems)
@@ -83,84 +79,146 @@ def _judged(
             record = record.model_copy(update={"failure": failure})
         return record, ()
     # A modelled machine is not felt, too; its guest is the judged one.
-    if run.repeat or (bench.machine is not None and bench.guests == session.measured.guests):
+    judged = session.resolved.measured
+    if run.repeat or (bench.machine is not None and bench.guests == judged.guests):
         difference = differs(files)
         if difference:
             message = f"not bit-exact: {difference[0]}"
             return failed(session, run, Ending("failed", message, difference), kind="inexact"), ()
-    observed = observe(session, run, outcome, result)
-    if bench.guests[run.arm].vcpus == 1:
+    observed, findings = observe(parts, outcome, result)
+    profiles = [beside for beside in observed if isinstance(beside, Profile)]
+    if parts.guest.vcpus == 1:
         problems = tuple(
             problem
-            for beside in observed.beside
-            if isinstance(beside, Profile)
-            for problem in validity.clock_problems(result, phases, beside)
+            for profile in profiles
+            for problem in validity.clock_problems(result, phases, profile)
         )
         if problems:
             return failed(session, run, Ending("failed", "; ".join(problems)), kind="invalid"), ()
     samples = metrics.samples(result.phases, phases, real_time=session.wall is not None)
-    findings = [*validity.few_ios(result, phases), *observed.findings]
-    for beside in observed.beside:
-        if isinstance(beside, Profile):
-            samples |= metrics.of_profile(beside, phases)
-            findings += metrics.uncounted(beside, phases)
-    known = {name: getattr(_identity(session, run), name) for name in RunRecord.model_fields}
-    valid = RunRecord(
-        **{
-            **known,
-            "failure": None,
-            "samples": samples,
-            "findings": tuple(findings),
-            "timelines": tuple(phase.timeline for phase in result.phases),
-            "fingerprint": channel.fingerprint(dict(files)),
-        }
-    )
-    return valid, observed.beside
+    findings = (*validity.few_ios(result, phases), *findings)
+    for profile in profiles:
+        samples |= metrics.of_profile(profile, phases)
+        findings += tuple(metrics.uncounted(profile, phases))
+    valid = _identity(session, run) | {
+        "samples": samples,
+        "findings": findings,
+        "timelines": tuple(phase.timeline for phase in result.phases),
+        "fingerprint": channel.fingerprint(dict(files)),
+    }
+    return RunRecord.model_validate(valid), observed
 
 
-def _memory_left_mib(session: Session, run: PlannedRun) -> int:
-    """What is to be left for the page cache; a twin with more memory has more left.
-
-    It is for what the twin observes with, which takes it when the phase begins.
-    """
-    bench, arm = session.bench(run), run.arm
-    more_mib = bench.guests[arm].memory_mib - session.measured.guests[arm].memory_mib
-    planned_mib = bench.sizes[arm].memory_mib
-    return planned_mib + more_mib if planned_mib else 0
-
-
-def _identity(session: Session, run: PlannedRun) -> RunRecord:
-    return RunRecord(
-        run_id=run.run_id,
-        case=run.case,
-        arm=run.arm,
-        block=run.block,
+def _claim(session: Prepared, parts: RunParts) -> validity.Claim:
+    """What a run says about itself."""
+    bench, run, arm = parts.bench, parts.run, parts.arm.spec
+    size = bench.sizes[run.arm]
+    # A guest of diagnostic runs may have more memory: for what it observes with, which takes it
+    # when the phase begins.
+    more_mib = parts.guest.memory_mib - session.resolved.measured.guests[run.arm].memory_mib
+    return validity.Claim(
+        phases=parts.phases,
+        limit_bytes=parts.limit_bytes,
         seed=run.seed,
-        repeat=run.repeat,
-        twin=run.twin,
-        kernel_key=session.bench(run).kernels[run.arm].identity.key,
-        failure=Failure(kind="lost", blame="host", message="not started"),
+        build_id=parts.kernel.identity.build_id,
+        left_pages=validity.LEFT_PAGES_WALL if session.wall else validity.LEFT_PAGES,
+        sysctl=arm.sysctl,
+        mount_options=arm.mount_options or parts.workload.mount_options,
+        file_bytes=size.file_mib * MIB,
+        memory_bytes=(size.memory_mib + more_mib) * MIB if size.memory_mib else 0,
+        page_bytes=parts.kernel.identity.page_kib << 10,
+        cmdline=arm.cmdline,
+        fio={
+            phase.name: fio_arguments(phase, parts.times[phase.name], jobs=size.jobs, seed=run.seed)
+            for phase in parts.phases
+            if phase.fio
+        },
     )
 
 
-def failed(session: Session, run: PlannedRun, ending: Ending, kind: str = "") -> RunRecord:
+def observe(
+    parts: RunParts, outcome: Outcome, result: GuestResult
+) -> tuple[Beside, tuple[str, ...]]:
+    """What was counted and observed in a valid run, and findings where it cannot be read.
+
+    What cannot be read explains nothing, and takes nothing from what was measured.
+    """
+    beside: list[Profile | Locks] = []
+    findings: list[str] = []
+    for read, what in ((_profile, "probe"), (_locks, "locks")):
+        try:
+            record = read(parts, outcome, result)
+        except LabError as error:
+            findings.append(f"{what}: {error}")
+        except Exception as error:  # as in :func:`record`: of what a guest sent
+            findings.append(f"{what}: {type(error).__name__}: {error}")
+        else:
+            beside += [record] if record is not None else []
+            if parts.bench.observe == MEMORY and isinstance(record, Profile):
+                findings += unseen_memory(record)
+    return tuple(beside), tuple(findings)
+
+
+def unseen_memory(profile: Profile) -> list[str]:
+    """What keeps a modelled machine's counts from being whole; empty where nothing does."""
+    memory = profile.phases[0].memory if profile.phases else None
+    if memory is None:
+        return ["memory: nothing was modelled: the kernel's page tables are not in System.map"]
+    everything = sum(phase.instructions for phase in profile.phases)
+    if memory.unmapped > everything * MOST_UNMAPPED:
+        return [
+            f"memory: no page was found for {memory.unmapped} accesses of {everything} "
+            "instructions; what is counted lacks them"
+        ]
+    return []
+
+
+def _profile(parts: RunParts, outcome: Outcome, result: GuestResult) -> Profile | None:
+    if outcome.counts is None or outcome.files is None:
+        return None
+    phases = fold.profile(outcome.counts, parts.kernel, outcome.files, parts.phases, result)
+    return Profile(run_id=parts.run.run_id, phases=phases)
+
+
+def _locks(parts: RunParts, outcome: Outcome, result: GuestResult) -> Locks | None:
+    if parts.bench.observe != CONTENTION or outcome.files is None:
+        return None
+    names = [phase.name for phase in result.phases]
+    phases = tuple(limited.call(phase_locks, outcome.files, name) for name in names)
+    return Locks(run_id=parts.run.run_id, twin=parts.run.twin, phases=phases)
+
+
+def _identity(session: Prepared, run: PlannedRun) -> dict[str, object]:
+    of_run = run.model_dump(include={*RunRecord.model_fields})
+    return of_run | {"kernel_key": parts_of(session, run).kernel.identity.key}
+
+
+def failed(session: Prepared, run: PlannedRun, ending: Ending, kind: str = "") -> RunRecord:
     """The record of a run that is no data point; ``kind`` is the ending's if not given."""
     kind = kind or ending.kind
-    failure = Failure(
-        kind=kind,
-        blame=_blame(session, run.arm, kind, by_clock=ending.by_clock),
-        message=ending.message,
-        evidence=ending.evidence,
+    return hindered(
+        session,
+        run,
+        Failure(
+            kind=kind,
+            blame=_blame(session, run.arm, kind, by_clock=ending.by_clock),
+            message=ending.message,
+            evidence=ending.evidence,
+        ),
     )
-    return _identity(session, run).model_copy(update={"failure": failure})
 
 
-def hindered(session: Session, run: PlannedRun, failure: Failure) -> RunRecord:
+def hindered(session: Prepared, run: PlannedRun, failure: Failure) -> RunRecord:
     """The record of a run that cannot be made."""
-    return _identity(session, run).model_copy(update={"failure": failure})
+    return RunRecord.model_validate(_identity(session, run) | {"failure": failure})
 
 
-def _blame(session: Session, arm: str, kind: str, *, by_clock: bool) -> Blame:
+def cost_of(run: PlannedRun, outcome: Outcome) -> RunCost:
+    """What a run cost this host."""
+    return RunCost(run_id=run.run_id, elapsed_s=outcome.elapsed_s, guest_cpu_s=outcome.cpu_s)
+
+
+def _blame(session: Prepared, arm: str, kind: str, *, by_clock: bool) -> Blame:
     if kind == "inexact":
         return "lab"
     if kind in ("invalid", "failed"):
@@ -171,5 +229,5 @@ def _blame(session: Session, arm: str, kind: str, *, by_clock: bool) -> Blame:
     if kind in ("lost", "silent") or too_slow:
         return "host"
     # A kernel that breaks: the series', unless the arm is one without it.
-    base = session.experiment.all_arms[0].name
+    base = session.resolved.arms[0].spec.name
     return "lab" if arm in (base, AGAIN) else "series"

@@ -7,7 +7,6 @@ files), what it was done with (versions, kernels, commands) and what came out (r
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from kernels import prebuilt
 from kernels.cache import kernels_folder
 from kernels.config import module_folders, of_architecture
 from kernels.series import LARGEST
+from kernels.settle import series_of
 from kernels.source import identify
 from results import door
 from results.door import StoreError
@@ -31,9 +31,10 @@ from results.store import CALLS, CHECKS, LOCKS, MANIFEST, PROFILES, RUNS, Sessio
 from runs import dry_run
 from runs.archive import MOST_BYTES, pack, unpack
 from runs.options import Options
-from runs.prepare import Session
+from runs.prepare import Prepared
 from runs.repeat import Kept
-from runs.session_series import SERIES, copy_series, series_of, with_series_of
+from runs.resolved import resolve
+from runs.session import SERIES, folder_of, with_series_of
 from text import clean
 
 FORMAT = 1
@@ -122,8 +123,10 @@ def write_archive(
         for name in RECORDS
         if door.exists(folder, name)
     }
-    for name, content in _series(manifest.experiment, folder, options).items():
-        files[f"{SESSION}/{name}"] = content
+    for of in door.names(folder, SERIES):
+        for patch in door.names(folder, f"{SERIES}/{of}"):
+            name = f"{SERIES}/{of}/{patch}"
+            files[f"{SESSION}/{name}"] = door.read(folder, name, LARGEST)
     for name, content in inputs(manifest, options.checkout).items():
         files[f"{INPUTS}/{name}"] = content
     for kernel in kernels_of(manifest):
@@ -158,21 +161,6 @@ def _whole_records(folder: Path, name: str) -> bytes:
     """The file without what a killed process left of its last record."""
     content = door.read(folder, name, MOST_BYTES)
     return content if name in (MANIFEST, CALLS) else content[: content.rfind(b"\n") + 1]
-
-
-def _series(experiment: Experiment, folder: Path, options: Options) -> dict[str, bytes]:
-    """Every patch of the session; of one that was only built, from where they are."""
-    with tempfile.TemporaryDirectory(prefix="twinboot-repro-") as scratch:
-        place = folder
-        if not (folder / SERIES).is_dir():
-            place = Path(scratch)
-            copy_series(experiment, place, options)
-        names = [
-            f"{SERIES}/{of}/{patch}"
-            for of in door.names(place, SERIES)
-            for patch in door.names(place, f"{SERIES}/{of}")
-        ]
-        return {name: door.read(place, name, LARGEST) for name in names}
 
 
 def inputs(manifest: Manifest, checkout: Path) -> dict[str, bytes]:
@@ -214,7 +202,9 @@ def by_hand_lines(folder: Path, options: Options) -> list[str]:
     manifest = SessionStore(folder).manifest()
     try:
         experiment = with_series_of(manifest.experiment, folder, options)
-        return dry_run.session_lines(experiment, options).all
+        return dry_run.session_lines(
+            resolve(experiment, checkout=options.checkout, cache=options.cache), options
+        ).all
     except LabError as error:
         return [f"# not to be had any more: {clean(str(error))}"]
 
@@ -315,7 +305,7 @@ def _require_modest(repro: Repro) -> None:
             next_step="measure such a session yourself: ./lab.py run",
         )
     for name, series in series_of(experiment):
-        if not door.names(repro.session, f"{SERIES}/{name}"):
+        if not door.names(repro.session, f"{SERIES}/{folder_of(name)}"):
             raise UsageError(
                 f"names patches that are not in it: {clean(series.path)}",
                 where=where,
@@ -393,18 +383,18 @@ def differs_here(repro: Repro, options: Options, tools: Mapping[str, str]) -> tu
     return tuple(lines)
 
 
-def differs_built(manifest: Manifest, session: Session) -> tuple[str, ...]:
+def differs_built(manifest: Manifest, session: Prepared) -> tuple[str, ...]:
     """What came out otherwise when kernels, initramfs and guest were made again."""
-    then = manifest.provenance
+    then, guest = manifest.provenance, session.resolved.measured.guest
     pairs = [
         ("initramfs", then.initramfs_sha256[:12], session.roots_sha256[:12]),
         ("probe", then.probe[:12], session.probe.sha256[:12] if session.probe else ""),
-        ("guest", manifest.guest.model_dump_json(), session.guest.model_dump_json()),
+        ("guest", manifest.guest.model_dump_json(), guest.model_dump_json()),
     ]
     kernels = [
-        (arm.name, arm.kernel, session.measured.kernels[arm.name].identity)
+        (arm.name, arm.kernel, session.measured[arm.name].identity)
         for arm in manifest.arms
-        if arm.name in session.measured.kernels
+        if arm.name in session.measured
     ]
     for name, old, new in kernels:
         for field in ("source", "compiler", "config_sha256", "code_key"):

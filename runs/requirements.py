@@ -1,24 +1,25 @@
-"""What is asked of an experiment before anything is built for it."""
+"""What is asked of an experiment before anything is built for it, by what it comes to."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Collection
 from pathlib import Path
 
 from errors import SpecError
-from experiment.spec import Experiment, Guest, PhaseTimes
+from experiment.architecture import X86_64
+from experiment.spec import Guest, PhaseTimes
 from guests.probe.plugin import Probe
 from host.packages import locate
 from host.process import run
 from kernels import config, prebuilt
 from kernels.config import ADDITIONS
 from kernels.prebuilt import FILE_SYSTEMS, Want
-from runs.arms import shapes
+from runs.boots import MIB
+from runs.resolved import Resolved
 from workloads.files import place_of
-from workloads.job import fio_arguments
+from workloads.job import fio_arguments, job_text
 from workloads.metrics import PATH, SLOWPATH_SHARE, WORK
-from workloads.spec import Workload
 
 # Files of a guest that are there with an option only, which not every kernel of the lab's has.
 OPTIONS = {
@@ -30,12 +31,13 @@ OPTIONS = {
 PARSE_S, REFUSAL_LINES = 20.0, 2
 
 
-def require_supported(experiment: Experiment) -> None:
+def require_supported(resolved: Resolved) -> None:
     """Refuse what guests of the kernel's architecture were not seen to do.
 
     Raises:
         SpecError: one line for each key.
     """
+    experiment = resolved.experiment
     arch = experiment.kernel.arch
     if arch == "x86_64":
         return
@@ -56,9 +58,9 @@ def require_supported(experiment: Experiment) -> None:
                 f"arms: {arm.name}: guest.cpu = {arm.guest.cpu!r} is a model of x86_64, and all "
                 f"guests of {arch} have the same; leave it out"
             )
-    for name, of_arms in shapes(experiment).items():
-        for guest in of_arms.values():
-            where = f"twins: {name}: guest" if name else "guest"
+    for bench in resolved.benches:
+        for guest in bench.guests.values():
+            where = f"twins: {bench.name}: guest" if bench.name else "guest"
             for key, value in (("vcpus", guest.vcpus), ("numa_nodes", guest.numa_nodes)):
                 if value > 1:
                     problems.append(f"{where}: {key} = {value}: exactness is untested on {arch}")
@@ -66,19 +68,19 @@ def require_supported(experiment: Experiment) -> None:
         raise SpecError(list(dict.fromkeys(problems)))
 
 
-def require_jobs(experiment: Experiment, workloads: Mapping[str, Workload]) -> None:
+def require_jobs(resolved: Resolved) -> None:
     """Refuse what this host's fio, which x86-64 guests have, would not take.
 
     Raises:
         SpecError: one line for each phase, with the place in its job file and fio's words.
     """
-    fio = locate("fio")
+    fio, experiment = locate("fio"), resolved.experiment
     if experiment.kernel.arch != "x86_64" or fio is None:
         return
     phases = [
         (case.name, phase)
         for case in experiment.cases
-        for phase in workloads[case.workload].phases_of(case.variant)
+        for phase in resolved.workloads[case.workload].phases_of(case.variant)
         if phase.fio
     ]
 
@@ -101,39 +103,38 @@ def require_jobs(experiment: Experiment, workloads: Mapping[str, Workload]) -> N
         raise SpecError(problems)
 
 
-def wants_of(experiment: Experiment, workloads: Mapping[str, Workload]) -> tuple[Want, ...]:
+def wants_of(resolved: Resolved) -> tuple[Want, ...]:
     """What a prebuilt kernel must have for the cases of an experiment."""
     wants = list(prebuilt.GUEST)
-    for case in experiment.cases:
-        workload = workloads[case.workload].as_variant(case.variant)
+    for case in resolved.experiment.cases:
+        workload = resolved.workload(case)
         if workload.fs == "brd":
             program = workload.mkfs.partition(" ")[0]
             wants += [prebuilt.BRD, *([FILE_SYSTEMS[program]] if program in FILE_SYSTEMS else [])]
     return tuple(dict.fromkeys(wants))
 
 
-def require_prebuilt(
-    experiment: Experiment, workloads: Mapping[str, Workload], checkout: Path
-) -> None:
+def require_prebuilt(resolved: Resolved, checkout: Path) -> None:
     """Refuse kernels of files that lack what the guests or the workloads need.
 
     Raises:
         UsageError: names the kernel, and its options.
     """
-    kernels = [arm.kernel or experiment.kernel for arm in experiment.all_arms]
-    wants = wants_of(experiment, workloads)
+    kernels = [arm.spec.kernel or resolved.experiment.kernel for arm in resolved.built]
+    wants = wants_of(resolved)
     images = {each.source: each for each in kernels if each.source.startswith("image:")}
     for kernel in images.values():
         prebuilt.require_image(kernel, wants, checkout=checkout)
 
 
-def require_settings(experiment: Experiment, checkout: Path) -> None:
+def require_settings(resolved: Resolved, checkout: Path) -> None:
     """Refuse settings of arms for which the kernel has not what it takes.
 
     Raises:
         SpecError: one line for each, with the addition that has it where there is one.
     """
     problems = []
+    experiment = resolved.experiment
     for arm in experiment.all_arms:
         kernel = arm.kernel or experiment.kernel
         needs = {
@@ -168,12 +169,13 @@ def require_settings(experiment: Experiment, checkout: Path) -> None:
         raise SpecError(problems)
 
 
-def require_counted(experiment: Experiment, guest: Guest, probe: Probe | None) -> None:
+def require_counted(resolved: Resolved, probe: Probe | None) -> None:
     """Refuse to judge by what nobody counts.
 
     Raises:
         SpecError: one line for each case and metric.
     """
+    experiment, guest = resolved.experiment, resolved.measured.guest
     missing = {}
     if probe is None:
         missing = dict.fromkeys(
@@ -190,3 +192,72 @@ def require_counted(experiment: Experiment, guest: Guest, probe: Probe | None) -
     ]
     if problems:
         raise SpecError(problems)
+
+
+def require_set_up(resolved: Resolved) -> None:
+    """Refuse a case whose workload wants what the dataset leaves out.
+
+    Raises:
+        SpecError: one line for each case and key.
+    """
+    problems = []
+    sizes = [size for bench in resolved.benches for size in bench.sizes.values()]
+    for size, case in itertools.product(dict.fromkeys(sizes), resolved.experiment.cases):
+        workload = resolved.workload(case)
+        files = len(workload.files(size.jobs))
+        checks = {check for phase in workload.phases for check in phase.checks}
+        limited = sorted(checks & {"limit_hit", "charged", "caches_kept"})
+        if workload.fs == "brd" and not size.brd_mib:
+            problems.append(f"case {case.name}: wants a brd; dataset.brd_mib is not given")
+        if limited and not size.cgroup_limit_mib:
+            problems.append(
+                f"case {case.name}: checks {', '.join(limited)}, which want a limit; "
+                "dataset.cgroup_limit_mib is not given"
+            )
+        if files and size.file_mib % files:
+            problems.append(
+                f"case {case.name}: {size.file_mib} MiB of files in this guest cannot be shared "
+                f"by {files} jobs, each with a file of its own; see dataset.file_mib and the "
+                "guest's jobs and scale"
+            )
+    if problems:
+        raise SpecError(list(dict.fromkeys(problems)))
+
+
+def require_job_fits(resolved: Resolved) -> None:
+    """Refuse a case whose job is too long before anything is built for it.
+
+    Raises:
+        SpecError: names the case and both lengths.
+    """
+    experiment = resolved.experiment
+    longest = max((twin.blocks for twin in experiment.twins), default=0)
+    for case, bench, arm in itertools.product(experiment.cases, resolved.benches, resolved.arms):
+        size = bench.sizes[arm.spec.name]
+        try:
+            job_text(
+                resolved.workloads[case.workload].phases_of(case.variant),
+                case.times.get(experiment.guest, {}),
+                jobs=size.jobs,
+                seed=experiment.seed + max(experiment.blocks, longest),
+                limit_bytes=size.cgroup_limit_mib * MIB,
+                observe="contention",
+                sysctl=arm.spec.sysctl,
+                files=arm.spec.files,
+            )
+        except ValueError as error:
+            raise SpecError([f"case {case.name}: {error}; shorten its fio arguments"]) from None
+
+
+def can_be_modelled(guests: Collection[Guest]) -> bool:
+    """Whether the caches of these guests can be: of x86-64, one vCPU, one memory."""
+    return all(
+        (guest.arch, guest.vcpus, guest.numa_nodes) == (X86_64.name, 1, 1) for guest in guests
+    )
+
+
+def can_share_lines(guests: Collection[Guest]) -> bool:
+    """Whether lines that move between their vCPUs can be followed: of x86-64, one memory."""
+    return all(
+        (guest.arch, guest.numa_nodes) == (X86_64.name, 1) and guest.vcpus > 1 for guest in guests
+    )

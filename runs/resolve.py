@@ -1,4 +1,4 @@
-"""A request, made an experiment that says everything."""
+"""A request, made an experiment that says everything, and all that it comes to."""
 
 from __future__ import annotations
 
@@ -10,44 +10,87 @@ from experiment.ad_hoc import from_kernels, from_series
 from experiment.kernel_options import with_config
 from experiment.load import Catalogue, known_experiments, load_experiment, load_machine
 from experiment.places import from_here
-from experiment.spec import LINES, MEMORY, CheckSpec, Experiment, TwinSpec
+from experiment.spec import LINES, MEMORY, CheckSpec, Experiment, Guest, TwinSpec
 from experiment.steps import per_patch
 from host.facts import require_usable
-from kernels.intake import records_of
-from kernels.settle import settle
+from kernels.settle import COMMON, Settled, settle
 from kernels.source import identify, release_of
 from results.record import QUICK
-from runs.arms import shapes
-from runs.prepare import can_be_modelled, workloads_of
+from runs.coverage import automatic, texts_and_files
 from runs.request import Request
 from runs.requirements import (
+    can_be_modelled,
     require_jobs,
     require_prebuilt,
     require_settings,
     require_supported,
 )
-from runs.suggestion import automatic, texts_and_files
+from runs.resolved import Resolved, guest_of, resolve
+
+NO_MEMORY = "none"
 
 
-def experiment_of(
+def resolve_request(
     request: Request,
     *,
     checkout: Path,
     cache: Path,
     here: Path,
     catalogue: Catalogue,
-    on_intake: Callable[[Experiment], None] = lambda settled: None,
-) -> Experiment:
-    """The experiment, checked, with its series taken in; ``here`` is where the user is.
+    on_intake: Callable[[Settled], None] = lambda settled: None,
+) -> Resolved:
+    """What a request comes to, checked, with its series taken in; ``here`` is where the user is.
 
     ``on_intake`` is called with its series taken in, before anything is made of them.
 
     Raises:
         UsageError: neither an experiment nor a series is named, or both are.
         SpecError: something in the experiment or the overrides is wrong.
-        SeriesError, InfraError: as ``kernels.intake.keep``; nothing can be built in this cache.
+        SeriesError, InfraError: as ``kernels.intake.take_in``; nothing can be built in this cache.
     """
     require_usable(cache, checkout)
+    _require_one_subject(request)
+    if request.name or request.arms:
+        settled = settle(
+            _without_series(request, checkout, here, catalogue), checkout=checkout, cache=cache
+        )
+        on_intake(settled)
+    else:
+        settled = _of_series(request, checkout, cache, here, catalogue, on_intake)
+    experiment = settled.experiment
+    if request.check and experiment.prebuilt:
+        raise UsageError(
+            f"the kernel of {experiment.prebuilt[0]} is prebuilt; checks need kernels of their own",
+            where="--check",
+            next_step="leave it out",
+        )
+    if request.per_patch:
+        common = settled.series[COMMON].records if COMMON in settled.series else ()
+        subjects = [patch.subject for record in common for patch in record.patches]
+        experiment = per_patch(experiment, subjects)
+    experiment = with_config(experiment, request.config)
+    if request.quick and request.check:
+        raise UsageError(
+            "has no correctness checks", where=QUICK, next_step="leave out --quick or --check"
+        )
+    guest = guest_of(experiment)
+    changes: dict[str, object] = {"twins": _twins(request, experiment, guest)}
+    if request.check is not None:
+        changes["check"] = (experiment.check or CheckSpec()) if request.check else None
+    if request.quick:
+        changes |= {"cases": experiment.cases[:1], "check": None}
+    experiment = experiment.model_copy(update=changes)
+    resolved = resolve(
+        experiment, checkout=checkout, cache=cache, series=settled.series, guest=guest
+    )
+    require_supported(resolved)
+    require_jobs(resolved)
+    require_settings(resolved, checkout)
+    require_prebuilt(resolved, checkout)
+    return resolved
+
+
+def _require_one_subject(request: Request) -> None:
     if not request.name and not request.series and not request.arms:
         raise UsageError(
             "no experiment named",
@@ -67,55 +110,27 @@ def experiment_of(
             where=request.name,
             next_step="leave one out, or change the experiment: --set series.path=PATH",
         )
+
+
+def _without_series(
+    request: Request, checkout: Path, here: Path, catalogue: Catalogue
+) -> Experiment:
+    """The experiment of a file, or that of kernels."""
     if request.name:
         # Cases may be overridden, and what explains those that are not there is then no mistake.
         without = ("twins=[]",) if request.twins is False and not request.memory else ()
-        experiment = load_experiment(
+        return load_experiment(
             Path(request.name), overrides=(*request.all_overrides, *without), catalogue=catalogue
         )
-    elif request.arms:
-        experiment = from_kernels(
-            [from_here(name, here=here, checkout=checkout) for name in request.arms],
-            workloads=request.named_workloads,
-            overrides=request.all_overrides,
-            catalogue=catalogue,
-        )
-    else:
-        experiment = _of_series(request, checkout, cache, here, catalogue, on_intake)
-    experiment = settle(experiment, checkout=checkout, cache=cache)
-    if request.name or request.arms:
-        on_intake(experiment)
-    if request.check and experiment.prebuilt:
-        raise UsageError(
-            f"the kernel of {experiment.prebuilt[0]} is prebuilt; checks need kernels of their own",
-            where="--check",
-            next_step="leave it out",
-        )
-    if request.check is not None:
-        gate = (experiment.check or CheckSpec()) if request.check else None
-        experiment = experiment.model_copy(update={"check": gate})
-    if request.per_patch:
-        experiment = per_patch(experiment, subjects_of(experiment, checkout=checkout, cache=cache))
-    experiment = with_config(experiment, request.config)
-    if request.quick and request.check:
-        raise UsageError(
-            "has no correctness checks", where=QUICK, next_step="leave out --quick or --check"
-        )
-    if request.quick:
-        experiment = experiment.model_copy(update={"cases": experiment.cases[:1], "check": None})
-    experiment = experiment.model_copy(update={"twins": _twins(request, experiment)})
-    require_supported(experiment)
-    workloads = workloads_of(experiment)
-    require_jobs(experiment, workloads)
-    require_settings(experiment, checkout)
-    require_prebuilt(experiment, workloads, checkout)
-    return experiment
+    return from_kernels(
+        [from_here(name, here=here, checkout=checkout) for name in request.arms],
+        workloads=request.named_workloads,
+        overrides=request.all_overrides,
+        catalogue=catalogue,
+    )
 
 
-NO_MEMORY = "none"
-
-
-def _twins(request: Request, experiment: Experiment) -> tuple[TwinSpec, ...]:
+def _twins(request: Request, experiment: Experiment, guest: Guest) -> tuple[TwinSpec, ...]:
     """The diagnostic runs; the one that models memory may be asked for by itself.
 
     The machine is that of lines that move, too, and without one nothing is modelled.
@@ -137,7 +152,8 @@ def _twins(request: Request, experiment: Experiment) -> tuple[TwinSpec, ...]:
             "has no diagnostic runs", where=QUICK, next_step="leave out --quick or --memory"
         )
     machine = load_machine(Path(request.memory)).name
-    if experiment.mode == "wall" or not can_be_modelled(shapes(experiment)[""].values()):
+    guests = [arm.guest.of(guest) for arm in experiment.all_arms]
+    if experiment.mode == "wall" or not can_be_modelled(guests):
         raise UsageError(
             "caches are modelled in exact mode, of guests of x86-64 with one vCPU and one node",
             where="--memory",
@@ -154,22 +170,14 @@ def _twins(request: Request, experiment: Experiment) -> tuple[TwinSpec, ...]:
     return (*(others if diagnostic else ()), *twins)
 
 
-def subjects_of(experiment: Experiment, *, checkout: Path, cache: Path) -> tuple[str, ...]:
-    """The subjects of a settled experiment's patches, in the order they apply."""
-    if experiment.series is None:
-        return ()
-    records = records_of(experiment.series, checkout=checkout, cache=cache)
-    return tuple(patch.subject for record in records for patch in record.patches)
-
-
 def _of_series(
     request: Request,
     checkout: Path,
     cache: Path,
     here: Path,
     catalogue: Catalogue,
-    on_intake: Callable[[Experiment], None],
-) -> Experiment:
+    on_intake: Callable[[Settled], None],
+) -> Settled:
     def made(workloads: tuple[str, ...]) -> Experiment:
         source = request.source
         return from_series(
@@ -186,7 +194,6 @@ def _of_series(
     on_intake(settled)
     if named:
         return settled
-    assert settled.series is not None
-    where = {"checkout": checkout, "cache": cache}
-    release = release_of(identify(settled.kernel.source, **where))
-    return made(automatic(*texts_and_files(settled.series, **where), release))
+    release = release_of(identify(settled.experiment.kernel.source, checkout=checkout, cache=cache))
+    workloads = automatic(*texts_and_files(settled.series[COMMON]), release)
+    return settle(made(workloads), checkout=checkout, cache=cache, known=settled.series)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -18,16 +18,21 @@ from experiment.plan import Plan, make_plan
 from experiment.spec import Experiment
 from host import accelerator
 from kernels.compare import of_kernels
-from kernels.make import MakeProgress
+from kernels.intake import Taken, adopt, copy_out
+from kernels.settle import COMMON, series_of
 from results import door
 from results.record import Manifest
 from results.store import MANIFEST, SessionStore
+from runs.building import Building
 from runs.manifest import manifest_of
 from runs.options import Options
-from runs.prepare import Session, prepare
-from runs.session_series import copy_series, with_series_of
+from runs.prepare import Prepared, prepare
+from runs.resolved import Resolved, resolve
 
-BuildProgress = Callable[[str, MakeProgress], None]
+# Patches of a session, in its own folder: what it can be finished and repeated from.  Those of the
+# experiment are in ``series/common``, those of one arm in ``series/arm-NAME``: no arm can be
+# mistaken for what is common to all.
+SERIES = "series"
 
 
 def now() -> str:
@@ -52,13 +57,13 @@ def new_folder(sessions: Path, experiment: Experiment) -> Path:
 
 
 def start(
-    experiment: Experiment,
+    resolved: Resolved,
     options: Options,
     folder: Path,
     overrides: tuple[str, ...],
-    progress: BuildProgress,
+    progress: Building,
     arguments: tuple[str, ...] = (),
-) -> tuple[Session, SessionStore]:
+) -> tuple[Prepared, SessionStore]:
     """Prepare a new session and write its manifest.
 
     ``arguments`` are those of ``./lab.py run`` that begin the same session.
@@ -72,17 +77,47 @@ def start(
         raise UsageError(
             "holds a session already", where=str(folder), next_step=f"--resume {folder}"
         )
-    session = prepare(experiment, options, progress)
-    copy_series(experiment, folder, options)
+    session = prepare(resolved, options, progress)
+    copy_series(resolved.series, folder, options)
     manifest = manifest_of(session, options, name=folder.name, created=now(), overrides=overrides)
     store.create(manifest.model_copy(update={"arguments": arguments}))
     keep_calls(session, store)
     return session, store
 
 
-def keep_calls(session: Session, store: SessionStore) -> None:
+def folder_of(series: str) -> str:
+    """The folder in ``series/`` of a series by its arm, as in ``kernels.settle.series_of``."""
+    return f"arm-{series}" if series != COMMON else "common"
+
+
+def copy_series(series: Mapping[str, Taken], folder: Path, options: Options) -> None:
+    """Copy every patch of an experiment's series into its session's ``folder``."""
+    for name, taken in series.items():
+        copy_out(taken, folder / SERIES / folder_of(name), cache=options.cache)
+
+
+def with_series_of(experiment: Experiment, folder: Path, options: Options) -> Experiment:
+    """The same experiment, its patches taken from a session's folder as far as it has them.
+
+    Raises:
+        SeriesError: they are not the patches that the experiment names.
+    """
+    adopted = {
+        name: adopt(series, place, cache=options.cache)
+        for name, series in series_of(experiment)
+        if (place := folder / SERIES / folder_of(name)).is_dir()
+    }
+    arms = tuple(
+        arm.model_copy(update={"series": adopted.get(arm.name, arm.series)})
+        for arm in experiment.arms
+    )
+    series = adopted.get(COMMON, experiment.series)
+    return experiment.model_copy(update={"series": series, "arms": arms})
+
+
+def keep_calls(session: Prepared, store: SessionStore) -> None:
     """Put who calls whom in the arms' kernels on record, where they differ and are counted."""
-    kernels = session.measured.kernels.values()
+    kernels = session.measured.values()
     if session.probe is None or len({kernel.identity.code_key for kernel in kernels}) < 2:
         return
     calls = of_kernels(kernels)
@@ -91,8 +126,8 @@ def keep_calls(session: Session, store: SessionStore) -> None:
 
 
 def reopen(
-    folder: Path, options: Options, progress: BuildProgress, max_seeds: int | None = None
-) -> tuple[Session, SessionStore, Options]:
+    folder: Path, options: Options, progress: Building, max_seeds: int | None = None
+) -> tuple[Prepared, SessionStore, Options]:
     """Prepare a session again from its own manifest, to finish it.
 
     ``max_seeds`` is another budget of a session that adds seeds.
@@ -109,7 +144,9 @@ def reopen(
     if max_seeds is not None:
         experiment = with_budget(experiment, len(manifest.seeds), max_seeds, folder)
     accelerator.require_device(manifest.provenance.accelerator)
-    session = prepare(experiment, options, progress)
+    session = prepare(
+        resolve(experiment, checkout=options.checkout, cache=options.cache), options, progress
+    )
     require_same(manifest, session, folder)
     if max_seeds is not None:
         recorded = with_budget(manifest.experiment, len(manifest.seeds), max_seeds, folder)
@@ -153,8 +190,8 @@ def with_budget(experiment: Experiment, measured: int, max_seeds: int, folder: P
 
 
 def with_seeds(
-    session: Session, seeds: int, case_seeds: Mapping[str, int] = MappingProxyType({})
-) -> Session:
+    session: Prepared, seeds: int, case_seeds: Mapping[str, int] = MappingProxyType({})
+) -> Prepared:
     """The session with the runs of that many seeds, of the arms that it plans already.
 
     ``case_seeds`` are cases that have fewer of them.
@@ -179,18 +216,20 @@ def options_of(manifest: Manifest, options: Options) -> Options:
     )
 
 
-def require_same(manifest: Manifest, session: Session, folder: Path) -> None:
+def require_same(manifest: Manifest, session: Prepared, folder: Path) -> None:
     """Refuse to go on with other kernels, programs or guests than a session began with.
 
     Raises:
         InfraError: names the first that differs.
     """
+    benches = {bench.name: bench for bench in session.benches}
+    guest = session.resolved.measured.guest
     pairs = [("initramfs", manifest.provenance.initramfs_sha256, session.roots_sha256)]
     pairs += [
         (
             f"kernel of arm {arm.name}",
             arm.kernel.key,
-            session.measured.kernels[arm.name].identity.key,
+            session.measured[arm.name].identity.key,
         )
         for arm in manifest.arms
     ]
@@ -199,13 +238,13 @@ def require_same(manifest: Manifest, session: Session, folder: Path) -> None:
     pairs += [
         (f"machine of twin {twin.name}", _text(twin.machine), _text(bench.machine))
         for twin in manifest.twins
-        if (bench := session.twins.get(twin.name)) and twin.machine
+        if (bench := benches.get(twin.name)) and twin.machine
     ]
     if manifest.provenance.accelerator and session.wall is not None:
         # What a block of one and a block of the other say is not of one host.
         then, today = manifest.provenance.accelerator, session.wall.accelerator.name
         pairs.append(("what runs guests", then, today))
-    pairs.append(("guest", manifest.guest.model_dump_json(), session.guest.model_dump_json()))
+    pairs.append(("guest", manifest.guest.model_dump_json(), guest.model_dump_json()))
     for what, then, today in pairs:
         if then != today:
             raise InfraError(

@@ -14,15 +14,14 @@ from dataclasses import dataclass
 
 from experiment.looks import Looks
 from experiment.plan import Plan, PlannedRun, remaining
-from kernels.make import MakeProgress
 from results.store import SessionStore
-from runs.arms import kernel_keys
+from runs.building import Building, forecast_kernels
 from runs.check import run_gate, unmade, without_broken
-from runs.forecast import forecast_kernels
 from runs.measure import host_failed
 from runs.options import Options
-from runs.prepare import Session, with_kernels
+from runs.prepare import Prepared, with_kernels
 from runs.progress import Reporter, duration
+from runs.resolved import kernel_keys
 from runs.session import with_seeds
 
 # CPU seconds of the host that a guest of the checks takes, about (docs/correctness.md).
@@ -33,8 +32,7 @@ RUN_S = 10.0
 # filemap-v4's do, with the several vCPUs of those that read lines and waits.
 TIMES_A_RUN: Mapping[str, float] = {"memory": 2.5, "lines": 3.25, "contention": 2.75}
 
-Building = Callable[[str, MakeProgress], None]
-Measure = Callable[[Session, Options], None]
+Measure = Callable[[Prepared, Options], None]
 # The verdicts of each case by the names of its primary metrics, empty while more seeds may decide.
 ByCase = Mapping[str, Mapping[str, str]]
 Verdicts = Callable[[], ByCase]
@@ -70,7 +68,7 @@ class Pending:
         return f"{self.title} pending: {', '.join(parts)}, about {duration(self.seconds)}"
 
 
-def stages_of(session: Session) -> tuple[Stage, ...]:
+def stages_of(session: Prepared) -> tuple[Stage, ...]:
     """What follows the judged runs, in order; nothing where the arms are the same code."""
     if session.same_code:
         return ()
@@ -81,12 +79,13 @@ def stages_of(session: Session) -> tuple[Stage, ...]:
     if experiment.check is not None:
         own = tuple(name for name in experiment.check.flavours if name != experiment.kernel.flavour)
         stages.append(Stage("correctness checks", (), own))
-    if session.twins:
-        stages.append(Stage("diagnostic runs", tuple(session.twins), ()))
+    twins = tuple(bench.name for bench in session.benches[1:])
+    if twins:
+        stages.append(Stage("diagnostic runs", twins, ()))
     return tuple(stages)
 
 
-def of_twins(session: Session, twins: Sequence[str], *, repeats: bool = False) -> Session:
+def of_twins(session: Prepared, twins: Sequence[str], *, repeats: bool = False) -> Prepared:
     """The session with the runs of these twins alone; those that are judged for ``""``.
 
     With ``repeats`` those that are made once more instead.
@@ -96,7 +95,7 @@ def of_twins(session: Session, twins: Sequence[str], *, repeats: bool = False) -
 
 
 def make(
-    session: Session,
+    session: Prepared,
     options: Options,
     store: SessionStore,
     reporter: Reporter,
@@ -142,13 +141,13 @@ def make(
 
 
 def _decided(
-    session: Session,
+    session: Prepared,
     options: Options,
     store: SessionStore,
     reporter: Reporter,
     measure: Measure,
     verdicts: Verdicts,
-) -> Session:
+) -> Prepared:
     """Add seeds until every verdict is decided or the budget is spent: with all of them.
 
     Only cases with an open verdict get them (``reports.looks`` says why that is sound).
@@ -221,14 +220,15 @@ def look_text(
     return f"{after}; measuring {more} more{of}"
 
 
-def _guests(stage: Stage, session: Session, options: Options, store: SessionStore) -> int:
+def _guests(stage: Stage, session: Prepared, options: Options, store: SessionStore) -> int:
     """How many guests of a stage are still to be booted."""
     if not stage.twins:
-        return len(unmade(session, store.checks(), kernel_keys(session.experiment, options)))
+        where = {"checkout": options.checkout, "cache": options.cache}
+        return len(unmade(session, store.checks(), kernel_keys(session.resolved, **where)))
     return len(_runs(stage, session, store))
 
 
-def _runs(stage: Stage, session: Session, store: SessionStore) -> tuple[PlannedRun, ...]:
+def _runs(stage: Stage, session: Prepared, store: SessionStore) -> tuple[PlannedRun, ...]:
     """The runs of a stage that are still to be made."""
     in_wall = session.wall is not None
     done = {each.run_id for each in store.records() if in_wall or not host_failed(each)}
@@ -236,10 +236,10 @@ def _runs(stage: Stage, session: Session, store: SessionStore) -> tuple[PlannedR
     return remaining(runs, done)
 
 
-def _pending(stage: Stage, session: Session, options: Options, store: SessionStore) -> Pending:
+def _pending(stage: Stage, session: Prepared, options: Options, store: SessionStore) -> Pending:
     missing = [
         kernel
-        for kernel in forecast_kernels(session.experiment, options)
+        for kernel in forecast_kernels(session.resolved, options)
         if kernel.flavour in stage.flavours and not kernel.cached
     ]
     kernels = tuple(f"{kernel.flavour} of {kernel.arm}" for kernel in missing)
@@ -251,7 +251,8 @@ def _pending(stage: Stage, session: Session, options: Options, store: SessionSto
         guests_s = _judged_run_s(store) * of_judged
     else:
         guests_s = CHECK_S * guests
-    slots = max(1, options.executor.slots(session.guest.memory_mib, options.guests_at_once))
+    guest = session.resolved.measured.guest
+    slots = max(1, options.executor.slots(guest.memory_mib, options.guests_at_once))
     return Pending(stage.title, kernels, guests, seconds + guests_s / slots)
 
 

@@ -13,15 +13,15 @@ from pathlib import Path
 from textwrap import wrap
 
 from errors import LabError, SeriesError
-from experiment.spec import ArmSpec, Experiment
+from experiment.spec import Experiment
 from host import sandbox
-from kernels import at_hand, intake
+from kernels import at_hand
 from kernels.diff import of_kernel
 from kernels.series import apply, read_patch
-from kernels.settle import series_records
+from kernels.settle import COMMON, Settled, series_records
 from results.record import SeriesRecord
-from runs.arms import is_mailed, kernel_spec, patches_of
 from runs.options import Options
+from runs.resolved import patches_of
 from text import clean
 
 WIDTH = 80
@@ -52,32 +52,31 @@ class SeriesIntake:
         return lines
 
 
-def taken_in(experiment: Experiment, options: Options) -> SeriesIntake:
-    """The series of a settled experiment, tried on its source where that is at hand.
-
-    Raises:
-        LabError: as ``kernels.intake.keep``.
-    """
-    where = {"checkout": options.checkout, "cache": options.cache}
-    records = series_records(experiment, **where)
-    for arm in experiment.arms:
-        records += intake.records_of(arm.series, **where) if arm.series else ()
+def taken_in(settled: Settled, options: Options) -> SeriesIntake:
+    """The series of a settled experiment, tried on its source where that is at hand."""
+    experiment, every = settled
+    common = every[COMMON].records if COMMON in every else ()
+    records = series_records(experiment, common, checkout=options.checkout)
+    for name, taken in every.items():
+        records += taken.records if name != COMMON else ()
+    boxed = any(record.kind == "thread" for record in records)
     notes: list[str] = []
     problem = None
     try:
-        for source, patches in _to_be_tried(experiment, options):
-            notes += _tried(source, patches, experiment, options)
+        for source, patches in _to_be_tried(settled):
+            notes += _tried(source, patches, options, boxed=boxed)
     except SeriesError as error:
         problem = error
     return SeriesIntake(records, experiment.kernel.source, tuple(dict.fromkeys(notes)), problem)
 
 
-def _to_be_tried(experiment: Experiment, options: Options) -> list[tuple[str, tuple[Path, ...]]]:
+def _to_be_tried(settled: Settled) -> list[tuple[str, tuple[Path, ...]]]:
     """Each source with the longest lists of patches that are applied to it."""
     every: list[tuple[str, tuple[Path, ...]]] = []
-    arms: Sequence[ArmSpec] = experiment.all_arms
+    experiment: Experiment = settled.experiment
     pairs = [
-        (kernel_spec(experiment, arm).source, patches_of(experiment, arm, options)) for arm in arms
+        ((arm.kernel or experiment.kernel).source, patches_of(arm, settled.series))
+        for arm in experiment.all_arms
     ]
     for source, patches in sorted(pairs, key=lambda pair: len(pair[1]), reverse=True):
         longer = (p for s, p in every if s == source)
@@ -86,9 +85,7 @@ def _to_be_tried(experiment: Experiment, options: Options) -> list[tuple[str, tu
     return every
 
 
-def _tried(
-    source: str, paths: Sequence[Path], experiment: Experiment, options: Options
-) -> list[str]:
+def _tried(source: str, paths: Sequence[Path], options: Options, *, boxed: bool) -> list[str]:
     """What is to be said of patches on a source.
 
     Raises:
@@ -97,7 +94,6 @@ def _tried(
     patches = [read_patch(path) for path in paths]
     files = tuple(dict.fromkeys(name for patch in patches for name in patch.files))
     shown = clean(source)
-    boxed = is_mailed(experiment, options)
     with tempfile.TemporaryDirectory(prefix="twinboot-tried-") as name:
         folder = Path(name) / "tree"
         folder.mkdir()

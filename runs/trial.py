@@ -23,9 +23,8 @@ from host.exactness import Trial
 from host.facts import cores_available
 from host.process import spawn
 from kernels.cache import Kernel, cached_kernels, hold
-from runs.arms import guest_of
 from runs.exactness import diverging
-from runs.prepare import catalogue
+from runs.resolved import catalogue, guest_of
 from runs.workspace import workspace
 from workloads.job import job_text, prepare_text
 from workloads.spec import load_catalogue

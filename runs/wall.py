@@ -28,7 +28,7 @@ from results.record import RunCost, RunRecord
 from results.store import SessionStore
 from runs import recording
 from runs.options import Options
-from runs.prepare import Session
+from runs.prepare import Prepared, wall_boot_of
 from runs.progress import Reporter, duration
 from runs.workspace import workspace
 
@@ -39,7 +39,7 @@ MIB = 1 << 20
 class WallStage:
     """What all runs of the stage share; ``began`` is on the host's monotonic clock."""
 
-    session: Session
+    session: Prepared
     store: SessionStore
     reporter: Reporter
     scratch: Path
@@ -47,7 +47,7 @@ class WallStage:
 
 
 def measure_wall(
-    session: Session,
+    session: Prepared,
     options: Options,
     store: SessionStore,
     reporter: Reporter,
@@ -74,14 +74,13 @@ def measure_wall(
     ready = total - len(left)
     before = max((record.at_s or 0.0 for record in recorded), default=0.0)
     with (
-        workspace(options.cache, session.guest.memory_mib * MIB) as scratch,
+        workspace(options.cache, session.resolved.measured.guest.memory_mib * MIB) as scratch,
         ExitStack() as held,
         lab_kept_off(next(iter(session.wall.placements.values())) if session.wall else None),
         reporter.runs(total, ready, 1),
     ):
-        for bench in session.benches:
-            for kernel in bench.kernels.values():
-                held.enter_context(hold(kernel))
+        for kernel in session.measured.values():
+            held.enter_context(hold(kernel))
         stage = WallStage(session, store, reporter, scratch, time.monotonic() - before)
         for runs in todo:
             if not runs[0].twin and _may_stop(session, runs[0].block) and decided():
@@ -112,7 +111,7 @@ def _block(run: PlannedRun) -> tuple[str, int]:
     return run.twin, run.block
 
 
-def _may_stop(session: Session, blocks: int) -> bool:
+def _may_stop(session: Prepared, blocks: int) -> bool:
     return session.experiment.wall.early_looks and look_after(blocks) is not None
 
 
@@ -138,8 +137,7 @@ def _run(
             break
         stage.reporter.log(f"again    {run.run_id}: {record.failure.message}")
     record = record.model_copy(update={"conditions": conditions, "at_s": round(at_s, 1)})
-    cost = RunCost(run_id=run.run_id, elapsed_s=outcome.elapsed_s, guest_cpu_s=outcome.cpu_s)
-    return record, cost, beside
+    return record, recording.cost_of(run, outcome), beside
 
 
 def watched(boot: Callable[[], Outcome]) -> tuple[Outcome, Conditions]:
@@ -171,9 +169,9 @@ def _boot(stage: WallStage, run: PlannedRun) -> Outcome:
     def watch(word: str) -> None:
         stage.reporter.reached(run.run_id, word)
 
-    machine = stage.session.wall_machine(run)
+    machine, job_text = wall_boot_of(stage.session, run)
     try:
-        return virtme.run(machine, stage.session.job(run), folder, logs, watch)
+        return virtme.run(machine, job_text, folder, logs, watch)
     except InfraError as error:
         # One guest that did not start is one run lost; without KVM none would start.
         accelerator.require_device(machine.accelerator)

@@ -46,7 +46,7 @@ from queues.table import read_table
 from reports import forms
 from reports.many import compare_session
 from results.session import open_session
-from runs import prepare
+from runs import resolved
 from runs.archive import unpack
 from runs.repro import read_archive
 from runs.request import Request
@@ -441,7 +441,7 @@ def _experiment(path: Path) -> object:
     return load_experiment(path, catalogue=_CATALOGUE)
 
 
-_CATALOGUE = prepare.catalogue(CHECKOUT)
+_CATALOGUE = resolved.catalogue(CHECKOUT)
 
 
 def _policies() -> list[bytes]:

@@ -14,7 +14,7 @@ import pytest
 
 import lab
 from experiment.load import load_experiment
-from runs.prepare import catalogue
+from runs.resolved import catalogue
 from verbs.shorthand import expanded
 from workloads.spec import Check, load_workload, phase_names
 

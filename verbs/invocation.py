@@ -18,32 +18,38 @@ from verbs.output import WIDTH, log
 
 # What makes experiments and boots is imported where it is called: ``--help`` would wait for it.
 if TYPE_CHECKING:
-    from experiment.spec import Experiment
+    from kernels.settle import Settled
     from runs.options import Options
     from runs.progress import Reporter
+    from runs.resolved import Resolved
 
 
-def experiment_of(request: Request) -> Experiment:
-    """The experiment that the command line asks for, checked, its series unpacked and shown.
+def resolved_of(request: Request) -> Resolved:
+    """What the command line asks for, checked, its series unpacked and shown.
 
     Raises:
-        LabError: as ``runs.resolve.experiment_of``; a series that cannot be measured with its
+        LabError: as ``runs.resolve.resolve_request``; a series that cannot be measured with its
             source.
     """
-    from runs import prepare, resolve
+    from runs.resolve import resolve_request
+    from runs.resolved import catalogue
 
-    experiment = resolve.experiment_of(
-        request, checkout=CHECKOUT, cache=facts.cache_folder(), here=Path.cwd(),
-        catalogue=prepare.catalogue(CHECKOUT), on_intake=show_intake,
-    )  # fmt: skip
+    resolved = resolve_request(
+        request,
+        checkout=CHECKOUT,
+        cache=facts.cache_folder(),
+        here=Path.cwd(),
+        catalogue=catalogue(CHECKOUT),
+        on_intake=show_intake,
+    )
     if request.series:
         remark = "" if request.named_workloads else " (chosen by what the series changes)"
-        cases = ", ".join(case.name for case in experiment.cases)
+        cases = ", ".join(case.name for case in resolved.experiment.cases)
         log(fill(f"workloads: {cases}{remark}", WIDTH, subsequent_indent="    "))
-    return experiment
+    return resolved
 
 
-def show_intake(experiment: Experiment, *, must_apply: bool = True) -> None:
+def show_intake(settled: Settled, *, must_apply: bool = True) -> None:
     """Say what was taken in of the series, where there is any.
 
     Raises:
@@ -51,7 +57,7 @@ def show_intake(experiment: Experiment, *, must_apply: bool = True) -> None:
     """
     from runs.taken_in import taken_in
 
-    summary = taken_in(experiment, options())
+    summary = taken_in(settled, options())
     for line in summary.lines(with_problem=not must_apply):
         log(line)
     if summary.problem and must_apply:

@@ -9,7 +9,7 @@ from scipy import stats
 from benchmarks.nulls import CHECKOUT, NULLS, NULLS_OF_MEMORY, Floats, nulls_of, shift, word
 from experiment.load import load_experiment
 from experiment.spec import Experiment
-from runs.prepare import catalogue
+from runs.resolved import catalogue
 
 ARMS, SEEDS = 13, 8
 

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.slowdowns import CHECKOUT, FILES, judged, slowed
 from experiment.load import load_experiment
 from results.session import MeasuredSession
-from runs.prepare import catalogue
+from runs.resolved import catalogue
 from tests.reports import factory
 from tests.reports.factory import ExactSession
 

@@ -21,7 +21,7 @@ from experiment.load import load_experiment
 from experiment.places import from_here
 from experiment.plan import make_plan
 from experiment.spec import Experiment, SeriesSpec
-from runs.prepare import catalogue as shipped_catalogue
+from runs.resolved import catalogue as shipped_catalogue
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 CATALOGUE = shipped_catalogue(CHECKOUT)

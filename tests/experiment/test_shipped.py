@@ -16,14 +16,14 @@ from experiment.load import (
 )
 from experiment.plan import make_plan, require_memory, scaled
 from experiment.spec import Experiment, Mode, PhaseTimes
-from runs import prepare
+from runs import resolved
 from tests.experiment.conftest import CHECKOUT, SERIES
 
 # More than the initramfs of the lab has ever been.
 INITRAMFS_MIB = 100
 SHIPPED = ("filemap-v1", "filemap-v4", "noop", "slow-add")
 MODES: tuple[Mode, ...] = ("exact", "wall")
-CATALOGUE = prepare.catalogue(CHECKOUT)
+CATALOGUE = resolved.catalogue(CHECKOUT)
 
 
 def load(name: str, catalogue: Catalogue, *overrides: str) -> Experiment:

@@ -17,7 +17,6 @@ from fleet.members import Settings
 from guests import exact
 from guests.initramfs import Initramfs
 from host import limited
-from kernels.cache import Kernel
 from results.record import RunRecord
 from results.store import SessionStore
 from runs import workspace
@@ -25,12 +24,12 @@ from runs.boots import Executor
 from runs.local import LocalExecutor
 from runs.measure import measure
 from runs.options import Options
-from runs.prepare import Session
+from runs.prepare import Prepared
 from runs.progress import Reporter
 from tests.fleet import stand_in
 from tests.fleet.cluster import Cluster
 from tests.integration.lab_process import wait_until, written_ids
-from tests.runs.test_measure import CHECKOUT, _session
+from tests.runs.made_up import CHECKOUT, SMALL, prepared, shipped
 from workloads import parse, validity
 
 MEMORY_MIB = 16
@@ -54,24 +53,22 @@ class FleetBench:
 
     folder: Path
 
-    def session(self, blocks: int) -> Session:
+    def session(self, blocks: int, *overrides: str) -> Prepared:
         """Blocks of both arms, their files on disk."""
-        made = _session(blocks)
-        small = {"memory_mib": MEMORY_MIB}
-        kernels = {}
-        for arm, kernel in made.measured.kernels.items():
-            place = self.folder / "cache" / "kernels" / arm
-            place.mkdir(parents=True, exist_ok=True)
-            (place / "bzImage").write_bytes(f"kernel of {arm}".encode())
-            kernels[arm] = Kernel(place, kernel.identity)
+        experiment = shipped(SMALL, f"blocks={blocks}", *overrides)
+        made = prepared(experiment, kernels=self.folder / "cache" / "kernels")
+        for arm, kernel in made.measured.items():
+            kernel.folder.mkdir(parents=True, exist_ok=True)
+            (kernel.folder / "bzImage").write_bytes(f"kernel of {arm}".encode())
         for name in ("initramfs", "preload"):
             (self.folder / name).write_bytes(name.encode() * 1000)
-        guests = {
-            arm: guest.model_copy(update=small) for arm, guest in made.measured.guests.items()
-        }
+        bench = made.resolved.measured
+        small = {"memory_mib": MEMORY_MIB}
+        guests = {arm: guest.model_copy(update=small) for arm, guest in bench.guests.items()}
+        bench = dataclasses.replace(bench, guests=guests)
         return dataclasses.replace(
             made,
-            measured=dataclasses.replace(made.measured, kernels=kernels, guests=guests),
+            resolved=dataclasses.replace(made.resolved, measured=bench),
             initramfs=Initramfs(self.folder / "initramfs", "0"),
             preload=self.folder / "preload",
         )

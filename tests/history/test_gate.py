@@ -20,7 +20,7 @@ from history.known import KnownChange, KnownChanges, load_known, subject_of
 from history.policy import Policy, PolicyTarget, Rule, laxer, load_policy
 from history.store import UnreadFile
 from reports.many import compare_session
-from runs import prepare
+from runs import resolved
 from tests.history.factory import Nights
 from tests.reports import counts_factory
 from tests.reports.factory import ExactSession, fails
@@ -292,7 +292,7 @@ def test_shipped_files_are_sound() -> None:
 
 def test_no_shipped_threshold_is_laxer_than_the_policy() -> None:
     """A session judged by such a one is refused, which its user could do nothing about."""
-    policy, catalogue = policy_of(CONFIGS / "gate.toml"), prepare.catalogue(CONFIGS.parent)
+    policy, catalogue = policy_of(CONFIGS / "gate.toml"), resolved.catalogue(CONFIGS.parent)
     experiments = [
         load_experiment(path, overrides=(), catalogue=catalogue)
         for path in sorted((CONFIGS / "experiments").glob("*.toml"))

@@ -19,8 +19,8 @@ from experiment.spec import KernelSpec
 from host import facts
 from kernels import build, cache
 from kernels.cache import Kernel
-from runs import prepare
-from runs.arms import build_arms
+from runs import resolved
+from runs.building import build_arms
 from runs.options import Options
 from tests.integration.lab_process import CHECKOUT, SMALL, run_lab
 
@@ -72,9 +72,10 @@ def options() -> Options:
 @pytest.fixture(scope="session")
 def kernels(options: Options) -> dict[str, Kernel]:
     """Both arms of filemap-v4; on a fresh machine this is where ten minutes go."""
-    catalogue = prepare.catalogue(CHECKOUT)
+    catalogue = resolved.catalogue(CHECKOUT)
     experiment = load_experiment(Path(SMALL), overrides=(), catalogue=catalogue)
-    return build_arms(experiment, options, lambda arm, progress: None)
+    made = resolved.resolve(experiment, checkout=options.checkout, cache=options.cache)
+    return build_arms(made, options, lambda arm, progress: None, "perf")
 
 
 @pytest.fixture(scope="session")

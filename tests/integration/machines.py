@@ -10,9 +10,8 @@ from experiment.spec import ShapeSpec
 from guests import initramfs, native
 from guests.exact import Machine
 from kernels.cache import Kernel
-from runs.arms import guest_of
 from runs.options import Options
-from runs.prepare import catalogue
+from runs.resolved import catalogue, guest_of
 from tests.integration.lab_process import CHECKOUT, SMALL
 from workloads.job import prepare_text
 from workloads.spec import Workload

@@ -16,9 +16,9 @@ from guests.probe.locks import FUNCTIONS
 from guests.probe.usermap import PROGRAM, STATIC_AT, VDSO, user_map
 from kernels.cache import Kernel
 from results.profile import PhaseProfile
-from runs import prepare
 from runs.options import Options
-from runs.prepare import Session
+from runs.prepare import Prepared, boot_of, parts_of, prepare
+from runs.resolved import catalogue, resolve
 from tests.integration.lab_process import SMALL
 from workloads import parse
 
@@ -40,28 +40,27 @@ def quiet(word: str) -> None:
     """Nobody watches."""
 
 
-def prepared(options: Options) -> Session:
-    experiment = load_experiment(
-        Path(SMALL), overrides=(), catalogue=prepare.catalogue(options.checkout)
-    )
+def prepared(options: Options) -> Prepared:
+    experiment = load_experiment(Path(SMALL), overrides=(), catalogue=catalogue(options.checkout))
     experiment = experiment.model_copy(update={"twins": ()})
-    return prepare.prepare(experiment, options, lambda arm, progress: None)
+    made = resolve(experiment, checkout=options.checkout, cache=options.cache)
+    return prepare(made, options, lambda arm, progress: None)
 
 
 @pytest.fixture(scope="module")
-def session(kernels: dict[str, Kernel], options: Options) -> Session:
+def session(kernels: dict[str, Kernel], options: Options) -> Prepared:
     return prepared(options)
 
 
 @pytest.fixture(scope="module")
 def outcomes(
-    session: Session, options: Options, tmp_path_factory: pytest.TempPathFactory
+    session: Prepared, options: Options, tmp_path_factory: pytest.TempPathFactory
 ) -> Mapping[str, Outcome]:
     """The same run without the probe, with it twice, and from a cold boot with it."""
     top = tmp_path_factory.mktemp("probe")
     first = session.plan.runs[0]
-    machine, job = session.machine(first), session.job(first)
-    probe = session.probe_of(first)
+    boot = boot_of(session, first, cold=False)
+    machine, job, probe = boot.machine, boot.job_text, boot.probe
     assert probe is not None
     assert probe.locks
     snapshot = exact.take_snapshot(machine, top / "snapshot", top / "logs", quiet)
@@ -75,13 +74,14 @@ def outcomes(
     return ended
 
 
-def profile(session: Session, outcome: Outcome) -> PhaseProfile:
+def profile(session: Prepared, outcome: Outcome) -> PhaseProfile:
     run = session.plan.runs[0]
-    phases = session.phases(session.case(run.case))
+    parts = parts_of(session, run)
+    phases = parts.phases
     assert outcome.files is not None
     assert outcome.counts is not None
     result = parse.guest_result(outcome.files, tuple(phase.name for phase in phases))
-    kernel = session.bench(run).kernels[run.arm]
+    kernel = parts.kernel
     (only,) = fold.profile(outcome.counts, kernel, outcome.files, phases, result)
     return only
 
@@ -100,10 +100,10 @@ def test_counts_are_the_same_bytes_each_time(outcomes: Mapping[str, Outcome]) ->
 
 
 def test_a_restored_run_counts_what_a_cold_one_does(
-    session: Session, outcomes: Mapping[str, Outcome]
+    session: Prepared, outcomes: Mapping[str, Outcome]
 ) -> None:
     cold, restored = (profile(session, outcomes[name]) for name in ("cold", "probed"))
-    probe = session.probe_of(session.plan.runs[0])
+    probe = boot_of(session, session.plan.runs[0], cold=False).probe
     assert probe is not None
     if probe.api == 1:
         assert cold == restored
@@ -115,7 +115,7 @@ def test_a_restored_run_counts_what_a_cold_one_does(
 
 
 def test_profile_adds_up_and_names_what_ran(
-    session: Session, outcomes: Mapping[str, Outcome]
+    session: Prepared, outcomes: Mapping[str, Outcome]
 ) -> None:
     counted = profile(session, outcomes["probed"])
     kernel = sum(function.instructions for function in counted.kernel)
@@ -132,7 +132,7 @@ def test_profile_adds_up_and_names_what_ran(
 
 
 def test_locks_are_distinguished_and_add_up(
-    session: Session, outcomes: Mapping[str, Outcome]
+    session: Prepared, outcomes: Mapping[str, Outcome]
 ) -> None:
     counted = profile(session, outcomes["probed"])
     assert counted.locks is not None
@@ -166,7 +166,7 @@ def test_counts_and_the_guests_clock_agree(outcomes: Mapping[str, Outcome]) -> N
 
 
 def test_interrupts_and_faults_are_those_of_the_guest(
-    session: Session, outcomes: Mapping[str, Outcome]
+    session: Prepared, outcomes: Mapping[str, Outcome]
 ) -> None:
     if not counts.parse(outcomes["probed"].counts or b"").interrupted:
         pytest.skip("this QEMU tells of none")
@@ -197,10 +197,8 @@ def test_files_of_the_guest_are_where_the_map_says(
     agent.write_text(text.replace(before, before + KEEP_MAPS))
     monkeypatch.setattr(initramfs, "AGENT", agent)
     session = prepared(options)
-    first = session.plan.runs[0]
-    done = exact.run_cold(
-        session.machine(first), session.job(first), tmp_path / "run", tmp_path / "logs", quiet
-    )
+    boot = boot_of(session, session.plan.runs[0], cold=True)
+    done = exact.run_cold(boot.machine, boot.job_text, tmp_path / "run", tmp_path / "logs", quiet)
     assert done.files is not None, done.ending.message
     places = user_map(done.files["maps"].decode())
     expected = dict(zip(places.names, places.starts.tolist(), strict=True))

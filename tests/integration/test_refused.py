@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import runs.measure
+import runs.resolve
 from experiment.load import load_experiment
 from experiment.spec import Experiment, Guest, PhaseTimes
 from guests import exact, kept
@@ -19,10 +20,11 @@ from reports.outcome import outcome
 from reports.write import write_all
 from results.record import Failure
 from results.store import SessionStore
-from runs import arms, prepare
+from runs import prepare, resolved
 from runs.manifest import manifest_of
 from runs.options import Options
 from runs.progress import Reporter
+from runs.resolved import catalogue, resolve
 from tests.integration.lab_process import CHECKOUT, SMALL, guests_of, records_of
 from workloads.job import job_text
 from workloads.spec import Phase, load_catalogue
@@ -61,15 +63,16 @@ def test_the_mistake_of_the_first_posting_is_refused(
     experiment = load_experiment(
         Path("filemap-v4"),
         overrides=["guest=smoke", "blocks=1"],
-        catalogue=prepare.catalogue(CHECKOUT),
+        catalogue=catalogue(CHECKOUT),
     )
     experiment = experiment.model_copy(
         update={"cases": experiment.cases[1:], "twins": (), "check": None}
     )
-    session = dataclasses.replace(
-        prepare.prepare(experiment, options, lambda arm, progress: None),
+    made = dataclasses.replace(
+        resolve(experiment, checkout=options.checkout, cache=options.cache),
         workloads={"filemap-thp": workload},
     )
+    session = prepare.prepare(made, options, lambda arm, progress: None)
     store = SessionStore(tmp_path)
     store.create(
         manifest_of(session, options, name="mistake", created="2026-01-01T00:00:00Z", overrides=())
@@ -140,12 +143,12 @@ def test_two_kernels_that_panic_alike_are_not_the_series_fault(
 def test_a_boot_clock_that_ends_is_not_the_series_fault(
     kernels: dict[str, Kernel], main: Main, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    guest_of = arms.guest_of
+    guest_of = resolved.guest_of
 
     def hurried(experiment: Experiment) -> Guest:
         return guest_of(experiment).model_copy(update={"boot_timeout_s": 0.5})
 
-    monkeypatch.setattr(arms, "guest_of", hurried)
+    monkeypatch.setattr(runs.resolve, "guest_of", hurried)
     folder = tmp_path / "session"
     assert main("run", SMALL, "--session", str(folder)) == 3
     failed = failures(folder)

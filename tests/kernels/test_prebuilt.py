@@ -191,11 +191,11 @@ def test_settled_experiment_names_versions_and_whole_paths(
         "arms": [{{"name": "one"}}, {{"name": "two", "kernel": {{"source": "image:mine"}}}}],
         "cases": [{{"workload": "any", "times": {{}}}}]
     }}""")
-    made = settle(experiment, **lab.where)
+    made = settle(experiment, checkout=lab.checkout, cache=lab.cache).experiment
     assert made.kernel.source == f"deb:{NAME}=6.1.2-1"
     assert made.arms[0].kernel is None
     assert made.arms[1].kernel == KernelSpec(source=f"image:{image}")
-    assert settle(made, **lab.where) == made
+    assert settle(made, checkout=lab.checkout, cache=lab.cache).experiment == made
 
 
 LEFT_OFF = ("BLK_DEV_RAM", "XFS_FS", "FW_CFG_SYSFS")

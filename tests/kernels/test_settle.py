@@ -7,9 +7,9 @@ import pytest
 
 from errors import UsageError
 from experiment.spec import ArmSpec, Experiment, KernelSpec, SeriesSpec
+from kernels import settle as settling
 from kernels.build import provide
-from kernels.intake import patches_of
-from kernels.settle import series_records, settle
+from kernels.intake import patches_of, take_in
 from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab
 from tests.kernels.posting import Post, git, mbox, post, repository
 
@@ -36,8 +36,13 @@ def based_on(lab: Lab, commit: str) -> SeriesSpec:
     return SeriesSpec(path="based.mbox")
 
 
+def settle(experiment: Experiment, *, checkout: Path, cache: Path) -> Experiment:
+    return settling.settle(experiment, checkout=checkout, cache=cache).experiment
+
+
 def findings(lab: Lab, settled: Experiment) -> tuple[str, ...]:
-    return series_records(settled, **lab.where)[0].findings
+    records = take_in(series_of(settled), checkout=lab.checkout, cache=lab.cache).records
+    return settling.series_records(settled, records, checkout=lab.checkout)[0].findings
 
 
 @pytest.fixture

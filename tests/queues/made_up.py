@@ -17,7 +17,7 @@ from reports.many import SessionComparison, compare_session
 from reports.write import HTML
 from results.session import open_session
 from results.store import SessionStore
-from runs import prepare
+from runs import resolved
 from runs.request import Request
 from tests.reports.factory import ExactSession
 
@@ -30,7 +30,7 @@ def queued(store: QueueStore, name: str, **more: object) -> QueueEntry:
     """An entry that asks for the series of this name, put into the queue."""
     question = Request(series=(f"git:/src/linux@base..{slug(name)}",), workloads="filemap-4k")
     entry = entry_of(
-        question, here=CHECKOUT, checkout=CHECKOUT, catalogue=prepare.catalogue(CHECKOUT)
+        question, here=CHECKOUT, checkout=CHECKOUT, catalogue=resolved.catalogue(CHECKOUT)
     )
     entry = entry.model_copy(update={"title": name, "added": stamp(), **more})
     assert store.add(entry)

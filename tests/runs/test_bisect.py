@@ -15,6 +15,7 @@ import runs.bisect
 from errors import InfraError, SeriesError, UsageError, WorkloadError
 from experiment.spec import Experiment, SeriesSpec
 from experiment.steps import step_arms
+from kernels.intake import take_in
 from kernels.make import MakeProgress
 from results.record import ArmRecord, Failure, Manifest, RunRecord
 from results.store import SessionStore
@@ -63,8 +64,9 @@ class Machines:
         codes = {kernel.identity.code_key for kernel in kernels.values()}
         manifest = factory.ExactSession().manifest()
         return SimpleNamespace(
-            experiment=experiment, same_code=len(codes) == 1, guest=manifest.guest, twins={},
-            unbuilt={}, measured=SimpleNamespace(kernels=kernels),
+            experiment=experiment, same_code=len(codes) == 1, benches=(), unbuilt={},
+            resolved=SimpleNamespace(measured=SimpleNamespace(guest=manifest.guest)),
+            measured=kernels,
             roots_sha256=manifest.provenance.initramfs_sha256,
         )  # fmt: skip
 
@@ -78,7 +80,7 @@ class Machines:
     ) -> Manifest:  # fmt: skip
         arms = tuple(
             ArmRecord(name=arm, label=arm, kernel=kernel.identity)
-            for arm, kernel in session.measured.kernels.items()
+            for arm, kernel in session.measured.items()
         )
         update = {
             "session": name, "created": created, "experiment": session.experiment, "arms": arms,
@@ -125,6 +127,7 @@ def begun(
     """A folder with a search of as many points as the machines have."""
     for name in ("prepare", "measure", "manifest_of"):
         monkeypatch.setattr(runs.bisect, name, getattr(machines, name))
+    monkeypatch.setattr(runs.bisect, "resolve", lambda experiment, **_: experiment)
     total = len(machines.code) - 1
     series = SeriesSpec(path="configs/series/mine")
     experiment = (
@@ -140,7 +143,8 @@ def begun(
         threshold=0.005,
     )
     folder = tmp_path / "search"
-    begin(search, folder, options)
+    taken = take_in(series, checkout=options.checkout, cache=options.cache)
+    begin(search, {"": taken}, folder, options)
     return folder
 
 
@@ -302,7 +306,7 @@ def test_a_folder_is_searched_once(
 ) -> None:
     folder = begun(tmp_path, options, Machines("ac", VALUES), monkeypatch)
     with pytest.raises(UsageError, match="holds a session already"):
-        begin(read(folder, options), folder, options)
+        begin(read(folder, options), {}, folder, options)
     with pytest.raises(UsageError, match=f"no {STATE} here"):
         read(tmp_path, options)
     (folder / STATE).write_text("{}")

@@ -15,15 +15,14 @@ from experiment.spec import CheckSpec
 from guests import exact
 from guests.console import Ending, Kind
 from guests.exact import Machine, Outcome
-from kernels.cache import Kernel
+from guests.initramfs import Initramfs
 from results.checks import Check
-from results.record import KernelIdentity
 from results.store import SessionStore
 from runs import check as gate
 from runs.options import Options
-from runs.prepare import Session
+from runs.prepare import Prepared
 from runs.progress import Reporter
-from tests.runs.test_measure import CHECKOUT, _session
+from tests.runs.made_up import CHECKOUT, SMALL, kernels_in, prepared, shipped
 from tests.workloads.test_check import fio, sound
 from workloads import check_job
 
@@ -77,42 +76,32 @@ def store(tmp_path: Path) -> SessionStore:
 
 
 @pytest.fixture
-def run(tmp_path: Path, store: SessionStore) -> Callable[..., Session]:
+def run(tmp_path: Path, store: SessionStore) -> Callable[..., Prepared]:
     initramfs = tmp_path / "initramfs"
     initramfs.write_bytes(b"root")
     (tmp_path / "cache" / "locks").mkdir(parents=True)
 
     def made(
         key: str = "1", unbuilt: dict[tuple[str, str], SeriesError] | None = None, **settings: Any
-    ) -> Session:
-        session = dataclasses.replace(_session(2), unbuilt=unbuilt or {})
+    ) -> Prepared:
         spec = CheckSpec(**settings)
-        checked = {}
-        for flavour in spec.flavours:
-            checked[flavour] = {
-                arm: Kernel(
-                    tmp_path / "cache" / "kernels" / f"{arm}-{flavour}",
-                    identity(f"{arm}-{flavour}-{key}"),
-                )
-                for arm in ("base", "patched")
-            }
-        session = dataclasses.replace(
-            session,
-            experiment=session.experiment.model_copy(update={"check": spec}),
-            initramfs=dataclasses.replace(session.initramfs, path=initramfs),
-            checked=checked,
+        experiment = shipped(SMALL, "blocks=2").model_copy(update={"check": spec})
+        session = prepared(
+            experiment,
+            kernels=tmp_path / "cache" / "kernels",
+            initramfs=Initramfs(initramfs, "0"),
+            unbuilt=unbuilt or {},
         )
+        arms = ("base", "patched")
+        checked = {
+            flavour: kernels_in(tmp_path / "cache" / "kernels", arms, f"-{flavour}-{key}")
+            for flavour in spec.flavours
+        }
+        session = dataclasses.replace(session, kernels={**session.kernels, **checked})
         options = Options(checkout=CHECKOUT, cache=tmp_path / "cache", guests_at_once=2)
         return gate.run_gate(session, options, store, Reporter())
 
     return made
-
-
-def identity(key: str) -> KernelIdentity:
-    return KernelIdentity(
-        key=key, release="6.12", source="s", patches=(), flavour="lockdep", compiler="gcc",
-        config_sha256="0", code_key=key,
-    )  # fmt: skip
 
 
 def standings(store: SessionStore) -> dict[str, str]:
@@ -120,7 +109,7 @@ def standings(store: SessionStore) -> dict[str, str]:
 
 
 def test_every_arm_is_checked_on_every_kernel_before_it_is_measured(
-    run: Callable[..., Session], guests: CheckGuests, store: SessionStore
+    run: Callable[..., Prepared], guests: CheckGuests, store: SessionStore
 ) -> None:
     left = run()
     assert set(standings(store)) == {
@@ -136,7 +125,7 @@ def test_every_arm_is_checked_on_every_kernel_before_it_is_measured(
 
 
 def test_self_tests_run_in_their_own_kernel_only(
-    run: Callable[..., Session], guests: CheckGuests
+    run: Callable[..., Prepared], guests: CheckGuests
 ) -> None:
     run(selftests=("xarray",), vcpus=(1,))
     left_out = {
@@ -148,7 +137,7 @@ def test_self_tests_run_in_their_own_kernel_only(
 
 
 def test_a_broken_arm_is_not_measured(
-    run: Callable[..., Session], guests: CheckGuests, store: SessionStore
+    run: Callable[..., Prepared], guests: CheckGuests, store: SessionStore
 ) -> None:
     guests.says["patched.lockdep"] = BROKEN
     left = run(vcpus=(1,))
@@ -160,7 +149,7 @@ def test_a_broken_arm_is_not_measured(
 
 
 def test_what_the_base_says_too_is_not_the_series(
-    run: Callable[..., Session], guests: CheckGuests, store: SessionStore
+    run: Callable[..., Prepared], guests: CheckGuests, store: SessionStore
 ) -> None:
     guests.says["lockdep"] = BROKEN
     left = run(vcpus=(1,))
@@ -169,7 +158,7 @@ def test_what_the_base_says_too_is_not_the_series(
 
 
 def test_what_the_patched_arm_says_besides_is_the_series(
-    run: Callable[..., Session], guests: CheckGuests
+    run: Callable[..., Prepared], guests: CheckGuests
 ) -> None:
     guests.says["patched.lockdep"] = SLEEPS + "</TASK>\n" + BROKEN
     guests.says["base.lockdep"] = BROKEN
@@ -177,7 +166,7 @@ def test_what_the_patched_arm_says_besides_is_the_series(
 
 
 def test_an_arm_that_does_not_build_for_the_checks_is_not_checked_and_the_others_are(
-    run: Callable[..., Session], guests: CheckGuests, store: SessionStore
+    run: Callable[..., Prepared], guests: CheckGuests, store: SessionStore
 ) -> None:
     error = SeriesError("does not build: x.c:1: error", where="0001-p.patch")
     session = run(unbuilt={("lockdep", "patched"): error}, vcpus=(1,))
@@ -190,7 +179,7 @@ def test_an_arm_that_does_not_build_for_the_checks_is_not_checked_and_the_others
 
 
 def test_a_lost_guest_is_tried_again_and_then_is_no_green(
-    run: Callable[..., Session], guests: CheckGuests, store: SessionStore
+    run: Callable[..., Prepared], guests: CheckGuests, store: SessionStore
 ) -> None:
     guests.endings["check.base.lockdep.v1"] = ["lost"]
     guests.endings["check.patched.lockdep.v1"] = ["lost", "silent"]
@@ -204,7 +193,7 @@ def test_a_lost_guest_is_tried_again_and_then_is_no_green(
 
 
 def test_a_guest_that_crashed_is_red_and_not_lost(
-    run: Callable[..., Session], guests: CheckGuests, store: SessionStore
+    run: Callable[..., Prepared], guests: CheckGuests, store: SessionStore
 ) -> None:
     guests.endings["check.patched.lockdep.v1"] = ["lost"]
     guests.says["patched.lockdep"] = BROKEN
@@ -213,7 +202,7 @@ def test_a_guest_that_crashed_is_red_and_not_lost(
 
 
 def test_a_guest_that_says_the_same_for_ever_is_ended_and_red(
-    run: Callable[..., Session], guests: CheckGuests, store: SessionStore
+    run: Callable[..., Prepared], guests: CheckGuests, store: SessionStore
 ) -> None:
     guests.says["patched"] = "[   29.1] BUG at check_get_order:1998\n </TASK>\n" * 20000
     run(vcpus=(), selftests=("xarray",))
@@ -224,7 +213,7 @@ def test_a_guest_that_says_the_same_for_ever_is_ended_and_red(
 
 
 def test_what_is_on_record_is_not_made_again_unless_the_kernel_changed(
-    run: Callable[..., Session], guests: CheckGuests
+    run: Callable[..., Prepared], guests: CheckGuests
 ) -> None:
     run(vcpus=(1,), selftests=())
     guests.machines.clear()
@@ -235,13 +224,13 @@ def test_what_is_on_record_is_not_made_again_unless_the_kernel_changed(
 
 
 def test_without_a_gate_nothing_is_booted_and_everything_is_left() -> None:
-    session = _session(2)
+    session = prepared(2)
     options = Options(checkout=CHECKOUT, cache=Path("/nowhere"))
     assert gate.run_gate(session, options, SessionStore(Path("/nowhere")), Reporter()) is session
 
 
 def test_a_torn_record_is_dropped(
-    store: SessionStore, run: Callable[..., Session], guests: CheckGuests
+    store: SessionStore, run: Callable[..., Prepared], guests: CheckGuests
 ) -> None:
     run(vcpus=(1,), selftests=())
     path = store.folder / "checks.jsonl"

@@ -2,38 +2,40 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from experiment.load import known_experiments, load_experiment
-from experiment.spec import CheckSpec, Experiment
-from runs.check_plan import MORE_MEMORY_MIB, CheckGuest, guest_of, planned
-from runs.prepare import catalogue
-from workloads.spec import load_catalogue
+from experiment.load import known_experiments
+from experiment.spec import CheckSpec
+from runs.check_plan import MORE_MEMORY_MIB, CheckGuest, guest_of
+from runs.resolved import Resolved
+from tests.runs.made_up import resolved, shipped
 
-CHECKOUT = Path(__file__).resolve().parents[2]
-WORKLOADS = load_catalogue()
 INITRAMFS_MIB = 100
 
 
-def load(name: str, *overrides: str) -> Experiment:
-    experiment = load_experiment(Path(name), overrides=overrides, catalogue=catalogue(CHECKOUT))
-    return experiment if experiment.check else experiment.model_copy(update={"check": CheckSpec()})
+def load(name: str, *overrides: str) -> Resolved:
+    experiment = shipped(name, *overrides)
+    checked = experiment.model_copy(update={"check": experiment.check or CheckSpec()})
+    return resolved(checked)
 
 
-def guests(experiment: Experiment) -> dict[str, CheckGuest]:
+def guests(made: Resolved) -> dict[str, CheckGuest]:
+    assert made.check_profile is not None
+    nodes = made.measured.guest.numa_nodes
     return {
-        check.run_id: guest_of(experiment, WORKLOADS, check, INITRAMFS_MIB)
-        for check in planned(experiment, WORKLOADS)
+        check.run_id: guest_of(
+            made.experiment, made.workloads, check, made.check_profile, nodes, INITRAMFS_MIB
+        )
+        for check in made.checks
     }
 
 
 @pytest.mark.parametrize("name", known_experiments())
 def test_each_shipped_experiment_can_be_checked(name: str) -> None:
-    experiment = load(name)
-    by_run = guests(experiment)
-    assert {run_id.split(".")[1] for run_id in by_run} == {arm.name for arm in experiment.all_arms}
+    made = load(name)
+    by_run = guests(made)
+    arms = {arm.name for arm in made.experiment.all_arms}
+    assert {run_id.split(".")[1] for run_id in by_run} == arms
     for guest in by_run.values():
         # XFS needs as much beside its file, and each job a whole file of its own.
         assert guest.size.brd_mib >= 64
@@ -45,9 +47,9 @@ def test_each_shipped_experiment_can_be_checked(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["filemap-v1", "filemap-v4", "iomap-dirty", "reclaim-contention"])
 def test_experiments_of_patches_ask_for_it_themselves(name: str) -> None:
-    experiment = load_experiment(Path(name), overrides=(), catalogue=catalogue(CHECKOUT))
-    assert experiment.check is not None
-    assert experiment.check.selftests == ("xarray",)
+    check = shipped(name).check
+    assert check is not None
+    assert check.selftests == ("xarray",)
 
 
 def test_arms_of_reclaim_contention_are_on_four_nodes_with_their_settings() -> None:
@@ -69,7 +71,7 @@ def test_cases_with_files_of_their_own_have_a_guest_of_their_own() -> None:
     experiment = load(
         "filemap-v4", "guest=smoke", cases, "twins=[]", "check={vcpus=[1], selftests=[]}"
     )
-    checks = {check.run_id: check for check in planned(experiment, WORKLOADS)}
+    checks = {check.run_id: check for check in experiment.checks}
     assert [(run_id, check.does) for run_id, check in checks.items() if ".base." in run_id] == [
         ("check.base.lockdep.v1", "lockdep, 1 vCPU: filemap-4k"),
         ("check.base.lockdep.v1.1", "lockdep, 1 vCPU: iomap-dirty"),

@@ -6,7 +6,6 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,28 +13,21 @@ from typing import Any
 import pytest
 
 from errors import SeriesError
-from experiment.load import load_experiment
-from experiment.plan import PlannedRun, make_plan, scaled
+from experiment.plan import PlannedRun
 from guests import channel, exact, kept
 from guests.console import Ending, Kind
 from guests.exact import BootError, Machine, Outcome, Snapshot
-from guests.initramfs import Initramfs
 from host import limited
-from kernels.cache import Kernel
-from results.record import Failure, KernelIdentity, RunRecord
+from results.record import Failure, RunRecord
 from results.store import SessionStore
-from runs import prepare, recording, stages
-from runs.arms import shapes
+from runs import recording, stages
 from runs.local import LocalExecutor
 from runs.measure import _base_of, measure
 from runs.options import Options
-from runs.prepare import Bench, Session
+from runs.prepare import Prepared, parts_of
 from runs.progress import Reporter
+from tests.runs.made_up import CHECKOUT, prepared, shipped
 from workloads import metrics, parse, validity
-from workloads.spec import load_catalogue
-
-CHECKOUT = Path(__file__).resolve().parent.parent.parent
-SMALL = CHECKOUT / "tests/integration/small.toml"
 
 
 class ExactGuests:
@@ -92,40 +84,6 @@ class ExactGuests:
         return Outcome(files, Ending("done", "the agent finished"), 1.0, 2.0)
 
 
-def _session(blocks: int) -> Session:
-    experiment = load_experiment(
-        SMALL, overrides=[f"blocks={blocks}"], catalogue=prepare.catalogue(CHECKOUT)
-    )
-    kernels = {}
-    for arm in ("base", "patched"):
-        identity = KernelIdentity(
-            key=arm, release="6.12", source="s", patches=(), flavour="perf", compiler="gcc",
-            config_sha256="0", code_key=arm,
-        )  # fmt: skip
-        kernels[arm] = Kernel(Path("/nowhere/kernels") / arm, identity)
-    benches = {
-        name: Bench(
-            name,
-            "",
-            guests,
-            {arm: scaled(experiment.dataset, guest) for arm, guest in guests.items()},
-            dict(kernels),
-        )
-        for name, guests in shapes(experiment).items()
-    }
-    return Session(
-        experiment=experiment,
-        plan=make_plan(experiment),
-        workloads=load_catalogue(),
-        measured=benches.pop(""),
-        twins=benches,
-        initramfs=Initramfs(Path("/nowhere/initramfs"), "0"),
-        preload=Path("/nowhere/preload"),
-        probe=None,
-        same_code=False,
-    )
-
-
 @pytest.fixture
 def guests(monkeypatch: pytest.MonkeyPatch) -> ExactGuests:
     stand_in = ExactGuests()
@@ -154,12 +112,7 @@ def run(tmp_path: Path, guests: ExactGuests) -> Callable[..., dict[str, RunRecor
         blocks: int = 2, *, slots: int = 2, unbuilt: Mapping[tuple[str, str], SeriesError] = {},
         **chosen: Any,
     ) -> dict[str, RunRecord]:  # fmt: skip
-        session = replace(_session(blocks), unbuilt=unbuilt)
-        for bench in session.benches:
-            bench.kernels.update({  # type: ignore[attr-defined]
-                arm: Kernel(tmp_path / "cache" / "kernels" / arm, kernel.identity)
-                for arm, kernel in bench.kernels.items()
-            })  # fmt: skip
+        session = prepared(blocks, kernels=tmp_path / "cache" / "kernels", unbuilt=unbuilt)
         options = Options(
             checkout=CHECKOUT, cache=tmp_path / "cache", guests_at_once=slots, **chosen
         )
@@ -332,7 +285,7 @@ def test_a_base_that_broke_on_another_day_counts_too(
 
 def test_a_repeat_that_is_planned_alone_has_the_base_of_what_it_repeats() -> None:
     """Repeats are made after the judged runs, whose plan is another one by then."""
-    session = _session(2)
+    session = prepared(2)
     repeats = stages.of_twins(session, ("",), repeats=True)
     (repeat,) = repeats.plan.runs
     assert repeat.run_id == "filemap-4k.b00.patched.repeat"
@@ -346,7 +299,7 @@ def test_the_next_guest_is_booted_while_the_result_of_one_is_read(
     read = recording.record
     booted = []
 
-    def slowly(session: Session, planned: PlannedRun, *rest: Any) -> Any:
+    def slowly(session: Prepared, planned: PlannedRun, *rest: Any) -> Any:
         if planned.run_id == "filemap-4k.b00.base":
             limit = time.monotonic() + 10
             while len(guests.booted) < 2 and time.monotonic() < limit:
@@ -411,10 +364,9 @@ def test_a_run_with_a_sample_that_is_not_finite_is_no_record(
 
 def test_a_phase_with_a_program_is_given_no_arguments_of_fio() -> None:
     """Such a case has no times, and a run of it was invalid for the lack of them."""
-    experiment = load_experiment(Path("workloads"), catalogue=prepare.catalogue(CHECKOUT))
-    session = replace(_session(1), experiment=experiment, plan=make_plan(experiment))
+    session = prepared(shipped("workloads"))
     run = next(run for run in session.plan.runs if run.case == "memory")
-    assert session.fio(run) == {}
+    assert recording._claim(session, parts_of(session, run)).fio == {}
 
 
 def test_runs_of_a_kernel_that_does_not_build_are_failed_and_the_others_measured(

@@ -20,7 +20,6 @@ from results.record import Manifest
 from results.store import SessionStore
 from runs.archive import pack, unpack
 from runs.options import Options
-from runs.prepare import catalogue
 from runs.repeat import compare_sessions
 from runs.repro import (
     HEAD,
@@ -32,6 +31,7 @@ from runs.repro import (
     require_known,
     write_archive,
 )
+from runs.resolved import catalogue
 from tests.reports import factory
 from tests.runs.test_session import PATCH
 
@@ -68,6 +68,8 @@ def folder(tmp_path: Path, manifest: Manifest) -> Path:
     store.create(manifest)
     for record in factory.ExactSession().records()[:4]:
         store.append(record)
+    (store.folder / "series/common").mkdir(parents=True)
+    (store.folder / "series/common/0001-x.patch").write_text(PATCH)
     return store.folder
 
 
@@ -147,7 +149,6 @@ def test_the_same_session_gives_the_same_bytes(
 def test_the_session_s_own_patches_come_before_those_of_the_checkout(
     folder: Path, options: Options, tmp_path: Path
 ) -> None:
-    (folder / "series/common").mkdir(parents=True)
     (folder / "series/common/0001-x.patch").write_text(PATCH + "\n")
     shutil.rmtree(options.checkout / SERIES)
     write_archive(folder, tmp_path / "x.tar.gz", options)
@@ -204,8 +205,8 @@ def test_kernels_that_came_out_otherwise_are_named(manifest: Manifest) -> None:
         }
         return SimpleNamespace(
             roots_sha256=manifest.provenance.initramfs_sha256,
-            probe=None, guest=manifest.guest, twins={},
-            measured=SimpleNamespace(kernels=kernels),
+            probe=None, benches=(), measured=kernels,
+            resolved=SimpleNamespace(measured=SimpleNamespace(guest=manifest.guest)),
         )  # fmt: skip
 
     assert differs_built(manifest, session()) == ()
@@ -312,6 +313,7 @@ def test_a_foreign_sessions_links_are_not_followed(
     (folder / "profiles.jsonl").unlink()
     patch = folder / "series/common/0001-x.patch"
     patch.parent.mkdir(parents=True, exist_ok=True)
+    patch.unlink()
     patch.symlink_to(secret)
     with pytest.raises(StoreError, match="is a link"):
         write_archive(folder, tmp_path / "x.tar.gz", options)

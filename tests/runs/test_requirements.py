@@ -1,70 +1,134 @@
+"""What is asked of an experiment before a build: each shipped one has it in every guest."""
+
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from errors import SpecError
 from experiment.arms import ArmSpec
-from experiment.load import load_experiment
+from experiment.load import known_experiments
+from experiment.plan import Size, require_memory
 from guests.probe.plugin import Probe
 from kernels import config
-from runs.arms import guest_of
-from runs.prepare import catalogue, workloads_of
-from runs.requirements import require_counted, require_jobs, require_settings, wants_of
+from runs.requirements import (
+    require_counted,
+    require_job_fits,
+    require_jobs,
+    require_set_up,
+    require_settings,
+    wants_of,
+)
+from runs.resolved import Resolved
+from tests.runs.made_up import CHECKOUT, resolved, shipped
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 PROBE = Probe(Path("/probe"), "0" * 64, 1, "7.2.22")
+# More than the initramfs of the lab has ever been.
+INITRAMFS_MIB = 100
+ONE_VCPU = ("arms.0.guest={vcpus=1, numa_nodes=1, metronome_ns=0}",)
 
 
-def test_what_is_judged_must_be_counted() -> None:
-    experiment = load_experiment(Path("reclaim-contention"), catalogue=catalogue(CHECKOUT))
-    guest = guest_of(experiment)
-    require_counted(experiment, guest, PROBE)
-    with pytest.raises(SpecError, match=r"primary: overwrite.slowpath_share .* without the probe"):
-        require_counted(experiment, guest, None)
-    single_vcpu = guest.model_copy(update={"vcpus": 1, "numa_nodes": 1})
-    with pytest.raises(SpecError, match="laptop-numa has one vCPU"):
-        require_counted(experiment, single_vcpu, PROBE)
+@pytest.mark.parametrize("name", known_experiments())
+def test_each_shipped_experiment_has_what_its_workloads_want_and_jobs_that_fit(name: str) -> None:
+    made = resolved(shipped(name))
+    for bench in made.benches:
+        for arm, guest in bench.guests.items():
+            require_memory(bench.sizes[arm], guest, INITRAMFS_MIB)
+    require_set_up(made)
+    require_job_fits(made)
 
 
-def test_bandwidth_needs_no_probe() -> None:
-    experiment = load_experiment(Path("filemap-v4"), catalogue=catalogue(CHECKOUT))
-    require_counted(experiment, guest_of(experiment), PROBE)
-    with pytest.raises(SpecError, match=r"4k.path .* judge 4k.bw in its place"):
-        require_counted(experiment, guest_of(experiment), None)
-    by_bandwidth = load_experiment(
-        Path("filemap-v4"),
-        overrides=['cases.0.primary=["4k.bw"]', 'cases.1.primary=["thp.bw"]'],
-        catalogue=catalogue(CHECKOUT),
-    )
-    require_counted(by_bandwidth, guest_of(experiment), None)
+@pytest.mark.parametrize("guest", ["full", "smoke", "wall"])
+@pytest.mark.parametrize("name", ["iomap-dirty", "thp-matrix"])
+def test_experiments_without_a_limit_run_on_each_guest(name: str, guest: str) -> None:
+    made = resolved(shipped(name, f"guest={guest}"))
+    (size,) = {*made.measured.sizes.values()}
+    require_memory(size, made.measured.guest, INITRAMFS_MIB)
+    require_set_up(made)
+    require_job_fits(made)
+    assert size.cgroup_limit_mib == 0
+    # Whole huge pages for each job.
+    assert size.file_mib // size.jobs % 2 == 0
+
+
+def with_phases(made: Resolved, name: str, **changes: object) -> Resolved:
+    """The same with other values in the last phase of a workload."""
+    workload = made.workloads[name]
+    *first, last = workload.phases
+    phases = (*first, last.model_copy(update=changes))
+    changed = workload.model_copy(update={"phases": phases})
+    return dataclasses.replace(made, workloads={**made.workloads, name: changed})
+
+
+def test_a_job_too_long_is_refused_before_anything_is_built() -> None:
+    words = ("--name=cached", "--description=" + "x" * 4096)
+    made = with_phases(resolved(shipped("filemap-v4")), "filemap-4k", fio=words)
+    with pytest.raises(SpecError, match=r"case filemap-4k: job of \d+ bytes, at most 4096 fit"):
+        require_job_fits(made)
+
+
+def test_set_ups_that_lack_something() -> None:
+    experiment = shipped("filemap-v4", "twins=[]")
+    (case,) = (case for case in experiment.cases if case.workload == "filemap-4k")
+    dirty = case.model_copy(update={"workload": "iomap-dirty"})
+    made = resolved(experiment.model_copy(update={"cases": (case, dirty)}))
+    sizes = dict.fromkeys(made.measured.sizes, Size(0, 0, 30, 4))
+    made = dataclasses.replace(made, measured=dataclasses.replace(made.measured, sizes=sizes))
+    with pytest.raises(SpecError) as caught:
+        require_set_up(made)
+    assert [problem.partition(";")[0] for problem in caught.value.problems] == [
+        "case filemap-4k: wants a brd",
+        "case filemap-4k: checks charged, limit_hit, which want a limit",
+        "case iomap-dirty: wants a brd",
+        "case iomap-dirty: 30 MiB of files in this guest cannot be shared by 4 jobs, each with a "
+        "file of its own",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "probe", "message"),
+    [
+        ("reclaim-contention", (), PROBE, ""),
+        ("reclaim-contention", (), None, r"overwrite.slowpath_share .* without the probe"),
+        ("reclaim-contention", ONE_VCPU, PROBE, "laptop-numa has one vCPU"),
+        ("filemap-v4", (), None, r"4k.path .* judge 4k.bw in its place"),
+        (
+            "filemap-v4", ('cases.0.primary=["4k.bw"]', 'cases.1.primary=["thp.bw"]'), None, "",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_judged_must_be_counted(
+    name: str, overrides: tuple[str, ...], probe: Probe | None, message: str
+) -> None:
+    made = resolved(shipped(name, *overrides))
+    if message:
+        with pytest.raises(SpecError, match=message):
+            require_counted(made, probe)
+    else:
+        require_counted(made, probe)
 
 
 def test_what_fio_would_refuse_is_refused_before_a_build() -> None:
-    experiment = load_experiment(Path("filemap-v4"), catalogue=catalogue(CHECKOUT))
-    workloads = workloads_of(experiment)
-    require_jobs(experiment, workloads)
-    workload = workloads["filemap-thp"]
-    first, second = workload.phases
+    made = resolved(shipped("filemap-v4"))
+    require_jobs(made)
     places = {"name": "own.fio:1 [a]", "iodepth": "own.fio:7 [a]"}
-    bad = second.model_copy(update={"fio": (*second.fio, "--iodepth=many"), "places": places})
-    changed = {**workloads, "filemap-thp": workload.model_copy(update={"phases": (first, bad)})}
+    fio = (*made.workloads["filemap-thp"].phases[-1].fio, "--iodepth=many")
+    changed = with_phases(made, "filemap-thp", fio=fio, places=places)
     with pytest.raises(SpecError) as caught:
-        require_jobs(experiment, changed)
+        require_jobs(changed)
     assert caught.value.problems == [
         "own.fio:7 [a]: phase switch: fio: failed parsing iodepth=many"
     ]
-    other = experiment.model_copy(
-        update={"kernel": experiment.kernel.model_copy(update={"arch": "arm64"})}
-    )
-    require_jobs(other, changed)
+    kernel = made.experiment.kernel.model_copy(update={"arch": "arm64"})
+    other = made.experiment.model_copy(update={"kernel": kernel})
+    require_jobs(dataclasses.replace(changed, experiment=other))
 
 
 def test_what_a_prebuilt_kernel_must_have_follows_from_the_workloads() -> None:
     def options(name: str) -> set[str]:
-        experiment = load_experiment(Path(name), catalogue=catalogue(CHECKOUT))
-        return {want.option for want in wants_of(experiment, workloads_of(experiment))}
+        return {want.option for want in wants_of(resolved(shipped(name)))}
 
     assert options("filemap-v4") - options("thp-matrix") == {"BLK_DEV_RAM", "XFS_FS"}
     assert "EXT4_FS" in options("filemap-ext4")
@@ -74,17 +138,17 @@ def test_what_a_prebuilt_kernel_must_have_follows_from_the_workloads() -> None:
 
 
 def test_a_setting_that_the_kernel_has_not_the_option_for_is_refused_before_a_build() -> None:
-    experiment = load_experiment(Path("filemap-v4"), catalogue=catalogue(CHECKOUT))
+    experiment = shipped("filemap-v4")
     base = ArmSpec(name="base")
     other = ArmSpec(
         name="on", sysfs={"kernel/mm/lru_gen/enabled": "y", "block/ram0/queue/nomerges": "1"}
     )
     arms = experiment.model_copy(update={"arms": (base, other)})
     with pytest.raises(SpecError) as caught:
-        require_settings(arms, CHECKOUT)
+        require_settings(resolved(arms), CHECKOUT)
     assert caught.value.problems == [
         "arms: on: /sys/kernel/mm/lru_gen/enabled needs CONFIG_LRU_GEN, which a kernel of perf has "
         'not; [kernel] additions = ["lru-gen"] switches it on'
     ]
     kernel = arms.kernel.model_copy(update={"additions": ("lru-gen",)})
-    require_settings(arms.model_copy(update={"kernel": kernel}), CHECKOUT)
+    require_settings(resolved(arms.model_copy(update={"kernel": kernel})), CHECKOUT)

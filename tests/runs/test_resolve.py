@@ -12,16 +12,20 @@ from experiment.spec import Experiment
 from guests import initramfs, native
 from runs import dry_run
 from runs.options import Options
-from runs.prepare import catalogue
 from runs.request import Request, arguments
-from runs.resolve import experiment_of
+from runs.resolve import resolve_request
+from runs.resolved import Resolved, catalogue
 from tests.kernels import shipped
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 def resolved(request: Request, cache: Path, here: Path = CHECKOUT) -> Experiment:
-    return experiment_of(
+    return whole(request, cache, here).experiment
+
+
+def whole(request: Request, cache: Path, here: Path = CHECKOUT) -> Resolved:
+    return resolve_request(
         request, checkout=CHECKOUT, cache=cache, here=here, catalogue=catalogue(CHECKOUT)
     )
 
@@ -62,7 +66,7 @@ def test_dry_run_boots_each_kernel_with_its_own_root(
     monkeypatch.setattr(native, "build", lambda *_, **__: Path("/native"))
     monkeypatch.setattr(initramfs, "_build", lambda files, helpers, image, *_: image.touch())
     arms = tuple(f"image:bzImage-{name}" for name in ("one", "two"))
-    made = resolved(Request(arms=arms, workloads="filemap-4k"), options.cache, here=images)
+    made = whole(Request(arms=arms, workloads="filemap-4k"), options.cache, here=images)
     lines = [line for line in dry_run.session_lines(made, options).boots if "qemu-system" in line]
     words = [line.split() for line in lines]
     kernels, roots = (

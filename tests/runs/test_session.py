@@ -21,6 +21,7 @@ from results.record import Manifest
 from results.store import SessionStore
 from runs.boots import WallHost
 from runs.options import Options
+from runs.resolved import resolve
 from runs.session import SessionLock, keep_calls, new_folder, now, reopen, start
 from tests.reports import factory
 
@@ -52,10 +53,9 @@ class Prepared:
     def __init__(self, manifest: Manifest) -> None:
         self.today: dict[str, Any] = {
             "roots_sha256": manifest.provenance.initramfs_sha256,
-            "measured": SimpleNamespace(
-                kernels={arm.name: SimpleNamespace(identity=arm.kernel) for arm in manifest.arms}
-            ),
-            "guest": manifest.guest,
+            "measured": {arm.name: SimpleNamespace(identity=arm.kernel) for arm in manifest.arms},
+            "benches": (),
+            "resolved": SimpleNamespace(measured=SimpleNamespace(guest=manifest.guest)),
             "probe": None,
             "qemu": None,
             "wall": None,
@@ -73,6 +73,7 @@ class Prepared:
 def prepared(manifest: Manifest, monkeypatch: pytest.MonkeyPatch) -> Prepared:
     stand_in = Prepared(manifest)
     monkeypatch.setattr(runs.session, "prepare", stand_in.prepare)
+    monkeypatch.setattr(runs.session, "resolve", lambda experiment, **_: experiment)
     return stand_in
 
 
@@ -105,8 +106,9 @@ def test_a_session_is_not_begun_over_another(
     tmp_path: Path, manifest: Manifest, options: Options, prepared: Prepared
 ) -> None:
     SessionStore(tmp_path).create(manifest)
+    resolved: Any = SimpleNamespace(experiment=manifest.experiment)
     with pytest.raises(UsageError, match="holds a session already") as caught:
-        start(manifest.experiment, options, tmp_path, (), progress)
+        start(resolved, options, tmp_path, (), progress)
     assert caught.value.next_step == f"--resume {tmp_path}"
     # Refused before a kernel is built for it.
     assert prepared.inputs is None
@@ -134,7 +136,8 @@ def test_a_new_session_has_its_manifest_before_its_first_run(
     series.mkdir(parents=True)
     (series / "0001-x.patch").write_text(PATCH)
     given = ("filemap-v4", "--set", "blocks=2")
-    _, store = start(manifest.experiment, options, folder, ("blocks=2",), progress, given)
+    made = resolve(manifest.experiment, checkout=options.checkout, cache=options.cache)
+    _, store = start(made, options, folder, ("blocks=2",), progress, given)
     written = store.manifest()
     assert written.arguments == given
     assert written.session == "mine"
@@ -156,7 +159,7 @@ def test_who_calls_whom_is_kept_where_counted_kernels_differ(
     assert store.calls() is None
     prepared.today["probe"] = SimpleNamespace(sha256="0")
     for kernels, kept in (("same", None), ("apart", calls)):
-        for arm, kernel in prepared.today["measured"].kernels.items():
+        for arm, kernel in prepared.today["measured"].items():
             code = "one" if kernels == "same" else arm
             kernel.identity = kernel.identity.model_copy(update={"code_key": code})
         keep_calls(SimpleNamespace(**prepared.today), store)  # type: ignore[arg-type]
@@ -215,7 +218,7 @@ def test_other_bits_are_refused(
     else:
         arm = what.rpartition(" ")[2]
         other = manifest.arms[0].kernel.model_copy(update={"key": "other"})
-        prepared.today["measured"].kernels[arm] = SimpleNamespace(identity=other)
+        prepared.today["measured"][arm] = SimpleNamespace(identity=other)
     with pytest.raises(InfraError, match=f"{what} differs from .*: now other, then") as caught:
         reopen(tmp_path, options, progress)
     assert "new session" in caught.value.next_step
@@ -275,7 +278,8 @@ def test_another_shape_of_guest_is_refused(
     tmp_path: Path, manifest: Manifest, prepared: Prepared, options: Options
 ) -> None:
     SessionStore(tmp_path).create(manifest)
-    prepared.today["guest"] = manifest.guest.model_copy(update={"memory_mib": 4096})
+    other = manifest.guest.model_copy(update={"memory_mib": 4096})
+    prepared.today["resolved"].measured.guest = other
     with pytest.raises(InfraError, match="guest differs from"):
         reopen(tmp_path, options, progress)
 

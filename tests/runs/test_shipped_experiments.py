@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from experiment.load import load_experiment
-from experiment.plan import make_plan, require_memory, scaled
-from experiment.spec import Experiment
-from runs.arms import arms_of, shapes
-from runs.prepare import catalogue, require_job_fits, require_set_up
-from workloads.spec import load_catalogue
+from tests.runs.made_up import shipped as load
 
-CHECKOUT = Path(__file__).resolve().parents[2]
-# More than the initramfs of the lab has ever been.
-INITRAMFS_MIB = 100
 # The rows of the document: workload, direction, both means, and the change it prints.
 TABLE = """
 sync-read read 21439.00 20297.33 -5.33
@@ -44,29 +34,6 @@ mmap-randrw read 2150.50 7682.67 257.25
 mmap-randrw write 2149.50 7685.40 257.54
 """
 ROWS = [line.split() for line in TABLE.strip().splitlines()]
-
-
-def load(name: str, *overrides: str) -> Experiment:
-    return load_experiment(Path(name), overrides=overrides, catalogue=catalogue(CHECKOUT))
-
-
-@pytest.mark.parametrize("guest", ["full", "laptop", "smoke", "wall"])
-@pytest.mark.parametrize("name", ["iomap-dirty", "thp-matrix"])
-def test_each_runs_on_each_guest(name: str, guest: str) -> None:
-    experiment, workloads = load(name, f"guest={guest}"), load_catalogue()
-    shape = next(iter(shapes(experiment)[""].values()))
-    names = [arm.name for arm in arms_of(experiment)]
-    size = scaled(experiment.dataset, shape)
-    require_memory(size, shape, INITRAMFS_MIB)
-    require_set_up(experiment, size, workloads)
-    require_job_fits(experiment, [dict.fromkeys(names, size)], workloads)
-    assert size.cgroup_limit_mib == 0
-    # Whole huge pages for each job.
-    assert size.file_mib // size.jobs % 2 == 0
-    cases = {"iomap-dirty": 2, "thp-matrix": 18}[name]
-    assert len(experiment.cases) == cases
-    judged = [run for run in make_plan(experiment).runs if not run.twin]
-    assert len(judged) == (experiment.blocks * 2 + 1) * cases
 
 
 def test_matrix_has_every_row_of_the_document() -> None:

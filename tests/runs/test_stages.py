@@ -10,22 +10,21 @@ from typing import Any
 import pytest
 
 from experiment.looks import looks_of
-from experiment.plan import Plan, make_plan
+from experiment.plan import Plan
 from experiment.spec import MODELLED, CheckSpec, Observed, TwinSpec
 from results.checks import Check, CheckStatus
 from results.record import Failure, RunCost, RunRecord
 from results.store import SessionStore
 from runs import stages
 from runs.boots import Executor
+from runs.building import KernelForecast
 from runs.check import without_broken
-from runs.check_plan import planned
-from runs.forecast import KernelForecast
 from runs.options import Options
-from runs.prepare import Session
+from runs.prepare import Prepared, parts_of
 from runs.progress import Reporter
 from runs.session import with_seeds
 from tests.reports import factory
-from tests.runs.test_measure import CHECKOUT, _session
+from tests.runs.made_up import CHECKOUT, NOWHERE, SMALL, kernels_in, prepared, shipped
 
 # The verdict is there before a run of each case is repeated.
 REPEATED = ("verdict, left: repeated runs", "runs")
@@ -51,43 +50,28 @@ class StagedLab:
         monkeypatch.setattr(stages, "kernel_keys", self.keys)
         monkeypatch.setattr(stages, "forecast_kernels", self.forecast)
 
-    def session(self) -> Session:
+    def session(self) -> Prepared:
         if self.adds is not None:
             return self.adding(self.adds)
-        session = _session(1)
-        case = session.experiment.cases[0].name
+        small = shipped(SMALL)
+        case = small.cases[0].name
         modelled = "ice-lake-sp" if self.observed in MODELLED else None
         twins = (
-            TwinSpec(name="held", observe="contention", cases=(case,)),
-            TwinSpec(name="waits", observe=self.observed, machine=modelled, cases=(case,)),
-        )
-        experiment = session.experiment.model_copy(update={"check": CheckSpec(), "twins": twins})
-        bench = next(iter(session.twins.values()), session.measured)
-        benches = {
-            "held": dataclasses.replace(bench, name="held"),
-            "waits": dataclasses.replace(bench, name="waits"),
-        }
-        plan = Plan(
-            runs=tuple(
-                run.model_copy(update={"twin": twin, "run_id": f"{run.run_id}.{twin}".rstrip(".")})
-                for twin in ("", "held", "waits")
-                for run in session.plan.runs
-                if not run.twin and not run.repeat
+            TwinSpec(name="held", observe="contention", cases=(case,), blocks=1),
+            TwinSpec(
+                name="waits", observe=self.observed, machine=modelled, cases=(case,), blocks=1
             ),
-            seeds=session.plan.seeds,
         )
-        return dataclasses.replace(session, experiment=experiment, twins=benches, plan=plan)
+        session = prepared(small.model_copy(update={"check": CheckSpec(), "twins": twins}))
+        runs = tuple(run for run in session.plan.runs if not run.repeat)
+        return dataclasses.replace(session, plan=Plan(runs=runs, seeds=session.plan.seeds))
 
-    def adding(self, most: int) -> Session:
+    def adding(self, most: int) -> Prepared:
         """A session of eight seeds, or as many as its manifest has, and no stages after it."""
-        session, manifest = _session(8), self.store.manifest()
-        (case,) = session.experiment.cases
+        small, manifest = shipped(SMALL, "blocks=8"), self.store.manifest()
+        (case,) = small.cases
         cases = (case, case.model_copy(update={"variant": "v1"}))[: max(1, len(self.wants))]
-        update = {"max_seeds": most, "twins": (), "cases": cases}
-        experiment = session.experiment.model_copy(update=update)
-        session = dataclasses.replace(
-            session, experiment=experiment, twins={}, plan=make_plan(experiment)
-        )
+        session = prepared(small.model_copy(update={"max_seeds": most, "cases": cases}))
         if len(manifest.seeds) == 8:
             records = [manifest.cases[0].model_copy(update={"name": case.name}) for case in cases]
             manifest = manifest.model_copy(
@@ -96,7 +80,7 @@ class StagedLab:
             self.store.create(manifest)
         return with_seeds(session, len(manifest.seeds), manifest.case_seeds)
 
-    def keys(self, *_: object) -> dict[tuple[str, str], str]:
+    def keys(self, *_: object, **__: object) -> dict[tuple[str, str], str]:
         flavours = ("lockdep", "selftest")
         return {(flavour, arm): "k" for flavour in flavours for arm in ("base", "patched")}
 
@@ -108,12 +92,13 @@ class StagedLab:
         )
 
     def with_kernels(
-        self, session: Session, options: Options, progress: object, flavours: Collection[str]
-    ) -> Session:
+        self, session: Prepared, options: Options, progress: object, flavours: Collection[str]
+    ) -> Prepared:
         self.made += [f"kernels {' '.join(flavours)}"] if flavours else []
-        return session
+        more = {flavour: kernels_in(NOWHERE, ("base", "patched")) for flavour in flavours}
+        return dataclasses.replace(session, kernels={**session.kernels, **more})
 
-    def measure(self, session: Session, options: Options) -> None:
+    def measure(self, session: Prepared, options: Options) -> None:
         self.executors.append(options.executor)
         twins = {run.twin for run in session.plan.runs}
         self.note(f"runs {' '.join(sorted(twins))}".strip())
@@ -121,7 +106,7 @@ class StagedLab:
         for run in session.plan.runs:
             if self.adds is not None and run.run_id in on_record:
                 continue
-            assert session.bench(run).kernels, "booted before its kernel was built"
+            assert parts_of(session, run).kernel, "booted before its kernel was built"
             record = RunRecord(
                 run_id=run.run_id, case=run.case, arm=run.arm, block=run.block, seed=run.seed,
                 twin=run.twin, kernel_key="k", samples={"4k.bw": 1.0},
@@ -129,10 +114,10 @@ class StagedLab:
             self.store.append(record, RunCost(run_id=run.run_id, elapsed_s=4.0, guest_cpu_s=4.0))
 
     def run_gate(
-        self, session: Session, options: Options, store: SessionStore, reporter: Reporter
-    ) -> Session:
+        self, session: Prepared, options: Options, store: SessionStore, reporter: Reporter
+    ) -> Prepared:
         self.note("checks")
-        todo = planned(session.experiment, session.workloads)
+        todo = session.checks
         for guest in todo:
             status: CheckStatus = "red" if guest.arm.name in self.red else "green"
             problem = {"kind": "crash", "title": "BUG: x", "says": "crashes"}

@@ -9,17 +9,18 @@ from typing import Any
 import pytest
 
 from errors import SeriesError, UsageError
-from experiment.spec import Experiment, KernelSpec, SeriesSpec
+from experiment.spec import KernelSpec, SeriesSpec
 from host import sandbox
 from kernels import at_hand
 from kernels.build import provide
 from kernels.cache import tree_folder
 from kernels.series import read_patch
-from kernels.settle import settle
+from kernels.settle import Settled, settle
 from kernels.source import identify
 from kernels.worktree import prepare, switch
-from runs.arms import needs_box
+from runs import building, resolved
 from runs.options import Options
+from runs.resolved import resolve
 from runs.taken_in import SeriesIntake, taken_in
 from tests.experiment.test_plan import make_experiment
 from tests.kernels.conftest import lab as lab
@@ -33,10 +34,21 @@ ELSEWHERE = (
 )
 
 
-def experiment(lab: Lab, path: str, source: str = "", **series: Any) -> Experiment:
+def experiment(lab: Lab, path: str, source: str = "", **series: Any) -> Settled:
     made = make_experiment([("w", "default")], series=SeriesSpec(path=path, **series))
     kernel = KernelSpec(source=source or f"dir:{lab.source}")
     return settle(made.model_copy(update={"kernel": kernel}), **lab.where)
+
+
+@pytest.fixture(autouse=True)
+def any_workload(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the experiment only its series are looked at."""
+    monkeypatch.setattr(resolved, "workloads_of", lambda *_: {})
+
+
+def needs_box(made: Settled, options: Options) -> bool:
+    whole = resolve(made.experiment, checkout=options.checkout, cache=options.cache)
+    return building.needs_box(whole, options)
 
 
 def options(lab: Lab, **more: Any) -> Options:

@@ -14,7 +14,6 @@ import pytest
 
 from errors import InfraError
 from experiment.design import AGAIN
-from experiment.plan import PlannedRun
 from guests import virtme
 from guests.console import Ending, Kind
 from guests.exact import Outcome
@@ -22,17 +21,14 @@ from guests.virtme import WallMachine
 from host import accelerator, limited
 from host.accelerator import AcceleratorTest
 from host.topology import Placement
-from kernels.cache import Kernel
 from results.record import RunRecord
 from results.store import SessionStore
-from runs.arms import plan_of
 from runs.boots import WallHost
 from runs.options import Options
-from runs.prepare import Session
+from runs.prepare import Prepared
 from runs.progress import Reporter
 from runs.wall import lab_kept_off, measure_wall
-from tests.runs.test_measure import CHECKOUT
-from tests.runs.test_measure import _session as session_of
+from tests.runs.made_up import CHECKOUT, SMALL, prepared, shipped
 from workloads import parse, validity
 
 
@@ -72,30 +68,14 @@ def guests(monkeypatch: pytest.MonkeyPatch) -> WallGuests:
     return stand_in
 
 
-def wall_session(cache: Path, blocks: int, **wall: object) -> Session:
-    session = session_of(blocks)
-    experiment = session.experiment.model_copy(
-        update={
-            "mode": "wall",
-            "wall": session.experiment.wall.model_copy(update=wall),
-        }
-    )
-    kernels = {
-        arm: Kernel(cache / "kernels" / name, session.measured.kernels[name].identity)
-        for arm, name in (("base", "base"), ("patched", "patched"), (AGAIN, "base"))
-    }
-    return dataclasses.replace(
-        session,
-        experiment=experiment,
-        plan=plan_of(experiment),
-        measured=dataclasses.replace(
-            session.measured,
-            kernels=kernels,
-            guests=dict.fromkeys(kernels, session.measured.guest),
-            sizes=dict.fromkeys(kernels, session.measured.size),
-        ),
-        wall=WallHost(AcceleratorTest("tcg", ()), {("", arm): None for arm in kernels}, ()),
-    )
+def wall_session(cache: Path, blocks: int, **wall: object) -> Prepared:
+    small = shipped(SMALL, f"blocks={blocks}", "mode=wall")
+    experiment = small.model_copy(update={"wall": small.wall.model_copy(update=wall)})
+    places = {("", arm): None for arm in ("base", "patched", AGAIN)}
+    host = WallHost(AcceleratorTest("tcg", ()), places, ())
+    made = prepared(experiment, kernels=cache / "kernels", wall=host)
+    judged = {**made.measured, AGAIN: made.measured["base"]}
+    return dataclasses.replace(made, kernels={made.resolved.flavours[0]: judged})
 
 
 @pytest.fixture
@@ -176,9 +156,7 @@ def test_a_session_whose_kvm_goes_stops_and_goes_on_where_it_was(
     store = SessionStore(tmp_path / "session")
     store.raw.mkdir(parents=True)
     session = wall_session(cache, 2)
-    host = WallHost(
-        AcceleratorTest("kvm", ()), {("", a): None for a in session.measured.guests}, ()
-    )
+    host = WallHost(AcceleratorTest("kvm", ()), {("", a): None for a in session.measured}, ())
     session = dataclasses.replace(session, wall=host)
     of_device = functools.partial(accelerator.require_device, device=device)
     monkeypatch.setattr(accelerator, "require_device", of_device)
@@ -246,14 +224,6 @@ def test_lab_is_kept_off_and_let_back() -> None:
     assert os.sched_getaffinity(0) == before
     with lab_kept_off(None):
         assert os.sched_getaffinity(0) == before
-
-
-def test_which_machine_a_run_has_is_part_of_the_plan(tmp_path: Path) -> None:
-    session = wall_session(tmp_path, 2)
-    run: PlannedRun = session.plan.runs[0]
-    machine = session.wall_machine(run)
-    assert machine.accelerator == "tcg"
-    assert machine.guest == session.guest
 
 
 def test_the_base_again_breaking_is_not_the_series_fault(

@@ -24,8 +24,8 @@ from tests.kernels.posting import git
 from tests.kernels.test_first_parents import merged
 from tests.reports import counts_factory, factory
 from tests.reports.measured import measured
-from verbs.actions.bisect import _experiment, _search, _shown, _untested, as_text
-from verbs.invocation import experiment_of
+from verbs.actions.bisect import _resolved, _search, _shown, _untested, as_text
+from verbs.invocation import resolved_of
 
 # The small kernel tree of the tests beside these.
 lab = a_lab
@@ -42,8 +42,9 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 
 
 def searched(request: Request, metric: str = "4k.bw", case: str = "", **more: Any) -> Search:
-    experiment = experiment_of(request)
-    return _search(experiment, (), metric, case, more.pop("threshold", 0.005), None, request)
+    return _search(
+        resolved_of(request), (), metric, case, more.pop("threshold", 0.005), None, request
+    )
 
 
 def test_a_shipped_series_is_searched_by_the_one_metric() -> None:
@@ -86,8 +87,9 @@ def test_a_range_with_a_merge_has_a_point_for_each_commit(lab: Lab, name: str) -
         name=name, twins=False, source=f"git:{folder}", workloads="" if name else "filemap-4k"
     )
     with ExitStack() as stack:
-        experiment, commits = _experiment(request, "base..topic", stack)
-        search = _search(experiment, commits, "4k.bw", "", 0.005, None, request)
+        made, commits = _resolved(request, "base..topic", stack)
+        search = _search(made, commits, "4k.bw", "", 0.005, None, request)
+    experiment = made.experiment
     assert experiment.kernel.source == f"git:{folder}@{git(folder, 'rev-parse', 'base')}"
     assert experiment.series
     assert not experiment.series.reverse
@@ -104,7 +106,7 @@ def test_a_range_with_a_merge_has_a_point_for_each_commit(lab: Lab, name: str) -
 def test_a_range_is_one_of_a_repository(source: str, series: tuple[str, ...]) -> None:
     request = Request(series=series, source=source)
     with ExitStack() as stack, pytest.raises(UsageError, match="needs --source git:PATH"):
-        _experiment(request, "a..b", stack)
+        _resolved(request, "a..b", stack)
 
 
 def shown(kind: Any, *steps: BisectStep, old: int = 0, new: int = 3, finding: str = "") -> str:

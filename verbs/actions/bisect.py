@@ -24,15 +24,15 @@ from reports.statistics import pairs_needed
 from reports.write import write_all
 from results.session import MeasuredSession, open_session
 from results.store import MANIFEST
-from runs import bisect, prepare, session
+from runs import bisect, session
 from runs.bisect import Result, Search
 from runs.progress import Reporter
 from runs.request import Request
-from runs.resolve import subjects_of
+from runs.resolved import Resolved, catalogue
 from text import enumerated
 from verbs.actions.session import building
 from verbs.folders import CHECKOUT, SESSIONS
-from verbs.invocation import experiment_of, options, placed, resumable
+from verbs.invocation import options, placed, resolved_of, resumable
 from verbs.options import Booting
 from verbs.output import log, write_out
 
@@ -80,16 +80,16 @@ def search(
     else:
         with ExitStack() as stack:
             on = stack.enter_context(placed(run_options, booting, reporter))
-            experiment, commits = _experiment(request, between, stack)
+            resolved, commits = _resolved(request, between, stack)
             search = _search(
-                experiment, commits, metric, case, threshold_of(threshold), seeds, request
+                resolved, commits, metric, case, threshold_of(threshold), seeds, request
             )
-            target = folder or session.new_folder(SESSIONS, experiment)
+            target = folder or session.new_folder(SESSIONS, resolved.experiment)
             stack.enter_context(session.SessionLock(target))
             stack.enter_context(
                 resumable(("bisect", "--resume", str(target)), target / bisect.STATE)
             )
-            bisect.begin(search, target, run_options)
+            bisect.begin(search, resolved.series, target, run_options)
             reporter.log(f"session {target}")
             reporter.log(_plan_text(search, chosen=seeds is None))
             result = bisect.run(target, on, reporter, building(reporter))
@@ -105,12 +105,10 @@ def search(
     return code[result.kind]
 
 
-def _experiment(
-    request: Request, between: str, stack: ExitStack
-) -> tuple[Experiment, tuple[str, ...]]:
+def _resolved(request: Request, between: str, stack: ExitStack) -> tuple[Resolved, tuple[str, ...]]:
     """What is searched, its series taken in, and the commits of its patches, if it has any."""
     if not between:
-        return experiment_of(request), ()
+        return resolved_of(request), ()
     place, at, _ = request.source.removeprefix("git:").partition("@")
     if not request.source.startswith("git:") or not place or at or request.series:
         raise UsageError(
@@ -123,16 +121,16 @@ def _experiment(
     source = f"git:{place}@{line.base}"
     if not request.name:
         of_range = replace(request, series=(str(patches),), source=source)
-        return experiment_of(of_range), line.commits
+        return resolved_of(of_range), line.commits
     changed = (
         f"kernel.source={source}", f"series.path={patches}", "series.stack=[]",
         "series.reverse=false", "series.revert=false", *request.overrides,
     )  # fmt: skip
-    return experiment_of(Request(name=request.name, overrides=changed, twins=False)), line.commits
+    return resolved_of(Request(name=request.name, overrides=changed, twins=False)), line.commits
 
 
 def _search(
-    experiment: Experiment,
+    resolved: Resolved,
     commits: tuple[str, ...],
     metric: str,
     case: str,
@@ -145,13 +143,14 @@ def _search(
     Raises:
         SpecError: wall mode, arms of the experiment's own, or a metric that no case has.
     """
+    experiment = resolved.experiment
     where = f"bisect: {experiment.name}"
     if experiment.mode == "wall":
         raise SpecError([f'{where}: bisect works in exact mode only: leave out mode = "wall"'])
     if experiment.series is None or experiment.arms:
         raise SpecError([f"{where}: bisect needs a series, and an experiment without [[arms]]"])
-    case_spec = _case_of(experiment, metric, case, prepare.catalogue(CHECKOUT))
-    subjects = subjects_of(experiment, checkout=CHECKOUT, cache=options().cache)
+    case_spec = _case_of(experiment, metric, case, catalogue(CHECKOUT))
+    subjects = [patch.subject for record in resolved.common_records for patch in record.patches]
     points = step_arms(experiment.series, subjects)
     if commits:
         points = (points[0], *map(_with_commit, points[1:], commits))

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 from errors import SeriesError
-from runs.arms import build_arms, cache_key, expect_arms, flavours, kernel_keys
+from runs.building import build_arms, expect_arms
 from runs.dry_run import kernel_lines
 from runs.progress import Reporter
 from runs.request import Request
+from runs.resolved import cache_key, kernel_keys
 from verbs.actions.session import building
-from verbs.invocation import experiment_of, options, placed, resumable
+from verbs.invocation import options, placed, resolved_of, resumable
 from verbs.options import ExecutorOptions
 from verbs.output import emit, write_out
 
 
 def build(request: Request, where: ExecutorOptions, *, dry_run: bool, as_json: bool) -> None:
     """Build every kernel that is not in the cache, and print where each is."""
-    experiment = experiment_of(request)
+    resolved = resolved_of(request)
     if dry_run:
-        write_out("\n".join(kernel_lines(experiment, options())))
+        write_out("\n".join(kernel_lines(resolved, options())))
         return
     reporter = Reporter()
     failures: dict[str, dict[str, SeriesError]] = {}
     with resumable(), placed(options(), where, reporter) as on:
-        expect_arms(experiment, on, flavours(experiment))
+        expect_arms(resolved, on, resolved.flavours)
         built = {
             flavour: build_arms(
-                experiment, on, building(reporter), flavour, failures.setdefault(flavour, {})
+                resolved, on, building(reporter), flavour, failures.setdefault(flavour, {})
             )
-            for flavour in flavours(experiment)
+            for flavour in resolved.flavours
         }
     rows = [
         {"arm": name, "flavour": flavour, "key": kernel.identity.key, "folder": str(kernel.folder)}
@@ -51,7 +52,8 @@ def build(request: Request, where: ExecutorOptions, *, dry_run: bool, as_json: b
 
 def show_key(request: Request, *, as_json: bool) -> None:
     """Print one key for all kernels of an experiment."""
-    keys = kernel_keys(experiment_of(request), options())
+    where = options()
+    keys = kernel_keys(resolved_of(request), checkout=where.checkout, cache=where.cache)
     key = f"kernels-{cache_key(keys)}"
     if as_json:
         emit({"key": key, "kernels": [{"arm": a, "flavour": f, "key": k}

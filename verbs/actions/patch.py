@@ -23,9 +23,8 @@ from results.coverage import suggest
 from results.door import StoreError
 from results.record import Manifest
 from results.sessions import SessionHead, heads_in
-from runs.coverage import shipped
-from runs.session_series import SERIES
-from runs.suggestion import workloads_for
+from runs.coverage import shipped, workloads_for
+from runs.session import SERIES
 from text import clean, enumerated
 from verbs.folders import sessions_folder
 

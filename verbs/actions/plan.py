@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from errors import InfraError
-from experiment.plan import Plan, scaled
-from experiment.spec import Experiment
 from host.facts import guests_at_once
-from runs.arms import guest_of, plan_of
-from runs.check_plan import PlannedCheck, planned
-from runs.forecast import KernelForecast, forecast_kernels, forecast_run
+from runs.building import KernelForecast, forecast_kernels, forecast_run
+from runs.check_plan import PlannedCheck
 from runs.options import Options
 from runs.progress import duration
 from runs.request import Request
+from runs.resolved import Resolved
 from verbs.folders import SESSIONS
-from verbs.invocation import experiment_of, options
+from verbs.invocation import options, resolved_of
 from verbs.output import emit, log, write_out
-from workloads.spec import load_catalogue
 
 
 def show(request: Request, *, as_json: bool) -> None:
@@ -27,37 +24,28 @@ def show(request: Request, *, as_json: bool) -> None:
         LabError: the source, a patch or a tool is missing; where it is this host that lacks
             something, the plan is printed first.
     """
-    experiment = experiment_of(request)
-    plan, checks, run_options = (
-        plan_of(experiment),
-        planned(experiment, load_catalogue()),
-        options(),
-    )
-    kernels, problem = _kernels(experiment, run_options)
+    resolved = resolved_of(request)
+    kernels, problem = _kernels(resolved, options())
     if as_json:
         emit({
-            **plan.model_dump(mode="json"),
-            "checks": [_row(check) for check in checks],
+            **resolved.plan.model_dump(mode="json"),
+            "checks": [_row(check) for check in resolved.checks],
             "kernels": [vars(kernel) for kernel in kernels],
         })  # fmt: skip
     else:
-        _print(experiment, plan, checks, kernels)
+        _print(resolved, kernels)
     if problem:
         raise problem
 
 
-def _print(
-    experiment: Experiment,
-    plan: Plan,
-    checks: Sequence[PlannedCheck],
-    kernels: Sequence[KernelForecast],
-) -> None:
+def _print(resolved: Resolved, kernels: Sequence[KernelForecast]) -> None:
+    experiment, plan, checks = resolved.experiment, resolved.plan, resolved.checks
     if kernels:
         log(_kernel_line(kernels))
     if checks:
         log(f"{len(checks)} guests for correctness checks, after the measured runs")
     run = forecast_run(experiment, SESSIONS)
-    guest = guest_of(experiment)
+    guest = resolved.measured.guest
     slots = 1 if experiment.mode == "wall" else guests_at_once(guest.memory_mib)
     log(
         f"{len(plan.runs)} runs, {slots} at once: about "
@@ -69,7 +57,7 @@ def _print(
             else "as on the host that coverage was counted on)"
         )
     )
-    size = scaled(experiment.dataset, guest)
+    size = resolved.measured.sizes[resolved.arms[0].spec.name]
     log(
         f"cgroup limit {_mib(size.cgroup_limit_mib)}, file {size.file_mib} MiB, "
         f"brd {_mib(size.brd_mib)}, {size.jobs} jobs"
@@ -86,11 +74,11 @@ def _print(
 
 
 def _kernels(
-    experiment: Experiment, run_options: Options
+    resolved: Resolved, run_options: Options
 ) -> tuple[tuple[KernelForecast, ...], InfraError | None]:
     """The kernels of a session, or what this host lacks to know them."""
     try:
-        return forecast_kernels(experiment, run_options), None
+        return forecast_kernels(resolved, run_options), None
     except InfraError as error:
         return (), error
 

@@ -16,11 +16,11 @@ from queues.adding import entry_of, of_row, put
 from queues.entry import QueueEntry
 from queues.store import QueueStore
 from queues.work import Job, Rules, refused, work
-from runs import prepare
 from runs.request import Request
+from runs.resolved import catalogue as known_names
 from verbs.actions import session
 from verbs.folders import CHECKOUT
-from verbs.invocation import experiment_of, options
+from verbs.invocation import options, resolved_of
 from verbs.options import Booting
 from verbs.output import log, write_out
 
@@ -37,7 +37,7 @@ def add(
     Raises:
         UsageError, SpecError: one of them cannot be measured; then none is queued.
     """
-    catalogue = prepare.catalogue(CHECKOUT)
+    catalogue = known_names(CHECKOUT)
 
     def made(request: Request, here: Path, origin: str, own_priority: int) -> QueueEntry:
         return entry_of(
@@ -65,7 +65,7 @@ def add(
 def _take_in(entry: QueueEntry) -> None:
     """Say what is in a series, as it will be measured; a thread may have to wait for a network."""
     try:
-        experiment_of(entry.question)
+        resolved_of(entry.question)
     except InfraError as error:
         log(f"{entry.id}: not taken in now, but when it is measured: {error.in_one_line}")
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import enum
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from results.store import MANIFEST
-from runs import prepare, repro, session
+from runs import repro, session
 from runs.manifest import tools_of
 from runs.measure import measure
 from runs.options import Options
 from runs.progress import Reporter
 from runs.repeat import RunAgain, compare_sessions
+from runs.resolved import catalogue, resolve
 from verbs.actions.session import building
 from verbs.folders import CHECKOUT, SESSIONS
 from verbs.invocation import options, placed, resumable
@@ -65,8 +65,8 @@ def do_check(
     with tempfile.TemporaryDirectory(prefix="twinboot-repro-") as scratch:
         opened = repro.read_archive(archive, Path(scratch))
         manifest = opened.manifest
-        repro.require_known(manifest.experiment, prepare.catalogue(CHECKOUT))
-        run_options = session.options_of(manifest, replace(here, root=opened.root))
+        repro.require_known(manifest.experiment, catalogue(CHECKOUT))
+        run_options = session.options_of(manifest, here)
         tools = tools_of(manifest.experiment.kernel.architecture, run_options)
         differing = list(repro.differs_here(opened, run_options, tools))
         for line in differing:
@@ -81,7 +81,7 @@ def do_check(
                 )
             else:
                 prepared, store = session.start(
-                    experiment,
+                    resolve(experiment, checkout=run_options.checkout, cache=run_options.cache),
                     run_options,
                     target,
                     manifest.overrides,

@@ -14,15 +14,17 @@ from reports.many import SessionComparison
 from reports.outcome import decided, outcome, standing_verdicts
 from results.session import open_session
 from results.store import MANIFEST, SessionStore
-from runs import dry_run, prepare, stages
+from runs import dry_run, stages
 from runs import session as sessions
+from runs.building import Building
 from runs.measure import measure as measure_runs
 from runs.options import Options
+from runs.prepare import Prepared
 from runs.progress import Reporter, duration
 from runs.request import Request, arguments
 from runs.wall import measure_wall
 from verbs.folders import CHECKOUT, SESSIONS
-from verbs.invocation import experiment_of, options, placed, resumable
+from verbs.invocation import options, placed, resolved_of, resumable
 from verbs.options import ExecutorOptions, Measuring
 from verbs.output import log, terminal_width, write_out
 
@@ -47,8 +49,7 @@ def run(
 
 def show_commands(request: Request, run_options: Options, *, build: bool) -> None:
     """Print the lines for a shell that do what a session does; with or without its builds."""
-    experiment = experiment_of(request)
-    lines = dry_run.session_lines(experiment, run_options)
+    lines = dry_run.session_lines(resolved_of(request), run_options)
     write_out("\n".join(lines.all if build else lines.boots))
 
 
@@ -84,11 +85,11 @@ def measure(
                 )
                 make(opened, on, store, reporter)
             return resume
-        experiment = experiment_of(request)
-        target = folder or sessions.new_folder(SESSIONS, experiment)
+        resolved = resolved_of(request)
+        target = folder or sessions.new_folder(SESSIONS, resolved.experiment)
         with sessions.SessionLock(target), ended(target):
             opened, store = sessions.start(
-                experiment,
+                resolved,
                 on,
                 target,
                 request.recorded,
@@ -100,12 +101,10 @@ def measure(
     return target
 
 
-def make(
-    opened: prepare.Session, run_options: Options, store: SessionStore, reporter: Reporter
-) -> None:
+def make(opened: Prepared, run_options: Options, store: SessionStore, reporter: Reporter) -> None:
     """Make all that a prepared session plans, with a verdict as soon as there is one."""
 
-    def measure(part: prepare.Session, on: Options) -> None:
+    def measure(part: Prepared, on: Options) -> None:
         if part.experiment.mode == "wall":
             measure_wall(
                 part, on, store, reporter,
@@ -157,7 +156,7 @@ def report(folder: Path, form: str, *, strict: bool) -> int:
     return outcome(comparison, strict=strict)
 
 
-def building(reporter: Reporter) -> sessions.BuildProgress:
+def building(reporter: Reporter) -> Building:
     """Progress of kernel builds, for people."""
 
     def show(arm: str, progress: MakeProgress) -> None:

@@ -13,9 +13,9 @@ from experiment.series_name import kind_of
 from host.process import paste
 from kernels.settle import settle
 from results.coverage import Candidate
-from runs import prepare
+from runs.coverage import Advice, answer
 from runs.progress import duration
-from runs.suggestion import Advice, answer
+from runs.resolved import catalogue, resolve
 from text import enumerated
 from verbs.folders import CHECKOUT
 from verbs.invocation import options, show_intake
@@ -37,11 +37,17 @@ def show(series: tuple[str, ...], source: str, *, as_json: bool) -> None:
     experiment = from_series(
         [from_here(name, here=here, checkout=CHECKOUT) for name in series],
         source=from_here(source, here=here, checkout=CHECKOUT) if source else "",
-        catalogue=prepare.catalogue(CHECKOUT),
+        catalogue=catalogue(CHECKOUT),
     )
     settled = settle(experiment, checkout=run_options.checkout, cache=run_options.cache)
     show_intake(settled, must_apply=False)
-    advice = answer(settled, run_options)
+    resolved = resolve(
+        settled.experiment,
+        checkout=run_options.checkout,
+        cache=run_options.cache,
+        series=settled.series,
+    )
+    advice = answer(resolved, run_options)
     command = _command(advice, series, source)
     if as_json:
         emit({

@@ -12,8 +12,8 @@ from experiment.ad_hoc import from_series
 from experiment.places import from_here
 from queues.store import QueueStore
 from queues.watch import PollReport, Selection, Watch, mailbox_of
-from runs import prepare
 from runs.request import Request
+from runs.resolved import catalogue
 from verbs.folders import CHECKOUT
 from verbs.output import log, write_out
 
@@ -48,7 +48,7 @@ def follow(
     from_series(
         ("x.mbox",), source=source, workloads=request.named_workloads,
         reverse=request.reverse, overrides=request.all_overrides,
-        catalogue=prepare.catalogue(CHECKOUT),
+        catalogue=catalogue(CHECKOUT),
     )  # fmt: skip
     conditions = Selection(request, tuple(paths), priority, days=days)
     watch = Watch(QueueStore(folder), mailbox, conditions)

@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from results.coverage import Coverage, Suggestion
-from runs.suggestion import Advice
+from runs.coverage import Advice
 from verbs.actions.suggest import _command
 
 ANSWER = Advice(

@@ -1,7 +1,8 @@
-"""The kernels of many arms: which are the same, and which patch stops a series."""
+"""The kernels of a session: which are the same, which patch stops a series, and what they take."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,14 +15,32 @@ from experiment.plan import make_plan
 from experiment.spec import CheckSpec, Experiment, KernelSpec, SeriesSpec
 from experiment.steps import per_patch
 from kernels import build
+from kernels.build import provide
 from kernels.cache import planned
+from kernels.expected import Expected, remember
 from kernels.make import MakeProgress
-from runs.arms import build_arms, kernel_spec, planned_kernels, same_as_before
-from runs.manifest import _label
+from results.record import RunCost
+from results.store import SessionStore
+from runs import resolved
+from runs.building import (
+    UNKNOWN_RUN_S,
+    RunForecast,
+    build_arms,
+    forecast_kernels,
+    forecast_run,
+    same_as_before,
+)
+from runs.coverage import shipped
 from runs.options import Options
+from runs.resolved import Resolved, cache_key, resolve
 from tests.experiment.test_plan import make_experiment
+from tests.kernels.conftest import lab as lab
+from tests.kernels.fake import FASTER, Lab
+from tests.reports.factory import ExactSession
 from tests.runs.test_session import PATCH
 
+CHECKED = CheckSpec(vcpus=(1,), selftests=())
+MINE = SeriesSpec(path="configs/series/mine")
 SUBJECTS = ("mm: one", "mm: two", "mm: three")
 
 
@@ -33,6 +52,17 @@ def options(tmp_path: Path) -> Options:
         patch = PATCH.replace("mm: x", subject)
         (series / f"000{number}-p.patch").write_text(patch)
     return Options(checkout=tmp_path, cache=tmp_path / "cache")
+
+
+@pytest.fixture(autouse=True)
+def any_workload(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the experiment's only arms and kernels are looked at."""
+    monkeypatch.setattr(resolved, "workloads_of", lambda *_: {})
+    monkeypatch.setattr(resolved, "planned_checks", lambda *_: ())
+
+
+def made_of(experiment: Experiment, options: Options) -> Resolved:
+    return resolve(experiment, checkout=options.checkout, cache=options.cache)
 
 
 def steps(**series: Any) -> Experiment:
@@ -56,7 +86,7 @@ def test_kernels_are_built_from_few_patches_to_many(
         return SimpleNamespace(patches=[path.name for path in patches])
 
     monkeypatch.setattr(build, "provide", provide)
-    made: Any = build_arms(steps(reverse=True), options, silent)
+    made: Any = build_arms(made_of(steps(reverse=True), options), options, silent, "perf")
     assert built == [0, 1, 2, 3]
     # The base of a source that holds the series has all that takes it out.
     assert [len(kernel.patches) for kernel in made.values()] == [3, 2, 1, 0]
@@ -69,12 +99,13 @@ def test_progress_says_which_kernel_of_all_flavours_is_built(
     def provide(spec: KernelSpec, patches: Sequence[Path], *, progress: Any, **_: Any) -> Any:
         progress(MakeProgress(1, 2, 3.0))
 
-    experiment = make_experiment([("w", "default")], series=SeriesSpec(path="configs/series/mine"))
-    experiment = experiment.model_copy(update={"check": CheckSpec(selftests=())})
+    experiment = make_experiment([("w", "default")], series=MINE)
+    experiment = experiment.model_copy(update={"check": CHECKED})
     monkeypatch.setattr(build, "provide", provide)
     names: list[str] = []
-    for flavour in ("", "lockdep"):
-        build_arms(experiment, options, lambda name, _: names.append(name), flavour)
+    made = made_of(experiment, options)
+    for flavour in ("perf", "lockdep"):
+        build_arms(made, options, lambda name, _: names.append(name), flavour)
     assert names == [
         "kernel 1 of 4, base", "kernel 2 of 4, patched",
         "kernel 3 of 4, base (lockdep)", "kernel 4 of 4, patched (lockdep)",
@@ -82,11 +113,11 @@ def test_progress_says_which_kernel_of_all_flavours_is_built(
 
 
 def test_arms_that_differ_in_a_setting_share_a_kernel(options: Options) -> None:
-    experiment = make_experiment([("w", "default")])
+    experiment = make_experiment([("w", "default")], series=MINE)
     base = experiment.all_arms[0]
     other = base.model_copy(update={"name": "other", "sysctl": {"vm.x": "1"}})
     experiment = experiment.model_copy(update={"arms": (base, other)})
-    assert [kernel.arm for kernel in planned_kernels(experiment, options)] == [base.name]
+    assert [kernel.arm for kernel in made_of(experiment, options).planned_kernels()] == [base.name]
 
 
 @pytest.mark.parametrize("blamed", ["0002-p.patch (mm: two)", "0001-p.patch (mm: one)"])
@@ -102,7 +133,7 @@ def test_the_patch_that_does_not_build_in_the_middle_is_named(
 
     monkeypatch.setattr(build, "provide", provide)
     with pytest.raises(SeriesError) as caught:
-        build_arms(steps(), options, silent)
+        build_arms(made_of(steps(), options), options, silent, "perf")
     message = str(caught.value)
     assert message.startswith("the series up to 0002-p.patch (mm: two): ")
     assert blamed in message
@@ -138,7 +169,7 @@ def test_an_arm_that_does_not_build_does_not_keep_others_from_it(
     experiment = experiment.model_copy(update={"arms": (*experiment.arms, twice)})
     tries = broken_at(monkeypatch, 2)
     failures: dict[str, SeriesError] = {}
-    kernels = build_arms(experiment, options, silent, failures=failures)
+    kernels = build_arms(made_of(experiment, options), options, silent, "perf", failures)
     assert tries == [0, 1, 2, 3]
     assert list(kernels) == ["base", "patch-1", "patch-2", "patch-3", "again"]
     assert [kernel.identity.key for kernel in kernels.values()] == [
@@ -156,7 +187,7 @@ def test_without_a_base_or_anything_beside_it_nothing_is_measured(
 ) -> None:
     broken_at(monkeypatch, *numbers)
     with pytest.raises(SeriesError, match="does not build"):
-        build_arms(steps(), options, silent, failures={})
+        build_arms(made_of(steps(), options), options, silent, "perf", {})
 
 
 def test_a_step_is_compared_with_the_last_one_that_was_built() -> None:
@@ -170,42 +201,93 @@ def test_a_step_is_compared_with_the_last_one_that_was_built() -> None:
     assert {run.arm for run in make_plan(last, 2).runs if run.repeat} == {"patch-1"}
 
 
-def test_arms_with_the_code_of_the_one_before_are_known() -> None:
+def test_arms_with_the_code_of_the_one_before_are_known(options: Options) -> None:
     def kernel(code: str) -> Any:
         return SimpleNamespace(identity=SimpleNamespace(code_key=code))
 
     experiment = steps()
     kernels = {arm.name: kernel(code) for arm, code in zip(experiment.arms, "aabb", strict=True)}
-    assert same_as_before(experiment, kernels) == {"patch-1", "patch-3"}
-    session: Any = SimpleNamespace(experiment=experiment, measured=SimpleNamespace(kernels=kernels))
-    assert [_label(session, arm) for arm in experiment.arms] == [
-        "without the series", "1: mm: one: same code as the step before", "2: mm: two",
-        "3: mm: three: same code as the step before",
-    ]  # fmt: skip
-    session.experiment = experiment.model_copy(update={"compare": "base"})
-    assert _label(session, experiment.arms[1]) == "1: mm: one"
+    assert same_as_before(made_of(experiment, options), kernels) == {"patch-1", "patch-3"}
     # Another setting is another arm, whatever its code.
     arms = [experiment.arms[0], experiment.arms[1].model_copy(update={"sysctl": {"vm.x": "1"}})]
     other = experiment.model_copy(update={"arms": tuple(arms)})
-    assert same_as_before(other, kernels) == frozenset()
+    assert same_as_before(made_of(other, options), kernels) == frozenset()
 
 
-def test_an_arm_keeps_its_flavour_under_the_name_of_the_experiments_own() -> None:
+def test_an_arm_keeps_its_flavour_under_the_name_of_the_experiments_own(options: Options) -> None:
     own = KernelSpec(source="deb:linux-source-6.12", flavour="selftest")
-    experiment = make_experiment([("w", "default")])
+    experiment = make_experiment([("w", "default")], series=MINE)
     arm = experiment.all_arms[0].model_copy(update={"kernel": own})
-    assert (
-        kernel_spec(experiment, arm)
-        == kernel_spec(experiment, arm, experiment.kernel.flavour)
-        == own
-    )
-    assert kernel_spec(experiment, arm, "lockdep").flavour == "lockdep"
+    experiment = experiment.model_copy(update={"arms": (arm,), "check": CHECKED})
+    made = made_of(experiment, options).arms[0].kernels
+    assert {name: spec.flavour for name, spec in made.items()} == {
+        "perf": "selftest",
+        "lockdep": "lockdep",
+    }
 
 
-def test_kernels_of_wall_guests_are_requested_as_such() -> None:
-    experiment = make_experiment([("w", "default")])
-    wall = experiment.model_copy(update={"mode": "wall"})
-    arm = experiment.all_arms[0]
-    for flavour in ("", "lockdep"):
-        assert kernel_spec(experiment, arm, flavour).mode == "exact"
-        assert kernel_spec(wall, arm, flavour).mode == "wall"
+@pytest.mark.parametrize("mode", ["exact", "wall"])
+def test_kernels_of_wall_guests_are_requested_as_such(options: Options, mode: str) -> None:
+    experiment = make_experiment([("w", "default")], series=MINE).model_copy(update={"mode": mode})
+    kernels = [
+        kernel for arm in made_of(experiment, options).arms for kernel in arm.kernels.values()
+    ]
+    assert {kernel.mode for kernel in kernels} == {mode}
+
+
+def test_kernels_that_are_missing_take_as_long_as_the_last_ones_did(lab: Lab) -> None:
+    lab.series("mine", FASTER)
+    experiment = make_experiment([("w", "default")], series=MINE)
+    experiment = experiment.model_copy(update={"kernel": lab.spec})
+    options = Options(checkout=lab.checkout, cache=lab.cache)
+    lab.cache.mkdir()
+    remember(lab.cache, "perf", "first", Expected(1943, 500.0))
+    remember(lab.cache, "perf", "next", Expected(30, 60.0))
+    rows = forecast_kernels(made_of(experiment, options), options)
+    assert [(row.arm, row.cached, row.seconds) for row in rows] == [
+        ("base", False, 500.0), ("patched", False, 60.0),
+    ]  # fmt: skip
+    built = provide(lab.spec, [], **lab.where)
+    base, patched = forecast_kernels(made_of(experiment, options), options)
+    assert (base.key, base.cached, base.seconds) == (built.identity.key, True, 0.0)
+    assert (patched.cached, patched.seconds) == (False, 60.0)
+
+
+def test_a_run_takes_what_it_took_in_the_newest_session_of_the_same(tmp_path: Path) -> None:
+    manifest = ExactSession().manifest()
+    other = manifest.experiment.model_copy(update={"name": "other"})
+    sessions = {
+        "a-old": (manifest, (90.0,), 1),
+        "b-new": (manifest, (10.0, 20.0), 2),
+        "c-other": (manifest.model_copy(update={"experiment": other}), (70.0,), 3),
+        "d-empty": (manifest, (), 4),
+    }
+    for name, (written, seconds, moment) in sessions.items():
+        store = SessionStore(tmp_path / name)
+        store.create(written)
+        for record, elapsed in zip(ExactSession().records(), seconds, strict=False):
+            store.append(record, RunCost(run_id=record.run_id, elapsed_s=elapsed, guest_cpu_s=1.0))
+        os.utime(tmp_path / name / "manifest.json", (moment, moment))
+    (tmp_path / "e-torn").mkdir()
+    (tmp_path / "e-torn" / "manifest.json").write_text("{")
+    assert forecast_run(manifest.experiment, tmp_path) == RunForecast(15.0, "b-new")
+    elsewhere = manifest.experiment.model_copy(update={"name": "never"})
+    # By what a run of its cases took where coverage was counted, or else by a guess.
+    counted = {(case.case, case.guest): case.run_cpu_s for case in shipped().cases}
+    known = (counted["filemap-4k", "laptop"] + counted["filemap-thp", "laptop"]) / 2
+    assert forecast_run(elsewhere, tmp_path) == RunForecast(known, "")
+    full = elsewhere.model_copy(update={"guest": "full"})
+    assert forecast_run(full, tmp_path) == RunForecast(UNKNOWN_RUN_S, "")
+
+
+KEYS = {("perf", "base"): "a" * 32, ("perf", "patched"): "b" * 32}
+
+
+def test_the_same_kernels_have_the_same_key_under_any_name() -> None:
+    renamed = {("perf", "one"): "b" * 32, ("perf", "two"): "a" * 32, ("x", "y"): "a" * 32}
+    assert cache_key(renamed) == cache_key(KEYS)
+
+
+@pytest.mark.parametrize("other", [{}, {("perf", "base"): "a" * 32}, {**KEYS, ("l", "b"): "c"}])
+def test_any_other_kernel_is_another_key(other: dict[tuple[str, str], str]) -> None:
+    assert cache_key(other) != cache_key(KEYS)

@@ -11,8 +11,7 @@ from experiment.ad_hoc import load_auto
 from kernels.diff import changed_functions
 from kernels.series import read_patch
 from results.coverage import Coverage, CoveredCase, suggest
-from runs.coverage import shipped
-from runs.suggestion import automatic, workloads_for
+from runs.coverage import automatic, shipped, workloads_for
 from workloads.spec import load_catalogue
 
 SERIES = Path(__file__).resolve().parents[2] / "configs/series"

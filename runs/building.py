@@ -1,0 +1,225 @@
+"""The kernels of a session: built or taken from the cache, and how long that takes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from errors import LabError, SeriesError, UsageError
+from experiment.ad_hoc import name_of
+from experiment.design import AGAIN
+from experiment.spec import Experiment
+from host import sandbox
+from host.packages import install_line
+from kernels import build
+from kernels.cache import Kernel, load, planned
+from kernels.make import MakeProgress
+from kernels.series import read_patch
+from results.store import MANIFEST, SessionStore
+from runs.coverage import shipped
+from runs.options import Options
+from runs.resolved import Resolved, executed_by_builds
+from text import clean
+
+# Of a guest with a virtual second or two of work, where nothing tells: one CPU of the host.
+UNKNOWN_RUN_S = 20.0
+
+Building = Callable[[str, MakeProgress], None]
+
+
+def build_arms(
+    resolved: Resolved,
+    options: Options,
+    progress: Building,
+    flavour: str,
+    failures: dict[str, SeriesError] | None = None,
+) -> dict[str, Kernel]:
+    """Every arm's kernel of a flavour, building what is not cached.
+
+    The unpatched source is built first: the other arms then start from its objects.  With
+    ``failures`` an arm that does not build is put there, and its kernel is one that is only
+    planned: the others can still be compared.
+
+    Raises:
+        SeriesError: an arm does not build, and there are no ``failures``, or it is the base, or
+            nothing else is left to compare with it.
+        LabError: whatever else building says.
+    """
+    experiment, where = resolved.experiment, {"checkout": options.checkout, "cache": options.cache}
+    kernels: dict[str, Kernel] = {}
+    failed: dict[tuple[object, ...], SeriesError] = {}
+    every = [(kernel.spec, kernel.patches) for kernel in resolved.planned_kernels()]
+    boxed = expect_arms(resolved, options, (flavour,))
+    for arm in resolved.by_patches():
+        name, spec = arm.spec.name, arm.kernels[flavour]
+        number = every.index((spec, arm.patches)) + 1
+        place = f"kernel {number} of {len(every)}, " if len(every) > 1 else ""
+        which = name if spec.flavour == experiment.kernel.flavour else f"{name} ({spec.flavour})"
+
+        def shown(so_far: MakeProgress, title: str = f"{place}{which}") -> None:
+            progress(title, so_far)
+
+        try:
+            if (spec, arm.patches) in failed:
+                raise failed[spec, arm.patches]
+            kernels[name] = options.executor.provide_kernel(
+                spec, arm.patches, **where, progress=shown, boxed=boxed
+            )
+        except SeriesError as error:
+            failed[spec, arm.patches] = error
+            named = error
+            if arm.spec.upto is not None:
+                # What stops a part of a series is the last patch of the part.
+                last = read_patch(arm.patches[-1])
+                named = SeriesError(
+                    f"{'' if last.name in error.where else f'{error.where}: '}{error.what}",
+                    where=f"the series up to {last.name} ({last.subject})",
+                    next_step=error.next_step,
+                )
+            if failures is None or arm is resolved.arms[0]:
+                raise named from None
+            failures[name] = named
+            kernels[name] = planned(spec, build.key_of(spec, arm.patches, **where), options.cache)
+    if failures and len(failures) >= len(resolved.built) - 1:
+        raise next(iter(failures.values()))
+    if experiment.mode == "wall":
+        kernels[AGAIN] = kernels[resolved.arms[0].spec.name]
+    return {arm.spec.name: kernels[arm.spec.name] for arm in resolved.arms}
+
+
+def expect_arms(resolved: Resolved, options: Options, flavours: Sequence[str]) -> bool:
+    """Tell the executor that every arm will be asked for in each of these flavours.
+
+    Returns whether they are built in a box; raises as :func:`needs_box`.
+    """
+    boxed = needs_box(resolved, options)
+    options.executor.expect_kernels(
+        [(arm.kernels[each], arm.patches) for each in flavours for arm in resolved.by_patches()],
+        checkout=options.checkout,
+        cache=options.cache,
+        boxed=boxed,
+    )
+    return boxed
+
+
+def needs_box(resolved: Resolved, options: Options) -> bool:
+    """Whether patches are built in a box: as asked, else where somebody mailed one of them.
+
+    What a build executes on the host is built in a box, too, if there is one.
+
+    Raises:
+        UsageError: it would be executed with all of the user's rights, and the user has not named
+            the series as trusted.
+    """
+    if options.sandbox or (options.sandbox is None and resolved.is_mailed):
+        return True
+    for series, executed in executed_by_builds(resolved).items():
+        if not executed:
+            continue
+        if options.sandbox is None and sandbox.available() is not None:
+            return True
+        parts = resolved.series[series].spec.parts
+        names = {name_of(part) for part in parts}
+        if not names <= set(options.trusted):
+            named = ", ".join(executed[:5]) + (", ..." if len(executed) > 5 else "")
+            words = " ".join(f"--trust-series {name}" for name in sorted(names))
+            raise UsageError(
+                f"changes what a build executes on this host, with your rights: {named}",
+                where=clean(", ".join(parts)),
+                next_step=f"read these files, and add {words}; or build it in a sandbox"
+                + ("" if sandbox.available() else f": {install_line(['bubblewrap'])}"),
+            )
+    return False
+
+
+def same_as_before(resolved: Resolved, kernels: Mapping[str, Kernel]) -> frozenset[str]:
+    """Names of the arms that differ in nothing from the arm before them."""
+    arms = resolved.experiment.all_arms
+    return frozenset(
+        arm.name
+        for before, arm in itertools.pairwise(arms)
+        if arm.settings == before.settings
+        and kernels[arm.name].identity.code_key == kernels[before.name].identity.code_key
+    )
+
+
+def same_code(resolved: Resolved, kernels: Mapping[str, Kernel]) -> bool:
+    """Whether nothing at all differs between the arms: neither machine code nor a setting."""
+    arms = resolved.experiment.all_arms
+    return len({(kernels[arm.name].identity.code_key, arm.settings) for arm in arms}) == 1
+
+
+@dataclass(frozen=True)
+class KernelForecast:
+    """One kernel: the first arm that boots it, its key, and seconds to build; 0 if cached."""
+
+    arm: str
+    flavour: str
+    key: str
+    cached: bool
+    seconds: float
+
+
+@dataclass(frozen=True)
+class RunForecast:
+    """Seconds that a run takes, and the session that this is known from; empty if none."""
+
+    seconds: float
+    session: str
+
+
+def forecast_kernels(resolved: Resolved, options: Options) -> tuple[KernelForecast, ...]:
+    """Every kernel of a session, in the order they are built; builds take as long as the last one.
+
+    Raises:
+        LabError: the source, a patch or a tool is missing.
+    """
+    where = {"checkout": options.checkout, "cache": options.cache}
+    rows: list[KernelForecast] = []
+    before: list[tuple[str, str]] = []
+    for kernel in resolved.planned_kernels():
+        key = build.key_of(kernel.spec, kernel.patches, **where)
+        cached = load(options.cache, key) is not None
+        kind = (kernel.spec.source, kernel.spec.flavour)
+        seconds = 0.0
+        if not cached:
+            seconds = build.seconds_to_build(
+                kernel.spec, kernel.patches, before.count(kind), **where
+            )
+            before.append(kind)
+        rows.append(KernelForecast(kernel.arm, kernel.spec.flavour, key, cached, seconds))
+    return tuple(rows)
+
+
+def forecast_run(experiment: Experiment, sessions: Path) -> RunForecast:
+    """How long one run of the experiment takes, by the newest session in ``sessions``.
+
+    Without one by the CPU seconds that a run of its cases took where coverage was counted.
+    """
+    manifests = sorted(
+        sessions.glob(f"*/{MANIFEST}"), key=lambda path: path.stat().st_mtime, reverse=True
+    )
+    for path in manifests:
+        store = SessionStore(path.parent)
+        try:
+            manifest = store.manifest()
+            # Guests of the checks are on record with the runs' costs, and take longer.
+            runs = {record.run_id for record in store.records()}
+            costs = [cost for cost in store.costs() if cost.run_id in runs]
+        except LabError:
+            continue
+        then = manifest.experiment
+        same = (then.name, then.mode, then.guest) == (
+            experiment.name,
+            experiment.mode,
+            experiment.guest,
+        )
+        if same and costs:
+            return RunForecast(sum(cost.elapsed_s for cost in costs) / len(costs), path.parent.name)
+    counted = {(case.case, case.guest): case.run_cpu_s for case in shipped().cases}
+    seconds = [
+        counted.get((case.name, experiment.guest), UNKNOWN_RUN_S) for case in experiment.cases
+    ]
+    return RunForecast(sum(seconds) / len(seconds), "")

@@ -1,0 +1,307 @@
+"""What an experiment comes to: every arm with its patches, kernels, guest and sizes, made once.
+
+Nothing of it is built or booted.  Files of guests and machines, the catalogue of workloads and
+the patches are read here, and nowhere behind it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from experiment.design import wall_arms, wall_plan
+from experiment.load import Catalogue, known_guests, load_guest, load_machine
+from experiment.machine import MachineSpec
+from experiment.plan import Plan, Size, make_plan, scaled
+from experiment.spec import ArmSpec, CaseSpec, Experiment, Guest, KernelSpec, Observed
+from kernels import build, config, patch_folder
+from kernels.intake import Taken, take_in
+from kernels.series import host_code
+from kernels.settle import COMMON, series_of
+from results.record import SeriesRecord
+from runs.check_plan import PROFILE, PlannedCheck
+from runs.check_plan import planned as planned_checks
+from workloads.metrics import METRIC_NAMES, names_of, thresholds_of
+from workloads.spec import Workload, load_catalogue, phase_names, read_catalogue
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The guests of a set of runs, by arm: of the judged runs, or of diagnostic ones by name.
+
+    ``name`` and ``observe`` are empty for the judged ones.  ``machine`` is what is modelled, None
+    where nothing is.
+    """
+
+    name: str
+    observe: Observed | Literal[""]
+    guests: Mapping[str, Guest]
+    sizes: Mapping[str, Size]
+    machine: MachineSpec | None = None
+
+    @property
+    def guest(self) -> Guest:
+        """The guest of the base arm; that of every arm that changes nothing."""
+        return next(iter(self.guests.values()))
+
+
+@dataclass(frozen=True)
+class ResolvedArm:
+    """An arm with the patches it is built with, the records of its own series, and its kernels.
+
+    The kernels are by flavour: the judged one, and those of checks.
+    """
+
+    spec: ArmSpec
+    patches: tuple[Path, ...]
+    records: tuple[SeriesRecord, ...]
+    kernels: Mapping[str, KernelSpec]
+
+
+@dataclass(frozen=True)
+class PlannedKernel:
+    """A kernel of a session: the first arm that boots it, and what it is made of."""
+
+    arm: str
+    spec: KernelSpec
+    patches: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """An experiment, and all that it names.
+
+    ``arms`` are those that are booted, the base first; in wall mode the last is the base again.
+    ``flavours`` are kernel flavours in the order they are built.  ``series`` are by arm, as in
+    ``kernels.settle``.  ``workloads`` are as they are in the base arm's guest.  ``check_profile``
+    is the guest profile of the checks, None without checks.
+    """
+
+    experiment: Experiment
+    series: Mapping[str, Taken]
+    arms: tuple[ResolvedArm, ...]
+    flavours: tuple[str, ...]
+    workloads: Mapping[str, Workload]
+    measured: Bench
+    diagnostic: Mapping[str, Bench]
+    checks: tuple[PlannedCheck, ...]
+    check_profile: Guest | None
+    plan: Plan
+
+    @property
+    def benches(self) -> tuple[Bench, ...]:
+        """The judged runs' guests, then those of diagnostic runs."""
+        return (self.measured, *self.diagnostic.values())
+
+    @property
+    def built(self) -> tuple[ResolvedArm, ...]:
+        """The arms that have kernels of their own: all but the base again."""
+        return self.arms[: len(self.experiment.all_arms)]
+
+    @property
+    def common_records(self) -> tuple[SeriesRecord, ...]:
+        """The records of the experiment's own series."""
+        return self.series[COMMON].records if COMMON in self.series else ()
+
+    @property
+    def is_mailed(self) -> bool:
+        """Whether any patch came by mail, from whoever sent it."""
+        return any(r.kind == "thread" for taken in self.series.values() for r in taken.records)
+
+    def arm(self, name: str) -> ResolvedArm:
+        """The arm of this name."""
+        return next(arm for arm in self.arms if arm.spec.name == name)
+
+    def case(self, name: str) -> CaseSpec:
+        """The case of this name."""
+        return next(case for case in self.experiment.cases if case.name == name)
+
+    def workload(self, case: CaseSpec) -> Workload:
+        """What a case does, with its variant's settings."""
+        return self.workloads[case.workload].as_variant(case.variant)
+
+    def by_patches(self) -> list[ResolvedArm]:
+        """The arms that have kernels of their own, those with fewest patches first."""
+        return sorted(self.built, key=lambda arm: len(arm.patches))
+
+    def planned_kernels(self) -> tuple[PlannedKernel, ...]:
+        """Every kernel that a session needs, each once, in the order they are built."""
+        every: dict[tuple[KernelSpec, tuple[Path, ...]], str] = {}
+        for flavour in self.flavours:
+            for arm in self.by_patches():
+                every.setdefault((arm.kernels[flavour], arm.patches), arm.spec.name)
+        return tuple(PlannedKernel(name, *kernel) for kernel, name in every.items())
+
+
+def resolve(
+    experiment: Experiment,
+    *,
+    checkout: Path,
+    cache: Path,
+    series: Mapping[str, Taken] | None = None,
+    guest: Guest | None = None,
+) -> Resolved:
+    """All that a settled experiment names; ``series`` and ``guest`` where they are read already.
+
+    Raises:
+        SpecError: a guest or a machine that cannot be read, sizes that do not fit a guest, or an
+            arm that is called as wall mode's A/A arm.
+        LabError: as ``kernels.intake.take_in``.
+    """
+    if series is None:
+        series = {
+            name: take_in(each, checkout=checkout, cache=cache)
+            for name, each in series_of(experiment)
+        }
+    guest = guest or guest_of(experiment)
+    in_wall = experiment.mode == "wall"
+    specs = wall_arms(experiment) if in_wall else experiment.all_arms
+    judged = experiment.kernel.flavour
+    of_checks = experiment.check.flavours if experiment.check else ()
+    flavours = tuple(dict.fromkeys([judged, *of_checks]))
+    arms = [_arm(experiment, arm, series, flavours) for arm in experiment.all_arms]
+    if in_wall:
+        arms.append(replace(arms[0], spec=specs[-1]))
+    guests = {arm.name: arm.guest.of(guest) for arm in specs}
+
+    def bench(
+        of_arms: Mapping[str, Guest],
+        name: str = "",
+        observe: Observed | Literal[""] = "",
+        machine: str | None = None,
+    ) -> Bench:
+        sizes = {arm: scaled(experiment.dataset, each) for arm, each in of_arms.items()}
+        modelled = load_machine(Path(machine)) if machine else None
+        return Bench(name, observe, of_arms, sizes, modelled)
+
+    workloads = workloads_of(experiment, next(iter(guests.values())))
+    return Resolved(
+        experiment=experiment,
+        series=series,
+        arms=tuple(arms),
+        flavours=flavours,
+        workloads=workloads,
+        measured=bench(guests),
+        diagnostic={
+            twin.name: bench(
+                {name: twin.guest.of(shape) for name, shape in guests.items()},
+                twin.name,
+                twin.observe,
+                twin.machine,
+            )
+            for twin in experiment.twins
+        },
+        checks=planned_checks(experiment, workloads),
+        check_profile=load_guest(Path(PROFILE)) if experiment.check else None,
+        plan=plan_of(experiment),
+    )
+
+
+def guest_of(experiment: Experiment) -> Guest:
+    """The guest profile the experiment names, of the kernel's architecture."""
+    guest = load_guest(Path(experiment.guest))
+    return guest.model_copy(update={"arch": experiment.kernel.arch})
+
+
+def plan_of(experiment: Experiment) -> Plan:
+    """Every run of the session, in the order they are made."""
+    return wall_plan(experiment) if experiment.mode == "wall" else make_plan(experiment)
+
+
+def workloads_of(experiment: Experiment, guest: Guest) -> dict[str, Workload]:
+    """The workloads that can be used, as they are in the base arm's guest."""
+    kernel = experiment.all_arms[0].kernel or experiment.kernel
+    return {
+        name: workload.in_guest(page_bytes=kernel.page_kib << 10, vcpus=guest.vcpus)
+        for name, workload in load_catalogue().items()
+    }
+
+
+def patches_of(arm: ArmSpec, series: Mapping[str, Taken]) -> tuple[Path, ...]:
+    """The patch files applied for one arm: of the experiment's series, then of its own."""
+    common = series[COMMON].patches[: arm.upto] if arm.patches and COMMON in series else ()
+    return (*common, *(series[arm.name].patches if arm.series else ()))
+
+
+def _arm(
+    experiment: Experiment, arm: ArmSpec, series: Mapping[str, Taken], flavours: Iterable[str]
+) -> ResolvedArm:
+    spec = arm.kernel or experiment.kernel
+    common = {"mode": experiment.mode, "config": {**spec.config, **arm.config}}
+    # The experiment's own flavour is what an arm has that names none: one that does keeps it.
+    judged = experiment.kernel.flavour
+    kernels = {
+        flavour: spec.model_copy(
+            update={**common, "flavour": spec.flavour if flavour == judged else flavour}
+        )
+        for flavour in flavours
+    }
+    records = series[arm.name].records if arm.series else ()
+    return ResolvedArm(arm, patches_of(arm, series), records, kernels)
+
+
+def kernel_keys(resolved: Resolved, *, checkout: Path, cache: Path) -> dict[tuple[str, str], str]:
+    """The content key of every kernel that is booted, by flavour and arm; builds nothing.
+
+    Raises:
+        UsageError: source, flavour or patch does not exist.
+        InfraError: a package or tool is missing.
+    """
+    return {
+        (flavour, arm.spec.name): build.key_of(
+            arm.kernels[flavour], arm.patches, checkout=checkout, cache=cache
+        )
+        for flavour in resolved.flavours
+        for arm in resolved.built
+    }
+
+
+def cache_key(keys: Mapping[tuple[str, str], str]) -> str:
+    """32 hex digits for a set of kernels: the same for the same ones, whoever asks for them."""
+    return hashlib.sha256("\n".join(sorted(set(keys.values()))).encode()).hexdigest()[:32]
+
+
+def executed_by_builds(resolved: Resolved) -> dict[str, tuple[str, ...]]:
+    """What a build of each series executes on this host, by arm as in ``Resolved.series``."""
+    # Of the patches themselves: a record may come with the session of somebody else.
+    return {
+        name: host_code(path.read_text(errors="replace") for path in taken.patches)
+        for name, taken in resolved.series.items()
+    }
+
+
+def catalogue(checkout: Path) -> Catalogue:
+    """Everything an experiment file may name; what of it cannot be used is logged."""
+    workloads, broken = read_catalogue()
+    for problem in itertools.chain.from_iterable(broken.values()):
+        log.warning("left out: %s", problem)
+    return Catalogue(
+        workloads=phase_names(workloads),
+        metrics=METRIC_NAMES,
+        measured={
+            (name, variant, phase.name): names_of(phase)
+            for name, workload in workloads.items()
+            for variant in ("default", *workload.variants)
+            for phase in workload.phases_of(variant)
+        },
+        fixed=frozenset(
+            (name, phase.name)
+            for name, workload in workloads.items()
+            for phase in workload.phases
+            if phase.program
+        ),
+        guests=known_guests(),
+        flavours=config.known_flavours(checkout),
+        additions=config.known_additions(checkout),
+        needs={name: workload.additions for name, workload in workloads.items()},
+        series=patch_folder.known_series(checkout),
+        thresholds=thresholds_of(workloads),
+        broken=broken,
+    )

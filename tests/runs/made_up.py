@@ -1,0 +1,73 @@
+"""Sessions that are prepared without a build, of kernels that are nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from experiment.load import load_experiment
+from experiment.spec import Experiment
+from guests.initramfs import Initramfs
+from kernels.cache import Kernel
+from results.record import KernelIdentity
+from runs.prepare import Prepared
+from runs.resolved import Resolved, catalogue, plan_of, resolve
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+SMALL = CHECKOUT / "tests/integration/small.toml"
+NOWHERE = Path("/nowhere")
+
+
+def shipped(name: str | Path, *overrides: str) -> Experiment:
+    """An experiment by name or file, as it ships but for the overrides."""
+    return load_experiment(Path(name), overrides=overrides, catalogue=catalogue(CHECKOUT))
+
+
+def resolved(experiment: Experiment) -> Resolved:
+    return resolve(experiment, checkout=CHECKOUT, cache=NOWHERE)
+
+
+def identity(key: str, **changes: Any) -> KernelIdentity:
+    return KernelIdentity(
+        key=key, release="6.12", source="s", patches=(), flavour="perf", compiler="gcc",
+        config_sha256="0", code_key=key,
+    ).model_copy(update=changes)  # fmt: skip
+
+
+def kernels_in(folder: Path, arms: Sequence[str], suffix: str = "") -> dict[str, Kernel]:
+    return {arm: Kernel(folder / f"{arm}{suffix}", identity(f"{arm}{suffix}")) for arm in arms}
+
+
+def prepared(
+    experiment: Experiment | int = 1,
+    *,
+    kernels: Path = NOWHERE / "kernels",
+    flavours: Sequence[str] = (),
+    **changes: Any,
+) -> Prepared:
+    """A session of this experiment, or of the small one with as many seeds.
+
+    The judged kernels lie in a folder of ``kernels`` by arm, those of more ``flavours`` beside
+    them.
+    """
+    if isinstance(experiment, int):
+        experiment = shipped(SMALL, f"blocks={experiment}")
+    made = changes.pop("resolved", None) or resolved(experiment)
+    arms = [arm.spec.name for arm in made.arms]
+    values: dict[str, Any] = {
+        "resolved": made,
+        "experiment": experiment,
+        "plan": plan_of(experiment),
+        "kernels": {
+            made.flavours[0]: kernels_in(kernels, arms),
+            **{each: kernels_in(kernels, arms, f"-{each}") for each in flavours},
+        },
+        "initramfs": Initramfs(NOWHERE / "initramfs", "0"),
+        "preload": NOWHERE / "preload",
+        "probe": None,
+        "same_code": False,
+    }
+    if (given := changes.pop("kernels_by_flavour", None)) is not None:
+        values["kernels"] = given
+    return Prepared(**{**values, **changes})
