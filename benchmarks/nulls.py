@@ -54,7 +54,6 @@ from runs.measure import measure
 from runs.options import Options
 from runs.progress import Reporter
 from runs.resolved import catalogue, resolve
-from verbs.actions.session import building
 
 Floats = npt.NDArray[np.float64]
 BASE = "base"
@@ -182,7 +181,7 @@ def measured(
         with sessions.SessionLock(folder, must_exist=True):
             store = SessionStore(folder)
             if store.manifest().runs_planned > len(store.records()):
-                opened, store, options = sessions.reopen(folder, options, building(reporter))
+                opened, store, options = sessions.reopen(folder, options, reporter.building)
                 measure(opened, options, store, reporter)
         return open_session(folder)
     overrides = tuple(f"guest={arguments.guest}" for _ in range(bool(arguments.guest)))
@@ -191,7 +190,7 @@ def measured(
     )
     with sessions.SessionLock(folder):
         resolved = resolve(arms_of(loaded), checkout=CHECKOUT, cache=options.cache)
-        opened, store = sessions.start(resolved, options, folder, overrides, building(reporter))
+        opened, store = sessions.start(resolved, options, folder, overrides, reporter.building)
         measure(opened, options, store, reporter)
     return open_session(folder)
 

@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
+from kernels.make import MakeProgress
 from text import clean, clean_lines
 
 PLAIN_INTERVAL_S = 20.0
@@ -49,8 +50,9 @@ class Reporter:
             # Not wrapped where there is no terminal: a line that is searched for is one.
             self.console.print(Text(clean_lines(text)), soft_wrap=not self.console.is_terminal)
 
-    def building(self, name: str, done: int, total: int, elapsed_s: float) -> None:
+    def building(self, name: str, so_far: MakeProgress) -> None:
         """A kernel build: commands run, of those of the last build like it, 0 if none is known."""
+        done, total, elapsed_s = so_far.done, so_far.total, so_far.seconds
         if not total:
             share = f"{done} objects"
         elif done < total:

@@ -21,10 +21,9 @@ from host import doctor
 from reports.model import ReportError
 from results.door import StoreError
 from results.store import SessionStore
-from runs import session
+from runs import building, session
 from tests.kernels import shipped
 from tests.reports.factory import ExactSession, fails
-from verbs.actions import kernels
 
 CHECKOUT = Path(lab.__file__).resolve().parent
 FORMS = ("text", "markdown", "letter", "html", "json", "summary")
@@ -336,7 +335,7 @@ def test_whose_fault_it_was_is_the_exit_code(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(kernels, "build_arms", fail)
+    monkeypatch.setattr(building, "build_arms", fail)
     assert main("build", "filemap-v4") == code
     shown = capsys.readouterr()
     assert shown.out == ""

@@ -30,7 +30,7 @@ KEPT = {
     ("queues/watch.py", "seen"): KEY,
     ("reports/wall_model.py", "found"): KEY,
     ("host/facts.py", "NOT_FOUND"): "a missing value is named as tools name it",
-    ("verbs/actions/bisect.py", "FOUND"): "the name of a documented exit code",
+    ("verbs/bisect.py", "FOUND"): "the name of a documented exit code",
     ("experiment/design.py", "Look"): INTERIM,
     **{
         (file, "look"): INTERIM

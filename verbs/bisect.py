@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+import enum
+import shlex
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from errors import SpecError, UsageError
 from runs.request import SUBJECT, Request
 from verbs.fields import Without, flattened
+from verbs.folders import CHECKOUT, SESSIONS
+from verbs.invocation import options, placed, resolved_of, resumable
 from verbs.options import SESSION, Booting, Folder
+from verbs.output import log, write_out
+
+if TYPE_CHECKING:
+    from experiment.load import Catalogue
+    from experiment.spec import ArmSpec, CaseSpec, Experiment
+    from reports.explain.functions import Attribution
+    from results.session import MeasuredSession
+    from runs.bisect import Result, Search
+    from runs.resolved import Resolved
 
 app = typer.Typer(add_completion=False)
 
+
 SEARCH = "The search"
+
+
 # A search is of one series in exact mode, and decides itself what it boots of it.
 OF_SEARCH = Without("mode", "twins", "per_patch", "check", "arms", "quick", "seeds", "max_seeds")
 
@@ -80,11 +100,326 @@ def bisect_verb(
     Exit codes: 0 found, 1 no change to find, 3 nothing that changed ran, 5 narrowed down to
     patches that cannot be built or measured.
     """
-    from verbs.actions import bisect
-
-    code = bisect.search(
+    code = search(
         # What explains is of no use to a search.
         replace(request, twins=False), booting, metric=metric, threshold=threshold, between=between,
         case=case, seeds=seeds, folder=folder, resume=resume,
     )  # fmt: skip
     raise typer.Exit(code)
+
+
+MOST_SHOWN = 10
+
+
+NO_REASONS: Mapping[int, str] = {}
+
+
+SHORT_COMMIT = 12
+
+
+class BisectExit(enum.IntEnum):
+    """Exit codes of ``bisect``; 2, 3 and 4 are those of every verb, 3 also of what never ran."""
+
+    FOUND = 0
+    NOTHING = 1
+    NOT_TESTED = 3
+    RANGE = 5
+
+
+def search(
+    request: Request,
+    booting: Booting,
+    *,
+    metric: str,
+    threshold: str,
+    between: str,
+    case: str,
+    seeds: int | None,
+    folder: Path | None,
+    resume: Path | None,
+) -> BisectExit:
+    """Do a new search or finish an old one, print what it shows, and return the exit code."""
+    from experiment.bisection import threshold_of
+    from reports.write import write_all
+    from results.session import open_session
+    from results.store import MANIFEST
+    from runs import bisect, session
+    from runs.progress import Reporter
+
+    run_options, reporter = options(booting), Reporter()
+    if resume is not None:
+        if folder or between or metric or not request.is_empty:
+            raise UsageError(
+                "a search is resumed with the options it was started with", where="--resume",
+                next_step="give no other option than --guests and --executor",
+            )  # fmt: skip
+        target = resume
+        with (
+            session.SessionLock(target, must_exist=True, head=bisect.STATE),
+            placed(run_options, booting, reporter) as on,
+            resumable(("bisect", "--resume", str(target)), target / bisect.STATE),
+        ):
+            result = bisect.run(target, on, reporter, reporter.building)
+    else:
+        with ExitStack() as stack:
+            on = stack.enter_context(placed(run_options, booting, reporter))
+            resolved, commits = _resolved(request, between, stack)
+            search = _search(
+                resolved, commits, metric, case, threshold_of(threshold), seeds, request
+            )
+            target = folder or session.new_folder(SESSIONS, resolved.experiment)
+            stack.enter_context(session.SessionLock(target))
+            stack.enter_context(
+                resumable(("bisect", "--resume", str(target)), target / bisect.STATE)
+            )
+            bisect.begin(search, resolved.series, target, run_options)
+            reporter.log(f"session {target}")
+            reporter.log(_plan_text(search, chosen=seeds is None))
+            result = bisect.run(target, on, reporter, reporter.building)
+    recorded = (target / MANIFEST).exists()
+    untested = _untested(result, open_session(target)) if recorded else NO_REASONS
+    write_out(as_text(result, _shown(result, target), untested))
+    if recorded:
+        write_all(target)
+        log(f"report: {target / 'report.html'}")
+    code = {"found": BisectExit.FOUND, "range": BisectExit.RANGE, "nothing": BisectExit.NOTHING}
+    if result.kind == "nothing" and result.search.last in untested:
+        return BisectExit.NOT_TESTED
+    return code[result.kind]
+
+
+def _resolved(request: Request, between: str, stack: ExitStack) -> tuple[Resolved, tuple[str, ...]]:
+    """What is searched, its series taken in, and the commits of its patches, if it has any."""
+    from kernels.git_range import write_line
+
+    if not between:
+        return resolved_of(request), ()
+    place, at, _ = request.source.removeprefix("git:").partition("@")
+    if not request.source.startswith("git:") or not place or at or request.series:
+        raise UsageError(
+            "--range needs --source git:PATH without @REF, and no --series", where="--range",
+            next_step="write --range A..B --source git:PATH",
+        )  # fmt: skip
+    place = place if (CHECKOUT / Path(place).expanduser()).is_dir() else str(Path(place).resolve())
+    patches = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="twinboot-range-")))
+    line = write_line(place, between, patches, checkout=CHECKOUT)
+    source = f"git:{place}@{line.base}"
+    if not request.name:
+        of_range = replace(request, series=(str(patches),), source=source)
+        return resolved_of(of_range), line.commits
+    changed = (
+        f"kernel.source={source}", f"series.path={patches}", "series.stack=[]",
+        "series.reverse=false", "series.revert=false", *request.overrides,
+    )  # fmt: skip
+    return resolved_of(Request(name=request.name, overrides=changed, twins=False)), line.commits
+
+
+def _search(
+    resolved: Resolved,
+    commits: tuple[str, ...],
+    metric: str,
+    case: str,
+    threshold: float,
+    seeds: int | None,
+    request: Request,
+) -> Search:
+    """The search as it is written down.
+
+    Raises:
+        SpecError: wall mode, arms of the experiment's own, or a metric that no case has.
+    """
+    from experiment.bisection import seeds_for
+    from experiment.steps import step_arms
+    from runs.bisect import Search
+    from runs.resolved import catalogue
+
+    experiment = resolved.experiment
+    where = f"bisect: {experiment.name}"
+    if experiment.mode == "wall":
+        raise SpecError([f'{where}: bisect works in exact mode only: leave out mode = "wall"'])
+    if experiment.series is None or experiment.arms:
+        raise SpecError([f"{where}: bisect needs a series, and an experiment without [[arms]]"])
+    case_spec = _case_of(experiment, metric, case, catalogue(CHECKOUT))
+    subjects = [patch.subject for record in resolved.common_records for patch in record.patches]
+    points = step_arms(experiment.series, subjects)
+    if commits:
+        points = (points[0], *map(_with_commit, points[1:], commits))
+    thresholds = experiment.thresholds.model_copy(update={"change": threshold, "metrics": {}})
+    update = {
+        "cases": (case_spec.model_copy(update={"primary": (metric,), "published": ()}),),
+        # A fixed number: points are compared with each other, on the same seeds.
+        "blocks": seeds or seeds_for(threshold),
+        "max_seeds": None,
+        "compare": "steps",
+        "twins": (),
+        # A point that is broken is found by the search itself, and left out.
+        "check": None,
+        "thresholds": thresholds,
+    }
+    return Search(
+        experiment=experiment.model_copy(update=update),
+        overrides=request.all_overrides,
+        points=points,
+        metric=metric,
+        threshold=threshold,
+    )
+
+
+def _with_commit(arm: ArmSpec, commit: str) -> ArmSpec:
+    number, _, subject = arm.label.partition(": ")
+    return arm.model_copy(update={"label": f"{number}: {commit[:SHORT_COMMIT]} {subject}"})
+
+
+def _case_of(experiment: Experiment, metric: str, case: str, catalogue: Catalogue) -> CaseSpec:
+    measured = {
+        spec.name: {
+            f"{phase}.{each}"
+            for phase in catalogue.workloads[spec.workload][spec.variant]
+            for each in catalogue.metrics_of(spec.workload, spec.variant, phase)
+        }
+        for spec in experiment.cases
+    }
+    names = sorted(set().union(*measured.values()))
+    if metric not in names:
+        raise SpecError([f"--metric: found {metric!r}; allowed: {', '.join(names)}"])
+    having = [
+        spec
+        for spec in experiment.cases
+        if metric in measured[spec.name] and case in ("", spec.name)
+    ]
+    if len(having) != 1:
+        allowed = ", ".join(spec.name for spec in experiment.cases)
+        raise SpecError([f"--case: found {case!r}; name a case that has {metric}: {allowed}"])
+    return having[0]
+
+
+def _plan_text(search: Search, *, chosen: bool) -> str:
+    from experiment.bisection import percent
+
+    why = f"enough to detect a change of {percent(search.threshold)}" if chosen else "from --seeds"
+    most = max(1, (len(search.points) - 2).bit_length())
+    return f"{search.last} patches, about {most} steps; {_seeds(search)} a step, {why}"
+
+
+def _untested(result: Result, session: MeasuredSession) -> dict[int, str]:
+    """The points that execute the code of the first one, each with the functions that never ran."""
+    from reports.execution import executions
+    from text import enumerated
+
+    search, manifest = result.search, session.manifest
+    case, phase = search.experiment.cases[0].name, search.metric.partition(".")[0]
+    arms = {arm.name: arm for arm in manifest.arms}
+    reasons = {}
+    for step in result.steps:
+        arm = arms.get(search.points[step.point].name)
+        if step.point == 0 or arm is None:
+            continue
+        update = {"arms": (manifest.arms[0], arm), "triage": arm.triage or manifest.triage}
+        of_point = executions(manifest.model_copy(update=update), session.records, session.profiles)
+        for each in of_point:
+            if (each.case, each.phase) == (case, phase) and not (each.ran or each.earlier):
+                reasons[step.point] = (
+                    f"none of the changed functions ran ({enumerated(each.never)})"
+                )
+    return reasons
+
+
+def _shown(result: Result, folder: Path) -> Attribution | None:
+    """Where the change between the two points came from, if the probe counted."""
+    from reports.comparison import compare_views
+    from results.session import open_session
+
+    search = result.search
+    old, new = (search.points[search.stands_for(each)].name for each in (result.old, result.new))
+    if result.kind == "nothing" or old == new:
+        return None
+    session = open_session(folder)
+    manifest = session.manifest
+    arms = tuple(arm for name in (old, new) for arm in manifest.arms if arm.name == name)
+    view = manifest.model_copy(update={"arms": arms, "triage": None})
+    (compared,) = compare_views([view], session)
+    phase = search.metric.partition(".")[0]
+    return next(
+        (
+            attribution
+            for attribution in compared.attributions
+            if attribution.phase == phase and attribution.headline
+        ),
+        None,
+    )
+
+
+def as_text(
+    result: Result, attribution: Attribution | None, untested: Mapping[int, str] = NO_REASONS
+) -> str:
+    """The steps that were tried, what they show, and the functions that moved.
+
+    ``untested`` are points that execute the code of the first one, with the reason.
+    """
+    from experiment.bisection import percent
+    from reports.sections.functions import changed_per_unit
+    from reports.statistics import pairs_needed
+
+    search = result.search
+    lines = [
+        f"{search.experiment.title}: {search.metric}, changes of {percent(search.threshold)} or "
+        f"more, {_seeds(search)}",
+        "",
+    ]
+    for step in result.steps:
+        change = "" if step.change is None else f"{100 * step.change:+.2f} %"
+        idle = f"; not tested: {untested[step.point]}" if step.point in untested else ""
+        lines.append(f"{step.state:>5} {change:>10}  {step.label} ({step.how}{idle})")
+    lines += ["", _outcome(result, untested.get(search.last, ""))]
+    if result.finding:
+        lines.append(f"note: {result.finding}")
+    if attribution and attribution.rows:
+        lines += ["", f"instructions per {attribution.unit_title}:"]
+        for row in (*attribution.rows[:MOST_SHOWN],):
+            counts = row.instructions
+            lines.append(
+                f"{counts.difference:+10.1f}  {counts.base:10.1f} -> {counts.patched:10.1f}  "
+                f"{row.name}{' (user)' if row.user else ''}"
+            )
+        total = attribution.total
+        lines.append(f"{total.difference:+10.1f}  {total.base:10.1f} -> {total.patched:10.1f}  all")
+        needed = pairs_needed(1 - search.experiment.thresholds.alpha)
+        too_few = f"functions are tested for a change with {needed} seeds or more"
+        lines += ["", changed_per_unit(attribution) or too_few]
+    return "\n".join(lines)
+
+
+def _seeds(search: Search) -> str:
+    count = search.experiment.blocks
+    return "1 seed" if count == 1 else f"{count} seeds"
+
+
+def _outcome(result: Result, untested: str) -> str:
+    from experiment.bisection import percent
+
+    search, points = result.search, result.search.points
+    if result.kind == "nothing" and untested and search.experiment.series:
+        series = search.experiment.series.path
+        return (
+            f"not tested: {untested}; workloads that run them: "
+            f"{shlex.join(['./lab.py', 'suggest', series])}"
+        )
+    if result.kind == "nothing":
+        return (
+            f"nothing to bisect: all {search.last} patches together change {search.metric} by "
+            f"{100 * result.whole:+.2f} %, less than {percent(search.threshold)}"
+        )
+    if result.kind == "found":
+        return f"the change of {search.metric} comes with patch {points[result.new].label}"
+    first, last = points[result.old + 1].label, points[result.new].label
+    skipped = [f"  {step.label}: {step.how}" for step in result.steps if step.state == "skip"]
+    return "\n".join(
+        [
+            f"the change of {search.metric} comes with one of these "
+            f"{result.new - result.old} patches:",
+            f"  from {first}",
+            f"  to   {last}",
+            "the points between them cannot be built or measured:",
+            *skipped,
+        ]
+    )

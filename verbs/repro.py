@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import enum
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from errors import UsageError
 from verbs.fields import flattened
+from verbs.folders import CHECKOUT, SESSIONS
+from verbs.invocation import options, placed, resumable
 from verbs.options import SESSION, Booting, Folder, Json
+from verbs.output import emit, log, write_out
+
+if TYPE_CHECKING:
+    from runs.options import Options
+    from runs.progress import Reporter
+    from runs.repeat import RunAgain
 
 app = typer.Typer(add_completion=False)
 
@@ -61,14 +72,162 @@ def repro_verb(
             "give either SESSION to pack or --check ARCHIVE", where="repro",
             next_step="./lab.py repro SESSION, or ./lab.py repro --check ARCHIVE",
         )  # fmt: skip
-    from verbs.actions import repro
-
     if check is not None:
-        raise typer.Exit(repro.check(check, source, folder, where, as_json=as_json))
+        raise typer.Exit(repeat(check, source, folder, where, as_json=as_json))
     if source or folder or as_json:
         raise UsageError(
             "--source, --session and --json are options of --check", where="repro",
             next_step="leave them out, or add --check ARCHIVE",
         )  # fmt: skip
     assert given is not None
-    repro.pack(given, output)
+    pack(given, output)
+
+
+MOST_SHOWN = 12
+
+
+class ReproExit(enum.IntEnum):
+    """Exit codes of ``repro --check``; 2, 3 and 4 are those of every verb."""
+
+    SAME = 0
+    DIFFERENT = 1
+
+
+def pack(folder: Path, output: Path | None) -> None:
+    """Write a session's archive, and print where.
+
+    Raises:
+        StoreError: no session in ``folder``.
+    """
+    from runs import repro
+
+    archive = output or Path(f"{folder.resolve().name}.tar.gz")
+    lines = repro.by_hand_lines(folder, options())
+    names = repro.write_archive(folder, archive, options(), lines)
+    log(f"{len(names)} files, {archive.stat().st_size >> 10} KiB")
+    write_out(archive)
+
+
+def repeat(
+    archive: Path, source: str, folder: Path | None, booting: Booting, *, as_json: bool
+) -> int:
+    """Repeat an archive's session wherever is asked; return the exit code."""
+    from runs.progress import Reporter
+
+    reporter = Reporter()
+    with placed(options(booting), booting, reporter) as on:
+        return do_check(archive, source, folder, on, reporter, as_json)
+
+
+def do_check(
+    archive: Path,
+    source: str,
+    folder: Path | None,
+    here: Options,
+    reporter: Reporter,
+    as_json: bool,
+) -> int:
+    """Repeat an archive's session; say what differs, and return the exit code."""
+    from results.store import MANIFEST
+    from runs import repro, session
+    from runs.manifest import tools_of
+    from runs.measure import measure
+    from runs.repeat import compare_sessions
+    from runs.resolved import catalogue, resolve
+
+    with tempfile.TemporaryDirectory(prefix="twinboot-repro-") as scratch:
+        opened = repro.read_archive(archive, Path(scratch))
+        manifest = opened.manifest
+        repro.require_known(manifest.experiment, catalogue(CHECKOUT))
+        run_options = session.options_of(manifest, here)
+        tools = tools_of(manifest.experiment.kernel.architecture, run_options)
+        differing = list(repro.differs_here(opened, run_options, tools))
+        for line in differing:
+            reporter.log(f"differs  {line}")
+        experiment = repro.experiment_again(opened, run_options, source)
+        target = folder or session.new_folder(SESSIONS, experiment)
+        again = ("repro", "--check", str(archive), "--session", str(target))
+        with session.SessionLock(target), resumable(again, target / MANIFEST):
+            if (target / MANIFEST).exists():
+                prepared, store, run_options = session.reopen(
+                    target, run_options, reporter.building
+                )
+            else:
+                prepared, store = session.start(
+                    resolve(experiment, checkout=run_options.checkout, cache=run_options.cache),
+                    run_options,
+                    target,
+                    manifest.overrides,
+                    reporter.building,
+                    manifest.arguments,
+                )
+            reporter.log(f"session {target}")
+            built = repro.differs_built(manifest, prepared)
+            for line in built:
+                reporter.log(f"differs  {line}")
+            measure(prepared, run_options, store, reporter)
+        compared = compare_sessions(opened.kept(), repro.kept_in(target))
+        differing += built
+    if as_json:
+        emit(_as_data(differing, compared))
+    else:
+        write_out(as_text(differing, compared, manifest.session))
+    same = all(run.same for run in compared) and not any("code_key" in line for line in built)
+    return ReproExit.SAME if same else ReproExit.DIFFERENT
+
+
+def as_text(differing: Sequence[str], compared: Sequence[RunAgain], name: str) -> str:
+    """What differs, then each run with how many of its numbers are the same."""
+    lines = [f"{name}, repeated", ""]
+    lines += [f"differs: {line}" for line in differing] or [
+        "tools, inputs, kernels and guest are identical to the archive's"
+    ]
+    lines.append("")
+    for run in compared:
+        equal = [sum(each.same for each in group) for group in (run.numbers, run.counts)]
+        result = "identical bytes" if run.result.same else "different bytes"
+        lines.append(
+            f"{run.run_id:<40} {result}; {equal[0]} of {len(run.numbers)} numbers and "
+            f"{equal[1]} of {len(run.counts)} counts equal"
+        )
+        if not run.result.same:
+            lines.append(f"    result: archive {run.result.then}, now {run.result.now or 'none'}")
+        wrong = [each for each in (*run.numbers, *run.counts) if not each.same]
+        lines += [
+            f"    {each.name}: archive {each.then}, now {each.now}" for each in wrong[:MOST_SHOWN]
+        ]
+        if len(wrong) > MOST_SHOWN:
+            lines.append(f"    and {len(wrong) - MOST_SHOWN} more (--json lists all)")
+    numbers, counts = (
+        sum(len(group) for group in groups)
+        for groups in ([run.numbers for run in compared], [run.counts for run in compared])
+    )
+    different = sum(not run.same for run in compared)
+    total = f"{numbers} numbers and {counts} counts of {len(compared)} runs"
+    lines.append("")
+    if not compared:
+        lines.append(
+            "nothing to compare: the machine code of both arms was equal, so no run was made"
+        )
+    elif different:
+        lines.append(f"not reproduced: {different} of {len(compared)} runs differ")
+    else:
+        lines.append(f"reproduced: all {total} are equal")
+    return "\n".join(lines)
+
+
+def _as_data(differing: Sequence[str], compared: Sequence[RunAgain]) -> dict[str, object]:
+    return {
+        "same": all(run.same for run in compared),
+        "differs": list(differing),
+        "runs": [
+            {
+                "run_id": run.run_id,
+                "same": run.same,
+                "result": vars(run.result),
+                "numbers": [vars(each) | {"same": each.same} for each in run.numbers],
+                "counts": [vars(each) | {"same": each.same} for each in run.counts],
+            }
+            for run in compared
+        ],
+    }

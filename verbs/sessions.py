@@ -1,4 +1,4 @@
-"""The verb that lists sessions with their verdicts."""
+"""Verbs that show sessions: listed with their verdicts, or two side by side."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
-from verbs.folders import SESSIONS, sessions_folder
-from verbs.options import Json
+from errors import UsageError
+from runs import completion
+from verbs.folders import SESSIONS, session_folder, sessions_folder
+from verbs.options import Json, Strict
 from verbs.output import emit, log, write_out
 
 app = typer.Typer(add_completion=False)
@@ -50,3 +52,52 @@ def sessions_verb(
         log(f"no session in {folder}")
     elif len(listed_sessions) < len(heads):
         log(f"{len(heads) - len(listed_sessions)} older sessions not shown; --all lists them")
+
+
+SessionName = Annotated[
+    Path,
+    typer.Argument(
+        help="a session's folder, its name, or latest",
+        callback=session_folder,
+        autocompletion=completion.sessions,
+    ),
+]
+
+
+@app.command("compare")
+def compare_verb(
+    first: SessionName, second: SessionName, strict: Strict = False, as_json: Json = False
+) -> None:
+    """Compare two sessions of the same cases: the second against the first.
+
+    Arms of one name are paired seed by seed. All that differs is named: kernels, guest,
+    userland, lab. Where more than kernels and their settings differs nothing is judged, and
+    the exit code is 2; else it is the verdict's, as that of report.
+    """
+    from reports.comparison import unfinished
+    from reports.outcome import exit_code
+    from reports.two_sessions import compare_two
+    from reports.two_sessions_text import render
+    from results.record import as_json as as_json_values
+    from results.session import open_session
+
+    sessions = [open_session(folder) for folder in (first, second)]
+    for folder, session in zip((first, second), sessions, strict=True):
+        if open_runs := unfinished(session):
+            raise UsageError(
+                open_runs, where=str(folder), next_step=f"./lab.py run --resume {folder}"
+            )  # fmt: skip
+    pair = compare_two(*sessions)
+    if as_json:
+        emit(as_json_values(pair))
+    else:
+        write_out(render(pair), end="")
+    if pair.obstacles:
+        raise UsageError(
+            "the two sessions are not comparable",
+            where=f"{first}, {second}",
+            next_step="measure both with the same guest, userland and lab (./lab.py repro carries "
+            "the root of a session to another host); or use history, which keeps a baseline "
+            "across such changes",
+        )
+    raise typer.Exit(exit_code(pair.primary, (), strict=strict))

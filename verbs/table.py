@@ -26,20 +26,21 @@ VERBS = {
               "longest."),
     "plan": ("plan", "Show the kernels, runs and checks that a session would make, in order, with "
              "an estimate of the time."),
-    "build": ("measuring", "Build the kernels of an experiment that are not in the cache."),
-    "cache-key": ("measuring", "Print one key for all kernels that an experiment needs, for a CI "
+    "build": ("session", "Build the kernels of an experiment that are not in the cache."),
+    "cache-key": ("session", "Print one key for all kernels that an experiment needs, for a CI "
                   "cache; builds none."),
-    "measure": ("measuring", "Boot and measure every run of the plan; print the session's folder."),
-    "report": ("measuring", "Write the reports of a session and print one of them; the exit code "
+    "measure": ("session", "Boot and measure every run of the plan; print the session's folder."),
+    "report": ("session", "Write the reports of a session and print one of them; the exit code "
                "is the verdict's."),
-    "run": ("measuring", "Build kernels, measure, and print the report; the exit code is the "
+    "run": ("session", "Build kernels, measure, and print the report; the exit code is the "
             "verdict's."),
     "tree": ("tree", "Measure commits of the kernel tree in the current folder against the "
              "commit before them."),
     "suggest": ("suggest", "Rank the workloads by how much they execute of what a series changes."),
     "patch": ("patch", "Print what past sessions say of one patch, in one line."),
     "sessions": ("sessions", "List sessions with their verdicts, newest first."),
-    "compare": ("compare", "Compare two sessions of the same cases: the second against the first."),
+    "compare": ("sessions", "Compare two sessions of the same cases: the second against the "
+                "first."),
     "gate": ("gate", "Turn a session or the newest night of a history into an exit code by a CI "
              "policy."),
     "bisect": ("bisect", "Find the patch of a series, or the commit of a range, that changed a "

@@ -62,7 +62,7 @@ def tree_verb(
     `suggest`). The exit code is the verdict's.
     """
     from kernels.git_range import series_of, tree_at
-    from verbs.actions import session
+    from verbs import session
 
     series = series_of(
         tree_at(tree), commits, base=base, uncommitted=uncommitted, cache=facts.cache_folder()

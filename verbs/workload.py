@@ -1,10 +1,16 @@
-"""The verb that begins a workload: its files, which work as they are."""
+"""The verb that begins a workload, from files of ``workloads/skeleton/``."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from errors import UsageError
+from verbs.folders import CHECKOUT
+from verbs.output import log, write_out
 
 app = typer.Typer(add_completion=False)
 
@@ -23,6 +29,52 @@ def new_verb(
     Nothing that exists is overwritten. Add operations to the program and a phase for each to the
     catalogue file; what comes then is printed (docs/adding-a-workload.md).
     """
-    from verbs.actions import workload
+    new(name)
 
-    workload.new(name)
+
+SKELETON = "workloads/skeleton"
+
+
+NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
+
+
+# Where each file of the skeleton goes.
+PLACES = {
+    "catalogue.toml": "workloads/catalogue/{name}.toml",
+    "program.c": "workloads/programs/{program}.c",
+    "test.py.in": "tests/workloads/test_{program}.py",
+}
+
+
+def new(name: str, checkout: Path = CHECKOUT) -> None:
+    """Write the files of a workload below ``checkout``, and print them.
+
+    Raises:
+        UsageError: no name of a workload, or a file is there already; nothing is written then.
+    """
+    if not NAME.fullmatch(name):
+        raise UsageError(
+            f"no name of a workload: {name}",
+            where="workload new",
+            next_step="use small letters, digits and dashes, at most 40, a letter first",
+        )
+    program = name.replace("-", "_")
+    places = {
+        source: checkout / place.format(name=name, program=program)
+        for source, place in PLACES.items()
+    }
+    for place in places.values():
+        if place.exists():
+            raise UsageError(
+                "is there already",
+                where=str(place),
+                next_step="choose another name, or edit that workload",
+            )
+    for source, place in places.items():
+        text = (checkout / SKELETON / source).read_text(encoding="utf-8")
+        place.write_text(text.replace("NAME", name).replace("PROGRAM", program), encoding="utf-8")
+        write_out(place.relative_to(checkout))
+    log(
+        f"next: give configs/auto.toml a [[case]] of it, then ./lab.py run --series "
+        f"configs/series/noop --workloads {name} --measure-anyway (docs/adding-a-workload.md)"
+    )

@@ -35,7 +35,7 @@ from tests.reports.measured import measured
 from tests.reports.render.test_page import ParsedPage
 from tests.reports.wall_factory import WallSession
 from text import clean_line, typeset
-from verbs.measuring import report_verb
+from verbs.session import report_verb
 
 
 def test_an_unknown_form_names_the_known(normal: Comparison) -> None:

@@ -50,14 +50,14 @@ ALLOWED = {
     "results/coverage.py": {"read_bytes": OWN_DATA, "open": OWN_DATA},
     "results/door.py": {"open": "the door"},
     "runs/archive.py": {"open": "an archive that is written; what is unpacked, in ours"},
-    "runs/arms.py": {"read_text": "patches that were read before"},
+    "runs/coverage.py": {"read_text": "patches that were read before"},
     "runs/names.py": {"read_text": "files of a source's tree in the host's own cache"},
     "runs/requirements.py": {"read_text": OWN_DATA},
     "runs/repro.py": {"read_bytes": OWN_DATA, "read_text": OWN_DATA},
-    "runs/suggestion.py": {"read_text": "patches that were read before"},
-    "verbs/actions/patch.py": {"read_bytes": "a mail that the user named"},
+    "runs/resolved.py": {"read_text": "patches that were read before"},
+    "verbs/patch.py": {"read_bytes": "a mail that the user named"},
     "verbs/actions/reference.py": {"open": OWN_DATA, "write_text": OWN_DATA},
-    "verbs/actions/workload.py": {"read_text": OWN_DATA, "write_text": OWN_DATA},
+    "verbs/workload.py": {"read_text": OWN_DATA, "write_text": OWN_DATA},
 }
 
 

@@ -13,7 +13,7 @@ from results.record import KernelIdentity
 from runs import names
 from runs.coverage import _place, shipped
 from runs.names import NameUse
-from verbs.actions.kernel_trial import every_name
+from verbs.host import every_name
 
 
 def kernel(tmp_path: Path, *functions: str, release: str = "7.3.4") -> Kernel:

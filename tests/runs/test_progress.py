@@ -7,6 +7,7 @@ from itertools import count
 import pytest
 from rich.console import Console
 
+from kernels.make import MakeProgress
 from runs import progress
 from runs.progress import PLAIN_INTERVAL_S, Reporter, duration
 
@@ -119,11 +120,11 @@ def test_markup_and_paths_come_out_as_they_are(plain: Plain) -> None:
 
 def test_building_says_something_now_and_then(plain: Plain, clock: Clock) -> None:
     reporter, stream = plain
-    reporter.building("base", 100, 400, 60)
+    reporter.building("base", MakeProgress(100, 400, 60))
     clock.now += PLAIN_INTERVAL_S - 1
-    reporter.building("base", 200, 400, 120)
+    reporter.building("base", MakeProgress(200, 400, 120))
     clock.now += 2
-    reporter.building("base", 300, 400, 180)
+    reporter.building("base", MakeProgress(300, 400, 180))
     reporter.clear()
     assert stream.getvalue().splitlines() == [
         "building base: 100 of about 400 objects, 1m00s, about 3m00s left",
@@ -133,14 +134,14 @@ def test_building_says_something_now_and_then(plain: Plain, clock: Clock) -> Non
 
 def test_building_without_an_estimate(plain: Plain, clock: Clock) -> None:
     reporter, stream = plain
-    reporter.building("base", 7, 0, 5)
+    reporter.building("base", MakeProgress(7, 0, 5))
     assert stream.getvalue() == "building base: 7 objects, 5s\n"
 
 
 def test_building_beyond_the_estimate_says_so_and_promises_nothing(plain: Plain) -> None:
     """A clamped estimate said "1943 of about 1943 objects" for 100 s."""
     reporter, stream = plain
-    reporter.building("base", 1943, 1750, 480)
+    reporter.building("base", MakeProgress(1943, 1750, 480))
     assert (
         stream.getvalue() == "building base: 1943 objects, where the last build had 1750, 8m00s\n"
     )

@@ -47,7 +47,7 @@ def options(tmp_path: Path) -> Options:
     return Options(checkout=tmp_path, cache=tmp_path / "cache")
 
 
-class Prepared:
+class StandIn:
     """Stands in for ``runs.prepare``: kernels, initramfs and guest as they are today."""
 
     def __init__(self, manifest: Manifest) -> None:
@@ -70,8 +70,8 @@ class Prepared:
 
 
 @pytest.fixture
-def prepared(manifest: Manifest, monkeypatch: pytest.MonkeyPatch) -> Prepared:
-    stand_in = Prepared(manifest)
+def prepared(manifest: Manifest, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    stand_in = StandIn(manifest)
     monkeypatch.setattr(runs.session, "prepare", stand_in.prepare)
     monkeypatch.setattr(runs.session, "resolve", lambda experiment, **_: experiment)
     return stand_in
@@ -103,7 +103,7 @@ def test_a_new_folder_is_one_that_is_not_there(tmp_path: Path, manifest: Manifes
 
 
 def test_a_session_is_not_begun_over_another(
-    tmp_path: Path, manifest: Manifest, options: Options, prepared: Prepared
+    tmp_path: Path, manifest: Manifest, options: Options, prepared: StandIn
 ) -> None:
     SessionStore(tmp_path).create(manifest)
     resolved: Any = SimpleNamespace(experiment=manifest.experiment)
@@ -118,7 +118,7 @@ def test_a_new_session_has_its_manifest_before_its_first_run(
     tmp_path: Path,
     manifest: Manifest,
     options: Options,
-    prepared: Prepared,
+    prepared: StandIn,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1767225600")
@@ -149,7 +149,7 @@ def test_a_new_session_has_its_manifest_before_its_first_run(
 
 
 def test_who_calls_whom_is_kept_where_counted_kernels_differ(
-    tmp_path: Path, manifest: Manifest, prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, manifest: Manifest, prepared: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = calls_of({"caller": {"callee"}})
     monkeypatch.setattr(runs.session, "of_kernels", lambda kernels: calls if len(kernels) else None)
@@ -167,7 +167,7 @@ def test_who_calls_whom_is_kept_where_counted_kernels_differ(
 
 
 def test_a_session_goes_on_with_its_own_patches(
-    tmp_path: Path, manifest: Manifest, prepared: Prepared, options: Options
+    tmp_path: Path, manifest: Manifest, prepared: StandIn, options: Options
 ) -> None:
     SessionStore(tmp_path).create(manifest)
     own = tmp_path / "series/common"
@@ -182,7 +182,7 @@ def test_a_session_goes_on_with_its_own_patches(
 
 
 def test_a_session_goes_on_as_it_was_begun(
-    tmp_path: Path, manifest: Manifest, prepared: Prepared, options: Options
+    tmp_path: Path, manifest: Manifest, prepared: StandIn, options: Options
 ) -> None:
     cold = manifest.provenance.model_copy(update={"snapshot": False})
     SessionStore(tmp_path).create(manifest.model_copy(update={"provenance": cold}))
@@ -202,7 +202,7 @@ def test_a_session_goes_on_as_it_was_begun(
 
 
 def test_a_session_of_the_same_code_is_not_booted_when_resumed(
-    tmp_path: Path, prepared: Prepared, options: Options
+    tmp_path: Path, prepared: StandIn, options: Options
 ) -> None:
     SessionStore(tmp_path).create(factory.ExactSession(same_code=True).manifest())
     assert not reopen(tmp_path, options, progress)[2].measure_anyway
@@ -210,7 +210,7 @@ def test_a_session_of_the_same_code_is_not_booted_when_resumed(
 
 @pytest.mark.parametrize("what", ["initramfs", "kernel of arm base", "kernel of arm patched"])
 def test_other_bits_are_refused(
-    tmp_path: Path, manifest: Manifest, prepared: Prepared, options: Options, what: str
+    tmp_path: Path, manifest: Manifest, prepared: StandIn, options: Options, what: str
 ) -> None:
     SessionStore(tmp_path).create(manifest)
     if what == "initramfs":
@@ -225,7 +225,7 @@ def test_other_bits_are_refused(
 
 
 def test_another_qemu_is_refused(
-    tmp_path: Path, manifest: Manifest, prepared: Prepared, options: Options
+    tmp_path: Path, manifest: Manifest, prepared: StandIn, options: Options
 ) -> None:
     of_first = manifest.provenance.model_copy(update={"qemu_sha256": "ab" * 32})
     SessionStore(tmp_path).create(manifest.model_copy(update={"provenance": of_first}))
@@ -239,7 +239,7 @@ def test_another_qemu_is_refused(
 def test_another_accelerator_is_refused(
     tmp_path: Path,
     manifest: Manifest,
-    prepared: Prepared,
+    prepared: StandIn,
     options: Options,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -258,7 +258,7 @@ def test_another_accelerator_is_refused(
 def test_a_session_waits_for_its_kvm(
     tmp_path: Path,
     manifest: Manifest,
-    prepared: Prepared,
+    prepared: StandIn,
     options: Options,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -275,7 +275,7 @@ def test_a_session_waits_for_its_kvm(
 
 
 def test_another_shape_of_guest_is_refused(
-    tmp_path: Path, manifest: Manifest, prepared: Prepared, options: Options
+    tmp_path: Path, manifest: Manifest, prepared: StandIn, options: Options
 ) -> None:
     SessionStore(tmp_path).create(manifest)
     other = manifest.guest.model_copy(update={"memory_mib": 4096})
@@ -316,7 +316,7 @@ def test_nothing_is_made_where_there_is_no_session_to_resume(tmp_path: Path) -> 
 
 
 def test_a_larger_budget_may_be_given_when_a_session_is_resumed(
-    tmp_path: Path, manifest: Manifest, prepared: Prepared, options: Options
+    tmp_path: Path, manifest: Manifest, prepared: StandIn, options: Options
 ) -> None:
     adding = manifest.experiment.model_copy(update={"max_seeds": 16})
     SessionStore(tmp_path).create(manifest.model_copy(update={"experiment": adding}))
@@ -331,7 +331,7 @@ def test_a_larger_budget_may_be_given_when_a_session_is_resumed(
 
 
 def test_a_fixed_number_of_seeds_stays_what_it_is(
-    tmp_path: Path, manifest: Manifest, prepared: Prepared, options: Options
+    tmp_path: Path, manifest: Manifest, prepared: StandIn, options: Options
 ) -> None:
     fixed = manifest.experiment.model_copy(update={"max_seeds": None})
     SessionStore(tmp_path).create(manifest.model_copy(update={"experiment": fixed}))
@@ -341,7 +341,7 @@ def test_a_fixed_number_of_seeds_stays_what_it_is(
 
 
 def test_a_wall_session_has_no_budget_of_seeds(
-    tmp_path: Path, manifest: Manifest, prepared: Prepared, options: Options
+    tmp_path: Path, manifest: Manifest, prepared: StandIn, options: Options
 ) -> None:
     wall = manifest.experiment.model_copy(update={"mode": "wall", "max_seeds": 32})
     SessionStore(tmp_path).create(manifest.model_copy(update={"experiment": wall}))

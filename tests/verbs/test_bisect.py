@@ -24,7 +24,7 @@ from tests.kernels.posting import git
 from tests.kernels.test_first_parents import merged
 from tests.reports import counts_factory, factory
 from tests.reports.measured import measured
-from verbs.actions.bisect import _resolved, _search, _shown, _untested, as_text
+from verbs.bisect import _resolved, _search, _shown, _untested, as_text
 from verbs.invocation import resolved_of
 
 # The small kernel tree of the tests beside these.

@@ -12,6 +12,7 @@ from rich.console import Console
 
 import lab
 from errors import InfraError
+from kernels.make import MakeProgress
 from runs.progress import Reporter
 from verbs import output
 
@@ -49,7 +50,7 @@ def test_what_a_guest_says_is_text_in_the_display(
     with reporter.runs(2, 0, 1):
         reporter.started("a")
         reporter.reached("a", text)
-        reporter.building(text, 1, 2, 3.0)
+        reporter.building(text, MakeProgress(1, 2, 3.0))
         reporter.finished("a", problem=f"panic: {text}")
     printed = stream.getvalue() + capsys.readouterr().err
     assert "panic: " in printed

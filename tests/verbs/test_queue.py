@@ -23,7 +23,7 @@ from runs.options import Options
 from runs.request import Request
 from tests.kernels.poison import UNREADABLE
 from tests.queues.archive import DAY, MailArchive, patch, series
-from verbs.actions import session as actions
+from verbs import session as actions
 from verbs.options import Booting
 
 LAB = Path(lab.__file__).resolve()
@@ -335,7 +335,7 @@ def test_a_session_is_requested_as_by_run(
         calls.append({"request": request, "options": options, "where": where, **more})
         raise SeriesError("does not apply")
 
-    monkeypatch.setattr("verbs.actions.session.measure", measured)
+    monkeypatch.setattr("verbs.session.measure", measured)
     added = ("queue", "add", str(WALKS), "--reverse", "--set", "blocks=2", "--check")
     assert main(*added, "--queue", "q") == 0
     where = ("--executor", "dask://127.0.0.1:8786", "--store", str(tmp_path / "store"))

@@ -18,7 +18,7 @@ from queues.store import QueueStore
 from queues.work import Job, Rules, refused, work
 from runs.request import Request
 from runs.resolved import catalogue as known_names
-from verbs.actions import session
+from verbs import session
 from verbs.folders import CHECKOUT
 from verbs.invocation import options, resolved_of
 from verbs.options import Booting

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from errors import UsageError
-from verbs.actions.workload import SKELETON, new
+from verbs.workload import SKELETON, new
 
-CHECKOUT = Path(__file__).resolve().parents[3]
+CHECKOUT = Path(__file__).resolve().parents[2]
 PLACES = (
     "workloads/catalogue/my-own.toml", "workloads/programs/my_own.c",
     "tests/workloads/test_my_own.py",

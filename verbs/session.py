@@ -1,0 +1,310 @@
+"""Verbs that make and judge sessions: build, cache-key, measure, report, run.
+
+What is slow to import is imported where it is called, in all verbs: ``--help`` and completion
+read these files, too.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from errors import SeriesError, UsageError
+from reports.form_names import FORM_NAMES
+from runs.request import Request, arguments
+from verbs.fields import flattened
+from verbs.folders import CHECKOUT, SESSIONS
+from verbs.invocation import options, placed, resolved_of, resumable
+from verbs.options import (
+    OUTPUT,
+    DryRun,
+    ExecutorOptions,
+    Folder,
+    Json,
+    Measuring,
+    Resume,
+    Session,
+    Strict,
+)
+from verbs.output import emit, log, terminal_width, write_out
+
+if TYPE_CHECKING:
+    from results.store import SessionStore
+    from runs.options import Options
+    from runs.prepare import Prepared
+    from runs.progress import Reporter
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command("build")
+@flattened
+def build_verb(
+    request: Request, where: ExecutorOptions, dry_run: DryRun = False, as_json: Json = False
+) -> None:
+    """Build the kernels of an experiment that are not in the cache."""
+    from runs.building import build_arms, expect_arms
+    from runs.dry_run import kernel_lines
+    from runs.progress import Reporter
+
+    resolved = resolved_of(request)
+    if dry_run:
+        write_out("\n".join(kernel_lines(resolved, options())))
+        return
+    reporter = Reporter()
+    failures: dict[str, dict[str, SeriesError]] = {}
+    with resumable(), placed(options(), where, reporter) as on:
+        expect_arms(resolved, on, resolved.flavours)
+        built = {
+            flavour: build_arms(
+                resolved, on, reporter.building, flavour, failures.setdefault(flavour, {})
+            )
+            for flavour in resolved.flavours
+        }
+    rows = [
+        {"arm": name, "flavour": flavour, "key": kernel.identity.key, "folder": str(kernel.folder)}
+        for flavour, kernels in built.items()
+        for name, kernel in kernels.items()
+        if name not in failures[flavour]
+    ]
+    if as_json:
+        emit(rows)
+    else:
+        for row in rows:
+            write_out(f"{row['arm']:<10} {row['flavour']:<10} {row['key']}  {row['folder']}")
+    lines = [
+        f"{arm} ({flavour}): {error.in_one_line}"
+        for flavour, by_arm in failures.items()
+        for arm, error in by_arm.items()
+    ]
+    if lines:
+        raise SeriesError("; ".join(lines), where="not built")
+
+
+@app.command("cache-key")
+@flattened
+def cache_key_verb(request: Request, as_json: Json = False) -> None:
+    """Print one key for all kernels that an experiment needs, for a CI cache; builds none.
+
+    The key changes with the source, series, configuration or compiler of any of them.
+    """
+    from runs.resolved import cache_key, kernel_keys
+
+    where = options()
+    keys = kernel_keys(resolved_of(request), checkout=where.checkout, cache=where.cache)
+    key = f"kernels-{cache_key(keys)}"
+    if as_json:
+        rows = [{"arm": arm, "flavour": flavour, "key": k} for (flavour, arm), k in keys.items()]
+        emit({"key": key, "kernels": rows})
+    else:
+        write_out(key)
+
+
+@app.command("measure")
+@flattened
+def measure_verb(
+    request: Request,
+    measuring: Measuring,
+    folder: Folder = None,
+    resume: Resume = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Boot and measure every run of the plan; print the session's folder."""
+    on = options(measuring)
+    if dry_run:
+        show_commands(request, on, build=False)
+    else:
+        write_out(measure(request, on, measuring, folder=folder, resume=resume, verb="measure"))
+
+
+@app.command("report")
+def report_verb(
+    folder: Session,
+    form: Annotated[
+        str,
+        typer.Option(
+            "--form",
+            metavar="FORM",
+            rich_help_panel=OUTPUT,
+            help=", ".join(FORM_NAMES),
+        ),
+    ] = "text",
+    strict: Strict = False,
+    judge: Annotated[
+        bool,
+        typer.Option(
+            "--judge/--no-judge",
+            rich_help_panel=OUTPUT,
+            help="exit with the code of the verdict, or always with 0",
+        ),
+    ] = True,
+) -> None:
+    """Write the reports of a session and print one of them; the exit code is the verdict's."""
+    verdict = report(folder, form, strict=strict)
+    raise typer.Exit(verdict if judge else 0)
+
+
+@app.command("run")
+@flattened
+def run_verb(
+    request: Request,
+    measuring: Measuring,
+    folder: Folder = None,
+    resume: Resume = None,
+    strict: Strict = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Build kernels, measure, and print the report; the exit code is the verdict's."""
+    raise typer.Exit(
+        run(request, measuring, folder=folder, resume=resume, strict=strict, dry_run=dry_run)
+    )
+
+
+def run(
+    request: Request,
+    measuring: Measuring,
+    *,
+    folder: Path | None = None,
+    resume: Path | None = None,
+    strict: bool = False,
+    dry_run: bool = False,
+) -> int:
+    """Build, measure and report; return the verdict's exit code."""
+    run_options = options(measuring, fit_only=strict)
+    if dry_run:
+        show_commands(request, run_options, build=True)
+        return 0
+    measured = measure(request, run_options, measuring, folder=folder, resume=resume, verb="run")
+    return report(measured, "text", strict=strict)
+
+
+def show_commands(request: Request, run_options: Options, *, build: bool) -> None:
+    """Print the lines for a shell that do what a session does; with or without its builds."""
+    from runs import dry_run
+
+    lines = dry_run.session_lines(resolved_of(request), run_options)
+    write_out("\n".join(lines.all if build else lines.boots))
+
+
+def measure(
+    request: Request,
+    run_options: Options,
+    where: ExecutorOptions,
+    *,
+    folder: Path | None = None,
+    resume: Path | None = None,
+    verb: str = "",
+) -> Path:
+    """Measure a new session or finish an old one, wherever is asked; return its folder.
+
+    ``verb`` is what goes on with a session that the user ends; empty where the caller says it.
+    """
+    from results.store import MANIFEST
+    from runs import session as sessions
+    from runs.progress import Reporter
+
+    reporter = Reporter()
+
+    def ended(target: Path) -> AbstractContextManager[None]:
+        again = (verb, "--resume", str(target))
+        return resumable(again, target / MANIFEST) if verb else nullcontext()
+
+    with placed(run_options, where, reporter) as on:
+        if resume is not None and (folder or not replace(request, max_seeds=None).is_empty):
+            raise UsageError(
+                "a session is resumed as it was begun, but for --max-seeds", where="--resume",
+                next_step="leave out EXPERIMENT, --series, --set, --seeds and --session",
+            )  # fmt: skip
+        if resume is not None:
+            with sessions.SessionLock(resume, must_exist=True), ended(resume):
+                opened, store, on = sessions.reopen(
+                    resume, on, reporter.building, request.max_seeds
+                )
+                make(opened, on, store, reporter)
+            return resume
+        resolved = resolved_of(request)
+        target = folder or sessions.new_folder(SESSIONS, resolved.experiment)
+        with sessions.SessionLock(target), ended(target):
+            opened, store = sessions.start(
+                resolved,
+                on,
+                target,
+                request.recorded,
+                reporter.building,
+                arguments(request, here=Path.cwd(), checkout=CHECKOUT),
+            )
+            reporter.log(f"session {target}")
+            make(opened, on, store, reporter)
+    return target
+
+
+def make(opened: Prepared, run_options: Options, store: SessionStore, reporter: Reporter) -> None:
+    """Make all that a prepared session plans, with a verdict as soon as there is one."""
+    from reports import forms, write
+    from reports.many import SessionComparison
+    from reports.outcome import decided, standing_verdicts
+    from runs import stages
+    from runs.measure import measure as measure_runs
+    from runs.wall import measure_wall
+
+    def measure(part: Prepared, on: Options) -> None:
+        if part.experiment.mode == "wall":
+            measure_wall(
+                part, on, store, reporter,
+                lambda: decided(write.read_comparison(store.folder)),
+            )  # fmt: skip
+        else:
+            measure_runs(part, on, store, reporter)
+
+    shown: list[str] = []
+
+    def verdict(pending: tuple[stages.Pending, ...]) -> None:
+        def show(comparison: SessionComparison) -> None:
+            lines = list(forms.verdict_lines(comparison))
+            for line in [*(["verdict unchanged"] if lines == shown else lines), *map(str, pending)]:
+                reporter.log(line)
+            shown[:] = lines
+
+        write.write_all(store.folder, show)
+        reporter.log(f"report so far: {store.folder / 'report.html'}")
+
+    stages.make(
+        opened, run_options, store, reporter,
+        building=reporter.building, measure=measure, verdict=verdict,
+        verdicts=lambda: standing_verdicts(write.read_comparison(store.folder)),
+    )  # fmt: skip
+
+
+def report(folder: Path, form: str, *, strict: bool) -> int:
+    """Write every report of a session and print one form; return the exit code."""
+    from reports import forms, write
+    from reports.headline import headline
+    from reports.many import SessionComparison
+    from reports.outcome import outcome
+    from results.session import open_session
+    from runs.progress import duration
+
+    if form not in forms.FORMS:
+        raise UsageError(
+            f"unknown form {form!r}", where="--form", next_step=f"one of: {', '.join(forms.FORMS)}"
+        )
+
+    def show(comparison: SessionComparison) -> None:
+        write_out(forms.render(comparison, form, terminal_width(), str(folder)), flush=True)
+
+    comparison = write.write_all(folder, show)
+    costs = open_session(folder, counted=False).costs
+    if costs:
+        spent = sum(cost.guest_cpu_s for cost in costs)
+        log(f"{len(costs)} guests used {duration(spent)} of CPU time")
+    happened = headline(comparison, str(folder))
+    for line in forms.happened_lines(comparison, terminal_width(), str(folder)):
+        log(line)
+    for line in forms.verdict_lines(comparison) if happened.has_verdicts else ():
+        log(line)
+    log(f"report: {folder / 'report.html'}")
+    return outcome(comparison, strict=strict)
