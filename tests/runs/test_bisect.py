@@ -65,7 +65,7 @@ class Machines:
         manifest = factory.ExactSession().manifest()
         return SimpleNamespace(
             experiment=experiment, same_code=len(codes) == 1, benches=(), unbuilt={},
-            resolved=SimpleNamespace(measured=SimpleNamespace(guest=manifest.guest)),
+            resolved=SimpleNamespace(measured=SimpleNamespace(guest=manifest.guest)), qemu=None,
             measured=kernels,
             roots_sha256=manifest.provenance.initramfs_sha256,
         )  # fmt: skip
