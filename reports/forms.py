@@ -5,22 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from reports import json_form, letter, lkp, matrix, mmtests, summary, verdict_words
+from reports import FORM_NAMES, json_form, letter, lkp, matrix, mmtests, summary, verdict_words
 from reports.document import Block, Link, Paragraph
-from reports.form_names import FORM_NAMES
 from reports.headline import headline
 from reports.many import SessionComparison, of_comparisons
 from reports.model import Comparison, ReportError
 from reports.render import html, markdown, text
 from reports.sections import (
     arms,
-    checks,
     explained,
-    host,
-    meaning,
     metrics,
-    published,
-    repeat,
     subject,
     trust,
     verdicts,
@@ -42,15 +36,15 @@ def pairs(view: View) -> list[Block]:
 
 # In the order of reading: what came out, whether to believe it, where it came from, the rest.
 PAGE: tuple[Section, ...] = (
-    verdicts.blocks, trust.differences, host.blocks, checks.blocks, arms.patches, arms.workloads,
-    arms.blocks, arms.runs, pairs, published.blocks, trust.findings, trust.failures, subject.full,
-    repeat.again, repeat.made_with, meaning.blocks,
+    verdicts.blocks, trust.differences, trust.host, trust.checks, arms.patches, arms.workloads,
+    arms.blocks, arms.runs, pairs, subject.published, trust.findings, trust.failures, subject.full,
+    subject.again, subject.made_with, subject.meaning,
 )  # fmt: skip
 MARKDOWN: tuple[Section, ...] = (subject.title, subject.brief, *PAGE)
 TEXT: tuple[Section, ...] = (
-    subject.title, subject.brief, verdicts.blocks, trust.differences, host.blocks, checks.blocks,
-    arms.patches, arms.workloads, arms.blocks, pairs, published.blocks, trust.findings,
-    trust.failures, repeat.again, meaning.blocks,
+    subject.title, subject.brief, verdicts.blocks, trust.differences, trust.host, trust.checks,
+    arms.patches, arms.workloads, arms.blocks, pairs, subject.published, trust.findings,
+    trust.failures, subject.again, subject.meaning,
 )  # fmt: skip
 SECTIONS: Mapping[str, tuple[Section, ...]] = MappingProxyType(
     {"text": TEXT, "markdown": MARKDOWN, "html": PAGE}

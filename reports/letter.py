@@ -17,7 +17,7 @@ from reports.explain.memory import EXPLANATION as MEMORY
 from reports.mail import WIDTH
 from reports.many import SessionComparison
 from reports.model import CaseComparison, Comparison, MetricComparison, Summary
-from reports.sections import checks, functions, meaning, memory
+from reports.sections import functions, memory, subject, trust
 from reports.sections import lines as lines_section
 from reports.sentences import of_finding
 from reports.series_findings import executed_on_host
@@ -207,8 +207,8 @@ def render(session: SessionComparison) -> str:
     lines = [*mail.measured_under(session), *mail.banner(session)]
     lines += [line for case in session.cases for line in _case(session, case)]
     lines += mail.family(session) if any(m.judgement.change for m in session.primary) else []
-    notes = [meaning.of_judged(metric.name for metric in session.primary)]
-    notes.append(checks.sentence(session.gates))
+    notes = [subject.path_and_work(metric.name for metric in session.primary)]
+    notes.append(trust.checks_sentence(session.gates))
     # Whoever applies the series is to know it before a build of their own.
     notes += [f"The series {text}." for series in session.manifest.series
               for text in executed_on_host(series)]  # fmt: skip

@@ -9,7 +9,7 @@ from reports import differences, verdict_words, wording
 from reports.by_arm import MetricRow
 from reports.many import SessionComparison
 from reports.model import Finding, MetricComparison
-from reports.sections import checks
+from reports.sections import trust
 from reports.sentences import of_finding
 from text import ascii_only
 
@@ -83,7 +83,7 @@ def of_host(session: SessionComparison) -> list[Finding]:
 def warnings(session: SessionComparison) -> list[str]:
     """What the gate found broken, and the findings that weaken trust."""
     findings = [f for f in [*of_host(session), *session.findings] if f.level == "warning"]
-    texts = [checks.line(gate) for gate in session.gates if gate.standing != "green"]
+    texts = [trust.check_line(gate) for gate in session.gates if gate.standing != "green"]
     texts += [f"{f.scope}: {of_finding(f)}" for f in findings]
     return paragraph(*(f"WARNING: {text}" for text in texts), hang="  ")
 
@@ -100,7 +100,7 @@ def failures(session: SessionComparison) -> list[str]:
 
 def checked(session: SessionComparison) -> list[str]:
     """What the gate looked at of the arms whose verdicts stand; nothing without a gate."""
-    return paragraph(checks.sentence([gate for gate in session.gates if not gate.withholds]))
+    return paragraph(trust.checks_sentence([gate for gate in session.gates if not gate.withholds]))
 
 
 def claims(session: SessionComparison, rows: Sequence[MetricRow]) -> list[tuple[str, list[str]]]:

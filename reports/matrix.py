@@ -9,7 +9,7 @@ from reports.document import row as table_row
 from reports.headline import headline
 from reports.many import SessionComparison
 from reports.render import text
-from reports.sections import arms, checks, published, trust
+from reports.sections import arms, subject, trust
 from reports.sections.view import View
 
 WIDTH = 100
@@ -49,7 +49,7 @@ def render(session: SessionComparison) -> str:
     blocks: list[Block] = [title, Paragraph(headline(session).sentence)]
     blocks += [Paragraph(mail.under(session)), *trust.differences(view)]
     if len(session.arms) > 2:
-        blocks += [*arms.blocks(view), *published.blocks(view)]
+        blocks += [*arms.blocks(view), *subject.published(view)]
     if len(session.arms) == 2 or len(session.cases) >= MANY_CASES:
         blocks += _workloads(session)
     blocks += trust.failures(view)
@@ -59,5 +59,5 @@ def render(session: SessionComparison) -> str:
     )
     blocks += [Listing(claims)] if claims else []
     notes = [f"{verdict_words.family(session)}."] if len(session.primary) > 1 else []
-    notes += [checked] if (checked := checks.sentence(session.gates)) else []
+    notes += [checked] if (checked := trust.checks_sentence(session.gates)) else []
     return text.text([*blocks, *map(Paragraph, notes)], WIDTH)

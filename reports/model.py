@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from pydantic import Field, SerializeAsAny
 
+from errors import RecordError
 from experiment.spec import Direction
-from reports.errors import ReportError as ReportError
 from reports.execution import Execution
 from reports.explain.functions import EXPLANATION as FUNCTIONS
 from reports.explain.functions import Attribution
@@ -19,6 +19,10 @@ from reports.gate_model import ArmGate
 from reports.verdict import Judgement, Verdict
 from reports.wall_model import Again, WallFacts
 from results.record import CaseSize, Failure, Manifest, PhaseRecord, Record
+
+
+class ReportError(RecordError):
+    """A session that cannot be compared: says what is missing."""
 
 
 def is_share(unit: str) -> bool:

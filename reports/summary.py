@@ -19,7 +19,7 @@ from reports.document import Block, Code, Heading, Item, Listing, Paragraph
 from reports.headline import headline
 from reports.model import MetricComparison
 from reports.render import markdown
-from reports.sections import checks, functions, subject, verdicts
+from reports.sections import functions, subject, trust, verdicts
 from reports.sections.view import View
 from reports.sentences import of_finding
 
@@ -94,7 +94,7 @@ def render(view: View, whole: str) -> str:
             blocks += [Code("\n".join(chart), "text")] if chart else []
             blocks += [verdicts.of_pair(comparison), *verdicts.beside(comparison)]
     items = [Item(f"{verdict_words.family(session)}.")] if headline(session).has_verdicts else []
-    sentence = checks.sentence(session.gates)
+    sentence = trust.checks_sentence(session.gates)
     items += [Item(sentence)] if sentence else []
     items += [
         Item(of_finding(f), f.level, f.scope) for f in session.findings if f.level == "warning"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from reports import forms, functions_table, stacks_table
+from reports import forms, tables
 from reports.forms import FUNCTIONS_FILE, LINKED, MARKDOWN_FILE, STACKS_FILE
 from reports.many import SessionComparison, compare_session
 from results import door, table
@@ -87,12 +87,12 @@ def _files(
         # The first pair has the plain names, the others are named for their arms.
         first = pair is comparison.comparisons[0]
         apart = "" if first else f"-{pair.manifest.base}-{pair.manifest.patched}"
-        tables = (
-            (pair.attributions, FUNCTIONS_FILE, functions_table.render),
-            (pair.explained.get("stacks"), STACKS_FILE, stacks_table.render),
+        counted = (
+            (pair.attributions, FUNCTIONS_FILE, tables.functions),
+            (pair.explained.get("stacks"), STACKS_FILE, tables.stacks),
         )
-        for counted, name, render in tables:
-            if counted:
+        for numbers, name, render in counted:
+            if numbers:
                 yield _file_name(name, apart), render(pair)
     yield HTML, forms.render(comparison, "html")
     yield MARKDOWN_FILE, forms.render(comparison, "markdown")

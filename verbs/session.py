@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from errors import SeriesError, UsageError
-from reports.form_names import FORM_NAMES
+from reports import FORM_NAMES
 from runs.request import Request, arguments
 from verbs.fields import flattened
 from verbs.folders import CHECKOUT, SESSIONS

@@ -10,7 +10,7 @@ from reports.charts.canvas import Chart
 from reports.document import Block, Cell, Column, Fold, Heading, Paragraph, Row, Table, row
 from reports.model import CaseComparison, Comparison, MetricComparison, Summary
 from reports.sections import arms
-from reports.sections.host import VALUES, level
+from reports.sections.trust import VALUES, level
 from reports.sections.view import View, figure, gallery, titled
 from reports.verdict import CALLED
 

@@ -1,12 +1,31 @@
-"""What is compared, on what, and in which session: the head of every report."""
+"""What is compared, how to repeat it, what it was made with, and what its numbers mean."""
 
 from __future__ import annotations
 
-from reports import verdict_words, wording
-from reports.document import Block, Heading, Link, Paragraph, Words, facts
+import shlex
+from collections.abc import Iterable
+
+from reports import repeat, verdict_words, wording
+from reports.document import (
+    Block,
+    Code,
+    Column,
+    Fold,
+    Heading,
+    Link,
+    Mono,
+    Paragraph,
+    Table,
+    Words,
+    facts,
+    listing,
+    row,
+)
 from reports.headline import headline
-from reports.sections.view import View
-from results.record import ArmRecord
+from reports.sections.view import View, titled
+from results.profile import PATH, WORK
+from results.record import ArmRecord, Manifest
+from text import wrap_command
 
 
 def title(view: View) -> list[Block]:
@@ -86,3 +105,170 @@ def _arm(arm: ArmRecord) -> str:
     text = f"{arm.label or arm.name}: {arm.kernel.release}, {patches or 'no'} patch"
     text += "" if patches == 1 else "es"
     return f"{text}; {settings}" if settings else text
+
+
+PUBLISHED_HEADS = (
+    Column("case and metric", left=True),
+    Column("arm", left=True, drop=3),
+    Column("without"),
+    Column("with"),
+    Column("change"),
+    Column("here"),
+    Column("document", left=True, drop=1),
+)
+
+
+def published(view: View) -> list[Block]:
+    """One row a figure; the change is computed from the figures."""
+    here = {
+        (comparison.manifest.patched, metric.case, metric.name): wording.change(metric)
+        for comparison in reversed(view.session.comparisons)
+        for metric in (m for case in comparison.cases for m in case.metrics)
+    }
+    rows = tuple(
+        row(
+            f"{r.case} {r.metric}", arm, f"{r.base:.2f}", f"{r.patched:.2f} {r.unit}",
+            wording.reference_change(r), here.get((arm, r.case, r.metric), wording.NOTHING),
+            r.document,
+        )
+        for arm, r in verdict_words.references(view.session)
+    )  # fmt: skip
+    note = (
+        "Measured by others on other machines in real time. The change is computed from the "
+        "figures; “here” is that of this session."
+    )
+    body: list[Block] = [Table("Published figures", PUBLISHED_HEADS, rows), Paragraph(note, "note")]
+    return titled("Published figures", "published", body if rows else [])
+
+
+PAGE_WIDTH = 92
+
+
+def again(view: View) -> list[Block]:
+    """The commands that make the session again, and the numbers that must come out."""
+    repetition = repeat.repeat(view.session, view.folder)
+    blocks: list[Block] = [
+        Paragraph(f"{repetition.lab}."),
+        Code("\n".join(repetition.commands), "sh"),
+    ]
+    blocks += [Paragraph(" ".join(repetition.notes), "note")] if repetition.notes else []
+    if repetition.results:
+        blocks.append(Fold(repetition.expected, tuple(listing(repetition.results))))
+    return titled("How to repeat this", "repeat", blocks)
+
+
+def made_with(view: View) -> list[Block]:
+    """The command line of each phase, and everything that the session was made with, folded."""
+    manifest = view.session.manifest
+    commands: list[Block] = []
+    for case in view.first.cases:
+        for phase in case.phases:
+            commands.append(Heading(f"{case.name}, phase {phase.name}, caches {phase.caches}", 3))
+            lines = wrap_command(phase.command, PAGE_WIDTH)
+            commands.append(Code("\n".join(lines), "shell"))
+    inner: list[Block] = []
+    for title, rows in (*_made_of(manifest), *_kernels(manifest)):
+        inner += [Heading(title, 3), *facts(rows)] if rows else []
+    inner += [
+        Heading("QEMU", 3), Code(wrapped_command(manifest.provenance.qemu_argv), "shell"),
+        Heading("Kernel command line", 3), Code(manifest.provenance.kernel_command_line),
+    ]  # fmt: skip
+    many = len(view.first.cases)
+    return [
+        Fold(f"What was run: the command lines of {many} case{'' if many == 1 else 's'}",
+             tuple(commands)),
+        Fold("Made with: session, host, tools, kernels and QEMU", tuple(inner)),
+    ]  # fmt: skip
+
+
+def wrapped_command(argv: tuple[str, ...]) -> str:
+    """An argument vector as a command that can be pasted, one option a line."""
+    lines: list[str] = []
+    for word in (shlex.quote(argument) for argument in argv):
+        if word.startswith("-") or not lines:
+            lines.append(word)
+        else:
+            lines[-1] += f" {word}"
+    return " \\\n  ".join(lines)
+
+
+Rows = list[tuple[str, Words]]
+
+
+def _made_of(manifest: Manifest) -> list[tuple[str, Rows]]:
+    experiment, provenance, guest = manifest.experiment, manifest.provenance, manifest.guest
+    lab: Rows = [
+        ("session", manifest.session),
+        ("created", manifest.created),
+        ("lab", f"{provenance.lab_version}, commit {provenance.lab_commit}"),
+        ("experiment", experiment.name),
+        ("overrides", ", ".join(manifest.overrides) or "none"),
+        ("seeds", ", ".join(map(str, manifest.seeds))),
+        ("guest", f"{guest.name}: {guest.title}"),
+        ("restored from a snapshot", "yes" if provenance.snapshot else "no, cold boot"),
+        ("initramfs SHA-256", provenance.initramfs_sha256),
+        *([("QEMU's binary SHA-256", provenance.qemu_sha256)] if provenance.qemu_sha256 else []),
+        *([("accelerator", provenance.accelerator)] if provenance.accelerator else []),
+    ]
+    return [
+        ("Session", lab),
+        ("Host", sorted(provenance.host.items())),
+        ("Host before the session", sorted(provenance.fitness.items())),
+        ("Tools", sorted(provenance.tools.items())),
+    ]
+
+
+def _kernels(manifest: Manifest) -> list[tuple[str, Rows]]:
+    facts = []
+    for arm in manifest.arms:
+        kernel = arm.kernel
+        rows: Rows = [
+            ("release", kernel.release),
+            ("source", kernel.source),
+            ("patches", "\n".join(kernel.patches) or "none"),
+            ("flavour", kernel.flavour),
+            ("compiler", kernel.compiler),
+            ("key", (Mono(kernel.key),)),
+            ("config SHA-256", (Mono(kernel.config_sha256),)),
+            ("machine code", (Mono(kernel.code_key),)),
+        ]
+        facts.append((f"Kernel of {arm.name}: {arm.label or arm.name}", rows))
+    return facts
+
+
+EXACT = (
+    "Exact mode: one guest instruction is one virtual nanosecond, so bandwidth is path length, and "
+    "every rate says “virtual”. The same kernel, guest and seed give the same bits on any host "
+    "under any load: the seeds show how much a result depends on the access pattern. Cache misses, "
+    "NUMA latency and true parallelism are not seen, and no real machine's bandwidth is predicted."
+)
+REAL_TIME = "Wall mode: times are real and of this host, noise and all."
+TRANSLATED = (
+    "Wall mode without real CPUs: times are those of QEMU's translator, and say nothing of any "
+    "machine."
+)
+DESIGN = (
+    "Each boot is one sample; the change is the Hodges-Lehmann estimate over whole blocks. "
+    "base-again is the base once more; what it differs by is noise."
+)
+
+
+PATH_AND_WORK = (
+    "Bandwidth is path and work together. Work is what an I/O needed: I/Os, pages read, folios "
+    "added and pages scanned, added up at costs that are the same for all kernels. Path is the "
+    "instructions executed for 1,000 ns of that work."
+)
+
+
+def path_and_work(names: Iterable[str]) -> str:
+    """What path and work are, where a metric of these names is one; else empty."""
+    return PATH_AND_WORK if {n.partition(".")[2] for n in names} & {PATH, WORK} else ""
+
+
+def meaning(view: View) -> list[Block]:
+    """One paragraph for each of the ways to measure, and one for path and work."""
+    wall = view.first.wall
+    text = EXACT if wall is None else f"{REAL_TIME if wall.real_time else TRANSLATED} {DESIGN}"
+    more = path_and_work(metric.name for metric in view.session.primary)
+    body: list[Block] = [Paragraph(part, "note") for part in (text, more) if part]
+    return titled("What these numbers mean", "meaning", body)

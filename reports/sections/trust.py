@@ -1,10 +1,12 @@
-"""What weakens trust: differences between the arms, findings, and runs that failed."""
+"""Whether to believe it: differences of the arms, the host, the checks, findings, failed runs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import starmap
 
 from reports import differences as apart
+from reports import verdict_words
 from reports.document import (
     Block,
     Callout,
@@ -18,9 +20,11 @@ from reports.document import (
     Table,
     row,
 )
-from reports.model import FailedRun
+from reports.gate_model import ArmGate
+from reports.model import Comparison, FailedRun
 from reports.sections.view import View, titled
 from reports.sentences import of_finding
+from results.checks import Check, CheckProblem
 
 # So many lines stand beside the cause; a console's are folded.
 SHORT_EVIDENCE = 2
@@ -89,3 +93,124 @@ def _by_cause(runs: tuple[FailedRun, ...]) -> dict[str, list[FailedRun]]:
         why = f"{run.failure.kind}, blame {run.failure.blame}: {run.failure.message}"
         alike.setdefault(why, []).append(run)
     return alike
+
+
+VALUES = (
+    "Values are geometric means over the blocks, with the spread between boots as ± standard "
+    "deviation. A/A is base-again against base: the size of chance differences on this host."
+)
+
+
+def level(comparison: Comparison) -> float:
+    """The level of all intervals of a wall session: at an early look a higher one."""
+    levels = (metric.again.level for metric in comparison.primary if metric.again)
+    return next(levels, 1 - comparison.manifest.experiment.thresholds.alpha)
+
+
+def host(view: View) -> list[Block]:
+    """A/A of everything that is judged, then what was found of the host; none in exact mode."""
+    if view.first.wall is None:
+        return []
+    items = [Item(line, "note") for line in verdict_words.noise_lines(view.first)]
+    items += [Item(of_finding(finding), finding.level) for finding in view.first.host_findings]
+    return titled("This host", "host", [Listing(tuple(items))])
+
+
+# Lines of a splat that are quoted; the whole is in the console's log.
+QUOTED_LINES = 30
+# Splats of one arm that are quoted: what follows the first is mostly its consequence.
+QUOTED = 2
+# Words of the record for people.
+STATUS = {"green": "passed", "red": "failed"}
+
+
+def _problem_text(problem: CheckProblem) -> str:
+    """``sleeps where it must not: BUG: sleeping function ... (in xas_split_alloc)``."""
+    where = f" (in {problem.where})" if problem.where else ""
+    return f"{problem.says}: {problem.title}{where}"
+
+
+def check_line(gate: ArmGate) -> str:
+    """The arm, and how it stands."""
+    if gate.standing == "green":
+        return f"{gate.arm}: passed ({_guests(gate.checks)})"
+    if gate.standing == "pending":
+        return f"{gate.arm}: pending: {gate.reason}"
+    if gate.standing == "not run":
+        return f"{gate.arm}: not run: {gate.reason}"
+    if gate.standing == "red before the series":
+        return f"{gate.arm}: fails without the series too: {_problem_text(gate.inherited[0][1])}"
+    return f"{gate.arm}: failed: {_problem_text(gate.problems[0][1])}"
+
+
+def _guests(every: Sequence[Check]) -> str:
+    """Kernels and vCPUs of the guests: ``lockdep on 1 and 4 vCPUs, selftest on 1 vCPU``."""
+    flavours: dict[str, list[int]] = {}
+    for check in every:
+        flavours.setdefault(check.flavour, []).append(check.vcpus)
+    parts = []
+    for flavour, vcpus in flavours.items():
+        counts = [str(count) for count in sorted(set(vcpus))]
+        several = len(counts) > 1 or counts != ["1"]
+        parts.append(f"{flavour} on {' and '.join(counts)} vCPU{'s' if several else ''}")
+    return ", ".join(parts)
+
+
+def checks_sentence(gates: Sequence[ArmGate]) -> str:
+    """How every arm stands, in one sentence for a mail; empty without checks.
+
+    ``Correctness checks: base, patched: passed (lockdep on 1 and 4 vCPUs).``
+    """
+    alike: dict[str, list[str]] = {}
+    for gate in gates:
+        alike.setdefault(check_line(gate).partition(": ")[2], []).append(gate.arm)
+    if not alike:
+        return ""
+    return (
+        "Correctness checks: "
+        + "; ".join(f"{', '.join(arms)}: {text}" for text, arms in alike.items())
+        + "."
+    )
+
+
+def _details(gate: ArmGate) -> tuple[str, ...]:
+    """One line a guest with what it checked, or what it found."""
+    lines = []
+    # Workloads that prepare their files in another way have guests of their own.
+    several = len({check.cases for check in gate.checks}) > 1
+    for check in gate.checks:
+        cpus = f"{check.vcpus} vCPU{'' if check.vcpus == 1 else 's'}"
+        of = f", {', '.join(check.cases)}" if several else ""
+        head = f"{check.flavour}, {cpus}{of}: {STATUS.get(check.status, check.status)}"
+        texts = [_problem_text(problem) for problem in check.problems]
+        texts += [check.reason] if check.reason else []
+        texts += [f"log {check.console}"] if check.status != "green" and check.console else []
+        lines.append(f"{head}: {'; '.join(texts or check.checked)}")
+    return tuple(lines)
+
+
+def _quoted(gate: ArmGate) -> tuple[tuple[str, ...], ...]:
+    """The first lines of the first splats of this arm, those of one cause once."""
+    quotes: dict[str, tuple[str, ...]] = {}
+    for _, problem in gate.problems or gate.inherited:
+        if problem.evidence:
+            quotes.setdefault(problem.cause, problem.evidence[:QUOTED_LINES])
+    return tuple(quotes.values())[:QUOTED]
+
+
+def checks(view: View) -> list[Block]:
+    """What was checked; of an arm that is not green what was found, quoted."""
+    items, checked = [], []
+    for gate in view.session.gates:
+        texts = _details(gate)
+        if gate.standing == "green":
+            items.append(Item(check_line(gate)))
+            checked += [Item(f"{gate.arm}, {text}") for text in texts]
+            continue
+        evidence: list[Block] = [Listing(tuple(map(Item, texts)))] if texts else []
+        evidence += [Code("\n".join(lines)) for lines in _quoted(gate)]
+        items.append(Item((Strong(check_line(gate)),), blocks=tuple(evidence)))
+    body: list[Block] = [Listing(tuple(items))] if items else []
+    if checked:
+        body.append(Fold("What was checked", (Listing(tuple(checked)),), page_only=True))
+    return titled("Correctness checks", "checks", body)

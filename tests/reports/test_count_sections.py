@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from reports import forms, functions_table
+from reports import forms, tables
 from reports.charts import waterfall
 from reports.explain.contention import EXPLANATION as LOCKS
 from reports.explain.locks import EXPLANATION as MEASURED_LOCKS
@@ -223,7 +223,7 @@ def test_json_has_what_is_listed(counted: Comparison) -> None:
 
 
 def test_the_table_of_functions_adds_up(counted: Comparison) -> None:
-    rows = list(csv.DictReader(io.StringIO(functions_table.render(counted))))
+    rows = list(csv.DictReader(io.StringIO(tables.functions(counted))))
     assert len(rows) == sum(len(attribution.functions) for attribution in counted.attributions)
     first = [r for r in rows if (r["phase"], r["unit"]) == ("4k", "folio")]
     attribution = next(a for a in counted.attributions if (a.phase, a.unit) == ("4k", "folio"))

@@ -10,7 +10,7 @@ from typing import get_type_hints
 import pytest
 
 from experiment.spec import CheckSpec
-from reports import forms, wording
+from reports import FORM_NAMES, forms, wording
 from reports.document import (
     Block,
     Callout,
@@ -24,7 +24,6 @@ from reports.document import (
     Words,
     plain,
 )
-from reports.form_names import FORM_NAMES
 from reports.many import SessionComparison, compare_session
 from reports.model import Comparison, ReportError
 from reports.sections import subject

@@ -9,7 +9,7 @@ import pytest
 
 from reports import forms, verdict_words
 from reports.model import Comparison
-from reports.sections.repeat import wrapped_command
+from reports.sections.subject import wrapped_command
 from tests.reports.factory import FIO, ExactSession, fails
 from tests.reports.measured import compare
 from text import typeset

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from reports.sections.meaning import PATH_AND_WORK, of_judged
+from reports.sections.subject import PATH_AND_WORK, path_and_work
 
 
 @pytest.mark.parametrize(
@@ -17,4 +17,4 @@ from reports.sections.meaning import PATH_AND_WORK, of_judged
 def test_path_and_work_are_explained_where_they_are_judged(
     names: tuple[str, ...], expected: str
 ) -> None:
-    assert of_judged(names) == expected
+    assert path_and_work(names) == expected

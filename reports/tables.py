@@ -1,4 +1,4 @@
-"""Every counted function of every phase and unit as CSV: what the page has no room for."""
+"""What a page has no room for, as CSV: every counted function, and every call path."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import csv
 import io
 
 from reports.explain.kinds import EXPLANATION as KINDS_COUNTED
+from reports.explain.stacks import EXPLANATION as STACKS_COUNTED
 from reports.model import Comparison
 from results.profile import KINDS
 from text import clean_line
 
-COLUMNS = (
+FUNCTIONS = (
     "case", "phase", "unit", "function", "file", "line_base", "line_patched",
     "part_of", "user", "only_in", "base", "patched",
     "difference", "low_95", "high_95", "seeds", "calls_base", "calls_patched", "changed",
@@ -18,7 +19,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def render(comparison: Comparison) -> str:
+def functions(comparison: Comparison) -> str:
     """One row a function, instructions and calls per unit of work, means over the seeds.
 
     ``only_in`` is ``base`` or ``patched`` whatever the arms are called; ``changed`` is 1 for the
@@ -27,7 +28,7 @@ def render(comparison: Comparison) -> str:
     """
     sink = io.StringIO()
     writer = csv.writer(sink, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    writer.writerow(FUNCTIONS)
     counted = {
         (each.case, each.phase, each.unit, row.user, row.name): row
         for each in KINDS_COUNTED.of(comparison)
@@ -53,5 +54,30 @@ def render(comparison: Comparison) -> str:
                 "" if calls is None else repr(calls.patched),
                 int(not row.user and row.name in changed),
                 *(of_kinds or [""] * (2 * len(KINDS))),
+            ])  # fmt: skip
+    return sink.getvalue()
+
+
+STACKS = (
+    "case", "phase", "unit", "path", "base", "patched", "calls_base", "calls_patched",
+)  # fmt: skip
+
+
+def stacks(comparison: Comparison) -> str:
+    """One row a path: instructions of its function itself and calls of it, per unit of work.
+
+    Paths are written as tools that draw flame graphs read them, the outermost function first
+    (``a;b;c``); values are means over the seeds.
+    """
+    sink = io.StringIO()
+    writer = csv.writer(sink, lineterminator="\n")
+    writer.writerow(STACKS)
+    for each in STACKS_COUNTED.of(comparison):
+        for row in each.rows:
+            pairs = row.instructions, row.calls
+            writer.writerow([
+                each.case, each.phase, clean_line(each.unit_title),
+                ";".join(map(clean_line, row.path)),
+                *(repr(value) for pair in pairs for value in (pair.base, pair.patched)),
             ])  # fmt: skip
     return sink.getvalue()
