@@ -28,7 +28,7 @@ from benchmarks.nights import WALL, night_number
 from history import wall
 from history.changes import changes_of
 from history.entry import Entry
-from history.values import followed
+from history.exact import followed
 from reports.statistics import Floats
 from tests.history.factory import Nights
 

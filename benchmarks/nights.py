@@ -30,10 +30,9 @@ sys.path.insert(0, str(CHECKOUT))
 
 from experiment.spec import Mode
 from history import exact, wall
-from history.change import NightlyChange
-from history.changes import changes_of
+from history.changes import NightlyChange, changes_of
 from history.entry import PINNED, Entry
-from history.values import followed
+from history.exact import followed
 from tests.history.factory import FIRST, Nights
 
 NIGHTS = 365

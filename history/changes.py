@@ -2,17 +2,419 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
+from experiment.spec import Direction, Mode
+from files import digest
 from history import exact, wall
-from history.change import Course, NightlyChange
-from history.entry import Entry, NightFunctions
-from history.exact import DetectedChange
-from history.functions import moved
-from history.known import KnownChanges
-from history.policy import Policy
-from history.standing import courses, marked
+from history.entry import (
+    SMALLEST,
+    CaseEntry,
+    Entry,
+    FunctionCost,
+    NightFunctions,
+    PhaseCost,
+    by_track,
+)
+from history.exact import DetectedChange, Kind, courses_of
+from history.known import KnownChanges, Status, Subject
+from history.policy import Policy, PolicyTarget
+from reports.verdict import Verdict
+from results.record import Record
 from results.units import shown_unit
+
+
+class Course(NamedTuple):
+    """What is followed: one metric of one arm in one case of a track."""
+
+    experiment: str
+    guest: str
+    mode: Mode
+    case: str
+    metric: str
+    arm: str
+
+    def __str__(self) -> str:
+        return f"{self.experiment} {self.guest} {self.mode}: {self.case} {self.metric} ({self.arm})"
+
+
+class Moved(Record):
+    """One function per unit of work on both nights; None where it was too small to be kept.
+
+    ``within_scatter``: the seeds scatter too much to tell the difference from zero.
+    """
+
+    name: str
+    file: str
+    before: float | None
+    after: float | None
+    difference: float
+    calls_before: float | None
+    calls_after: float | None
+    within_scatter: bool = False
+
+
+class NightlyChange(Record):
+    """One change of one metric, told once.
+
+    ``night`` and ``entry`` are the first that show it, ``before_night`` and ``before``
+    the last without it, ``detected`` and ``detected_entry`` those by which it was known.  ``night``
+    is the likeliest date and may move as nights are added: ``earliest`` to ``latest`` has it
+    with 95 % confidence where noise leaves a doubt, and ``noticed_entry`` is the entry that
+    first made it suspected; both are empty in exact mode.
+    ``estimate``, ``low`` and ``high`` are fractions, None where nothing was judged.
+    ``kernels`` names both nights' kernels, ``commits`` the range between where both are
+    known by commit.
+    ``lab`` has a line for each thing of the setting that moved that night.
+    """
+
+    kind: Kind
+    course: Course
+    unit: str
+    direction: Direction
+    night: str
+    entry: str
+    before_night: str
+    before: str
+    detected: str
+    detected_entry: str
+    earliest: str = ""
+    latest: str = ""
+    noticed_entry: str = ""
+    verdict: Verdict | None = None
+    estimate: float | None = None
+    low: float | None = None
+    high: float | None = None
+    kernels: tuple[str, str] = ("", "")
+    commits: str = ""
+    lab: tuple[str, ...] = ()
+    functions: tuple[Moved, ...] = ()
+    unit_of_work: str = ""
+    status: Status = "open"
+    why: str = ""
+
+    @property
+    def id(self) -> str:
+        """12 hex digits by which the change is acknowledged; the same every night after.
+
+        Of the entry that noticed it, for the date of a change in noise may move.
+        """
+        whose = "lab" if self.kind == "lab" else "kernel"
+        text = "\0".join((whose, *self.course, self.noticed_entry or self.entry))
+        return digest(text)[:12]
+
+    @property
+    def subject(self) -> Subject:
+        """The change as known changes are asked for it."""
+        course = self.course
+        names = (course.experiment, course.guest, course.case, course.metric, course.arm, "")
+        size = abs(self.estimate or 0.0)
+        return Subject(self.id, names, self.night, str(self.verdict or ""), size)
+
+
+# Shown functions make up this share of all that moved, and are at most this many.
+SHARE = 0.8
+MOST = 12
+# Counts explain and gate nothing: two standard errors, without correction for their number.
+ERRORS = 2.0
+
+
+def moved(before: PhaseCost, after: PhaseCost, *, most: int = MOST) -> tuple[Moved, ...]:
+    """The functions that the difference of two nights is in, the largest first.
+
+    A function that one night was too small to keep counts as nothing there, which is less
+    than 0.01 % of all instructions off; the difference of what was kept only as a sum is
+    ``[others]`` where it is among the largest.
+    """
+    first = {cost.name: cost for cost in before.functions}
+    second = {cost.name: cost for cost in after.functions}
+    rows = [
+        _row(first.get(name), second.get(name), before.seeds, after.seeds)
+        for name in first.keys() | second.keys()
+    ]
+    rows.append(
+        Moved(
+            name="[others]", file="", before=before.others, after=after.others,
+            difference=after.others - before.others, calls_before=None, calls_after=None,
+        )
+    )  # fmt: skip
+    least = SMALLEST * max(before.total, after.total)
+    rows = [row for row in rows if abs(row.difference) >= least and not row.within_scatter]
+    rows.sort(key=lambda row: (-abs(row.difference), row.name))
+    everything = sum(abs(row.difference) for row in rows)
+    lines, total = [], 0.0
+    for row in rows[:most]:
+        if total >= SHARE * everything:
+            break
+        lines.append(row)
+        total += abs(row.difference)
+    return tuple(lines)
+
+
+def _row(
+    first: FunctionCost | None, second: FunctionCost | None, n_first: int, n_second: int
+) -> Moved:
+    either = first or second
+    assert either is not None
+    before, after = first.instructions if first else None, second.instructions if second else None
+    difference = (after or 0.0) - (before or 0.0)
+    error = math.sqrt(
+        (first.scatter**2 / n_first if first else 0.0)
+        + (second.scatter**2 / n_second if second else 0.0)
+    )
+    return Moved(
+        name=either.name,
+        file=either.file,
+        before=before,
+        after=after,
+        difference=difference,
+        calls_before=first.calls if first else None,
+        calls_after=second.calls if second else None,
+        within_scatter=abs(difference) <= ERRORS * error,
+    )
+
+
+def newest_entry(entries: Iterable[Entry]) -> Entry | None:
+    """The entry by which it is known which night is the newest; None without entries."""
+    return max(entries, key=lambda entry: entry.order, default=None)
+
+
+def courses(entries: Iterable[Entry]) -> tuple[tuple[str, ...], ...]:
+    """Names by ``history.known.FIELDS`` of all metrics that are or were ever judged."""
+    return tuple(
+        (*track[:2], *course, "")
+        for track, of in by_track(entries).items()
+        for course in courses_of(of)
+    )
+
+
+def marked(
+    changes: Sequence[NightlyChange], known_changes: KnownChanges, tonight: str, policy: Policy
+) -> tuple[NightlyChange, ...]:
+    """The changes, in the order they were seen, each with how it stands on a night."""
+    later: dict[Course, list[NightlyChange]] = {}
+    marks = []
+    for change in reversed(changes):
+        after = later.setdefault(change.course, [])
+        marks.append(_standing(change, after, known_changes, tonight, policy))
+        after.insert(0, change)
+    return tuple(reversed(marks))
+
+
+def _standing(
+    change: NightlyChange,
+    later: Sequence[NightlyChange],
+    known_changes: KnownChanges,
+    tonight: str,
+    policy: Policy,
+) -> NightlyChange:
+    threshold = policy.change(PolicyTarget(*change.course[:5]))
+    by = fixed_by(change, later, threshold) if is_loss(change) else None
+    status: Status
+    if by is not None:
+        status, why = "fixed", f"by the change of {by.night} ({by.id})"
+    elif change.kind == "unexplained" and abs(change.estimate or 0.0) < threshold:
+        # It fails its own night; no regression can hide behind it on later ones.
+        status, why = "small", f"below the threshold of {100 * threshold:g} %"
+    else:
+        status, why = known_changes.standing(change.subject, tonight)
+    if (status, why) == (change.status, change.why):
+        return change
+    return change.model_copy(update={"status": status, "why": why})
+
+
+def is_loss(change: NightlyChange) -> bool:
+    """Whether a change stays open until something is done about it.
+
+    A regression does, and numbers that are others without a reason, for a regression may
+    hide behind them.
+    """
+    return change.verdict is Verdict.REGRESSION or change.kind == "unexplained"
+
+
+def is_open(change: NightlyChange) -> bool:
+    """Whether a change fails later nights, too: a loss that nobody has fixed nor knows of."""
+    return change.status == "open" and is_loss(change)
+
+
+def fixed_by(
+    change: NightlyChange, later: Iterable[NightlyChange], threshold: float
+) -> NightlyChange | None:
+    """The later change of its course after which a loss is smaller than the threshold.
+
+    What counts is the level: a regression of 5 % is not fixed by an improvement of 1 %, and
+    of two regressions an improvement fixes the one whose former level it reaches.  On a
+    night on which the lab moved too an improvement may be the lab's, so it fixes nothing but
+    what came on such a night itself.
+    """
+    level = _gain(change)
+    for candidate in later:
+        if _gain(candidate) > 0 and candidate.kind == "mixed" and change.kind != "mixed":
+            continue
+        level += _gain(candidate)
+        back = abs(level) if change.kind == "unexplained" else -level
+        if _gain(candidate) and back < math.log1p(threshold):
+            return candidate
+    return None
+
+
+def _gain(change: NightlyChange) -> float:
+    """A logarithm, above zero for the better."""
+    if change.estimate is None or change.kind in ("lab", "suspected", "incomparable"):
+        return 0.0
+    return math.log1p(change.estimate) * (1 if change.direction == "higher" else -1)
+
+
+@dataclass(frozen=True)
+class Gap:
+    """One gap of a track.
+
+    ``case``, ``metric`` and ``arm`` are empty where it is of all; ``night`` is the first
+    with the gap, ``last`` the entry before it.  ``status`` and ``why`` are how it stands on
+    the newest night, as those of a change.
+    """
+
+    kind: Literal["stale", "ended", "seeds"]
+    track: tuple[str, str, str]
+    night: str
+    last: str
+    words: str
+    case: str = ""
+    metric: str = ""
+    arm: str = ""
+    status: Status = "open"
+    why: str = ""
+
+    @property
+    def id(self) -> str:
+        """12 hex digits by which the gap is acknowledged; the same every night after."""
+        text = "\0".join((self.kind, *self.track, self.case, self.metric, self.arm, self.last))
+        return digest(text)[:12]
+
+    @property
+    def line(self) -> str:
+        """The gap in one line, without its track."""
+        of = " ".join(part for part in (self.case, self.metric, self.arm) if part)
+        stands = f"; {self.status}: {self.why}" if self.why else ""
+        return f"{f'{of}: ' if of else ''}{self.words}{stands}; change {self.id}"
+
+    @property
+    def subject(self) -> Subject:
+        """The gap as known changes are asked for it."""
+        names = (*self.track[:2], self.case, self.metric, self.arm, "")
+        return Subject(self.id, names, self.night)
+
+
+def gaps_of(entries: Sequence[Entry], known_changes: KnownChanges | None = None) -> tuple[Gap, ...]:
+    """Every gap of a history on its newest night, by track, each with how it stands."""
+    newest = newest_entry(entries)
+    if newest is None:
+        return ()
+    gaps: list[Gap] = []
+    for track in by_track(entries).values():
+        last = track[-1]
+        if last.night_key != newest.night_key:
+            words = f"last entry of {last.night}, others have {newest.night}"
+            gaps.append(Gap("stale", last.track, newest.night, last.id, words))
+        gaps += [*_ended(track), *_seeds(track)]
+    if not gaps:
+        return ()
+    narrow = (known_changes or KnownChanges()).narrow(courses(entries))
+    standing = [narrow.standing(gap.subject, newest.night) for gap in gaps]
+    return tuple(
+        replace(gap, status=status, why=why)
+        for gap, (status, why) in zip(gaps, standing, strict=True)
+    )
+
+
+# (case, metric, arm); empty where it is of all.
+Part = tuple[str, str, str]
+
+
+def _parts(entry: Entry) -> set[Part]:
+    """What an entry judges: its cases, their primary metrics, and its followed arms."""
+    cases = {(case.name, "", "") for case in entry.cases}
+    metrics = {(case.name, name, "") for case in entry.cases for name in case.primary}
+    return cases | metrics | {("", "", arm.name) for arm in entry.followed}
+
+
+def _ended(track: Sequence[Entry]) -> Iterator[Gap]:
+    """Parts that the entries of the track's newest night no longer have."""
+    parts = [_parts(entry) for entry in track]
+    now = set[Part]().union(
+        *(of for entry, of in zip(track, parts, strict=True)
+          if entry.night_key == track[-1].night_key)
+    )  # fmt: skip
+    for part in sorted(set[Part]().union(*parts) - now):
+        case, metric, arm = part
+        if metric and (case, "", "") not in now:
+            # Of a case that is gone its metrics need no word of their own.
+            continue
+        first = next(at for at, of in enumerate(parts) if part in of)
+        last = max(at for at, of in enumerate(parts) if part in of)
+        if _replaced(part, parts, first, now):
+            continue
+        new = sorted(other for other in now - set[Part]().union(*parts[: last + 1])
+                     if _alike(part, other))  # fmt: skip
+        names = ", ".join("".join(other[1:]) or other[0] for other in new)
+        words = f"last measured on {track[last].night}{f'; new since: {names}' if names else ''}"
+        since = track[last + 1].night
+        yield Gap("ended", track[last].track, since, track[last].id, words, case, metric, arm)
+
+
+def _replaced(part: Part, parts: Sequence[set[Part]], first: int, now: set[Part]) -> bool:
+    """Whether a part stood in for another for a while, which is back."""
+    if first == 0:
+        return False
+    instead = {other for other in parts[first - 1] - parts[first] if _alike(part, other)}
+    return bool(instead) and instead <= now
+
+
+def _alike(part: Part, other: Part) -> bool:
+    """Whether both are metrics of one case, both cases, or both arms."""
+    return (part[0] == other[0] or not part[1]) and [bool(name) for name in part] == [
+        bool(name) for name in other
+    ]
+
+
+def _seeds(track: Sequence[Entry]) -> Iterator[Gap]:
+    """Nights on which a case lost seeds by which the nights before were compared."""
+    for name in dict.fromkeys(case.name for entry in track for case in entry.cases):
+        # Each gap with the seeds that end it.
+        standing: list[tuple[frozenset[int], Gap]] = []
+        before: Entry | None = None
+        reference: frozenset[int] = frozenset()
+        for entry in track:
+            case = entry.case(name)
+            if case is None:
+                continue
+            seeds = _compared_by(entry, case)
+            left = [(former, gap) for former, gap in standing if not former <= seeds]
+            if before is not None and len(left) == len(standing) and not reference <= seeds:
+                what = "blocks" if entry.mode == "wall" else "seeds"
+                words = (
+                    f"{len(reference & seeds)} of the {len(reference)} {what} of {before.night} "
+                    f"are measured since {entry.night}: what changed in between may not be seen"
+                )
+                gap = Gap("seeds", entry.track, entry.night, before.id, words, name)
+                left.append((reference, gap))
+            standing, before, reference = left, entry, seeds
+        yield from (gap for _, gap in standing)
+
+
+def _compared_by(entry: Entry, case: CaseEntry) -> frozenset[int]:
+    """The seeds of an exact night; of a wall night, whose blocks are alike, their numbers.
+
+    Of a night that added seeds until it was decided those of its first look: that another night
+    needs fewer is no loss.
+    """
+    if entry.looks:
+        return frozenset(case.seeds[: entry.looks[0]])
+    return frozenset(range(len(case.seeds)) if entry.mode == "wall" else case.seeds)
+
 
 FunctionsOf = Callable[[Entry], NightFunctions | None]
 
@@ -31,20 +433,19 @@ def changes_of(
     as ``known`` says.
     """
     policy = policy or Policy()
-    nights = sorted(entries, key=lambda each: each.order)
-    tracks: dict[tuple[str, str, str], list[Entry]] = {}
-    for entry in nights:
-        tracks.setdefault(entry.track, []).append(policy.judging(entry))
+    nights = list(entries)
+    tracks = [[policy.judging(entry) for entry in track] for track in by_track(nights).values()]
     changes = [
         _change(track, change, functions)
-        for track in tracks.values()
+        for track in tracks
         for change in (wall.find(track) if track[0].mode == "wall" else exact.find(track))
     ]
     if not changes:
         return ()
     changes.sort(key=lambda change: (change.detected, change.course))
     narrow = (known_changes or KnownChanges()).narrow(courses(nights))
-    return marked(changes, narrow, nights[-1].night, policy)
+    newest = max(nights, key=lambda entry: entry.order)
+    return marked(changes, narrow, newest.night, policy)
 
 
 def _change(
@@ -104,8 +505,3 @@ def _explained(
     return change.model_copy(
         update={"functions": moved(both[0], both[1]), "unit_of_work": both[1].unit_title}
     )
-
-
-def newest(changes: Iterable[NightlyChange], entry: Entry) -> tuple[NightlyChange, ...]:
-    """The changes that were first seen in this entry."""
-    return tuple(change for change in changes if change.detected_entry == entry.id)

@@ -6,6 +6,8 @@ seed), what was said that night, and all that may have moved a number besides th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from datetime import date
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field, model_validator
@@ -13,20 +15,33 @@ from pydantic import AfterValidator, Field, model_validator
 from experiment.design import AGAIN
 from experiment.spec import Mode, Thresholds
 from files import digest
-from history.limits import calendar_date
 from reports.explain.functions import Moved
 from reports.model import Summary
-from reports.sections.functions import MOST_CHANGED as MOST_CHANGED
-from reports.sections.functions import changed_words
 from reports.verdict import Verdict
 from results.record import MOST, KernelIdentity, Metric, Record
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 # An arm of this name is the same kernel every night: what it moves by is the lab's.
 PINNED = "pinned"
 # Functions below this share of a phase's instructions are kept as one sum: a change of
 # a quarter of a percent, the threshold of exact mode, is 25 times as much.
 SMALLEST = 1e-4
+
+
+def calendar_date(text: str) -> str:
+    """``text`` itself, where it is a day that the calendar has, as YYYY-MM-DD.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        good = date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        good = False
+    if not good:
+        raise ValueError(f"found {text!r}: is no date; write YYYY-MM-DD, a day the calendar has")
+    return text
+
 
 # File names are made of these, so nothing else may be in them.
 FileName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
@@ -42,7 +57,7 @@ class Ensemble(Record):
     """One metric of one arm.
 
     ``values[i]`` belongs to ``seeds[i]`` of its case, None where there is no valid run;
-    empty once the entry was thinned.  ``summary`` is over the values there were, None
+    ``summary`` is over the values there were, None
     for none.
     """
 
@@ -114,7 +129,7 @@ class ChangedFunctions(Record):
     """What the session's own comparison said of the functions of a phase: ``arm`` to ``against``.
 
     ``count`` of the ``tested`` functions changed, by ``differences``;
-    ``largest`` are at most :data:`MOST_CHANGED` of them, the largest first, whose
+    ``largest`` are the largest of them first, as many as a report lists, whose
     largest difference is ``size`` of the phase, a fraction.
     """
 
@@ -127,14 +142,6 @@ class ChangedFunctions(Record):
     size: Value = 0.0
     largest: tuple[ChangedFunction, ...] = ()
     differences: tuple[FunctionDifference, ...] = ()
-
-    @property
-    def text(self) -> str:
-        """In the words of the session's report and gate."""
-        words = changed_words(
-            self.tested, self.count, [(each.name, each.difference) for each in self.largest]
-        )
-        return f"{words}{f' instructions per {self.unit_title}' * bool(self.count)}"
 
 
 class CaseEntry(Record):
@@ -205,10 +212,10 @@ class Entry(Record):
     what it was that night, so that two nights with the same setting differ by their kernels
     only.  ``looks`` are the numbers of seeds after which its session was judged, the last one is
     what it has; empty where the number was fixed.  ``counted``
-    tells whether functions are kept beside it, ``thinned`` that values seed by seed no longer are.
+    tells whether functions are kept beside it.
     """
 
-    schema_version: Literal[4] = 4
+    schema_version: Literal[5] = 5
     night: Night
     night_id: NightId = ""
     created: str
@@ -231,7 +238,6 @@ class Entry(Record):
     looks: tuple[int, ...] = ()
     findings: tuple[str, ...] = ()
     counted: bool = False
-    thinned: bool = False
 
     @model_validator(mode="after")
     def _names_fit(self) -> Entry:
@@ -252,7 +258,7 @@ class Entry(Record):
     def id(self) -> str:
         """12 hex digits that name this entry: a hash of what it is of, not of its numbers.
 
-        So the same session always has the same name, thinned or not, and an entry can be
+        So the same session always has the same name, and an entry can be
         referred to from elsewhere.
         """
         kernels = [f"{arm.name}={arm.kernel.key}" for arm in self.arms]
@@ -275,6 +281,12 @@ class Entry(Record):
     def track(self) -> tuple[str, str, str]:
         """Experiment, guest and mode: entries of one track follow each other."""
         return self.experiment, self.guest, self.mode
+
+    @property
+    def setting_key(self) -> str:
+        """12 hex digits: equal for two nights that only their kernels tell apart."""
+        lines = (f"{name}={value}" for name, value in sorted(self.setting.items()))
+        return digest("\n".join(lines))[:12]
 
     @property
     def order(self) -> tuple[str, str, str]:
@@ -317,6 +329,14 @@ class Entry(Record):
     def case(self, name: str) -> CaseEntry | None:
         """The case of this name."""
         return next((case for case in self.cases if case.name == name), None)
+
+
+def by_track(entries: Iterable[Entry]) -> dict[tuple[str, str, str], tuple[Entry, ...]]:
+    """Entries by experiment, guest and mode; within a track, the oldest first."""
+    tracks: dict[tuple[str, str, str], list[Entry]] = {}
+    for entry in sorted(entries, key=lambda each: each.order):
+        tracks.setdefault(entry.track, []).append(entry)
+    return {track: tuple(tracks[track]) for track in sorted(tracks)}
 
 
 def role_of(name: str) -> Role:

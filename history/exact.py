@@ -12,17 +12,113 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy import stats
 
 from experiment.spec import Direction, Thresholds
-from history.change import Kind
 from history.entry import PINNED, Entry
-from history.values import Followed, courses_of, followed, moved_settings, same_code
 from reports.statistics import Floats, pairs_needed
 from reports.verdict import CALLED, Evidence, Judgement, Verdict, judge_primary
 from reports.verdict import Change as Estimate
+
+UNFIT = ("inexact",)
+# ``step`` and ``drift`` are the kernel's, ``lab`` the lab's; ``mixed`` is a step on a
+# night on which the lab moved too and no pinned arm tells them apart; ``unexplained``
+# is the same code in the same setting with other numbers, which must not be.
+# ``suspected`` is a change of a wall course whose interval still contains zero;
+# ``incomparable`` is a stretch of nights that have too few seeds in common with those before.
+Kind = Literal["step", "drift", "lab", "mixed", "unexplained", "suspected", "incomparable"]
+Key = tuple[str, str, str]
+Pair = tuple[Floats, Floats]
+
+
+class Followed(NamedTuple):
+    """One metric of one arm over the nights of a track.
+
+    ``logs`` are natural logarithms of shape (nights, seeds), NaN where there is no valid
+    run; ``control`` those of the pinned arm, NaN where the night had none.  ``seeds`` are
+    those of the columns, in ascending order.
+    """
+
+    case: str
+    metric: str
+    logs: Floats
+    control: Floats
+    seeds: tuple[int, ...] = ()
+
+    def relative(self) -> Floats:
+        """Logarithms relative to the pinned arm."""
+        return np.asarray(self.logs - self.control)
+
+    def names(self, row: Floats) -> str:
+        """The seeds that a row has values of: ``1..8``, or ``1, 3, 5`` where some are left out."""
+        seeds = [seed for seed, value in zip(self.seeds, row, strict=True) if np.isfinite(value)]
+        if len(seeds) > 2 and seeds[-1] - seeds[0] == len(seeds) - 1:
+            return f"{seeds[0]}..{seeds[-1]}"
+        return ", ".join(map(str, seeds)) or "none"
+
+
+def fit(entry: Entry) -> bool:
+    """Whether a night's numbers are evidence: an inexact session's are none."""
+    return entry.exactness not in UNFIT
+
+
+def courses_of(entries: Sequence[Entry]) -> list[tuple[str, str, str]]:
+    """(case, metric, arm) of every primary metric of a followed arm, in order of appearance."""
+    courses: dict[tuple[str, str, str], None] = {}
+    for entry in entries:
+        for case in entry.cases:
+            for metric in case.primary:
+                for arm in entry.followed:
+                    courses[case.name, metric, arm.name] = None
+    return list(courses)
+
+
+def followed(entries: Sequence[Entry], case: str, metric: str, arm: str) -> Followed:
+    """The values of one metric of one arm, night by night, and those of the pinned arm."""
+    seeds = sorted({s for e in entries if (case_entry := e.case(case)) for s in case_entry.seeds})
+    column = {seed: at for at, seed in enumerate(seeds)}
+    logs = np.full((len(entries), len(seeds)), np.nan)
+    control = logs.copy()
+    for row, entry in enumerate(entries):
+        if not fit(entry):
+            continue
+        _fill(logs[row], entry, case, metric, arm, column)
+        if entry.pinned:
+            _fill(control[row], entry, case, metric, entry.pinned.name, column)
+    return Followed(case, metric, logs, control, tuple(seeds))
+
+
+def _fill(
+    row: Floats, entry: Entry, case: str, metric: str, arm: str, column: dict[int, int]
+) -> None:
+    case_entry = entry.case(case)
+    measured = case_entry.arm(arm) if case_entry else None
+    if case_entry is None or measured is None or metric not in measured.metrics:
+        return
+    # A value that is not above zero has no ratio to anything.
+    for seed, value in zip(case_entry.seeds, measured.metrics[metric].values, strict=False):
+        if value is not None and value > 0:
+            row[column[seed]] = np.log(value)
+
+
+def moved_settings(before: Entry, after: Entry) -> tuple[str, ...]:
+    """A line for each thing of the setting that is another: ``qemu: 7.2.17 -> 8.0.2``."""
+    names = sorted(before.setting.keys() | after.setting.keys())
+    pairs = [(name, before.setting.get(name, ""), after.setting.get(name, "")) for name in names]
+    return tuple(f"{name}: {a or 'none'} -> {b or 'none'}" for name, a, b in pairs if a != b)
+
+
+def same_code(before: Entry, after: Entry, arm: str) -> bool:
+    """Whether an arm ran the same machine code with the same settings on both nights."""
+    first, second = before.arm(arm), after.arm(arm)
+    if first is None or second is None:
+        return False
+    same = first.kernel.code_key == second.kernel.code_key
+    return same and first.settings == second.settings
+
 
 # Nights of different code that a baseline is the mean of.
 BASELINE = 8
@@ -54,10 +150,6 @@ class DetectedChange:
     nominated: int | None = None
 
 
-Key = tuple[str, str, str]
-Pair = tuple[Floats, Floats]
-
-
 def find(
     entries: Sequence[Entry], *, baseline: int = BASELINE, share: float = SHARE
 ) -> list[DetectedChange]:
@@ -66,129 +158,176 @@ def find(
     ``entries`` are those of one track, the oldest first; a change counts from ``share`` of
     the threshold.
     """
-    epochs = _epochs(entries)
-    segments = [
-        _Segment(entries, key, followed(entries, *key), epochs, baseline)
+    # The number of each night's environment: another from each change of it on.
+    epochs = [0] * len(entries)
+    for now in range(1, len(entries)):
+        epochs[now] = epochs[now - 1] + bool(moved_settings(entries[now - 1], entries[now]))
+    courses = [
+        _Course(entries, key, followed(entries, *key), epochs, baseline)
         for key in courses_of(entries)
     ]
-    for arm in dict.fromkeys(segment.key[2] for segment in segments):
-        mine = {each.key: each for each in segments if each.key[2] == arm}
-        directions = {key: segment.direction for key, segment in mine.items()}
+    changes = _pinned(entries)
+    for arm in dict.fromkeys(course.key[2] for course in courses):
+        mine = {course.key: course for course in courses if course.key[2] == arm}
+        directions = {key: direction_of(entries, *key[:2]) for key in mine}
+        states = dict.fromkeys(mine, _State())
         for now, entry in enumerate(entries):
-            for segment in mine.values():
-                segment.add(now)
-            pairs = {key: segment.pair for key, segment in mine.items() if segment.pair}
+            nights = {key: course.night(states[key], now) for key, course in mine.items()}
+            pairs = {key: night.pair for key, night in nights.items() if night.pair}
             for key, judgement in _called(pairs, directions, entry.thresholds, share).items():
-                mine[key].change(now, judgement)
-            across = {key: segment.across for key, segment in mine.items() if segment.across}
+                nights[key] = mine[key].changed(nights[key], now, judgement)
+            across = {key: night.across for key, night in nights.items() if night.across}
             for key, judgement in _called(across, directions, entry.thresholds, share).items():
-                mine[key].change_across(now, judgement)
-    changes = [change for segment in segments for change in segment.changes]
-    changes += _pinned(entries)
+                nights[key] = mine[key].changed_across(nights[key], now, judgement)
+            states = {key: night.state for key, night in nights.items()}
+            changes += [change for night in nights.values() for change in night.changes]
+        changes += [state.gap for state in states.values() if state.gap]
     return sorted(changes, key=lambda f: (f.detected, f.arm, f.case, f.metric))
 
 
-class _Segment:
-    """One metric of one arm: its nights with new code since the last change.
+@dataclass(frozen=True)
+class _State:
+    """Nights of one metric of one arm with new code since its last change.
 
     ``nights`` are those of the present environment.  ``carried`` are those of former ones
     besides, as far back as the control arm is the same and has values: what that moved by was
-    the environment's.  ``pair`` and ``across`` are a baseline and what is compared with it,
-    one logarithm a seed; None where there is nothing to be compared.  ``former`` are the nights
-    and what they carried before the seeds were others.
+    the environment's.  ``former`` are the nights and what they carried before the seeds were
+    others.  ``gap`` is the record of nights that cannot be compared, while it goes on.
     """
 
-    def __init__(
-        self, entries: Sequence[Entry], key: Key, values: Followed, epochs: Sequence[int],
-        baseline: int,
-    ) -> None:  # fmt: skip
-        self.entries, self.key, self.values = entries, key, values
-        self.epochs, self.baseline = epochs, baseline
-        self.direction = direction_of(entries, key[0], key[1])
-        self.changes: list[DetectedChange] = []
-        self.nights: list[int] = []
-        self.carried: list[int] = []
-        self.last: int | None = None
-        self.pair: Pair | None = None
-        self.across: Pair | None = None
-        self.compared: list[int] = []
-        self.gap: DetectedChange | None = None
-        self.former: tuple[list[int], list[int]] | None = None
+    nights: tuple[int, ...] = ()
+    carried: tuple[int, ...] = ()
+    former: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    last: int | None = None
+    gap: DetectedChange | None = None
 
-    def begin(self, *nights: int) -> None:
-        """Forget all nights but these."""
-        self.former = None
-        self.nights = list(nights)
-        self.carried = [night for night in nights if self._has_control(night)]
 
-    def add(self, now: int) -> None:
-        """Add a night: what it is compared with is in ``pair`` and ``across`` then."""
-        self.pair = self.across = None
+@dataclass(frozen=True)
+class _Night:
+    """What a night makes of a state: the next one, what it is compared with, what it shows.
+
+    ``pair`` and ``across`` are a baseline and what is compared with it, one logarithm a seed:
+    the former of the ``compared`` nights and tonight, the latter of what is carried.
+    """
+
+    state: _State
+    changes: tuple[DetectedChange, ...] = ()
+    pair: Pair | None = None
+    compared: tuple[int, ...] = ()
+    across: Pair | None = None
+
+
+@dataclass(frozen=True)
+class _Course:
+    """One metric of one arm over the nights of a track; ``epochs`` number its environments."""
+
+    entries: Sequence[Entry]
+    key: Key
+    values: Followed
+    epochs: Sequence[int]
+    baseline: int
+
+    def night(self, state: _State, now: int) -> _Night:
+        """Hold a night against what came before it."""
         if not np.isfinite(self.values.logs[now]).any():
-            return
-        last, self.last = self.last, now
+            return _Night(state)
+        last, state = state.last, replace(state, last=now)
         if last is None:
-            self.begin(now)
-            return
+            return _Night(self._begin(state, now))
         environment = moved_settings(self.entries[last], self.entries[now])
         same = same_code(self.entries[last], self.entries[now], self.key[2])
         if environment and not controlled(self.entries, self.values, last, now):
-            self._uncontrolled(last, now, environment, same=same)
-        elif same and environment:
+            return self._uncontrolled(state, last, now, environment, same=same)
+        if same and environment:
             # The kernel is the one of last night; from here on the dice are others.
-            self.nights = [now]
-            self.carried.append(now)
-        elif same:
-            self._must_be_equal(last, now)
-        else:
-            self._compare(last, now)
+            return _Night(replace(state, nights=(now,), carried=(*state.carried, now)))
+        if not same:
+            return self._compare(state, last, now)
+        logs = self.values.logs
+        if not _differ(logs[last], logs[now]):
+            return _Night(state)
+        change = self._judged(logs[last], logs[now], now).change
+        unexplained = DetectedChange("unexplained", *self.key, last, now, now, None, change)
+        return _Night(self._begin(state, now), (unexplained,))
 
-    def _compare(self, last: int, now: int) -> None:
-        before, pair = self._against(self.nights, last, now)
-        if _count(pair[1] - pair[0]) < _needed(self.entries[now]) and self.former:
+    def changed(self, night: _Night, now: int, judgement: Judgement) -> _Night:
+        """Tonight is another than the baseline of its own environment."""
+        compared = night.compared
+        where, kind = self._locate(_rows(self.values, compared), compared)
+        change = self._record(kind, compared[where], now, judgement)
+        state = self._begin(night.state, *(compared[where:] if kind == "step" else (now,)))
+        nights = tuple(each for each in state.nights if self.epochs[each] == self.epochs[now])
+        return _Night(replace(state, nights=nights), (*night.changes, change))
+
+    def changed_across(self, night: _Night, now: int, judgement: Judgement) -> _Night:
+        """The newest nights are others than the baseline of a former environment."""
+        carried = night.state.carried
+        where, kind = self._locate(self.values.relative()[list(carried)], carried)
+        change = self._record(kind, carried[where], now, judgement)
+        # Of a drift the baseline to come is what was judged: nights after it would hide what
+        # it went by until then.
+        carried = carried[where:] if kind == "step" else self._recent(carried)
+        state = replace(night.state, carried=carried, nights=(now,))
+        return _Night(state, (*night.changes, change))
+
+    def _begin(self, state: _State, *nights: int) -> _State:
+        """Forget all nights but these."""
+        carried = tuple(night for night in nights if self._has_control(night))
+        return replace(state, nights=nights, carried=carried, former=None)
+
+    def _compare(self, state: _State, last: int, now: int) -> _Night:
+        needed = _needed(self.entries[now])
+        before, pair = self._against(state.nights, last, now)
+        if _count(pair[1] - pair[0]) < needed and state.former:
             # A night or two had other seeds: back on the old ones the old baseline is good.
-            nights, carried = self.former
+            nights, carried = state.former
             back, other = self._against(nights, nights[-1], now)
-            if _count(other[1] - other[0]) >= _needed(self.entries[now]):
-                self.former, self.carried = None, carried
+            if _count(other[1] - other[0]) >= needed:
+                state = replace(state, former=None, carried=carried)
                 before, pair = back, other
-        if not self._comparable(pair, last, now):
-            return
-        moved = self.epochs[before[-1]] != self.epochs[now]
-        self.pair, self.compared = pair, [*before, now]
+        state, comparable, changes = self._comparable(state, pair, last, now)
+        if not comparable:
+            return _Night(state, changes)
+        compared = (*before, now)
         # The control arm's own dice were rolled anew with the environment: against a baseline
         # of the former one they would be in every night to come as if they were the kernel's.
-        self.nights = [now] if moved else self.compared
+        moved = self.epochs[before[-1]] != self.epochs[now]
+        state = replace(state, nights=(now,) if moved else compared)
         if not self._has_control(now):
-            return
-        self.carried = [*self.carried, now]
-        if self.epochs[self.carried[0]] == self.epochs[now] or not self._recent():
-            return
+            return _Night(state, changes, pair, compared)
+        state = replace(state, carried=(*state.carried, now))
+        night = _Night(state, changes, pair, compared)
+        recent = self._recent(state.carried)
+        if self.epochs[state.carried[0]] == self.epochs[now] or not recent:
+            return night
         # Here those dice are a part of the scatter that the change is held against.
         relative = self.values.relative()
         across = (
-            _mean(relative[self.carried[: self.baseline]]),
-            _mean(relative[self._recent()]),
+            _mean(relative[list(state.carried[: self.baseline])]),
+            _mean(relative[list(recent)]),
         )
-        if _count(across[1] - across[0]) >= _needed(self.entries[now]):
-            self.across = across
+        return replace(night, across=across) if _count(across[1] - across[0]) >= needed else night
 
-    def _against(self, nights: Sequence[int], last: int, now: int) -> tuple[list[int], Pair]:
+    def _against(
+        self, nights: tuple[int, ...], last: int, now: int
+    ) -> tuple[tuple[int, ...], Pair]:
         """The nights that tonight can be held against, and their mean and tonight's values."""
-        before = list(nights)
-        if self.epochs[before[-1]] != self.epochs[now]:
-            before = [n for n in before if controlled(self.entries, self.values, n, now)] or [last]
-        rows = _rows(self.values, [*before[: self.baseline], now])
-        return before, (_mean(rows[:-1]), rows[-1])
+        if self.epochs[nights[-1]] != self.epochs[now]:
+            pinned = (n for n in nights if controlled(self.entries, self.values, n, now))
+            nights = tuple(pinned) or (last,)
+        rows = _rows(self.values, [*nights[: self.baseline], now])
+        return nights, (_mean(rows[:-1]), rows[-1])
 
     def _has_control(self, night: int) -> bool:
         return bool(np.isfinite(self.values.control[night]).any())
 
-    def _recent(self) -> list[int]:
+    def _recent(self, carried: tuple[int, ...]) -> tuple[int, ...]:
         """The newest nights that are not of the carried baseline, as many as that has."""
-        return self.carried[self.baseline :][-self.baseline :]
+        return carried[self.baseline :][-self.baseline :]
 
-    def _comparable(self, pair: Pair, last: int, now: int) -> bool:
+    def _comparable(
+        self, state: _State, pair: Pair, last: int, now: int
+    ) -> tuple[_State, bool, tuple[DetectedChange, ...]]:
         """Whether baseline and tonight have seeds enough in common; where not, it is recorded.
 
         A night with seeds enough of its own is the first of a new baseline.
@@ -196,98 +335,55 @@ class _Segment:
         needed = _needed(self.entries[now])
         common = _count(pair[1] - pair[0])
         if common >= needed:
-            self.gap = None
-            return True
-        before, after = (self.values.names(row) for row in pair)
-        change = self._judged(*pair, now).change if common else None
-        gap = DetectedChange(
-            "incomparable", *self.key, last, now, now, None, change,
-            (f"seeds: {before} -> {after}, {common} in common, {needed} needed",),
-        )  # fmt: skip
-        if self.gap is not None:
-            self.changes.remove(self.gap)
-            gap = replace(self.gap, detected=now)
-        self.changes.append(gap)
-        self.gap = gap
-        if _count(self.values.logs[now]) >= needed:
-            self.gap = None
-            former = self.nights, self.carried
-            self.begin(now)
-            self.former = former
-        return False
+            return replace(state, gap=None), True, (state.gap,) if state.gap else ()
+        if state.gap is None:
+            before, after = (self.values.names(row) for row in pair)
+            change = self._judged(*pair, now).change if common else None
+            words = f"seeds: {before} -> {after}, {common} in common, {needed} needed"
+            gap = DetectedChange("incomparable", *self.key, last, now, now, None, change, (words,))
+        else:
+            gap = replace(state.gap, detected=now)
+        if _count(self.values.logs[now]) < needed:
+            return replace(state, gap=gap), False, ()
+        begun = self._begin(replace(state, gap=None), now)
+        return replace(begun, former=(state.nights, state.carried)), False, (gap,)
 
     def _judged(self, before: Floats, after: Floats, now: int) -> Judgement:
-        return judged(before, after, self.entries[now], self.direction, *self.key[:2])
-
-    def _must_be_equal(self, last: int, now: int) -> None:
-        logs = self.values.logs
-        if _differ(logs[last], logs[now]):
-            change = self._judged(logs[last], logs[now], now).change
-            self.changes.append(
-                DetectedChange("unexplained", *self.key, last, now, now, None, change)
-            )
-            self.begin(now)
+        direction = direction_of(self.entries, *self.key[:2])
+        return judged(before, after, self.entries[now], direction, *self.key[:2])
 
     def _uncontrolled(
-        self, last: int, now: int, environment: tuple[str, ...], *, same: bool
-    ) -> None:
+        self, state: _State, last: int, now: int, environment: tuple[str, ...], *, same: bool
+    ) -> _Night:
         """The environment changed and no control arm tells by how much."""
         pins = {self.entries[night].setting.get(PINNED) for night in (last, now)}
         pair = self.values.logs[last], self.values.logs[now]
-        comparable = self._comparable(pair, last, now)
+        state, comparable, changes = self._comparable(state, pair, last, now)
         judgement = self._judged(*pair, now)
         if comparable and judgement.verdict not in CALLED and len(pins) == 1:
             # The control arm may only have failed tonight: what was carried is good still.
-            self.nights = [now]
-            self.carried += [now] if self._has_control(now) else []
-            return
+            carried = (*state.carried, now) if self._has_control(now) else state.carried
+            return _Night(replace(state, nights=(now,), carried=carried), changes)
         if comparable and judgement.verdict in CALLED:
             repinned = all(line.startswith(f"{PINNED}: ") for line in environment)
             kind: Kind = "lab" if same else "step" if repinned else "mixed"
             verdict = None if same else judgement.verdict
-            self.changes.append(
-                DetectedChange(
-                    kind, *self.key, last, now, now, verdict, judgement.change, environment
-                )
+            change = DetectedChange(
+                kind, *self.key, last, now, now, verdict, judgement.change, environment
             )
-        self.begin(now)
-
-    def change(self, now: int, judgement: Judgement) -> None:
-        """Tonight is another than the baseline of its own environment."""
-        where, kind = self._locate(_rows(self.values, self.compared), self.compared)
-        self._record(kind, self.compared[where], now, judgement)
-        self.begin(*(self.compared[where:] if kind == "step" else [now]))
-        self.nights = [night for night in self.nights if self.epochs[night] == self.epochs[now]]
-        self.across = None
-
-    def change_across(self, now: int, judgement: Judgement) -> None:
-        """The newest nights are others than the baseline of a former environment."""
-        where, kind = self._locate(self.values.relative()[self.carried], self.carried)
-        self._record(kind, self.carried[where], now, judgement)
-        # Of a drift the baseline to come is what was judged: nights after it would hide what
-        # it went by until then.
-        self.carried = self.carried[where:] if kind == "step" else self._recent()
-        self.nights = [now]
+            changes = (*changes, change)
+        return _Night(self._begin(state, now), changes)
 
     def _locate(self, rows: Floats, nights: Sequence[int]) -> tuple[int, Kind]:
         return locate(rows, [self.epochs[night] for night in nights])
 
-    def _record(self, kind: Kind, at: int, now: int, judgement: Judgement) -> None:
+    def _record(self, kind: Kind, at: int, now: int, judgement: Judgement) -> DetectedChange:
         finite = np.isfinite(self.values.logs[:at]).any(axis=1)
         before = int(np.flatnonzero(finite)[-1])
         environment = moved_settings(self.entries[before], self.entries[at])
-        self.changes.append(
-            DetectedChange(kind, *self.key, before, at, now, judgement.verdict, judgement.change,
-                  environment)
-        )  # fmt: skip
-
-
-def _epochs(entries: Sequence[Entry]) -> list[int]:
-    """The number of each night's environment: another from each change of it on."""
-    numbers = [0] * len(entries)
-    for now in range(1, len(entries)):
-        numbers[now] = numbers[now - 1] + bool(moved_settings(entries[now - 1], entries[now]))
-    return numbers
+        return DetectedChange(
+            kind, *self.key, before, at, now, judgement.verdict, judgement.change, environment
+        )
 
 
 def _needed(entry: Entry) -> int:

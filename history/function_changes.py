@@ -12,12 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from files import digest
-from history.change import Status
-from history.entry import ChangedFunctions, Entry, FunctionDifference
-from history.known import KnownChanges, Subject
-from history.standing import courses
+from history.changes import courses
+from history.entry import ChangedFunctions, Entry, FunctionDifference, by_track
+from history.known import KnownChanges, Status, Subject
 from reports.explain.functions import SMALLEST
-from reports.sections.functions import changed_words
 
 
 @dataclass(frozen=True)
@@ -66,21 +64,6 @@ class FunctionsChange:
         return max((each.size for each in self.functions), key=abs, default=0.0)
 
     @property
-    def text(self) -> str:
-        """In the words of the session's report and gate, with how the change stands."""
-        words = changed_words(
-            self.tested, len(self.functions), [(f.name, f.difference) for f in self.functions]
-        )
-        stands = f"; {self.status}: {self.why}" if self.why else ""
-        of = f"{self.arm} against {self.against}"
-        return f"{of}: {words} instructions per {self.unit_title}{stands}"
-
-    @property
-    def line(self) -> str:
-        """The change in one line, without its track."""
-        return f"{self.night} {self.case} {self.metric}: {self.text}; change {self.id}"
-
-    @property
     def is_standing(self) -> bool:
         """Whether it is said again on later nights: it lasts, and nobody acknowledged it."""
         return bool(self.functions) and self.status != "acknowledged"
@@ -93,13 +76,13 @@ def function_changes(
 
     Nights on which nothing was tested say nothing.
     """
-    nights = sorted(entries, key=lambda each: each.order)
-    tracks: dict[tuple[str, str, str], list[Entry]] = {}
-    for entry in nights:
-        tracks.setdefault(entry.track, []).append(entry)
-    changes = [change for _, track in sorted(tracks.items()) for change in _followed(track)]
+    nights = list(entries)
+    changes = [change for track in by_track(nights).values() for change in _followed(track)]
+    if not changes:
+        return ()
     known = (known_changes or KnownChanges()).narrow(courses(nights))
-    return tuple(_standing(change, known, nights[-1].night) for change in changes)
+    newest = max(nights, key=lambda entry: entry.order)
+    return tuple(_standing(change, known, newest.night) for change in changes)
 
 
 def function_courses(change: FunctionsChange) -> list[tuple[str, ...]]:

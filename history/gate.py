@@ -6,21 +6,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from experiment.spec import FUNCTIONS, Thresholds
-from history.change import NightlyChange
-from history.entry import Entry
+from history.changes import Gap, NightlyChange, courses, gaps_of, is_loss, is_open, newest_entry
+from history.entry import Entry, by_track
 from history.function_changes import FunctionsChange, function_changes, function_courses
-from history.gaps import Gap, gaps_of
 from history.known import KnownChanges
 from history.policy import Action, Finding, Policy, PolicyTarget, judged_in, laxer
-from history.standing import courses, is_loss, is_open, newest_entry
 from history.store import UnreadFile
-from history.wording import change_line
+from history.wording import change_line, of_functions
 from reports.many import SessionComparison
 from reports.model import Comparison
 from reports.sections.functions import changed_per_unit
 from reports.statistics import pairs_needed
 from reports.verdict import Judgement, Verdict
 from reports.wording import percent
+from text import clean_line
 
 Level = Literal["error", "warning", "notice"]
 LEVELS: dict[Action, Level] = {"fail": "error", "warn": "warning", "pass": "notice"}
@@ -112,7 +111,7 @@ def _of_function_change(change: FunctionsChange, policy: Policy, *, new: bool) -
     """The same of functions that a night of the history changed, and the newest still has."""
     place = PolicyTarget(*change.track, change.case, change.metric)
     since = "" if new else f"since {change.night}: "
-    text = f"{since}{change.text}; change {change.id}"
+    text = f"{since}{of_functions(change)}; change {change.id}"
     message = _functions_message(place, text, change.size, policy)
     if change.status != "open":
         message = message._replace(level=LEVELS["pass"], code=0)
@@ -182,11 +181,8 @@ def of_history(
     if newest is None:
         return Gate(_sorted(messages))
     all_courses = courses(entries)
-    of_functions = function_changes(entries, known_changes)
-    tracks: dict[tuple[str, str, str], list[Entry]] = {}
-    for entry in sorted(entries, key=lambda each: each.order):
-        tracks.setdefault(entry.track, []).append(entry)
-    for track, mine in sorted(tracks.items()):
+    of_arms = function_changes(entries, known_changes)
+    for track, mine in by_track(entries).items():
         last = [entry for entry in mine if entry.night_key == mine[-1].night_key]
         new = {entry.id for entry in last if entry.night_key == newest.night_key}
         for change in listed:
@@ -201,7 +197,7 @@ def of_history(
             messages += _inexact(track, entry.exactness, words, policy)
         messages += [
             _of_function_change(change, policy, new=change.entry in new)
-            for change in of_functions
+            for change in of_arms
             if change.track == track and mine[-1].id in new
             and (change.is_standing or (change.functions and change.entry in new))
         ]  # fmt: skip
@@ -209,11 +205,11 @@ def of_history(
     messages += [_of_gap(gap, policy) for gap in gaps]
     ids = [
         *(change.id for change in listed), *(gap.id for gap in gaps),
-        *(change.id for change in of_functions),
+        *(change.id for change in of_arms),
     ]  # fmt: skip
     fitting = [
         *all_courses,
-        *(name for change in of_functions for name in function_courses(change)),
+        *(name for change in of_arms for name in function_courses(change)),
     ]
     for known_change, words in known_changes.notes(fitting, ids, newest.night):
         level: Level = "notice" if known_change.expired(newest.night) else "warning"
@@ -322,3 +318,18 @@ def _message(
 def _sorted(messages: Iterable[Message]) -> tuple[Message, ...]:
     order = ("error", "warning", "notice")
     return tuple(sorted(messages, key=lambda message: order.index(message.level)))
+
+
+def annotation(message: Message) -> str:
+    """``::error title=TITLE::TEXT``, one line; no file is named."""
+    title = _escaped(message.title).replace(":", "%3A").replace(",", "%2C")
+    return f"::{message.level} title={title}::{_escaped(message.text)}"
+
+
+def workflow_commands(messages: Iterable[Message]) -> str:
+    """One line a message."""
+    return "".join(f"{annotation(message)}\n" for message in messages)
+
+
+def _escaped(text: str) -> str:
+    return clean_line(text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"))

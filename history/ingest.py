@@ -12,7 +12,6 @@ from pydantic import BaseModel
 
 from errors import RecordError
 from history.entry import (
-    MOST_CHANGED,
     PINNED,
     SMALLEST,
     ArmCase,
@@ -35,6 +34,7 @@ from reports.explain.functions import USER, Attribution, FunctionChange
 from reports.many import compare_session
 from reports.model import Comparison, MetricComparison
 from reports.outcome import pending
+from reports.sections.functions import MOST_CHANGED
 from reports.sentences import of_finding
 from results.profile import PhaseProfile, Profile
 from results.record import CaseRecord, Manifest, PhaseRecord, RunRecord

@@ -37,17 +37,17 @@ from errors import SpecError
 from experiment.load import read_toml, validated
 from experiment.problems import closest
 from experiment.spec import Frozen
-from history.change import NightlyChange, Status
 from history.entry import Hex12, Night
-from history.limits import fit, fits_everything, fraction, has_wildcard, too_late
+from history.policy import fit, fits_everything, fraction, has_wildcard, too_late
 
+Status = Literal["open", "fixed", "small", "expected", "acknowledged", "muted"]
 FIELDS = ("experiment", "guest", "case", "metric", "arm", "function")
 # Of what no entry may silence more by a pattern, and of what it does where it says nothing.
 MOST, USUAL = 0.25, 0.05
 
 
 class Subject(NamedTuple):
-    """What an entry may be about: a change, or a gap (``history.gaps``).
+    """What an entry may be about: a change, or a gap (``history.changes``).
 
     ``names`` are those of :data:`FIELDS`, empty where it is of all or of no function; ``size`` is a
     fraction, and 0 where nothing was judged.
@@ -58,15 +58,6 @@ class Subject(NamedTuple):
     night: str
     verdict: str = ""
     size: float = 0.0
-
-
-def subject_of(change: NightlyChange) -> Subject:
-    """A change as entries are asked for it."""
-    course = change.course
-    names = (course.experiment, course.guest, course.case, course.metric, course.arm, "")
-    return Subject(
-        change.id, names, change.night, str(change.verdict or ""), abs(change.estimate or 0.0)
-    )
 
 
 class KnownChange(Frozen):

@@ -17,7 +17,7 @@ from __future__ import annotations
 import gc
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -25,7 +25,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from history.entry import SCHEMA_VERSION, Entry, NightFunctions
+from history.entry import SCHEMA_VERSION, Entry, NightFunctions, by_track
 from results import door
 from results.door import StoreError
 from text import clean
@@ -60,10 +60,7 @@ class HistoryContents:
 
     def tracks(self) -> dict[tuple[str, str, str], tuple[Entry, ...]]:
         """Entries by experiment, guest and mode; within a track, the oldest first."""
-        tracks: dict[tuple[str, str, str], list[Entry]] = {}
-        for entry in self.entries:
-            tracks.setdefault(entry.track, []).append(entry)
-        return {track: tuple(tracks[track]) for track in sorted(tracks)}
+        return by_track(self.entries)
 
     def entry(self, name: str) -> Entry | None:
         """The entry of this id, or of this session's name."""
@@ -145,18 +142,6 @@ class HistoryStore:
         """Where the functions of an entry are kept."""
         return self.folder / self._name(FUNCTIONS, entry)
 
-    def replace(self, entry: Entry, *, functions: bool) -> None:
-        """Write an entry anew, as thinned; ``functions`` tells whether its functions stay."""
-        self._write(self._name(NIGHTS, entry), entry.model_dump_json())
-        if not functions:
-            door.remove(self.folder, self._name(FUNCTIONS, entry))
-
-    def remove(self, entries: Iterable[Entry]) -> None:
-        """Take entries out of the history."""
-        for entry in entries:
-            for kind in (NIGHTS, FUNCTIONS):
-                door.remove(self.folder, self._name(kind, entry))
-
     def _name(self, kind: str, entry: Entry) -> str:
         name = ".".join((entry.night, *entry.track, entry.id, "json"))
         return f"{kind}/{entry.night[:4]}/{name}"
@@ -232,6 +217,60 @@ def collecting_nothing() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
+
+
+def export_lines(store: HistoryStore, file: Path) -> HistoryContents:
+    """Write every entry with its functions to one file, a line of JSON each; return them.
+
+    Raises:
+        StoreError: the folder is no history, or the file's name says another form.
+    """
+    _require_lines(file)
+    read = store.read()
+    lines = []
+    for entry in read.entries:
+        functions = store.functions(entry) if entry.counted else None
+        beside = functions.model_dump_json() if functions else "null"
+        lines.append(f'{{"entry":{entry.model_dump_json()},"functions":{beside}}}\n')
+    door.write(file.parent, file.name, "".join(lines))
+    return read
+
+
+def read_lines(file: Path) -> tuple[list[tuple[Entry, NightFunctions | None]], list[UnreadFile]]:
+    """The entries of an exported file, and what in it is none: a torn last line, too.
+
+    Raises:
+        StoreError: the file cannot be read, or its name says another form.
+    """
+    _require_lines(file)
+    try:
+        lines = door.read_named(file, door.LINES).split(b"\n")
+    except OSError as error:
+        raise StoreError(f"{file}: cannot be read: {error.strerror}") from None
+    pairs, problems = [], []
+    for number, line in enumerate(lines, start=1):
+        if not line:
+            continue
+        try:
+            both = json.loads(line)
+            entry = parse_entry(json.dumps(both["entry"]).encode())
+            beside = both.get("functions")
+            functions = NightFunctions.model_validate_json(json.dumps(beside)) if beside else None
+            pairs.append((entry, functions))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            torn = number == len(lines)
+            words = "torn last line" if torn else f"line {number}: {str(error)[:SHOWN]!r}"
+            problems.append(UnreadFile(file, f"{words}; left out"))
+    return pairs, problems
+
+
+def _require_lines(file: Path) -> None:
+    if file.suffix != ".jsonl":
+        raise StoreError(
+            "a name that ends in .jsonl is wanted",
+            where=str(file),
+            next_step="other tools read JSON lines: pandas.read_json(FILE, lines=True)",
+        )
 
 
 def parse_entry(data: bytes) -> Entry:

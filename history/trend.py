@@ -10,10 +10,9 @@ import numpy as np
 
 from experiment.spec import Direction, Mode
 from history import wall
-from history.change import Course, NightlyChange
+from history.changes import Course, NightlyChange
 from history.entry import PINNED, Entry, Role
-from history.exact import direction_of
-from history.values import fit, followed, moved_settings
+from history.exact import direction_of, fit, followed, moved_settings
 from reports.verdict import Verdict
 from results.record import Record
 from results.units import shown_unit

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from history.change import Moved, NightlyChange
-from history.entry import Entry
+from history.changes import Moved, NightlyChange
+from history.entry import ChangedFunctions, Entry
 from history.function_changes import FunctionsChange
 from history.store import HistoryContents
 from history.trend import Trend
+from reports.sections.functions import changed_words
 from reports.verdict import Verdict
 from reports.wording import between, figure, percent
 from text import clean_line
@@ -78,9 +79,41 @@ def change_lines(changes: Iterable[NightlyChange]) -> list[str]:
     return lines
 
 
+def changed_functions(
+    tested: int, count: int, differences: Iterable[tuple[str, float]], unit_title: str
+) -> str:
+    """What differs between two arms in a phase, in the words of the session's report."""
+    words = changed_words(tested, count, list(differences))
+    return f"{words}{f' instructions per {unit_title}' * bool(count)}"
+
+
+def of_session(functions: ChangedFunctions) -> str:
+    """The functions that a night's own session found changed."""
+    largest = ((each.name, each.difference) for each in functions.largest)
+    return changed_functions(functions.tested, functions.count, largest, functions.unit_title)
+
+
+def of_functions(change: FunctionsChange) -> str:
+    """The functions that one night changed and the newest still has, and how that stands."""
+    differences = [(each.name, each.difference) for each in change.functions]
+    words = changed_words(change.tested, len(differences), differences)
+    stands = f"; {change.status}: {change.why}" if change.why else ""
+    of = f"{change.arm} against {change.against}"
+    return f"{of}: {words} instructions per {change.unit_title}{stands}"
+
+
+def function_change_line(change: FunctionsChange) -> str:
+    """A change of functions in one line, without its track."""
+    where = f"{change.night} {change.case} {change.metric}"
+    return f"{where}: {of_functions(change)}; change {change.id}"
+
+
 def function_change_lines(changes: Iterable[FunctionsChange]) -> list[str]:
     """A line for each change of functions."""
-    return [clean_line(f"{' '.join(change.track)}: {change.line}") for change in changes]
+    return [
+        clean_line(f"{' '.join(change.track)}: {function_change_line(change)}")
+        for change in changes
+    ]
 
 
 def counted(number: int, thing: str) -> str:
@@ -144,5 +177,5 @@ def entry_lines(entry: Entry) -> list[str]:
             )
         for each in case.functions:
             of = f"{case.name} {each.phase}.functions {each.arm} against {each.against}"
-            lines.append(f"  {of}: {each.text}")
+            lines.append(f"  {of}: {of_session(each)}")
     return [clean_line(line) for line in lines]

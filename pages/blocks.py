@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from history.change import NightlyChange
+from history.changes import NightlyChange
 from history.entry import ArmEntry, CaseEntry, ChangedFunctions, Conclusion, Entry
-from history.table import setting_key
-from pages import status
+from history.wording import of_session
+from pages import tracks
 from pages.tracks import TrendChart
 from reports import verdict_words, wording
 from reports.document import (
@@ -47,9 +47,9 @@ def changes(
 
 
 def _change(change: NightlyChange, root: str, entries: Mapping[str, Entry]) -> VerdictRow:
-    word = status.of_change(change)
-    lines: list[Words] = [*status.reasons(change)]
-    moved = status.functions(change)
+    word = tracks.of_change(change)
+    lines: list[Words] = [*tracks.reasons(change)]
+    moved = tracks.functions(change)
     if moved:
         unit = change.unit_of_work or "unit of work"
         lines.append((f"functions, instructions per {unit}: ", Mono("; ".join(moved))))
@@ -139,7 +139,7 @@ def _verdict(conclusion: Conclusion) -> VerdictRow:
 def _functions(functions: ChangedFunctions) -> list[Block]:
     """Which functions of a phase changed, in the words of the session's report."""
     head = f"{functions.phase}.functions, {functions.arm} against {functions.against}: "
-    blocks: list[Block] = [Paragraph((head, Strong(functions.text)))]
+    blocks: list[Block] = [Paragraph((head, Strong(of_session(functions))))]
     if not functions.count:
         return blocks
     heads = (
@@ -196,7 +196,7 @@ def _environment(entry: Entry, link: str, before: Entry | None) -> list[Block]:
     return [
         Heading("Environment", 2, "environment"),
         Paragraph(
-            f"All that may change a number besides the kernel ({setting_key(entry)}).", "note"
+            f"All that may change a number besides the kernel ({entry.setting_key}).", "note"
         ),
         *facts([
             ("session", entry.session), ("measured", entry.created),

@@ -5,15 +5,47 @@ Texts are as they came: the scripts put them into a page as text, never as marku
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from datetime import date
 
+from markupsafe import Markup
+
 from history.entry import Entry, NightFunctions
 from history.trend import Point, Trend
-from pages import status
+from pages import tracks
 from pages.tracks import Track, TrendChart
 from reports.wording import figure, percent
+
+# What could end a script element or begin a comment in it, and two line ends of JavaScript.
+UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+DIGITS = 10
+
+
+def data(value: object) -> Markup:
+    """JSON for a ``script`` element of type ``application/json``.
+
+    NaN and infinities, and what rounds to one, become null; lone surrogates are replaced.
+    """
+    text = json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = text.encode("utf-8", "replace").decode()
+    for character, escaped in UNSAFE.items():
+        text = text.replace(character, escaped)
+    return Markup(text)  # noqa: S704  (escaped above)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, float):
+        # The largest of numbers round to infinity.
+        short = float(f"{value:.{DIGITS}g}")
+        return short if math.isfinite(short) else None
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
 
 DAY_S = 86400
 # Of the newest nights functions are embedded, the largest of each phase: some kilobytes each.
@@ -52,11 +84,11 @@ def of_chart(chart: TrendChart) -> dict[str, object]:
                 "word": state.word,
                 "mark": state.mark,
                 "style": state.style,
-                "text": f"{change.course.arm} {status.size(change)}".strip(),
+                "text": f"{change.course.arm} {tracks.size(change)}".strip(),
             }
             for change in chart.changes
             if change.entry in at
-            for state in (status.of_change(change),)
+            for state in (tracks.of_change(change),)
         ],
     }
 

@@ -8,31 +8,135 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from xml.etree import ElementTree
 
-from jinja2 import Environment
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 from scipy import stats
 
 from errors import LabError, RecordError, UsageError
+from experiment.spec import Experiment
 from experiment.subsystems import load_subsystems
-from history.changes import changes_of
+from history.changes import NightlyChange, changes_of, gaps_of
 from history.entry import Entry
 from history.function_changes import function_changes
-from history.gaps import gaps_of
 from history.known import KnownChanges
 from history.policy import Policy
 from history.store import HistoryContents, HistoryStore
-from pages import blocks, embed, feed, payload, spark, status
-from pages.environment import environment_of
+from history.wording import change_line, function_change_line
+from pages import blocks, payload
+from pages import tracks as of_tracks
 from pages.tracks import Track, tracks_of
 from reports import wording
 from reports.document import Block
 from reports.render import html
 from reports.render.policy import policy
+from reports.session_list import ListedSession, listed
 from reports.write import HTML, published
 from results import door
 from results.sessions import SessionHead, heads_in
-from text import clean_lines, typeset
+from text import clean_line, clean_lines, typeset
+
+WIDTH, HEIGHT, EDGE = 160, 36, 4
+# More nights than this are not told apart in this width.
+NIGHTS = 90
+
+
+def spark(values: Sequence[float | None], marked: Sequence[object]) -> Markup:
+    """An SVG of the newest :data:`NIGHTS` values, gaps left open.
+
+    Nights whose ``marked`` is true, on which something changed, have a tick below.
+    Numbers alone are drawn, and colours are those of the page.
+    """
+    values, marked = values[-NIGHTS:], marked[-NIGHTS:]
+    numbers = [value for value in values if value is not None]
+    if not numbers:
+        return Markup("")
+    low, high = min(numbers), max(numbers)
+    # A course without change is a level line, not one that fills the height.
+    span = max(high - low, 0.02 * abs(high) or 1.0)
+    middle = (high + low) / 2
+    step = (WIDTH - 2 * EDGE) / max(len(values) - 1, 1)
+
+    def place(at: int, value: float) -> tuple[float, float]:
+        drop = (value - middle) / span
+        return EDGE + at * step, HEIGHT / 2 - 3 - drop * (HEIGHT - 2 * EDGE - 6)
+
+    path, pen = "", "M"
+    for at, value in enumerate(values):
+        if value is None:
+            pen = "M"
+            continue
+        x, y = place(at, value)
+        path += f"{pen}{x:.1f} {y:.1f}"
+        pen = "L"
+    ticks = "".join(
+        f'<path class="tick" d="M{EDGE + at * step:.1f} {HEIGHT - 6}v5"/>'
+        for at, mark in enumerate(marked) if mark
+    )  # fmt: skip
+    last = max(at for at, value in enumerate(values) if value is not None)
+    x, y = place(last, numbers[-1])
+    return Markup(  # noqa: S704  (numbers only)
+        f'<svg class="spark" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
+        f'aria-hidden="true" focusable="false"><path class="line" d="{path}"/>{ticks}'
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5"/></svg>'
+    )
+
+
+FEED = "feed.xml"
+MOST = 100
+ATOM = "http://www.w3.org/2005/Atom"
+
+
+def feed(tracks: Sequence[Track]) -> str:
+    """The newest changes that were judged, the last one first; addresses are below the feed's."""
+    ElementTree.register_namespace("", ATOM)
+    top = ElementTree.Element(_name("feed"))
+    recent = sorted(
+        ((change, track) for track in tracks for change in track.changes),
+        key=lambda both: (both[0].detected, both[0].id), reverse=True,
+    )[:MOST]  # fmt: skip
+    newest = max((track.last.night for track in tracks), default="1970-01-01")
+    _text(top, "id", "urn:twinboot:changes")
+    _text(top, "title", "Twinboot: changes")
+    _text(top, "updated", _time(newest))
+    _text(ElementTree.SubElement(top, _name("author")), "name", "Twinboot")
+    _link(top, "index.html")
+    for change, track in recent:
+        _entry(top, change, track)
+    ElementTree.indent(top)
+    body = ElementTree.tostring(top, encoding="unicode")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{body}\n'
+
+
+def _entry(top: ElementTree.Element, change: NightlyChange, track: Track) -> None:
+    entry = ElementTree.SubElement(top, _name("entry"))
+    word = of_tracks.of_change(change).word
+    size = f" {of_tracks.size(change)}" if of_tracks.size(change) else ""
+    course = change.course
+    _text(entry, "id", f"urn:twinboot:change:{change.id}")
+    _text(entry, "title", f"{word}{size}: {course.case} {course.metric} ({course.experiment})")
+    _text(entry, "updated", _time(change.detected))
+    _link(entry, f"track/{track.name}.html#change-{change.id}")
+    _text(entry, "summary", change_line(change))
+
+
+def _name(tag: str) -> str:
+    return f"{{{ATOM}}}{tag}"
+
+
+def _text(parent: ElementTree.Element, tag: str, text: str) -> None:
+    ElementTree.SubElement(parent, _name(tag)).text = clean_line(text)
+
+
+def _link(parent: ElementTree.Element, to: str) -> None:
+    ElementTree.SubElement(parent, _name("link"), {"href": to})
+
+
+def _time(night: str) -> str:
+    """Midnight of a night, as Atom writes times."""
+    return f"{night}T00:00:00Z"
+
 
 HERE = Path(__file__).parent
 TEMPLATES, STATIC = HERE / "templates", HERE / "static"
@@ -142,11 +246,11 @@ def _write(
     door.write(folder, MARK, "pages of a history; written anew as a whole\n")
     templates = environment()
     newest = max((entry.night for entry in read.entries), default="")
-    common = {"newest": newest, "marks": status.status, "spark": spark.draw}
+    common = {"newest": newest, "marks": of_tracks.status, "spark": spark}
     worst_first = sorted(tracks, key=lambda track: (track.rank, track.name))
     front = {"tracks": worst_first, "problems": read.problems, "root": "", **common}
     page(templates, "front.html.j2", folder / FRONT, front)
-    door.write(folder, feed.NAME, feed.render(tracks))
+    door.write(folder, FEED, feed(tracks))
     quantiles = [0.0, 0.0, *(float(stats.t.ppf(0.995, n - 1)) for n in range(2, MOST_PAIRS))]
     for track in tracks:
         context = {"track": track, "root": "../", **common}
@@ -161,10 +265,10 @@ def _write(
         name = f"{track.name}.html"
         payloads = payload.of_track(track)
         page(templates, "track.html.j2", folder / "track" / name,
-              {**context, **of_charts, "data": embed.data(payloads)}, CHARTS)  # fmt: skip
+              {**context, **of_charts, "data": payload.data(payloads)}, CHARTS)  # fmt: skip
         compared = payload.of_comparison(track, store.functions, quantiles)
         page(templates, "compare.html.j2", folder / "compare" / name,
-              {**context, "data": embed.data(compared)}, COMPARING)  # fmt: skip
+              {**context, "data": payload.data(compared)}, COMPARING)  # fmt: skip
         for number, entry in enumerate(track.entries):
             link = address(entry.link)
             before = track.entries[number - 1] if number else None
@@ -209,15 +313,24 @@ def address(link: str) -> Markup:
 
 
 def environment() -> Environment:
-    """The templates of the site."""
-    templates = environment_of(TEMPLATES, _printed)
-    templates.filters["figure"] = wording.figure
-    templates.globals.update(status=status)
+    """The templates of the site: every string they print is cleaned and escaped; markup stays."""
+
+    def finalize(value: object) -> object:
+        if isinstance(value, str) and not isinstance(value, Markup):
+            return typeset(clean_lines(value))
+        return value
+
+    templates = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=finalize,
+    )
+    templates.filters.update(percent=wording.percent, figure=wording.figure)
+    templates.globals.update(status=of_tracks, line=function_change_line)
     return templates
-
-
-def _printed(text: str) -> str:
-    return typeset(clean_lines(text))
 
 
 def page(
@@ -244,3 +357,46 @@ def _style(*, charts: bool) -> str:
     """The look of reports, and what pages have besides."""
     own = [html.STYLE.read_text(encoding="utf-8"), _static("site.css")]
     return "\n".join([*([_static("uPlot.min.css")] if charts else []), *own])
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A session on the page; ``report`` is the file beside it, empty where there is none."""
+
+    experiment: Experiment
+    guest: str
+    listed: ListedSession
+    report: str
+
+
+def gallery(heads: Sequence[SessionHead], folder: Path) -> int:
+    """Write the page and a report of each session to a folder; return how many reports there are.
+
+    Reports are made of the records.  Sessions are shown in the order given; what cannot be read is
+    left out, and one whose records cannot be compared has no report.
+
+    Raises:
+        SiteError: the folder holds something that is no site of the lab's, or that of a history.
+        OSError: the folder cannot be written.
+    """
+    check(folder)
+    if any((folder / "night").glob("*.html")):
+        raise SiteError(
+            "the site of a history is not replaced by a page of sessions",
+            where=str(folder), next_step="name a new folder",
+        )  # fmt: skip
+    with replaced(folder) as beside:
+        door.write(beside, MARK, "reports of sessions; written anew as a whole\n")
+        entries = []
+        for head in heads:
+            if head.manifest is None:
+                continue
+            report, manifest, line = f"{head.folder.name}.html", head.manifest, listed(head)
+            if line.problem:
+                report = ""
+            else:
+                door.write(beside, report, published(head.folder)[HTML])
+            entries.append(Shown(manifest.experiment, manifest.guest.title, line, report))
+        values = {"sessions": entries, "root": ""}
+        page(environment(), "gallery.html.j2", beside / FRONT, values)
+    return sum(bool(entry.report) for entry in entries)

@@ -10,7 +10,6 @@ import gzip
 import json
 import random
 import tarfile
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -27,13 +26,12 @@ from fleet.parcel import Answer, packed, unpacked
 from guests import channel, console
 from guests.exact import Outcome
 from guests.probe import counts
-from history import exchange, wording
+from history import wording
 from history.changes import changes_of
-from history.entry import Entry, NightFunctions
 from history.ingest import entry_of
 from history.known import load_known
 from history.policy import load_policy
-from history.store import HistoryStore, parse_entry
+from history.store import HistoryStore, parse_entry, read_lines
 from kernels import addresses, symbols, vmlinux
 from kernels.diff import read_diff
 from kernels.mail import read_mails
@@ -301,7 +299,7 @@ def _history(name: str) -> Callable[[bytes, Path], object]:
 
 
 def _functions(data: bytes, scratch: Path) -> object:
-    (entry,) = _entry()
+    (entry,) = [parse_entry(_night_bytes()[0])]
     store = HistoryStore(scratch / "functions")
     store.add(entry)
     place = store.functions_path(entry)
@@ -310,22 +308,12 @@ def _functions(data: bytes, scratch: Path) -> object:
     return store.functions(entry)
 
 
-def _entry() -> list[Entry]:
-    return [parse_entry(_night_bytes()[0])]
+def _exported() -> Sequence[bytes]:
+    entry, functions = (json.loads(each) for each in _night_bytes())
+    return [json.dumps({"entry": entry, "functions": functions}).encode() + b"\n"]
 
 
-def _exported(form: str) -> Callable[[], Sequence[bytes]]:
-    def act() -> Sequence[bytes]:
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / f"x{form}"
-            functions = NightFunctions.model_validate_json(_night_bytes()[1])
-            exchange.export(_entry(), lambda entry: functions, file)
-            return [file.read_bytes()]
-
-    return act
-
-
-HISTORY_HEAD = b'{"format": "twinboot history", "schema_version": 4}'
+HISTORY_HEAD = b'{"format": "twinboot history", "schema_version": 5}'
 QUEUE_HEAD = b'{"format": "twinboot queue", "schema_version": 1}'
 
 
@@ -479,11 +467,7 @@ TARGETS = (
     Target("a table", in_file("x.csv", read_table), _tables),
     Target("known changes", in_file("known.toml", load_known), _known, 0.3),
     Target("a policy", in_file("gate.toml", load_policy), _policies, 0.3),
-    *(
-        Target(f"exported {form}", in_file(f"x{form}", exchange.read), _exported(form), 0.05,
-               is_json=form == ".jsonl")
-        for form in exchange.FORMS
-    ),
+    Target("exported lines", in_file("x.jsonl", read_lines), _exported, 0.05, is_json=True),
     *(
         Target(f"a session's {name}", _session(name), _of_session(name), 0.02, is_json=True)
         for name in ("manifest.json", "runs.jsonl", "profiles.jsonl", "locks.jsonl")

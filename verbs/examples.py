@@ -177,16 +177,12 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         ),
     ),
     "history export": (
-        Example("./lab.py history export all.parquet", "for pandas"),
-        Example("./lab.py history export all.jsonl --history /srv/history", "to be imported"),
+        Example("./lab.py history export all.jsonl", "for another lab, or pandas"),
+        Example("./lab.py history export all.jsonl --history /srv/history", "of another folder"),
     ),
     "history import": (
         Example("./lab.py history import all.jsonl", "from another lab"),
-        Example("./lab.py history import a.csv b.csv --history /srv/history", "elsewhere"),
-    ),
-    "history prune": (
-        Example("./lab.py history prune --dry-run", "what would be deleted"),
-        Example("./lab.py history prune --before 2025-01-01", "delete older entries"),
+        Example("./lab.py history import a.jsonl b.jsonl --history /srv/history", "elsewhere"),
     ),
 }
 

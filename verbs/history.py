@@ -1,4 +1,4 @@
-"""Verbs of the history: add, show, export, import, prune."""
+"""Verbs of the history: add, show, export, import."""
 
 from __future__ import annotations
 
@@ -84,10 +84,10 @@ def show_verb(
 
 @app.command("export")
 def export_verb(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help=".jsonl, .parquet or .csv")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines")],
     folder: Folder = HISTORY,
 ) -> None:
-    """Write the whole history to one file; the name's ending chooses the format."""
+    """Write the whole history to one file, a line of JSON for each entry."""
     from verbs.actions import history
 
     history.export(file, folder)
@@ -102,38 +102,3 @@ def import_verb(
     from verbs.actions import history
 
     history.read_in(files, folder)
-
-
-@app.command("prune")
-def prune_verb(
-    folder: Folder = HISTORY,
-    keep_nights: Annotated[
-        int,
-        typer.Option(
-            "--keep-nights",
-            min=1,
-            rich_help_panel=FILES,
-            help="keep the newest N nights of each benchmark complete",
-        ),
-    ] = 60,
-    before: Annotated[
-        str,
-        typer.Option(
-            "--before",
-            metavar="DATE",
-            rich_help_panel=FILES,
-            help="delete entries older than this (YYYY-MM-DD)",
-        ),
-    ] = "",
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", rich_help_panel=OUTPUT, help="print what would be deleted, delete nothing"
-        ),
-    ] = False,
-    policy_file: PolicyFile = POLICY,
-) -> None:
-    """Shrink old nights: delete values of secondary metrics and functions; charts stay complete."""
-    from verbs.actions import history
-
-    history.prune(folder, policy_file, keep_nights=keep_nights, before=before, dry_run=dry_run)

@@ -39,9 +39,9 @@ def sessions_verb(
     heads = heads_in(sessions_folder(folder))
     limited = heads if everything else heads[:limit]
     if page is not None:
-        from pages import gallery
+        from pages import site
 
-        log(f"{gallery.build(limited, page)} reports: {page / 'index.html'}")
+        log(f"{site.gallery(limited, page)} reports: {page / 'index.html'}")
         return
     listed_sessions = [listed(head) for head in limited]
     if as_json:

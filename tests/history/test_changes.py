@@ -10,11 +10,9 @@ from datetime import date
 import numpy as np
 import pytest
 
-from history import dating, exact, wall
-from history.change import NightlyChange
-from history.changes import changes_of, newest
+from history import exact, wall
+from history.changes import NightlyChange, changes_of, moved
 from history.entry import PINNED, ArmCase, Entry, NightFunctions
-from history.functions import moved
 from reports.comparison import summarize
 from reports.verdict import Verdict
 from tests.history.factory import Nights, costs, identity
@@ -55,7 +53,6 @@ def test_what_was_reported_stays_so_as_nights_are_added() -> None:
         )
         assert now[: len(before)] == before
         assert all(change.detected_entry == entries[count - 1].id for change in now[len(before) :])
-        assert newest(now, entries[count - 1]) == now[len(before) :]
         before = now
     assert [change.verdict for change in before] == [Verdict.REGRESSION, Verdict.IMPROVEMENT]
 
@@ -389,7 +386,7 @@ def test_without_a_pinned_arm_a_wall_night_is_given_relative_to_its_base() -> No
 
 def test_an_outlier_is_put_to_its_neighbours_and_a_level_is_not() -> None:
     values = np.array([0.0, 0.1, 9.0, 0.0, 0.1, 5.0, 5.1, 5.0])
-    assert dating.without_outliers(values, 0.2).tolist() == [0.0, 0.1, 0.1, 0.0, 0.1, 5.0, 5.1, 5.0]
+    assert wall.without_outliers(values, 0.2).tolist() == [0.0, 0.1, 0.1, 0.0, 0.1, 5.0, 5.1, 5.0]
 
 
 def test_the_best_split_is_what_pelt_minimizes() -> None:

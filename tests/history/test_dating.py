@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from history.dating import Dates, date_probabilities, dates, difference, level
+from history.wall import Dates, date_probabilities, dates, difference, level
 from reports.statistics import Floats
 
 

@@ -10,13 +10,11 @@ from errors import SpecError
 from experiment.ad_hoc import from_series
 from experiment.load import load_experiment
 from experiment.spec import Thresholds
-from history.annotations import annotation, workflow_commands
-from history.change import NightlyChange
-from history.changes import changes_of
+from history.changes import NightlyChange, changes_of
 from history.entry import Entry
-from history.gate import Gate, Message, of_history, of_session
+from history.gate import Gate, Message, annotation, of_history, of_session, workflow_commands
 from history.ingest import entry_of
-from history.known import KnownChange, KnownChanges, load_known, subject_of
+from history.known import KnownChange, KnownChanges, load_known
 from history.policy import Policy, PolicyTarget, Rule, laxer, load_policy
 from history.store import UnreadFile
 from reports.many import compare_session
@@ -213,7 +211,7 @@ def test_a_known_change_meets_what_it_names(fields: dict[str, object], meets: bo
     change = changes_of(track((0.0, 20), (-0.01, 1)))[0]
     given = {"kind": "expected", "reason": "x", "until": "2027-01-01", **fields}
     known = KnownChanges(known=(KnownChange.model_validate(given),))
-    status, _ = known.standing(subject_of(change), change.night)
+    status, _ = known.standing(change.subject, change.night)
     assert (status == "expected") is meets
 
 

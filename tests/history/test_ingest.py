@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from experiment.arms import ArmSpec
+from history import wording
+from history.changes import gaps_of
 from history.entry import PINNED, Entry
-from history.gaps import gaps_of
+from history.exact import moved_settings
 from history.ingest import SessionError, commit_of, entry_of, read_session
-from history.values import moved_settings
 from history.wording import entry_lines
 from reports.many import compare_session
 from reports.sections.functions import changed_per_unit
@@ -123,7 +124,7 @@ def test_an_entry_has_which_functions_changed_in_the_words_of_the_report() -> No
     entry, _ = entry_of(made)
     (compared,) = compare_session(made).comparisons
     kept = {(case.name, each.phase): each for case in entry.cases for each in case.functions}
-    assert {key: each.text for key, each in kept.items()} == {
+    assert {key: wording.of_session(each) for key, each in kept.items()} == {
         (each.case, each.phase): changed_per_unit(each) for each in compared.headlines
     }
     four, head = kept["filemap-4k", "4k"], compared.headlines[0]

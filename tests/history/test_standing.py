@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from history.change import Course, Kind, NightlyChange
+from history.changes import Course, NightlyChange, fixed_by, is_open, marked
+from history.exact import Kind
 from history.known import KnownChange, KnownChanges
 from history.policy import Policy
-from history.standing import fixed_by, is_open, marked
 from reports.verdict import Verdict
 
 COURSE = Course("nightly", "laptop", "exact", "filemap-4k", "4k.bw", "tonight")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from history.change import NightlyChange
-from history.changes import changes_of
+from history.changes import NightlyChange, changes_of
 from history.entry import Entry
 from pages import blocks
 from tests.history.factory import Nights

@@ -6,11 +6,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from history.store import HistoryStore
-from pages import feed, site
+from pages import site
 from tests.history.factory import Nights
 from tests.pages.made_up import hostile
 
-ATOM = {"a": feed.ATOM}
+ATOM = {"a": site.ATOM}
 
 
 def made(tmp_path: Path, *, strange: bool = False) -> site.SitePages:
@@ -22,7 +22,7 @@ def made(tmp_path: Path, *, strange: bool = False) -> site.SitePages:
 
 def test_every_change_leads_to_its_place(tmp_path: Path) -> None:
     folder = made(tmp_path).folder
-    root = ElementTree.parse(folder / feed.NAME).getroot()
+    root = ElementTree.parse(folder / site.FEED).getroot()
     entries = root.findall("a:entry", ATOM)
     assert entries
     ids = [entry.findtext("a:id", "", ATOM) for entry in entries]
@@ -38,7 +38,7 @@ def test_every_change_leads_to_its_place(tmp_path: Path) -> None:
 
 
 def test_hostile_names_are_text(tmp_path: Path) -> None:
-    text = (made(tmp_path, strange=True).folder / feed.NAME).read_text()
+    text = (made(tmp_path, strange=True).folder / site.FEED).read_text()
     ElementTree.fromstring(text)
     assert "<script" not in text
     assert "\x1b" not in text

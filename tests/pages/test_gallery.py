@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from history.store import HistoryStore
-from pages import gallery, site
+from pages import site
 from reports.write import HTML, write_all
 from results.sessions import heads_in
 from results.store import SessionStore
@@ -39,7 +39,7 @@ def sessions(tmp_path: Path) -> Path:
 
 
 def test_each_session_is_shown_and_each_report_is_linked(sessions: Path, tmp_path: Path) -> None:
-    assert gallery.build(heads_in(sessions), tmp_path / "site") == 2
+    assert site.gallery(heads_in(sessions), tmp_path / "site") == 2
     text = (tmp_path / "site" / site.FRONT).read_text()
     links = [attrs["href"] for tag, attrs in Tags(text).elements if tag == "a"]
     assert links == ["#main", "index.html", "b.html", "a.html"]
@@ -51,7 +51,7 @@ def test_each_session_is_shown_and_each_report_is_linked(sessions: Path, tmp_pat
 
 
 def test_hostile_text_is_text_and_the_page_loads_nothing(sessions: Path, tmp_path: Path) -> None:
-    gallery.build(heads_in(sessions), tmp_path / "site")
+    site.gallery(heads_in(sessions), tmp_path / "site")
     text = (tmp_path / "site" / site.FRONT).read_text()
     assert "&lt;script&gt;" in text
     assert not Tags(text).scripts
@@ -60,19 +60,19 @@ def test_hostile_text_is_text_and_the_page_loads_nothing(sessions: Path, tmp_pat
 
 def test_the_same_sessions_give_the_same_bytes(sessions: Path, tmp_path: Path) -> None:
     for _ in range(2):
-        gallery.build(heads_in(sessions), tmp_path / "site")
-    gallery.build(heads_in(sessions), tmp_path / "other")
+        site.gallery(heads_in(sessions), tmp_path / "site")
+    site.gallery(heads_in(sessions), tmp_path / "other")
     pages = [(tmp_path / name / site.FRONT).read_bytes() for name in ("site", "other")]
     assert pages[0] == pages[1]
 
 
 def test_nothing_else_is_replaced(sessions: Path, tmp_path: Path) -> None:
     with pytest.raises(site.SiteError):
-        gallery.build(heads_in(sessions), sessions)
+        site.gallery(heads_in(sessions), sessions)
     store = HistoryStore(tmp_path / "history")
     for entry in Nights((0.0, 0.0), experiment="tonight").entries():
         store.add(entry)
     made = site.build(store, tmp_path / "nights").folder
     with pytest.raises(site.SiteError):
-        gallery.build(heads_in(sessions), made)
+        site.gallery(heads_in(sessions), made)
     assert (made / "night").is_dir()

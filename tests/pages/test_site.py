@@ -13,16 +13,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from experiment.subsystems import Subsystems, SubsystemWorkloads
-from history.changes import changes_of
+from history.changes import changes_of, gaps_of
 from history.entry import SCHEMA_VERSION, Entry
 from history.function_changes import function_changes
-from history.gaps import gaps_of
 from history.gate import of_history
 from history.ingest import entry_of, read_session
 from history.known import KnownChange, KnownChanges
 from history.policy import Policy
 from history.store import FORMAT, HEAD, HistoryContents, HistoryStore
-from pages import embed, site, status
+from history.wording import of_session
+from pages import payload, site, tracks
 from pages.tracks import tracks_of
 from reports import write
 from reports.render.policy import source_hash
@@ -193,7 +193,7 @@ def test_a_night_s_page_says_which_functions_changed(tmp_path: Path) -> None:
     marked = (made.folder / "night" / f"{entry.id}.html").read_text()
     # As typeset: a minus sign and an arrow.
     page = re.sub("<[^>]*>", "", html.unescape(marked)).replace("\u2212", "-")
-    texts = [each.text for case in entry.cases for each in case.functions]
+    texts = [of_session(each) for case in entry.cases for each in case.functions]
     assert len(texts) == 3
     for text in texts:
         assert text in page
@@ -247,7 +247,7 @@ def test_a_page_allows_its_own_scripts_and_nothing_from_elsewhere(
 @example([float("nan"), "\ud800"])
 @settings(max_examples=200)
 def test_embedded_data_comes_back_and_never_ends_its_element(value: object) -> None:
-    text = str(embed.data({"value": value, HOSTILE: HOSTILE}))
+    text = str(payload.data({"value": value, HOSTILE: HOSTILE}))
     assert not set(text) & {"<", ">", "&", "\u2028", "\u2029"}
     assert json.loads(text)[HOSTILE] == HOSTILE
 
@@ -289,7 +289,7 @@ def test_metrics_are_shown_by_the_part_of_the_kernel() -> None:
 def test_one_word_a_night() -> None:
     entries = CLEAR.entries()
     (track,) = tracks_of(HistoryContents(tuple(entries)), changes_of(entries))
-    words = [status.of_night(entry, track.changes).word for entry in entries]
+    words = [tracks.of_night(entry, track.changes).word for entry in entries]
     assert words == ["no change", "no change", "regression", "no change"]
     assert [change.night for change in track.standing] == [entries[2].night]
     assert tracks_of(HistoryContents(tuple(entries[:1])), ())[0].status.word == "first night"
@@ -298,10 +298,10 @@ def test_one_word_a_night() -> None:
 @pytest.mark.parametrize("kind", ["suspected", "incomparable"])
 def test_what_is_not_judged_has_a_word_and_a_mark(kind: str) -> None:
     (change,) = changes_of(CLEAR.entries())
-    word = status.of_change(change.model_copy(update={"kind": kind, "verdict": None}))
+    word = tracks.of_change(change.model_copy(update={"kind": kind, "verdict": None}))
     assert (word.word, word.style) == (kind, kind)
     assert word.mark
-    assert kind in status.ORDER
+    assert kind in tracks.ORDER
 
 
 def test_a_regression_that_was_undone_does_not_stand() -> None:

@@ -13,7 +13,7 @@ from history.gate import of_session as gate_of_session
 from history.ingest import read_session
 from history.policy import Policy, Rule
 from history.wording import entry_lines, untested_lines
-from pages.status import of_night
+from pages.tracks import of_night
 from queues.outcome import of_session as queue_outcome
 from reports import forms, headline, lkp, session_list
 from reports.many import SessionComparison, compare_session

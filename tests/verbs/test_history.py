@@ -138,34 +138,14 @@ def test_an_acknowledged_change_passes(
     assert "acknowledged: wanted" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("form", [".jsonl", ".parquet", ".csv"])
-def test_export_and_import(tmp_path: Path, sessions: list[Path], form: str) -> None:
+def test_export_and_import(tmp_path: Path, sessions: list[Path]) -> None:
     history, copy = tmp_path / "history", tmp_path / "copy"
     run("history", "add", *sessions, "--history", history)
-    file = tmp_path / f"all{form}"
+    file = tmp_path / "all.jsonl"
     assert run("history", "export", file, "--history", history) == 0
     assert run("history", "import", file, "--history", copy) == 0
     assert run("gate", "--history", copy) == 1
     assert len(list((copy / "nights").rglob("*.json"))) == 5
-
-
-def test_prune(tmp_path: Path, sessions: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
-    history = tmp_path / "history"
-    run("history", "add", *sessions, "--history", history)
-    capsys.readouterr()
-    dry: list[str | Path] = [
-        "history",
-        "prune",
-        "--history",
-        history,
-        "--keep-nights",
-        "1",
-        "--dry-run",
-    ]
-    assert run(*dry) == 0
-    assert capsys.readouterr().out == "2 would be thinned, 0 would be taken out\n"
-    assert run(*dry[:-1]) == 0
-    assert len(list((history / "functions").rglob("*.json"))) == 3
 
 
 def test_annotations_are_lines_of_their_own_and_nothing_else(
@@ -187,7 +167,7 @@ def test_annotations_are_lines_of_their_own_and_nothing_else(
     broken = [line for line in commands if "evil" in line]
     assert len(broken) == 1
     assert broken[0].startswith("::error title=broken%3A filemap-v4 laptop exact::16 runs")
-    assert broken[0].endswith("evil%0A::error::pwned [2J")
+    assert broken[0].endswith("evil%0A::error::pwned?[2J")
     assert "\x1b" not in out
     capsys.readouterr()
     run("gate", store.folder, "--no-annotations")
@@ -203,14 +183,12 @@ def test_annotations_are_lines_of_their_own_and_nothing_else(
         (["pages", "TMP/none", "-o", "TMP/site"], "none: no history here"),
         (["history", "show", "--history", "TMP/none"], "none: no history here"),
         (["history", "export", "TMP/x.jsonl", "--history", "TMP/none"], "none: no history here"),
-        (["history", "prune", "--history", "TMP/none"], "none: no history here"),
         (["gate", "TMP"], "manifest.json: no such file"),
         (["gate", "TMP", "--policy", "TMP/none.toml"], "none.toml: cannot be read"),
         (["history", "add", "TMP", "--history", "TMP/h"], "manifest.json: no such file"),
         (["history", "show", "x", "--history", "TMP/h"], "no such entry"),
         (["history", "export", "TMP/x.xls", "--history", "TMP/h"], "a name that ends in"),
         (["history", "import", "TMP/none.jsonl", "--history", "TMP/h"], "none.jsonl"),
-        (["history", "prune", "--before", "2026-02-30", "--history", "TMP/h"], "is no date"),
     ],
 )
 def test_mistakes_of_the_user_end_with_2(

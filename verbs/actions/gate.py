@@ -6,9 +6,8 @@ import os
 from pathlib import Path
 
 from errors import InfraError, UsageError
-from history.annotations import workflow_commands
 from history.changes import changes_of
-from history.gate import Gate, of_history, of_session
+from history.gate import Gate, of_history, of_session, workflow_commands
 from history.known import load_known
 from history.policy import Policy
 from history.store import HistoryStore

@@ -1,24 +1,24 @@
-"""Keep nights in the history, and show, copy or thin what is kept."""
+"""Keep nights in the history, and show or copy what is kept."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from errors import RecordError, UsageError
 from experiment.problems import closest
-from history import exchange, pruning, wording
+from history import wording
 from history.changes import changes_of
+from history.entry import calendar_date
 from history.function_changes import function_changes
 from history.ingest import SessionError, read_session
 from history.known import KnownChanges, load_known
-from history.limits import calendar_date, too_late
-from history.store import HistoryContents, HistoryStore, UnreadFile
+from history.policy import too_late
+from history.store import HistoryContents, HistoryStore, UnreadFile, export_lines, read_lines
 from history.trend import trends
-from host import limited
 from results.record import as_json as as_json_values
 from text import clean_line
 from verbs.actions.policy import policy_of
@@ -111,48 +111,34 @@ def show(
 
 
 def export(file: Path, folder: Path) -> None:
-    """Write the whole history to one file, in the form its name ends in."""
-    store = HistoryStore(folder)
-    read = store.read()
-    _left_out(read)
-    write_out(f"{exchange.export(read.entries, store.functions, file)} entries in {file}")
+    """Write the whole history to one file, a line of JSON for each entry."""
+    read = export_lines(HistoryStore(folder), file)
+    _left_out(read.problems)
+    write_out(f"{len(read.entries)} entries in {file}")
 
 
 def read_in(files: Sequence[Path], folder: Path) -> None:
     """Add the entries of exported files; exit 2 where any could not be read."""
     store, bad = HistoryStore(folder), False
     for file in files:
-        read, problems = exchange.read(file, limited.call)
-        accepted = []
+        read, problems = read_lines(file)
+        added = there = 0
         for entry, functions in read:
             if ahead := too_late(entry.night, _today(), AHEAD):
                 problems.append(UnreadFile(file, f"entry {entry.id}: night: {ahead}"))
+            elif store.add(entry, functions):
+                added += 1
             else:
-                accepted.append((entry, functions))
-        added = sum(store.add(entry, functions) for entry, functions in accepted)
-        write_out(f"{file}: {added} added, {len(accepted) - added} there already")
-        for problem in problems:
-            log(clean_line(f"left out: {problem}"))
+                there += 1
+        write_out(f"{file}: {added} added, {there} there already")
+        _left_out(problems)
         bad = bad or bool(problems)
     if bad:
         raise UsageError(
-            "entries could not be read", where=", ".join(map(str, files)),
+            "entries could not be read",
+            where=", ".join(map(str, files)),
             next_step="export them again; what could be read was added",
-        )  # fmt: skip
-
-
-def prune(folder: Path, policy_file: Path, *, keep_nights: int, before: str, dry_run: bool) -> None:
-    """Thin old nights: values of secondary metrics and functions go, charts stay as they are."""
-    _date(before, "--before")
-    store = HistoryStore(folder)
-    read = store.read()
-    _left_out(read)
-    changes = changes_of(read.entries, policy=policy_of(policy_file))
-    decided = pruning.decide(read.entries, changes, keep_nights=keep_nights, before=before)
-    if not dry_run:
-        pruning.apply(store, decided)
-    would = "would be " if dry_run else ""
-    write_out(f"{len(decided.thinned)} {would}thinned, {len(decided.removed)} {would}taken out")
+        )
 
 
 def _open(folder: Path, known_file: Path) -> tuple[HistoryStore, HistoryContents, KnownChanges]:
@@ -160,8 +146,8 @@ def _open(folder: Path, known_file: Path) -> tuple[HistoryStore, HistoryContents
     return store, store.read(), load_known(known_file)
 
 
-def _left_out(read: HistoryContents) -> None:
-    for problem in read.problems:
+def _left_out(problems: Iterable[UnreadFile]) -> None:
+    for problem in problems:
         log(clean_line(f"left out: {problem}"))
 
 
