@@ -47,7 +47,7 @@ from typer.main import get_command
 
 from errors import Exit, LabError
 from host import facts
-from host.garbage import collect_seldom
+from host.process import collect_seldom
 from verbs import completion
 from verbs.output import log, write_out
 from verbs.shorthand import expanded

@@ -27,7 +27,7 @@ sys.path.insert(0, str(CHECKOUT))
 from experiment.load import load_experiment, load_machine
 from guests import channel, exact
 from guests.exact import Machine, Outcome
-from guests.probe import fold, lines, memory, plugin
+from guests.probe import fold, models, plugin
 from guests.probe.plugin import Probe
 from host.facts import cache_folder
 from kernels.cache import Kernel
@@ -64,11 +64,11 @@ def forms_of(
         full = dataclasses.replace(locks, functions=kernel.system_map, stacks=words)
         forms["stacks"] = full
     if modelled != "none" and can_be_modelled([machine.guest]):
-        caches = memory.words(load_machine(Path(modelled)), kernel)
+        caches = models.memory_words(load_machine(Path(modelled)), kernel)
         forms["memory"] = dataclasses.replace(probe, model=caches)
         forms["diagnostic"] = dataclasses.replace(full, model=caches)
     if modelled != "none" and can_share_lines([machine.guest]):
-        shared = lines.words(load_machine(Path(modelled)), kernel)
+        shared = models.line_words(load_machine(Path(modelled)), kernel)
         forms["lines"] = dataclasses.replace(locks, model=shared)
     return forms
 

@@ -22,7 +22,7 @@ from fleet.members import Flight, Member, Members, Settings
 from fleet.parcel import RESULT, Answer, Parcel, answer_of, files_of, unpacked, write_raw
 from fleet.worker import BuildParcel, Built
 from guests import channel
-from guests.console import Ending
+from guests.channel import Ending
 from guests.exact import Machine, Outcome
 from host import limited
 from host.accelerator import AcceleratorTest
@@ -217,7 +217,7 @@ class BootBatch:
         files = answer.outcome.files
         if files is None or not original.fingerprint or case.fingerprint == original.fingerprint:
             return
-        before = limited.call(channel.read, self.place.raw / original.boot.name / RESULT)
+        before = limited.call(channel.read_result, self.place.raw / original.boot.name / RESULT)
         raise InfraError(
             f"{case.boot.name} has other bytes on {answer.host} ({answer.worker}) than "
             f"{original.boot.name} on {original.answer.host} ({original.answer.worker}): "

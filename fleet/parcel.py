@@ -19,7 +19,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from errors import InfraError
 from fleet.artefacts import Artefact, ArtefactStore
 from guests import channel
-from guests.console import Ending
+from guests.channel import Ending
 from guests.exact import Outcome
 from host import limited
 from host.facts import QEMU_OVERHEAD_MIB

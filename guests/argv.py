@@ -51,10 +51,10 @@ class Plugin:
 
     ``window`` cuts phases into so many instructions each; 0 does not cut.  ``spans`` are
     [start, end) of code in which vCPUs wait, ``locks`` the functions that take locks or let
-    go of them, each with its kind (``guests.probe.locks``).  ``model`` describes caches and TLBs
-    to be modelled (``guests.probe.memory``), of a guest whose memory is one file, which
+    go of them, each with its kind (``guests.probe.places``).  ``model`` describes caches and TLBs
+    to be modelled (``guests.probe.models``), of a guest whose memory is one file, which
     /proc/PID/maps calls ``memory``.  ``functions`` is the kernel's System.map, by which
-    call stacks are followed, and ``stacks`` are those with a meaning (``guests.probe.stacks``).
+    call stacks are followed, and ``stacks`` are those with a meaning (``guests.probe.counts``).
     """
 
     path: Path

@@ -28,17 +28,50 @@ from typing import IO
 from errors import InfraError
 from experiment.architecture import ARCHITECTURES
 from experiment.spec import Guest
-from guests import console, stream
+from guests import channel
 from guests.argv import ExactFiles, Plugin, environment, memory_files, qemu_argv
-from guests.boot import OWN_MEMORY_BYTES, POLL_S, ending_of, sent_files
-from guests.boot import Machine as Machine
-from guests.boot import Outcome as Outcome
-from guests.console import Clock, Follower
-from guests.monitor import Monitor
+from guests.channel import OWN_MEMORY_BYTES, POLL_S, Clock, Follower, Monitor, ending_of, sent_files
+from guests.channel import Machine as Machine
+from guests.channel import Outcome as Outcome
 from guests.probe.plugin import Probe
 from host import sandbox
 from host.facts import HOST_RESERVE_MIB, memory_available_mib
 from host.process import Process, cpu_s, ended, kill_group, spawn, wait_for_end
+
+# A subsection: type byte 5, length of its name, the name, a version of 4 bytes,
+# then the fields.  Those of timer/icount are two signed 64-bit big-endian numbers
+# (vmstate_icount in QEMU's softmmu/cpu-timers.c, from 2.4 on the same).
+HEADER = b"\x05\x0ctimer/icount"
+VERSION_BYTES = 4
+
+
+class StreamError(InfraError):
+    """The stream has no icount state: QEMU ran without -icount, or its format changed."""
+
+
+@dataclass(frozen=True)
+class VirtualTime:
+    """Instructions executed, and nanoseconds the clock was moved without executing any."""
+
+    instructions: int
+    warped_ns: int
+
+
+def virtual_time(stream: bytes) -> VirtualTime:
+    """Return the virtual time in a saved stream.
+
+    Raises:
+        StreamError: there is none in it.
+    """
+    at = stream.find(HEADER)
+    fields = stream[at + len(HEADER) + VERSION_BYTES :][:16]
+    if at < 0 or len(fields) < 16:
+        raise StreamError("no icount state in the migration stream")
+    bias, instructions = (
+        int.from_bytes(fields[offset : offset + 8], "big", signed=True) for offset in (0, 8)
+    )
+    return VirtualTime(instructions=instructions, warped_ns=bias)
+
 
 MIGRATION_TIMEOUT_S = 120.0
 # preload.c makes a disturbed stop rare, not impossible; see _ExactGuest.save.
@@ -85,7 +118,7 @@ class Snapshot:
 class BootError(Exception):
     """A machine that did not come to its stop point; ``ending`` says how it ended."""
 
-    def __init__(self, ending: console.Ending) -> None:
+    def __init__(self, ending: channel.Ending) -> None:
         super().__init__(ending.message)
         self.ending = ending
 
@@ -124,7 +157,7 @@ def run_cold(
     watch: Callable[[str], None],
     *,
     probe: Probe | None = None,
-    console_bytes: int = console.LARGEST,
+    console_bytes: int = channel.LARGEST,
 ) -> Outcome:
     """Boot ``machine`` and go on from its stop point without leaving it.
 
@@ -163,7 +196,7 @@ def run_restored(
     watch: Callable[[str], None],
     *,
     probe: Probe | None = None,
-    console_bytes: int = console.LARGEST,
+    console_bytes: int = channel.LARGEST,
 ) -> Outcome:
     """Restore ``snapshot`` into a machine of its own and run ``job_text``.
 
@@ -191,7 +224,7 @@ class _ExactGuest:
     started: float
     counts: Path | None
     follower: Follower
-    console_bytes: int = console.LARGEST
+    console_bytes: int = channel.LARGEST
 
     @property
     def state(self) -> Path:
@@ -217,7 +250,7 @@ class _ExactGuest:
             self.monitor.command("migrate", uri=f"fd:{STREAM}")
             self.monitor.await_migration(MIGRATION_TIMEOUT_S)
             self.state.write_bytes(state.result())
-        time_then = stream.virtual_time(self.state.read_bytes())
+        time_then = virtual_time(self.state.read_bytes())
         return self.machine.guest.vcpus > 1 or time_then.warped_ns == 0
 
     def load(self, state: Path) -> None:
@@ -271,12 +304,12 @@ class _ExactGuest:
         kill_group(self.process)
         files: dict[str, bytes] | None = None
         status, board = self.process.returncode, ARCHITECTURES[self.machine.guest.arch].board
-        done = console.agent_done(status, board.done_status, self.follower.more())
+        done = channel.agent_done(status, board.done_status, self.follower.more())
         ending = ending_of(self.files.console, agent_done=done, clock=clock)
         if done:
             files, broken = sent_files(self.files.result)
             if broken:
-                ending = console.Ending("unreadable", broken, ending.evidence)
+                ending = channel.Ending("unreadable", broken, ending.evidence)
         elif not clock and status is not None and {-status, status - BY_SIGNAL} & KILLED_BY:
             ending = replace(ending, killed=True)
         counts = self.counts.read_bytes() if done and self.counts else None
@@ -302,7 +335,7 @@ class _ExactGuest:
 
     def _floods(self) -> bool:
         result = self.files.result.stat().st_size
-        return self.follower.size > self.console_bytes or result > console.LARGEST
+        return self.follower.size > self.console_bytes or result > channel.LARGEST
 
 
 def _write(sink: int, data: bytes) -> None:
@@ -392,7 +425,7 @@ def _box(
         limits=sandbox.Limits(
             cpu_s=int(2 * (machine.guest.boot_timeout_s + machine.guest.run_timeout_s)),
             memory_bytes=memory_bytes + OWN_MEMORY_BYTES,
-            file_bytes=max(memory_bytes, 2 * console.LARGEST),
+            file_bytes=max(memory_bytes, 2 * channel.LARGEST),
             # A guest's size is known: what other guests leave of the host's memory is no measure.
             all_memory_bytes=memory_bytes + OWN_MEMORY_BYTES,
         ),

@@ -1,7 +1,7 @@
 """The root of an exact guest: reproducible, the same bytes every time.
 
 busybox, fio, mkfs and their libraries as the host has them
-(``guests.userland``), or as Debian ships them for another architecture, and the agent as
+(``guests.programs``), or as Debian ships them for another architecture, and the agent as
 ``/init``.  Uncompressed: inflating it would cost a guest more than copying.
 """
 
@@ -20,9 +20,8 @@ from filelock import FileLock
 
 from experiment.architecture import X86_64, Architecture
 from files import sha256_of, written_beside
-from guests import foreign, userland
-from guests.native import ADD_ENTROPY, MARK, STATIC_PROGRAM, build
-from guests.userland import BUSYBOX, MKFS_XFS, PROGRAMS
+from guests import programs
+from guests.programs import ADD_ENTROPY, BUSYBOX, MARK, MKFS_XFS, PROGRAMS, STATIC_PROGRAM, build
 from host.process import run
 
 AGENT = Path(__file__).parent.parent / "workloads" / "agent.sh"
@@ -59,7 +58,7 @@ def provide(cache: Path, architecture: Architecture = X86_64) -> Initramfs:
         InfraError: a program is missing or cannot be fetched, or the compiler failed.
     """
     ours = not architecture.root.debian
-    files = userland.host_files() if ours else _foreign_files(architecture, cache)
+    files = programs.host_files() if ours else _foreign_files(architecture, cache)
     helpers = {source: helper(source, cache, architecture) for source in NATIVE}
     folder = cache / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
@@ -83,7 +82,7 @@ def helper(source: Path, cache: Path, architecture: Architecture) -> Path:
     """A program of the lab's own, built for the guests of an architecture.
 
     Raises:
-        InfraError: as :func:`guests.native.build`.
+        InfraError: as :func:`guests.programs.build`.
     """
     tools = architecture.build.tools if architecture.root.debian else ""
     return build(source, STATIC_PROGRAM, cache, tools=tools)
@@ -96,8 +95,8 @@ def _whole(image: Path, digest: Path) -> bool:
 
 def _foreign_files(architecture: Architecture, cache: Path) -> dict[str, Path]:
     """Path in the guest → file of a package for another architecture."""
-    folder = foreign.provide(architecture.root.debian, cache)
-    return foreign.with_libraries(folder, (BUSYBOX, *PROGRAMS))
+    folder = programs.provide(architecture.root.debian, cache)
+    return programs.with_libraries(folder, (BUSYBOX, *PROGRAMS))
 
 
 def _init(architecture: Architecture) -> dict[str, Path]:
@@ -173,7 +172,7 @@ def known_options(text: str, program: bytes) -> str:
 def _applets(busybox: Path, cache: Path, architecture: Architecture) -> tuple[str, ...]:
     # A program of another architecture.
     if architecture.root.debian:
-        return foreign.applets(busybox)
+        return programs.applets(busybox)
     return tuple(run([str(busybox), "--list"], timeout_s=TIMEOUT_S).stdout.split())
 
 

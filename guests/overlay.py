@@ -21,9 +21,9 @@ from errors import InfraError
 from experiment.architecture import X86_64, Architecture
 from experiment.spec import PREBUILT
 from files import sha256_of, write_atomically, written_beside
-from guests import initramfs, native, userland
+from guests import initramfs, programs
 from guests.initramfs import AGENT, Initramfs, pack
-from guests.native import OUTB
+from guests.programs import OUTB
 from kernels.cache import Kernel
 from workloads.spec import Extras
 
@@ -62,7 +62,7 @@ def provide_all(
     """
     sets = [*dict.fromkeys(extras)] or [NOTHING]
     # All that is not installed is named at once.
-    userland.more_programs(name for each in sets for name in each.host_programs)
+    programs.more_programs(name for each in sets for name in each.host_programs)
     roots: dict[Lacks, Initramfs] = {}
     for kernel in kernels:
         for each in sets:
@@ -107,10 +107,10 @@ def path_of(base: Initramfs, key: Lacks, cache: Path) -> Path:
     for path in (AGENT, PREBUILT_AGENT, OUTB) if key.kernel else ():
         total.update(hashlib.sha256(path.read_bytes()).digest())
     for program in key.extras.programs:
-        total.update(f"program {program.stem} {native.digest(program)}\n".encode())
+        total.update(f"program {program.stem} {programs.digest(program)}\n".encode())
     for module in key.extras.modules:
         total.update(f"module {module}\n".encode())
-    for place, file in userland.more_host_files(key.extras.host_programs).items():
+    for place, file in programs.more_host_files(key.extras.host_programs).items():
         total.update(f"{place} {sha256_of(file)}\n".encode())
     return cache / "initramfs" / f"{total.hexdigest()[:32]}.cpio"
 
@@ -139,7 +139,7 @@ def _build(
             shutil.copyfile(module, root / "modules" / module.name)
         outb = initramfs.helper(OUTB, cache, architecture)
         files |= {"init": PREBUILT_AGENT, "agent.sh": AGENT, "bin/outb": outb}
-    host_files = userland.more_host_files(extras.host_programs)
+    host_files = programs.more_host_files(extras.host_programs)
     files |= {place.lstrip("/"): file.resolve() for place, file in host_files.items()}
     for name, source in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)

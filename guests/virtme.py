@@ -11,28 +11,196 @@ to end the guest.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from errors import InfraError
-from guests import console
-from guests.boot import OWN_MEMORY_BYTES, POLL_S, Machine, Outcome, ending_of, sent_files
-from guests.console import Clock, Follower
+from experiment.plan import Size
+from experiment.spec import Guest
+from guests import channel
+from guests.argv import REFUSED_CALLS, joined
+from guests.channel import (
+    OWN_MEMORY_BYTES,
+    POLL_S,
+    Clock,
+    Follower,
+    Machine,
+    Monitor,
+    Outcome,
+    ending_of,
+    sent_files,
+)
 from guests.initramfs import AGENT
-from guests.monitor import Monitor
-from guests.virtme_argv import ENTER_NAME, VNG, WallFiles, environment, vng_argv, wrapped
 from host import sandbox
-from host.accelerator import DEVICE, QEMU, Accelerator, AcceleratorTest
+from host.accelerator import DEVICE, QEMU, Accelerator, AcceleratorTest, machine_options
 from host.facts import text_of
 from host.process import Process, cpu_s_of, ended, spawn
 from host.topology import Placement
 from results import door
+
+VNG = "vng"
+SHARE_IN_GUEST = "/run/twinboot-share"
+ENTER_NAME = "enter.sh"
+PORT_NAME = "twinboot.result"
+CPU_MODELS: dict[Accelerator, str] = {
+    "kvm": "host",
+    "kvm,arch-capabilities=off": "host,arch-capabilities=off",
+    "tcg": "max",
+}
+# QEMU's stdout and stderr must be a pipe: virtme-ng has several chardevs open them by
+# name, and each would truncate a file.  A lab that is killed outright takes the shell
+# with it by SIGTERM, and the shell its group: virtme-ng's own children do not follow
+# it.  Its status says too little to be used (255 for a panic, an abort, a signal),
+# but belongs to the evidence.
+SHELL_LINE = (
+    'trap "kill -KILL 0" TERM; '
+    '{ "$@" 2>&1; echo "twinboot-host: vng ended with status $?"; } | cat & wait $!'
+)
+
+
+@dataclass(frozen=True)
+class WallFiles:
+    """Host files of one boot, all in one folder of its own with a plain name.
+
+    ``share`` is offered to the guest read-only; ``result`` and ``monitor`` are made
+    by QEMU.
+    """
+
+    folder: Path
+
+    @property
+    def kernel(self) -> Path:
+        """The kernel image, or a link to it."""
+        return self.folder / "bzImage"
+
+    @property
+    def share(self) -> Path:
+        """Agent and texts."""
+        return self.folder / "share"
+
+    @property
+    def result(self) -> Path:
+        """What comes through the result port."""
+        return self.folder / "result"
+
+    @property
+    def monitor(self) -> Path:
+        """QEMU's monitor socket."""
+        return self.folder / "monitor"
+
+    @property
+    def home(self) -> Path:
+        """An empty home: virtme-ng's configuration file overrides its flags."""
+        return self.folder / "home"
+
+    @property
+    def temporary(self) -> Path:
+        """virtme-ng's own temporary files."""
+        return self.folder / "tmp"
+
+
+def environment(files: WallFiles) -> dict[str, str]:
+    """What virtme-ng's environment holds beside the lab's own."""
+    home = str(files.home)
+    return {"HOME": home, "XDG_CONFIG_HOME": home, "TMPDIR": str(files.temporary)}
+
+
+def kernel_command_line(size: Size, more: Sequence[str] = ()) -> str:
+    """What is added to virtme-ng's kernel command line."""
+    words = [
+        "panic=-1",
+        f"brd.rd_nr={int(size.brd_mib > 0)}",
+        f"brd.rd_size={size.brd_mib * 1024}",
+        *more,
+    ]
+    return " ".join(words)
+
+
+def qemu_options(
+    guest: Guest,
+    files: WallFiles,
+    accelerator: Accelerator,
+    placement: Placement | None,
+) -> list[str]:
+    """QEMU options of ours, behind those of virtme-ng.
+
+    QEMU starts stopped, so that its vCPU threads are pinned before they run.
+    """
+    return [
+        *machine_options(accelerator),
+        "-cpu", guest.wall.cpu or CPU_MODELS[accelerator],
+        *_memory_options(guest, placement),
+        "-chardev", joined("file", "id=twinboot-result", f"path={files.result}"),
+        "-device", f"virtserialport,name={PORT_NAME},chardev=twinboot-result",
+        "-chardev",
+        joined("socket", "id=twinboot-monitor", f"path={files.monitor}", "server=on", "wait=off"),
+        "-mon", "chardev=twinboot-monitor,mode=control",
+        "-sandbox", REFUSED_CALLS,
+        "-S",
+    ]  # fmt: skip
+
+
+def vng_argv(
+    guest: Guest,
+    size: Size,
+    files: WallFiles,
+    accelerator: Accelerator,
+    placement: Placement | None = None,
+    cmdline: Sequence[str] = (),
+) -> list[str]:
+    """The whole virtme-ng command line of one run."""
+    argv = [
+        VNG,
+        "--run", str(files.kernel),
+        "--verbose",
+        "--user", "root",
+        "--disable-microvm",
+        "--force-9p",
+        "--cpus", str(guest.vcpus),
+        "--memory", f"{guest.memory_mib}M",
+        "--rodir", f"{SHARE_IN_GUEST}={files.share}",
+        "--append", kernel_command_line(size, cmdline),
+    ]  # fmt: skip
+    if accelerator == "tcg":
+        argv.append("--disable-kvm")
+    options = shlex.join(qemu_options(guest, files, accelerator, placement))
+    return [*argv, f"--qemu-opts={options}", "--exec", f"sh {SHARE_IN_GUEST}/{ENTER_NAME}"]
+
+
+def wrapped(argv: Sequence[str]) -> list[str]:
+    """``argv`` behind a shell that makes the pipe and ends the group with the lab."""
+    return ["setpriv", "--pdeathsig", "TERM", "--", "sh", "-c", SHELL_LINE, "twinboot", *argv]
+
+
+def _memory_options(guest: Guest, placement: Placement | None) -> list[str]:
+    """Guest memory and NUMA nodes; nothing where virtme-ng's plain memory serves."""
+    nodes, wall = guest.numa_nodes, guest.wall
+    bound = placement.nodes if placement else ()
+    if nodes == 1 and not wall.huge_pages and not bound:
+        return []
+    options: list[str] = []
+    for node in range(nodes):
+        backend = f"memory-backend-memfd,id=ram{node},size={guest.memory_mib // nodes}M,share=off"
+        if wall.huge_pages:
+            backend += ",hugetlb=on,hugetlbsize=2M,prealloc=on"
+        if bound:
+            backend += f",host-nodes={bound[node]},policy=bind"
+        options += ["-object", backend]
+    if nodes == 1:
+        return [*options, "-machine", "memory-backend=ram0"]
+    share = guest.vcpus // nodes
+    for node in range(nodes):
+        first, last = node * share, (node + 1) * share - 1
+        options += ["-numa", f"node,nodeid={node},memdev=ram{node},cpus={first}-{last}"]
+    return options
+
 
 START_TIMEOUT_S = 60.0
 PREFIX = "twinboot-"
@@ -103,7 +271,7 @@ def run(
             boot.start(logs / "pinning")
             outcome = boot.to_end(watch)
         with suppress(OSError, door.StoreError):  # there is none, or it is no result
-            result = door.read(folder, files.result.name, console.LARGEST)
+            result = door.read(folder, files.result.name, channel.LARGEST)
             (logs / "result").write_bytes(result)
     return outcome
 
@@ -121,7 +289,7 @@ def box_of(machine: WallMachine, files: WallFiles, folder: Path) -> sandbox.Box:
         limits=sandbox.Limits(
             cpu_s=ALL_CPU_S,
             memory_bytes=memory_bytes + OWN_MEMORY_BYTES,
-            file_bytes=max(memory_bytes, 2 * console.LARGEST),
+            file_bytes=max(memory_bytes, 2 * channel.LARGEST),
             # A guest's size is known: what other guests leave of the host's memory is no measure.
             all_memory_bytes=memory_bytes + OWN_MEMORY_BYTES,
         ),
@@ -170,11 +338,11 @@ class _WallGuest:
             files, broken = sent_files(self.files.result)
         ending = ending_of(self.follower.path, agent_done=files is not None, clock=clock)
         if ending.kind == "lost" and broken:
-            ending = console.Ending("unreadable", broken, ending.evidence)
+            ending = channel.Ending("unreadable", broken, ending.evidence)
         if ending.kind == "boot":
             # What else the classifier says about a silent boot is true of -icount only.
             message = "timed out: the guest was not ready in time"
-            ending = console.Ending("boot", message, ending.evidence, by_clock=True)
+            ending = channel.Ending("boot", message, ending.evidence, by_clock=True)
         return Outcome(files, ending, self.cpu_s, time.monotonic() - self.started)
 
     def _wait(self, watch: Callable[[str], None]) -> Clock:
@@ -192,7 +360,7 @@ class _WallGuest:
                 last_size, grown_at = size, now
             if ready_at is None and self.follower.ready:
                 ready_at = now
-            if max(self.follower.size, self._result_bytes()) > console.LARGEST:
+            if max(self.follower.size, self._result_bytes()) > channel.LARGEST:
                 return "flood"
             if self.follower.kvm_error and self._stopped_by_kvm():
                 raise InfraError(
@@ -226,7 +394,8 @@ class _WallGuest:
                 return monitor
             break
         raise InfraError(
-            f"virtme-ng started no guest: {console.read(self.follower.path).strip()[-TAIL:]}",
+            "virtme-ng started no guest: "
+            f"{channel.read_console(self.follower.path).strip()[-TAIL:]}",
             where=str(self.follower.path),
             next_step="./lab.py doctor",
         )

@@ -28,8 +28,7 @@ from typing import IO, Any, ParamSpec, TypeVar
 
 from errors import LabError
 from host import sandbox
-from host.garbage import collect_seldom
-from host.process import Process, helper, kill_group
+from host.process import Process, collect_seldom, helper, kill_group
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 CPU_S = 30

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from experiment.spec import KernelSpec
-from guests.console import LARGEST
+from guests.channel import LARGEST
 from guests.exact import Machine, Outcome
 from guests.probe.plugin import Probe
 from host.accelerator import AcceleratorTest

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from experiment.plan import Plan
-from guests import console
+from guests import channel
 from guests.exact import Machine, Outcome
 from host import limited
 from kernels.cache import hold
@@ -22,7 +22,7 @@ from runs.options import Options
 from runs.prepare import Prepared
 from runs.progress import Reporter
 from workloads import check
-from workloads.check_job import CheckTask
+from workloads.check import CheckTask
 
 # A guest that ended so and whose console shows nothing says nothing of the kernel.
 SILENT_ENDINGS = ("lost", "silent", "boot", "hung")
@@ -214,7 +214,7 @@ class _Judge:
         entry = self.checks[boot.name]
         task = _guest(self.session, entry).task
         log = self.store.raw / entry.run_id / CONSOLE
-        text = console.read(log) if log.exists() else ""
+        text = channel.read_console(log) if log.exists() else ""
         judged = _judged(text, outcome.files, task)
         status, reason = how_it_went(outcome, judged)
         if status == "not run" and not last:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from experiment.plan import Size, memory_needed_mib, scaled
 from experiment.spec import ArmSpec, CaseSpec, Experiment, Guest
-from workloads.check_job import CheckCase, CheckTask, command_line, job_text, room, task_of
+from workloads.check import CheckCase, CheckTask, command_line, job_text, room, task_of
 from workloads.job import prepare_text
 from workloads.spec import Extras, Workload, extras_of
 

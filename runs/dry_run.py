@@ -18,7 +18,7 @@ from rich.console import Console
 
 from experiment.plan import Plan
 from experiment.spec import KernelSpec
-from guests import exact, virtme, virtme_argv
+from guests import exact, virtme
 from guests.argv import environment, qemu_argv
 from guests.exact import Machine
 from guests.probe.plugin import Probe
@@ -193,8 +193,8 @@ def exact_lines(name: str, machine: Machine, job_text: str, probe: Probe | None)
 def wall_lines(name: str, machine: WallMachine, job_text: str) -> list[str]:
     """As ``guests.virtme`` lays it out; the machine waits for `cont` on its monitor."""
     work = _work(name)
-    files = virtme_argv.WallFiles(work)
-    argv = virtme_argv.vng_argv(
+    files = virtme.WallFiles(work)
+    argv = virtme.vng_argv(
         machine.guest, machine.size, files, machine.accelerator, cmdline=machine.cmdline
     )
     texts = {"prepare": machine.prepare_text, "job": job_text}
@@ -206,7 +206,7 @@ def wall_lines(name: str, machine: WallMachine, job_text: str) -> list[str]:
         paste(["cp", str(virtme.ENTER), str(virtme.WALL_AGENT), str(files.share)]),
         paste(["cp", str(machine.initramfs), str(files.share / virtme.ROOT_NAME)]),
         *(_text(text, files.share / word / "raw") for word, text in texts.items()),
-        paste(virtme_argv.wrapped(argv), virtme_argv.environment(files)),
+        paste(virtme.wrapped(argv), virtme.environment(files)),
     ]
 
 

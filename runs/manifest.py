@@ -9,9 +9,9 @@ from experiment.design import AGAIN
 from experiment.load import load_machine
 from experiment.machine import DEFAULT_MACHINE, MachineSpec
 from experiment.spec import CaseSpec, ShapeSpec
-from guests import foreign, virtme_argv
+from guests import programs, virtme
 from guests.argv import kernel_command_line, machine_argv
-from guests.virtme_argv import vng_argv
+from guests.virtme import vng_argv
 from host import facts, fitness
 from kernels.cache import Kernel
 from kernels.compare import compare, options_apart
@@ -37,7 +37,7 @@ from workloads.metrics import WORK, WORK_TITLE, metrics_of
 from workloads.spec import Phase
 
 # Each run has a folder of its own.
-FILES = virtme_argv.WallFiles(Path("RUN"))
+FILES = virtme.WallFiles(Path("RUN"))
 
 
 def manifest_of(
@@ -124,7 +124,7 @@ def _provenance(session: Prepared, options: Options) -> Provenance:
     if session.wall:
         machine, _ = wall_boot_of(session, first)
         argv = vng_argv(machine.guest, machine.size, FILES, machine.accelerator, machine.placement)
-        command_line = virtme_argv.kernel_command_line(machine.size)
+        command_line = virtme.kernel_command_line(machine.size)
     else:
         bench = session.resolved.measured
         argv = machine_argv(bench.guest)
@@ -149,7 +149,7 @@ def _provenance(session: Prepared, options: Options) -> Provenance:
 def tools_of(architecture: Architecture, options: Options) -> dict[str, str]:
     """Versions of the tools that make guests of an architecture and run them here."""
     debian = architecture.root.debian
-    foreign_ones = foreign.versions(debian, options.cache) if debian else {}
+    foreign_ones = programs.versions(debian, options.cache) if debian else {}
     return facts.tool_versions(architecture.programs) | foreign_ones
 
 

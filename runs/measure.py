@@ -159,7 +159,7 @@ def _difference(
     first = store.raw / run.original_id / RESULT
     if not first.exists():
         return (f"{run.original_id} left no result to compare with",)
-    return diverging(limited.call(channel.read, first), files)
+    return diverging(limited.call(channel.read_result, first), files)
 
 
 def host_failed(record: RunRecord) -> bool:

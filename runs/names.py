@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from guests.probe import fold, locks
+from guests.probe import fold, places
 from kernels import btf
 from kernels.addresses import text_of
 from kernels.cache import Kernel
@@ -54,7 +54,7 @@ def of_lab() -> Iterator[NameUse]:
     """What the probe watches, and the files whose types are kept."""
     for kind, name in fold.WAITING:
         yield NameUse(name, "function", f"probe: vCPUs that are {kind}", instead=True)
-    for kind, names in locks.FUNCTIONS.items():
+    for kind, names in places.FUNCTIONS.items():
         # That of another architecture does for the one of x86-64.
         instead = kind == "slow"
         yield from (NameUse(name, "function", f"probe: locks, {kind}", instead) for name in names)

@@ -11,11 +11,11 @@ from typing import Literal
 from errors import SeriesError, WorkloadError
 from experiment.plan import Plan, PlannedRun, require_memory
 from experiment.spec import CONTENTION, LINES, MEMORY, Experiment, Guest, PhaseTimes, TwinSpec
-from guests import initramfs, native, overlay
+from guests import initramfs, overlay, programs
 from guests.argv import ROOT_IN_RAMFS
 from guests.exact import Machine
 from guests.initramfs import Initramfs
-from guests.probe import fold, lines, memory, plugin
+from guests.probe import fold, models, plugin
 from guests.probe.plugin import Probe
 from guests.virtme import WallMachine, on_host
 from host import exactness, fitness
@@ -128,7 +128,7 @@ class RunParts:
 
     @property
     def limit_bytes(self) -> int:
-        """The cgroup's ``memory.max``."""
+        """The cgroup's ``models.max``."""
         return self.bench.sizes[self.run.arm].cgroup_limit_mib * MIB
 
 
@@ -205,8 +205,8 @@ def _probe_of(prepared: Prepared, parts: RunParts) -> Probe | None:
     if not kernel.is_built:
         return probe
     if bench.observe == MEMORY and bench.machine:
-        modelled = memory.words(bench.machine, kernel)
-        named = (*modelled, *lines.slab_words(kernel)) if modelled else ()
+        modelled = models.memory_words(bench.machine, kernel)
+        named = (*modelled, *models.slab_words(kernel)) if modelled else ()
         stacks = fold.stack_words(kernel)
         return replace(
             probe,
@@ -215,7 +215,7 @@ def _probe_of(prepared: Prepared, parts: RunParts) -> Probe | None:
             functions=kernel.system_map if stacks else None,
             stacks=stacks,
         )
-    model = lines.words(bench.machine, kernel) if bench.machine else lines.lock_words(kernel)
+    model = models.line_words(bench.machine, kernel) if bench.machine else models.lock_words(kernel)
     waits = fold.spans_of(kernel) if parts.guest.vcpus > 1 else ()
     return replace(probe, spans=waits, locks=fold.locks_of(kernel), model=model)
 
@@ -327,7 +327,7 @@ def prepare(resolved: Resolved, options: Options, progress: Building) -> Prepare
         plan=plan_of(recorded),
         kernels={judged: built},
         initramfs=image,
-        preload=native.build(native.PRELOAD, native.SHARED_LIBRARY, options.cache),
+        preload=programs.build(programs.PRELOAD, programs.SHARED_LIBRARY, options.cache),
         probe=probe,
         same_code=same,
         qemu=qemu,

@@ -11,7 +11,7 @@ from experiment.design import AGAIN
 from experiment.plan import PlannedRun
 from experiment.spec import CONTENTION, MEMORY
 from guests import channel
-from guests.console import Ending
+from guests.channel import Ending
 from guests.exact import Outcome
 from guests.probe import fold
 from host import limited

@@ -17,8 +17,8 @@ from kernels.config import ADDITIONS
 from kernels.prebuilt import FILE_SYSTEMS, Want
 from runs.boots import MIB
 from runs.resolved import Resolved
-from workloads.files import place_of
 from workloads.job import fio_arguments, job_text
+from workloads.job_file import place_of
 from workloads.metrics import PATH, SLOWPATH_SHARE, WORK
 
 # Files of a guest that are there with an option only, which not every kernel of the lab's has.

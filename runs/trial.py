@@ -16,7 +16,7 @@ from experiment.load import load_experiment
 from experiment.plan import Size, scaled
 from experiment.spec import PhaseTimes, ShapeSpec
 from files import sha256_of
-from guests import exact, initramfs, native
+from guests import exact, initramfs, programs
 from guests.exact import BootError, Machine, Outcome
 from host import exactness
 from host.exactness import Trial
@@ -96,7 +96,7 @@ def _machine(shape: ShapeSpec, kernel: Kernel, cache: Path, checkout: Path) -> M
     return Machine(
         kernel=kernel.image,
         initramfs=initramfs.provide(cache).path,
-        preload=native.build(native.PRELOAD, native.SHARED_LIBRARY, cache),
+        preload=programs.build(programs.PRELOAD, programs.SHARED_LIBRARY, cache),
         guest=guest,
         size=size,
         prepare_text=prepare_text(

@@ -16,7 +16,7 @@ from errors import InfraError
 from experiment.design import Conditions, look_after, remaining_whole
 from experiment.plan import PlannedRun
 from guests import virtme
-from guests.console import Ending
+from guests.channel import Ending
 from guests.exact import Outcome
 from host import accelerator, fitness
 from host.fitness import read_counters

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from host.garbage import collect_seldom
+from host.process import collect_seldom
 
 SLOWEST = 10
 

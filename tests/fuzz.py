@@ -23,7 +23,7 @@ from errors import LabError
 from experiment.load import load_experiment
 from fleet.artefacts import ArtefactStore
 from fleet.parcel import Answer, packed, unpacked
-from guests import channel, console
+from guests import channel
 from guests.exact import Outcome
 from guests.probe import counts
 from history import wording
@@ -54,7 +54,7 @@ from tests.kernels.posting import mbox
 from tests.queues.archive import series
 from tests.reports import counts_factory, factory
 from tests.reports.measured import measured
-from workloads import contention, metrics, parse, splats
+from workloads import check, contention, metrics, parse
 from workloads.spec import load_catalogue
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -200,7 +200,7 @@ def in_file(name: str, read: Callable[[Path], object]) -> Callable[[bytes, Path]
 
 def guest_files(name: str = "filemap-4k") -> dict[str, bytes]:
     """What a real guest sent."""
-    return channel.read(RECORDED / f"{name}.result")
+    return channel.read_result(RECORDED / f"{name}.result")
 
 
 def one_file(name: str) -> Callable[[bytes, Path], object]:
@@ -414,7 +414,7 @@ def _patches() -> list[bytes]:
 def _answers() -> list[bytes]:
     import zlib
 
-    ending = console.Ending("done", "it ended")
+    ending = channel.Ending("done", "it ended")
     answer = Answer("tcp://a:1", "a", Outcome({}, ending, 1.0, 2.0), raw={"result": b"\0\1"})
     return [zlib.decompress(packed(answer))]
 
@@ -454,9 +454,9 @@ TARGETS = (
     Target("a diff", lambda data, scratch: read_diff(text(data), "x.patch"), _patches),
     Target("a patch", in_file("x.patch", read_patch), _patches, 0.5),
     Target("a patch reverted", lambda data, scratch: reverted(text(data), "x.patch"), _patches),
-    Target("a console", lambda data, scratch: console.classify(text(data), agent_done=False),
+    Target("a console", lambda data, scratch: channel.classify(text(data), agent_done=False),
            _recorded("*.log", CHECKOUT / "tests/guests/recorded"), 0.3),
-    Target("splats", lambda data, scratch: splats.find(text(data)), _recorded("splats/*"), 0.1),
+    Target("splats", lambda data, scratch: check.find(text(data)), _recorded("splats/*"), 0.1),
     Target("a result", lambda data, scratch: channel.decode(data), _recorded("filemap-4k.result")),
     Target("contention", _contention(contention.BEGINS), _recorded("locks/contention_begin")),
     Target("lock waits", _contention(contention.WAITS), _recorded("locks/lock_wait")),

@@ -62,7 +62,7 @@ def doctor_verb(
 ) -> None:
     """Check this host for what the lab needs, and print the command that fixes each problem."""
     from experiment import load
-    from host import doctor, facts, fitness, settings
+    from host import doctor, facts, fitness
 
     if kernel:
         trial = try_kernel(source_of(kernel, Path.cwd()), folder)
@@ -79,7 +79,7 @@ def doctor_verb(
                 where="--fix",
                 next_step="./lab.py doctor --wall --fix",
             )
-        write_out(settings.as_shell(settings.to_change()))
+        write_out(fitness.as_shell(fitness.to_change()))
         return
     if exact:
         # What boots guests takes seconds to import, which no other check needs.

@@ -9,13 +9,356 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+import shlex
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal
 
+from experiment.plan import MIN_BRD_MIB, Size
 from results.checks import CheckProblem
-from workloads import splats
-from workloads.check_job import CheckTask, known_selftests
+from workloads.job import arm_files, limit_text
+from workloads.job_file import names_of
 from workloads.parse import MOST_DIGITS, ParseError, whole
+from workloads.spec import Phase, Workload
+
+SCRIPT = Path(__file__).with_name("check.sh")
+SELFTESTS = Path(__file__).with_name("selftests.toml")
+CONTENT = ("--verify=crc32c", "--verify_interval=4096", "--verify_fatal=1")
+# What each job of a step reads or writes, in MiB: a huge folio comes and goes for each 4 KiB.
+SHARE_MIB = 1
+# Of a program's operations, one of so many is done, but in a phase that others need whole.
+SHARE_OPS = 10
+OWN_STEPS = ("huge", "small", "huge-again", "small-again", "write", "whole", "device")
+# Of the gate's own steps where the experiment has no file and no limit that would do:
+# those of filemap-v4 in the smallest guest.
+IMAGE_MIB, LIMIT_MIB = 52, 32
+# Of a limit that the experiment does not have: fio's own memory in each job.
+JOB_MIB = 8
+# The gate's own file system where the experiment has none on a device: that of the workloads.
+MKFS = "mkfs.xfs -q -f --unsupported -c options=/etc/xfs.conf"
+
+SYNCHRONOUS = ("sync", "psync", "pvsync", "pvsync2", "vsync", "mmap")
+
+Writes = Literal["no", "some", "all"]
+
+
+@dataclass(frozen=True)
+class Selftest:
+    """A self-test: the initcall that runs it, and how its one line begins."""
+
+    initcall: str
+    prints: str
+
+
+@dataclass(frozen=True)
+class CheckCase:
+    """A case in a guest of the gate: its workload, and the phases of its variant."""
+
+    workload: Workload
+    phases: tuple[Phase, ...]
+
+
+@dataclass(frozen=True)
+class CheckTask:
+    """What one guest of the gate was asked to do.
+
+    ``steps`` are all that it makes, ``compared`` those that read something back, and
+    ``found_again`` those of them that look for what a phase wrote.  Each of its ``vcpus``
+    may hold back some of what is counted as used.
+    """
+
+    selftests: tuple[str, ...]
+    steps: tuple[str, ...]
+    lockdep: bool
+    compared: tuple[str, ...] = ()
+    read_back: tuple[str, ...] = ()
+    vcpus: int = 1
+
+
+@dataclass(frozen=True)
+class Room:
+    """Sizes of one guest, in MiB; 0 is none.
+
+    ``limit`` is the cgroup's while the phases run, ``left`` the memory that is not taken
+    away meanwhile; ``image`` and ``own_limit`` are of the gate's own steps.
+    """
+
+    brd: int
+    limit: int
+    left: int
+    image: int
+    own_limit: int
+
+
+def known_selftests(path: Path = SELFTESTS) -> dict[str, Selftest]:
+    """Self-tests by the names that an experiment gives them."""
+    data = tomllib.loads(path.read_text(encoding="utf-8"))
+    return {name: Selftest(**entry) for name, entry in data.items()}
+
+
+def command_line(selftests: Sequence[str]) -> tuple[str, ...]:
+    """Words for the kernel of a guest of the gate.
+
+    Everything is printed; slabs of tree nodes have red zones and are looked through when
+    they are freed; a task that waits for 10 virtual seconds is told.  Self-tests that are
+    not asked for are left out: a name that the kernel does not know does nothing.
+    """
+    words = ["loglevel=7", "slub_debug=FZ,radix_tree_node", "panic_on_warn=0"]
+    words.append("sysctl.kernel.hung_task_timeout_secs=10")
+    unasked = [test.initcall for name, test in known_selftests().items() if name not in selftests]
+    return (*words, *([f"initcall_blacklist={','.join(unasked)}"] if unasked else []))
+
+
+def room(size: Size, workload: Workload) -> Room:
+    """The sizes of a guest for cases of ``workload``, from the experiment's scaled ones.
+
+    A limit of the experiment's holds for the phases.  Where it says what memory is left,
+    that much is left and there is no limit; else there is one, of half of the files and
+    what the jobs take themselves, but not in tmpfs, where nothing can be reclaimed.  The
+    gate's own steps have the experiment's file and limit where there is one file and a
+    limit, and sizes of their own else.
+    """
+    on_device = workload.fs != "tmpfs"
+    limit, left = size.cgroup_limit_mib, 0
+    if not limit and size.memory_mib:
+        left = size.memory_mib
+    elif not limit and on_device:
+        limit = size.file_mib // 2 + JOB_MIB * size.jobs
+    shared = on_device and not workload.file_per_job and size.cgroup_limit_mib
+    return Room(
+        brd=size.brd_mib if on_device else MIN_BRD_MIB,
+        limit=limit,
+        left=left,
+        image=size.file_mib if shared else IMAGE_MIB,
+        own_limit=size.cgroup_limit_mib if shared else LIMIT_MIB,
+    )
+
+
+def writes_of(phase: Phase, workload: Workload) -> Writes:
+    """Whether a phase writes to the files, and whether to all of them."""
+    if not _of_the_files(phase, workload) or "write" not in phase.directions:
+        return "no"
+    return "some" if phase.time_based else "all"
+
+
+def _of_the_files(phase: Phase, workload: Workload) -> bool:
+    """Whether the phase works on the files that the agent lays out, and on all of them."""
+    return workload.file_per_job or workload.files(1) == names_of(phase.fio)
+
+
+def _named(cases: Sequence[CheckCase]) -> list[tuple[str, Phase, Workload]]:
+    return [
+        (f"{number}-{phase.name}", phase, case.workload)
+        for number, case in enumerate(cases, start=1)
+        for phase in case.phases
+    ]
+
+
+def task_of(
+    cases: Sequence[CheckCase], selftests: tuple[str, ...], *, lockdep: bool, vcpus: int
+) -> CheckTask:
+    """Every step of a guest, in order."""
+    steps: list[str] = []
+    compared: list[str] = []
+    read_back: list[str] = []
+    for name, phase, workload in _named(cases):
+        kind = writes_of(phase, workload)
+        steps.append(name)
+        if kind == "no" and _of_the_files(phase, workload):
+            compared.append(name)
+        if kind != "no":
+            read_back.append(f"{name}-back")
+            more = [f"{name}-back"]
+            more += [f"{name}-again", f"{name}-whole"] if kind == "some" else []
+            steps += more
+            compared += [step for step in more if not step.endswith("-again")]
+    return CheckTask(
+        selftests,
+        (*steps, *OWN_STEPS),
+        lockdep,
+        compared=(*compared, *OWN_STEPS),
+        read_back=tuple(read_back),
+        vcpus=vcpus,
+    )
+
+
+def job_text(
+    cases: Sequence[CheckCase],
+    *,
+    jobs: int,
+    seed: int,
+    room: Room,
+    file_mib: int,
+    sysctl: Mapping[str, str] = MappingProxyType({}),
+    files: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """What is sent into a guest of the gate: assignments, and the script that reads them.
+
+    ``file_mib`` is that of all files together.
+    """
+    named = _named(cases)
+    values = {
+        "JOBS": str(jobs),
+        "SEED": str(seed),
+        "SHARE": str(SHARE_MIB),
+        "LIMIT": limit_text(room.limit << 20),
+        "LEFT_MIB": str(room.left),
+        "IMAGE_MIB": str(room.image),
+        "OWN_LIMIT": str(room.own_limit << 20),
+        "OWN_MKFS": MKFS,
+        "PHASES": str(len(named)),
+    }
+    if sysctl:
+        values["SYSCTL"] = "\n".join(f"{name}={value}" for name, value in sorted(sysctl.items()))
+    for number, (name, phase, workload) in enumerate(named, start=1):
+        # What a phase writes must not be what another one wrote.
+        own_seed = seed if writes_of(phase, workload) == "no" else seed + number
+        values |= {
+            f"NAME_{number}": name,
+            f"DROP_{number}": str(int(phase.drop_caches)),
+            f"THP_{number}": phase.thp,
+            f"READAHEAD_{number}": str(phase.readahead_kib),
+            f"FIO_{number}": shlex.join(_command(phase, workload, jobs, own_seed, file_mib)),
+            f"WRITES_{number}": writes_of(phase, workload),
+        }
+    text = "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
+    return text + arm_files(files) + SCRIPT.read_text(encoding="utf-8")
+
+
+def _command(phase: Phase, workload: Workload, jobs: int, seed: int, file_mib: int) -> list[str]:
+    """The arguments of fio, or the command of a program."""
+    if phase.program:
+        ops = phase.ops if phase.whole else max(1, phase.ops // SHARE_OPS)
+        return [*phase.program, str(ops), str(seed)]
+    arguments = [*phase.fio, f"--numjobs={jobs}"]
+    # Without time_based the work is given, and a part of it may not do what it is about.
+    arguments += [f"--io_size={SHARE_MIB}M"] if phase.time_based else []
+    arguments += ["--group_reporting", "--randrepeat=0", f"--randseed={seed}"]
+    # Such an engine has one request under way, and fio a buffer for each that may be.
+    arguments += ["--iodepth=1"] if phase.option("ioengine") in SYNCHRONOUS else []
+    kind = writes_of(phase, workload)
+    if kind == "no":
+        return arguments + (list(CONTENT) if _of_the_files(phase, workload) else [])
+    if not workload.file_per_job and jobs > 1:
+        # A part for each: what two jobs wrote to one block could not be compared.
+        part = f"{file_mib * 1024 // jobs // 4 * 4}k"
+        arguments += [f"--size={part}", f"--offset_increment={part}"]
+    return arguments
+
+
+PATTERNS = Path(__file__).with_name("splats.toml")
+STAMP = re.compile(r"^(?:<\d+>)?\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? ?")
+# Where it happened, in the words of lockdep, of an oops in the kernel, and of a warning.
+PLACES = (
+    re.compile(r"(?:trying to (?:acquire|release) lock|takes)[^\n]*\n[^\n]* at: ([\w.]+)\+0x"),
+    re.compile(r"RIP: 0010:([\w.]+)\+0x"),
+    re.compile(r" at (?:\S+:\d+ )?([\w.]+)\+0x"),
+)
+TRACED = re.compile(r"^ +([\w.]+)\+0x[0-9a-f]+/0x[0-9a-f]+$")
+# What prints the splat or gives out memory, not what it is about.
+TELLERS = re.compile(
+    r"^(dump_stack|dump_stack_lvl|__might_resched|__might_sleep|print_\w+|check_\w+|mark_lock\w*"
+    r"|__lock_acquire\w*|lock_acquire\w*|lock_release\w*|lockdep_\w+|__schedule\w*|schedule\w*"
+    r"|_raw_\w+|kasan_\w+|slab_err\w*|bad_page\w*|dump_page|rcu_\w+|asm_\w+|sysvec_\w+"
+    r"|kmem_cache_alloc\w*|__kmalloc\w*|kmalloc\w*|__alloc_pages\w*|alloc_pages\w*)$"
+)
+LINES_OF_SPLAT = 100
+# Ends the evidence of a splat, with the line itself.
+END = re.compile(r"</TASK>|---\[ end (?:trace|Kernel panic)|^twinboot: ")
+# The same splat again and again says nothing new.
+MOST = 20
+
+
+@dataclass(frozen=True)
+class Splat:
+    """One complaint of the kernel: its kind, its first line, where, and the lines of it.
+
+    ``where`` is a function, or empty; lines have no time stamps.
+    """
+
+    kind: str
+    title: str
+    line: str
+    where: str
+    evidence: tuple[str, ...]
+
+
+@cache
+def kinds(path: Path = PATTERNS) -> tuple[tuple[str, str, re.Pattern[str]], ...]:
+    """Kind, title and pattern of every kind of splat, in the order they are tried."""
+    data = tomllib.loads(path.read_text(encoding="utf-8"))
+    return tuple(
+        (entry["kind"], entry["title"], re.compile("|".join(f"(?:{p})" for p in entry["patterns"])))
+        for entry in data["splats"]
+    )
+
+
+def find(console: str) -> tuple[Splat, ...]:
+    """Every splat of a console, in its order, each kind of line once for each place.
+
+    A panic that another splat led to is no finding of its own.
+    """
+    lines = [STAMP.sub("", line.rstrip("\r")) for line in console.splitlines()]
+    splats: dict[tuple[str, str], Splat] = {}
+    for splat in _all(lines):
+        if splat.kind != "panic" or not splats:
+            splats.setdefault((splat.kind, same(splat)), splat)
+        if len(splats) == MOST:
+            break
+    return tuple(splats.values())
+
+
+def same(splat: Splat) -> str:
+    """What two splats have in common that are of one cause: numbers and addresses are not."""
+    return f"{re.sub(r'0x[0-9a-f]+|[0-9a-f]{16}|[0-9]+', '#', splat.line)} {splat.where}".strip()
+
+
+def _all(lines: list[str]) -> Iterator[Splat]:
+    number = 0
+    while number < len(lines):
+        match = _kind(lines[number])
+        if match is None:
+            number += 1
+            continue
+        end = _end(lines, number)
+        evidence = tuple(line for line in lines[number:end] if line.strip())
+        yield Splat(match[0], match[1], lines[number].strip(), _where(evidence), evidence)
+        number = max(end, number + 1)
+
+
+def _kind(line: str) -> tuple[str, str] | None:
+    return next(((kind, title) for kind, title, pattern in kinds() if pattern.search(line)), None)
+
+
+def _end(lines: list[str], begin: int) -> int:
+    """One past the last line of the splat that begins there; a line of its own kind is its."""
+    first = _kind(lines[begin])
+    last = min(len(lines), begin + LINES_OF_SPLAT)
+    for number in range(begin + 1, last):
+        if lines[number].startswith("twinboot: "):
+            return number
+        if END.search(lines[number]):
+            return number + 1
+        if _kind(lines[number]) not in (None, first):
+            return number
+    return last
+
+
+def _where(evidence: tuple[str, ...]) -> str:
+    text = "\n".join(evidence)
+    for place in PLACES:
+        if match := place.search(text):
+            return match[1]
+    for line in evidence:
+        match = TRACED.match(line)
+        if match and not TELLERS.match(match[1]):
+            return match[1]
+    return ""
+
 
 BLOCK = 4096
 EVIDENCE_LINES = 12
@@ -50,7 +393,7 @@ def judge(console: str, files: Mapping[str, bytes] | None, task: CheckTask) -> C
     """
     problems = [
         CheckProblem(kind=s.kind, title=s.line, where=s.where, says=s.title, evidence=s.evidence)
-        for s in splats.find(console)
+        for s in find(console)
     ]
     checked: list[str] = []
     _selftests(console, task, problems, checked)

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from errors import WorkloadError
 from results.record import Timeline
-from workloads.files import MOUNT
 from workloads.job import LOG_INTERVAL_MS
+from workloads.job_file import MOUNT
 
 BRD = "1:0"
 UNKNOWN_WORDS = re.compile(r'Unknown kernel command line parameters "(.*)", will be passed')

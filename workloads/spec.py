@@ -17,8 +17,16 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from errors import SpecError
 from experiment.frozen import WRITTEN_BY_LAB
 from experiment.spec import Change, Frozen, Name
-from workloads.files import MOUNT, elsewhere, laid_out, options_of, placed
-from workloads.job_file import JOBS, KEYWORDS, read_job_file
+from workloads.job_file import (
+    JOBS,
+    KEYWORDS,
+    MOUNT,
+    elsewhere,
+    laid_out,
+    options_of,
+    placed,
+    read_job_file,
+)
 
 CATALOGUE = Path(__file__).parent / "catalogue"
 PROGRAMS = Path(__file__).parent / "programs"

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from results.profile import Profile
-from workloads.files import NO_DATA, place_of
 from workloads.job import limit_text
+from workloads.job_file import NO_DATA, place_of
 from workloads.parse import FioResult, GuestResult, PhaseResult, ProgramResult
 from workloads.spec import Check, Phase
 

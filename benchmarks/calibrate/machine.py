@@ -28,7 +28,7 @@ from experiment.machine import (
     Weights,
     is_power_of_two,
 )
-from guests import native
+from guests import programs
 from host.accelerator import is_guest
 from host.facts import text_of
 from host.process import run
@@ -215,7 +215,7 @@ def measure(cache: Path, cpu: int, progress: Callable[[str], None]) -> tuple[Hos
     Raises:
         InfraError: there is no compiler, or something cannot be measured.
     """
-    program = native.build(SOURCE, FLAGS, cache)
+    program = programs.build(SOURCE, FLAGS, cache)
 
     def answer_of(*words: object) -> Answers:
         done = run([str(program), *map(str, words)], timeout_s=TIMEOUT_S)

@@ -24,10 +24,11 @@ from numpy.typing import NDArray
 
 from errors import InfraError
 from experiment.architecture import ARCHITECTURES
-from guests.probe import counts, locks, stacks
+from guests.probe import counts
 from guests.probe.counts import Counts, CountsError, Rows
-from guests.probe.lines import member_of_slab
-from guests.probe.usermap import STATIC, UserMap, user_map
+from guests.probe.models import member_of_slab
+from guests.probe.places import SHARED, SLEEPS, STATIC, LockPlace, UserMap, user_map
+from guests.probe.places import places as lock_places
 from kernels import addresses, btf
 from kernels.addresses import KERNEL_HALF, AddressesError, AddressTable, FunctionMap
 from kernels.btf import Types
@@ -117,7 +118,7 @@ def profile(
             user_map(_text(files, "maps"), root.program_at),
         )
         _require_right_map(places.functions, kernel, files, result)
-        watched = bool(locks.places(places.functions.table, kernel.identity.arch))
+        watched = bool(lock_places(places.functions.table, kernel.identity.arch))
         kinds = [kind for kind, _ in waiting_places(places.functions.table)]
         types = btf.of(kernel) if len(parsed.slabs) else Types([])
         objects = KernelObjects(types, parsed.slabs)
@@ -147,7 +148,7 @@ def profile(
                 interruptions = parsed.interruptions[parsed.interruptions["phase"] == number]
                 more["interruptions"] = fold_interruptions(interruptions, places, phase)
             if parsed.stacked:
-                more["stacks"] = stacks.fold(parsed, number, places.functions)
+                more["stacks"] = counts.fold(parsed, number, places.functions)
             folded.append(folded_phase.model_copy(update=more))
         return tuple(folded)
     except (CountsError, AddressesError) as error:
@@ -239,12 +240,12 @@ def fold_locks(
         uses.append(
             LockUse(
                 instances=len(members),
-                sleeps=any(kind & locks.SLEEPS for _, _, kind in takers),
+                sleeps=any(kind & SLEEPS for _, _, kind in takers),
                 symbol=symbol,
                 member=member,
                 sites=tuple(
                     LockSite(
-                        function=function, file=file, shared=bool(kind & locks.SHARED),
+                        function=function, file=file, shared=bool(kind & SHARED),
                         **dict(zip(SPENT, sums[function, file, kind], strict=True)),
                     )
                     for function, file, kind in takers
@@ -273,7 +274,7 @@ def _fold_waits(pairs: Rows, places: Places) -> dict[int, Waits]:
     for row, (waiter, _), (holder, _) in zip(pairs, waiters, holders, strict=True):
         spent = np.array([row[field] for field in WAITED], np.uint64)
         here = by_lock.setdefault(int(row["lock"]), {})
-        key = (waiter, holder, bool(int(row["kind"]) & locks.SHARED))
+        key = (waiter, holder, bool(int(row["kind"]) & SHARED))
         here[key] = here.get(key, np.zeros(len(WAITED), np.uint64)) + spent
     return by_lock
 
@@ -460,14 +461,14 @@ def spans_of(kernel: Kernel) -> tuple[tuple[int, int], ...]:
     return tuple(span for _, span in waiting_places(_table_of(kernel)))
 
 
-def locks_of(kernel: Kernel) -> tuple[locks.LockPlace, ...]:
+def locks_of(kernel: Kernel) -> tuple[LockPlace, ...]:
     """The functions of this kernel that take locks and let go of them (``Probe.locks``)."""
-    return locks.places(_table_of(kernel), kernel.identity.arch)
+    return lock_places(_table_of(kernel), kernel.identity.arch)
 
 
 def stack_words(kernel: Kernel) -> tuple[str, ...]:
     """What the plugin needs to follow this kernel's call stacks (``Probe.stacks``)."""
-    return stacks.words(kernel, _table_of(kernel))
+    return counts.words(kernel, _table_of(kernel))
 
 
 def _table_of(kernel: Kernel) -> AddressTable:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from errors import InfraError
 from experiment.architecture import X86_64, Architecture
-from guests.native import SHARED_LIBRARY, build
+from guests.programs import SHARED_LIBRARY, build
 from host.process import run
 
 HERE = Path(__file__).parent

@@ -9,7 +9,7 @@ import pytest
 from errors import SpecError
 from experiment.load import load_machine
 from experiment.machine import MACHINES, known_machines
-from guests.probe.memory import machine_words
+from guests.probe.models import machine_words
 
 
 def changed(tmp_path: Path, before: str, after: str) -> Path:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from guests import exact
-from guests.console import Ending
+from guests.channel import Ending
 from guests.exact import Machine, Outcome, Snapshot
 from host.process import run
 from runs import workspace

@@ -14,7 +14,7 @@ from fleet import parcel
 from fleet.artefacts import Artefact, KernelFiles
 from fleet.parcel import Answer, answer_of, packed, unpacked
 from fleet.worker import Built
-from guests.console import Ending
+from guests.channel import Ending
 from guests.exact import Outcome
 
 OUTCOME = Outcome({}, Ending("done", "it ended", ("a", "b")), 1.5, 2.0, bytes(range(256)))

@@ -13,7 +13,7 @@ from experiment.load import load_guest
 from experiment.plan import Size
 from fleet.worker import Site
 from guests import exact
-from guests.console import Ending
+from guests.channel import Ending
 from guests.exact import BootError, Machine, Snapshot
 from runs import workspace
 from runs.local import InterruptedRunError

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guests.console import (
+from guests.channel import (
     EVIDENCE_LINES,
     LARGEST,
     LONGEST_LINE,
@@ -24,7 +24,7 @@ from guests.console import (
     agent_done,
     classify,
     progress,
-    read,
+    read_console,
 )  # fmt: skip
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -164,13 +164,13 @@ def test_no_more_of_a_console_is_followed_or_read_than_it_may_have(tmp_path: Pat
     follower = Follower(log)
     follower.more()
     assert LARGEST < follower.size < log.stat().st_size
-    assert len(read(log)) <= LONGEST_LINE + 1
+    assert len(read_console(log)) <= LONGEST_LINE + 1
 
 
 def test_patterns_see_the_begin_of_a_long_line(tmp_path: Path) -> None:
     log = tmp_path / "console.log"
     log.write_text("a" * 9000 + "BUG: x\r\n" + "Kernel panic - not syncing: y" + "b" * 9000 + "\n")
-    text = read(log)
+    text = read_console(log)
     assert [len(line) for line in text.splitlines()] == [LONGEST_LINE] * 2
     assert classify(text, agent_done=False).kind == "panic"
     assert "\r" not in text

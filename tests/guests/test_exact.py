@@ -11,9 +11,8 @@ import pytest
 
 from guests import exact
 from guests.argv import ExactFiles
-from guests.console import Follower
+from guests.channel import Follower, Monitor
 from guests.exact import Machine
-from guests.monitor import Monitor
 from host.process import Process, spawn
 
 

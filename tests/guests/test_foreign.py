@@ -6,25 +6,25 @@ from pathlib import Path
 import pytest
 
 from errors import InfraError
-from guests import foreign
-from guests.userland import BUSYBOX, PROGRAMS
+from guests import programs
+from guests.programs import BUSYBOX, PROGRAMS
 
 
 def test_applets_are_those_that_busybox_lists() -> None:
     output = subprocess.run([BUSYBOX, "--list"], capture_output=True, text=True, check=True).stdout
-    assert sorted(foreign.applets(Path(BUSYBOX))) == sorted(output.split())
+    assert sorted(programs.applets(Path(BUSYBOX))) == sorted(output.split())
 
 
 @pytest.mark.parametrize("before", [b"\0", b"bytes without a zero at their end"])
 def test_applets_begin_wherever_the_linker_put_them(before: bytes, tmp_path: Path) -> None:
     busybox = tmp_path / "busybox"
     busybox.write_bytes(b"\x7fELF" + before + b"[\0[[\0acpid\0ar\0\0more\0")
-    assert foreign.applets(busybox) == ("[", "[[", "acpid", "ar")
+    assert programs.applets(busybox) == ("[", "[[", "acpid", "ar")
 
 
 def test_what_is_no_busybox_has_no_applets() -> None:
     with pytest.raises(InfraError, match="no list of applets"):
-        foreign.applets(Path("/usr/bin/env"))
+        programs.applets(Path("/usr/bin/env"))
 
 
 def test_libraries_are_those_that_the_loader_takes() -> None:
@@ -33,7 +33,7 @@ def test_libraries_are_those_that_the_loader_takes() -> None:
     for program in PROGRAMS:
         output = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
         loaded |= {Path(word).name for word in output.split() if word.startswith("/")}
-    files = foreign.with_libraries(Path("/"), PROGRAMS)
+    files = programs.with_libraries(Path("/"), PROGRAMS)
     assert {Path(path).name for path in files} == loaded | {Path(path).name for path in PROGRAMS}
     assert all(file.is_file() for file in files.values())
     assert list(files) == sorted(files)
@@ -41,14 +41,14 @@ def test_libraries_are_those_that_the_loader_takes() -> None:
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(InfraError, match="/usr/bin/fio is not there"):
-        foreign.with_libraries(tmp_path, ("/usr/bin/fio",))
+        programs.with_libraries(tmp_path, ("/usr/bin/fio",))
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "chrt").write_bytes(Path("/usr/bin/chrt").read_bytes())
     with pytest.raises(InfraError, match=r"is not there"):
-        foreign.with_libraries(tmp_path, ("/bin/chrt",))
+        programs.with_libraries(tmp_path, ("/bin/chrt",))
     (tmp_path / "bin" / "script").write_text("#!/bin/sh\n")
     with pytest.raises(InfraError, match="cannot be read as ELF"):
-        foreign.with_libraries(tmp_path, ("/bin/script",))
+        programs.with_libraries(tmp_path, ("/bin/script",))
 
 
 def test_a_link_leads_nowhere_outside(tmp_path: Path) -> None:
@@ -56,11 +56,11 @@ def test_a_link_leads_nowhere_outside(tmp_path: Path) -> None:
     (tmp_path / "outside").write_bytes(b"")
     (tmp_path / "root" / "bin" / "fio").symlink_to("../../outside")
     with pytest.raises(InfraError, match="/bin/fio is not there"):
-        foreign.with_libraries(tmp_path / "root", ("/bin/fio",))
+        programs.with_libraries(tmp_path / "root", ("/bin/fio",))
 
 
 def test_apt_works_in_folders_of_its_own(tmp_path: Path) -> None:
-    argv = [*foreign.apt_argv("arm64", tmp_path), "-o", "Debug::NoLocking=1"]
+    argv = [*programs.apt_argv("arm64", tmp_path), "-o", "Debug::NoLocking=1"]
     shell = ["apt-config", *argv[argv.index("-o") :], "shell"]
     queries = {"STATE": "Dir::State/d", "STATUS": "Dir::State::status/f", "CACHE": "Dir::Cache/d"}
     queries |= {"ARCHITECTURE": "APT::Architecture", "LISTS": "Dir::State::lists/d"}
@@ -78,7 +78,7 @@ def test_packages_that_apt_cannot_fetch(tmp_path: Path, monkeypatch: pytest.Monk
     (fake / "apt-get").chmod(0o755)
     monkeypatch.setenv("PATH", f"{fake}:/usr/bin:/bin")
     with pytest.raises(InfraError, match="cannot fetch programs for arm64: E: no network"):
-        foreign.provide("arm64", tmp_path / "cache")
+        programs.provide("arm64", tmp_path / "cache")
     assert [path.name for path in (tmp_path / "cache" / "foreign").iterdir()] == ["lock"]
 
 
@@ -87,18 +87,18 @@ def test_what_is_there_is_not_fetched_again(
 ) -> None:
     (tmp_path / "foreign" / "arm64").mkdir(parents=True)
     monkeypatch.setenv("PATH", "/nowhere")
-    assert foreign.provide("arm64", tmp_path) == tmp_path / "foreign" / "arm64"
+    assert programs.provide("arm64", tmp_path) == tmp_path / "foreign" / "arm64"
 
 
 def test_versions_are_those_of_the_packages(tmp_path: Path) -> None:
     folder = tmp_path / "foreign" / "arm64"
     folder.mkdir(parents=True)
-    (folder / foreign.LIST).write_text(
+    (folder / programs.LIST).write_text(
         "busybox-static_1%3a1.35.0-4+deb12u1+b1_arm64.deb aa\nfio_3.33-3_arm64.deb bb\n"
         "libaio1_0.3.113-4_arm64.deb cc\n"
     )
-    assert foreign.versions("arm64", tmp_path) == {
+    assert programs.versions("arm64", tmp_path) == {
         "fio": "3.33-3",
         "busybox": "1:1.35.0-4+deb12u1+b1",
     }
-    assert foreign.versions("", tmp_path) == {}
+    assert programs.versions("", tmp_path) == {}

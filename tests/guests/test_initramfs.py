@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from errors import InfraError
-from guests import initramfs, userland
+from guests import initramfs, programs
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def test_agent_is_init(root: dict[str, ArchiveMember]) -> None:
 
 
 def test_options_of_mkfs_are_those_that_it_knows(root: dict[str, ArchiveMember]) -> None:
-    usage = subprocess.run([userland.MKFS_XFS], capture_output=True, text=True).stderr
+    usage = subprocess.run([programs.MKFS_XFS], capture_output=True, text=True).stderr
     shipped = initramfs.XFS_OPTIONS.read_text().splitlines()
     options = [line for line in shipped if initramfs.OPTION.match(line)]
     known = [line for line in options if line.partition("=")[0] + "=" in usage]
@@ -119,7 +119,7 @@ def test_nothing_of_the_host_but_contents(root: dict[str, ArchiveMember]) -> Non
 
 
 def test_programs_that_the_agent_calls_are_there(root: dict[str, ArchiveMember]) -> None:
-    for program in (*userland.PROGRAMS, userland.BUSYBOX, "/bin/add_entropy"):
+    for program in (*programs.PROGRAMS, programs.BUSYBOX, "/bin/add_entropy"):
         assert root[program.lstrip("/")].mode == stat.S_IFREG | 0o755, program
     applets = (
         "adjtimex",
@@ -140,7 +140,7 @@ def test_programs_that_the_agent_calls_are_there(root: dict[str, ArchiveMember])
 
 
 def test_libraries_of_every_program_are_there(root: dict[str, ArchiveMember]) -> None:
-    for program in userland.PROGRAMS:
+    for program in programs.PROGRAMS:
         output = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
         for library in (word for word in output.split() if word.startswith("/")):
             assert library.lstrip("/") in root, f"{program} needs {library}"
@@ -208,6 +208,6 @@ def test_digest_cut_short_by_a_kill_is_not_believed(fake_build: list[Path], tmp_
 
 
 def test_missing_program_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(userland, "PROGRAMS", ("/usr/bin/fio", "/sbin/mkfs.nonesuch"))
+    monkeypatch.setattr(programs, "PROGRAMS", ("/usr/bin/fio", "/sbin/mkfs.nonesuch"))
     with pytest.raises(InfraError, match=r"not installed: /sbin/mkfs\.nonesuch"):
         initramfs.provide(tmp_path)

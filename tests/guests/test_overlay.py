@@ -12,7 +12,7 @@ import pytest
 
 from errors import InfraError
 from experiment.architecture import EXIT_PORT, PANIC_PORT, X86_64
-from guests import overlay, userland
+from guests import overlay, programs
 from guests.channel import MAGIC
 from guests.initramfs import AGENT, Initramfs
 from guests.overlay import Lacks
@@ -185,7 +185,7 @@ def test_programs_of_the_host_come_with_their_libraries(
 def test_a_missing_program_is_named_with_its_package(
     base: Initramfs, kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(userland, "locate", lambda name: None)
+    monkeypatch.setattr(programs, "locate", lambda name: None)
     with pytest.raises(InfraError, match="not installed: tcc") as failure:
         overlay.provide(base, kernel, tmp_path, Extras(host_programs=("tcc",)))
     assert failure.value.next_step.endswith(" tcc, or leave out the workload")
@@ -194,7 +194,7 @@ def test_a_missing_program_is_named_with_its_package(
 def test_all_missing_programs_of_a_session_are_named_at_once(
     base: Initramfs, kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(userland, "locate", lambda name: None)
+    monkeypatch.setattr(programs, "locate", lambda name: None)
     workloads = [Extras(host_programs=(name,)) for name in ("tcc", "sqlite3", "redis-check-rdb")]
     with pytest.raises(InfraError, match="tcc, sqlite3, redis-check-rdb") as failure:
         overlay.provide_all(base, [kernel], workloads, tmp_path)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from experiment.architecture import X86_64
-from guests import native
+from guests import programs
 from guests.argv import METRONOME
 from host.process import spawn
 from tests.guests.probe.test_counting import images
@@ -22,7 +22,8 @@ BUSY = ["sh", "-c", "while :; do :; done"]
 
 @pytest.fixture(scope="module")
 def preload(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return native.build(native.PRELOAD, native.SHARED_LIBRARY, tmp_path_factory.mktemp("cache"))
+    cache = tmp_path_factory.mktemp("cache")
+    return programs.build(programs.PRELOAD, programs.SHARED_LIBRARY, cache)
 
 
 def printed(image: Path, preload: Path, folder: Path, vcpus: int = 2) -> bytes:

@@ -11,7 +11,7 @@ import pytest
 
 from errors import InfraError
 from guests import virtme
-from guests.console import Follower
+from guests.channel import Follower
 
 CONSOLE = "[    0.1] SLUB: HWalign=64\nKVM internal error. Suberror: 1\nextra data[0]: 0\nRAX=0\n"
 

@@ -15,7 +15,7 @@ import pytest
 from experiment.load import load_guest
 from experiment.plan import Size
 from experiment.spec import Guest, WallShape
-from guests.virtme_argv import PORT_NAME, WallFiles, environment, vng_argv, wrapped
+from guests.virtme import PORT_NAME, WallFiles, environment, vng_argv, wrapped
 from host.accelerator import ACCELERATORS, Accelerator
 from host.process import run
 from host.topology import Placement

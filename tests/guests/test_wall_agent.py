@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from guests.channel import MAGIC
-from guests.console import READY
+from guests.channel import MAGIC, READY
 from guests.initramfs import AGENT
-from guests.virtme import ENTER, ROOT_NAME, WALL_AGENT
-from guests.virtme_argv import ENTER_NAME, PORT_NAME
+from guests.virtme import ENTER, ENTER_NAME, PORT_NAME, ROOT_NAME, WALL_AGENT
 
 WALL = WALL_AGENT.read_text()
 OUTER = ENTER.read_text()

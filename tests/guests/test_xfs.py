@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from guests.initramfs import XFS_OPTIONS, known_options
-from guests.userland import MKFS_XFS
+from guests.programs import MKFS_XFS
 from host.packages import locate
-from workloads.check_job import MKFS
+from workloads.check import MKFS
 from workloads.spec import load_catalogue
 
 IN_THE_GUEST = "/etc/xfs.conf"

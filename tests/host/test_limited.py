@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from guests import channel, console
+from guests import channel
 from host import limited, sandbox
 from workloads import parse
 
@@ -146,7 +146,7 @@ def test_several_threads_have_a_helper_each(tmp_path: Path) -> None:
     kinds: list[str] = []
 
     def read() -> None:
-        kinds.append(limited.call(console.ending, log, agent_done=False).kind)
+        kinds.append(limited.call(channel.ending, log, agent_done=False).kind)
 
     threads = [threading.Thread(target=read) for _ in range(4)]
     for thread in threads:

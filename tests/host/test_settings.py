@@ -3,7 +3,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from host.settings import NOTHING, Setting, as_shell, to_change
+from host.fitness import NOTHING, Setting, as_shell, to_change
 
 CPU = "sys/devices/system/cpu"
 MM = "sys/kernel/mm"

@@ -7,7 +7,7 @@ from pathlib import Path
 from experiment.load import load_experiment
 from experiment.plan import scaled
 from experiment.spec import ShapeSpec
-from guests import initramfs, native
+from guests import initramfs, programs
 from guests.exact import Machine
 from kernels.cache import Kernel
 from runs.options import Options
@@ -25,7 +25,7 @@ def machine_of(shape: ShapeSpec, workload: Workload, kernel: Kernel, options: Op
     return Machine(
         kernel=kernel.image,
         initramfs=initramfs.provide(options.cache).path,
-        preload=native.build(native.PRELOAD, native.SHARED_LIBRARY, options.cache),
+        preload=programs.build(programs.PRELOAD, programs.SHARED_LIBRARY, options.cache),
         guest=guest,
         size=size,
         prepare_text=prepare_text(workload, file_mib=size.file_mib),

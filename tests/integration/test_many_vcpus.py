@@ -12,7 +12,7 @@ from experiment.load import load_machine
 from experiment.spec import PhaseTimes, ShapeSpec
 from guests import channel, exact
 from guests.exact import Machine
-from guests.probe import counts, fold, lines, plugin
+from guests.probe import counts, fold, models, plugin
 from host.process import spawn
 from kernels.cache import Kernel
 from runs.options import Options
@@ -77,7 +77,7 @@ def test_cold_restored_and_counted_runs_are_equal_and_locks_are_waited_for(
     assert len(entered.rows) > 10_000
     executed = (entered.rows["entries"] * entered.rows["instructions"]).sum()
     assert int(entered.stacks["instructions"].sum()) == pytest.approx(int(executed), rel=1e-4)
-    model = lines.words(load_machine(Path("ice-lake-sp")), kernel)
+    model = models.line_words(load_machine(Path("ice-lake-sp")), kernel)
     modelled = exact.run_restored(
         snapshot, text, tmp_path / "e", tmp_path / "e-logs", silent,
         probe=replace(probe, model=model),

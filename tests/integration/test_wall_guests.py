@@ -24,9 +24,8 @@ from experiment.load import load_guest
 from experiment.plan import scaled
 from experiment.spec import Dataset, PhaseTimes, WallShape
 from guests import initramfs, virtme
-from guests.boot import Machine, Outcome
-from guests.virtme import WallMachine
-from guests.virtme_argv import VNG
+from guests.channel import Machine, Outcome
+from guests.virtme import VNG, WallMachine
 from host import accelerator, fitness, sandbox, topology
 from host.accelerator import QEMU, AcceleratorTest
 from kernels.cache import Kernel

@@ -13,7 +13,7 @@ import pytest
 from errors import SeriesError
 from experiment.spec import CheckSpec
 from guests import exact
-from guests.console import Ending, Kind
+from guests.channel import Ending, Kind
 from guests.exact import Machine, Outcome
 from guests.initramfs import Initramfs
 from results.checks import Check
@@ -24,7 +24,7 @@ from runs.prepare import Prepared
 from runs.progress import Reporter
 from tests.runs.made_up import CHECKOUT, SMALL, kernels_in, prepared, shipped
 from tests.workloads.test_check import fio, sound
-from workloads import check_job
+from workloads import check
 
 BROKEN = "[    2.1] kernel BUG at mm/filemap.c:3377!\n[    2.2] RIP: 0010:filemap_fault+0x1/0x2\n"
 SLEEPS = "[    1.9] BUG: sleeping function called from invalid context at lib/xarray.c:300\n"
@@ -56,7 +56,7 @@ class CheckGuests:
         if len(output) > console_bytes:
             kind = "hung"
         files = sound() if kind == "done" else None
-        for step in ("1-4k", "2-4k", *check_job.OWN_STEPS):
+        for step in ("1-4k", "2-4k", *check.OWN_STEPS):
             files = files and files | {f"{step}/status": b"0\n", f"{step}/fio.json": fio(9)}
         return Outcome(files, Ending(kind, f"told {kind}"), 1.0, 2.0)
 

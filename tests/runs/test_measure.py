@@ -15,7 +15,7 @@ import pytest
 from errors import SeriesError
 from experiment.plan import PlannedRun
 from guests import channel, exact, kept
-from guests.console import Ending, Kind
+from guests.channel import Ending, Kind
 from guests.exact import BootError, Machine, Outcome, Snapshot
 from host import limited
 from results.record import Failure, RunRecord

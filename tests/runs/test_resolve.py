@@ -9,7 +9,7 @@ import pytest
 
 from errors import SpecError, UsageError
 from experiment.spec import Experiment
-from guests import initramfs, native
+from guests import initramfs, programs
 from runs import dry_run
 from runs.options import Options
 from runs.request import Request, arguments
@@ -63,7 +63,7 @@ def test_dry_run_boots_each_kernel_with_its_own_root(
     images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = Options(checkout=CHECKOUT, cache=tmp_path / "cache")
-    monkeypatch.setattr(native, "build", lambda *_, **__: Path("/native"))
+    monkeypatch.setattr(programs, "build", lambda *_, **__: Path("/native"))
     monkeypatch.setattr(initramfs, "_build", lambda files, helpers, image, *_: image.touch())
     arms = tuple(f"image:bzImage-{name}" for name in ("one", "two"))
     made = whole(Request(arms=arms, workloads="filemap-4k"), options.cache, here=images)

@@ -15,7 +15,7 @@ import pytest
 from errors import InfraError
 from experiment.design import AGAIN
 from guests import virtme
-from guests.console import Ending, Kind
+from guests.channel import Ending, Kind
 from guests.exact import Outcome
 from guests.virtme import WallMachine
 from host import accelerator, limited

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.check import judge
-from workloads.check_job import CheckTask
+from workloads.check import CheckTask, judge
 
 RECORDED = Path(__file__).parent / "recorded/check/loses-nodes"
 STEPS = ("1-4k", "whole")

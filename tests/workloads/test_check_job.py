@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import pytest
 
 from experiment.plan import Size
-from workloads import check_job
-from workloads.check_job import OWN_STEPS, CheckCase, Room, job_text, room, task_of, writes_of
+from workloads import check
+from workloads.check import OWN_STEPS, CheckCase, Room, job_text, room, task_of, writes_of
 from workloads.spec import load_catalogue
 
 CATALOGUE = load_catalogue()
@@ -38,7 +38,7 @@ def size(**sizes: int) -> Size:
 
 
 def test_self_tests_that_are_not_requested_are_left_out_of_the_boot() -> None:
-    words = check_job.command_line(("xarray",))
+    words = check.command_line(("xarray",))
     (word,) = [word for word in words if word.startswith("initcall_blacklist=")]
     assert "ida_checks" in word
     assert "xarray_checks" not in word
@@ -99,7 +99,7 @@ def test_a_phase_that_reads_is_one_step_and_one_that_writes_is_read_again() -> N
 
 
 def test_every_step_of_a_task_is_one_that_the_script_makes() -> None:
-    made = check_job.SCRIPT.read_text()
+    made = check.SCRIPT.read_text()
     for step in OWN_STEPS:
         assert f"\nstep {step} " in made
     for word in ("back", "again", "whole"):
@@ -156,7 +156,7 @@ def test_a_phase_that_others_need_is_done_whole() -> None:
 def test_the_gates_own_file_has_no_room_taken_by_what_programs_left(
     files: str, done: list[str]
 ) -> None:
-    text = check_job.SCRIPT.read_text()
+    text = check.SCRIPT.read_text()
     function = text[text.index("own_file() {") : text.index('\nREAD="')]
     stand_ins = "".join(
         f'{name}() {{ echo "{name}{arguments}"; }}\n'

@@ -14,8 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from errors import SpecError
-from workloads.files import options_of
-from workloads.job_file import ALIASES, JOBS, LAB_GIVES, OF_ENGINES, JobSection, read_job_file
+from workloads.job_file import (
+    ALIASES,
+    JOBS,
+    LAB_GIVES,
+    OF_ENGINES,
+    JobSection,
+    options_of,
+    read_job_file,
+)
 from workloads.spec import load_catalogue
 
 SHIPPED = sorted(JOBS.glob("*.fio"))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from experiment.spec import PhaseTimes
-from guests import native
+from guests import programs
 from results.profile import PhaseProfile, Profile
 from tests.workloads.conftest import Run
 from workloads.job import (
@@ -50,7 +50,8 @@ HERE = [
 def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     cache = tmp_path_factory.mktemp("programs")
     return {
-        source.stem: native.build(source, native.STATIC_PROGRAM, cache) for source in all_programs()
+        source.stem: programs.build(source, programs.STATIC_PROGRAM, cache)
+        for source in all_programs()
     }
 
 
@@ -118,10 +119,10 @@ def test_another_header_is_another_program(tmp_path: Path) -> None:
     source, header = tmp_path / "a.c", tmp_path / "a.h"
     source.write_text('#include "a.h"\n')
     header.write_text("int main(void) { return N; }\n#define M 1\n".replace("N", "3"))
-    first, made = native.digest(source), native.build(source, (), tmp_path)
+    first, made = programs.digest(source), programs.build(source, (), tmp_path)
     header.write_text("int main(void) { return 4; }\n")
-    again = native.build(source, (), tmp_path)
-    assert (native.digest(source) != first, again != made) == (True, True)
+    again = programs.build(source, (), tmp_path)
+    assert (programs.digest(source) != first, again != made) == (True, True)
     assert [subprocess.run([each], check=False).returncode for each in (made, again)] == [3, 4]
 
 

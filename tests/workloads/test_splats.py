@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads import splats
+from workloads import check
 
 RECORDED = Path(__file__).parent / "recorded/splats"
 GUESTS = Path(__file__).parents[1] / "guests/recorded"
@@ -16,7 +16,7 @@ GUESTS = Path(__file__).parents[1] / "guests/recorded"
 
 def complaints(name: str, folder: Path = RECORDED) -> list[tuple[str, str]]:
     text = (folder / f"{name}.log").read_text(errors="replace")
-    return [(splat.kind, splat.where) for splat in splats.find(text)]
+    return [(splat.kind, splat.where) for splat in check.find(text)]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_every_kind_has_a_recorded_log_or_a_line_below() -> None:
     recorded = {kind for path in RECORDED.glob("*.log") for kind, _ in complaints(path.stem)}
     recorded |= {kind for path in GUESTS.glob("*.log") for kind, _ in complaints(path.stem, GUESTS)}
     recorded |= set(LINES)
-    assert recorded >= {kind for kind, _, _ in splats.kinds()}
+    assert recorded >= {kind for kind, _, _ in check.kinds()}
 
 
 LINES = {
@@ -121,7 +121,7 @@ LINES = {
 )
 def test_a_line_has_its_kind(kind: str, line: str) -> None:
     for stamp in ("", "[    1.234567] ", "[   12.345678][   T91] "):
-        (splat,) = splats.find(f"twinboot: ready\n{stamp}{line}\ntwinboot: done\n")
+        (splat,) = check.find(f"twinboot: ready\n{stamp}{line}\ntwinboot: done\n")
         assert (splat.kind, splat.line, splat.evidence[0]) == (kind, line, line)
 
 
@@ -139,26 +139,26 @@ def test_a_line_has_its_kind(kind: str, line: str) -> None:
     ],
 )
 def test_what_a_sound_kernel_says_is_no_splat(line: str) -> None:
-    assert splats.find(f"[    0.1] {line}\n") == ()
+    assert check.find(f"[    0.1] {line}\n") == ()
 
 
 def test_the_same_complaint_at_the_same_place_is_reported_once() -> None:
     line = "WARNING: CPU: {0} PID: 9{0} at mm/filemap.c:993 filemap_add_folio+0x1a/0x60\n</TASK>\n"
-    (splat,) = splats.find(line.format(0) + line.format(1))
+    (splat,) = check.find(line.format(0) + line.format(1))
     assert splat.where == "filemap_add_folio"
 
 
 def test_a_panic_that_something_led_to_is_not_reported() -> None:
     text = "kernel BUG at mm/filemap.c:871!\n</TASK>\nKernel panic - not syncing: Fatal exception\n"
-    assert [splat.kind for splat in splats.find(text)] == ["crash"]
+    assert [splat.kind for splat in check.find(text)] == ["crash"]
 
 
 def test_two_complaints_are_reported_in_their_order() -> None:
     text = "WARNING: suspicious RCU usage\n x\nBUG: Bad page state in process fio  pfn:0a\n"
-    assert [splat.kind for splat in splats.find(text)] == ["rcu", "memory"]
+    assert [splat.kind for splat in check.find(text)] == ["rcu", "memory"]
 
 
 @given(st.text())
 def test_any_text_can_be_read(text: str) -> None:
-    for splat in splats.find(text):
+    for splat in check.find(text):
         assert splat.evidence

@@ -13,7 +13,7 @@ from errors import InfraError, UsageError
 from experiment.load import load_machine
 from experiment.machine import MACHINES, MachineSpec
 from guests.probe import plugin
-from guests.probe.memory import machine_words
+from guests.probe.models import machine_words
 from host.topology import host_cpus
 from reports.counts import Recorded
 from reports.explain.locks import measured_locks

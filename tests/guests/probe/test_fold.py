@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from errors import InfraError
-from guests.probe import counts, fold, locks
+from guests.probe import counts, fold, places
 from kernels import addresses
 from kernels.addresses import Origin
 from kernels.cache import Kernel
@@ -417,7 +417,7 @@ def test_who_waited_for_whom_is_by_function(locking_kernel: Kernel) -> None:
         (1, counts.PAIR, FIRST, adds, removes, 2, 0, 3, 80, 0),
         (1, counts.PAIR, FIRST, again, removes, 1, 0, 0, 7, 0),
         (1, counts.PAIR, SECOND, adds, 0, 1, 0, 1, 20, 0),
-        (1, counts.PAIR | locks.SHARED, THIRD, adds, removes, 0, 0, 1, 0, 0),
+        (1, counts.PAIR | places.SHARED, THIRD, adds, removes, 0, 0, 1, 0, 0),
         (2, counts.PAIR, FIRST, adds, removes, 99, 0, 99, 99, 0),
     )  # fmt: skip
 
@@ -450,8 +450,8 @@ def test_a_kernel_whose_locks_are_not_watched_has_unknown_locks_and_not_none(
     assert fold.locks_of(arm64) == ()
     assert locks_folded(arm64).locks is None
     debugged = LOCKS_MAP.replace("T last", "T do_raw_spin_lock")
-    assert locks.places(addresses.parse(debugged), "x86_64") == ()
-    assert locks.places(addresses.parse(LOCKS_MAP), "x86_64") == fold.locks_of(locking_kernel)
+    assert places.places(addresses.parse(debugged), "x86_64") == ()
+    assert places.places(addresses.parse(LOCKS_MAP), "x86_64") == fold.locks_of(locking_kernel)
     assert locks_folded(locking_kernel).locks == ()
     assert folded(kernel, row(0x100, 1)).locks is None
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from guests import native
+from guests import programs
 from guests.probe import plugin
 from results.profile import KINDS
 
@@ -251,7 +251,7 @@ ARM64: dict[str, tuple[str, ...]] = {
 
 
 def library(folder: Path, *flags: str) -> ctypes.CDLL:
-    return ctypes.CDLL(str(native.build(SOURCE, (*native.SHARED_LIBRARY, *flags), folder)))
+    return ctypes.CDLL(str(programs.build(SOURCE, (*programs.SHARED_LIBRARY, *flags), folder)))
 
 
 @pytest.fixture(scope="module", params=["x86-64", "arm64"])

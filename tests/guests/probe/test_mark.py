@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from experiment.architecture import ARM64
-from guests import native
+from guests import programs
 from guests.probe import plugin
 
 MARKS = 16
@@ -17,8 +17,8 @@ MARKS = 16
 
 @pytest.fixture(scope="module")
 def mark(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    flags = (*native.STATIC_PROGRAM, "-Wall", "-Wextra", "-Werror")
-    return native.build(native.MARK, flags, tmp_path_factory.mktemp("cache"))
+    flags = (*programs.STATIC_PROGRAM, "-Wall", "-Wextra", "-Werror")
+    return programs.build(programs.MARK, flags, tmp_path_factory.mktemp("cache"))
 
 
 def run(*argv: object) -> subprocess.CompletedProcess[str]:
@@ -41,7 +41,7 @@ def test_each_phase_has_the_one_nop_that_the_plugin_looks_for(mark: Path) -> Non
 
 def test_marks_of_arm64_are_what_the_plugin_is_built_to_look_for() -> None:
     """Without its compiler: the constants of both sources, put together as the manual has it."""
-    executed = re.search(r"movz xzr, %0, lsl #32.*?(0x[0-9a-f]+) \| n", native.MARK.read_text())
+    executed = re.search(r"movz xzr, %0, lsl #32.*?(0x[0-9a-f]+) \| n", programs.MARK.read_text())
     expected = re.search(r"define MARK (0x[0-9a-f]+)u", plugin.SOURCE.read_text())
     number = re.search(r"define MARK_NUMBER (0x[0-9a-f]+)u", plugin.SOURCE.read_text())
     assert executed is not None

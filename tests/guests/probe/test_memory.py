@@ -13,7 +13,7 @@ from experiment.load import load_machine
 from experiment.machine import MachineSpec, known_machines
 from guests.probe import counts, plugin
 from guests.probe.counts import Counts
-from guests.probe.memory import machine_words
+from guests.probe.models import machine_words
 from guests.probe.plugin import Probe
 from tests.benchmarks.calibrate.test_machine import made
 

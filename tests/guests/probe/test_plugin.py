@@ -7,7 +7,7 @@ import pytest
 
 from errors import InfraError
 from experiment.architecture import X86_64
-from guests import native
+from guests import programs
 from guests.probe import plugin
 
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
@@ -45,8 +45,8 @@ def test_version_as_distributions_print_it() -> None:
 
 @pytest.mark.parametrize("api", sorted({api for _, api in plugin.FORMS}))
 def test_every_form_compiles_without_a_warning(api: int, tmp_path: Path) -> None:
-    flags = (*native.SHARED_LIBRARY, "-fvisibility=hidden", *WARNINGS, f"-DPROBE_API={api}")
-    built = native.build(plugin.SOURCE, flags, tmp_path)
+    flags = (*programs.SHARED_LIBRARY, "-fvisibility=hidden", *WARNINGS, f"-DPROBE_API={api}")
+    built = programs.build(plugin.SOURCE, flags, tmp_path)
     symbols = subprocess.run(
         ["nm", "-D", "--defined-only", str(built)], capture_output=True, text=True, check=True
     ).stdout
@@ -56,7 +56,7 @@ def test_every_form_compiles_without_a_warning(api: int, tmp_path: Path) -> None
 
 def test_form_that_nobody_knows_does_not_compile(tmp_path: Path) -> None:
     with pytest.raises(InfraError, match="PROBE_API is 1, 2, 3 or 7"):
-        native.build(plugin.SOURCE, (*native.SHARED_LIBRARY, "-DPROBE_API=4"), tmp_path)
+        programs.build(plugin.SOURCE, (*programs.SHARED_LIBRARY, "-DPROBE_API=4"), tmp_path)
 
 
 def test_another_form_is_another_file_and_the_same_one_is_kept(

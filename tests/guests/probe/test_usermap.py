@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guests.probe.usermap import LARGEST, PROGRAM_AT, STATIC_AT, UserMap, user_map
+from guests.probe.places import LARGEST, PROGRAM_AT, STATIC_AT, UserMap, user_map
 
 LOADER = """\
 \tlinux-vdso.so.1 (0x00007ffff7fc8000)

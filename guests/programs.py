@@ -1,17 +1,13 @@
-"""Programs of another architecture, as Debian ships them: fetched by apt and unpacked.
-
-Nothing is installed, and the host's own packages are not touched: apt works in folders of
-its own, as if nothing were installed, and checks what it fetches against its signed lists.
-What was fetched once is used until the cache is cleaned.
-"""
+"""What guests run: the host's programs, the lab's own, and another architecture's."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
 import os
+import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -21,8 +17,122 @@ from elftools.elf.elffile import ELFFile
 from filelock import FileLock
 
 from errors import InfraError
+from files import written_beside
+from host.packages import install_line, locate, package_of
 from host.process import run
 from kernels.packages import unpack_argv
+
+HERE = Path(__file__).parent
+ADD_ENTROPY = HERE / "add_entropy.c"
+PRELOAD = HERE / "preload.c"
+MARK = HERE / "mark.c"
+OUTB = HERE / "outb.c"
+STATIC_PROGRAM = ("-Os", "-static", "-s", "-Wl,--build-id=none")
+SHARED_LIBRARY = ("-O2", "-shared", "-fPIC", "-s")
+TIMEOUT_S = 120.0
+# A header beside the source.
+INCLUDED = re.compile(rb'^#include "([a-z_]+\.h)"$', re.MULTILINE)
+
+
+def build(
+    source: Path,
+    flags: Sequence[str],
+    cache: Path,
+    *,
+    tools: str = "",
+    beside: Sequence[Path] = (),
+) -> Path:
+    """Return the built file of ``source``, compiling it if the cache has none.
+
+    ``tools`` is the prefix of another architecture's compiler; ``beside`` are the source's headers,
+    and other sources that are linked with it.
+
+    Raises:
+        InfraError: there is no compiler, or it failed.
+    """
+    compiler = f"{tools}gcc"
+    built_by = [*([compiler] if tools else []), *flags]
+    text = b"".join(_text(file) for file in (source, *beside))
+    key = hashlib.sha256(text + " ".join(built_by).encode()).hexdigest()[:16]
+    folder = cache / "native"
+    folder.mkdir(parents=True, exist_ok=True)
+    built = folder / f"{source.stem}-{key}"
+    with FileLock(folder / "lock"):
+        if not built.exists():
+            sources = [str(file) for file in (source, *beside) if file.suffix == ".c"]
+            with written_beside(built) as new:
+                run([compiler, *flags, "-o", str(new), *sources], timeout_s=TIMEOUT_S)
+        # The newest is kept in use; others are removed when the cache is cleaned.
+        os.utime(built)
+    return built
+
+
+def digest(source: Path) -> str:
+    """SHA-256 of a source with the headers beside it that it includes."""
+    return hashlib.sha256(_text(source)).hexdigest()
+
+
+def _text(source: Path) -> bytes:
+    text = source.read_bytes()
+    headers = [source.parent / name.decode() for name in INCLUDED.findall(text)]
+    return b"".join([text, *(header.read_bytes() for header in headers)])
+
+
+MKFS_XFS = "/sbin/mkfs.xfs"
+BUSYBOX = "/bin/busybox"
+PROGRAMS = ("/usr/bin/fio", MKFS_XFS, "/sbin/mkfs.ext4", "/usr/bin/chrt")
+
+
+def host_files() -> dict[str, Path]:
+    """Path in the guest → file of the host; systems keep some programs elsewhere.
+
+    Raises:
+        InfraError: a program is missing.
+    """
+    places = {
+        path: Path(path) if Path(path).exists() else locate(Path(path).name)
+        for path in (BUSYBOX, *PROGRAMS)
+    }
+    missing = [path for path, file in places.items() if file is None]
+    if missing:
+        raise InfraError(
+            f"not installed: {', '.join(missing)}",
+            where="initramfs",
+            next_step="./lab.py doctor names the packages",
+        )
+    return _with_libraries({path: file for path, file in places.items() if file is not None})
+
+
+def more_programs(names: Iterable[str]) -> dict[str, Path]:
+    """Path in the guest → file, of programs that a workload needs besides the lab's own.
+
+    Raises:
+        InfraError: programs are missing, all of them named.
+    """
+    files = {name: locate(name) for name in names}
+    if missing := [name for name, file in files.items() if file is None]:
+        packages = sorted({package_of(name) or name for name in missing})
+        raise InfraError(
+            f"not installed: {', '.join(missing)}",
+            where="initramfs",
+            next_step=f"{install_line(packages)}, or leave out the workload",
+        )
+    return {f"/usr/bin/{name}": file for name, file in files.items() if file}
+
+
+def more_host_files(names: Iterable[str]) -> dict[str, Path]:
+    """The files of :func:`more_programs`, with the libraries that they need; raises as it does."""
+    return _with_libraries(more_programs(names))
+
+
+def _with_libraries(programs: Mapping[str, Path]) -> dict[str, Path]:
+    libraries: set[str] = set()
+    for path, program in programs.items():
+        # A static program, as busybox should be, has none and ldd's status says so.
+        output = run(["ldd", str(program)], timeout_s=TIMEOUT_S, check=path != BUSYBOX).stdout
+        libraries |= {word for word in output.split() if word.startswith("/")}
+    return {**programs, **{path: Path(path) for path in sorted(libraries)}}
+
 
 log = logging.getLogger(__name__)
 

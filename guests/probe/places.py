@@ -1,15 +1,17 @@
-"""The functions of a kernel that take locks and let go of them, as the probe watches them.
-
-x86-64 alone: the probe knows a lock by the opcodes that write it.  Of a kernel for
-another architecture, or with lock debugging, nothing is watched, and its runs have no locks.
-"""
+"""What addresses mean to the probe: functions that take locks, and files of user space."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from experiment.architecture import X86_64
 from kernels.addresses import AddressTable
+from results.profile import UNKNOWN
 
 # Bits of a kind's number in the probe's rows, which is its place below.
 SHARED, SLEEPS = 1, 2
@@ -65,3 +67,48 @@ def places(table: AddressTable, arch: str) -> tuple[LockPlace, ...]:
         for name in names
         for start, end in table.spans(name)
     )
+
+
+# Where a position-independent program goes without randomisation.
+PROGRAM_AT = X86_64.root.program_at
+PROGRAM = "fio"
+# Static programs: busybox, which is the agent and its spinner, and the lab's own.
+STATIC_AT = 0x400000
+STATIC = "busybox"
+VDSO = "linux-vdso"
+# A file has no more than this behind its start, unless another begins there.
+LARGEST = 64 << 20
+LINE = re.compile(r"^\s*(\S+)(?: => \S+)? \(0x([0-9a-f]{1,16})\)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class UserMap:
+    """Sorted starts of files, and their names."""
+
+    starts: NDArray[np.uint64]
+    names: tuple[str, ...]
+
+    def fold(self, where: NDArray[np.uint64], spent: NDArray[np.uint64]) -> dict[str, int]:
+        """Sum ``spent`` by file, in the order of names; files without any are left out."""
+        at = np.searchsorted(self.starts, where, side="right") - 1
+        known = (at >= 0) & (where - self.starts[at] < LARGEST)
+        sums: dict[str, int] = {}
+        for number in np.unique(at[known]).tolist():
+            name = self.names[number]
+            sums[name] = sums.get(name, 0) + int(spent[known & (at == number)].sum())
+        if not known.all():
+            sums[UNKNOWN] = int(spent[~known].sum())
+        return dict(sorted((name, value) for name, value in sums.items() if value))
+
+
+def user_map(loader: str, program_at: int = PROGRAM_AT) -> UserMap:
+    """Read what fio's loader said; an empty text knows the programs alone.
+
+    ``program_at`` is where the kernel puts fio itself.
+    """
+    files = {STATIC_AT: STATIC, program_at: PROGRAM}
+    for name, address in LINE.findall(loader):
+        short = name.rpartition("/")[2]
+        files[int(address, 16)] = "vdso" if short.startswith(VDSO) else short
+    starts = sorted(files)
+    return UserMap(np.array(starts, np.uint64), tuple(files[start] for start in starts))
