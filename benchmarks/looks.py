@@ -19,8 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiment.looks import Looks, looks_of
-from experiment.spec import Thresholds
+from experiment.spec import Looks, Thresholds, looks_of
 from reports import looks as rates
 from reports import statistics
 from reports.statistics import Floats

@@ -34,7 +34,7 @@ from scipy import stats
 CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
-from experiment.design import LOOKS, Look, at_look
+from experiment.plan import LOOKS, Look, at_look
 from experiment.spec import WALL_CHANGE, Thresholds
 from reports import statistics
 from reports.wall_statistics import rate_interval

@@ -25,8 +25,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
 from benchmarks.nulls import BASE, arguments_of, measured, pairs_of, values_of, with_arms
-from experiment.looks import looks_of
-from experiment.spec import ArmSpec, Experiment, SeriesSpec
+from experiment.spec import ArmSpec, Experiment, SeriesSpec, looks_of
 from reports import looks as rates
 from reports.verdict import OPEN, Evidence, judge_primary
 from results.record import CaseRecord

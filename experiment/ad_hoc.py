@@ -11,10 +11,10 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from errors import SpecError
-from experiment.frozen import plain_name
+from experiment.frozen import Frozen, Name, plain_name
 from experiment.load import CONFIGS, Catalogue, check_experiment, read_toml, validated
 from experiment.series_name import kind_of, message_id, split_range
-from experiment.spec import Experiment, Frozen, Name
+from experiment.spec import Experiment
 
 AUTO = CONFIGS / "auto.toml"
 # In place of workloads: every one of the file.

@@ -1,11 +1,19 @@
-"""What every specification is made of: frozen values and names."""
+"""What every specification is made of, and mistakes in them as one line each."""
 
 from __future__ import annotations
 
+import difflib
+import json
 import re
-from typing import Annotated, Literal
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic_core import ErrorDetails
+
+from text import escaped
 
 Direction = Literal["higher", "lower"]
 NAME = r"^[a-z0-9][a-z0-9_-]{0,63}$"
@@ -30,3 +38,168 @@ def plain_name(text: str) -> str:
 def as_name(text: str) -> str:
     """The text itself where it is a name, else as one."""
     return text if re.fullmatch(NAME, text) else plain_name(text)
+
+
+KeyPath = tuple[str | int, ...]
+
+SHOWN_CHARACTERS = 80
+# Below 0.6 difflib proposes words that share only a few letters.
+CLOSE_ENOUGH = 0.6
+
+
+class _Nothing:
+    """The value of a key that is not there; ``None`` could be a value."""
+
+
+NOTHING = _Nothing()
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One mistake at one key.
+
+    ``allowed`` are the values to choose from; a suggestion is the one of them, or of
+    ``candidates`` where given, that is most like ``wanted`` or the text found.
+    """
+
+    path: KeyPath
+    words: str
+    value: object = NOTHING
+    allowed: tuple[str, ...] = ()
+    candidates: tuple[str, ...] = ()
+    allowed_word: str = "allowed"
+    intended: str | None = None
+
+    def line(self, place: str) -> str:
+        """``PLACE: KEY: found VALUE: WORDS; allowed: A, B; did you mean 'A'?``"""
+        parts = [
+            self.words if self.value is NOTHING else f"found {shown(self.value)}: {self.words}"
+        ]
+        if self.allowed:
+            parts.append(f"{self.allowed_word}: {', '.join(self.allowed)}")
+        text = self.value if isinstance(self.value, str) else self.intended
+        candidate = closest(text, self.candidates or self.allowed) if text else None
+        if candidate:
+            parts.append(f"did you mean {candidate!r}?")
+        return escaped(": ".join(filter(None, (place, key_path(self.path), "; ".join(parts)))))
+
+
+def key_path(path: KeyPath) -> str:
+    """``("cases", 0, "primary", 1)`` as ``cases[0].primary[1]``."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            plain = re.fullmatch(r"[A-Za-z0-9_-]+", part)
+            text += f"{'.' if text else ''}{part if plain else json.dumps(part)}"
+    return text
+
+
+def shown(value: object) -> str:
+    """A value on one line: text quoted, containers by what they hold, nothing too long."""
+    if isinstance(value, dict):
+        keys = ", ".join(json.dumps(key)[1:-1] for key in value) or "no keys"
+        text = f"a table with {keys}"
+    elif isinstance(value, list):
+        text = f"an array of {len(value)}"
+    elif isinstance(value, bool | str):
+        text = json.dumps(value, ensure_ascii=False)
+    else:
+        text = str(value)
+    return shortened(text)
+
+
+def shortened(text: str) -> str:
+    """At most 80 characters of ``text``, with dots for what is left out."""
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 3]}..."
+
+
+def closest(value: str, allowed: Iterable[str]) -> str | None:
+    """The allowed value most like ``value``, or None; the last part of a path or of a
+    dotted name counts as much as all of it.
+    """
+    spellings: dict[str, str] = {}
+    for name in allowed:
+        spellings.setdefault(re.split(r"[/.]", name)[-1].lower(), name)
+        spellings[name.lower()] = name
+    close = difflib.get_close_matches(value.lower(), spellings, n=1, cutoff=CLOSE_ENOUGH)
+    return spellings[close[0]] if close and spellings[close[0]] != value else None
+
+
+def not_allowed(
+    path: KeyPath, value: object, allowed: Iterable[str], *, what: str = "unknown"
+) -> Iterator[Problem]:
+    """A problem when ``value`` is text and not one of ``allowed``."""
+    names = tuple(allowed)
+    if isinstance(value, str) and value not in names:
+        # An empty list of values is worth saying too.
+        yield Problem(path, what, value=value, allowed=names or ("nothing",))
+
+
+def from_validation(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
+    """One problem for each mistake that pydantic found in data meant for ``model``."""
+    return [
+        _translated(details, model)
+        for details in error.errors(include_url=False)
+        # Said of an array whose entries are wrong, too: they do not count.
+        if details["type"] != "too_short" or not details["input"]
+    ]
+
+
+def _translated(details: ErrorDetails, model: type[BaseModel]) -> Problem:
+    path, kind, context = details["loc"], details["type"], details.get("ctx", {})
+    value = details["input"]
+    if kind == "extra_forbidden":
+        # Here the key is wrong, not its value, so the key is what is compared.
+        keys = keys_at(model, path[:-1])
+        words = f"unknown key (value {shown(value)})"
+        if path[0] == "dataset" and re.search("cgroup|cpuset|memory", str(path[-1])):
+            words += (
+                "; of the cgroup a dataset has memory.max alone: memory.high, cpusets and others "
+                'are of arms: cgroup = { "memory.high" = "24M" }'
+            )
+        return Problem(path, words, allowed=keys, intended=str(path[-1]))
+    if kind == "too_short":
+        return Problem(path, f"needs at least {context['min_length']}", value=value)
+    if kind == "missing":
+        return Problem(path, "missing: this key is required")
+    if kind == "value_error":
+        # Our own validators name the values themselves, and the key where the whole
+        # specification is at fault.
+        words = details["msg"].removeprefix("Value error, ")
+        key, colon, rest = words.partition(": ")
+        return Problem((key,), rest) if not path and colon else Problem(path, words)
+    if kind == "json_invalid":
+        return Problem((), f"cannot be read: {context['error']}")
+    if kind == "literal_error":
+        allowed = tuple(re.findall(r"'([^']*)'", str(context["expected"])))
+        return Problem(path, "unknown", value=value, allowed=allowed)
+    words = re.sub(r"^(Input|String) should ", "must ", details["msg"])
+    words = words.replace("a valid tuple", "an array").replace("a valid dictionary", "a table")
+    words = re.sub(r"an object$|a valid dictionary or instance of \w+", "a table", words)
+    return Problem(path, words[0].lower() + words[1:], value=value)
+
+
+def keys_at(model: type[BaseModel], path: KeyPath) -> tuple[str, ...]:
+    """The keys a table at ``path`` may have, by the fields of the models on the way; not those
+    that the lab writes itself.
+    """
+    here: Any = model
+    for part in path:
+        here = _without_none(here)
+        if isinstance(here, type) and issubclass(here, BaseModel):
+            here = here.model_fields[str(part)].annotation
+        else:
+            # tuple[X, ...] by its first argument, dict[str, X] by its last.
+            arguments = here.__args__
+            here = arguments[0] if isinstance(part, int) else arguments[-1]
+    fields = _without_none(here).model_fields.items()
+    return tuple(name for name, field in fields if field.json_schema_extra != READ_ONLY)
+
+
+def _without_none(annotation: Any) -> Any:
+    """``X`` for ``X | None``; anything else as it is."""
+    if get_origin(annotation) in (Union, UnionType):
+        (annotation,) = (argument for argument in get_args(annotation) if argument is not NoneType)
+    return annotation

@@ -8,25 +8,90 @@ the original at every size.
 from __future__ import annotations
 
 import itertools
-from typing import Annotated, Literal
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, field_validator, model_validator
 
+from experiment.arms import MOST_JOBS, MOST_MIB, MOST_S
 from experiment.arms import PREBUILT as PREBUILT
 from experiment.arms import ArmSpec as ArmSpec
+from experiment.arms import Guest as Guest
 from experiment.arms import KernelSpec as KernelSpec
 from experiment.arms import Mode as Mode
 from experiment.arms import SeriesSpec as SeriesSpec
-from experiment.check import CheckSpec as CheckSpec
-from experiment.frozen import WRITTEN_BY_LAB
+from experiment.arms import ShapeSpec as ShapeSpec
+from experiment.arms import WallShape as WallShape
+from experiment.frozen import WRITTEN_BY_LAB, Frozen, Name
 from experiment.frozen import Direction as Direction
-from experiment.frozen import Frozen as Frozen
-from experiment.frozen import Name as Name
-from experiment.looks import Looks, budgets, looks_of
-from experiment.shape import MOST_JOBS, MOST_MIB, MOST_S
-from experiment.shape import Guest as Guest
-from experiment.shape import ShapeSpec as ShapeSpec
-from experiment.shape import WallShape as WallShape
+
+# Self-tests of the kernel's own that run as it boots (workloads/selftests.toml).
+Selftest = Literal["xarray", "ida"]
+
+
+class CheckSpec(Frozen):
+    """Correctness checks, made on every arm."""
+
+    flavour: Name = "lockdep"
+    """The kernel that watches itself while it does a short form of the cases and reads everything
+    back.
+    """
+    vcpus: Annotated[tuple[Annotated[int, Field(ge=1, le=64)], ...], Field(max_length=64)] = (1, 4)
+    """One guest of that kernel for each number of vCPUs; empty: no such kernel is built."""
+    selftest_flavour: Name = "selftest"
+    """The kernel that runs self-tests as it boots."""
+    selftests: tuple[Selftest, ...] = ("xarray",)
+    """The kernel's own self-tests; empty: no such kernel is built."""
+    cases: tuple[str, ...] = ()
+    """Cases whose short form is run; empty: all."""
+
+    @model_validator(mode="after")
+    def _checks_something(self) -> CheckSpec:
+        if not self.vcpus and not self.selftests:
+            raise ValueError("vcpus and selftests are both empty: nothing would be checked")
+        return self
+
+    @property
+    def flavours(self) -> tuple[str, ...]:
+        """The kernel flavours it needs."""
+        watching = (self.flavour,) if self.vcpus else ()
+        own = (self.selftest_flavour,) if self.selftests else ()
+        return tuple(dict.fromkeys([*watching, *own]))
+
+
+# Each look has a fifth to a half more seeds than the one before: more looks would each have a
+# smaller share of the error rates, fewer would measure many seeds that were not needed.
+SEED_LOOKS = (8, 10, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768)
+
+
+class Looks(NamedTuple):
+    """Numbers of seeds after which a session was or will be judged, in ascending order.
+
+    ``sequential`` is true where seeds are added until the verdicts are decided; then each look
+    has a share of the error rates (``reports.looks``).  Otherwise there is one look.
+    """
+
+    seeds: tuple[int, ...]
+    sequential: bool
+
+
+def looks_of(first: int, most: int | None, until: int | None = None) -> Looks:
+    """The looks of a session that begins with ``first`` seeds and has ``most`` at most.
+
+    ``most`` is None for a fixed number of seeds.  ``until`` ends the looks before ``most``: what
+    a session with that many seeds has had so far.
+    """
+    if most is None:
+        return Looks((first,), sequential=False)
+    end = most if until is None else min(most, until)
+    between = tuple(seeds for seeds in SEED_LOOKS if first < seeds <= end)
+    return Looks((first, *between), sequential=True)
+
+
+def budgets(first: int) -> tuple[int, ...]:
+    """The numbers of seeds that may be the most of a session that begins with ``first``."""
+    return (first, *(seeds for seeds in SEED_LOOKS if seeds > first))
+
 
 # The word that ends the id of a run that checks exactness.
 REPEAT = "repeat"
@@ -301,115 +366,68 @@ class Experiment(Frozen):
         return twins
 
     @model_validator(mode="after")
-    def _most_is_a_look(self) -> Experiment:
+    def _parts_agree(self) -> Experiment:
+        for mistake in self._mistakes():
+            raise ValueError(mistake)
+        return self
+
+    def _mistakes(self) -> Iterator[str]:
+        """What is wrong between parts that are right by themselves, the key first."""
         allowed = budgets(self.blocks)
         if self.max_seeds is not None and self.max_seeds not in allowed:
-            raise ValueError(
+            yield (
                 f"max_seeds: found {self.max_seeds}; with blocks = {self.blocks} a session is "
                 f"judged after {', '.join(map(str, allowed))} seeds; write one of these, or leave "
                 "max_seeds out for a fixed number"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _wall_has_its_threshold(self) -> Experiment:
-        # What only an exact guest shows is not asked of a wall guest by default.  The
-        # values are frozen for everybody who gets them, not yet for us.
-        if self.mode == "wall" and "change" not in self.thresholds.model_fields_set:
-            changed = self.thresholds.model_copy(update={"change": WALL_CHANGE})
-            object.__setattr__(self, "thresholds", changed)
-        return self
-
-    @model_validator(mode="after")
-    def _thresholds_of_cases(self) -> Experiment:
-        own = [(case.name, *each) for case in self.cases for each in case.thresholds.items()]
-        if own:
-            of_cases = {of_case(case, name): at for case, name, at in own}
-            metrics = {**self.thresholds.metrics, **of_cases}
-            merged = self.thresholds.model_copy(update={"metrics": metrics})
-            object.__setattr__(self, "thresholds", merged)
-        return self
-
-    @model_validator(mode="after")
-    def _twins_know_their_cases(self) -> Experiment:
-        names = [case.name for case in self.cases]
-        for twin in self.twins:
-            unknown = [name for name in twin.cases if name not in names]
-            if unknown:
-                raise ValueError(
-                    f"twins: {twin.name}: no such case: {', '.join(unknown)}; "
-                    f"known: {', '.join(names)}"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _check_knows_its_cases(self) -> Experiment:
-        names = [case.name for case in self.cases]
-        unknown = [name for name in (self.check.cases if self.check else ()) if name not in names]
-        if unknown:
-            raise ValueError(
-                f"check: no such case: {', '.join(unknown)}; known: {', '.join(names)}"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _published_know_their_arms(self) -> Experiment:
-        names = [arm.name for arm in self.all_arms]
-        figures = ((case, figure) for case in self.cases for figure in case.published)
-        for case, figure in figures:
-            if figure.arm and figure.arm not in names:
-                raise ValueError(
+        cases = [case.name for case in self.cases]
+        checked = self.check.cases if self.check else ()
+        explained = [(f"twins: {twin.name}", twin.cases) for twin in self.twins]
+        for place, names in (*explained, ("check", checked)):
+            if unknown := [name for name in names if name not in cases]:
+                yield f"{place}: no such case: {', '.join(unknown)}; known: {', '.join(cases)}"
+        arms = [arm.name for arm in self.all_arms]
+        for case, figure in ((each, f) for each in self.cases for f in each.published):
+            if figure.arm and figure.arm not in arms:
+                yield (
                     f"cases: {case.name}: published: no such arm: {figure.arm}; "
-                    f"known: {', '.join(names)}"
+                    f"known: {', '.join(arms)}"
                 )
-        return self
-
-    def twin(self, name: str) -> TwinSpec:
-        """The twin of this name."""
-        return next(twin for twin in self.twins if twin.name == name)
-
-    @model_validator(mode="after")
-    def _arms_differ(self) -> Experiment:
-        if not self.arms and self.series is None:
-            raise ValueError("arms: none given, and no series to make two of")
-        if self.arms and not 2 <= len(self.arms) <= MOST_ARMS:
-            raise ValueError(f"arms: {len(self.arms)} given, 2 to {MOST_ARMS} can be compared")
-        names = [arm.name for arm in self.all_arms]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"arms: two arms are named {twice[0]!r}")
-        for arm in self.all_arms:
-            if self.series is None and (arm.patches or arm.upto is not None):
-                raise ValueError(f"arms: {arm.name}: patches, and the experiment has no series")
-            if arm.upto is not None and not arm.patches:
-                raise ValueError(f"arms: {arm.name}: upto counts patches; patches = true is wanted")
-        return self
-
-    @model_validator(mode="after")
-    def _prebuilt_kernels_stay_as_they_are(self) -> Experiment:
+        yield from self._mistakes_of_arms(arms)
         prebuilt = self.prebuilt
-        for arm in self.all_arms:
-            if arm.name in prebuilt and (arm.patches or arm.series is not None):
-                raise ValueError(f"arms: {arm.name}: no patch can be applied to a prebuilt kernel")
         if prebuilt and self.mode == "wall":
-            raise ValueError(f"mode: wall boots no prebuilt kernel, as that of {prebuilt[0]}")
+            yield f"mode: wall boots no prebuilt kernel, as that of {prebuilt[0]}"
         if prebuilt and self.check is not None:
-            raise ValueError(f"check: kernels are built for it, and that of {prebuilt[0]} is not")
-        return self
-
-    @model_validator(mode="after")
-    def _architectures_agree(self) -> Experiment:
-        """One architecture for all arms; virtme-ng's guests are of one alone."""
+            yield f"check: kernels are built for it, and that of {prebuilt[0]} is not"
         arch = self.kernel.arch
         for arm in self.all_arms:
             if arm.kernel is not None and arm.kernel.arch != arch:
-                raise ValueError(
+                yield (
                     f"arms: {arm.name}: its kernel is for {arm.kernel.arch}, the experiment's for "
                     f"{arch}; write the same arch in both"
                 )
         if arch != "x86_64" and self.mode == "wall":
-            raise ValueError(f"mode: wall has guests of x86_64 only, and the kernel is for {arch}")
-        return self
+            # virtme-ng's guests are of one architecture alone.
+            yield f"mode: wall has guests of x86_64 only, and the kernel is for {arch}"
+
+    def _mistakes_of_arms(self, names: Sequence[str]) -> Iterator[str]:
+        if not self.arms and self.series is None:
+            yield "arms: none given, and no series to make two of"
+        if self.arms and not 2 <= len(self.arms) <= MOST_ARMS:
+            yield f"arms: {len(self.arms)} given, 2 to {MOST_ARMS} can be compared"
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            yield f"arms: two arms are named {twice[0]!r}"
+        for arm in self.all_arms:
+            if self.series is None and (arm.patches or arm.upto is not None):
+                yield f"arms: {arm.name}: patches, and the experiment has no series"
+            if arm.upto is not None and not arm.patches:
+                yield f"arms: {arm.name}: upto counts patches; patches = true is wanted"
+            if arm.name in self.prebuilt and (arm.patches or arm.series is not None):
+                yield f"arms: {arm.name}: no patch can be applied to a prebuilt kernel"
+
+    def twin(self, name: str) -> TwinSpec:
+        """The twin of this name."""
+        return next(twin for twin in self.twins if twin.name == name)
 
     @property
     def repeated(self) -> str:

@@ -1,8 +1,17 @@
-"""Patch by patch: a series of N patches as N + 1 arms, each with one patch more.  Pure."""
+"""Patch by patch: a series as arms, and the search for the patch that moved a metric.  Pure.
+
+Point ``k`` of a search is the source with the first ``k`` patches.  Points are ``old`` (the metric
+is where it was at point 0), ``new`` (it has moved by more than the threshold), or ``skip`` (does
+not build or boot).  The search takes for granted what ``git bisect`` does: once moved, a metric
+stays so; where it does not, one of the moves is found.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from errors import SpecError
 from experiment.arms import ArmSpec, SeriesSpec
@@ -83,3 +92,101 @@ def per_patch(experiment: Experiment, subjects: Sequence[str]) -> Experiment:
 def _published_of(case: CaseSpec, arm: str) -> CaseSpec:
     published = tuple(figure.model_copy(update={"arm": arm}) for figure in case.published)
     return case.model_copy(update={"published": published})
+
+
+State = Literal["old", "new", "skip"]
+
+# sd of the log of iops or bandwidth under perturbations that mean nothing (another seed,
+# another layout of the code), see docs/method.md; each side of a ratio has its own.
+CHAOS = 0.0025
+# Two-sided 1 %: how often a step that changes nothing may look like one that does.
+QUANTILE = 2.5758
+MOST_SEEDS = 32
+
+
+@dataclass(frozen=True)
+class NextPoint:
+    """Measure this point next."""
+
+    point: int
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """The metric moves between points ``old`` and ``new``; those between cannot be tested."""
+
+    old: int
+    new: int
+
+    @property
+    def single(self) -> bool:
+        """Whether it is one patch: that which leads to point ``new``."""
+        return self.new == self.old + 1
+
+
+def next_step(points: int, states: Mapping[int, State]) -> NextPoint | Boundary:
+    """What to do next, from what is known; ``points`` counts them, the first is 0.
+
+    The first point must be known to be old, the last to be new.  Only what is known
+    decides, so that a search that was stopped goes on where it was.
+
+    Raises:
+        ValueError: the ends are not known to differ.
+    """
+    old, new = 0, points - 1
+    if points < 2 or states.get(old) != "old" or states.get(new) != "new":
+        raise ValueError("a search begins with an old and ends with a new point")
+    while True:
+        between = [point for point in range(old + 1, new) if states.get(point) != "skip"]
+        if not between:
+            return Boundary(old, new)
+        middle = min(between, key=lambda point: (abs(2 * point - old - new), point))
+        state = states.get(middle)
+        if state is None:
+            return NextPoint(middle)
+        if state == "old":
+            old = middle
+        else:
+            new = middle
+
+
+def state_of(change: float, whole: float, threshold: float) -> State:
+    """Whether a change (fraction, from point 0) is beyond the threshold the way ``whole`` is."""
+    return "new" if abs(change) > threshold and (change > 0) == (whole > 0) else "old"
+
+
+def seeds_for(threshold: float, chaos: float = CHAOS) -> int:
+    """How many seeds a point is measured with, at least 1.
+
+    As many as it takes for a point that changes nothing to stay within the threshold 99
+    times of 100: the mean of n ratios has the sd ``chaos * sqrt(2 / n)``.
+    """
+    return max(1, min(MOST_SEEDS, math.ceil(2 * (QUANTILE * chaos / threshold) ** 2)))
+
+
+def can_decide(threshold: float, spread: float, seeds: int) -> bool:
+    """Whether ratios with this measured sd, over so many seeds, keep within the threshold."""
+    return QUANTILE * spread / math.sqrt(seeds) <= threshold
+
+
+def threshold_of(text: str) -> float:
+    """A fraction from ``0.5%`` or ``0.005``.
+
+    Raises:
+        SpecError: it is no number, or not between 0 and 100 %.
+    """
+    number, percent, rest = text.strip().partition("%")
+    try:
+        value = float(number) / (100 if percent else 1)
+    except ValueError:
+        value = math.nan
+    if rest or not 0 < value < 1:
+        raise SpecError(
+            [f"--threshold: found {text!r}; a share above 0 and below 1 is wanted: 0.5% or 0.005"]
+        )
+    return value
+
+
+def percent(fraction: float) -> str:
+    """A fraction as people read it, two decimals."""
+    return f"{100 * fraction:.2f} %"

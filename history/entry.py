@@ -12,7 +12,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field, model_validator
 
-from experiment.design import AGAIN
+from experiment.plan import AGAIN
 from experiment.spec import Mode, Thresholds
 from files import digest
 from reports.explain.functions import Moved

@@ -34,9 +34,8 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import Field, field_validator, model_validator
 
 from errors import SpecError
+from experiment.frozen import Frozen, closest
 from experiment.load import read_toml, validated
-from experiment.problems import closest
-from experiment.spec import Frozen
 from history.entry import Hex12, Night
 from history.policy import fit, fits_everything, fraction, has_wildcard, too_late
 

@@ -23,8 +23,9 @@ from typing import Annotated, Literal, NamedTuple, Protocol
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from errors import SpecError
+from experiment.frozen import Frozen
 from experiment.load import read_toml, validated
-from experiment.spec import WALL_CHANGE, Frozen, Thresholds, of_case
+from experiment.spec import WALL_CHANGE, Thresholds, of_case
 from history.entry import Entry
 
 # A word that is said for longer than this is for ever.

@@ -15,8 +15,8 @@ from markupsafe import Markup, escape
 from scipy import stats
 
 from errors import LabError, RecordError, UsageError
+from experiment.load import load_subsystems
 from experiment.spec import Experiment
-from experiment.subsystems import load_subsystems
 from history.changes import NightlyChange, changes_of, gaps_of
 from history.entry import Entry
 from history.function_changes import function_changes

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from experiment.subsystems import NONE, Subsystems
+from experiment.load import NONE, Subsystems
 from history.changes import Gap, NightlyChange, is_open
 from history.entry import Entry
 from history.exact import fit

@@ -8,8 +8,7 @@ from pathlib import Path
 from errors import UsageError
 from experiment.ad_hoc import from_series
 from experiment.load import Catalogue
-from experiment.places import from_here
-from experiment.series_name import kind_of, split_mail
+from experiment.series_name import from_here, kind_of, split_mail
 from queues.entry import QueueEntry, id_of
 from queues.store import QueueStore, stamp
 from queues.table import Row, flag

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from experiment.design import AGAIN
+from experiment.plan import AGAIN
 from reports.findings import data_points
 from reports.model import FailedRun, FailureCount, Pair
 from results.record import Manifest, RunRecord

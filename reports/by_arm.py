@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiment.design import AGAIN
+from experiment.plan import AGAIN
 from experiment.spec import Direction, Thresholds
 from reports import statistics
 from reports.comparison import summarize

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiment.design import AGAIN
+from experiment.plan import AGAIN
 from reports import findings as facts
 from reports import statistics, wall
 from reports.blocks import complete_blocks, failed_runs, failure_count, pairs_of

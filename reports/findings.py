@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 
-from experiment.design import AGAIN
+from experiment.plan import AGAIN
 from reports.explain.contention import LockComparison
 from reports.model import Exactness, FailedRun, FailureCount, Finding, Reference
 from reports.series_findings import series_findings

@@ -32,7 +32,7 @@ import math
 
 import numpy as np
 
-from experiment.looks import Looks
+from experiment.spec import Looks
 from reports.statistics import Floats
 
 HALF_OF_CHANGE = 24.0

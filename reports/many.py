@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from experiment.design import AGAIN
+from experiment.plan import AGAIN
 from reports.by_arm import MetricRow, failures, lay_out
 from reports.comparison import compare_views, unfinished
 from reports.gate import gated

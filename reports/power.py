@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiment.looks import SEED_LOOKS, Looks, looks_of
+from experiment.spec import SEED_LOOKS, Looks, looks_of
 from reports import looks as rates
 from reports.statistics import (
     Floats,

@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from experiment.design import AGAIN
+from experiment.plan import AGAIN
 from experiment.spec import Direction, Mode
 from reports import headline
 from reports.comparison import summarize

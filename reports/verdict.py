@@ -19,8 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from experiment.looks import Looks
-from experiment.spec import Direction, Thresholds
+from experiment.spec import Direction, Looks, Thresholds
 from reports import looks as rates
 from reports import power, statistics
 from reports.statistics import Interval, as_change

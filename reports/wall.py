@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from experiment.design import LOOKS, Conditions, Look, at_look, dropped_blocks
+from experiment.plan import LOOKS, Conditions, Look, at_look, dropped_blocks
 from experiment.spec import Thresholds
 from reports import wall_statistics
 from reports.findings import data_points

@@ -19,8 +19,8 @@ from pydantic import (
 from pydantic_core import CoreSchema
 
 from experiment.architecture import Arch
-from experiment.design import Conditions
 from experiment.machine import MachineSpec
+from experiment.plan import Conditions
 from experiment.spec import Direction, Experiment, Guest, Observed
 
 SCHEMA_VERSION = 1

@@ -17,7 +17,8 @@ from typing import Literal
 from pydantic import Field
 
 from errors import InfraError, LabError, SeriesError, UsageError, WorkloadError
-from experiment.bisection import (
+from experiment.spec import ArmSpec, Experiment
+from experiment.steps import (
     Boundary,
     NextPoint,
     State,
@@ -26,7 +27,6 @@ from experiment.bisection import (
     percent,
     state_of,
 )
-from experiment.spec import ArmSpec, Experiment
 from kernels.intake import Taken
 from results import door
 from results.door import StoreError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from errors import LabError, SeriesError, UsageError
 from experiment.ad_hoc import name_of
-from experiment.design import AGAIN
+from experiment.plan import AGAIN
 from experiment.spec import Experiment
 from host import sandbox
 from host.packages import install_line

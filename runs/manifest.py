@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from experiment.architecture import Architecture
-from experiment.design import AGAIN
 from experiment.load import load_machine
 from experiment.machine import DEFAULT_MACHINE, MachineSpec
+from experiment.plan import AGAIN
 from experiment.spec import CaseSpec, ShapeSpec
 from guests import programs, virtme
 from guests.argv import kernel_command_line, machine_argv

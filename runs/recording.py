@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from errors import LabError
-from experiment.design import AGAIN
-from experiment.plan import PlannedRun
+from experiment.plan import AGAIN, PlannedRun
 from experiment.spec import CONTENTION, MEMORY
 from guests import channel
 from guests.channel import Ending

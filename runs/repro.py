@@ -13,7 +13,7 @@ from pathlib import Path
 
 from errors import LabError, UsageError
 from experiment.architecture import ARCHITECTURES
-from experiment.catalogue import Catalogue
+from experiment.load import Catalogue
 from experiment.spec import Experiment
 from files import digest, sha256_of
 from guests import initramfs

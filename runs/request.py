@@ -15,7 +15,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.models import ArgumentInfo, OptionInfo
 
-from experiment.places import from_here
+from experiment.series_name import from_here
 from runs import completion
 
 SUBJECT = "What is compared"

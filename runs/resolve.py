@@ -7,9 +7,9 @@ from pathlib import Path
 
 from errors import UsageError
 from experiment.ad_hoc import from_kernels, from_series
-from experiment.kernel_options import with_config
 from experiment.load import Catalogue, known_experiments, load_experiment, load_machine
-from experiment.places import from_here
+from experiment.overrides import with_config
+from experiment.series_name import from_here
 from experiment.spec import LINES, MEMORY, CheckSpec, Experiment, Guest, TwinSpec
 from experiment.steps import per_patch
 from host.facts import require_usable

@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from experiment.design import wall_arms, wall_plan
 from experiment.load import Catalogue, known_guests, load_guest, load_machine
 from experiment.machine import MachineSpec
-from experiment.plan import Plan, Size, make_plan, scaled
+from experiment.plan import Plan, Size, make_plan, scaled, wall_arms, wall_plan
 from experiment.spec import ArmSpec, CaseSpec, Experiment, Guest, KernelSpec, Observed
 from kernels import build, config, patch_folder
 from kernels.intake import Taken, take_in

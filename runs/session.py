@@ -12,10 +12,9 @@ from types import MappingProxyType
 from filelock import FileLock, Timeout
 
 from errors import InfraError, UsageError
-from experiment.looks import budgets
 from experiment.machine import MachineSpec
 from experiment.plan import Plan, make_plan
-from experiment.spec import Experiment
+from experiment.spec import Experiment, budgets
 from host import accelerator
 from kernels.compare import of_kernels
 from kernels.intake import Taken, adopt, copy_out

@@ -12,8 +12,8 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from experiment.looks import Looks
 from experiment.plan import Plan, PlannedRun, remaining
+from experiment.spec import Looks
 from results.store import SessionStore
 from runs.building import Building, forecast_kernels
 from runs.check import run_gate, unmade, without_broken

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from errors import InfraError
-from experiment.design import Conditions, look_after, remaining_whole
-from experiment.plan import PlannedRun
+from experiment.plan import Conditions, PlannedRun, look_after, remaining_whole
 from guests import virtme
 from guests.channel import Ending
 from guests.exact import Outcome

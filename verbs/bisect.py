@@ -139,7 +139,7 @@ def search(
     resume: Path | None,
 ) -> BisectExit:
     """Do a new search or finish an old one, print what it shows, and return the exit code."""
-    from experiment.bisection import threshold_of
+    from experiment.steps import threshold_of
     from reports.write import write_all
     from results.session import open_session
     from results.store import MANIFEST
@@ -228,8 +228,7 @@ def _search(
     Raises:
         SpecError: wall mode, arms of the experiment's own, or a metric that no case has.
     """
-    from experiment.bisection import seeds_for
-    from experiment.steps import step_arms
+    from experiment.steps import seeds_for, step_arms
     from runs.bisect import Search
     from runs.resolved import catalogue
 
@@ -294,7 +293,7 @@ def _case_of(experiment: Experiment, metric: str, case: str, catalogue: Catalogu
 
 
 def _plan_text(search: Search, *, chosen: bool) -> str:
-    from experiment.bisection import percent
+    from experiment.steps import percent
 
     why = f"enough to detect a change of {percent(search.threshold)}" if chosen else "from --seeds"
     most = max(1, (len(search.points) - 2).bit_length())
@@ -356,7 +355,7 @@ def as_text(
 
     ``untested`` are points that execute the code of the first one, with the reason.
     """
-    from experiment.bisection import percent
+    from experiment.steps import percent
     from reports.sections.functions import changed_per_unit
     from reports.statistics import pairs_needed
 
@@ -395,7 +394,7 @@ def _seeds(search: Search) -> str:
 
 
 def _outcome(result: Result, untested: str) -> str:
-    from experiment.bisection import percent
+    from experiment.steps import percent
 
     search, points = result.search, result.search.points
     if result.kind == "nothing" and untested and search.experiment.series:

@@ -29,7 +29,7 @@ def show_verb(
     """Show how many of a folder's functions each workload executes."""
     from dataclasses import asdict
 
-    from experiment.problems import closest
+    from experiment.frozen import closest
     from results.coverage import by_folder, places, unreached_in
     from runs.coverage import FOLDERS, GOALS, shipped
 

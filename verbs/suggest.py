@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from experiment.places import from_here
-from experiment.series_name import kind_of
+from experiment.series_name import from_here, kind_of
 from runs.request import SUBJECT
 from verbs.folders import CHECKOUT
 from verbs.invocation import options, show_intake

@@ -15,8 +15,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from errors import SpecError
-from experiment.frozen import WRITTEN_BY_LAB
-from experiment.spec import Change, Frozen, Name
+from experiment.frozen import WRITTEN_BY_LAB, Frozen, Name
+from experiment.spec import Change
 from workloads.job_file import (
     JOBS,
     KEYWORDS,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import looks as b
-from experiment.looks import Looks
+from experiment.spec import Looks
 from reports.statistics import Floats
 
 TRIALS = 4000

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import simulation as s
-from experiment.design import LOOKS, Look, at_look
+from experiment.plan import LOOKS, Look, at_look
 from reports import statistics
 from reports.verdict import Evidence, Verdict
 from reports.wall_statistics import rate_interval

@@ -18,8 +18,8 @@ from experiment.ad_hoc import (
     name_of,
 )
 from experiment.load import load_experiment
-from experiment.places import from_here
 from experiment.plan import make_plan
+from experiment.series_name import from_here
 from experiment.spec import Experiment, SeriesSpec
 from runs.resolved import catalogue as shipped_catalogue
 

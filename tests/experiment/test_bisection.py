@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errors import SpecError
-from experiment.bisection import (
+from experiment.steps import (
     CHAOS,
     Boundary,
     NextPoint,

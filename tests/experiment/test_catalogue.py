@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from errors import SpecError
-from experiment.catalogue import Catalogue
-from experiment.load import load_experiment
+from experiment.load import Catalogue, load_experiment
 from experiment.spec import Experiment
 from tests.experiment.conftest import GOOD, METRICS, SERIES, Problems, swap
 

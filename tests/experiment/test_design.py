@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errors import SpecError
-from experiment import design
-from experiment.design import (
+from experiment import plan as design
+from experiment.plan import (
     AGAIN,
     LOOKS,
     Conditions,

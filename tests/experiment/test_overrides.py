@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errors import SpecError
+from experiment.frozen import Problem
 from experiment.load import Catalogue, load_experiment
-from experiment.looks import Looks
 from experiment.overrides import Override, apply_override, parse_override
-from experiment.problems import Problem
-from experiment.spec import Experiment, SeriesSpec
+from experiment.spec import Experiment, Looks, SeriesSpec
 from tests.experiment.conftest import GOOD, Problems
 
 

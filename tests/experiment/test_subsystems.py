@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from errors import SpecError
-from experiment.subsystems import OTHERS, Subsystems, SubsystemWorkloads, load_subsystems
+from experiment.load import OTHERS, Subsystems, SubsystemWorkloads, load_subsystems
 from workloads.spec import load_catalogue
 
 TWO = Subsystems(

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from experiment.subsystems import Subsystems, SubsystemWorkloads
+from experiment.load import Subsystems, SubsystemWorkloads
 from history.changes import changes_of, gaps_of
 from history.entry import SCHEMA_VERSION, Entry
 from history.function_changes import function_changes

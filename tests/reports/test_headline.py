@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiment.design import LOOKS
+from experiment.plan import LOOKS
 from experiment.spec import CheckSpec
 from reports import forms
 from reports.headline import Headline, headline, runs, sentence

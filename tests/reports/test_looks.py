@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiment.looks import SEED_LOOKS, Looks, budgets, looks_of
+from experiment.spec import SEED_LOOKS, Looks, budgets, looks_of
 from reports import looks as rates
 
 TO_32 = looks_of(8, 32)

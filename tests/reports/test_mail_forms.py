@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from experiment.design import AGAIN
+from experiment.plan import AGAIN
 from reports import forms, lkp, mail, matrix, mmtests
 from reports.many import SessionComparison, compare_session
 from reports.model import Comparison

@@ -9,7 +9,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from experiment.design import AGAIN
+from experiment.plan import AGAIN
 from experiment.spec import KernelSpec
 from reports import forms
 from reports.many import SessionComparison, compare_session

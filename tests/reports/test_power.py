@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from statsmodels.stats.power import TTestPower  # type: ignore[import-untyped]
 
-from experiment.looks import Looks, looks_of
-from experiment.spec import Thresholds
+from experiment.spec import Looks, Thresholds, looks_of
 from reports import power
 from reports.looks import so_far
 from reports.power import Question

@@ -9,8 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiment.looks import looks_of
-from experiment.spec import Direction, Thresholds
+from experiment.spec import Direction, Thresholds, looks_of
 from reports.looks import so_far
 from reports.statistics import Floats
 from reports.verdict import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiment.design import AGAIN
+from experiment.plan import AGAIN
 from reports import wall, wall_statistics
 from reports.model import Comparison, ReportError
 from reports.outcome import outcome

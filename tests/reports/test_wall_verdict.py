@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiment.design import LOOKS, at_look
+from experiment.plan import LOOKS, at_look
 from experiment.spec import Direction, Thresholds
 from reports import statistics
 from reports.statistics import as_change

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from experiment.design import AGAIN, Conditions
+from experiment.plan import AGAIN, Conditions
 from experiment.spec import Thresholds, WallSpec
 from reports.model import Comparison
 from results.record import Manifest, RunRecord

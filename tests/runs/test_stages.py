@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from experiment.looks import looks_of
 from experiment.plan import Plan
-from experiment.spec import MODELLED, CheckSpec, Observed, TwinSpec
+from experiment.spec import MODELLED, CheckSpec, Observed, TwinSpec, looks_of
 from results.checks import Check, CheckStatus
 from results.record import Failure, RunCost, RunRecord
 from results.store import SessionStore

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from errors import InfraError
-from experiment.design import AGAIN
+from experiment.plan import AGAIN
 from guests import virtme
 from guests.channel import Ending, Kind
 from guests.exact import Outcome

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from errors import RecordError, UsageError
-from experiment.problems import closest
+from experiment.frozen import closest
 from history import wording
 from history.changes import changes_of
 from history.entry import calendar_date

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from errors import InfraError
 from experiment.ad_hoc import from_series
-from experiment.places import from_here
+from experiment.series_name import from_here
 from queues.store import QueueStore
 from queues.watch import PollReport, Selection, Watch, mailbox_of
 from runs.request import Request
