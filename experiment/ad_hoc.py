@@ -216,7 +216,7 @@ def alike(workloads: Sequence[str], auto: Auto) -> tuple[str, ...]:
 def choose(files: Iterable[str], auto: Auto | None = None) -> tuple[str, ...]:
     """The workloads for a series that changes ``files``, by their names alone.
 
-    For what has no functions, such as headers; ``runs.suggestion`` chooses by what is executed.
+    For what has no functions, such as headers; ``runs.coverage`` chooses by what is executed.
 
     Raises:
         SpecError: no rule knows any of the files; the files are named.

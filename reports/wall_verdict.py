@@ -75,7 +75,7 @@ class _WallEstimates:
 def judge_wall(family: Sequence[WallEvidence], thresholds: Thresholds) -> list[WallJudgement]:
     """Judge all primary metrics of a wall session together; same order as given.
 
-    At an early look ``thresholds`` are those of the look (``experiment.design.at_look``).
+    At an early look ``thresholds`` are those of the look (``experiment.plan.at_look``).
     Holm's family is every metric asked for, also one whose runs failed.
     """
     measured = [_measure(evidence, thresholds) for evidence in family]
