@@ -31,11 +31,11 @@ KEPT = {
     ("reports/wall_model.py", "found"): KEY,
     ("host/facts.py", "NOT_FOUND"): "a missing value is named as tools name it",
     ("verbs/bisect.py", "FOUND"): "the name of a documented exit code",
-    ("experiment/design.py", "Look"): INTERIM,
+    ("experiment/plan.py", "Look"): INTERIM,
     **{
         (file, "look"): INTERIM
         for file in (
-            "benchmarks/looks.py", "benchmarks/simulation.py", "experiment/design.py",
+            "benchmarks/looks.py", "benchmarks/simulation.py", "experiment/plan.py",
             "experiment/load.py", "reports/wall.py", "runs/stages.py",
         )
     },
