@@ -265,7 +265,7 @@ def render(session: SessionComparison) -> str:
     """Return subject, opening, tables and what stands below them, ending in a newline."""
     measured = any(row.measured for row in session.rows)
     lines = [f"Subject: {subject(session)}", "", *_opening(session)]
-    lines += [*mail.measured_under(session), *mail.paragraph(headline.sentence(session))]
+    lines += [*mail.measured_under(session), *mail.paragraph(headline.sentence(session), hang="  ")]
     lines += [*mail.banner(session), *mail.warnings(session)]
     lines += _repeating(session) if measured else mail.unmeasured(session)
     for case in session.cases:

@@ -100,7 +100,8 @@ def failures(session: SessionComparison) -> list[str]:
 
 def checked(session: SessionComparison) -> list[str]:
     """What the gate looked at of the arms whose verdicts stand; nothing without a gate."""
-    return paragraph(trust.checks_sentence([gate for gate in session.gates if not gate.withholds]))
+    sentence = trust.checks_sentence([gate for gate in session.gates if not gate.withholds])
+    return paragraph(*([sentence] if sentence else []), hang="  ")
 
 
 def claims(session: SessionComparison, rows: Sequence[MetricRow]) -> list[tuple[str, list[str]]]:
@@ -135,7 +136,8 @@ def unmeasured(session: SessionComparison) -> list[str]:
 
 def family(session: SessionComparison) -> list[str]:
     """That all verdicts are one family; nothing where there is one."""
-    return paragraph(f"{verdict_words.family(session)}.") if len(session.primary) > 1 else []
+    sentences = [f"{verdict_words.family(session)}."] if len(session.primary) > 1 else []
+    return paragraph(*sentences, hang="  ")
 
 
 def judged(arm: str, metric: MetricComparison, *, withheld: bool = False) -> str:
