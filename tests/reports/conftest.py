@@ -10,6 +10,7 @@ import pytest
 from reports import forms
 from reports.many import SessionComparison, compare_session
 from reports.model import Comparison
+from results.profile import FunctionCount, LockSite, LockUse, Profile
 from tests.reports import counts_factory
 from tests.reports.factory import ExactSession, fails
 from tests.reports.many_factory import Many, steps, workloads
@@ -128,3 +129,47 @@ def hostile_five() -> SessionComparison:
     manifest = manifest.model_copy(update={"arms": arms, "cases": cases})
     records = fails(many.records(), "filemap-thp-002-sleepy", kind=HOSTILE, message=HOSTILE)
     return compare_session(measured(manifest, records))
+
+
+@pytest.fixture(scope="session")
+def hostile_counts() -> Comparison:
+    """Function, file, unit and lock names come from a guest: each is an attack."""
+    session = ExactSession(seeds=(1, 2))
+    manifest = counts_factory.with_twins(counts_factory.counted(session.manifest()))
+    records, profiles, locks = counts_factory.twin_runs(manifest)
+    profiles += counts_factory.profiles(session)
+
+    def attack(profile: Profile) -> Profile:
+        phases = tuple(
+            phase.model_copy(update={
+                "kernel": (*phase.kernel, FunctionCount(
+                    name=HOSTILE, file=HOSTILE, calls=1,
+                    instructions=10**7 if "base" in profile.run_id else 5,
+                )),
+                "locks": (LockUse(instances=1, sleeps=False, symbol=HOSTILE, sites=(
+                    LockSite(function=HOSTILE, file=HOSTILE, shared=False, taken=9, held=10**7),
+                )),),
+                "user": {**phase.user, f"{HOSTILE}.so": 10**8 if "base" in profile.run_id else 1},
+                "instructions": phase.instructions + 10**9,
+            })
+            for phase in profile.phases
+        )  # fmt: skip
+        return profile.model_copy(update={"phases": phases})
+
+    locks = [of_run.model_copy(update={"phases": tuple(
+        phase.model_copy(update={
+            "waits": tuple(w.model_copy(update={"callers": (HOSTILE, HOSTILE), "flags": HOSTILE})
+                           for w in phase.waits),
+        }) for phase in of_run.phases
+    )}) for of_run in locks]  # fmt: skip
+    units = tuple(u.model_copy(update={"title": HOSTILE}) for u in counts_factory.UNITS)
+    ratios = tuple(
+        r.model_copy(update={"title": HOSTILE, "functions": (HOSTILE, "gone" + HOSTILE)})
+        for r in counts_factory.RATIOS
+    )
+    manifest = manifest.model_copy(update={"cases": tuple(
+        case.model_copy(update={"phases": tuple(
+            phase.model_copy(update={"units": units, "ratios": ratios}) for phase in case.phases
+        )}) for case in manifest.cases
+    )})  # fmt: skip
+    return compare(manifest, session.records() + records, list(map(attack, profiles)), locks)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from typing import get_type_hints
 
@@ -13,27 +12,18 @@ from experiment.spec import CheckSpec
 from reports import FORM_NAMES, forms, wording
 from reports.document import (
     Block,
-    Callout,
-    Facts,
     Fold,
     Heading,
-    Listing,
-    Paragraph,
-    Table,
-    Verdicts,
-    Words,
-    plain,
 )
 from reports.many import SessionComparison, compare_session
 from reports.model import Comparison, ReportError
-from reports.sections import subject
 from reports.sections.view import View
 from results.checks import Check, CheckProblem
 from tests.reports.factory import ExactSession
 from tests.reports.measured import measured
 from tests.reports.render.test_page import ParsedPage
 from tests.reports.wall_factory import WallSession
-from text import clean_line, typeset
+from text import typeset
 from verbs.session import report_verb
 
 
@@ -89,63 +79,6 @@ def units_in(value: object) -> set[str]:
     return own.union(*map(units_in, value.values()))
 
 
-def parts_of(words: Words) -> list[str]:
-    """A text in the pieces that forms mark each in its own way."""
-    return [words] if isinstance(words, str) else [plain((part,)) for part in words]
-
-
-def words_of(blocks: Sequence[Block]) -> Iterator[str]:
-    """Every text of the blocks but those that a page alone has."""
-    for block in blocks:
-        match block:
-            case Heading(text=text):
-                yield text
-            case Paragraph(words=words):
-                yield from parts_of(words)
-            case Listing(items=items):
-                for item in items:
-                    yield from parts_of(item.words)
-                    yield from words_of(item.blocks)
-            case Table(rows=rows, columns=columns):
-                yield from (column.head for column in columns)
-                yield from (cell.text for row in rows for cell in row.cells)
-            case Facts(facts=facts):
-                yield from (part for fact in facts for part in parts_of(fact.words))
-            case Verdicts(rows=rows):
-                yield from (
-                    text for row in rows for text in (row.change, row.word, *map(plain, row.lines))
-                )
-            case Callout(blocks=inner):
-                yield from words_of(inner)
-            case Fold(summary=summary, blocks=inner, page_only=False):
-                yield from parts_of(summary)
-                yield from words_of(inner)
-            case _:
-                pass
-
-
-@pytest.mark.parametrize("name", ["counted", "failed_five", "stepwise", "matrix"])
-def test_every_sentence_of_the_text_is_on_the_page_and_in_markdown(
-    name: str, request: pytest.FixtureRequest
-) -> None:
-    session = forms.as_session(request.getfixturevalue(name))
-    # A page has the subject as a list of facts.
-    sections = [section for section in forms.TEXT if section is not subject.brief]
-    blocks = [block for section in sections for block in section(View(session))]
-    sentences = {text for text in words_of(blocks) if text.strip()}
-    assert len(sentences) > 60
-    page = " ".join(ParsedPage(forms.render(session, "html")).text.split())
-    report = " ".join(re.sub(r"\\(.)", r"\1", forms.render(session, "markdown")).split())
-    for text in sentences:
-        shown = " ".join(clean_line(text).split())
-        assert shown in report, text
-        # A command is printed as it is.
-        assert typeset(shown) in page or shown in page, text
-    lines = forms.render(session, "text", width=10_000)
-    assert not [text for text in sentences if " ".join(clean_line(text).split()) not in lines]
-
-
-# What every form that has sections has of each session; a page has the runs and the subject, too.
 ALWAYS = ("findings", "repeat", "meaning")
 SECTIONS = {
     "normal": ("verdict", "change", "published", *ALWAYS),

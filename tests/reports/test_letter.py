@@ -44,14 +44,6 @@ def test_closing_says_the_same_percentage(normal: Comparison) -> None:
     assert "4k.virtual_bw +1.16% [+0.94, +1.30] at 99%: improvement." in letter
 
 
-def test_plain_ascii_within_75_columns(normal: Comparison, hostile: Comparison) -> None:
-    for comparison in (normal, hostile):
-        letter = forms.render(comparison, "letter")
-        assert letter.isascii()
-        assert all(c.isprintable() or c == "\n" for c in letter)
-        assert max(map(len, letter.splitlines())) <= 75
-
-
 def test_lines_fit_at_every_size() -> None:
     for scale in (0.001, 1.0, 40.0, 5000.0):
         session = ExactSession()

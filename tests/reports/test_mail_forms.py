@@ -55,16 +55,6 @@ def test_golden(form: str, name: str, sessions: dict[str, Either]) -> None:
     assert is_golden(f"{form}-{name}.txt", forms.render(sessions[name], form))
 
 
-@pytest.mark.parametrize("form", NARROW)
-def test_plain_ascii_within_75_columns(form: str, sessions: dict[str, Either]) -> None:
-    for name, session in sessions.items():
-        rendered = forms.render(session, form)
-        assert rendered.isascii(), name
-        assert all(c.isprintable() or c == "\n" for c in rendered), name
-        longest = max(rendered.splitlines(), key=len)
-        assert len(longest) <= 75, (name, longest)
-
-
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e5, 1e9])
 def test_lines_fit_at_every_size(scale: float) -> None:
     session = ExactSession()

@@ -31,39 +31,12 @@ def page(five: SessionComparison) -> str:
     return forms.render(five, "html")
 
 
-def test_one_page_names_every_arm_with_its_verdicts(page: str) -> None:
-    parsed = ParsedPage(page)
-    assert parsed.open == []
-    text = " ".join(parsed.text.split())
-    for part in (
-        *ARMS, "6 regressions, 5 unchanged (within 0.25 %), 1 inconclusive.", "−4.54 %",
-        "regression",
-        "Beyond the series the arms differ", "vm.zone_reclaim_mode", "295.00 MB/s",
-        "−25.75 points", "12 comparisons; their p values", "vanilla → zr-1",
-    ):  # fmt: skip
-        assert part in text, part
-    folded = [a for tag, a in parsed.tags if tag == "details"]
-    assert len(folded) >= 4
-
-
 def test_loads_nothing_and_tables_scroll(page: str) -> None:
     parsed = ParsedPage(page)
     assert not {tag for tag, _ in parsed.tags} & {"link", "img", "iframe"}
     tables = [tag for tag, _ in parsed.tags if tag == "table"]
     boxes = [a for tag, a in parsed.tags if tag == "div" and "scroll" in str(a.get("class"))]
     assert len(boxes) >= len(tables) > 8
-
-
-def test_hostile_texts_stay_text(hostile_five: SessionComparison) -> None:
-    page = forms.render(hostile_five, "html")
-    parsed = ParsedPage(page)
-    assert parsed.open == []
-    assert [tag for tag, _ in parsed.tags].count("script") == 1
-    assert "\u202e" not in page
-    assert "\x1b" not in page
-    for form in ("text", "markdown", "matrix"):
-        rendered = forms.render(hostile_five, form)
-        assert all(c.isprintable() or c == "\n" for c in rendered), form
 
 
 def test_one_report_for_any_number_of_arms(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from reports import forms
 from reports.many import SessionComparison
 from reports.model import Comparison
@@ -12,7 +10,8 @@ from results.record import SeriesRecord
 from tests.reports.factory import ExactSession
 from tests.reports.many_factory import Many
 from tests.reports.measured import compare
-from tests.reports.test_headline import plain, unfinished
+from tests.reports.test_headline import unfinished
+from tests.reports.test_words import shown
 from tests.reports.wall_factory import WallSession
 
 NAME = "filemap-v4-20260101-000000"
@@ -67,12 +66,9 @@ def test_many_arms_have_a_result_a_pair() -> None:
     assert again.results[0].startswith("vanilla -> sleepy: filemap-4k 4k.bw: 259.019 -> 247.255")
 
 
-@pytest.mark.parametrize("form", ["text", "markdown", "html", "summary"])
-def test_the_section_begins_with_commands_in_every_full_form(
-    form: str, five: SessionComparison
-) -> None:
+def test_the_section_begins_with_commands(five: SessionComparison) -> None:
     for session in (begun("filemap-v4"), five):
-        section = plain(session, form).split("How to repeat this")[-1]
+        section = shown(forms.as_session(session), "text").split("How to repeat this")[-1]
         places = [
             section.index(part)
             for part in (
@@ -84,7 +80,7 @@ def test_the_section_begins_with_commands_in_every_full_form(
             )
         ]
         assert places == sorted(places)
-    assert "./lab.py run filemap-v4" in plain(begun("filemap-v4"), form)
+    assert "./lab.py run filemap-v4" in shown(forms.as_session(begun("filemap-v4")), "text")
 
 
 def test_a_pasted_block_is_the_commands() -> None:

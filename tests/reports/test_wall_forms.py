@@ -35,27 +35,6 @@ def test_text_is_golden(quiet: Comparison) -> None:
     assert is_golden("wall.txt", forms.render(quiet, "text"))
 
 
-@pytest.mark.parametrize("form", ["text", "markdown", "html"])
-def test_host_and_noise_stand_before_the_numbers(quiet: Comparison, form: str) -> None:
-    rendered = forms.render(quiet, form)
-    if form == "html":
-        rendered = ParsedPage(rendered).text
-    rendered = " ".join(rendered.replace("\\", "").replace("−", "-").split())
-    where = rendered.index("This host")
-    for part in (
-        "base against itself differs by +0.03 % [-0.19, +0.24] at 99 % (23 blocks); 10 blocks "
-        "needed to detect 1 %",
-        "other guests: qemu-system-x86 (4711) (fail)",
-        "1 of 24 blocks excluded (block 3: 40.0% of CPU time foreign, 5.0% allowed)",
-        "guests ran on this host's CPUs (kvm)",
-    ):
-        assert where < rendered.index(part) < rendered.index("refaults_per_io"), part
-    assert "virtual" not in rendered
-    assert "seeds" not in rendered.replace("seeds 1, 2", "").replace("seeds | 1, 2", "").replace(
-        "seeds1, 2", ""
-    )
-
-
 @pytest.mark.parametrize("form", ["text", "letter"])
 def test_within_the_width_and_no_claim_where_withheld(
     translated: Comparison, unsteady: Comparison, form: str

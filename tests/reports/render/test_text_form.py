@@ -9,8 +9,6 @@ from reports.document import Column, Table, row
 from reports.many import SessionComparison
 from reports.model import Comparison
 from reports.render import text
-from tests.reports.factory import ExactSession, fails
-from tests.reports.measured import compare
 
 
 def test_within_eighty_columns_and_complete(normal: Comparison) -> None:
@@ -33,24 +31,6 @@ def test_columns_are_aligned(normal: Comparison) -> None:
     head = next(line for line in lines if line.split()[:2] == ["metric", "change"])
     row = next(line for line in lines if line.startswith("  4k.bw"))
     assert head.index("patched") + len("patched") == row.index("262.032") + len("262.032")
-
-
-def test_failed_runs_are_named() -> None:
-    session = ExactSession()
-    records = fails(session.records(), "filemap-4k-002-patched")
-    rendered = forms.render(compare(session.manifest(), records), "text")
-    whole = " ".join(rendered.split())
-    assert "invalid, blame workload: phase 4k: THP was on (file_thp 54.5 MiB" in whole
-    assert ": filemap-4k-002-patched" in whole
-    assert "! filemap-4k: failed runs: base 0 of 8, patched 1 of 8" in rendered
-
-
-def test_a_cause_of_many_runs_is_printed_once() -> None:
-    session = ExactSession()
-    failed = [r.run_id for r in session.records() if r.arm == "patched"]
-    rendered = forms.render(compare(session.manifest(), fails(session.records(), *failed)), "text")
-    assert "".join(rendered.split("Failed runs")[1:]).count("THP was on") == 1
-    assert "filemap-thp-007-patched" in rendered
 
 
 @pytest.mark.parametrize("width", [40, 60, 79, 80, 100, 132, 250])
@@ -83,12 +63,6 @@ def test_pairs_of_many_arms_are_headed_by_their_names(five: SessionComparison) -
 def test_a_file_is_the_same_wherever_it_is_printed(normal: Comparison) -> None:
     assert forms.render(normal, "text") == forms.render(normal, "text", width=80)
     assert "--resume" not in forms.render(normal, "text")
-
-
-def test_hostile_strings_cannot_move_the_cursor(hostile: Comparison) -> None:
-    rendered = forms.render(hostile, "text")
-    assert max(map(len, rendered.splitlines())) <= 80
-    assert all(c.isprintable() or c == "\n" for c in rendered)
 
 
 def test_long_names_of_arms_are_cut_and_no_number_is() -> None:

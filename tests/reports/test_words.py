@@ -1,0 +1,222 @@
+"""What is said of a session of each kind: golden, and the same in every form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+from experiment.spec import CheckSpec
+from reports import forms
+from reports.document import (
+    Block,
+    Callout,
+    Facts,
+    Fold,
+    Heading,
+    Listing,
+    Paragraph,
+    Table,
+    Verdicts,
+    Words,
+    plain,
+)
+from reports.headline import headline
+from reports.many import SessionComparison, compare_session
+from reports.model import Comparison
+from reports.render import text
+from reports.sections import arms, subject, trust, verdicts
+from reports.sections.view import View
+from tests.reports import counts_factory
+from tests.reports.factory import ExactSession, all_equal, fails, repeat_of
+from tests.reports.many_factory import Many
+from tests.reports.measured import compare, is_golden, measured
+from tests.reports.render.test_page import ParsedPage
+from tests.reports.test_gate import SLEEPS, WARNS, checked, compared
+from tests.reports.wall_factory import WallSession
+from text import clean_line, typeset
+
+# Everything that is said in sentences; the tables have goldens of their own.
+SAID = (
+    subject.title, verdicts.blocks, trust.differences, trust.host, trust.checks, arms.patches,
+    trust.findings, trust.failures,
+)  # fmt: skip
+Session = Comparison | SessionComparison
+
+
+def of_records(change: Callable[[ExactSession], list[object]], **how: object) -> SessionComparison:
+    session = ExactSession(**how)  # type: ignore[arg-type]
+    return compare_session(measured(session.manifest(), change(session)))  # type: ignore[arg-type]
+
+
+def failing(session: ExactSession, many: int = 99, **how: str) -> list[object]:
+    run_ids = [record.run_id for record in session.records() if record.arm == "patched"][:many]
+    return [*fails(session.records(), *run_ids, message="THP was on", **how)]
+
+
+def inexact(session: ExactSession) -> list[object]:
+    first, *others = session.records()
+    other = repeat_of(first).model_copy(update={"fingerprint": "other", "run_id": "again"})
+    return [first, *others[:-1], other]
+
+
+def arms_of(*red: str, booted: bool = True) -> SessionComparison:
+    many = Many()
+    manifest = many.manifest()
+    experiment = manifest.experiment.model_copy(update={"check": CheckSpec()})
+    checks = [checked(name, *([SLEEPS] if name in red else [])) for name in many.arms]
+    records = [r for r in many.records() if booted and r.arm not in red]
+    manifest = manifest.model_copy(update={"experiment": experiment})
+    return compare_session(measured(manifest, records, checks=checks))
+
+
+def same_counts() -> Comparison:
+    session = ExactSession()
+    manifest = counts_factory.counted(session.manifest())
+    profiles = counts_factory.profiles(session, same=True)
+    return compare(manifest, all_equal(session.records()), profiles)
+
+
+SESSIONS: dict[str, Callable[[], Session]] = {
+    "passed": lambda: compared(checked("base"), checked("patched")),
+    "broken": lambda: compared(checked("base"), checked("patched", SLEEPS), measured=False),
+    "broken after it was measured": lambda: compared(checked("base"), checked("patched", SLEEPS)),
+    "broken before the series": lambda: compared(checked("base", WARNS), checked("patched", WARNS)),
+    "not checked": lambda: compared(checked("base"), checked("patched", status="not run")),
+    "checks pending": lambda: compared(checked("base"), checked("patched", of=3)),
+    "7 of 32 runs": lambda: of_records(lambda session: [*session.records()[:7]]),
+    "no run": lambda: of_records(lambda session: []),
+    "all runs of an arm failed": lambda: of_records(
+        lambda session: failing(session, kind="panic", blame="series")
+    ),
+    "6 runs failed": lambda: of_records(lambda session: failing(session, 6)),
+    "other bits": lambda: of_records(inexact),
+    "same code": lambda: of_records(lambda session: [], same_code=True),
+    "one seed": lambda: of_records(lambda session: [*session.records()], seeds=(7,)),
+    "counted, the same": same_counts,
+    "one of many is broken": lambda: arms_of("bourney"),
+    "all of many are broken": lambda: arms_of(
+        "sleepy", "bourney", "sorted-bourney", "zr-1", booted=False
+    ),
+    "wall": lambda: WallSession(
+        effect=0.03, drift=0.02, busy=(("filemap-4k", 3, "patched"),)
+    ).compared(),
+    "wall, without KVM": lambda: WallSession(
+        blocks=12, effect=0.03, spread=0.2, accelerator="tcg"
+    ).compared(),
+    "wall, unsteady": lambda: WallSession(effect=0.03, again=0.02).compared(),
+    "wall, 1 block": lambda: WallSession(blocks=12, recorded=1).compared(),
+}
+FIXTURES = ("counted", "five", "failed_five", "stepwise", "matrix")
+
+
+@pytest.fixture(scope="module")
+def sessions(request: pytest.FixtureRequest) -> dict[str, SessionComparison]:
+    every = {name: forms.as_session(made()) for name, made in SESSIONS.items()}
+    named = {name: forms.as_session(request.getfixturevalue(name)) for name in FIXTURES}
+    return every | named
+
+
+def test_golden(sessions: dict[str, SessionComparison]) -> None:
+    parts = []
+    for name, session in sessions.items():
+        blocks = [block for section in SAID for block in section(View(session))]
+        parts.append(f"=== {name}\n\n{text.text(blocks)}")
+    assert is_golden("words.txt", "\n".join(parts))
+
+
+def parts_of(words: Words) -> list[str]:
+    """A text in the pieces that forms mark each in its own way."""
+    return [words] if isinstance(words, str) else [plain((part,)) for part in words]
+
+
+def words_of(blocks: Sequence[Block]) -> Iterator[str]:
+    """Every text of the blocks but those that a page alone has."""
+    for block in blocks:
+        match block:
+            case Heading(text=title):
+                yield title
+            case Paragraph(words=words):
+                yield from parts_of(words)
+            case Listing(items=items):
+                for item in items:
+                    yield from parts_of(item.words)
+                    yield from words_of(item.blocks)
+            case Table(rows=rows, columns=columns):
+                yield from (column.head for column in columns)
+                yield from (cell.text for row in rows for cell in row.cells)
+            case Facts(facts=facts):
+                yield from (part for fact in facts for part in parts_of(fact.words))
+            case Verdicts(rows=rows):
+                for row in rows:
+                    yield from (row.change, row.word, *map(plain, row.lines))
+            case Callout(blocks=inner):
+                yield from words_of(inner)
+            case Fold(summary=summary, blocks=inner, page_only=False):
+                yield from parts_of(summary)
+                yield from words_of(inner)
+            case _:
+                pass
+
+
+def shown(session: SessionComparison, form: str) -> str:
+    """A form without its line breaks and without what its markup needs."""
+    rendered = forms.render(session, form, 10_000 if form == "text" else None)
+    rendered = ParsedPage(rendered).text if form == "html" else rendered
+    return " ".join(re.sub(r"\\(.)", r"\1", rendered).split())
+
+
+@pytest.mark.parametrize("name", [*SESSIONS, *FIXTURES])
+def test_every_sentence_of_the_text_is_on_the_page_and_in_markdown(
+    name: str, sessions: dict[str, SessionComparison]
+) -> None:
+    session = sessions[name]
+    # A page has the subject as a list of facts.
+    sections = [section for section in forms.TEXT if section is not subject.brief]
+    blocks = [block for section in sections for block in section(View(session))]
+    sentences = {line for line in words_of(blocks) if line.strip()}
+    assert len(sentences) > 15
+    page, report, lines = (shown(session, form) for form in ("html", "markdown", "text"))
+    for sentence in sentences:
+        line = " ".join(clean_line(sentence).split())
+        assert line in report, sentence
+        assert line in lines, sentence
+        # A command is printed as it is.
+        assert typeset(line) in page or line in page, sentence
+
+
+@pytest.mark.parametrize("name", SESSIONS)
+def test_mails_and_the_summary_say_how_it_ended(
+    name: str, sessions: dict[str, SessionComparison]
+) -> None:
+    """The headline, whole, and no row of dashes where nothing was measured."""
+    session = sessions[name]
+    head = headline(session)
+    for form in ("lkp", "mmtests", "matrix", "summary"):
+        rendered = " ".join(
+            re.sub(r"[\\\u2060]", "", forms.render(session, form)).replace("±", "+-").split()
+        )
+        assert head.text.replace("±", "+-")[:60] in rendered, form
+    if not head.has_verdicts and not any(metric.base for metric in session.primary):
+        assert "4k.refaults_per_io" not in shown(session, "html")
+
+
+@pytest.mark.parametrize("name", [*SESSIONS, "hostile", "hostile_five", "hostile_counts"])
+def test_no_form_moves_a_cursor_or_makes_an_element(
+    name: str, sessions: dict[str, SessionComparison], request: pytest.FixtureRequest
+) -> None:
+    session = sessions.get(name) or forms.as_session(request.getfixturevalue(name))
+    for form in forms.FORMS:
+        rendered = forms.render(session, form)
+        assert all(c.isprintable() or c in "\n\t" for c in rendered.replace("\xa0", "")), form
+        if form == "html":
+            page = ParsedPage(rendered)
+            assert page.open == []
+            assert [tag for tag, _ in page.tags].count("script") == 1
+        if form in ("markdown", "summary"):
+            outside_code = "".join(rendered.split("```")[::2])
+            assert "<script" not in outside_code.replace(r"\<script", ""), form
+        if form in ("letter", "mmtests"):
+            assert rendered.isascii()
+            assert max(map(len, rendered.splitlines())) <= 75, form
