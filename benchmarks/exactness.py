@@ -27,7 +27,7 @@ from guests import channel, exact
 from guests.exact import Machine
 from host.facts import cache_folder
 from host.process import spawn
-from runs.options import Options
+from runs.local import Options
 from runs.prepare import boot_of, prepare
 from runs.resolved import catalogue, resolve
 

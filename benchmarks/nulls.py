@@ -50,9 +50,9 @@ from results.profile import Profile
 from results.session import MeasuredSession, open_session
 from results.store import MANIFEST, SessionStore
 from runs import session as sessions
+from runs.boots import Reporter
+from runs.local import Options
 from runs.measure import measure
-from runs.options import Options
-from runs.progress import Reporter
 from runs.resolved import catalogue, resolve
 
 Floats = npt.NDArray[np.float64]

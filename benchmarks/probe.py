@@ -31,7 +31,7 @@ from guests.probe import fold, models, plugin
 from guests.probe.plugin import Probe
 from host.facts import cache_folder
 from kernels.cache import Kernel
-from runs.options import Options
+from runs.local import Options
 from runs.prepare import boot_of, parts_of, prepare
 from runs.requirements import can_be_modelled, can_share_lines
 from runs.resolved import catalogue, resolve

@@ -30,8 +30,7 @@ from host import facts
 from kernels import build
 from kernels.make import MakeProgress
 from runs.boots import MIB
-from runs.local import InterruptedRunError, boot_guest
-from runs.workspace import require_space, workspace
+from runs.local import InterruptedRunError, boot_guest, require_space, workspace
 
 # A session's arms and their diagnostic runs; each takes its guest's memory of the disk.
 MOST_SNAPSHOTS = 6

@@ -1,6 +1,6 @@
 """Whether a QEMU's guests are exact: releases that were run, and trials of binaries on this host.
 
-The table that ships (``host/qemu.txt``) is by release; a trial (``runs.trial``) is of one
+The table that ships (``host/qemu.txt``) is by release; a trial (``runs.exactness``) is of one
 binary under one ``guests/preload.c``, and counts for more.
 """
 

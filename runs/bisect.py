@@ -32,12 +32,12 @@ from results import door
 from results.door import StoreError
 from results.record import Record, RunRecord
 from results.store import MANIFEST, SessionStore
+from runs.boots import Reporter
 from runs.building import Building
+from runs.local import Options
 from runs.manifest import manifest_of
 from runs.measure import measure
-from runs.options import Options
 from runs.prepare import Prepared, prepare
-from runs.progress import Reporter
 from runs.resolved import resolve
 from runs.session import copy_series, now, require_same, with_series_of
 

@@ -19,7 +19,7 @@ from kernels.make import MakeProgress
 from kernels.series import read_patch
 from results.store import MANIFEST, SessionStore
 from runs.coverage import shipped
-from runs.options import Options
+from runs.local import Options
 from runs.resolved import Resolved, executed_by_builds
 from text import clean
 

@@ -15,12 +15,10 @@ from kernels.cache import hold
 from results.checks import Check, CheckStatus, standing
 from results.record import RunCost
 from results.store import SessionStore
-from runs.boots import Boot, Place
-from runs.check_plan import CheckGuest, PlannedCheck, guest_of
-from runs.local import CONSOLE
-from runs.options import Options
+from runs.boots import Boot, Place, Reporter
+from runs.local import CONSOLE, Options
 from runs.prepare import Prepared
-from runs.progress import Reporter
+from runs.resolved import CheckGuest, PlannedCheck, check_guest
 from workloads import check
 from workloads.check import CheckTask
 
@@ -156,17 +154,7 @@ def machine(session: Prepared, entry: PlannedCheck, booted: CheckGuest) -> Machi
 
 
 def _guest(session: Prepared, entry: PlannedCheck) -> CheckGuest:
-    resolved = session.resolved
-    assert resolved.check_profile is not None
-    nodes = resolved.measured.guest.numa_nodes
-    return guest_of(
-        resolved.experiment,
-        resolved.workloads,
-        entry,
-        resolved.check_profile,
-        nodes,
-        session.initramfs.mib,
-    )
+    return check_guest(session.resolved, entry, session.initramfs.mib)
 
 
 def _make(
@@ -235,7 +223,7 @@ def _judged(text: str, files: Mapping[str, bytes] | None, task: CheckTask) -> ch
     """What a guest shows; one whose words nobody can read is not sound."""
     try:
         return limited.call(check.judge, text, files, task)
-    except Exception as error:  # as in runs.recording: of what a guest sent
+    except Exception as error:  # as in runs.measure: of what a guest sent
         title = f"what it sent cannot be read: {type(error).__name__}: {error}"
         return check.CheckResult((check.problem("step", title),), ())
 

@@ -33,7 +33,7 @@ from results.coverage import (
 )
 from results.profile import WORK, PhaseProfile
 from results.session import MeasuredSession, open_session
-from runs.options import Options
+from runs.local import Options
 from runs.resolved import Resolved
 from workloads.spec import load_catalogue
 

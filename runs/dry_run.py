@@ -31,13 +31,12 @@ from kernels.cache import Kernel, load, planned
 from kernels.make import MakeProgress
 from results.store import SessionStore
 from runs import stages
-from runs.boots import Boot, Judge, Place
+from runs.boots import Boot, Judge, Place, Reporter
 from runs.building import build_arms
 from runs.check import run_gate
+from runs.local import Options
 from runs.measure import measure
-from runs.options import Options
 from runs.prepare import Prepared, prepare, wall_boot_of, with_kernels
-from runs.progress import Reporter
 from runs.resolved import Resolved
 
 BY_HAND = "by-hand"

@@ -1,14 +1,20 @@
-"""Boot guests on this host: as many at once as fit, restored from snapshots taken first."""
+"""The host we stand on: what this call of the lab works with, its scratch folders, and its guests.
+
+As many guests at once as fit are booted, restored from snapshots taken first.
+"""
 
 from __future__ import annotations
 
 import shutil
+import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from errors import InfraError
 from experiment.spec import KernelSpec
@@ -19,8 +25,59 @@ from host.accelerator import AcceleratorTest
 from kernels import build
 from kernels.cache import Kernel
 from kernels.make import MakeProgress
-from runs.boots import ATTEMPTS, MIB, Boot, Judge, Place
-from runs.workspace import require_space, workspace
+from runs.boots import ATTEMPTS, MIB, Boot, Executor, Judge, Place
+
+OWNER = "owner.lock"
+RESERVE_BYTES = 1 << 30
+
+
+@contextmanager
+def workspace(cache: Path, needed_bytes: int) -> Iterator[Path]:
+    """A new scratch folder under ``cache``; gone when the block is left.
+
+    Folders of lab processes that were killed are removed first: their lock, held
+    by the kernel for a living owner only, can be taken.
+
+    Raises:
+        InfraError: less than ``needed_bytes`` and a reserve are free.
+    """
+    top = cache / "scratch"
+    top.mkdir(parents=True, exist_ok=True)
+    # One at a time: a folder just made is not yet its owner's to a sweep elsewhere.
+    with FileLock(top.with_suffix(".lock")):
+        _sweep(top)
+        require_space(top, needed_bytes)
+        folder = Path(tempfile.mkdtemp(prefix="session-", dir=top))
+        owner = FileLock(folder / OWNER)
+        owner.acquire()
+    try:
+        yield folder
+    finally:
+        owner.release()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def require_space(top: Path, needed_bytes: int) -> None:
+    """Refuse to begin what would not find room.
+
+    Raises:
+        InfraError: less than ``needed_bytes`` and a reserve are free.
+    """
+    free = shutil.disk_usage(top).free
+    if free < needed_bytes + RESERVE_BYTES:
+        raise InfraError(
+            f"{free >> 20} MiB free, {(needed_bytes + RESERVE_BYTES) >> 20} MiB needed",
+            where=str(top),
+            next_step="./lab.py clean, or set TWINBOOT_CACHE to a larger disk",
+        )
+
+
+def _sweep(top: Path) -> None:
+    for folder in top.glob("session-*"):
+        # Not found: its owner has just left it.
+        with suppress(Timeout, FileNotFoundError), FileLock(folder / OWNER, timeout=0):
+            shutil.rmtree(folder, ignore_errors=True)
+
 
 CONSOLE = "console.log"
 
@@ -272,3 +329,28 @@ def boot_guest(
     return exact.run_cold(
         boot.machine, boot.job_text, folder, logs, watch, console_bytes=boot.console_bytes, **more
     )
+
+
+@dataclass(frozen=True)
+class Options:
+    """``checkout`` holds ``configs/``; ``guests_at_once`` None lets the lab choose.
+
+    ``probe`` loads the plugin that counts into every run but those that check that
+    it is not felt.  ``fit_only`` refuses to measure real time on a host with anything
+    to mend.  ``executor`` is where kernels are built and guests run.  ``sandbox`` says whether
+    patches are built in a box; None has those that came by mail built so, and those that change
+    what a build executes.  ``trusted`` names series that may do that without one.  ``root`` is
+    the initramfs that guests get in place of one of this host's programs.
+    """
+
+    checkout: Path
+    cache: Path
+    snapshot: bool = True
+    measure_anyway: bool = False
+    probe: bool = True
+    fit_only: bool = False
+    guests_at_once: int | None = None
+    sandbox: bool | None = None
+    trusted: tuple[str, ...] = ()
+    root: Path | None = None
+    executor: Executor = field(default_factory=LocalExecutor)

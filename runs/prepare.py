@@ -26,8 +26,7 @@ from kernels.cache import Kernel
 from results.record import NOT_BUILT, Failure
 from runs.boots import MIB, Boot, WallHost
 from runs.building import Building, build_arms, expect_arms, same_code
-from runs.check_plan import PlannedCheck
-from runs.options import Options
+from runs.local import Options
 from runs.requirements import (
     can_be_modelled,
     can_share_lines,
@@ -36,7 +35,7 @@ from runs.requirements import (
     require_set_up,
     wants_of,
 )
-from runs.resolved import Bench, Resolved, ResolvedArm, plan_of
+from runs.resolved import Bench, PlannedCheck, Resolved, ResolvedArm, plan_of
 from workloads.job import job_text, prepare_text
 from workloads.spec import Extras, Phase, Workload, extras_of
 

@@ -7,7 +7,7 @@ files), what it was done with (versions, kernels, commands) and what came out (r
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,16 +26,121 @@ from kernels.settle import series_of
 from kernels.source import identify
 from results import door
 from results.door import StoreError
-from results.record import KernelIdentity, Manifest, Record
+from results.locks import Locks
+from results.profile import Profile
+from results.record import KernelIdentity, Manifest, Record, RunRecord
 from results.store import CALLS, CHECKS, LOCKS, MANIFEST, PROFILES, RUNS, SessionStore
 from runs import dry_run
 from runs.archive import MOST_BYTES, pack, unpack
-from runs.options import Options
+from runs.local import Options
 from runs.prepare import Prepared
-from runs.repeat import Kept
 from runs.resolved import resolve
 from runs.session import SERIES, folder_of, with_series_of
 from text import clean
+
+Value = float | str | None
+
+
+@dataclass(frozen=True)
+class Number:
+    """One value of one run, then and now; None where there is none."""
+
+    name: str
+    then: Value
+    now: Value
+
+    @property
+    def same(self) -> bool:
+        """Whether it is the same to the last digit."""
+        return self.then == self.now
+
+
+@dataclass(frozen=True)
+class RunAgain:
+    """One run that was made again: its samples, and what was counted in it.
+
+    ``result`` compares a digest of all that the guest sent, or how the run failed.
+    """
+
+    run_id: str
+    result: Number
+    numbers: tuple[Number, ...]
+    counts: tuple[Number, ...]
+
+    @property
+    def same(self) -> bool:
+        """Whether everything is the same."""
+        return self.result.same and all(each.same for each in (*self.numbers, *self.counts))
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a session has on record."""
+
+    records: Sequence[RunRecord]
+    profiles: Sequence[Profile] = ()
+    locks: Sequence[Locks] = ()
+
+
+def compare_sessions(then: Kept, now: Kept) -> tuple[RunAgain, ...]:
+    """Each run that was on record then, compared with the same run now."""
+    runs = {record.run_id: record for record in now.records}
+    before, after = _beside(then), _beside(now)
+    return tuple(_run(record, runs.get(record.run_id), before, after) for record in then.records)
+
+
+def _run(
+    then: RunRecord,
+    now: RunRecord | None,
+    before: dict[str, dict[str, Value]],
+    after: dict[str, dict[str, Value]],
+) -> RunAgain:
+    run_id = then.run_id
+    samples: tuple[dict[str, Value], dict[str, Value]] = (
+        dict(then.samples or {}),
+        dict((now.samples if now else None) or {}),
+    )
+    return RunAgain(
+        run_id,
+        Number("result", _ended(then), _ended(now) if now else None),
+        _numbers(*samples),
+        _numbers(before.get(run_id, {}), after.get(run_id, {})),
+    )
+
+
+def _ended(record: RunRecord) -> str:
+    return record.fingerprint if record.failure is None else f"failed: {record.failure.kind}"
+
+
+def _numbers(then: dict[str, Value], now: dict[str, Value]) -> tuple[Number, ...]:
+    names = dict.fromkeys([*then, *now])
+    return tuple(Number(name, then.get(name), now.get(name)) for name in names)
+
+
+def _beside(kept: Kept) -> dict[str, dict[str, Value]]:
+    """Everything counted, by run and by place in its record."""
+    by_run: dict[str, dict[str, Value]] = {}
+    of_runs: list[tuple[str, Record]] = [
+        *((profile.run_id, profile) for profile in kept.profiles),
+        *((locks.run_id, locks) for locks in kept.locks),
+    ]
+    for run_id, record in of_runs:
+        by_run.setdefault(run_id, {}).update(_leaves(record.model_dump(mode="json")))
+    return by_run
+
+
+def _leaves(value: object, place: str = "") -> Iterator[tuple[str, Value]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key != "run_id":
+                yield from _leaves(inner, f"{place}.{key}" if place else str(key))
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            named = inner.get("name") or inner.get("phase") if isinstance(inner, dict) else None
+            yield from _leaves(inner, f"{place}[{number}{f' {named}' if named else ''}]")
+    elif isinstance(value, float | int | str) or value is None:
+        yield place, value
+
 
 FORMAT = 1
 # 32 arms of 32 seeds, or 9 cases of two arms and 56 seeds.

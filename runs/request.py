@@ -7,7 +7,7 @@ slow to import is imported: ``--help`` and completion read this file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -16,7 +16,51 @@ import typer
 from typer.models import ArgumentInfo, OptionInfo
 
 from experiment.series_name import from_here
-from runs import completion
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+EXPERIMENTS = CHECKOUT / "configs" / "experiments"
+MACHINES = CHECKOUT / "configs" / "machines"
+WORKLOADS = CHECKOUT / "workloads" / "catalogue"
+SESSIONS = CHECKOUT / "sessions"
+MANIFEST = "manifest.json"
+MODES = ("exact", "wall")
+
+
+def experiments(incomplete: str) -> list[str]:
+    """Names of shipped experiments that begin so."""
+    return _beginning(incomplete, (path.stem for path in sorted(EXPERIMENTS.glob("*.toml"))))
+
+
+def modes(incomplete: str) -> list[str]:
+    """The ways to measure that begin so."""
+    return _beginning(incomplete, MODES)
+
+
+def machines(incomplete: str) -> list[str]:
+    """Names of machines whose caches are modelled, and ``none``, that begin so."""
+    return _beginning(
+        incomplete, ["none", *(path.stem for path in sorted(MACHINES.glob("*.toml")))]
+    )
+
+
+def workloads(incomplete: str) -> list[str]:
+    """Names of workloads; with commas the last of them is completed."""
+    before, comma, last = incomplete.rpartition(",")
+    names = (path.stem for path in sorted(WORKLOADS.glob("*.toml")))
+    return [f"{before}{comma}{name}" for name in _beginning(last, names)]
+
+
+def sessions(incomplete: str) -> list[str]:
+    """``latest``, and names of this lab's sessions, newest first."""
+    heads = sorted(
+        SESSIONS.glob(f"*/{MANIFEST}"), key=lambda path: path.stat().st_mtime, reverse=True
+    )
+    return _beginning(incomplete, ["latest", *(path.parent.name for path in heads)])
+
+
+def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]
+
 
 SUBJECT = "What is compared"
 METHOD = "How it is measured"
@@ -45,7 +89,7 @@ class Request:
         typer.Argument(
             help="an experiment file, or a name from `lab.py list`",
             metavar="EXPERIMENT",
-            autocompletion=completion.experiments,
+            autocompletion=experiments,
         ),
     ] = ""
     overrides: Annotated[
@@ -63,7 +107,7 @@ class Request:
         typer.Option(
             "--mode",
             metavar="MODE",
-            autocompletion=completion.modes,
+            autocompletion=modes,
             rich_help_panel=METHOD,
             help="exact, or wall: real time under virtme-ng and KVM",
         ),
@@ -99,7 +143,7 @@ class Request:
         typer.Option(
             "--workloads",
             metavar="NAME,NAME",
-            autocompletion=completion.workloads,
+            autocompletion=workloads,
             rich_help_panel=METHOD,
             help="with --series or --arm: workloads to run",
         ),
@@ -183,7 +227,7 @@ class Request:
         typer.Option(
             "--memory",
             metavar="MACHINE",
-            autocompletion=completion.machines,
+            autocompletion=machines,
             rich_help_panel=METHOD,
             help="after the verdict: what this machine's caches and TLBs would miss; none: nothing",
         ),

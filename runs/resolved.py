@@ -1,7 +1,7 @@
 """What an experiment comes to: every arm with its patches, kernels, guest and sizes, made once.
 
-Nothing of it is built or booted.  Files of guests and machines, the catalogue of workloads and
-the patches are read here, and nowhere behind it.
+So are the guests of its correctness checks.  Nothing of it is built or booted.  Files of guests and
+machines, the catalogue of workloads and the patches are read here, and nowhere behind it.
 """
 
 from __future__ import annotations
@@ -16,19 +16,93 @@ from typing import Literal
 
 from experiment.load import Catalogue, known_guests, load_guest, load_machine
 from experiment.machine import MachineSpec
-from experiment.plan import Plan, Size, make_plan, scaled, wall_arms, wall_plan
+from experiment.plan import Plan, Size, make_plan, memory_needed_mib, scaled, wall_arms, wall_plan
 from experiment.spec import ArmSpec, CaseSpec, Experiment, Guest, KernelSpec, Observed
 from kernels import build, config, patch_folder
 from kernels.intake import Taken, take_in
 from kernels.series import host_code
 from kernels.settle import COMMON, series_of
 from results.record import SeriesRecord
-from runs.check_plan import PROFILE, PlannedCheck
-from runs.check_plan import planned as planned_checks
+from workloads.check import CheckCase, CheckTask, command_line, job_text, room, task_of
+from workloads.job import prepare_text
 from workloads.metrics import METRIC_NAMES, names_of, thresholds_of
-from workloads.spec import Workload, load_catalogue, phase_names, read_catalogue
+from workloads.spec import Extras, Workload, extras_of, load_catalogue, phase_names, read_catalogue
 
-log = logging.getLogger(__name__)
+# The smallest sizes, whatever is measured: what is looked for does not need more.
+PROFILE = "smoke"
+# Native spin locks, as on a machine of one's own.
+CPU = "Nehalem,-hypervisor"
+# Lockdep's tables, and slabs with red zones.
+MORE_MEMORY_MIB = 192
+# Short turns, so that several vCPUs meet within critical sections.
+METRONOME_NS = 20_000
+# Seconds of QEMU's CPU time for what is several times slower than a measured guest.
+BOOT_S, SILENCE_S, RUN_S = 1800.0, 3600.0, 7200.0
+
+
+@dataclass(frozen=True)
+class PlannedCheck:
+    """One guest of the gate: its arm, its kernel's flavour, vCPUs, and the cases in it."""
+
+    run_id: str
+    arm: ArmSpec
+    flavour: str
+    vcpus: int
+    cases: tuple[CaseSpec, ...]
+    selftests: tuple[str, ...]
+
+    @property
+    def does(self) -> str:
+        """What it is, in words: ``lockdep, 4 vCPUs: filemap-4k, filemap-thp``."""
+        cpus = f"{self.vcpus} vCPU{'' if self.vcpus == 1 else 's'}"
+        tests = "".join(f", {name} self-test" for name in self.selftests)
+        cases = ", ".join(case.name for case in self.cases)
+        return f"{self.flavour}, {cpus}{tests}: {cases}"
+
+
+@dataclass(frozen=True)
+class CheckGuest:
+    """What one guest of the gate is booted with and sent, but for its kernel's file."""
+
+    guest: Guest
+    size: Size
+    prepare_text: str
+    job_text: str
+    cmdline: tuple[str, ...]
+    task: CheckTask
+    extras: Extras
+
+
+def planned_checks(
+    experiment: Experiment, workloads: Mapping[str, Workload]
+) -> tuple[PlannedCheck, ...]:
+    """Every guest of the gate, the base arm's first; none where no gate is asked.
+
+    Cases that prepare their file system and files alike share a guest.
+    """
+    spec = experiment.check
+    if spec is None:
+        return ()
+    shapes: list[tuple[str, int, tuple[str, ...]]]
+    shapes = [(spec.flavour, vcpus, ()) for vcpus in spec.vcpus]
+    if spec.selftests:
+        shapes.append((spec.selftest_flavour, 1, spec.selftests))
+    groups: dict[tuple[str, str, tuple[str, ...], Extras], list[CaseSpec]] = {}
+    for case in experiment.cases:
+        if not spec.cases or case.name in spec.cases:
+            workload = workloads[case.workload].as_variant(case.variant)
+            extras = extras_of(workload)
+            key = (workload.mkfs, workload.mount_options, workload.files(1), extras)
+            groups.setdefault(key, []).append(case)
+    return tuple(
+        PlannedCheck(
+            f"check.{arm.name}.{flavour}.v{vcpus}{f'.{number}' if number else ''}",
+            arm, flavour, vcpus, tuple(cases), selftests,
+        )
+        for arm in experiment.all_arms
+        for flavour, vcpus, selftests in shapes
+        for number, cases in enumerate(groups.values())
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -201,6 +275,64 @@ def resolve(
         check_profile=load_guest(Path(PROFILE)) if experiment.check else None,
         plan=plan_of(experiment),
     )
+
+
+def check_guest(resolved: Resolved, entry: PlannedCheck, initramfs_mib: int) -> CheckGuest:
+    """What one check is booted with.
+
+    The guest is that of the smallest profile, with room for the kernel's own work, and
+    with as many nodes as the measured one where they can share its vCPUs.
+
+    Raises:
+        SpecError: the dataset's sizes are no multiples of the smallest profile's scale.
+    """
+    assert resolved.check_profile is not None
+    experiment, profile = resolved.experiment, resolved.check_profile
+    nodes = resolved.measured.guest.numa_nodes
+    profile = profile.model_copy(update={"jobs": max(profile.jobs, entry.vcpus)})
+    cases = [
+        CheckCase(workload, workload.phases)
+        for case in entry.cases
+        for workload in [resolved.workload(case)]
+    ]
+    workload = cases[0].workload
+    size = scaled(experiment.dataset, profile)
+    rooms = room(size, workload)
+    size = replace(size, brd_mib=rooms.brd)
+    # What tmpfs holds is cached without a limit; elsewhere a limit, or what is left.
+    cached = replace(size, cgroup_limit_mib=rooms.limit or rooms.left, memory_mib=0)
+    needed = memory_needed_mib(cached, profile, initramfs_mib)
+    nodes = nodes if entry.vcpus % nodes == 0 else 1
+    memory_mib = max(profile.memory_mib, needed) + MORE_MEMORY_MIB
+    guest = profile.model_copy(
+        update={
+            "vcpus": entry.vcpus,
+            "numa_nodes": nodes,
+            "cpu": CPU,
+            "memory_mib": -(-memory_mib // nodes) * nodes,
+            "metronome_ns": METRONOME_NS if entry.vcpus > 1 else 0,
+            "boot_timeout_s": BOOT_S,
+            "silence_timeout_s": SILENCE_S,
+            "run_timeout_s": RUN_S,
+        }
+    )
+    return CheckGuest(
+        guest=guest,
+        size=size,
+        prepare_text=prepare_text(
+            workload, file_mib=size.file_mib, jobs=size.jobs, mount_options=entry.arm.mount_options
+        ),
+        job_text=job_text(
+            cases, jobs=size.jobs, seed=experiment.seed, room=rooms, file_mib=size.file_mib,
+            sysctl=entry.arm.sysctl, files=entry.arm.files,
+        ),
+        cmdline=(*command_line(entry.selftests), *entry.arm.cmdline),
+        task=task_of(cases, entry.selftests, lockdep=not entry.selftests, vcpus=entry.vcpus),
+        extras=extras_of(workload),
+    )  # fmt: skip
+
+
+log = logging.getLogger(__name__)
 
 
 def guest_of(experiment: Experiment) -> Guest:

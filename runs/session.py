@@ -23,8 +23,8 @@ from results import door
 from results.record import Manifest
 from results.store import MANIFEST, SessionStore
 from runs.building import Building
+from runs.local import Options
 from runs.manifest import manifest_of
-from runs.options import Options
 from runs.prepare import Prepared, prepare
 from runs.resolved import Resolved, resolve
 

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from experiment.plan import Plan, PlannedRun, remaining
 from experiment.spec import Looks
 from results.store import SessionStore
+from runs.boots import Reporter, duration
 from runs.building import Building, forecast_kernels
 from runs.check import run_gate, unmade, without_broken
+from runs.local import Options
 from runs.measure import host_failed
-from runs.options import Options
 from runs.prepare import Prepared, with_kernels
-from runs.progress import Reporter, duration
 from runs.resolved import kernel_keys
 from runs.session import with_seeds
 

@@ -25,11 +25,10 @@ from results.locks import Locks
 from results.profile import Profile
 from results.record import RunCost, RunRecord
 from results.store import SessionStore
-from runs import recording
-from runs.options import Options
+from runs import measure
+from runs.boots import Reporter, duration
+from runs.local import Options, workspace
 from runs.prepare import Prepared, wall_boot_of
-from runs.progress import Reporter, duration
-from runs.workspace import workspace
 
 MIB = 1 << 20
 
@@ -131,12 +130,12 @@ def _run(
     for attempt in range(1, attempts + 1):
         at_s = time.monotonic() - stage.began
         outcome, conditions = watched(lambda: _boot(stage, run))
-        record, beside = recording.record(stage.session, run, outcome, lambda files: ())
+        record, beside = measure.record_of(stage.session, run, outcome, lambda files: ())
         if record.failure is None or record.failure.blame != "host" or attempt == attempts:
             break
         stage.reporter.log(f"again    {run.run_id}: {record.failure.message}")
     record = record.model_copy(update={"conditions": conditions, "at_s": round(at_s, 1)})
-    return record, recording.cost_of(run, outcome), beside
+    return record, measure.cost_of(run, outcome), beside
 
 
 def watched(boot: Callable[[], Outcome]) -> tuple[Outcome, Conditions]:

@@ -144,7 +144,7 @@ def search(
     from results.session import open_session
     from results.store import MANIFEST
     from runs import bisect, session
-    from runs.progress import Reporter
+    from runs.boots import Reporter
 
     run_options, reporter = options(booting), Reporter()
     if resume is not None:

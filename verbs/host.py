@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kernels.cache import Kernel
     from reports.many import SessionComparison
     from results.record import RunRecord
-    from runs.names import NameUse
+    from runs.manifest import NameUse
 
 app = typer.Typer(add_completion=False)
 
@@ -83,7 +83,7 @@ def doctor_verb(
         return
     if exact:
         # What boots guests takes seconds to import, which no other check needs.
-        from runs.trial import try_exactness
+        from runs.exactness import try_exactness
 
         for difference in try_exactness(facts.cache_folder(), CHECKOUT, log).differences:
             log(f"differs: {difference}")
@@ -313,7 +313,7 @@ def _of_runs(
 def lock_names() -> tuple[NameUse, ...]:
     """The functions that well-known locks are recognised by; each has others beside it."""
     from reports.lock_identity import catalogue
-    from runs.names import NameUse
+    from runs.manifest import NameUse
 
     return tuple(
         NameUse(name, "function", f"lock {lock.label}", instead=True)
@@ -324,22 +324,22 @@ def lock_names() -> tuple[NameUse, ...]:
 
 def every_name() -> tuple[NameUse, ...]:
     """All names that the lab leans on, those of reports included."""
-    from runs import names
+    from runs import manifest
 
-    return (*names.every_name(), *lock_names())
+    return (*manifest.every_name(), *lock_names())
 
 
 def _of_names(kernel: Kernel) -> Iterator[DoctorCheck]:
     from host.doctor import DoctorCheck
-    from runs import names
+    from runs import manifest
 
     uses = every_name()
-    absent = names.missing(uses, kernel)
+    absent = manifest.missing(uses, kernel)
     total = len({(use.kind, use.name) for use in uses})
     if not absent:
         yield DoctorCheck("names", "ok", f"{total} names of functions are looked up by", "")
         return
-    lines = names.sentences(absent, kernel)
+    lines = manifest.sentences(absent, kernel)
     more = f"; and {len(lines) - NAMED} more" if len(lines) > NAMED else ""
     yield DoctorCheck(
         "names", "warn", f"{len(lines)} of {total} names are not in {kernel.identity.release}",

@@ -19,8 +19,8 @@ from verbs.output import WIDTH, log
 # What makes experiments and boots is imported where it is called: ``--help`` would wait for it.
 if TYPE_CHECKING:
     from kernels.settle import Settled
-    from runs.options import Options
-    from runs.progress import Reporter
+    from runs.boots import Reporter
+    from runs.local import Options
     from runs.resolved import Resolved
 
 
@@ -55,7 +55,7 @@ def show_intake(settled: Settled, *, must_apply: bool = True) -> None:
     Raises:
         SeriesError: with ``must_apply``, it can be measured with its source in no way.
     """
-    from runs.taken_in import taken_in
+    from runs.resolve import taken_in
 
     summary = taken_in(settled, options())
     for line in summary.lines(with_problem=not must_apply):
@@ -66,7 +66,7 @@ def show_intake(settled: Settled, *, must_apply: bool = True) -> None:
 
 def options(executor: ExecutorOptions | None = None, *, fit_only: bool = False) -> Options:
     """The options of this call; the executor is still the local one, see :func:`placed`."""
-    from runs.options import Options
+    from runs.local import Options
 
     values = asdict(executor) if executor else {}
     # Words, which are made an executor when it is needed.

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from runs import completion
+from runs import request
 from verbs.folders import session_folder
 
 WHERE = "Where it runs"
@@ -40,7 +40,7 @@ Session = Annotated[
         help="a session's folder, its name, or latest",
         metavar="SESSION",
         callback=session_folder,
-        autocompletion=completion.sessions,
+        autocompletion=request.sessions,
     ),
 ]
 

@@ -18,9 +18,8 @@ from verbs.output import emit, log, write_out
 
 if TYPE_CHECKING:
     from runs.building import KernelForecast
-    from runs.check_plan import PlannedCheck
-    from runs.options import Options
-    from runs.resolved import Resolved
+    from runs.local import Options
+    from runs.resolved import PlannedCheck, Resolved
 
 app = typer.Typer(add_completion=False)
 
@@ -46,8 +45,8 @@ def plan_verb(request: Request, as_json: Json = False) -> None:
 
 
 def _print(resolved: Resolved, kernels: Sequence[KernelForecast]) -> None:
+    from runs.boots import duration
     from runs.building import forecast_run
-    from runs.progress import duration
 
     experiment, plan, checks = resolved.experiment, resolved.plan, resolved.checks
     if kernels:
@@ -96,7 +95,7 @@ def _kernels(
 
 
 def _kernel_line(kernels: Sequence[KernelForecast]) -> str:
-    from runs.progress import duration
+    from runs.boots import duration
 
     missing = [kernel for kernel in kernels if not kernel.cached]
     line = f"{len(kernels)} kernels: {len(kernels) - len(missing)} in the cache"

@@ -18,9 +18,9 @@ from verbs.options import SESSION, Booting, Folder, Json
 from verbs.output import emit, log, write_out
 
 if TYPE_CHECKING:
-    from runs.options import Options
-    from runs.progress import Reporter
-    from runs.repeat import RunAgain
+    from runs.boots import Reporter
+    from runs.local import Options
+    from runs.repro import RunAgain
 
 app = typer.Typer(add_completion=False)
 
@@ -112,7 +112,7 @@ def repeat(
     archive: Path, source: str, folder: Path | None, booting: Booting, *, as_json: bool
 ) -> int:
     """Repeat an archive's session wherever is asked; return the exit code."""
-    from runs.progress import Reporter
+    from runs.boots import Reporter
 
     reporter = Reporter()
     with placed(options(booting), booting, reporter) as on:
@@ -132,7 +132,7 @@ def do_check(
     from runs import repro, session
     from runs.manifest import tools_of
     from runs.measure import measure
-    from runs.repeat import compare_sessions
+    from runs.repro import compare_sessions
     from runs.resolved import catalogue, resolve
 
     with tempfile.TemporaryDirectory(prefix="twinboot-repro-") as scratch:

@@ -34,9 +34,9 @@ from verbs.output import emit, log, terminal_width, write_out
 
 if TYPE_CHECKING:
     from results.store import SessionStore
-    from runs.options import Options
+    from runs.boots import Reporter
+    from runs.local import Options
     from runs.prepare import Prepared
-    from runs.progress import Reporter
 
 app = typer.Typer(add_completion=False)
 
@@ -47,9 +47,9 @@ def build_verb(
     request: Request, where: ExecutorOptions, dry_run: DryRun = False, as_json: Json = False
 ) -> None:
     """Build the kernels of an experiment that are not in the cache."""
+    from runs.boots import Reporter
     from runs.building import build_arms, expect_arms
     from runs.dry_run import kernel_lines
-    from runs.progress import Reporter
 
     resolved = resolved_of(request)
     if dry_run:
@@ -205,7 +205,7 @@ def measure(
     """
     from results.store import MANIFEST
     from runs import session as sessions
-    from runs.progress import Reporter
+    from runs.boots import Reporter
 
     reporter = Reporter()
 
@@ -286,7 +286,7 @@ def report(folder: Path, form: str, *, strict: bool) -> int:
     from reports.many import SessionComparison
     from reports.outcome import outcome
     from results.session import open_session
-    from runs.progress import duration
+    from runs.boots import duration
 
     if form not in forms.FORMS:
         raise UsageError(

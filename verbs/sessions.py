@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from errors import UsageError
-from runs import completion
+from runs import request
 from verbs.folders import SESSIONS, session_folder, sessions_folder
 from verbs.options import Json, Strict
 from verbs.output import emit, log, write_out
@@ -59,7 +59,7 @@ SessionName = Annotated[
     typer.Argument(
         help="a session's folder, its name, or latest",
         callback=session_folder,
-        autocompletion=completion.sessions,
+        autocompletion=request.sessions,
     ),
 ]
 

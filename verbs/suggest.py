@@ -126,7 +126,7 @@ def lines(advice: Advice) -> list[str]:
 
 
 def _table(advice: Advice) -> list[str]:
-    from runs.progress import duration
+    from runs.boots import duration
 
     suggestion = advice.suggestion
     total = len(suggestion.functions) - len(suggestion.absent)

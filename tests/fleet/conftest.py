@@ -19,13 +19,11 @@ from guests.initramfs import Initramfs
 from host import limited
 from results.record import RunRecord
 from results.store import SessionStore
-from runs import workspace
-from runs.boots import Executor
-from runs.local import LocalExecutor
+from runs import local
+from runs.boots import Executor, Reporter
+from runs.local import LocalExecutor, Options
 from runs.measure import measure
-from runs.options import Options
 from runs.prepare import Prepared
-from runs.progress import Reporter
 from tests.fleet import stand_in
 from tests.fleet.cluster import Cluster
 from tests.integration.lab_process import wait_until, written_ids
@@ -148,7 +146,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FleetBench:
     """Guests stand in here, too; the client judges them as it judges real ones."""
     for name in ("take_snapshot", "run_restored", "run_cold"):
         monkeypatch.setattr(exact, name, getattr(stand_in, name))
-    monkeypatch.setattr(workspace, "RESERVE_BYTES", 0)
+    monkeypatch.setattr(local, "RESERVE_BYTES", 0)
     # What stands in for the reader is a function of this process.
     monkeypatch.setattr(
         limited, "call", lambda function, *given, **named: function(*given, **named)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from guests import exact
 from host import limited
-from runs import workspace
+from runs import local
 from tests.fleet import stand_in
 from tests.fleet.cluster import Cluster
 from tests.fleet.conftest import FleetBench
@@ -18,7 +18,7 @@ from workloads import parse, validity
 def main(folder: str, port: str, blocks: str) -> None:
     """Measure the session ``fleet`` of the bench in ``folder``."""
     stand_in.dask_setup(None)
-    workspace.RESERVE_BYTES = 0
+    local.RESERVE_BYTES = 0
     # What stands in for the reader is a function of this process.
     limited.call = lambda function, *given, **named: function(*given, **named)
     parse.guest_result = lambda files, names: SimpleNamespace(phases=(), build_id="")  # type: ignore[assignment,return-value]

@@ -17,7 +17,7 @@ from guests import exact
 from guests.channel import Ending
 from guests.exact import Machine, Outcome, Snapshot
 from host.process import run
-from runs import workspace
+from runs import local
 from tests.guests.framing import sent
 
 SECONDS, LIES, FILLS_MIB, DIES = (
@@ -77,4 +77,4 @@ def dask_setup(worker: Any) -> None:
     exact.take_snapshot = take_snapshot
     exact.run_restored = run_restored
     exact.run_cold = run_cold
-    workspace.RESERVE_BYTES = 0
+    local.RESERVE_BYTES = 0

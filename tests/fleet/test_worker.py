@@ -15,7 +15,7 @@ from fleet.worker import Site
 from guests import exact
 from guests.channel import Ending
 from guests.exact import BootError, Machine, Snapshot
-from runs import workspace
+from runs import local
 from runs.local import InterruptedRunError
 
 GUEST = load_guest(Path("smoke")).model_copy(update={"memory_mib": 1})
@@ -49,7 +49,7 @@ class Boots:
 def boots(monkeypatch: pytest.MonkeyPatch) -> Boots:
     made = Boots()
     monkeypatch.setattr(exact, "take_snapshot", made.take_snapshot)
-    monkeypatch.setattr(workspace, "RESERVE_BYTES", 0)
+    monkeypatch.setattr(local, "RESERVE_BYTES", 0)
     return made
 
 

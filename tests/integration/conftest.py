@@ -21,7 +21,7 @@ from kernels import build, cache
 from kernels.cache import Kernel
 from runs import resolved
 from runs.building import build_arms
-from runs.options import Options
+from runs.local import Options
 from tests.integration.lab_process import CHECKOUT, SMALL, run_lab
 
 SOURCE = "deb:linux-source-6.12"

@@ -10,7 +10,7 @@ from experiment.spec import ShapeSpec
 from guests import initramfs, programs
 from guests.exact import Machine
 from kernels.cache import Kernel
-from runs.options import Options
+from runs.local import Options
 from runs.resolved import catalogue, guest_of
 from tests.integration.lab_process import CHECKOUT, SMALL
 from workloads.job import prepare_text

@@ -11,7 +11,7 @@ from experiment.spec import PhaseTimes, ShapeSpec
 from guests import exact
 from host import sandbox
 from kernels.cache import Kernel
-from runs.options import Options
+from runs.local import Options
 from tests.integration.machines import machine_of
 from tests.integration.test_wall_guests import processes
 from workloads.job import job_text

@@ -15,7 +15,7 @@ from guests.exact import Machine
 from guests.probe import counts, fold, models, plugin
 from host.process import spawn
 from kernels.cache import Kernel
-from runs.options import Options
+from runs.local import Options
 from tests.integration.machines import machine_of
 from workloads.contention import phase_locks
 from workloads.job import job_text

@@ -10,7 +10,7 @@ from experiment.spec import PhaseTimes, ShapeSpec
 from guests import channel, exact, kept
 from guests.exact import Machine
 from kernels.cache import Kernel
-from runs.options import Options
+from runs.local import Options
 from tests.integration.machines import machine_of
 from workloads.job import job_text
 from workloads.spec import load_catalogue

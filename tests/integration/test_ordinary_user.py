@@ -20,7 +20,7 @@ from experiment.spec import Dataset
 from guests import initramfs, virtme
 from guests.virtme import TRANSLATED_PATIENCE, WallMachine
 from kernels.cache import Kernel
-from runs.options import Options
+from runs.local import Options
 from tests.integration.conftest import EndedSession
 from tests.integration.lab_process import CHECKOUT, FORMS, SMALL, TIMEOUT_S, records_of
 from workloads.job import prepare_text

@@ -15,7 +15,7 @@ from guests.probe import counts, fold
 from guests.probe.places import FUNCTIONS, PROGRAM, STATIC_AT, VDSO, user_map
 from kernels.cache import Kernel
 from results.profile import PhaseProfile
-from runs.options import Options
+from runs.local import Options
 from runs.prepare import Prepared, boot_of, parts_of, prepare
 from runs.resolved import catalogue, resolve
 from tests.integration.lab_process import SMALL

@@ -21,9 +21,9 @@ from reports.write import write_all
 from results.record import Failure
 from results.store import SessionStore
 from runs import prepare, resolved
+from runs.boots import Reporter
+from runs.local import Options
 from runs.manifest import manifest_of
-from runs.options import Options
-from runs.progress import Reporter
 from runs.resolved import catalogue, resolve
 from tests.integration.lab_process import CHECKOUT, SMALL, guests_of, records_of
 from workloads.job import job_text

@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
+import runs.exactness
 from errors import InfraError
 from experiment.spec import ShapeSpec
 from guests import exact
 from guests.argv import qemu_argv
 from host import exactness
 from kernels.cache import Kernel
-from runs import trial
-from runs.options import Options
+from runs.exactness import try_exactness
+from runs.local import Options
 
 pytestmark = pytest.mark.guest
 
@@ -32,7 +33,7 @@ def cache(kernels: dict[str, Kernel], options: Options, tmp_path: Path) -> Path:
 @pytest.mark.long
 def test_this_qemu_is_exact_and_that_is_remembered(cache: Path, options: Options) -> None:
     lines: list[str] = []
-    tried = trial.try_exactness(cache, options.checkout, lines.append)
+    tried = try_exactness(cache, options.checkout, lines.append)
     assert tried.differences == ()
     assert tried.vcpus == (1, 4)
     assert len(lines) == 2
@@ -49,15 +50,15 @@ def test_guests_that_are_not_exact_are_recognised(
         return argv[:at] + argv[at + 2 :]
 
     # What RDRAND gives is the host's then, which has to be busy for nothing else.
-    monkeypatch.setattr(trial, "LOOPS_PER_CORE", 0)
+    monkeypatch.setattr(runs.exactness, "LOOPS_PER_CORE", 0)
     monkeypatch.setattr(exact, "qemu_argv", without_a_seed)
-    monkeypatch.setattr(trial, "SHAPES", (ShapeSpec(cpu="Nehalem,+rdrand"),))
-    tried = trial.try_exactness(cache, options.checkout, lambda text: None)
+    monkeypatch.setattr(runs.exactness, "SHAPES", (ShapeSpec(cpu="Nehalem,+rdrand"),))
+    tried = try_exactness(cache, options.checkout, lambda text: None)
     assert tried.differences
     assert exactness.standing(cache).status == "inexact"
 
 
 def test_without_a_kernel_the_next_step_is_to_build_one(tmp_path: Path, options: Options) -> None:
     with pytest.raises(InfraError, match="no kernel to boot") as caught:
-        trial.try_exactness(tmp_path, options.checkout, lambda text: None)
+        try_exactness(tmp_path, options.checkout, lambda text: None)
     assert caught.value.next_step.startswith("./lab.py build")

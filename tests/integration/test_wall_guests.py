@@ -29,7 +29,7 @@ from guests.virtme import VNG, WallMachine
 from host import accelerator, fitness, sandbox, topology
 from host.accelerator import QEMU, AcceleratorTest
 from kernels.cache import Kernel
-from runs.options import Options
+from runs.local import Options
 from tests.integration.lab_process import CHECKOUT
 from workloads import metrics, parse, validity
 from workloads.job import job_text, prepare_text

@@ -19,7 +19,7 @@ from host import accelerator
 from host.accelerator import DEVICE, AcceleratorTest
 from kernels.cache import Kernel
 from results.store import SessionStore
-from runs.options import Options
+from runs.local import Options
 from tests.integration.lab_process import (
     finish,
     kill,

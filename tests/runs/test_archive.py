@@ -62,9 +62,10 @@ def test_the_same_files_give_the_same_bytes(
         assert {(each.mtime, each.uid, each.uname) for each in tar} == {(0, 0, "")}
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
     with pytest.raises(InfraError, match="cannot be written"):
-        pack(FILES, tmp_path / "nowhere/x.tar.gz")
+        pack(FILES, tmp_path / "file/x.tar.gz")
 
 
 @pytest.mark.parametrize(

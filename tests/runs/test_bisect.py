@@ -20,8 +20,8 @@ from kernels.make import MakeProgress
 from results.record import ArmRecord, Failure, Manifest, RunRecord
 from results.store import SessionStore
 from runs.bisect import STATE, Search, begin, read, run
-from runs.options import Options
-from runs.progress import Reporter
+from runs.boots import Reporter
+from runs.local import Options
 from tests.reports import factory
 from tests.runs.test_session import PATCH
 

@@ -31,7 +31,7 @@ from runs.building import (
     same_as_before,
 )
 from runs.coverage import shipped
-from runs.options import Options
+from runs.local import Options
 from runs.resolved import Resolved, cache_key, resolve
 from tests.experiment.test_plan import make_experiment
 from tests.kernels.conftest import lab as lab

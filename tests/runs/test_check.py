@@ -19,9 +19,9 @@ from guests.initramfs import Initramfs
 from results.checks import Check
 from results.store import SessionStore
 from runs import check as gate
-from runs.options import Options
+from runs.boots import Reporter
+from runs.local import Options
 from runs.prepare import Prepared
-from runs.progress import Reporter
 from tests.runs.made_up import CHECKOUT, SMALL, kernels_in, prepared, shipped
 from tests.workloads.test_check import fio, sound
 from workloads import check

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import runs.measure
 from errors import SeriesError
 from experiment.plan import PlannedRun
 from guests import channel, exact, kept
@@ -20,12 +21,11 @@ from guests.exact import BootError, Machine, Outcome, Snapshot
 from host import limited
 from results.record import Failure, RunRecord
 from results.store import SessionStore
-from runs import recording, stages
-from runs.local import LocalExecutor
+from runs import stages
+from runs.boots import Reporter
+from runs.local import LocalExecutor, Options
 from runs.measure import _base_of, measure
-from runs.options import Options
 from runs.prepare import Prepared, parts_of
-from runs.progress import Reporter
 from tests.runs.made_up import CHECKOUT, prepared, shipped
 from workloads import metrics, parse, validity
 
@@ -296,7 +296,7 @@ def test_a_repeat_that_is_planned_alone_has_the_base_of_what_it_repeats() -> Non
 def test_the_next_guest_is_booted_while_the_result_of_one_is_read(
     run: Callable[..., dict[str, RunRecord]], guests: ExactGuests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = recording.record
+    read = runs.measure.record_of
     booted = []
 
     def slowly(session: Prepared, planned: PlannedRun, *rest: Any) -> Any:
@@ -307,7 +307,7 @@ def test_the_next_guest_is_booted_while_the_result_of_one_is_read(
             booted.extend(guests.booted)
         return read(session, planned, *rest)
 
-    monkeypatch.setattr(recording, "record", slowly)
+    monkeypatch.setattr(runs.measure, "record_of", slowly)
     assert failed(run(2, slots=1)) == {}
     assert booted[:2] == ["restored filemap-4k.b00.base", "restored filemap-4k.b00.patched"]
 
@@ -366,7 +366,7 @@ def test_a_phase_with_a_program_is_given_no_arguments_of_fio() -> None:
     """Such a case has no times, and a run of it was invalid for the lack of them."""
     session = prepared(shipped("workloads"))
     run = next(run for run in session.plan.runs if run.case == "memory")
-    assert recording._claim(session, parts_of(session, run)).fio == {}
+    assert runs.measure._claim(session, parts_of(session, run)).fio == {}
 
 
 def test_runs_of_a_kernel_that_does_not_build_are_failed_and_the_others_measured(

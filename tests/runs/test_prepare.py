@@ -12,7 +12,7 @@ from experiment.spec import Experiment
 from guests import overlay
 from kernels.cache import Kernel
 from runs import prepare
-from runs.options import Options
+from runs.local import Options
 from runs.prepare import Prepared, boot_of, obstacle
 from tests.runs.made_up import CHECKOUT, SMALL, identity, prepared, resolved, shipped
 from workloads.spec import Extras, extras_of

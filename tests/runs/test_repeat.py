@@ -6,7 +6,7 @@ import pytest
 
 from results.profile import FunctionCount, PhaseProfile, Profile
 from results.record import Failure, RunRecord
-from runs.repeat import Kept, compare_sessions
+from runs.repro import Kept, compare_sessions
 
 
 def record(run_id: str, **changes: object) -> RunRecord:

@@ -19,10 +19,10 @@ from results.door import StoreError
 from results.record import Manifest
 from results.store import SessionStore
 from runs.archive import pack, unpack
-from runs.options import Options
-from runs.repeat import compare_sessions
+from runs.local import Options
 from runs.repro import (
     HEAD,
+    compare_sessions,
     differs_built,
     differs_here,
     experiment_again,

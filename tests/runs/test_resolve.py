@@ -11,7 +11,7 @@ from errors import SpecError, UsageError
 from experiment.spec import Experiment
 from guests import initramfs, programs
 from runs import dry_run
-from runs.options import Options
+from runs.local import Options
 from runs.request import Request, arguments
 from runs.resolve import resolve_request
 from runs.resolved import Resolved, catalogue

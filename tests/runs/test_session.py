@@ -20,7 +20,7 @@ from results.door import StoreError
 from results.record import Manifest
 from results.store import SessionStore
 from runs.boots import WallHost
-from runs.options import Options
+from runs.local import Options
 from runs.resolved import resolve
 from runs.session import SessionLock, keep_calls, new_folder, now, reopen, start
 from tests.reports import factory

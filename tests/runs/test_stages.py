@@ -15,12 +15,11 @@ from results.checks import Check, CheckStatus
 from results.record import Failure, RunCost, RunRecord
 from results.store import SessionStore
 from runs import stages
-from runs.boots import Executor
+from runs.boots import Executor, Reporter
 from runs.building import KernelForecast
 from runs.check import without_broken
-from runs.options import Options
+from runs.local import Options
 from runs.prepare import Prepared, parts_of
-from runs.progress import Reporter
 from runs.session import with_seeds
 from tests.reports import factory
 from tests.runs.made_up import CHECKOUT, NOWHERE, SMALL, kernels_in, prepared, shipped

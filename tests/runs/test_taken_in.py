@@ -19,9 +19,9 @@ from kernels.settle import Settled, settle
 from kernels.source import identify
 from kernels.worktree import prepare, switch
 from runs import building, resolved
-from runs.options import Options
+from runs.local import Options
+from runs.resolve import SeriesIntake, taken_in
 from runs.resolved import resolve
-from runs.taken_in import SeriesIntake, taken_in
 from tests.experiment.test_plan import make_experiment
 from tests.kernels.conftest import lab as lab
 from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab, replace

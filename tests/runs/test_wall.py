@@ -23,10 +23,9 @@ from host.accelerator import AcceleratorTest
 from host.topology import Placement
 from results.record import RunRecord
 from results.store import SessionStore
-from runs.boots import WallHost
-from runs.options import Options
+from runs.boots import Reporter, WallHost
+from runs.local import Options
 from runs.prepare import Prepared
-from runs.progress import Reporter
 from runs.wall import lab_kept_off, measure_wall
 from tests.runs.made_up import CHECKOUT, SMALL, prepared, shipped
 from workloads import parse, validity

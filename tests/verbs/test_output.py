@@ -13,7 +13,7 @@ from rich.console import Console
 import lab
 from errors import InfraError
 from kernels.make import MakeProgress
-from runs.progress import Reporter
+from runs.boots import Reporter
 from verbs import output
 
 CHECKOUT = Path(__file__).parents[2]

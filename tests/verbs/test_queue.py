@@ -19,7 +19,7 @@ import lab
 from errors import SeriesError
 from host import sandbox
 from queues.store import QueueStore
-from runs.options import Options
+from runs.local import Options
 from runs.request import Request
 from tests.kernels.poison import UNREADABLE
 from tests.queues.archive import DAY, MailArchive, patch, series

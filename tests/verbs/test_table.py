@@ -19,7 +19,7 @@ from verbs.table import LazyVerb
 
 CHECKOUT = Path(lab.__file__).resolve().parent
 HEAVY = ("scipy", "pandas", "matplotlib", "ruptures", "pygit2", "distributed", "jinja2")
-SLOW = (*HEAVY, "numpy", "experiment.spec", "runs.options")
+SLOW = (*HEAVY, "numpy", "experiment.spec", "runs.local")
 LOADED = """
 import json, sys
 import lab

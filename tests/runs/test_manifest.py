@@ -10,9 +10,9 @@ from host import facts
 from kernels.cache import Kernel, cached_kernels
 from reports.lock_identity import catalogue
 from results.record import KernelIdentity
-from runs import names
+from runs import manifest
 from runs.coverage import _place, shipped
-from runs.names import NameUse
+from runs.manifest import NameUse
 from verbs.host import every_name
 
 
@@ -33,15 +33,15 @@ def test_a_function_that_is_not_there_is_named_with_all_that_leans_on_it(tmp_pat
         NameUse("split", "function", "workload a: splits"),
     )
     there = kernel(tmp_path, "xas_store", "split.isra.0")
-    assert names.sentences(names.missing(uses, there), there) == (
+    assert manifest.sentences(manifest.missing(uses, there), there) == (
         "the function xas_load is not in 7.3.4: workload a: walks; workload b: walks",
     )
 
 
 def test_another_name_of_the_same_place_does(tmp_path: Path) -> None:
     uses = [NameUse(name, "function", "spinning", instead=True) for name in ("native", "plain")]
-    assert names.missing(uses, kernel(tmp_path, "plain")) == ()
-    assert names.missing(uses, kernel(tmp_path, "other")) == tuple(uses)
+    assert manifest.missing(uses, kernel(tmp_path, "plain")) == ()
+    assert manifest.missing(uses, kernel(tmp_path, "other")) == tuple(uses)
 
 
 def test_counters_and_files_are_looked_up_in_a_source(tmp_path: Path) -> None:
@@ -49,9 +49,9 @@ def test_counters_and_files_are_looked_up_in_a_source(tmp_path: Path) -> None:
     (tmp_path / "mm/vmstat.c").write_text('\t"pgfault",\n\t[I(PGSCAN_KSWAPD)] = "x",\n')
     uses = [NameUse(name, "counter", "any") for name in ("pgfault", "pgscan_kswapd", "pgscan")]
     uses.append(NameUse("mm/slub", "file", "types"))
-    absent = names.missing(uses, kernel(tmp_path), tmp_path)
+    absent = manifest.missing(uses, kernel(tmp_path), tmp_path)
     assert [use.name for use in absent] == ["pgscan", "mm/slub"]
-    assert names.missing(uses, kernel(tmp_path)) == ()
+    assert manifest.missing(uses, kernel(tmp_path)) == ()
 
 
 def test_every_kind_of_name_is_looked_up() -> None:
@@ -78,9 +78,11 @@ def test_names_that_a_kernel_of_this_host_has_not(there: Kernel) -> None:
     # brd has one function for reads and writes since it counts pages by folio.
     known = {"7.3": {"brd_insert_page"}}
     release = ".".join(there.identity.release.split(".")[:2])
-    absent = names.missing(every_name(), there)
+    absent = manifest.missing(every_name(), there)
     of_all = [use for use in absent if not use.place.startswith(NEED_MORE)]
-    assert {use.name for use in of_all} <= known.get(release, set()), names.sentences(of_all, there)
+    assert {use.name for use in of_all} <= known.get(release, set()), manifest.sentences(
+        of_all, there
+    )
 
 
 # Workloads of modules, which the kernel named perf does not have.

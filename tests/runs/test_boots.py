@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from kernels.make import MakeProgress
-from runs import progress
-from runs.progress import PLAIN_INTERVAL_S, Reporter, duration
+from runs import boots
+from runs.boots import PLAIN_INTERVAL_S, Reporter, duration
 
 
 class Clock:
@@ -25,7 +25,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(progress, "time", made)
+    monkeypatch.setattr(boots, "time", made)
     return made
 
 

@@ -13,13 +13,13 @@ from types import SimpleNamespace
 import pytest
 
 from errors import Exit, InfraError
-from runs.workspace import RESERVE_BYTES, workspace
+from runs.local import RESERVE_BYTES, workspace
 
 CHECKOUT = Path(__file__).parents[2]
 OWNER = """
 import sys
 from pathlib import Path
-from runs.workspace import workspace
+from runs.local import workspace
 with workspace(Path(sys.argv[1]), 0) as folder:
     (folder / "memory").write_bytes(b"x" * 1000)
     print(folder, flush=True)

@@ -6,8 +6,7 @@ import pytest
 
 from experiment.load import known_experiments
 from experiment.spec import CheckSpec
-from runs.check_plan import MORE_MEMORY_MIB, CheckGuest, guest_of
-from runs.resolved import Resolved
+from runs.resolved import MORE_MEMORY_MIB, CheckGuest, Resolved, check_guest
 from tests.runs.made_up import resolved, shipped
 
 INITRAMFS_MIB = 100
@@ -20,14 +19,7 @@ def load(name: str, *overrides: str) -> Resolved:
 
 
 def guests(made: Resolved) -> dict[str, CheckGuest]:
-    assert made.check_profile is not None
-    nodes = made.measured.guest.numa_nodes
-    return {
-        check.run_id: guest_of(
-            made.experiment, made.workloads, check, made.check_profile, nodes, INITRAMFS_MIB
-        )
-        for check in made.checks
-    }
+    return {check.run_id: check_guest(made, check, INITRAMFS_MIB) for check in made.checks}
 
 
 @pytest.mark.parametrize("name", known_experiments())
