@@ -38,7 +38,7 @@ from tests.reports.wall_factory import WallSession
 from text import clean_line, typeset
 
 # Everything that is said in sentences; the tables have goldens of their own.
-SAID = (
+SENTENCES = (
     subject.title, verdicts.blocks, trust.differences, trust.host, trust.checks, arms.patches,
     trust.findings, trust.failures,
 )  # fmt: skip
@@ -121,7 +121,7 @@ def sessions(request: pytest.FixtureRequest) -> dict[str, SessionComparison]:
 def test_golden(sessions: dict[str, SessionComparison]) -> None:
     parts = []
     for name, session in sessions.items():
-        blocks = [block for section in SAID for block in section(View(session))]
+        blocks = [block for section in SENTENCES for block in section(View(session))]
         parts.append(f"=== {name}\n\n{text.text(blocks)}")
     assert is_golden("words.txt", "\n".join(parts))
 
