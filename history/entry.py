@@ -129,8 +129,8 @@ class ChangedFunctions(Record):
     """What the session's own comparison said of the functions of a phase: ``arm`` to ``against``.
 
     ``count`` of the ``tested`` functions changed, by ``differences``;
-    ``largest`` are the largest of them first, as many as a report lists, whose
-    largest difference is ``size`` of the phase, a fraction.
+    ``largest`` are at most ``reports.explain.functions.MOST_CHANGED`` of them, the largest first,
+    whose largest difference is ``size`` of the phase, a fraction.
     """
 
     arm: str

@@ -15,7 +15,7 @@ from history.store import UnreadFile
 from history.wording import change_line, of_functions
 from reports.many import SessionComparison
 from reports.model import Comparison
-from reports.sections.functions import changed_per_unit
+from reports.sentences import changed_per_unit
 from reports.statistics import pairs_needed
 from reports.verdict import Judgement, Verdict
 from reports.wording import percent

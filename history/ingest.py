@@ -30,11 +30,10 @@ from history.entry import (
 )
 from reports import wall
 from reports.comparison import summarize, unfinished
-from reports.explain.functions import USER, Attribution, FunctionChange
+from reports.explain.functions import MOST_CHANGED, USER, Attribution, FunctionChange
 from reports.many import compare_session
 from reports.model import Comparison, MetricComparison
 from reports.outcome import pending
-from reports.sections.functions import MOST_CHANGED
 from reports.sentences import of_finding
 from results.profile import PhaseProfile, Profile
 from results.record import CaseRecord, Manifest, PhaseRecord, RunRecord

@@ -9,7 +9,7 @@ from history.entry import ChangedFunctions, Entry
 from history.function_changes import FunctionsChange
 from history.store import HistoryContents
 from history.trend import Trend
-from reports.sections.functions import changed_words
+from reports.sentences import changed_words
 from reports.verdict import Verdict
 from reports.wording import between, figure, percent
 from text import clean_line

@@ -10,7 +10,7 @@ from reports.headline import headline
 from reports.many import SessionComparison
 from reports.model import MetricComparison
 from reports.outcome import outcome
-from reports.sections.functions import changed_per_unit
+from reports.sentences import changed_per_unit
 from reports.verdict import Verdict
 from text import clean
 

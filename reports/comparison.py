@@ -223,7 +223,9 @@ class _View(NamedTuple):
         return [record for record in self.records if not record.twin]
 
 
-def compare_views(manifests: Sequence[Manifest], session: MeasuredSession) -> list[Comparison]:
+def compare_views(
+    manifests: Sequence[Manifest], session: MeasuredSession, *, explains: bool = True
+) -> list[Comparison]:
     """Return what a session shows, a comparison a view: two of its arms (and the A/A arm).
 
     Every view's primary metrics are one family for Holm, and every view's secondary ones
@@ -247,7 +249,9 @@ def compare_views(manifests: Sequence[Manifest], session: MeasuredSession) -> li
         judged = [(_not_yet(judgement, open_runs), again) for judgement, again in judged]
     each = iter(judged)
     return [
-        _comparison(view, [next(each) for _ in view.measured], finished=not open_runs)
+        _comparison(
+            view, [next(each) for _ in view.measured], finished=not open_runs, explains=explains
+        )
         for view in views
     ]
 
@@ -314,7 +318,7 @@ def _view(manifest: Manifest, session: MeasuredSession, exactness: Exactness) ->
 
 
 def _comparison(
-    view: _View, judged: Sequence[tuple[Judgement, Again | None]], *, finished: bool
+    view: _View, judged: Sequence[tuple[Judgement, Again | None]], *, finished: bool, explains: bool
 ) -> Comparison:
     manifest, standing, records = view.manifest, view.standing, view.points
     compared: dict[str, list[MetricComparison]] = {case.name: [] for case in manifest.cases}
@@ -328,7 +332,7 @@ def _comparison(
         calls=view.calls,
         locks=view.locks,
     )
-    explained = explain(recorded)
+    explained = explain(recorded) if explains else {}
     published = {case.name: _references(recorded, case.name) for case in manifest.cases}
     functions = FUNCTIONS.of(recorded)
     headlines = {(each.case, each.phase): each for each in functions if each.headline}

@@ -131,11 +131,13 @@ def _view(manifest: Manifest, base: ArmRecord, patched: ArmRecord) -> Manifest:
     )
 
 
-def compare_session(session: MeasuredSession) -> SessionComparison:
+def compare_session(session: MeasuredSession, *, explains: bool = True) -> SessionComparison:
     """Return what the session shows, with all verdicts judged as one family.
 
     Its correctness checks withhold the verdicts of arms that are broken, or were not
-    checked though the experiment asks for it.
+    checked though the experiment asks for it.  What is counted is left out where nothing is to be
+    explained, which takes most of the time; verdicts are the same but for those that what was
+    counted makes unexplained.
 
     Raises:
         ReportError: as :func:`reports.comparison.compare_views`, or a record names an arm
@@ -149,7 +151,7 @@ def compare_session(session: MeasuredSession) -> SessionComparison:
     judged = at_last_look(session)
     compared = [
         gated(compare_view, manifest.base, session.checks)
-        for compare_view in compare_views(views(judged.manifest), judged)
+        for compare_view in compare_views(views(judged.manifest), judged, explains=explains)
     ]
     if judged is not session:
         values = {"judged": len(judged.manifest.seeds), "planned": len(manifest.seeds)}

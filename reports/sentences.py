@@ -1,4 +1,4 @@
-"""The sentence of every finding, made of its values: the one place.
+"""The sentences of findings, made of their values, and of functions that changed: the one place.
 
 A finding is data (kind and values); what is said of it stands here and is the same wherever it
 is shown.
@@ -6,15 +6,18 @@ is shown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from reports.explain.functions import Attribution
 from reports.model import Finding
+from reports.wording import signed
 from text import enumerated
 
 # Seeds, blocks and functions that are named; more are a number.
 NAMED, NAMED_BLOCKS = 5, 6
+CHANGED_NAMED = 4
 ONE_BUILD = (
     "each kernel is one build, and what its layout gives is in no interval: base against itself is "
     "one binary, and more blocks do not average it out"
@@ -26,6 +29,33 @@ Values = Mapping[str, Any]
 def of_finding(finding: Finding) -> str:
     """What a finding says; one line without a full stop."""
     return KINDS[finding.kind](finding.values)
+
+
+def changed_words(tested: int, count: int, largest: Sequence[tuple[str, float]]) -> str:
+    """``3 of 512 functions changed: xas_load -3.9, xas_start -1.2``; or that none did.
+
+    ``largest`` are names and differences in instructions per unit of work, of some or all of the
+    ``count`` that changed.  Empty where none was tested.
+    """
+    if not tested:
+        return ""
+    if not count:
+        return f"no function changed, of {tested} tested"
+    names = [f"{name} {signed(apart, 2)}" for name, apart in largest[:CHANGED_NAMED]]
+    rest = f" and {count - len(names)} more" if count > len(names) else ""
+    return f"{count} of {tested} functions changed: {', '.join(names)}{rest}"
+
+
+def changed(attribution: Attribution) -> str:
+    """The functions of a phase that changed, as :func:`changed_words` has them."""
+    largest = [(each.name, each.instructions.difference) for each in attribution.changed]
+    return changed_words(attribution.tested, len(largest), largest)
+
+
+def changed_per_unit(attribution: Attribution) -> str:
+    """The same with what the numbers are of; empty where nothing was tested."""
+    unit = f" instructions per {attribution.unit_title}" * bool(attribution.changed)
+    return f"{changed(attribution)}{unit}"
 
 
 def _exactness(values: Values) -> str:

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from experiment.plan import AGAIN
 from experiment.spec import Direction, Mode
-from reports import headline
 from reports.comparison import summarize
 from reports.findings import check_exactness, too_few_ios
 from reports.gate import first_words, gate_of
@@ -145,9 +144,9 @@ def _untested(session: MeasuredSession) -> Iterable[str]:
     """That a session says nothing of its own series, whatever the two of them show."""
     if session.manifest.experiment.mode == "wall":
         return  # what runs is not counted there
-    compared = compare_session(session)
-    if compared.primary and compared.count(Verdict.NOT_TESTED) == len(compared.primary):
-        yield f"{session.manifest.session}: {headline.text(compared)}"
+    judged = [each.judgement for each in compare_session(session, explains=False).primary]
+    if judged and all(judgement.verdict is Verdict.NOT_TESTED for judgement in judged):
+        yield f"{session.manifest.session}: Not tested: {judged[0].reason}"
 
 
 def _names(manifest: Manifest) -> list[str]:

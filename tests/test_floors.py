@@ -43,13 +43,12 @@ def tree(tmp_path: Path) -> Path:
     for name in FLOORS:
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").touch()
-    (tmp_path / "reports/render").mkdir()
-    for name in ("charts", "sections"):
-        (tmp_path / f"reports/{name}").mkdir()
-        (tmp_path / f"reports/{name}/__init__.py").touch()
-    words = ("wording", "verdict_words", "sentences", "headline")
-    for name in ("render/__init__", *words, "model", "verdict", "many"):
-        (tmp_path / f"reports/{name}.py").touch()
+    keys = "source_modules", "forbidden_modules"
+    every = (contract.get(key, ()) for contract in CONTRACTS.values() for key in keys)
+    for name in {name for names in every for name in names}:
+        if "." in name:
+            (tmp_path / name.replace(".", "/")).mkdir(parents=True, exist_ok=True)
+            (tmp_path / name.replace(".", "/") / "__init__.py").touch()
     for name in ("process", "bounded"):
         (tmp_path / f"host/{name}.py").write_text("import subprocess\n")
     (tmp_path / "kernels/make.py").write_text("from host import process\n")
@@ -96,6 +95,8 @@ def test_a_sound_tree_breaks_nothing(tree: Path) -> None:
         ("queues/x.py", "import history", "queues"),
         ("reports/render/x.py", "from reports import wording", "no-words"),
         ("reports/charts/x.py", "from reports import verdict_words", "no-verdicts"),
+        ("reports/explain/x.py", "from reports.sections import a", "computed"),
+        ("history/entry/x.py", "import matplotlib", "kept"),
         ("kernels/make.py", "def f():\n    from kernels import build", "circles"),
         ("guests/x.py", "import subprocess", "door"),
         ("kernels/x.py", "import lab", "door"),

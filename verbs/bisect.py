@@ -356,7 +356,7 @@ def as_text(
     ``untested`` are points that execute the code of the first one, with the reason.
     """
     from experiment.steps import percent
-    from reports.sections.functions import changed_per_unit
+    from reports.sentences import changed_per_unit
     from reports.statistics import pairs_needed
 
     search = result.search

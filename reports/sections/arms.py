@@ -12,8 +12,8 @@ from reports.charts import runs as drawn_runs
 from reports.charts.canvas import Chart
 from reports.document import Block, Cell, Column, Heading, Paragraph, Row, Table, listing, row
 from reports.many import SessionComparison
-from reports.sections import functions
 from reports.sections.view import View, figure, gallery, titled
+from reports.sentences import changed_per_unit
 from reports.verdict import CALLED, Change
 
 DIRECTIONS = {"read_bw": "read", "write_bw": "write"}
@@ -263,7 +263,7 @@ def _functions_by_step(session: SessionComparison) -> list[str]:
         for comparison in session.comparisons
     }
     return [
-        f"Step {number}, {phase.case} {phase.phase}: {functions.changed_per_unit(phase)}."
+        f"Step {number}, {phase.case} {phase.phase}: {changed_per_unit(phase)}."
         for number, (before, arm) in enumerate(itertools.pairwise(session.arms), start=1)
         for phase in by_pair[before.name, arm.name].headlines
         if phase.tested and not phase.identical

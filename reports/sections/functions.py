@@ -22,6 +22,7 @@ from reports.document import (
     row,
 )
 from reports.explain.functions import (
+    MOST_CHANGED,
     TOLERANCE,
     Attribution,
     FunctionChange,
@@ -36,6 +37,7 @@ from reports.paired import Paired
 from reports.sections import measured_locks
 from reports.sections.counted import only
 from reports.sections.view import View, gallery, titled
+from reports.sentences import changed
 from reports.verdict import CALLED
 from results.profile import PATH
 
@@ -55,8 +57,6 @@ CHANGED = (
 )
 NOT_SIGNIFICANT = "not significant"
 LETTER_FUNCTIONS = 2
-# Changed functions in a table and in a sentence; functions.csv marks them all.
-MOST_CHANGED, CHANGED_NAMED = 12, 4
 # Of the significant ones; a page has more in a fold, and functions.csv has all.
 MOST_FUNCTIONS = 10
 MOST_FOLDED = 150
@@ -155,18 +155,6 @@ def moved_most(attribution: Attribution, many: int) -> str:
     return f"{whole}{mark}" + (f": {moved}" if moved else "")
 
 
-def changed(attribution: Attribution) -> str:
-    """The functions of a phase that changed, as :func:`changed_words` has them."""
-    largest = [(each.name, each.instructions.difference) for each in attribution.changed]
-    return changed_words(attribution.tested, len(largest), largest)
-
-
-def changed_per_unit(attribution: Attribution) -> str:
-    """The same with what the numbers are of; empty where nothing was tested."""
-    unit = f" instructions per {attribution.unit_title}" * bool(attribution.changed)
-    return f"{changed(attribution)}{unit}"
-
-
 def split_words(split: Split) -> str:
     """``Of -0.80 % -0.03 % are of ..., and -0.02 % of the rest (isolate -12.4)``."""
     of, own, linked, rest = (
@@ -178,21 +166,6 @@ def split_words(split: Split) -> str:
         f"Of {of} {own} are of functions whose code differs, {linked} of what they call and are "
         f"called from, {rest} of the rest{f' ({names})' * bool(names)}"
     )
-
-
-def changed_words(tested: int, count: int, largest: Sequence[tuple[str, float]]) -> str:
-    """``3 of 512 functions changed: xas_load -3.9, xas_start -1.2``; or that none did.
-
-    ``largest`` are names and differences in instructions per unit of work, of some or all of the
-    ``count`` that changed.  Empty where none was tested.
-    """
-    if not tested:
-        return ""
-    if not count:
-        return f"no function changed, of {tested} tested"
-    names = [f"{name} {wording.signed(apart, 2)}" for name, apart in largest[:CHANGED_NAMED]]
-    rest = f" and {count - len(names)} more" if count > len(names) else ""
-    return f"{count} of {tested} functions changed: {', '.join(names)}{rest}"
 
 
 def explained(comparison: Comparison, metric: MetricComparison) -> str:

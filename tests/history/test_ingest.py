@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ from history.exact import moved_settings
 from history.ingest import SessionError, commit_of, entry_of, read_session
 from history.wording import entry_lines
 from reports.many import compare_session
-from reports.sections.functions import changed_per_unit
+from reports.sentences import changed_per_unit
 from reports.verdict import Verdict
 from results.record import Manifest, RunRecord
 from results.store import SessionStore
@@ -234,3 +236,17 @@ def of_libc(libc: str) -> Entry:
 def test_another_libc_is_another_environment() -> None:
     assert moved_settings(of_libc("2.36"), of_libc("2.41")) == ("libc: 2.36 -> 2.41",)
     assert moved_settings(of_libc("2.36"), of_libc("2.36")) == ()
+
+
+def test_what_is_kept_is_read_without_what_draws() -> None:
+    heavy = "{'matplotlib', 'scipy', 'pandas'}"
+    code = f"import sys, history.entry; print(sorted({heavy} & sys.modules.keys()))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.stdout == "[]\n"

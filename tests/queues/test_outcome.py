@@ -7,7 +7,7 @@ from dataclasses import replace
 from queues.entry import QueueEntry
 from queues.outcome import of_session
 from reports.many import compare_session
-from reports.sections.functions import changed_per_unit
+from reports.sentences import changed_per_unit
 from runs.request import Request
 from tests.reports import counts_factory
 from tests.reports.factory import ExactSession

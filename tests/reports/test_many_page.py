@@ -14,7 +14,7 @@ from experiment.spec import KernelSpec
 from reports import forms
 from reports.many import SessionComparison, compare_session
 from reports.model import Comparison
-from reports.sections.functions import changed_per_unit
+from reports.sentences import changed_per_unit
 from reports.write import write_all
 from results.store import SessionStore
 from tests.reports import counts_factory, factory

@@ -13,7 +13,7 @@ import pytest
 
 from errors import SpecError, UsageError
 from lab import main
-from reports.sections.functions import changed_per_unit
+from reports.sentences import changed_per_unit
 from results.record import FunctionRecord, TriageRecord
 from results.store import SessionStore
 from runs.bisect import BisectStep, Result, Search
