@@ -100,19 +100,24 @@ def limits_of(groups: Sequence[ChangeGroup]) -> tuple[float, float]:
     return low - left * (high - low), high + right * (high - low)
 
 
-def draw(groups: Sequence[ChangeGroup], means: Sequence[ChangeLine], band: str) -> list[Chart]:
+def draw(
+    groups: Sequence[ChangeGroup],
+    means: Sequence[ChangeLine] = (),
+    band: str = "",
+    title: str = "The change, metric by metric",
+    names: tuple[str, ...] = ("forest",),
+) -> list[Chart]:
     """One chart; none without a change, or where lines are too many.
 
-    ``means`` stand below many lines, and ``band`` says what the threshold is.
+    ``means`` stand below many lines, and ``band`` says what the threshold is, where there is one.
     """
     lines = [(group, line) for group in groups for line in group.lines]
     changes = [line.change for _, line in lines if line.change]
     ranked = len(lines) >= MANY and all(len(group.lines) == 1 for group in groups)
     if not changes or (len(lines) > MOST_LINES and not ranked):
         return []
-    title, kind = "The change, metric by metric", "forest"
     if ranked:
-        title, kind = "The change, from the largest to the smallest", "ranked"
+        title, names = "The change, from the largest to the smallest", ("ranked",)
         rows = [
             (group, line._replace(label=name))
             for name, (group, line) in zip(_names(groups), lines, strict=True)
@@ -169,12 +174,12 @@ def draw(groups: Sequence[ChangeGroup], means: Sequence[ChangeLine], band: str) 
         canvas.legend(
             fig,
             (level, {"marker": "o", "color": PATCHED, "markersize": 6}),
-            ("threshold", {"marker": "s", "color": BAND, "markersize": 8}),
+            *([("threshold", {"marker": "s", "color": BAND, "markersize": 8})] if band else []),
             *([("A/A", {"marker": "s", "color": AGAIN, "markersize": 5})] if noise else []),
             *([("published", hollow)] if published else []),
         )
 
-    sentences = [f"The band is the threshold of {band}."]
+    sentences = [f"The band is the threshold of {band}."] if band else []
     if noise:
         sentences.append(
             "Squares are A/A, base against itself with its interval; the tinted band is the noise "
@@ -188,7 +193,7 @@ def draw(groups: Sequence[ChangeGroup], means: Sequence[ChangeLine], band: str) 
             "further out."
         )
     height_in = EDGES_IN + height * (THIN_LINE_IN if ranked else LINE_IN)
-    return [canvas.drawn(paint, kind, (kind,), title, " ".join(sentences), alt, height_in, "x")]
+    return [canvas.drawn(paint, names[0], names, title, " ".join(sentences), alt, height_in, "x")]
 
 
 def _draw_line(axes: Axes, position: float, line: ChangeLine, *, thin: bool) -> None:

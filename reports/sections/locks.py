@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from reports import wording
-from reports.charts import locks as lock_charts
+from reports.charts import forest
+from reports.charts.canvas import Chart
 from reports.document import (
     Block,
     Cell,
@@ -20,6 +21,7 @@ from reports.model import Comparison
 from reports.paired import Paired
 from reports.sections import measured_locks
 from reports.sections.view import PARENTHESES, View, gallery, titled
+from reports.verdict import Change
 from text import plural
 
 DIAGNOSTIC = "From diagnostic runs: more runs of both arms that explain and are never judged."
@@ -99,16 +101,35 @@ def _of_guest(view: View, comparison: Comparison, locks: LockComparison) -> list
             f"{locks.dropped[0]} events in {base} and {locks.dropped[1]} in {patched} were "
             "dropped: the waits are not complete."
         ))  # fmt: skip
-    kind = lock_charts.kind(locks)
-    blocks += gallery(
-        (c for c in view.charts(lock_charts.draw, comparison=comparison) if c.kind == kind), 4
-    )
+    blocks += gallery(view.charts(lambda _: _drawn(locks), comparison=comparison), 4)
     if not locks.waits:
         blocks.append(Paragraph("No lock was waited for."))
     blocks += _waits(comparison, locks, label)
     blocks.append(Paragraph(limits(locks), "note"))
     lead = Paragraph((Strong(f"{run}: "), f"{words}."), "lead")
     return [lead, Fold(f"What the diagnostic run {locks.twin} counted", tuple(blocks))]
+
+
+def _drawn(locks: LockComparison) -> list[Chart]:
+    """What the waits changed by, caller by caller: 1 % is seen beside a wait of any length."""
+    lines = tuple(
+        forest.ChangeLine(
+            label=f"{each.caller} ({each.flags})",
+            text=f"{wording.few(pair)}  {wording.moved(pair)}",
+            change=Change(
+                estimate=pair.difference / pair.base,
+                hodges_lehmann=pair.difference / pair.base,
+                low=None if pair.low is None else pair.low / pair.base,
+                high=None if pair.high is None else pair.high / pair.base,
+                level=0.95,
+            ),
+        )
+        for each in locks.waits[:OPEN_WAITS]
+        if (pair := each.count).base
+    )
+    head = f"waits per 1,000 {plural(locks.unit_title)}"
+    names = ("locks", locks.twin, locks.case, locks.phase)
+    return forest.draw([forest.ChangeGroup(head, 0.0, lines)], title="Waits by caller", names=names)
 
 
 def _waits(comparison: Comparison, locks: LockComparison, label: str) -> list[Block]:

@@ -158,6 +158,15 @@ def test_few_changes_are_a_forest_and_many_are_ranked() -> None:
     assert forest.draw(groups(ChangeLine("", "failed", None)), [], "") == []
 
 
+@pytest.mark.parametrize("size", [0.01, -0.05])
+def test_a_change_that_is_tenfold_does_not_hide_the_others(size: float) -> None:
+    low, high = forest.limits_of(groups(ChangeLine("", "", change(size))))
+    assert abs(forest.at(size)) / (high - low) > 0.3
+    both = ChangeLine("", "", change(size)), ChangeLine("", "", change(9.0))
+    low, high = forest.limits_of(groups(*both, threshold=0.0))
+    assert low < forest.at(size) < forest.at(9.0) < high
+
+
 def test_the_ranked_end_with_the_geometric_mean(many: SessionComparison) -> None:
     (pair,) = many.comparisons
     (mean,) = geometric_means(pair.primary)

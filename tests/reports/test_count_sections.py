@@ -88,7 +88,7 @@ def test_charts(counted: Comparison) -> None:
     fall = by_name["waterfall-filemap-4k-4k"]
     assert "xas_load -85.3" in fall.alt
     assert "instructions per I/O, patched minus base" in fall.svg
-    assert "waits per 1,000 folios added" in by_name["locks-callers-filemap-4k-4k-callers"].svg
+    assert "waits per 1,000 folios added" in by_name["locks-callers-filemap-4k-4k"].svg
 
 
 def test_the_waterfall_ends_at_the_whole_change(counted: Comparison) -> None:
