@@ -145,7 +145,10 @@ gallery: setup
 
 # Of whatever is in gallery/sessions.
 gallery-site: setup
-	@$(VENV_PYTHON) lab.py sessions gallery/sessions --all --page gallery/site
+# One that is not finished is named, and the site has the others.
+	@rm -rf gallery/history
+	@$(VENV_PYTHON) lab.py history add gallery/sessions/* --history gallery/history || [ $$? -eq 2 ]
+	@$(VENV_PYTHON) lab.py pages gallery/history --output gallery/site --sessions gallery/sessions
 
 clean:
 	rm -rf .venv .make .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -156,7 +156,7 @@ class CaseEntry(Record):
     metrics: tuple[Metric, ...]
     primary: tuple[str, ...]
     arms: tuple[ArmCase, ...]
-    said: tuple[Conclusion, ...] = ()
+    conclusions: tuple[Conclusion, ...] = ()
     functions: tuple[ChangedFunctions, ...] = ()
 
     @model_validator(mode="after")
@@ -247,7 +247,9 @@ class Entry(Record):
             raise ValueError(f"arm named twice: {sorted(twice)[0]!r}")
         for case in self.cases:
             metrics = {metric.name for metric in case.metrics}
-            names = {m for arm in case.arms for m in arm.metrics} | {s.metric for s in case.said}
+            names = {m for arm in case.arms for m in arm.metrics} | {
+                s.metric for s in case.conclusions
+            }
             arms_named = {each.arm for each in case.arms} | {each.arm for each in case.functions}
             unknown = arms_named - set(arms) or names - metrics
             if unknown:
@@ -317,7 +319,7 @@ class Entry(Record):
         """
         pairs: dict[tuple[str, str], list[tuple[str, Conclusion]]] = {}
         for case in self.cases:
-            for each in case.said:
+            for each in case.conclusions:
                 if role_of(each.against) != "pinned":
                     pairs.setdefault((each.arm, each.against), []).append((case.name, each))
         return pairs

@@ -283,7 +283,7 @@ def _lost(measured: Sequence[Entry], policy: Policy) -> list[Message]:
     for at, entry in enumerate(measured):
         again = at < len(measured) - 1
         for case in entry.cases:
-            for conclusion in case.said:
+            for conclusion in case.conclusions:
                 finding: Finding = "broken" if conclusion.blame == "series" else "failed"
                 if conclusion.verdict is not Verdict.FAILED or (again and finding == "failed"):
                     continue

@@ -203,7 +203,7 @@ def _case(
                  arm.name, without)
             for arm in manifest.arms
         ),
-        said=tuple(
+        conclusions=tuple(
             _judged(comparison.manifest, metric)
             for comparison in comparisons
             for metric in comparison.primary

@@ -176,7 +176,7 @@ def _point(
     ensemble = measured.metrics.get(metric) if measured else None
     summary = ensemble.summary if ensemble else None
     conclusion = (
-        next((s for s in case_entry.said if (s.arm, s.metric) == (name, metric)), None)
+        next((s for s in case_entry.conclusions if (s.arm, s.metric) == (name, metric)), None)
         if case_entry
         else None
     )

@@ -169,7 +169,7 @@ def entry_lines(entry: Entry) -> list[str]:
     lines += [f"  {arm.name} ({arm.role}): {arm.version}, {arm.kernel.key}" for arm in entry.arms]
     lines += [f"  {name}: {value}" for name, value in sorted(entry.setting.items())]
     for case in entry.cases:
-        for conclusion in case.said:
+        for conclusion in case.conclusions:
             change = percent(conclusion.estimate)
             lines.append(
                 f"  {case.name} {conclusion.metric} {conclusion.arm} against {conclusion.against}: "

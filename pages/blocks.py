@@ -107,8 +107,8 @@ def night(
     for case in entry.cases:
         title = f": {case.title}" if case.title != case.name else ""
         blocks.append(Heading(f"{case.name}{title}", 2))
-        if case.said:
-            blocks.append(Verdicts(tuple(_verdict(each) for each in case.said)))
+        if case.conclusions:
+            blocks.append(Verdicts(tuple(_verdict(each) for each in case.conclusions)))
         for each in case.functions:
             blocks += _functions(each)
         failed = tuple(

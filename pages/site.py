@@ -16,7 +16,6 @@ from scipy import stats
 
 from errors import LabError, RecordError, UsageError
 from experiment.load import load_subsystems
-from experiment.spec import Experiment
 from history.changes import NightlyChange, changes_of, gaps_of
 from history.entry import Entry
 from history.function_changes import function_changes
@@ -31,7 +30,6 @@ from reports import wording
 from reports.document import Block
 from reports.render import html
 from reports.render.policy import policy
-from reports.session_list import ListedSession, listed
 from reports.write import HTML, published
 from results import door
 from results.sessions import SessionHead, heads_in
@@ -357,46 +355,3 @@ def _style(*, charts: bool) -> str:
     """The look of reports, and what pages have besides."""
     own = [html.STYLE.read_text(encoding="utf-8"), _static("site.css")]
     return "\n".join([*([_static("uPlot.min.css")] if charts else []), *own])
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A session on the page; ``report`` is the file beside it, empty where there is none."""
-
-    experiment: Experiment
-    guest: str
-    listed: ListedSession
-    report: str
-
-
-def gallery(heads: Sequence[SessionHead], folder: Path) -> int:
-    """Write the page and a report of each session to a folder; return how many reports there are.
-
-    Reports are made of the records.  Sessions are shown in the order given; what cannot be read is
-    left out, and one whose records cannot be compared has no report.
-
-    Raises:
-        SiteError: the folder holds something that is no site of the lab's, or that of a history.
-        OSError: the folder cannot be written.
-    """
-    check(folder)
-    if any((folder / "night").glob("*.html")):
-        raise SiteError(
-            "the site of a history is not replaced by a page of sessions",
-            where=str(folder), next_step="name a new folder",
-        )  # fmt: skip
-    with replaced(folder) as beside:
-        door.write(beside, MARK, "reports of sessions; written anew as a whole\n")
-        entries = []
-        for head in heads:
-            if head.manifest is None:
-                continue
-            report, manifest, line = f"{head.folder.name}.html", head.manifest, listed(head)
-            if line.problem:
-                report = ""
-            else:
-                door.write(beside, report, published(head.folder)[HTML])
-            entries.append(Shown(manifest.experiment, manifest.guest.title, line, report))
-        values = {"sessions": entries, "root": ""}
-        page(environment(), "gallery.html.j2", beside / FRONT, values)
-    return sum(bool(entry.report) for entry in entries)

@@ -73,7 +73,7 @@ def of_night(
     lost = [
         outcome
         for case in entry.cases
-        for outcome in case.said
+        for outcome in case.conclusions
         if outcome.verdict is Verdict.FAILED
     ]
     states += [status("failed", lost[0].reason)] if lost else []

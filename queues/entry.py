@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import socket
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
 from experiment.ad_hoc import name_of
 from experiment.series_name import kind_of
+from reports import wording
+from reports.verdict import Verdict
 from results.record import Record
 from runs.request import Request
 from text import clean
@@ -61,7 +65,7 @@ class QueueEntry(Record):
     blame: Blame = ""
     headline: str = ""
     message: str = ""
-    said: tuple[PrimaryResult, ...] = ()
+    results: tuple[PrimaryResult, ...] = ()
     functions: tuple[str, ...] = ()
     attested: str = ""
 
@@ -103,7 +107,7 @@ class QueueEntry(Record):
         """The name of its session's folder."""
         return self.id if self.attempt == 1 else f"{self.id}-{self.attempt}"
 
-    def again(self, *, anew: bool = False) -> QueueEntry:
+    def requeued(self, *, anew: bool = False) -> QueueEntry:
         """The same, waiting once more: a session the host ended goes on, any other is new.
 
         ``anew`` is a new one in any case.
@@ -111,7 +115,7 @@ class QueueEntry(Record):
         goes_on = self.blame == "host" and not anew
         update = {
             "state": "waiting", "tries": 0, "worker": "", "began": "", "ended": "", "code": None,
-            "blame": "", "headline": "", "message": "", "said": (), "functions": (),
+            "blame": "", "headline": "", "message": "", "results": (), "functions": (),
             "attempt": self.attempt if goes_on or not self.began else self.attempt + 1,
         }  # fmt: skip
         return self.model_copy(update=update)
@@ -119,7 +123,43 @@ class QueueEntry(Record):
 
 def id_of(request: Request) -> str:
     """The id of an entry that asks this: the same request is the same entry."""
-    # An id that a queue has already stays what it is: younger options are in it where given.
-    younger = {name for name in ("seeds", "max_seeds", "config") if not getattr(request, name)}
-    text = TypeAdapter(Request).dump_json(request, exclude=younger)
+    text = TypeAdapter(Request).dump_json(request)
     return f"{name_of(request.series[0])}-{hashlib.sha256(text).hexdigest()[:8]}"
+
+
+WORST_FIRST = (
+    Verdict.FAILED, Verdict.REGRESSION, Verdict.UNEXPLAINED, Verdict.IMPROVEMENT,
+    Verdict.INCONCLUSIVE, Verdict.NOT_JUDGED, Verdict.NO_CHANGE, Verdict.NOT_TESTED,
+)  # fmt: skip
+BLAMES = {
+    "series": "series failed", "user": "usage error", "workload": "not measured",
+    "host": "host failed", "lab": "lab failed",
+}  # fmt: skip
+
+
+def word_of(entry: QueueEntry) -> str:
+    """What became of an ended entry in a few words: who is to blame, or the worst verdict."""
+    if entry.blame:
+        return BLAMES[entry.blame]
+    verdicts = {result.verdict for result in entry.results}
+    return next(
+        (str(verdict) for verdict in WORST_FIRST if verdict in verdicts), str(Verdict.NO_CHANGE)
+    )
+
+
+def result_line(result: PrimaryResult) -> str:
+    """``filemap-4k 4k.bw: -1.31 % [-1.60, -1.02], regression``."""
+    change = f"{wording.percent(result.change)} " if result.change is not None else ""
+    within = (
+        f"{wording.between(result.low, result.high)}"
+        if result.low is not None and result.high is not None
+        else ""
+    )
+    shown = f"{change}{within}".strip()
+    return f"{result.case} {result.metric}: {shown + ', ' if shown else ''}{result.verdict}"
+
+
+def is_worked_on(entry: QueueEntry) -> bool:
+    """Whether an entry's worker (``HOST:PID``) may be there; of another host nothing is known."""
+    host, _, pid = entry.worker.rpartition(":")
+    return host != socket.gethostname() or Path(f"/proc/{pid}").exists()

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiment.series_name import message_id
-from queues.entry import QueueEntry
+from queues.entry import BLAMES, WORST_FIRST, QueueEntry, is_worked_on, result_line, word_of
 from queues.store import QueueStore, Read
-from queues.wording import BLAMES, WORST_FIRST, is_worked_on, result_line, word_of
 from reports import verdict_words
 from reports.document import (
     Block,
@@ -126,7 +125,7 @@ def _ended(store: QueueStore, entry: QueueEntry) -> VerdictRow:
     lost = (*MISSING, *UNDECIDED)
     details += [
         result_line(result)
-        for result in entry.said
+        for result in entry.results
         if result.change is not None or result.verdict not in lost
     ]
     details += entry.functions

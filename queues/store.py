@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,7 +31,7 @@ from results import door
 from results.door import StoreError
 from text import clean
 
-HEAD, FORMAT, SCHEMA_VERSION = "queue.json", "twinboot queue", 1
+HEAD, FORMAT, SCHEMA_VERSION = "queue.json", "twinboot queue", 2
 ENTRIES, LOCKS, MAILS, SESSIONS, WATCH = "entries", "locks", "mails", "sessions", "watch"
 ENDING = ".json"
 # Whoever changes an entry holds its lock for an instant; a worker for as long as it measures.
@@ -113,12 +113,13 @@ class QueueStore:
         with self._lock(entry.id):
             if self._has(entry):
                 return False
-            self._write(entry)
+            self.save(entry)
         return True
 
     def save(self, entry: QueueEntry) -> QueueEntry:
         """Write an entry whose lock is held."""
-        self._write(entry)
+        name = f"{ENTRIES}/{entry.id}{ENDING}"
+        door.write(self.folder, name, entry.model_dump_json(indent=1) + "\n")
         return entry
 
     @contextmanager
@@ -158,8 +159,8 @@ class QueueStore:
             except Timeout:
                 continue
             try:
-                now = self._now(entry)
-                if now is not None:
+                now = self._reread(entry)
+                if now is not None and now.is_open:
                     yield now
                     return
             finally:
@@ -174,13 +175,11 @@ class QueueStore:
         """The file with an entry's mails."""
         return self.folder / MAILS / entry.mailbox
 
-    def _now(self, entry: QueueEntry) -> QueueEntry | None:
-        """What has become of an entry since it was listed, if it is still to be worked."""
-        try:
-            now = self._entry(entry.id)
-        except InfraError:
-            return None
-        return now if now.is_open else None
+    def _reread(self, entry: QueueEntry) -> QueueEntry | None:
+        """What has become of an entry since it was listed; None where it cannot be read."""
+        with suppress(InfraError):
+            return self._entry(entry.id)
+        return None
 
     def _lock(self, entry_id: str) -> FileLock:
         # It follows no link itself.
@@ -206,10 +205,6 @@ class QueueStore:
             what = clean(f"is no entry of this version of the lab: {place}{first['msg']}")
         where = str(self.folder / name)
         raise InfraError(what, where=where, next_step="restore it, or move it away")
-
-    def _write(self, entry: QueueEntry) -> None:
-        name = f"{ENTRIES}/{entry.id}{ENDING}"
-        door.write(self.folder, name, entry.model_dump_json(indent=1) + "\n")
 
     def _check(self) -> None:
         if not self.folder.exists():

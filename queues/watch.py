@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -22,22 +23,72 @@ from errors import SeriesError, UsageError
 from kernels.b4 import attested
 from kernels.diff import of_kernel, read_diff
 from kernels.git_range import slug
-from kernels.mail import Mail, diff_of, reading
+from kernels.mail import Mail, diff_of, name_of, read_mail, reading
 from kernels.series import LARGEST, host_code
-from kernels.threads import Group, groups_of
+from kernels.threads import MOST_PATCHES, Group, groups_of
 from queues import known_series, page
-from queues.arrivals import Arrival, Mailbox
 from queues.entry import QueueEntry
 from queues.known_series import KnownSeries
-from queues.mail_files import ENDINGS, Maildir, MboxFiles
-from queues.posted import read_posted, touches, why_not_posted
-from queues.public_inbox import PublicInbox, epochs
+from queues.mailboxes import ENDINGS, Arrival, Mailbox, Maildir, MboxFiles, PublicInbox, epochs
 from queues.store import MAILS, WATCH, QueueStore, stamp
 from results import door
 from results.door import StoreError
 from results.record import Record
 from runs.request import Request
 from text import clean
+
+LARGEST_HEAD = 1 << 18
+# Patches that are sent after a series, as [PATCH 3/2].
+MOST_BESIDE = 9
+
+
+def read_posted(raw: bytes) -> Mail:
+    """A mail that came by; ``Mail.is_posted`` says whether it is a member of a series.
+
+    Raises:
+        SeriesError: too large, with a header too large, of too many patches, or it cannot
+            be read.
+    """
+    with reading(raw):
+        if len(raw) > LARGEST:
+            raise SeriesError(f"has more than {LARGEST >> 20} MiB", where=name_of(raw))
+        head = re.split(rb"\r?\n\r?\n", raw[: LARGEST_HEAD + 4], maxsplit=1)[0]
+        if len(head) > LARGEST_HEAD:
+            what = f"has a header of more than {LARGEST_HEAD >> 10} KiB"
+            raise SeriesError(what, where=name_of(raw))
+        mail = read_mail(raw)
+        if mail.is_posted and not (
+            0 < mail.total <= MOST_PATCHES and mail.number <= mail.total + MOST_BESIDE
+        ):
+            what = f"{mail.place}: {mail.subject}: no such place in a series"
+            raise SeriesError(what, where=name_of(raw))
+        return mail
+
+
+def why_not_posted(mail: Mail) -> str:
+    """Why a mail that has a diff is no member of a series; nothing where it has none."""
+    if mail.has_diff:
+        return "a reply" if mail.is_reply else "no [PATCH] in its subject"
+    if any(b"diff --git " in raw for raw in mail.enclosed):
+        return "a mail that encloses others"
+    return mail.unread
+
+
+def touches(files: Iterable[str], paths: Sequence[str]) -> bool:
+    """Whether a file is one of ``paths`` (folders, files, patterns), or none are named.
+
+    "*" stands for any characters, "/" too.
+    """
+    return not paths or any(fits(file, path) for file in files for path in paths)
+
+
+def fits(file: str, path: str) -> bool:
+    """Whether a file is ``path``, lies below it, or is of that pattern."""
+    if any(character in path for character in "*?["):
+        return fnmatchcase(file, path)
+    folder = path.rstrip("/")
+    return file == folder or file.startswith(f"{folder}/")
+
 
 STATE, MAIL = "state.json", ".eml"
 DAY_S = 86400.0

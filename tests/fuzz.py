@@ -37,10 +37,10 @@ from kernels.diff import read_diff
 from kernels.mail import read_mails
 from kernels.series import read_patch, reverted
 from queues import page as queue_page
+from queues.adding import read_table
 from queues.entry import QueueEntry
-from queues.posted import read_posted
 from queues.store import QueueStore
-from queues.table import read_table
+from queues.watch import read_posted
 from reports import forms
 from reports.many import compare_session
 from results.session import open_session
@@ -314,7 +314,7 @@ def _exported() -> Sequence[bytes]:
 
 
 HISTORY_HEAD = b'{"format": "twinboot history", "schema_version": 5}'
-QUEUE_HEAD = b'{"format": "twinboot queue", "schema_version": 1}'
+QUEUE_HEAD = b'{"format": "twinboot queue", "schema_version": 2}'
 
 
 def _queue(name: str) -> Callable[[bytes, Path], object]:

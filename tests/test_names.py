@@ -24,9 +24,7 @@ PARTICIPLES = {"asked", "found", "heard", "said", "seen", "told"}
 KEY = "a key of a record or of printed JSON, which older versions wrote"
 INTERIM = "an interim look: the word of group-sequential tests"
 KEPT = {
-    ("history/entry.py", "said"): KEY,
     ("host/doctor.py", "found"): KEY,
-    ("queues/entry.py", "said"): KEY,
     ("queues/watch.py", "seen"): KEY,
     ("reports/wall_model.py", "found"): KEY,
     ("host/facts.py", "NOT_FOUND"): "a missing value is named as tools name it",

@@ -79,7 +79,6 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "sessions": (
         Example("./lab.py sessions", "the newest ten, with verdicts"),
         Example("./lab.py sessions --all --json", "all of them, for a script"),
-        Example("./lab.py sessions --page /srv/www/perf", "a page of them, with reports"),
     ),
     "compare": (
         Example("./lab.py compare filemap-v4-20260101-120000 latest", "two runs of one case"),

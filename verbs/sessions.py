@@ -21,16 +21,12 @@ def sessions_verb(
     folder: Annotated[Path, typer.Argument(help="folder of sessions", metavar="FOLDER")] = SESSIONS,
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="list the newest N")] = 10,
     everything: Annotated[bool, typer.Option("--all", help="every session")] = False,
-    page: Annotated[
-        Path | None,
-        typer.Option(metavar="SITE", help="write a page of them, with their reports, here"),
-    ] = None,
     as_json: Json = False,
 ) -> None:
     """List sessions with their verdicts, newest first.
 
     `report latest` and `report NAME` show one of them; the exit code in each line is that
-    of its report. With --page an older page in that folder is replaced.
+    of its report.
     """
     from reports.session_list import listed, text_lines
     from results.record import as_json as as_json_values
@@ -38,11 +34,6 @@ def sessions_verb(
 
     heads = heads_in(sessions_folder(folder))
     limited = heads if everything else heads[:limit]
-    if page is not None:
-        from pages import site
-
-        log(f"{site.gallery(limited, page)} reports: {page / 'index.html'}")
-        return
     listed_sessions = [listed(head) for head in limited]
     if as_json:
         emit([as_json_values(each) for each in listed_sessions])

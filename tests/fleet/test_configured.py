@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -224,56 +222,3 @@ def test_a_cluster_serves_and_dask_says_nothing_of_its_own(tmp_path: Path) -> No
     assert not list(tmp_path.glob(".twinboot-tls-*"))
     assert done.stderr == ""
     assert "Start worker" in (tmp_path / "sbatch.out").read_text()
-
-
-def _text(path: Path) -> str:
-    return path.read_text().rstrip() if path.exists() else ""
-
-
-def test_a_scheduler_with_certificates_of_dasks_configuration(tmp_path: Path) -> None:
-    from distributed.security import Security
-
-    made = Security.temporary().get_tls_config_for_role("worker")
-    settings = []
-    for part in ("ca_file", "cert", "key"):
-        place = tmp_path / f"{part}.pem"
-        place.write_text(made[part])
-        roles = ("SCHEDULER", "CLIENT")
-        name = part.upper().replace("_", "-")
-        settings += (
-            [("CA_FILE", place)]
-            if part == "ca_file"
-            else [(f"{role}__{name}", place) for role in roles]
-        )
-    env = {f"DASK_DISTRIBUTED__COMM__TLS__{name}": str(place) for name, place in settings}
-    scheduler = subprocess.Popen(
-        [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "tls://127.0.0.1:0",
-         "--no-dashboard", "--scheduler-file", str(tmp_path / "at.json")],
-        env={**os.environ, **env}, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        limit = time.monotonic() + 60
-        # The scheduler creates the file before it writes it.
-        while not (text := _text(tmp_path / "at.json")).endswith("}"):
-            assert time.monotonic() < limit, text
-            time.sleep(0.1)
-        address = json.loads(text)["address"]
-        code = (
-            "import sys; from pathlib import Path; from fleet.configured import executor_of\n"
-            "here = Path(sys.argv[2])\n"
-            "with executor_of(sys.argv[1], '', checkout=here, cache=here, log=print) as made:\n"
-            "    print('workers', len(made.members.client.scheduler_info()['workers']))\n"
-        )
-        argv = [sys.executable, "-c", code, address, str(tmp_path)]
-        bare = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
-        with_keys = subprocess.run(
-            argv, env={**bare, **env}, capture_output=True, text=True, check=False
-        )
-        without = subprocess.run(argv, env=bare, capture_output=True, text=True, check=False)
-    finally:
-        scheduler.terminate()
-        scheduler.wait()
-    assert "workers 0" in with_keys.stdout, with_keys.stderr
-    assert without.returncode != 0
-    assert "InfraError" in without.stderr
-    assert "distributed.comm.tls" in without.stderr

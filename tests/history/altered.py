@@ -81,7 +81,7 @@ def lost(entry: Entry, blame: str, reason: str = "no run is left") -> Entry:
     def without(case: CaseEntry) -> CaseEntry:
         conclusion = Conclusion(arm="tonight", against="pinned", metric=case.primary[0],
                     verdict=Verdict.FAILED, reason=reason, blame=blame)  # fmt: skip
-        return case.model_copy(update={"said": (conclusion,)})
+        return case.model_copy(update={"conclusions": (conclusion,)})
 
     return each_case(entry, without)
 

@@ -43,11 +43,11 @@ def test_an_entry_has_what_the_session_measured_and_concluded() -> None:
             assert base.metrics[metric.name].summary == metric.base
             assert patched.metrics[metric.name].summary == metric.patched
             assert patched.metrics[metric.name].values == tuple(p.patched for p in metric.pairs)
-        conclusions = {conclusion.metric: conclusion for conclusion in kept.said}
+        conclusions = {conclusion.metric: conclusion for conclusion in kept.conclusions}
         assert {m.name: m.judgement.verdict for m in case.primary} == {
             name: conclusion.verdict for name, conclusion in conclusions.items()
         }
-    assert entry.cases[0].said[0].verdict is Verdict.IMPROVEMENT
+    assert entry.cases[0].conclusions[0].verdict is Verdict.IMPROVEMENT
 
 
 def test_an_entry_says_by_how_many_seeds_and_which_rule_it_was_judged() -> None:
@@ -166,7 +166,7 @@ def test_a_wall_session_keeps_its_noise_and_drops_its_blocks() -> None:
     quiet = WallSession(effect=-0.03)
     entry, _ = entry_of(measured(quiet.manifest(), quiet.records()))
     assert [arm.role for arm in entry.arms] == ["followed", "followed", "again"]
-    conclusion = entry.cases[0].said[0]
+    conclusion = entry.cases[0].conclusions[0]
     assert conclusion.noise is not None
     assert conclusion.verdict is Verdict.REGRESSION
     busy = WallSession(effect=-0.03, busy=(("filemap-4k", 3, "patched"),))

@@ -46,7 +46,7 @@ def test_two_series_are_measured_though_the_lab_is_killed(
     assert records_of(queue / "sessions" / noop.id) == {}
     ended = {entry.id: entry for entry in QueueStore(queue).read().entries}
     assert {entry.state for entry in ended.values()} == {"done"}
-    assert {primary.verdict for primary in ended[noop.id].said} == {"no change"}
+    assert {primary.verdict for primary in ended[noop.id].results} == {"no change"}
     page = (queue / "index.html").read_text()
     for entry in ended.values():
         assert f'href="sessions/{entry.id}/report.html"' in page

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from queues.entry import QueueEntry
-from queues.outcome import of_session
+from queues.work import of_session
 from reports.many import compare_session
 from reports.sentences import changed_per_unit
 from runs.request import Request
@@ -28,7 +28,7 @@ def test_an_entry_says_which_functions_changed_in_the_words_of_the_report() -> N
     )
     ended = ending.of(waiting, "2026-01-01T01:00:00Z")
     assert QueueEntry.model_validate_json(ended.model_dump_json()).functions == ending.functions
-    assert ended.again(anew=True).functions == ()
+    assert ended.requeued(anew=True).functions == ()
     # Where nothing was counted nothing is said.
     assert of_session(compare_session(measured(manifest, records))).functions == ()
     assert replace(ending, functions=()).of(waiting, "").functions == ()

@@ -33,7 +33,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> QueueStore:
             case="filemap-4k", metric="4k.bw", verdict=verdict, change=change, low=low, high=high
         )
         ended = f"2026-11-21T0{len(store.read().entries)}:00:00.000000Z"
-        return {"state": "done", "code": 0, "said": (primary,), "ended": ended}
+        return {"state": "done", "code": 0, "results": (primary,), "ended": ended}
 
     queued(store, "mm/filemap: one tree walk for a folio added", **outcome("improvement", 0.0105),
            author="Ada L <ada@example.org>", version=4)  # fmt: skip

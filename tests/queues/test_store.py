@@ -47,7 +47,7 @@ def test_put_moves_up_queues_again_and_leaves_what_is_done(store: QueueStore) ->
     assert put(store, entry.model_copy(update={"priority": 4})) == (
         "is queued already, now with priority 4"
     )
-    for state, outcome in (("removed", "queued again"), ("replaced", "queued again")):
+    for state, outcome in (("removed", "requeued"), ("replaced", "requeued")):
         store.save(entry.model_copy(update={"state": state}))
         assert put(store, entry) == outcome
         assert store.find(entry.id).state == "waiting"
@@ -125,7 +125,7 @@ def test_an_entry_is_identified_by_how_it_begins(store: QueueStore) -> None:
 
 
 @pytest.mark.parametrize("head", [None, "{", '{"format": "twinboot history"}', '"text"',
-                                  '{"format": "twinboot queue", "schema_version": 2}'])  # fmt: skip
+                                  '{"format": "twinboot queue", "schema_version": 9}'])  # fmt: skip
 def test_a_folder_that_is_no_queue_is_left_alone(tmp_path: Path, head: str | None) -> None:
     folder = tmp_path / "other"
     folder.mkdir()
@@ -149,13 +149,13 @@ def test_a_queue_that_was_half_made_is_made(tmp_path: Path) -> None:
 def test_again_is_a_new_session_unless_the_host_ended_it() -> None:
     entry = QueueEntry(id="a-1", question=Request(series=("x",)), added=stamp(), began=stamp())
     failed = entry.model_copy(update={"state": "failed", "blame": "host", "tries": 2})
-    assert (failed.again().session, failed.again().tries) == ("a-1", 0)
-    assert failed.again(anew=True).session == "a-1-2"
+    assert (failed.requeued().session, failed.requeued().tries) == ("a-1", 0)
+    assert failed.requeued(anew=True).session == "a-1-2"
     broken = entry.model_copy(update={"state": "failed", "blame": "series"})
-    assert broken.again().session == "a-1-2"
-    assert broken.again().model_copy(update={"state": "done"}).again().session == "a-1-2"
+    assert broken.requeued().session == "a-1-2"
+    assert broken.requeued().model_copy(update={"state": "done"}).requeued().session == "a-1-2"
     unbegun = entry.model_copy(update={"state": "removed", "began": ""})
-    assert unbegun.again().session == "a-1"
+    assert unbegun.requeued().session == "a-1"
 
 
 def test_time_order_is_text_order() -> None:

@@ -19,9 +19,8 @@ from kernels.intake import keep, records_of
 from kernels.mail import Mail
 from queues import watch as watching
 from queues.entry import QueueEntry
-from queues.posted import read_posted
 from queues.store import QueueStore
-from queues.watch import Attest, PollReport, Selection, Watch, mailbox_of
+from queues.watch import Attest, PollReport, Selection, Watch, mailbox_of, read_posted
 from results import door
 from runs.request import Request
 from tests.kernels.poison import ODD, UNREADABLE
@@ -448,7 +447,7 @@ def test_an_mbox_in_the_middle_of_a_delivery(
     def delivered(_: float) -> None:
         file.write_bytes(whole[:-30])
 
-    monkeypatch.setattr("queues.mail_files.time.sleep", delivered)
+    monkeypatch.setattr("queues.mailboxes.time.sleep", delivered)
     result = poll(store, file)
     assert result.queued == []
     assert "is being written; its last mail waits" in result.notes[0]

@@ -72,7 +72,7 @@ def test_each_entry_has_a_session_a_report_and_its_verdicts(store: QueueStore, d
     assert (by_title["good"].code, by_title["bad"].code) == (0, 1)
     assert by_title["bad"].blame == ""
     assert by_title["bad"].headline == "1 regression, 1 unchanged (within 0.25 %), 1 inconclusive"
-    judged = {(primary.case, primary.metric): primary for primary in by_title["bad"].said}
+    judged = {(primary.case, primary.metric): primary for primary in by_title["bad"].results}
     assert judged["filemap-4k", "4k.bw"].verdict == "regression"
     assert judged["filemap-4k", "4k.bw"].change == pytest.approx(-0.0129, abs=0.002)
     page = (store.folder / INDEX).read_text()
@@ -174,7 +174,7 @@ def test_two_in_a_row_stop_the_queue_and_a_retry_goes_on(store: QueueStore) -> N
     assert "No space left" in caught.value.what
     assert states(store) == {"a": "failed", "b": "failed", "c": "waiting"}
     # The same session goes on: three runs are on record.
-    again = store.find(entries[0].id).again()
+    again = store.find(entries[0].id).requeued()
     assert again.session == entries[0].session
     store.save(again)
     measuring = MadeUpMeasuring()
@@ -187,7 +187,7 @@ def test_two_in_a_row_stop_the_queue_and_a_retry_goes_on(store: QueueStore) -> N
 def test_an_entry_measured_again_has_a_session_of_its_own(store: QueueStore) -> None:
     entry = queued(store, "twice")
     work(store, MadeUpMeasuring(), quiet)
-    store.save(store.find(entry.id).again())
+    store.save(store.find(entry.id).requeued())
     measuring = MadeUpMeasuring()
     work(store, measuring, quiet)
     assert [(job.folder.name, job.resume) for job in measuring.jobs] == [(f"{entry.id}-2", False)]

@@ -14,7 +14,7 @@ from history.ingest import read_session
 from history.policy import Policy, Rule
 from history.wording import entry_lines, untested_lines
 from pages.tracks import of_night
-from queues.outcome import of_session as queue_outcome
+from queues.work import of_session as queue_outcome
 from reports import forms, headline, lkp, session_list
 from reports.many import SessionComparison, compare_session
 from reports.outcome import outcome
@@ -158,7 +158,9 @@ def test_lists_and_histories_have_the_same_verdict(tmp_path: Path) -> None:
     assert listed.verdict == headline.text(compare_session(session))
     assert {metric.verdict for metric in listed.primary} == {"not tested"}
     entry = read_session(store.folder)[0]
-    assert {each.verdict for case in entry.cases for each in case.said} == {Verdict.NOT_TESTED}
+    assert {each.verdict for case in entry.cases for each in case.conclusions} == {
+        Verdict.NOT_TESTED
+    }
     assert "not tested (none of the changed functions ran" in "\n".join(entry_lines(entry))
     assert len(untested_lines([entry])) == 3
     night = of_history([entry], [], Policy())

@@ -39,11 +39,11 @@ ALLOWED = {
     "fleet/configured.py": {"write_text": "certificates into a temporary folder"},
     "fleet/identity.py": {"read_bytes": OWN_DATA, "open": OWN_DATA},
     "pages/site.py": {"read_text": OWN_DATA},
-    "queues/mail_files.py": {
+    "queues/mailboxes.py": {
         "open": "a mailbox that the user named; what is no file is passed over",
         "read_bytes": "the same, bounded before",
     },
-    "queues/table.py": {"read_text": "a table that the user named, bounded before"},
+    "queues/adding.py": {"read_text": "a table that the user named, bounded before"},
     "reports/lock_identity.py": {"open": OWN_DATA},
     "reports/render/html.py": {"read_text": OWN_DATA},
     "reports/function_names.py": {"open": OWN_DATA},

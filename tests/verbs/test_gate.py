@@ -55,7 +55,9 @@ def verdicts(folder: Path, history: Path) -> tuple[dict[str, str], dict[str, str
         if metric["primary"]
     }
     (entry,) = HistoryStore(history).read().entries
-    kept = {f"{case.name} {s.metric}": str(s.verdict) for case in entry.cases for s in case.said}
+    kept = {
+        f"{case.name} {s.metric}": str(s.verdict) for case in entry.cases for s in case.conclusions
+    }
     return shown, kept
 
 
@@ -84,7 +86,9 @@ def test_a_broken_arm_is_broken_for_all(tmp_path: Path, capsys: pytest.CaptureFi
     shown, kept = verdicts(folder, tmp_path / "h")
     assert shown == kept == dict.fromkeys(shown, "failed")
     (entry,) = HistoryStore(tmp_path / "h").read().entries
-    assert {conclusion.blame for case in entry.cases for conclusion in case.said} == {"series"}
+    assert {conclusion.blame for case in entry.cases for conclusion in case.conclusions} == {
+        "series"
+    }
 
 
 def test_a_verdict_whose_checks_are_pending_passes_nowhere(

@@ -59,7 +59,6 @@ def places(tmp_path: Path) -> Path:
         "pages TMP/h -o TMP/site --sessions TMP/none",
         "sessions TMP/none",
         "sessions TMP/none --json",
-        "sessions TMP/none --page TMP/site",
         "sessions TMP/s/manifest.json",
         "coverage show mm/none.c",
         "coverage show mm none",

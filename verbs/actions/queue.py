@@ -11,7 +11,7 @@ from errors import InfraError, UsageError
 from fleet.configured import executor_of
 from host import sandbox
 from host.packages import install_line
-from queues import page, table
+from queues import adding, page
 from queues.adding import entry_of, of_row, put
 from queues.entry import QueueEntry
 from queues.store import QueueStore
@@ -47,7 +47,7 @@ def add(
 
     entries = [made(replace(request, series=(name,)), Path.cwd(), "", priority) for name in series]
     for file in tables:
-        for row in table.read_table(file):
+        for row in adding.read_table(file):
             of_entry, own = of_row(row, request)
             own_priority = priority if own is None else own
             entries.append(
@@ -163,6 +163,6 @@ def retry(names: Sequence[str], folder: Path, *, anew: bool) -> None:
             if entry.is_open:
                 write_out(f"{entry.id}  is queued already")
                 continue
-            again = store.save(entry.again(anew=anew))
-        write_out(f"{entry.id}  queued again, session {again.session}")
+            again = store.save(entry.requeued(anew=anew))
+        write_out(f"{entry.id}  requeued, session {again.session}")
     page.write(store)

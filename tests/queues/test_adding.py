@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errors import UsageError
-from queues.adding import of_row
-from queues.table import COLUMNS, flag, read_table
+from queues.adding import COLUMNS, flag, of_row, read_table
 from runs.request import Request
 
 
