@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from experiment.plan import AGAIN
-from reports.by_arm import MetricRow, failures, lay_out
+from reports.by_arm import ArmCell, MetricRow, failures, lay_out
 from reports.comparison import compare_views, unfinished
 from reports.gate import gated
 from reports.gate_model import ArmGate
@@ -22,6 +25,23 @@ from reports.model import (
 from reports.verdict import Verdict
 from results.record import ArmRecord, Manifest, Record
 from results.session import MeasuredSession
+
+
+class Step(NamedTuple):
+    """One arm after the first: what it adds to the arm before, and all up to it.
+
+    ``own`` is its comparison with the arm before, ``cell`` its values and its change
+    from the first arm.
+    """
+
+    arm: ArmRecord
+    own: MetricComparison
+    cell: ArmCell
+
+    @property
+    def title(self) -> str:
+        """The patch, as the arm is labelled, without the number that stands before it anyway."""
+        return re.sub(r"^\d+: ", "", self.arm.label) or self.arm.name
 
 
 class SessionComparison(Record):
@@ -91,6 +111,21 @@ class SessionComparison(Record):
         """What the gate found of each arm, once; empty where none was asked."""
         by_arm = {gate.arm: gate for comparison in self.comparisons for gate in comparison.gates}
         return tuple(by_arm[arm.name] for arm in self.manifest.arms if arm.name in by_arm)
+
+    @property
+    def is_by_steps(self) -> bool:
+        """Whether each arm is compared with the one before, and there is more than one step."""
+        return self.manifest.experiment.compare == "steps" and len(self.arms) > 2
+
+    def course(self, row: MetricRow) -> tuple[Step, ...]:
+        """The steps of one metric, in order; none where the session is not by steps."""
+        by_name = {comparison.name: comparison for comparison in self.comparisons}
+        steps = []
+        for before, arm in itertools.pairwise(self.arms) if self.is_by_steps else ():
+            own = by_name[f"{before.name} -> {arm.name}"].metric(row.case, row.name)
+            assert own is not None
+            steps.append(Step(arm, own, row.cell(arm.name)))
+        return tuple(steps)
 
     def count(self, verdict: Verdict) -> int:
         """How many primary metrics have this verdict, over all comparisons."""

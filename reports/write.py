@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from reports import forms, tables
+from reports import forms
+from reports.explain.kinds import EXPLANATION as KINDS_COUNTED
+from reports.explain.stacks import EXPLANATION as STACKS_COUNTED
 from reports.forms import FUNCTIONS_FILE, LINKED, MARKDOWN_FILE, STACKS_FILE
 from reports.many import SessionComparison, compare_session
+from reports.model import Comparison
 from results import door, table
+from results.profile import KINDS
 from results.session import MeasuredSession, open_session
+from text import clean_line
 
 HTML = "report.html"
 TEXT = "report.txt"
@@ -88,8 +95,8 @@ def _files(
         first = pair is comparison.comparisons[0]
         apart = "" if first else f"-{pair.manifest.base}-{pair.manifest.patched}"
         counted = (
-            (pair.attributions, FUNCTIONS_FILE, tables.functions),
-            (pair.explained.get("stacks"), STACKS_FILE, tables.stacks),
+            (pair.attributions, FUNCTIONS_FILE, functions_table),
+            (pair.explained.get("stacks"), STACKS_FILE, stacks_table),
         )
         for numbers, name, render in counted:
             if numbers:
@@ -97,3 +104,75 @@ def _files(
     yield HTML, forms.render(comparison, "html")
     yield MARKDOWN_FILE, forms.render(comparison, "markdown")
     yield TEXT, forms.render(comparison, "text")
+
+
+FUNCTION_COLUMNS = (
+    "case", "phase", "unit", "function", "file", "line_base", "line_patched",
+    "part_of", "user", "only_in", "base", "patched",
+    "difference", "low_95", "high_95", "seeds", "calls_base", "calls_patched", "changed",
+    *(f"{kind}_{arm}" for kind in KINDS for arm in ("base", "patched")),
+)  # fmt: skip
+
+
+def functions_table(comparison: Comparison) -> str:
+    """One row a function, instructions and calls per unit of work, means over the seeds.
+
+    ``only_in`` is ``base`` or ``patched`` whatever the arms are called; ``changed`` is 1 for the
+    functions that are called changed, which are tested per a phase's first unit.  Kinds of
+    instructions are there per a phase's first unit, too.
+    """
+    sink = io.StringIO()
+    writer = csv.writer(sink, lineterminator="\n")
+    writer.writerow(FUNCTION_COLUMNS)
+    counted = {
+        (each.case, each.phase, each.unit, row.user, row.name): row
+        for each in KINDS_COUNTED.of(comparison)
+        for row in each.rows
+    }
+    for attribution in comparison.attributions:
+        changed = {each.name for each in attribution.changed}
+        for row in attribution.functions:
+            pair, calls = row.instructions, row.calls
+            kinds = counted.get(
+                (attribution.case, attribution.phase, attribution.unit, row.user, row.name)
+            )
+            by_kind = [getattr(kinds, kind) for kind in KINDS] if kinds else []
+            of_kinds = [repr(value) for each in by_kind for value in (each.base, each.patched)]
+            writer.writerow([
+                attribution.case, attribution.phase, attribution.unit, clean_line(row.name),
+                clean_line(row.file), *(line or "" for line in row.lines),
+                clean_line(row.subsystem), int(row.user), row.only_in,
+                repr(pair.base), repr(pair.patched), repr(pair.difference),
+                "" if pair.low is None else repr(pair.low),
+                "" if pair.high is None else repr(pair.high), pair.n,
+                "" if calls is None else repr(calls.base),
+                "" if calls is None else repr(calls.patched),
+                int(not row.user and row.name in changed),
+                *(of_kinds or [""] * (2 * len(KINDS))),
+            ])  # fmt: skip
+    return sink.getvalue()
+
+
+STACK_COLUMNS = (
+    "case", "phase", "unit", "path", "base", "patched", "calls_base", "calls_patched",
+)  # fmt: skip
+
+
+def stacks_table(comparison: Comparison) -> str:
+    """One row a path: instructions of its function itself and calls of it, per unit of work.
+
+    Paths are written as tools that draw flame graphs read them, the outermost function first
+    (``a;b;c``); values are means over the seeds.
+    """
+    sink = io.StringIO()
+    writer = csv.writer(sink, lineterminator="\n")
+    writer.writerow(STACK_COLUMNS)
+    for each in STACKS_COUNTED.of(comparison):
+        for row in each.rows:
+            pairs = row.instructions, row.calls
+            writer.writerow([
+                each.case, each.phase, clean_line(each.unit_title),
+                ";".join(map(clean_line, row.path)),
+                *(repr(value) for pair in pairs for value in (pair.base, pair.patched)),
+            ])  # fmt: skip
+    return sink.getvalue()

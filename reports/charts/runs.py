@@ -10,13 +10,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from reports import steps, wording
+from reports import wording
 from reports.by_arm import MetricRow
 from reports.charts import canvas
 from reports.charts.canvas import AGAIN, BASE, INK, MUTED, PATCHED, Chart
-from reports.many import SessionComparison
+from reports.many import SessionComparison, Step
 from reports.model import CaseComparison, Comparison, MetricComparison, TimelineComparison
-from reports.steps import Step
 from reports.verdict import CALLED
 from reports.wall_model import DriftPoint
 
@@ -245,18 +244,18 @@ def _timeline(seconds: str, all_names: tuple[str, ...], line: TimelineComparison
 def by_patch(session: SessionComparison) -> list[Chart]:
     """Patch by patch, a chart a metric: what each step adds, and the change up to it."""
     judged = [row for row in session.rows if row.primary and row.measured]
-    shown = most_changed(session, judged) if steps.is_by_steps(session) else []
+    shown = most_changed(session, judged) if session.is_by_steps else []
     rest = ""
     if shown and len(shown) < len(judged):
         rest = f" Of {len(judged)} judged metrics the {len(shown)} that changed most have a chart."
-    return [_by_patch(row, steps.course(session, row), rest) for row in shown]
+    return [_by_patch(row, session.course(row), rest) for row in shown]
 
 
 def most_changed(session: SessionComparison, rows: list[MetricRow]) -> list[MetricRow]:
     """The metrics that have a chart, in order: all, or those with a step that is called first."""
 
     def importance(number: int) -> tuple[bool, float]:
-        judged = [step.own.judgement for step in steps.course(session, rows[number])]
+        judged = [step.own.judgement for step in session.course(rows[number])]
         sizes = (abs(each.change.estimate) for each in judged if each.change)
         return any(each.verdict in CALLED for each in judged), max(sizes, default=0.0)
 

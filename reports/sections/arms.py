@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from reports import by_arm, steps, verdict_words, wording
+from reports import by_arm, verdict_words, wording
 from reports.by_arm import ArmCell, MetricRow, geometric_means
 from reports.charts import forest, heat
 from reports.charts import runs as drawn_runs
 from reports.charts.canvas import Chart
 from reports.document import Block, Cell, Column, Heading, Paragraph, Row, Table, listing, row
-from reports.many import SessionComparison
+from reports.many import SessionComparison, Step
 from reports.sections.view import View, figure, gallery, titled
 from reports.sentences import changed_per_unit
 from reports.verdict import CALLED, Change
@@ -231,10 +231,10 @@ def runs(view: View) -> list[Block]:
 def patches(view: View) -> list[Block]:
     """Patch by patch: which of them accounts for the change; none where steps are not compared."""
     session = view.session
-    answers = steps.answers(session)
-    if not answers:
+    sentences = answers(session)
+    if not sentences:
         return []
-    courses = [(each, steps.course(session, each)) for each in session.rows if each.primary]
+    courses = [(each, session.course(each)) for each in session.rows if each.primary]
     heads = [Column("step", left=True)]
     for each, _ in courses:
         heads += [Column(f"{each.name}, this step", under=each.case), Column("all so far")]
@@ -249,7 +249,7 @@ def patches(view: View) -> list[Block]:
         rows.append(row(*cells))
     charts = drawn_runs.by_patch(session) if view.drawn else []
     return titled("Patch by patch", "patches", [
-        *listing(f"{answer}." for answer in answers),
+        *listing(f"{sentence}." for sentence in sentences),
         Table("Patch by patch", tuple(heads), tuple(rows), together=2),
         *listing(_functions_by_step(session)),
         *gallery(charts),
@@ -268,3 +268,64 @@ def _functions_by_step(session: SessionComparison) -> list[str]:
         for phase in by_pair[before.name, arm.name].headlines
         if phase.tested and not phase.identical
     ]
+
+
+def answer(session: SessionComparison, row: MetricRow) -> str:
+    """Which of the patches gives the change, as far as the intervals allow to say it."""
+    steps, all_of_them = session.course(row), row.cells[-1].against
+    where = f"{row.case} {row.name}"
+    if not steps or all_of_them is None or all_of_them.judgement.change is None:
+        return f"{where}: not measured on every step"
+    text = f"{where}: all {len(steps)} steps together {wording.change(all_of_them)}"
+    bounds = wording.interval(all_of_them)
+    text = f"{text} {bounds}, {verdict_words.verdict(all_of_them)}" if bounds else text
+    significant = [step for step in steps if step.own.judgement.verdict in CALLED]
+    if not significant:
+        if all_of_them.judgement.verdict in CALLED:
+            return f"{text}; no single step is significant, so the change cannot be attributed"
+        return f"{text}; no step changes it significantly"
+    those = "; ".join(f"{_step_name(session, step)} {wording.change(step.own)} "
+                      f"{wording.bounds(step.own)}" for step in significant)  # fmt: skip
+    if all_of_them.judgement.verdict not in CALLED:
+        return f"{text}; steps that change it: {those}"
+    verdict = all_of_them.judgement.verdict
+    along = [step for step in significant if step.own.judgement.verdict is verdict]
+    if len(significant) == 1 == len(along) and _stands_apart(along[0], steps):
+        return (
+            f"{text}; {those} accounts for it: the intervals of all other steps end below its own"
+        )
+    if not along:
+        return f"{text}; the only steps that change it go the other way: {those}"
+    if len(significant) == 1:
+        more = "others perhaps for as much: intervals overlap"
+        return f"{text}; {those} accounts for part of it, {more}"
+    return f"{text}; steps that change it: {those}"
+
+
+def _step_name(session: SessionComparison, step: Step) -> str:
+    number = [arm.name for arm in session.arms].index(step.arm.name)
+    return f"step {number} ({step.title})"
+
+
+def _stands_apart(step: Step, steps: tuple[Step, ...]) -> bool:
+    """Whether no other step can be as large as this one, in its direction."""
+    change = step.own.judgement.change
+    if change is None or change.low is None or change.high is None:
+        return False
+    up = change.estimate > 0
+    for other in steps:
+        others_change = other.own.judgement.change
+        if other is step:
+            continue
+        if others_change is None or others_change.low is None or others_change.high is None:
+            return False
+        if (others_change.high >= change.low) if up else (others_change.low <= change.high):
+            return False
+    return True
+
+
+def answers(session: SessionComparison) -> list[str]:
+    """One sentence for each metric that is judged; none where steps are not compared."""
+    if not session.is_by_steps:
+        return []
+    return [answer(session, row) for row in session.rows if row.primary]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from reports import by_arm, differences, steps, verdict_words, wording
+from reports import by_arm, differences, verdict_words, wording
 from reports.many import SessionComparison
+from reports.sections import arms as section
 from reports.verdict import Verdict
 from results.record import OptionRecord, RunRecord
 from tests.reports.factory import fails
@@ -100,14 +101,14 @@ def test_options_that_the_arms_have_otherwise(five: SessionComparison) -> None:
 
 def test_the_step_that_gives_it_is_named(stepwise: SessionComparison) -> None:
     bw = row(stepwise, "4k.bw")
-    course = steps.course(stepwise, bw)
+    course = stepwise.course(bw)
     assert [step.own.judgement.verdict for step in course] == [
         Verdict.NO_CHANGE, Verdict.IMPROVEMENT, Verdict.NO_CHANGE,
     ]  # fmt: skip
     # What is not asked for has a change and no verdict.
     assert course[1].cell.against is None
     assert course[1].cell.change is not None
-    answer = steps.answer(stepwise, bw)
+    answer = section.answer(stepwise, bw)
     assert "step 2 (lib/xarray: introduce a new helper xas_get_order)" in answer
     assert "accounts for it" in answer
 
@@ -125,7 +126,7 @@ def test_nothing_is_blamed_that_the_intervals_do_not_show(
 ) -> None:
     many = Many(arms={str(at): (effect, 0.0) for at, effect in enumerate(effects)}, compare="steps")
     session = many.compared()
-    answer = steps.answer(session, row(session, "4k.bw"))
+    answer = section.answer(session, row(session, "4k.bw"))
     assert part in answer
     assert "gives it" not in answer
 
@@ -133,11 +134,11 @@ def test_nothing_is_blamed_that_the_intervals_do_not_show(
 def test_a_step_is_numbered_once(stepwise: SessionComparison) -> None:
     """``--per-patch`` labels its arms with the number that every form puts before a step."""
     row = stepwise.rows[0]
-    first = steps.course(stepwise, row)[0]
+    first = stepwise.course(row)[0]
     arm = first.arm.model_copy(update={"label": "1: mm: drop a walk"})
     assert first._replace(arm=arm).title == "mm: drop a walk"
     assert first._replace(arm=arm.model_copy(update={"label": ""})).title == arm.name
 
 
 def test_other_sessions_have_no_steps(five: SessionComparison) -> None:
-    assert steps.answers(five) == []
+    assert section.answers(five) == []

@@ -20,7 +20,6 @@ from reports.charts.forest import ChangeGroup, ChangeLine
 from reports.charts.heat import Square
 from reports.many import SessionComparison, compare_session
 from reports.model import Comparison
-from reports.steps import course
 from reports.verdict import Change
 from tests.reports.drawn import OnPage, charts_on, draw_all, draw_anew, page_of
 from tests.reports.factory import ExactSession
@@ -286,7 +285,7 @@ def test_steps_of_many_metrics_have_charts_of_those_that_changed_most(
     rows = [row for row in stepwise.rows if row.primary and row.measured]
     largest = max(rows, key=lambda row: max(
         abs(change.estimate)
-        for step in course(stepwise, row)
+        for step in stepwise.course(row)
         if (change := step.own.judgement.change)
     ))  # fmt: skip
     monkeypatch.setattr(runs, "MOST_CHARTS", 1)

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from reports import forms, tables
+from reports import forms, write
 from reports.charts import waterfall
 from reports.model import Comparison
 from reports.paired import pair
@@ -109,7 +109,7 @@ def test_json_has_what_is_listed(counted: Comparison) -> None:
 
 
 def test_the_table_of_functions_adds_up(counted: Comparison) -> None:
-    rows = list(csv.DictReader(io.StringIO(tables.functions(counted))))
+    rows = list(csv.DictReader(io.StringIO(write.functions_table(counted))))
     assert len(rows) == sum(len(attribution.functions) for attribution in counted.attributions)
     first = [r for r in rows if (r["phase"], r["unit"]) == ("4k", "folio")]
     attribution = next(a for a in counted.attributions if (a.phase, a.unit) == ("4k", "folio"))

@@ -38,12 +38,6 @@ def test_printed_percentages_are_those_of_the_printed_figures(effect: float) -> 
         assert 100 * (after / before - 1) == pytest.approx(printed, abs=rounding)
 
 
-def test_closing_says_the_same_percentage(normal: Comparison) -> None:
-    letter = forms.render(normal, "letter")
-    assert "After (+1.16%):" in letter
-    assert "4k.virtual_bw +1.16% [+0.94, +1.30] at 99%: improvement." in letter
-
-
 def test_lines_fit_at_every_size() -> None:
     for scale in (0.001, 1.0, 40.0, 5000.0):
         session = ExactSession()

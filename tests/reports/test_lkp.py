@@ -163,16 +163,6 @@ def test_a_subject_of_real_time_does_not() -> None:
     assert "/kvm-laptop/" in rendered
 
 
-def test_the_subject_has_the_words_sign_and_one_line(five: SessionComparison) -> None:
-    subject = lkp.subject(five)
-    assert re.fullmatch(
-        r"\[linux-source-6\.12:removal\] {2}v6\.12\.38\+series\(3\)/sleepy: "
-        r"filemap-(4k\.4k|thp\.\w+)\.virtual_bw 4\.5% regression",
-        subject,
-    )
-    assert lkp.render(five).splitlines()[0] == f"Subject: {subject}"
-
-
 def test_rows_without_a_change_are_left_out(normal: Comparison) -> None:
     session = forms.as_session(normal)
     rendered = lkp.render(session)
@@ -201,23 +191,6 @@ def test_long_names_stay_in_their_row() -> None:
     for row in rows:
         assert_in_columns(row, layout("two")[7])
         assert row[46:].startswith(f"{long}.4k.")
-
-
-def test_the_opening_says_what_on_what_and_how_to_repeat_it(normal: Comparison) -> None:
-    lines = lkp.render(forms.as_session(normal)).splitlines()
-    until = lines.index("=" * 89)
-    opening = dict(
-        line.strip().split(": ", 1) for line in lines[1:until] if re.match(r"\t?[a-z_ ]+: ", line)
-    )
-    assert opening["kernel"] == 'v6.12.38 ("with the series")'
-    assert opening["against"] == 'v6.12.38-series(3) ("without the series")'
-    assert opening["testcase"] == "filemap-4k, filemap-thp"
-    assert opening["compiler"] == "gcc-12"
-    assert "no hardware" in opening["test machine"]
-    assert [opening[name] for name in ("nr_task", "cgroup", "file")] == ["4", "64M", "120M"]
-    commands = [line.strip() for line in lines[:until] if line.startswith("\t./") or "git " in line]
-    assert commands == ["git checkout 0123456789ab"]
-    assert "filemap-4k.4k.virtual_bw is 259.019 -> 262.032" in " ".join(lines)
 
 
 def test_nothing_measured_is_the_paragraph_alone() -> None:

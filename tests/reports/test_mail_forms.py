@@ -127,40 +127,12 @@ def test_failures_of_the_a_arm_are_counted(form: str) -> None:
     assert re.search(r"filemap-4k:? +0:24,? +0:24,? +1:24", shown)
 
 
-def test_every_verdict_of_a_letter_is_of_one_family_by_name(normal: Comparison) -> None:
-    assert "3 comparisons; their p values" in forms.render(normal, "letter")
-
-
 def test_a_subject_without_news_says_so() -> None:
     still = ExactSession(effect=dict.fromkeys(factory.LOOKS, 0.0))
     subject = lkp.subject(forms.as_session(compare(still.manifest(), still.records())))
     assert "regression" not in subject
     assert "improvement" not in subject
     assert "unchanged" in subject
-
-
-def test_a_percentage_changes_by_its_difference(five: SessionComparison) -> None:
-    line = next(
-        line for line in lkp.render(five).splitlines() if line.endswith("4k.slowpath_share%")
-    )
-    assert "-25.7 " in line
-    assert "%" not in line[:-1]
-
-
-def test_failures_come_first_as_fail_runs(failed_five: SessionComparison) -> None:
-    rendered = lkp.render(failed_five)
-    assert rendered.index("fail:runs") < rendered.index("%stddev")
-    assert re.search(r" :8 +25% +2:8 +filemap-4k\.invalid", rendered)
-
-
-def test_below_each_table_stand_n_interval_and_verdict(five: SessionComparison) -> None:
-    for form in ("lkp", "mmtests"):
-        rendered = " ".join(forms.render(five, form).split())
-        assert "sleepy: -4.54% [-4.61, -4.50] at 99%, n=8: regression" in rendered, form
-        assert "12 comparisons; their p values" in rendered, form
-    rendered = " ".join(forms.render(five, "letter").split())
-    assert "sleepy: 4k.virtual_bw -4.54% [-4.61, -4.50] at 99%: regression." in rendered
-    assert "12 comparisons; their p values" in rendered
 
 
 def test_positive_is_better_in_mmtests() -> None:
@@ -175,15 +147,6 @@ def test_statistics_of_a_rate_by_hand(five: SessionComparison) -> None:
     assert statistics["Hmean"]((0.0, 2.0)) == 0.0
     assert statistics["CoeffVar"]((1.0, 3.0)) == pytest.approx(70.7107, abs=1e-4)
     assert list(statistics) == ["Min", "Hmean", "Stddev", "CoeffVar", "Max"]
-
-
-def test_stars_only_where_it_is_more_than_chance(five: SessionComparison) -> None:
-    lines = [line for line in mmtests.render(five).splitlines() if line.startswith("Hmean")]
-    starred = [line for line in lines if "*" in line]
-    assert len(lines) == 12
-    assert len(starred) == 6
-    assert all("-4.5" in line or "-4.4" in line or "-1.0" in line or "-0.9" in line
-               for line in starred)  # fmt: skip
 
 
 def test_derived_reclaim_rows() -> None:

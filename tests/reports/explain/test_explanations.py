@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from reports import explain, forms, tables
+from reports import explain, forms, write
 from reports.charts import stacks as chart
 from reports.counts import Recorded
 from reports.explain import Explanation, explanations, interruptions, kinds, lines, memory, stacks
@@ -365,7 +365,7 @@ def test_kinds_are_per_the_first_unit_without_what_idles(comparison: Comparison)
 
 
 def test_kinds_are_in_the_table_of_functions_per_the_first_unit(comparison: Comparison) -> None:
-    rows = list(csv.DictReader(io.StringIO(tables.functions(comparison))))
+    rows = list(csv.DictReader(io.StringIO(write.functions_table(comparison))))
     mine = [each for each in rows if (each["function"], each["case"]) == (LOAD, "filemap-4k")]
     of_io = next(each for each in mine if each["unit"] == "io")
     counted = row(first(kinds.EXPLANATION, comparison).rows, name=LOAD)
@@ -468,7 +468,7 @@ def test_paths_that_changed_are_listed_and_the_focus_has_most_of_it(
     assert followed.focus == (ENTRY, READ)
     assert followed.focus_share == pytest.approx(1.0)
     assert f"{LOAD} < {ADD}" in forms.render(comparison, "text").partition("Call stacks")[2]
-    rows = list(csv.DictReader(io.StringIO(tables.stacks(comparison))))
+    rows = list(csv.DictReader(io.StringIO(write.stacks_table(comparison))))
     assert [each["path"] for each in rows] == [";".join(each.path) for each in followed.rows]
     (load,) = (each for each in rows if each["path"] == ";".join((ENTRY, READ, ADD, LOAD)))
     assert (float(load["base"]), float(load["patched"])) == pytest.approx((0.405, 0))

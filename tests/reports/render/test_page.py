@@ -7,12 +7,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from reports import forms, verdict_words
+from reports import forms
 from reports.model import Comparison
 from reports.sections.subject import wrapped_command
-from tests.reports.factory import FIO, ExactSession
+from tests.reports.factory import ExactSession
 from tests.reports.measured import compare
-from text import typeset
 
 VOID = {"meta", "br", "link", "img", "path", "use", "wbr"}
 
@@ -64,25 +63,6 @@ def test_nests_and_loads_nothing(page: str) -> None:
     assert outside == [("href", "report.md"), ("href", "samples.csv")]
     assert "@import" not in page
     assert not re.search(r"url\((?!#)", page)
-
-
-def test_everything_the_issue_asks_for_is_on_it(page: str, normal: Comparison) -> None:
-    text = " ".join(ParsedPage(page).text.split())
-    for metric in normal.primary:
-        assert typeset(verdict_words.tail(metric)) in text
-    for part in (
-        "Fewer tree walks when a folio is added",
-        "Is one walk of the page-cache tree",
-        "2 improvements, 1 unchanged (within 0.25 %).",
-        "2625.56", "+12.52 %",
-        "the document prints +10.4 % over these figures",
-        "virtual MiB/s",
-        "How to repeat this", "1001, 1002, 1003", "gcc (Debian 12.2.0-14) 12.2.0",
-        "qemu-system-x86_64", "shift=0,sleep=off", "blocks=8", "AMD EPYC 7B13",
-        "true parallelism are not seen", "0001-mm-filemap-look-up-the-order",
-    ):  # fmt: skip
-        assert part in text, part
-    assert FIO in text.replace(" \\", "")
 
 
 def test_no_measured_cost_or_date_of_the_run(page: str, normal: Comparison) -> None:
