@@ -1,7 +1,7 @@
-"""The bytes of a file of mails: unpacked where it was packed, and bounded.  Pure.
+"""The bytes of a file of mails, a module or an image: unpacked where packed, and bounded.  Pure.
 
 How a file is packed is told by its first bytes, as its name may be anything.  No more is unpacked
-than a mailbox may have, whatever the file says of itself.
+than the reader allows, whatever the file says of itself.
 """
 
 from __future__ import annotations
@@ -27,21 +27,32 @@ PAGES = (b"<!doctype html", b"<html", b"<?xml")
 TAR = slice(257, 262)
 
 
+# What readers of packed bytes raise.
+DAMAGED = (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError)
+
+
+def plain(data: bytes, most: int) -> bytes:
+    """What ``data`` holds, once unpacked: more than ``most`` bytes only where it is not packed.
+
+    Raises:
+        one of :data:`DAMAGED`.
+    """
+    read = next((reader for magic, reader in _READERS if data.startswith(magic)), None)
+    return read(data, most) if read else data
+
+
 def unpacked(data: bytes, where: str, most: int = LARGEST_MBOX) -> bytes:
     """What ``data`` holds, of which nothing may be packed twice; at most ``most`` bytes.
 
     Raises:
         SeriesError: too large, damaged, or a file of which it is known that it has no mails.
     """
-    read = next((reader for magic, reader in _READERS if data.startswith(magic)), None)
-    if read is not None:
-        try:
-            data = read(data, most)
-        except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError) as error:
-            raise SeriesError(
-                f"is damaged and cannot be unpacked: {error}", where=where,
-                next_step="fetch it again",
-            ) from None  # fmt: skip
+    try:
+        data = plain(data, most)
+    except DAMAGED as error:
+        raise SeriesError(
+            f"is damaged and cannot be unpacked: {error}", where=where, next_step="fetch it again"
+        ) from None
     if len(data) > most:
         raise too_large(len(data), where, most)
     head = data[:512].lstrip().lower()
@@ -117,6 +128,7 @@ def _zstd(data: bytes, most: int) -> bytes:
 _READERS: tuple[tuple[bytes, Callable[[bytes, int], bytes]], ...] = (
     (b"\x1f\x8b", _gzip),
     (b"\xfd7zXZ\x00", _xz),
+    (b"]\x00\x00", _xz),
     (b"BZh", _bzip2),
     (b"\x28\xb5\x2f\xfd", _zstd),
 )

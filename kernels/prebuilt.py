@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import itertools
 import logging
-import lzma
 import re
 import shutil
 import tempfile
@@ -23,11 +21,12 @@ from errors import InfraError, UsageError
 from experiment.load import CONFIGS
 from experiment.spec import PREBUILT, KernelSpec
 from files import digest, sha256_of
-from host.process import paste, run
+from host.process import paste
 from kernels import cache as store
-from kernels import config, packages, symbols, vmlinux
+from kernels import config, packages, packed, symbols, vmlinux
 from kernels.cache import Kernel
 from kernels.options import load_reasons
+from kernels.products import MOST_BYTES
 from kernels.vmlinux import KallsymsError, Symbol
 from results.record import KernelIdentity
 from text import clean
@@ -201,23 +200,17 @@ def unpacked_module(file: Path) -> bytes:
     """A module as it is loaded; packed by xz, gzip, zstd or not at all.
 
     Raises:
-        UsageError: it is damaged.
-        InfraError: zstd is not installed.
+        UsageError: it is damaged, or larger than any.
     """
     try:
-        if file.suffix == ".xz":
-            return lzma.decompress(file.read_bytes())
-        if file.suffix == ".gz":
-            return gzip.decompress(file.read_bytes())
-    except (lzma.LZMAError, OSError, EOFError) as error:
+        data = packed.plain(raw := file.read_bytes(), MOST_BYTES["module"])
+        if file.suffix != ".ko" and not packed.is_packed(raw):
+            raise ValueError(f"is not packed as {file.suffix} says")
+    except packed.DAMAGED as error:
         raise UsageError(f"the module is damaged: {error}", where=str(file)) from None
-    if file.suffix == ".zst":
-        target = file.with_suffix(".unpacked")
-        run(["zstd", "-d", "-f", "-q", str(file), "-o", str(target)], timeout_s=TIMEOUT_S)
-        data = target.read_bytes()
-        target.unlink()
-        return data
-    return file.read_bytes()
+    if len(data) > MOST_BYTES["module"]:
+        raise UsageError("the module is larger than any", where=str(file))
+    return data
 
 
 def _add(

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import bz2
 import itertools
-import lzma
 import re
 import struct
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +12,8 @@ import numpy as np
 
 from errors import InfraError, UsageError
 from host.process import run
+from kernels import packed
+from kernels.products import MOST_BYTES
 
 TOKENS = 256
 DIGITS = b"".join(b"%d\0" % digit for digit in range(10))
@@ -206,6 +205,7 @@ PROTOCOL = 0x0208
 DECOMPRESS_TIMEOUT_S = 120.0
 BANNER = re.compile(rb"Linux version (\S+) \([^\0\n]*?\) \((?P<tools>[^\0\n]+)\) #")
 ELF_MAGIC = b"\x7fELF"
+LZ4 = b"\x02\x21\x4c\x18"  # the old format, which no library here reads
 # Behind the compressed bytes is their length when unpacked, which gzip has itself.
 LENGTH_BYTES = 4
 
@@ -271,31 +271,29 @@ def _release(data: bytes) -> str:
 
 
 def _unpacked(image: Image, beside: Path) -> bytes:
-    packed = image.payload
+    payload = image.payload
     try:
-        if packed.startswith(b"\x1f\x8b"):
-            return zlib.decompressobj(wbits=31).decompress(packed)
-        if packed.startswith(b"\xfd7zXZ\0") or packed.startswith(b"]\0\0"):
-            return lzma.LZMADecompressor().decompress(packed)
-        if packed.startswith(b"BZh"):
-            return bz2.BZ2Decompressor().decompress(packed)
-    except (zlib.error, lzma.LZMAError, OSError, EOFError) as error:
-        raise UsageError(f"the kernel in it is damaged: {error}", where=str(image.path)) from None
-    for magic, program in ((b"\x28\xb5\x2f\xfd", "zstd"), (b"\x02\x21\x4c\x18", "lz4")):
-        if packed.startswith(magic):
-            source, target = beside.with_suffix(".packed"), beside.with_suffix(".unpacked")
-            source.write_bytes(packed[:-LENGTH_BYTES])
-            argv = [program, "-d", "-f", "-q", str(source), str(target)]
-            argv = argv if program == "lz4" else [*argv[:-1], "-o", argv[-1]]
-            run(argv, timeout_s=DECOMPRESS_TIMEOUT_S)
-            data = target.read_bytes()
-            source.unlink()
-            target.unlink()
+        if packed.is_packed(payload):
+            whole = payload if payload.startswith(b"\x1f\x8b") else payload[:-LENGTH_BYTES]
+            data = packed.plain(whole, MOST_BYTES["program"])
+            if len(data) > MOST_BYTES["program"]:
+                raise ValueError("it is larger than any")
             return data
-    if packed.startswith(ELF_MAGIC):
-        return packed
+    except packed.DAMAGED as error:
+        raise UsageError(f"the kernel in it is damaged: {error}", where=str(image.path)) from None
+    if payload.startswith(LZ4):
+        source, target = beside.with_suffix(".packed"), beside.with_suffix(".unpacked")
+        source.write_bytes(payload[:-LENGTH_BYTES])
+        argv = ["lz4", "-d", "-f", "-q", str(source), str(target)]
+        run(argv, timeout_s=DECOMPRESS_TIMEOUT_S)
+        data = target.read_bytes()
+        source.unlink()
+        target.unlink()
+        return data
+    if payload.startswith(ELF_MAGIC):
+        return payload
     raise UsageError(
-        f"the kernel in it is compressed in an unknown way ({packed[:4].hex()})",
+        f"the kernel in it is compressed in an unknown way ({payload[:4].hex()})",
         where=str(image.path),
         next_step="known are gzip, xz, lzma, bzip2, lz4 and zstd",
     )

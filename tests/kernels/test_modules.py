@@ -65,7 +65,7 @@ def test_unpacked_as_it_is_loaded(tmp_path: Path, ending: str) -> None:
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
 
-@pytest.mark.parametrize("ending", [".xz", ".gz"])
+@pytest.mark.parametrize("ending", [".xz", ".gz", ".zst"])
 def test_damaged_module_is_named(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"a.ko{ending}"
     path.write_bytes(b"nothing of the kind")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from errors import InfraError, UsageError
+from errors import UsageError
 from kernels import symbols, vmlinux
 from tests.kernels import shipped
 
@@ -76,9 +76,19 @@ def test_payload_that_cannot_be_unpacked(tmp_path: Path, payload: bytes, message
         vmlinux.extract(kernel_image, tmp_path / "vmlinux")
 
 
-def test_damaged_zstd_names_the_program(tmp_path: Path) -> None:
+def test_a_payload_that_unpacks_to_more_than_any_kernel_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bound holds while it is unpacked: a bomb of a kilobyte is never whole in memory."""
+    payload = shipped.packed(b"\x7fELF" + b"\0" * 5_000_000, "gzip", tmp_path)
+    monkeypatch.setattr(vmlinux, "MOST_BYTES", {"program": 1 << 20})
+    with pytest.raises(UsageError, match="is damaged: it is larger than any"):
+        vmlinux.extract(vmlinux.read(image(tmp_path / "bzImage", payload)), tmp_path / "vmlinux")
+
+
+def test_damaged_zstd_is_named(tmp_path: Path) -> None:
     kernel_image = vmlinux.read(image(tmp_path / "bzImage", b"\x28\xb5\x2f\xfd" + b"x" * 50))
-    with pytest.raises(InfraError, match="zstd"):
+    with pytest.raises(UsageError, match="the kernel in it is damaged"):
         vmlinux.extract(kernel_image, tmp_path / "vmlinux")
 
 
