@@ -6,17 +6,19 @@ import contextlib
 import errno
 import hashlib
 import itertools
+import json
 import logging
 import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from errors import InfraError, LabError, SeriesError
 from experiment.spec import KernelSpec
-from files import digest, sha256_of
+from files import digest, sha256_of, write_atomically
 from host import folders, limited, sandbox
 from host.facts import require_usable
 from host.process import TimedOutError, paste, run
@@ -37,7 +39,6 @@ from kernels.blame import Goal, culprit, source_of
 from kernels.cache import Kernel
 from kernels.compiled import parsed as parse_build
 from kernels.configure import Configured
-from kernels.expected import Expected, Kind, expected, remember
 from kernels.make import (
     LogError,
     MakeProgress,
@@ -86,6 +87,55 @@ HOST_ERRNOS = (
     errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE,
 )  # fmt: skip
 
+# What a build took last time is remembered in the cache: there is no way to ask make beforehand
+# (``make -n`` of a kernel takes minutes and stops where headers are generated).
+Kind = Literal["first", "copied", "extended", "next"]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Commands that make runs, 0 where that is not known, and seconds."""
+
+    steps: int
+    seconds: float
+
+
+# Where the cache remembers nothing: the lean 6.12 configuration on two cores.
+UNKNOWN: dict[Kind, Expected] = {
+    "first": Expected(0, 480.0), "copied": Expected(0, 480.0),
+    "extended": Expected(0, 90.0), "next": Expected(0, 90.0),
+}  # fmt: skip
+
+
+def expected(cache: Path, flavour: str, kind: Kind) -> Expected:
+    """What the last build of this kind took: of the flavour, else of the largest other one."""
+    own = _read_builds(_builds_file(cache, flavour)).get(kind)
+    if own is not None:
+        return own
+    others = [
+        _read_builds(path).get(kind) for path in sorted(cache.glob(_builds_file(cache, "*").name))
+    ]
+    counts = [other for other in others if other is not None]
+    return max(counts, key=lambda other: other.steps, default=UNKNOWN[kind])
+
+
+def remember(cache: Path, flavour: str, kind: Kind, build_steps: Expected) -> None:
+    """Keep what a build took."""
+    path = _builds_file(cache, flavour)
+    builds = {**_read_builds(path), kind: build_steps}
+    write_atomically(path, json.dumps({kind: asdict(build) for kind, build in builds.items()}))
+
+
+def _builds_file(cache: Path, flavour: str) -> Path:
+    return cache / f"builds-{flavour}.json"
+
+
+def _read_builds(path: Path) -> dict[Kind, Expected]:
+    try:
+        return {kind: Expected(**build) for kind, build in json.loads(path.read_text()).items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
 
 @dataclass(frozen=True)
 class _Plan:
@@ -116,6 +166,11 @@ class _Plan:
         parts = [f"{patch.name} {sha256_of(patch.path)}" for patch in self.patches]
         parts += [f"{path.name} {prebuilt.source_digest(path)}" for path in self.module_folders]
         return digest(self.source.identity, self.objects_key, *parts)[:32]
+
+    def fails(self, what: str, next_step: str, number: int = -1) -> SeriesError:
+        """The error of a patch, by default the last."""
+        patch = self.patches[number]
+        return SeriesError(what, where=f"{patch.name} ({patch.subject})", next_step=next_step)
 
 
 def key_of(spec: KernelSpec, patches: Sequence[Path], *, checkout: Path, cache: Path) -> str:
@@ -290,60 +345,41 @@ def _contained(
 ) -> Kernel:
     """Build; whatever stops that, and is not seen to be the host's, is the series' failure."""
     try:
-        folder = store.tree_folder(cache, plan.source.key)
-        tree = prepare(plan.source, folder)
-        with _site(plan, tree, boxed=boxed) as site:
-            return _build(plan, site, cache, progress)
+        tree = prepare(plan.source, store.tree_folder(cache, plan.source.key))
+        with _site(plan, cache, tree, boxed=boxed) as site:
+            return site.build(progress)
     except TimedOutError as error:
-        if not plan.patches or not _base_is_built(plan, cache):
+        if not plan.patches or store.load(cache, replace(plan, patches=()).key) is None:
             raise
-        raise SeriesError(
-            f"does not build in {BUILD_TIMEOUT_S / 3600:.0f} hours, and its base did",
-            where=f"{plan.patches[-1].name} ({plan.patches[-1].subject})",
-            next_step=error.next_step,
-        ) from error
+        what = f"does not build in {BUILD_TIMEOUT_S / 3600:.0f} hours, and its base did"
+        raise plan.fails(what, error.next_step) from error
     except (
         folders.StrangeFolderError, products.ProductError, limited.LimitError, LogError
     ) as error:  # fmt: skip
         if not plan.patches:
             raise
-        raise SeriesError(
-            f"its build makes what no build makes: {error.what}",
-            where=f"{plan.patches[-1].name} ({plan.patches[-1].subject})",
-            next_step="see which of its makefiles or programs does",
-        ) from error
+        next_step = "see which of its makefiles or programs does"
+        raise plan.fails(f"its build makes what no build makes: {error.what}", next_step) from error
     except LabError:
         raise
     except Exception as error:
         of_host = isinstance(error, OSError) and error.errno in HOST_ERRNOS
         if not plan.patches or of_host:
             raise
-        raise SeriesError(
-            f"cannot be built: {type(error).__name__}: {clean(str(error))}",
-            where=f"{plan.patches[-1].name} ({plan.patches[-1].subject})",
-            next_step="see what it changes beside text in files",
-        ) from error
-
-
-@dataclass(frozen=True)
-class _Site:
-    """Where a kernel is built: make sees ``objects`` at ``tree.objects(...)``, in a box or not."""
-
-    tree: WorkTree
-    objects: Path
-    box: Box | None = None
+        what = f"cannot be built: {type(error).__name__}: {clean(str(error))}"
+        raise plan.fails(what, "see what it changes beside text in files") from error
 
 
 @contextlib.contextmanager
-def _site(plan: _Plan, tree: WorkTree, *, boxed: bool) -> Iterator[_Site]:
+def _site(plan: _Plan, cache: Path, tree: WorkTree, *, boxed: bool) -> Iterator[_Site]:
     """The objects of this configuration; for a stranger's patches a copy that nobody else uses.
 
     Raises:
         InfraError: the host can make no box, or the disk is full.
     """
-    objects = tree.objects(plan.objects_key)
+    objects, log = tree.objects(plan.objects_key), tree.folder / f"{plan.key}.log"
     if not boxed:
-        yield _Site(tree, objects)
+        yield _Site(plan, cache, tree, objects, log)
         return
     top = tree.folder / BOXED
     folders.remove(top)  # of a lab that was killed
@@ -353,8 +389,8 @@ def _site(plan: _Plan, tree: WorkTree, *, boxed: bool) -> Iterator[_Site]:
     box = replace(sandbox.box((place, objects), readable=readable), links=links)
     top.mkdir()
     try:
-        site = _Site(tree, place, box)
-        _lay_out(plan, site)
+        site = _Site(plan, cache, tree, place, log, box)
+        site.lay_out()
         yield site
     finally:
         folders.remove(top)
@@ -362,175 +398,370 @@ def _site(plan: _Plan, tree: WorkTree, *, boxed: bool) -> Iterator[_Site]:
             objects.rmdir()  # where the copy was seen, if there are no objects of the source
 
 
-def _lay_out(plan: _Plan, site: _Site) -> None:
-    """The objects of a box as they are before anything ran in it: those of the source, if any."""
-    objects = site.tree.objects(plan.objects_key)
-    folders.remove(site.objects)
-    if (objects / VMLINUX).exists():
-        argv = ["cp", "-a", "--reflink=auto", str(objects), str(site.objects)]
-        run(argv, timeout_s=COPY_TIMEOUT_S)
-        killed = _unfinished(plan, site.tree)
-        if killed.exists():  # of the source itself, with half an object
-            wait_until_idle(site.tree.folder / BUSY)
-            _distrust(site.objects, since_ns=killed.stat().st_mtime_ns)
-    else:
-        site.objects.mkdir()
-        objects.mkdir(exist_ok=True)  # where the copy is seen
-    (site.objects / REQUESTED).write_text(plan.requested)
+@dataclass(frozen=True)
+class _Site:
+    """Where a kernel is built: make sees ``objects`` at ``where``, in a box or not."""
 
+    plan: _Plan
+    cache: Path
+    tree: WorkTree
+    objects: Path
+    log: Path
+    box: Box | None = None
 
-def _build(
-    plan: _Plan, site: _Site, cache: Path, progress: Callable[[MakeProgress], None] | None
-) -> Kernel:
-    tree, objects = site.tree, site.objects
-    folder = tree.folder
-    (folder / "used").touch()
-    changed = switch(tree, plan.patches, boxed=site.box is not None)
-    log.info("tree switched, files changed: %s", ", ".join(changed) or "none")
-    kind: Kind = _kind_of_objects(objects)
-    if not objects.exists() and (nearest := _nearest(plan, tree)):
-        log.info("starting from the objects of %s", nearest.name)
-        copy_objects(tree, nearest, objects, COPIED)
-        kind = _kind_of_copy(plan, nearest)
-    objects.mkdir(exist_ok=True)
-    (objects / TOOLCHAIN).write_text(_tools(plan))
-    build_log = folder / f"{plan.key}.log"
-    build_log.write_text("")
-    for path in sorted(folder.glob("*.log"), key=lambda each: each.stat().st_mtime)[:-MOST_LOGS]:
-        path.unlink()
-    goes_on = site.box is None and _unfinished(plan, tree).exists()
-    if goes_on:
-        log.info("an earlier build was killed; what it wrote is removed")
-        wait_until_idle(tree.folder / BUSY)
-        _distrust(objects, since_ns=_unfinished(plan, tree).stat().st_mtime_ns)
-    (objects / REQUESTED).write_text(plan.requested)
-    steps_expected = expected(cache, plan.spec.configuration, kind).steps
-    started = time.monotonic()
-    cached = site.box is None and plan.toolchain.ccache
-    before = objects / ".config"
-    old = config.parse(before.read_text()) if before.exists() else {}
-    configured = _configure(plan, site, cache, build_log)
-    final = configured.text
-    if kind != "first" and (options := config.differing(old, config.parse(final))):
-        steps_expected = max(steps_expected, compiled.dependent(objects, options))
-    _, make = _make_argvs(
-        plan,
-        objects.name,
-        None if site.box else cache,
-        listed_headers=cached and safe_headers(tree.src),
-    )
-    status, steps = _run(plan, site, make, build_log, steps_expected, progress)
-    if status:
-        again = _make_argv(plan, site, ("olddefconfig",))
-        raise _failure(plan, site, cache, build_log, again, make, text=final)
-    if not goes_on:  # else it was the rest of a build
-        remember(cache, plan.spec.configuration, kind, Expected(steps, time.monotonic() - started))
-    if (objects / COPIED).exists():
-        left = compiled.forget_left_out(tree.src, objects, final)
-        log.info("objects of the other configuration that are not in this one: %d", len(left))
-        (objects / COPIED).unlink()
-    failed_modules = _make_modules(plan, site, build_log, cache)
-    _run(plan, site, ["sh", "-c", btf.script(objects, objects.name)], build_log)
-    kernel = _keep(plan, site, configured, build_log, failed_modules, cache)
-    build_log.unlink()
-    return kernel
+    @property
+    def where(self) -> Path:
+        """The objects as make sees them."""
+        return self.tree.objects(self.plan.objects_key)
 
+    @property
+    def unfinished(self) -> Path:
+        """A file that is there while a make runs, and after one that was killed."""
+        return self.tree.folder / f"unfinished-{self.plan.objects_key}"
 
-def _configure(plan: _Plan, site: _Site, cache: Path, build_log: Path) -> Configured:
-    """Configure the tree as it is; the source without its series first, where that tells.
+    @property
+    def kept(self) -> Path:
+        """Where the configuration of the source without a series is kept."""
+        return _kept(self.plan, self.tree)
 
-    Raises:
-        UsageError, SeriesError, InfraError: as ``configure.verify``, or Kconfig fails.
-    """
-    base: Configured | None = None
-    kept = _kept(plan, site.tree)
-    of_series = configure.changes_kconfig(plan.patches)
-    try:
-        if of_series:
-            base = Configured.load(kept) or _configure_source(plan, site, build_log)
-            configured = configure.from_base(
-                base, plan.spec.config, site.objects, _maker(plan, site, build_log)
-            )
+    def lay_out(self) -> None:
+        """The objects of a box as they are before anything ran in it: those of the source."""
+        folders.remove(self.objects)
+        if (self.where / VMLINUX).exists():
+            argv = ["cp", "-a", "--reflink=auto", str(self.where), str(self.objects)]
+            run(argv, timeout_s=COPY_TIMEOUT_S)
+            if self.unfinished.exists():  # of the source itself, with half an object
+                self.distrust()
         else:
-            configured = _from_nothing(plan, site, build_log)
-    except configure.MakeFailedError as error:
-        argv = _make_argv(plan, site, error.targets)
-        text = base.text if base else ""
-        raise _failure(plan, site, cache, build_log, argv, text=text) from None
-    try:
-        configure.verify(plan.fragments, configured, site.tree.src, plan.reasons, base)
-    except SeriesError as error:
-        raise _lost_options(plan, site, build_log, base or configured, error) from None
-    if not plan.patches:  # what a series' makefiles made of it is nobody else's
-        configured.save(kept)
-    return configured
+            self.objects.mkdir()
+            self.where.mkdir(exist_ok=True)  # where the copy is seen
+        (self.objects / REQUESTED).write_text(self.plan.requested)
 
+    def distrust(self) -> None:
+        """Remove what a killed make wrote: half an object looks newer than its source."""
+        wait_until_idle(self.tree.folder / BUSY)
+        since_ns = self.unfinished.stat().st_mtime_ns
+        for _, entry in folders.entries(self.objects):
+            with contextlib.suppress(FileNotFoundError):
+                if (
+                    not entry.is_dir(follow_symlinks=False)
+                    and entry.stat(follow_symlinks=False).st_mtime_ns >= since_ns
+                ):
+                    Path(entry.path).unlink()
 
-def _configure_source(plan: _Plan, site: _Site, build_log: Path) -> Configured:
-    """Configure the source without the series, in a folder of its own; no stranger's file is run.
+    def build(self, progress: Callable[[MakeProgress], None] | None) -> Kernel:
+        """Switch the tree, configure, make, and keep what comes out."""
+        plan, tree, objects = self.plan, self.tree, self.objects
+        (tree.folder / "used").touch()
+        changed = switch(tree, plan.patches, boxed=self.box is not None)
+        log.info("tree switched, files changed: %s", ", ".join(changed) or "none")
+        kind: Kind = _kind_of_objects(objects)
+        if not objects.exists() and (nearest := _nearest(plan, tree)):
+            log.info("starting from the objects of %s", nearest.name)
+            copy_objects(tree, nearest, objects, COPIED)
+            kind = _kind_of_copy(plan, nearest)
+        objects.mkdir(exist_ok=True)
+        (objects / TOOLCHAIN).write_text(_tools(plan))
+        self.log.write_text("")
+        logs = sorted(tree.folder.glob("*.log"), key=lambda each: each.stat().st_mtime)
+        for path in logs[:-MOST_LOGS]:
+            path.unlink()
+        goes_on = self.box is None and self.unfinished.exists()
+        if goes_on:
+            log.info("an earlier build was killed; what it wrote is removed")
+            self.distrust()
+        (objects / REQUESTED).write_text(plan.requested)
+        steps_expected = expected(self.cache, plan.spec.configuration, kind).steps
+        started = time.monotonic()
+        before = objects / ".config"
+        old = config.parse(before.read_text()) if before.exists() else {}
+        configured = self.configure()
+        final = configured.text
+        if kind != "first" and (options := config.differing(old, config.parse(final))):
+            steps_expected = max(steps_expected, compiled.dependent(objects, options))
+        cached = self.box is None and plan.toolchain.ccache
+        cache = None if self.box else self.cache
+        listed = cached and safe_headers(tree.src)
+        _, whole = _make_argvs(plan, objects.name, cache, listed_headers=listed)
+        status, steps = self.run(whole, steps_expected=steps_expected, progress=progress)
+        if status:
+            raise self.failure(self.argv("olddefconfig"), whole, text=final)
+        if not goes_on:  # else it was the rest of a build
+            took = Expected(steps, time.monotonic() - started)
+            remember(self.cache, plan.spec.configuration, kind, took)
+        if (objects / COPIED).exists():
+            left = compiled.forget_left_out(tree.src, objects, final)
+            log.info("objects of the other configuration that are not in this one: %d", len(left))
+            (objects / COPIED).unlink()
+        failed_modules = self.make_modules()
+        self.run(["sh", "-c", btf.script(objects, objects.name)])
+        kernel = self.keep(configured, failed_modules)
+        self.log.unlink()
+        return kernel
 
-    Raises:
-        configure.MakeFailedError: Kconfig fails.
-    """
-    bare = replace(plan, patches=())
-    place = _Site(site.tree, site.tree.src / SCRATCH)
-    switch(site.tree, ())
-    try:
-        place.objects.mkdir(exist_ok=True)
-        (place.objects / REQUESTED).write_text(plan.requested)
-        configured = _from_nothing(bare, place, build_log)
-    finally:
-        folders.remove(place.objects)
-        switch(site.tree, plan.patches, boxed=site.box is not None)
-    configured.save(_kept(plan, site.tree))
-    return configured
+    def argv(self, *targets: str) -> list[str]:
+        """A make of these targets, without the compiler's cache."""
+        return make_argv(self.plan.toolchain, self.objects.name, targets, ccache_folder=None)
 
+    def run(
+        self,
+        argv: Sequence[str],
+        build_log: Path | None = None,
+        steps_expected: int = 0,
+        progress: Callable[[MakeProgress], None] | None = None,
+    ) -> tuple[int, int]:
+        """Run one make; return its status and number of steps.
 
-def _from_nothing(plan: _Plan, site: _Site, build_log: Path) -> Configured:
-    make = _maker(plan, site, build_log)
-    return configure.from_nothing(plan.fragments, plan.reasons, site.objects, REQUESTED, make)
+        Raises:
+            InfraError: the deadline passed.
+        """
+        if self.box is None:
+            self.unfinished.touch()
+        with self.box.owned() if self.box else contextlib.nullcontext():
+            status, steps = run_make(
+                self.box.argv(argv, self.tree.src) if self.box else argv,
+                cwd=self.tree.src,
+                log=build_log or self.log,
+                most_log_bytes=products.MOST_BYTES["log"],
+                busy=self.tree.folder / BUSY,
+                timeout_s=BUILD_TIMEOUT_S,
+                expected=steps_expected,
+                progress=progress,
+            )
+        if self.box is not None:
+            self.vet_made()
+        else:
+            self.unfinished.unlink()  # a make that ends by itself removes half-written targets
+        return status, steps
 
+    def vet_made(self) -> None:
+        """Refuse what no build makes, and what would lead whoever reads the objects out of them.
 
-def _maker(plan: _Plan, site: _Site, build_log: Path) -> configure.Make:
-    return lambda targets: not _run(plan, site, _make_argv(plan, site, targets), build_log)[0]
+        Nothing of the box lives any more, and nobody else knows the folder.
 
+        Raises:
+            SeriesError: a link that leads out, a device, a pipe or a socket.
+            StrangeFolderError: folders too deep, too many, or that may not be read.
+        """
+        (self.objects / "source").unlink(missing_ok=True)  # kbuild's own link to the tree
+        for inside, entry in folders.entries(self.objects):
+            if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False):
+                continue
+            target = str(Path(entry.path).readlink()) if entry.is_symlink() else "/"
+            if not _stays(Path(inside).parent, target):
+                what = f"its build makes what no build makes: {clean(inside)}"
+                raise self.plan.fails(what, "see which of its makefiles or programs does")
 
-def _make_argv(plan: _Plan, site: _Site, targets: Sequence[str]) -> list[str]:
-    return make_argv(plan.toolchain, site.objects.name, targets, ccache_folder=None)
+    def configure(self) -> Configured:
+        """Configure the tree as it is; the source without its series first, where that tells.
+
+        Raises:
+            UsageError, SeriesError, InfraError: as ``configure.verify``, or Kconfig fails.
+        """
+        plan, base = self.plan, None
+        try:
+            if configure.changes_kconfig(plan.patches):
+                base = Configured.load(self.kept) or self.configure_source()
+                configured = configure.from_base(
+                    base,
+                    plan.spec.config,
+                    self.objects,
+                    lambda targets: not self.run(self.argv(*targets))[0],
+                )
+            else:
+                configured = self.configure_from_nothing()
+        except configure.MakeFailedError as error:
+            raise self.failure(self.argv(*error.targets), text=base.text if base else "") from None
+        try:
+            configure.verify(plan.fragments, configured, self.tree.src, plan.reasons, base)
+        except SeriesError as error:
+            raise self.lost_options(base or configured, error) from None
+        if not plan.patches:  # what a series' makefiles made of it is nobody else's
+            configured.save(self.kept)
+        return configured
+
+    def configure_from_nothing(self) -> Configured:
+        """Raise as ``configure.from_nothing``."""
+        return configure.from_nothing(
+            self.plan.fragments, self.plan.reasons, self.objects, REQUESTED,
+            lambda targets: not self.run(self.argv(*targets))[0],
+        )  # fmt: skip
+
+    def configure_source(self) -> Configured:
+        """Configure the source alone, in a folder of its own; no stranger's file is run.
+
+        Raises:
+            configure.MakeFailedError: Kconfig fails.
+        """
+        place = replace(
+            self, plan=replace(self.plan, patches=()), objects=self.tree.src / SCRATCH, box=None
+        )
+        switch(self.tree, ())
+        try:
+            place.objects.mkdir(exist_ok=True)
+            (place.objects / REQUESTED).write_text(self.plan.requested)
+            configured = place.configure_from_nothing()
+        finally:
+            folders.remove(place.objects)
+            switch(self.tree, self.plan.patches, boxed=self.box is not None)
+        configured.save(self.kept)
+        return configured
+
+    def make_modules(self) -> str:
+        """Build modules of the lab's own against the kernel that is built.
+
+        Returns what keeps some from being built, empty where nothing does: that is no failure of
+        the kernel, which other workloads can be measured on.
+
+        Raises:
+            InfraError: the host failed; of a series it is only said by words that it may print.
+        """
+        plan = self.plan
+        prebuilt.lay_out(plan.module_folders, self.objects)
+        ccache = None if self.box else store.ccache_folder(self.cache)
+        failed = []
+        for folder in plan.module_folders:
+            # Named in full: releases differ in what a relative path is relative to.
+            targets = (f"M={self.where / prebuilt.ADDED / folder.name}", "modules")
+            argv = make_argv(plan.toolchain, self.where.name, targets, ccache_folder=ccache)
+            if self.run(argv)[0]:
+                trouble = limited.call(blame.host_trouble, _text(self.log))
+                if trouble and not plan.patches:
+                    raise self.nobodys_fault(trouble, self.log)
+                failed.append(f"{folder.name}: {'; '.join(map(str, _errors(self.log)))}")
+        return "; ".join(failed)
+
+    def failure(self, *makes: list[str], text: str = "") -> SeriesError | InfraError:
+        """Who is to blame for a build that failed, the last of ``makes``: a patch, or none.
+
+        The first of them configures, from the .config ``text`` where one is given.
+        """
+        plan, errors = self.plan, _errors(self.log)
+        # A series can have the compiler say that the disk is full: what counts is whether the
+        # source builds without it, here and now.
+        trouble = limited.call(blame.host_trouble, _text(self.log))
+        if not plan.patches:
+            return self.nobodys_fault(trouble, self.log)
+        trial_log = self.tree.folder / f"{plan.key}.trial.log"
+
+        def make(argv: Sequence[str]) -> bool:
+            trial_log.write_text("")
+            if argv == makes[0]:
+                if self.box is not None:
+                    # What ran there may have left anything for the next one, to be blamed on the
+                    # source.
+                    self.lay_out()
+                if text:
+                    (self.objects / ".config").write_text(text)
+            return self.run(argv, trial_log)[0] == 0
+
+        goals = [Goal("the kernel", makes)]
+        target = limited.call(blame.failed_object, _text(self.log), errors[0])
+        if source := source_of(self.tree, target):
+            *configuring, whole = makes
+            goals.insert(0, Goal(target, (*configuring, [*whole[:-1], target]), source))
+        is_built = store.load(self.cache, replace(plan, patches=()).key) is not None
+        boxed = self.box is not None
+        guilty = culprit(
+            self.tree, plan.patches, goals, make,
+            source_builds=not trouble and is_built, boxed=boxed,
+        )  # fmt: skip
+        if not guilty.number:
+            return self.nobodys_fault(trouble, trial_log)
+        trial_log.unlink(missing_ok=True)
+        number = guilty.number - 1
+        before = f"with the {number} before it" if number else "without the series"
+        what = (
+            f"does not build: {'; '.join(map(str, errors))} ({guilty.goal.title} builds {before})"
+        )
+        return plan.fails(what, f"see {self.log}", number)
+
+    def nobodys_fault(self, trouble: str, build_log: Path) -> InfraError:
+        """The host's failure, or that of the source without patches, whose log this is."""
+        if trouble:
+            return InfraError(
+                f"the host failed while make ran: {trouble}", next_step=f"see {self.log}"
+            )
+        errors = "; ".join(map(str, _errors(build_log)))
+        return InfraError(
+            f"the source without patches does not build: {errors}",
+            where=self.plan.spec.source,
+            next_step=f"see {build_log}",
+        )
+
+    def lost_options(self, base: Configured, lost: SeriesError) -> SeriesError:
+        """The same error with the patch that takes the options away."""
+        plan = self.plan
+
+        def keeps_options(argv: Sequence[str]) -> bool:
+            if self.box is not None:
+                self.lay_out()
+            (self.objects / ".config").write_text(base.text)
+            if self.run(argv)[0]:
+                return False
+            final = replace(base, text=products.text(self.objects, ".config", "configuration"))
+            try:
+                configure.verify(plan.fragments, final, self.tree.src, plan.reasons, base)
+            except LabError:
+                return False
+            return True
+
+        goals = [Goal("the configuration", (self.argv("olddefconfig"),))]
+        boxed = self.box is not None
+        guilty = culprit(
+            self.tree, plan.patches, goals, keeps_options, source_builds=True, boxed=boxed
+        )
+        return plan.fails(clean(lost.what), lost.next_step, guilty.number - 1)
+
+    def keep(self, configured: Configured, failed_modules: str) -> Kernel:
+        """Take what was built into the cache."""
+        plan, objects, final = self.plan, self.objects, configured.text
+        order = products.text(objects, prebuilt.ORDER, "list") if plan.has_modules else ""
+        own = prebuilt.built(order)
+        parsed = parse_build(objects, self.tree.src, plan.patches, final, own)
+        identity = KernelIdentity(
+            key=plan.key,
+            arch=plan.spec.arch,
+            page_kib=plan.spec.page_kib,
+            release=products.release(objects),
+            source=plan.source.identity,
+            patches=tuple(patch.name for patch in plan.patches),
+            flavour=plan.spec.configuration,
+            compiler=plan.toolchain.identity,
+            config_sha256=hashlib.sha256(final.encode()).hexdigest(),
+            code_key=parsed.code_key,
+            build_id=parsed.build_id,
+            build_log="build.log",
+            options=configured.notes,
+        )
+        built = plan.spec.architecture.build
+        with store.staged(self.cache, plan.key) as folder:
+            (folder / built.target).write_bytes(products.read(objects, built.image, "image"))
+            (folder / "System.map").write_bytes(products.read(objects, "System.map", "map"))
+            shutil.copyfile(self.log, folder / "build.log")
+            added = prebuilt.added(plan.module_folders, objects)
+            products.modules(objects, (*own, *added), folder)
+            if failed_modules:
+                (folder / store.FAILED_MODULES).write_text(failed_modules)
+            (folder / "config").write_text(final)
+            symbols.save(parsed.functions, folder / "symbols.json.gz", parsed.variables)
+            compiled.save(parsed.touched, folder / "touched.json")
+            addresses.save(parsed.origins, folder / "origins.json.gz")
+            for name, content in parsed.types:
+                (folder / Path(name).name).write_bytes(content)
+            (folder / store.IDENTITY).write_text(identity.model_dump_json(indent=1))
+        kernel = store.load(self.cache, plan.key, used=True)
+        if kernel is None:
+            raise InfraError("the kernel just built is not in the cache", where=str(self.cache))
+        return kernel
 
 
 def _kept(plan: _Plan, tree: WorkTree) -> Path:
-    """Where the configuration of the source without a series is kept."""
     return tree.folder / f"{plan.objects_key}.base.json"
 
 
-def _make_modules(plan: _Plan, site: _Site, build_log: Path, cache: Path) -> str:
-    """Build modules of the lab's own against the kernel that is built.
-
-    Returns what keeps some from being built, empty where nothing does: that is no failure of the
-    kernel, which other workloads can be measured on.
-
-    Raises:
-        InfraError: the host failed; of a series it is only said by words that it may print.
-    """
-    prebuilt.lay_out(plan.module_folders, site.objects)
-    where = site.tree.objects(plan.objects_key)  # as make sees it, in a box or not
-    ccache = None if site.box else store.ccache_folder(cache)
-    failed = []
-    for folder in plan.module_folders:
-        # Named in full: releases differ in what a relative path is relative to.
-        targets = (f"M={where / prebuilt.ADDED / folder.name}", "modules")
-        argv = make_argv(plan.toolchain, where.name, targets, ccache_folder=ccache)
-        if _run(plan, site, argv, build_log)[0]:
-            trouble = limited.call(blame.host_trouble, _text(build_log))
-            if trouble and not plan.patches:
-                raise _host_failed(trouble, build_log)
-            failed.append(f"{folder.name}: {'; '.join(map(str, _errors(build_log)))}")
-    return "; ".join(failed)
-
-
 def _nearest(plan: _Plan, tree: WorkTree) -> Path | None:
-    """The finished objects whose configuration is nearest to the one asked for; None without.
+    """Find the object folder with the closest configuration; None without.
 
     kbuild compiles again what depends on an option that differs, and all of what was
     compiled by another command; so only objects of the same compiler are worth a copy.
@@ -557,70 +788,12 @@ def _kind_of_objects(objects: Path) -> Kind:
 
 def _kind_of_copy(plan: _Plan, nearest: Path) -> Kind:
     """Whether options are only added to those of the objects that are copied."""
-    added_to = set((nearest / REQUESTED).read_text().splitlines()) <= set(
-        plan.requested.splitlines()
-    )
-    return "extended" if added_to else "copied"
+    before = set((nearest / REQUESTED).read_text().splitlines())
+    return "extended" if before <= set(plan.requested.splitlines()) else "copied"
 
 
 def _tools(plan: _Plan) -> str:
     return f"{RECIPE} {plan.spec.arch} {plan.toolchain.identity}\n"
-
-
-def _run(
-    plan: _Plan,
-    site: _Site,
-    argv: Sequence[str],
-    build_log: Path,
-    steps_expected: int = 0,
-    progress: Callable[[MakeProgress], None] | None = None,
-) -> tuple[int, int]:
-    """Run one make; return its status and number of steps.
-
-    Raises:
-        InfraError: the deadline passed.
-    """
-    tree, unfinished = site.tree, _unfinished(plan, site.tree)
-    if site.box is None:
-        unfinished.touch()
-    with site.box.owned() if site.box else contextlib.nullcontext():
-        status, steps = run_make(
-            site.box.argv(argv, tree.src) if site.box else argv,
-            cwd=tree.src,
-            log=build_log,
-            most_log_bytes=products.MOST_BYTES["log"],
-            busy=tree.folder / BUSY,
-            timeout_s=BUILD_TIMEOUT_S,
-            expected=steps_expected,
-            progress=progress,
-        )
-    if site.box is not None:
-        _vet_made(site.objects, plan.patches[-1])
-        return status, steps
-    unfinished.unlink()  # a make that ends by itself removes its half-written targets
-    return status, steps
-
-
-def _vet_made(objects: Path, patch: Patch) -> None:
-    """Refuse what no build makes, and what would lead whoever reads the objects out of them.
-
-    Nothing of the box lives any more, and nobody else knows the folder.
-
-    Raises:
-        SeriesError: a link that leads out, a device, a pipe or a socket.
-        StrangeFolderError: folders too deep, too many, or that may not be read.
-    """
-    (objects / "source").unlink(missing_ok=True)  # kbuild's own link to the tree
-    for inside, entry in folders.entries(objects):
-        if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False):
-            continue
-        if entry.is_symlink() and _stays(Path(inside).parent, str(Path(entry.path).readlink())):
-            continue
-        raise SeriesError(
-            f"its build makes what no build makes: {clean(inside)}",
-            where=f"{patch.name} ({patch.subject})",
-            next_step="see which of its makefiles or programs does",
-        )
 
 
 def _stays(folder: Path, target: str) -> bool:
@@ -633,170 +806,12 @@ def _stays(folder: Path, target: str) -> bool:
     return not target.startswith("/") and ".." not in parts[up:] and up <= len(folder.parts)
 
 
-def _failure(
-    plan: _Plan, site: _Site, cache: Path, build_log: Path, *makes: list[str], text: str = ""
-) -> SeriesError | InfraError:
-    """Who is to blame for the build whose log this is, the last of ``makes``: a patch, or none.
-
-    The first of them configures, from the .config ``text`` where one is given.
-    """
-    errors = _errors(build_log)
-    # A series can have the compiler say that the disk is full: what counts is whether the
-    # source builds without it, here and now.
-    trouble = limited.call(blame.host_trouble, _text(build_log))
-    if not plan.patches:
-        return _host_failed(trouble, build_log) if trouble else _source_fails(plan, build_log)
-    tree = site.tree
-    trial_log = tree.folder / f"{plan.key}.trial.log"
-
-    def make(argv: Sequence[str]) -> bool:
-        trial_log.write_text("")
-        if site.box is not None and argv == makes[0]:
-            # What ran there may have left anything for the next one, to be blamed on the source.
-            _lay_out(plan, site)
-        if text and argv == makes[0]:
-            (site.objects / ".config").write_text(text)
-        return _run(plan, site, argv, trial_log)[0] == 0
-
-    goals = [Goal("the kernel", makes)]
-    target = limited.call(blame.failed_object, _text(build_log), errors[0])
-    source = source_of(tree, target)
-    if source:
-        *configure, whole = makes
-        goals.insert(0, Goal(target, (*configure, [*whole[:-1], target]), source))
-    known = not trouble and _base_is_built(plan, cache)
-    boxed = site.box is not None
-    guilty = culprit(tree, plan.patches, goals, make, source_builds=known, boxed=boxed)
-    if not guilty.number:
-        return _host_failed(trouble, build_log) if trouble else _source_fails(plan, trial_log)
-    trial_log.unlink(missing_ok=True)
-    patch = plan.patches[guilty.number - 1]
-    return SeriesError(
-        f"does not build: {'; '.join(map(str, errors))} "
-        f"({guilty.goal.title} builds {_before(guilty.number)})",
-        where=f"{patch.name} ({patch.subject})",
-        next_step=f"see {build_log}",
-    )
-
-
-def _lost_options(
-    plan: _Plan, site: _Site, build_log: Path, base: Configured, lost: SeriesError
-) -> SeriesError:
-    """The same error with the patch that takes the options away."""
-    again = _make_argv(plan, site, ("olddefconfig",))
-
-    def keeps_options(argv: Sequence[str]) -> bool:
-        if site.box is not None:
-            _lay_out(plan, site)
-        (site.objects / ".config").write_text(base.text)
-        if _run(plan, site, argv, build_log)[0]:
-            return False
-        final = replace(base, text=products.text(site.objects, ".config", "configuration"))
-        try:
-            configure.verify(plan.fragments, final, site.tree.src, plan.reasons, base)
-        except LabError:
-            return False
-        return True
-
-    goals = [Goal("the configuration", (again,))]
-    boxed = site.box is not None
-    guilty = culprit(site.tree, plan.patches, goals, keeps_options, source_builds=True, boxed=boxed)
-    patch = plan.patches[guilty.number - 1]
-    where = f"{patch.name} ({patch.subject})"
-    return SeriesError(clean(lost.what), where=where, next_step=lost.next_step)
-
-
-def _base_is_built(plan: _Plan, cache: Path) -> bool:
-    return store.load(cache, replace(plan, patches=()).key) is not None
-
-
-def _host_failed(trouble: str, build_log: Path) -> InfraError:
-    return InfraError(f"the host failed while make ran: {trouble}", next_step=f"see {build_log}")
-
-
-def _source_fails(plan: _Plan, build_log: Path) -> InfraError:
-    return InfraError(
-        f"the source without patches does not build: {'; '.join(map(str, _errors(build_log)))}",
-        where=plan.spec.source,
-        next_step=f"see {build_log}",
-    )
-
-
 def _errors(build_log: Path) -> tuple[blame.Mistake, ...]:
     errors = limited.call(blame.mistakes, _text(build_log))
     return errors or (blame.Mistake("make ended with an error"),)
-
-
-def _before(number: int) -> str:
-    return f"with the {number - 1} before it" if number > 1 else "without the series"
 
 
 def _text(path: Path) -> str:
     with path.open("rb") as stream:
         lines = stream.read(products.MOST_BYTES["log"]).decode(errors="replace").split("\n")
     return "\n".join(line[:LONGEST_LINE] for line in lines)
-
-
-def _keep(
-    plan: _Plan,
-    site: _Site,
-    configured: Configured,
-    build_log: Path,
-    failed_modules: str,
-    cache: Path,
-) -> Kernel:
-    source, objects, final = site.tree.src, site.objects, configured.text
-    order = products.text(objects, prebuilt.ORDER, "list") if plan.has_modules else ""
-    own = prebuilt.built(order)
-    parsed = parse_build(objects, source, plan.patches, final, own)
-    identity = KernelIdentity(
-        key=plan.key,
-        arch=plan.spec.arch,
-        page_kib=plan.spec.page_kib,
-        release=products.release(objects),
-        source=plan.source.identity,
-        patches=tuple(patch.name for patch in plan.patches),
-        flavour=plan.spec.configuration,
-        compiler=plan.toolchain.identity,
-        config_sha256=hashlib.sha256(final.encode()).hexdigest(),
-        code_key=parsed.code_key,
-        build_id=parsed.build_id,
-        build_log="build.log",
-        options=configured.notes,
-    )
-    built = plan.spec.architecture.build
-    with store.staged(cache, plan.key) as folder:
-        (folder / built.target).write_bytes(products.read(objects, built.image, "image"))
-        (folder / "System.map").write_bytes(products.read(objects, "System.map", "map"))
-        shutil.copyfile(build_log, folder / "build.log")
-        added = prebuilt.added(plan.module_folders, objects)
-        products.modules(objects, (*own, *added), folder)
-        if failed_modules:
-            (folder / store.FAILED_MODULES).write_text(failed_modules)
-        (folder / "config").write_text(final)
-        symbols.save(parsed.functions, folder / "symbols.json.gz", parsed.variables)
-        compiled.save(parsed.touched, folder / "touched.json")
-        addresses.save(parsed.origins, folder / "origins.json.gz")
-        for name, content in parsed.types:
-            (folder / Path(name).name).write_bytes(content)
-        (folder / store.IDENTITY).write_text(identity.model_dump_json(indent=1))
-    kernel = store.load(cache, plan.key, used=True)
-    if kernel is None:
-        raise InfraError("the kernel just built is not in the cache", where=str(cache))
-    return kernel
-
-
-def _unfinished(plan: _Plan, tree: WorkTree) -> Path:
-    """A file that is there while a make runs, and after one that was killed."""
-    return tree.folder / f"unfinished-{plan.objects_key}"
-
-
-def _distrust(objects: Path, since_ns: int) -> None:
-    """Remove what a killed make wrote: half an object looks newer than its source."""
-    for _, entry in folders.entries(objects):
-        with contextlib.suppress(FileNotFoundError):
-            if (
-                not entry.is_dir(follow_symlinks=False)
-                and entry.stat(follow_symlinks=False).st_mtime_ns >= since_ns
-            ):
-                Path(entry.path).unlink()

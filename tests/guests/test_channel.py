@@ -1,3 +1,10 @@
+"""Recorded consoles, each file named after its condition.
+
+Those of ``done``, ``agent-failed``, ``panic``, ``oops``, ``memcg-oom-kill``,
+``hung-task``, ``silent`` and ``lost`` are from guests that were made to end so; the
+others follow the formats that Linux 6.12 prints.
+"""
+
 from __future__ import annotations
 
 import gzip
@@ -12,7 +19,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guests import channel
-from guests.channel import ChannelError, decode, fingerprint
+from guests.channel import (
+    EVIDENCE_LINES,
+    LARGEST,
+    LONGEST_LINE,
+    ChannelError,
+    Clock,
+    Ending,
+    Follower,
+    Kind,
+    agent_done,
+    classify,
+    decode,
+    fingerprint,
+    progress,
+    read_console,
+)  # fmt: skip
 from tests.guests.framing import archived, framed, sent
 
 FILES = {"./uname": b"Linux\n", "./4k/after/proc/vmstat": b"pgfault 1\n" * 100, "./empty": b""}
@@ -181,3 +203,158 @@ def test_fingerprint_is_of_names_and_contents_in_any_order() -> None:
     assert digest == fingerprint({"b": b"2", "a": b"1"})
     others = [{"a": b"1"}, {"a": b"2", "b": b"1"}, {"a": b"12", "b": b""}, {"ab": b"1", "b": b"2"}]
     assert digest not in [fingerprint(files) for files in others]
+
+
+RECORDED = Path(__file__).parent / "recorded"
+
+
+def recorded(name: str) -> str:
+    return (RECORDED / f"{name}.log").read_bytes().decode()
+
+
+# name, QEMU ended with the agent's status, clock that ended it, kind, part of the message
+ENDINGS: tuple[tuple[str, bool, Clock, Kind, str], ...] = (
+    ("done", True, "", "done", "the agent finished"),
+    ("agent-failed", False, "", "failed",
+     "the agent stopped: twinboot: failed: mkfs: Invalid value 7q for -l size option."),
+    ("panic", False, "", "panic",
+     "Kernel panic - not syncing: Attempted to kill init! exitcode=0x00000300"),
+    # The kernel panics after an oops: the oops is what happened.
+    ("oops", False, "", "oops", "BUG: unable to handle page fault for address: ffff888001000000"),
+    ("kernel-bug", False, "", "oops", "kernel BUG at mm/filemap.c:871!"),
+    ("lockdep", True, "", "oops", "WARNING: possible circular locking dependency detected"),
+    ("memcg-oom-kill", True, "", "oom", "Memory cgroup out of memory: Killed process 71 (fio)"),
+    ("hung-task", True, "", "hung", "INFO: task touch:72 blocked for more than 1 seconds."),
+    ("soft-lockup", False, "silence", "hung", "soft lockup - CPU#0 stuck for 26s! [fio:93]"),
+    ("rcu-stall", False, "run", "hung", "rcu: INFO: rcu_preempt self-detected stall on CPU"),
+    ("smp-bring-up-hang", False, "boot", "boot", "hung while bringing up vCPUs"),
+    ("silent-from-the-start", False, "boot", "boot", "use 1 vCPU"),
+    ("silent", False, "silence", "silent", "timed out: no output for too long"),
+    ("silent", False, "run", "hung", "timed out: the run did not finish in time"),
+    ("lost", False, "", "lost", "QEMU ended before the agent reported anything"),
+    # A program of the guest that crashes is no oops; what it broke shows elsewhere.
+    ("user-segfault", True, "", "done", "the agent finished"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "agent_done", "deadline", "kind", "message"),
+    ENDINGS,
+    ids=[f"{name}-{deadline or 'ended'}" for name, _, deadline, _, _ in ENDINGS],
+)
+def test_recorded(name: str, agent_done: bool, deadline: Clock, kind: Kind, message: str) -> None:
+    ending = classify(recorded(name), agent_done=agent_done, deadline=deadline)
+    assert ending.kind == kind
+    assert message in ending.message
+
+
+def test_every_recorded_console_is_classified() -> None:
+    assert {path.stem for path in RECORDED.iterdir()} == {name for name, *_ in ENDINGS}
+
+
+def test_evidence_begins_before_the_line_and_is_short() -> None:
+    ending = classify(recorded("oops"), agent_done=False)
+    assert ending.evidence[:2] == (
+        "twinboot: prepare: mkfs.xfs -q -f --unsupported -m reflink=0,rmapbt=0,"
+        "uuid=5477696e-626f-6f74-0000-000000000001 -l size=7m",
+        "twinboot: layout: 52 MiB",
+    )
+    assert "BUG: unable to handle page fault" in ending.evidence[2]
+    assert len(ending.evidence) == 2 + EVIDENCE_LINES
+
+
+def test_hung_boot_shows_the_last_lines() -> None:
+    ending = classify(recorded("smp-bring-up-hang"), agent_done=False, deadline="boot")
+    assert ending.evidence[-2:] == (
+        "[    0.498797] smpboot: x86: Booting SMP configuration:",
+        "[    0.498805] .... node  #0, CPUs:      #1",
+    )
+
+
+def test_slow_preparation_is_not_put_down_to_the_vcpus() -> None:
+    log = "twinboot: prepare: mkfs.xfs\ntwinboot: layout: 13312 MiB\n"
+    ending = classify(log, agent_done=False, deadline="boot")
+    assert ending == Ending(
+        "boot",
+        "timed out: the guest was not ready in time",
+        tuple(log.splitlines()),
+        by_clock=True,
+    )
+
+
+def test_failure_of_the_agent_is_taken_from_the_result_when_one_came() -> None:
+    assert classify(recorded("agent-failed"), agent_done=True).kind == "done"
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [("silent", "phase 4k"), ("done", "done"), ("silent-from-the-start", ""),
+     ("smp-bring-up-hang", "")],
+)  # fmt: skip
+def test_progress_is_the_agents_last_word(name: str, word: str) -> None:
+    assert progress(recorded(name)) == word
+
+
+@given(st.text(), st.booleans(), st.sampled_from(("", "boot", "silence", "run", "flood")))
+def test_any_console_has_an_ending(text: str, agent_done: bool, deadline: Clock) -> None:
+    ending = classify(text, agent_done=agent_done, deadline=deadline)
+    assert ending.message
+    assert set(ending.evidence) <= set(text.splitlines())
+
+
+def test_a_status_of_its_own_says_that_the_agent_is_done() -> None:
+    assert agent_done(33, 33, progress(recorded("done")))
+    assert not agent_done(0, 33, progress(recorded("done")))
+    assert not agent_done(None, 33, progress(recorded("silent")))
+
+
+@pytest.mark.parametrize("name", ["panic", "oops", "lost", "silent"])
+def test_where_switching_off_is_the_status_the_last_word_decides(name: str) -> None:
+    # An agent that failed has said so in what it sent.
+    assert agent_done(0, 0, progress(recorded("done")))
+    assert agent_done(0, 0, progress(recorded("agent-failed")))
+    assert not agent_done(0, 0, progress(recorded(name)))
+    assert not agent_done(1, 0, progress(recorded("done")))
+
+
+def test_a_console_that_grows_is_read_piece_by_piece(tmp_path: Path) -> None:
+    log = tmp_path / "console.log"
+    follower = Follower(log)
+    assert follower.more() == ""
+    with log.open("wb") as sink:
+        for text, word in (
+            (b"twinboot: re", "re"), (b"ady\n[ 1.0] x", "ready"),
+            (b"\r\ntwinboot: phase \xff\n", "phase \ufffd"),
+            (b"x" * (3 << 20), "phase \ufffd"), (b"\ntwinboot: done\n", "done"),
+        ):  # fmt: skip
+            sink.write(text)
+            sink.flush()
+            assert follower.more() == word
+    assert follower.ready
+    assert follower.size == log.stat().st_size
+    assert len(follower._rest) <= LONGEST_LINE
+
+
+def test_no_more_of_a_console_is_followed_or_read_than_it_may_have(tmp_path: Path) -> None:
+    log = tmp_path / "console.log"
+    with log.open("wb") as sink:
+        sink.truncate(LARGEST + (8 << 20))
+    follower = Follower(log)
+    follower.more()
+    assert LARGEST < follower.size < log.stat().st_size
+    assert len(read_console(log)) <= LONGEST_LINE + 1
+
+
+def test_patterns_see_the_begin_of_a_long_line(tmp_path: Path) -> None:
+    log = tmp_path / "console.log"
+    log.write_text("a" * 9000 + "BUG: x\r\n" + "Kernel panic - not syncing: y" + "b" * 9000 + "\n")
+    text = read_console(log)
+    assert [len(line) for line in text.splitlines()] == [LONGEST_LINE] * 2
+    assert classify(text, agent_done=False).kind == "panic"
+    assert "\r" not in text
+
+
+@pytest.mark.parametrize("line", ["WARNING: " * 40_000, "possible " * 40_000, "a" * 400_000])
+def test_a_line_of_any_length_is_classified_at_once(line: str) -> None:
+    # The square of this length is 10^11.
+    assert classify(line, agent_done=True).kind == "done"

@@ -19,11 +19,19 @@ from experiment.spec import KernelSpec, Mode
 from host import sandbox
 from kernels import addresses, build, symbols
 from kernels import cache as store
-from kernels.build import commands, key_of, provide, seconds_to_build
+from kernels.build import (
+    UNKNOWN,
+    Expected,
+    commands,
+    expected,
+    key_of,
+    provide,
+    remember,
+    seconds_to_build,
+)
 from kernels.cache import Kernel, cached_kernels
 from kernels.compiled import load as touched
 from kernels.config import parse
-from kernels.expected import UNKNOWN, Expected, expected, remember
 from kernels.make import MakeProgress
 from tests.kernels.fake import BROKEN, COMMENT, FASTER, GROWN, Lab, Where, replace
 
@@ -505,7 +513,9 @@ def test_killed_in_the_middle_of_make_and_built_again(lab: Lab) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moment_s", [0.15, 0.3, 0.45, 0.6, 0.8])
+@pytest.mark.parametrize(
+    "moment_s", [0.3, 0.6, *(pytest.param(s, marks=pytest.mark.long) for s in (0.15, 0.45, 0.8))]
+)
 def test_killed_at_any_moment_and_built_again(lab: Lab, moment_s: float) -> None:
     patches = lab.series("grown", GROWN)
     process = provide_elsewhere(lab, *patches)
@@ -713,6 +723,7 @@ def test_a_kernel_that_was_changed_by_hand_is_built_again(lab: Lab) -> None:
         lambda: kernel.system_map.unlink(),
         lambda: (kernel.folder / "added.ko").write_bytes(b"EVIL"),
         lambda: (kernel.folder / store.DIGESTS).write_text("[]"),
+        lambda: (kernel.folder / store.DIGESTS).unlink(),
     ):
         change()
         again = provide(lab.spec, [], **lab.where)
@@ -732,14 +743,6 @@ def test_what_is_added_to_a_flavour_is_another_kernel_with_its_modules(lab: Lab)
     # The kernel without them has the key that it always had, and no modules.
     assert (plain.identity.flavour, plain.modules) == ("perf", ())
     assert plain.identity.key != more.identity.key
-
-
-def test_a_kernel_of_an_older_version_is_believed_once(lab: Lab) -> None:
-    kernel = provide(lab.spec, [], **lab.where)
-    (kernel.folder / store.DIGESTS).unlink()
-    assert store.load(lab.cache, kernel.identity.key, used=True) is not None
-    kernel.image.write_bytes(b"EVIL")
-    assert store.load(lab.cache, kernel.identity.key, used=True) is None
 
 
 def with_a_module(lab: Lab) -> tuple[Path, KernelSpec]:

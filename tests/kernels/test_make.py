@@ -1,3 +1,5 @@
+"""test make"""
+
 from __future__ import annotations
 
 import os
@@ -11,7 +13,23 @@ from pathlib import Path
 import pytest
 
 from errors import InfraError
-from kernels.make import LogError, MakeProgress, run_make, wait_until_idle
+from experiment.architecture import ARM64
+from kernels.build import provide
+from kernels.make import (
+    FIXED,
+    LLVM_TOOLS,
+    Family,
+    LogError,
+    MakeProgress,
+    Toolchain,
+    environment,
+    identify,
+    make_argv,
+    run_make,
+    safe_headers,
+    wait_until_idle,
+)
+from tests.kernels.fake import Lab
 
 REPOSITORY = Path(__file__).parents[2]
 MAKE_ELSEWHERE = """
@@ -140,3 +158,158 @@ def test_a_make_that_prints_without_an_end_is_ended(tmp_path: Path) -> None:
         run(tmp_path)
     assert (tmp_path / "log").stat().st_size == 1 << 20
     assert not (tmp_path / "ended").exists()
+
+
+def output_of(toolchain: Toolchain, folder: Path, *targets: str) -> str:
+    argv = make_argv(toolchain, "obj", targets, ccache_folder=folder / "ccache")
+    return subprocess.run(argv, cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "Makefile").write_text("show:\n\t@echo O=$(O) CC=$(CC) K=$(KCFLAGS); env\n")
+    return tmp_path
+
+
+def test_identity_is_compiler_and_linker() -> None:
+    toolchain = identify()
+    assert toolchain.compiler.startswith("gcc ")
+    assert "ld" in toolchain.linker
+    assert "\n" not in toolchain.identity
+
+
+def test_missing_compiler_is_the_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InfraError):
+        identify()
+
+
+def test_missing_clang_names_the_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InfraError) as caught:
+        identify("clang")
+    assert caught.value.what.startswith("not installed: clang, ld.lld, llvm-ar")
+    assert caught.value.next_step == "apt-get install --no-install-recommends clang lld llvm"
+
+
+def test_missing_cross_compiler_names_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InfraError) as caught:
+        identify("gcc", ARM64)
+    assert caught.value.what == "not installed: aarch64-linux-gnu-gcc"
+    assert caught.value.next_step == (
+        "apt-get install --no-install-recommends gcc-aarch64-linux-gnu"
+    )
+
+
+@pytest.mark.parametrize("family", ["gcc", "clang"])
+def test_make_gets_the_architecture(folder: Path, family: Family) -> None:
+    (folder / "Makefile").write_text("show:\n\t@echo $(ARCH) $(CROSS_COMPILE) $(LLVM) $(CC)\n")
+    compiler = {"gcc": "aarch64-linux-gnu-gcc", "clang": "1 ccache clang"}[family]
+    output = output_of(Toolchain("", "", True, family, ARM64), folder, "show")
+    words = ["arm64", "aarch64-linux-gnu-", *compiler.split()]
+    assert output.split() == (words if family == "clang" else [*words[:2], "ccache", words[2]])
+    assert "ARCH=" not in make_argv(Toolchain("", "", True, family), "obj", [], ccache_folder="c")
+
+
+def tools(folder: Path) -> Path:
+    """Programs with the names of LLVM's that pass on to those of gcc and binutils."""
+    folder.mkdir()
+    behind = {"clang": "gcc", "ld.lld": "ld"} | {name: name[5:] for name in LLVM_TOOLS}
+    for name, other in behind.items():
+        answer = f'[ "$1" = --version ] && echo {name} version 99 && exit'
+        # ccache asks a compiler called clang for colours in clang's way.
+        words = 'for word; do shift; [ "$word" = -fcolor-diagnostics ] || set -- "$@" "$word"; done'
+        (folder / name).write_text(f'#!/bin/sh\n{answer}\n{words}\nexec {other} "$@"\n')
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def test_clang_is_another_kernel(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gcc = provide(lab.spec, [], **lab.where)
+    monkeypatch.setenv("PATH", f"{tools(tmp_path / 'bin')}:{os.environ['PATH']}")
+    spec = lab.spec.model_copy(update={"compiler": "clang"})
+    clang = provide(spec, [], **lab.where)
+    assert clang.identity.compiler == "clang version 99; ld.lld version 99"
+    assert clang.identity.key != gcc.identity.key
+    assert clang.identity.code_key == gcc.identity.code_key  # gcc is behind both
+    log = clang.build_log.read_text()
+    assert " LLVM=1 " in log
+    assert "CC=ccache gcc" not in log
+    assert "LLVM=1" not in gcc.build_log.read_text()
+    assert provide(lab.spec, [], **lab.where) == gcc
+
+
+def test_make_sees_nothing_of_the_callers_environment(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("KCFLAGS", "MAKEFLAGS", "ARCH", "CROSS_COMPILE", "HOME", "LANG"):
+        monkeypatch.setenv(name, "foreign")
+    output = output_of(Toolchain("gcc", "ld", ccache=True), folder, "show")
+    assert "foreign" not in output
+    assert "O=obj CC=ccache gcc K=\n" in output
+    assert f"CCACHE_DIR={folder}/ccache\n" in output
+    for name, value in FIXED.items():
+        assert f"{name}={value}\n" in output
+
+
+def test_without_ccache_the_compiler_is_the_trees_own(folder: Path) -> None:
+    assert (
+        "ccache" not in output_of(Toolchain("gcc", "ld", ccache=False), folder, "show").split()[1]
+    )
+
+
+WITH_BLOB = '__asm__(".globl data\\ndata:\\n.incbin \\"kernel.lz4\\"\\n");\n'
+
+
+@pytest.mark.parametrize("listed_headers", [False, True])
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("piggy.S", '.globl data\ndata:\n.incbin "kernel.lz4"\n'),
+        ("configs.c", WITH_BLOB),
+        ("both.c", '#include "configs.c"\n'),
+    ],
+)
+def test_a_file_that_an_object_includes_whole_is_read_each_time(
+    tmp_path: Path, source: str, text: str, listed_headers: bool
+) -> None:
+    """As piggy.S includes the compressed kernel: of one size, with another content."""
+    (tmp_path / "configs.c").write_text(WITH_BLOB)
+    (tmp_path / source).write_text(text)
+    argv = ["ccache", "gcc", "-Wp,-MMD,.some.o.d", "-c", "-o", "some.o", source]
+    env = environment(tmp_path / "ccache", listed_headers=listed_headers)
+    for content in (b"first kernel", b"other kernel", b"other kernel"):
+        (tmp_path / "kernel.lz4").write_bytes(content)
+        subprocess.run(argv, cwd=tmp_path, env=env, check=True, timeout=60)
+        assert content in (tmp_path / "some.o").read_bytes()
+
+
+def test_a_header_that_changed_is_compiled_anew_and_an_equal_file_is_not(tmp_path: Path) -> None:
+    """ccache is told by the compiler which headers there are, and preprocesses nothing."""
+    (tmp_path / "some.c").write_text('#include "word.h"\nconst char word[] = WORD;\n')
+    argv = ["ccache", "gcc", "-Wp,-MMD,.some.o.d", "-c", "-o", "some.o", "some.c"]
+    log = tmp_path / "log"
+    env = environment(tmp_path / "ccache", listed_headers=True) | {"CCACHE_LOGFILE": str(log)}
+    for word, hits in (("first", 0), ("other", 0), ("first", 1)):
+        log.unlink(missing_ok=True)
+        (tmp_path / "word.h").write_text(f'#define WORD "{word}"\n')
+        os.utime(tmp_path / "word.h", (1e9, 1e9))  # ccache passes over what is younger than itself
+        subprocess.run(argv, cwd=tmp_path, env=env, check=True, timeout=60)
+        assert word.encode() in (tmp_path / "some.o").read_bytes()
+        assert log.read_text().count("Succeeded getting cached result") == hits
+        assert "Running preprocessor" not in log.read_text()
+
+
+def test_one_header_with_a_file_included_whole_makes_all_be_preprocessed(tmp_path: Path) -> None:
+    (tmp_path / "include").mkdir()
+    header = tmp_path / "include/blob.h"
+    header.write_text("int x;\n")
+    assert safe_headers(tmp_path)
+    (tmp_path / "obj-1").mkdir()
+    (tmp_path / "obj-1/made.h").write_text(WITH_BLOB)
+    assert safe_headers(tmp_path)
+    header.write_text(WITH_BLOB)
+    assert not safe_headers(tmp_path)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from errors import InfraError, UsageError
 from kernels import packages
+from kernels.source import identify
 from tests.kernels.shipped import Archive
 
 NAME = "linux-image-6.1.2-test"
@@ -109,3 +112,107 @@ def test_damaged_package_is_not_unpacked(tmp_path: Path) -> None:
     file.write_text("no package")
     with pytest.raises(InfraError, match="dpkg-deb"):
         packages.unpack(file, tmp_path / "root")
+
+
+SOURCE = "linux-source-9.9"
+HOSTS = "linux-image-6.1.2-test"
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
+    host = Archive(tmp_path / "host")
+    host.add(HOSTS, "6.1.2-1")
+    monkeypatch.setenv("APT_CONFIG", str(host.config))
+    return host
+
+
+@pytest.fixture
+def newer(tmp_path: Path, host: Archive) -> Archive:
+    """A release, signed, that has what the host's has not."""
+    newer = Archive(tmp_path / "newer")
+    newer.add(SOURCE, "9.9.1-1")
+    pool, keys = newer.folder / "pool", tmp_path / "keys"
+    keys.mkdir(mode=0o700)
+    gpg = ["gpg", "--homedir", str(keys), "--batch", "--quiet", "--passphrase", ""]
+    digest = hashlib.sha256((pool / "Packages").read_bytes()).hexdigest()
+    size = (pool / "Packages").stat().st_size
+    (pool / "Release").write_text(
+        f"Origin: Debian\nSuite: newer\nDate: Thu, 01 Jan 2026 00:00:00 UTC\n"
+        f"SHA256:\n {digest} {size} Packages\n"
+    )
+    for argv in (
+        ["--quick-gen-key", "t@example.org", "ed25519", "sign", "never"],
+        ["--clearsign", "--output", str(pool / "InRelease"), str(pool / "Release")],
+        ["--output", str(tmp_path / "keys.gpg"), "--export"],
+    ):
+        subprocess.run([*gpg, *argv], check=True)
+    return newer
+
+
+def update(newer: Archive, cache: Path, *, suites: tuple[str, ...] = ("./",)) -> str:
+    mirror = f"file:{newer.folder}/pool"
+    keyring = str(newer.folder.parent / "keys.gpg")
+    return packages.update(cache, mirror=mirror, suites=suites, keyring=keyring)
+
+
+def files(folder: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+def test_what_the_host_lacks_is_in_lists_of_the_labs_own(
+    host: Archive, newer: Archive, tmp_path: Path
+) -> None:
+    cache, before = tmp_path / "cache", files(host.folder)
+    with pytest.raises(InfraError) as caught:
+        packages.find(SOURCE, cache)
+    assert caught.value.next_step.startswith(f"./lab.py fetch {SOURCE}")
+    update(newer, cache)
+    package = packages.find(SOURCE, cache)
+    assert package.version == "9.9.1-1"
+    assert packages.fetch(package, cache).is_file()
+    assert packages.find(HOSTS, cache).options == ()
+    assert files(host.folder) == before
+
+
+def test_a_source_that_was_fetched_needs_no_version(
+    host: Archive, newer: Archive, tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache"
+    with pytest.raises(InfraError) as caught:
+        identify(f"deb:{SOURCE}", checkout=tmp_path, cache=cache)
+    assert f"./lab.py fetch {SOURCE}" in caught.value.next_step
+    update(newer, cache)
+    source = identify(f"deb:{SOURCE}", checkout=tmp_path, cache=cache)
+    assert source.identity == f"deb:{SOURCE}=9.9.1-1"
+
+
+def test_the_newest_source_is_that_of_the_largest_number(
+    host: Archive, newer: Archive, tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache"
+    update(newer, cache)
+    assert packages.newest_source(cache) == SOURCE
+    with pytest.raises(InfraError, match="no source of a kernel"):
+        packages.newest_source(tmp_path / "other")
+
+
+def test_a_suite_that_is_not_there_is_left_out_and_lists_stay_where_none_is(
+    newer: Archive, tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache"
+    update(newer, cache, suites=("no-such-suite", "./"))
+    with pytest.raises(InfraError, match="no-such-suite"):
+        update(newer, cache, suites=("no-such-suite",))
+    assert packages.fetched(SOURCE, cache) == f"{SOURCE}=9.9.1-1"
+
+
+def test_an_archive_signed_by_somebody_else_is_refused(newer: Archive, tmp_path: Path) -> None:
+    (newer.folder / "pool/InRelease").write_text((newer.folder / "pool/Release").read_text())
+    with pytest.raises(InfraError, match="can fetch no list"):
+        update(newer, tmp_path / "cache")
+
+
+@pytest.mark.usefixtures("host")
+def test_a_host_without_debians_archive_has_to_name_one(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="knows no archive"):
+        packages.update(tmp_path)

@@ -1,14 +1,20 @@
+"""What of a series a build executes on the host, by file."""
+
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from errors import SeriesError, UsageError
 from kernels.patch_folder import known_series, read_folder
-from kernels.series import apply, read_patch
-from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab
+from kernels.series import apply, host_code, read_patch, reverted
+from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab, replace
+from tests.kernels.posting import git
 
 HEADER = "From: T <t@example.org>\nSubject: [PATCH] a subject\n\n---\n"
 
@@ -144,3 +150,143 @@ def test_missing_source_file_is_named(lab: Lab) -> None:
     (lab.source / "mm/filemap.c").unlink()
     with pytest.raises(SeriesError, match=r"mm/filemap\.c: No such file"):
         apply([read_patch(path) for path in paths], lab.source)
+
+
+def contents(tree: Path) -> dict[str, tuple[bytes, bool]]:
+    return {
+        str(path.relative_to(tree)): (path.read_bytes(), bool(path.stat().st_mode & 0o100))
+        for path in sorted(tree.rglob("*"))
+        if path.is_file() and ".git" not in path.parts
+    }
+
+
+def edit(tree: Path) -> None:
+    replace("mm/filemap.c", "index >> 4", "index >> 5")(tree)
+    replace("mm/filemap.c", "int filemap_last(void)\n", "int filemap_last(void)\n/* --- x */\n")(
+        tree
+    )
+    (tree / "mm/new.c").write_text("int fresh;\n")
+    (tree / "mm/no newline.c").write_text("int last;")
+    (tree / "mm/debug.c").unlink()
+    (tree / "mm/slow.c").rename(tree / "mm/slower.c")
+    with (tree / "mm/slower.c").open("a") as file:
+        file.write("/* -- */\n")
+    (tree / "Kconfig").chmod(0o755)
+
+
+def test_a_patch_and_its_reverse_change_nothing(lab: Lab) -> None:
+    before = contents(lab.source)
+    (path,) = lab.series("all", edit)
+    assert "rename from mm/slow.c" in path.read_text()
+    apply([read_patch(path)], lab.source)
+    assert contents(lab.source) != before
+    back = path.with_name("0001-back.patch")
+    back.write_text(reverted(path.read_text(), "x"))
+    apply([read_patch(back)], lab.source)
+    assert contents(lab.source) == before
+
+
+def test_twice_is_the_patch_itself(lab: Lab) -> None:
+    (path,) = lab.series("all", edit)
+    text = path.read_text()
+    twice = reverted(reverted(text, "x"), "x")
+    assert sorted(twice.splitlines()) == sorted(text.splitlines())
+
+
+def test_a_copy_is_refused() -> None:
+    with pytest.raises(SeriesError, match="copies a file"):
+        reverted("diff --git a/x b/y\ncopy from x\ncopy to y\n", "0001")
+
+
+LINES = st.lists(st.sampled_from(["a", "b", "-- c", "++ d", "", "@@ e"]), max_size=12)
+
+
+@settings(max_examples=25)
+@given(before=LINES, after=LINES)
+def test_any_change_of_a_file_goes_back(
+    tmp_path_factory: pytest.TempPathFactory, before: list[str], after: list[str]
+) -> None:
+    folder = tmp_path_factory.mktemp("revert")
+    tree = folder / "tree"
+    tree.mkdir()
+    git(tree, "init", "-q")
+    (tree / "f").write_text("\n".join(before) + "\nend\n")
+    git(tree, "add", "f")
+    (tree / "f").write_text("\n".join(after) + "\nend\n")
+    diff = subprocess.run(
+        ["git", "-C", str(tree), "diff"], capture_output=True, text=True, check=True
+    ).stdout
+    shutil.rmtree(tree / ".git")
+    if diff:
+        patch = folder / "0001.patch"
+        patch.write_text(reverted(diff, "x"))
+        apply([read_patch(patch)], tree)
+    assert (tree / "f").read_text() == "\n".join(before) + "\nend\n"
+
+
+def diff(file: str, *lines: str, made: str = "") -> str:
+    head = f"diff --git a/{file} b/{file}\n"
+    old = "/dev/null" if made else f"a/{file}"
+    head += f"new file mode {made}\n" if made else ""
+    body = "".join(f"+{line}\n" for line in lines)
+    return f"{head}--- {old}\n+++ b/{file}\n@@ -0,0 +1,{len(lines)} @@\n{body}"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (diff("mm/Makefile", "obj-y += x.o"), "a makefile"),
+        (diff("mm/Kbuild", "x"), "a makefile"),
+        (diff("arch/x86/Makefile.um", "x"), "a makefile"),
+        (diff("tools/build/x.mk", "x"), "a makefile"),
+        (diff("scripts/mod/modpost.c", "x"), "a program or script of the build"),
+        (diff("tools/objtool/check.c", "x"), "a program or script of the build"),
+        (diff("arch/arm64/tools/cpucaps", "X"), "a program or script of the build"),
+        (diff("arch/x86/boot/tools/build.c", "X"), "a program or script of the build"),
+        (diff("rust/macros/lib.rs", "x"), "a program or script of the build"),
+        (diff("kernel/gen_kheaders.sh", "x"), "a script"),
+        (diff("kernel/time/timeconst.bc", "x"), "a script"),
+        (diff("mm/helper", "#!/bin/sh", made="100755"), "a script"),
+        (diff("lib/raid6/mktables.c", "x"), "compiled into a program of the build"),
+        (diff("include/linux/mod_devicetable.h", "x"), "compiled into a program of the build"),
+        (diff("mm/Kconfig", "\tdefault $(shell,id)"), "a command in Kconfig"),
+        (diff("mm/Kconfig.debug", "\tdepends on $(cc-option,-x)"), "a command in Kconfig"),
+        (diff("mm/x.c", 'asm(".incbin \\"/etc/passwd\\"");'), "reads files of the host"),
+        (diff("mm/x.S", '.include "/etc/passwd"'), "reads files of the host"),
+        (diff("mm/x.c", '# include "/etc/passwd"'), "reads files of the host"),
+        (diff("rust/x.rs", 'include_str!("/etc/passwd")'), "reads files of the host"),
+        (diff("mm/x.c", '#embed "/etc/passwd"'), "reads files of the host"),
+    ],
+)
+def test_what_a_build_executes_is_named_with_a_reason(text: str, reason: str) -> None:
+    file = text.partition(" b/")[2].partition("\n")[0]
+    assert host_code([diff("mm/before.c", "x") + text + diff("mm/after.c", "x")]) == (
+        f"{file} ({reason})",
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        diff("mm/filemap.c", "#include <linux/mm.h>", '#include "../internal.h"'),
+        diff("mm/Kconfig", "config X", "\tdefault y"),
+        diff("Documentation/conf.py", "x"),
+        diff("drivers/gpu/drm/i915/gt/gen6_ppgtt.c", "x"),
+        "Subject: [PATCH 0/2] a cover letter\n\nof scripts/x\n",
+        # What is taken out is read no more.
+        "--- a/mm/x.c\n+++ b/mm/x.c\n@@ -1 +0,0 @@\n-.incbin\n",
+    ],
+)
+def test_code_of_the_kernel_is_not(text: str) -> None:
+    assert host_code([text]) == ()
+
+
+def test_a_removed_and_a_renamed_script_are_named_too() -> None:
+    removed = "diff --git a/scripts/x b/scripts/x\ndeleted file mode 100644\n--- a/scripts/x\n"
+    removed += "+++ /dev/null\n@@ -1 +0,0 @@\n-x\n"
+    renamed = "diff --git a/mm/x.c b/scripts/y.c\nsimilarity index 100%\nrename from mm/x.c\n"
+    renamed += "rename to scripts/y.c\n"
+    plain = "--- a/scripts/z\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n"
+    assert [each.partition(" ")[0] for each in host_code([removed, renamed, plain])] == [
+        "scripts/x", "scripts/y.c", "scripts/z",
+    ]  # fmt: skip

@@ -15,9 +15,8 @@ from experiment.plan import make_plan
 from experiment.spec import CheckSpec, Experiment, KernelSpec, SeriesSpec
 from experiment.steps import per_patch
 from kernels import build
-from kernels.build import provide
+from kernels.build import Expected, provide, remember
 from kernels.cache import planned
-from kernels.expected import Expected, remember
 from kernels.make import MakeProgress
 from results.record import RunCost
 from results.store import SessionStore

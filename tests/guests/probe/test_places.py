@@ -1,3 +1,5 @@
+"""test places"""
+
 from __future__ import annotations
 
 import numpy as np
