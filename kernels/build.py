@@ -487,8 +487,8 @@ class _Site:
         if status:
             raise self.failure(self.argv("olddefconfig"), whole, text=final)
         if not goes_on:  # else it was the rest of a build
-            took = Expected(steps, time.monotonic() - started)
-            remember(self.cache, plan.spec.configuration, kind, took)
+            measured = Expected(steps, time.monotonic() - started)
+            remember(self.cache, plan.spec.configuration, kind, measured)
         if (objects / COPIED).exists():
             left = compiled.forget_left_out(tree.src, objects, final)
             log.info("objects of the other configuration that are not in this one: %d", len(left))
