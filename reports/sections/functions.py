@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from reports import wording
-from reports.charts import icicle, waterfall
+from reports.charts import functions as charted
 from reports.document import (
     Block,
     Cell,
@@ -239,8 +239,8 @@ def blocks(view: View, comparison: Comparison) -> list[Block]:
     """The section; phases in which nothing was called are folded, as are all of many phases."""
     body: list[Block] = []
     many = len(comparison.headlines) > MOST_OPEN
-    kinds = (waterfall,) if many else (waterfall, icicle)
-    draws = (kind.draw for kind in kinds)
+    kinds = {"waterfall": charted.waterfalls, "icicle": charted.icicles}
+    draws = (charted.waterfalls,) if many else tuple(kinds.values())
     charts = {chart.name: chart for chart in view.charts(*draws, comparison=comparison)}
     judged = {(m.case, m.phase) for m in comparison.primary}
     judged_phases = {
@@ -253,9 +253,9 @@ def blocks(view: View, comparison: Comparison) -> list[Block]:
         if each.identical:
             body += [Heading(title, 3), Paragraph((Strong(IDENTICAL),))]
             continue
-        names = (
-            "-".join(filter(None, (view.prefix(comparison), kind.name(each)))) for kind in kinds
-        )
+        names = [charted.name_of(kind, each) for kind in kinds]
+        if prefix := view.prefix(comparison):
+            names = [f"{prefix}-{name}" for name in names]
         inner: list[Block] = [*_ratios(each), *_changed(comparison, each)]
         # The first drawing is seen; where more phases changed, theirs stand with all functions.
         beside = gallery((charts[name] for name in names if name in charts), 4)

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from reports import forms, write
-from reports.charts import waterfall
+from reports.charts import functions as charted
 from reports.model import Comparison
 from reports.paired import pair
 from reports.sections import functions
@@ -68,7 +68,7 @@ def test_an_a_a_is_called_identical() -> None:
     )
     assert functions.IDENTICAL in forms.render(comparison, "text")
     assert forms.render(comparison, "letter").endswith(f"\n\n{functions.IDENTICAL}\n")
-    assert waterfall.draw(comparison) == []
+    assert charted.waterfalls(comparison) == []
 
 
 def test_one_seed_claims_no_interval() -> None:
@@ -93,7 +93,7 @@ def test_charts(counted: Comparison) -> None:
 
 def test_the_waterfall_ends_at_the_whole_change(counted: Comparison) -> None:
     for headline in counted.headlines:
-        bars = waterfall.bars(headline)
+        bars = charted.bars(headline)
         assert bars[0].start == 0
         assert [bar.start for bar in bars[1:-1]] == [bar.end for bar in bars[:-2]]
         assert bars[-2].end == pytest.approx(headline.total.difference)

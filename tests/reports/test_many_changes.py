@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from xml.etree import ElementTree as ET
 
 import pytest
 
 from reports import forms
 from reports.by_arm import geometric_means
-from reports.charts import icicle
+from reports.charts import functions as charted
 from reports.document import Table
 from reports.explain.functions import Attribution
 from reports.kernel_names import source_address
@@ -44,8 +43,8 @@ def test_changes_stand_before_means(many: SessionComparison) -> None:
     assert {len(row.cells) for row in table.rows} == {len(table.columns)}
 
 
-def _icicles(comparison: Comparison) -> list[tuple[Attribution, list[icicle.Area]]]:
-    return [(each, icicle.areas(each)) for each in comparison.headlines if not each.identical]
+def _icicles(comparison: Comparison) -> list[tuple[Attribution, list[charted.Area]]]:
+    return [(each, charted.areas(each)) for each in comparison.headlines if not each.identical]
 
 
 def test_each_column_of_an_icicle_is_without_gaps(counted: Comparison) -> None:
@@ -77,20 +76,10 @@ def test_files_add_up_to_their_part(counted: Comparison) -> None:
             assert whole == pytest.approx(group.instructions.difference)
 
 
-def test_an_icicle_is_the_same_bytes_and_names_itself(counted: Comparison) -> None:
-    charts = icicle.draw(counted)
-    assert charts == icicle.draw(counted)
-    for chart in charts:
-        root = ET.fromstring(chart.svg)
-        title = root.find("{http://www.w3.org/2000/svg}title")
-        assert title is not None
-        assert title.text == chart.alt
-
-
 def test_small_nodes_are_one_and_keep_what_they_differ_by() -> None:
-    nodes = [icicle._Node(str(n), 1.0, 0.5, is_significant=n != 1) for n in range(3)]
-    large = icicle._Node("large", 100.0, -7.0, is_significant=True)
-    first, together = icicle._with_small_together([*nodes, large], 2.0, "files")
+    nodes = [charted._Node(str(n), 1.0, 0.5, is_significant=n != 1) for n in range(3)]
+    large = charted._Node("large", 100.0, -7.0, is_significant=True)
+    first, together = charted._with_small_together([*nodes, large], 2.0, "files")
     assert first == large
     assert together.label == "3 small files"
     assert together.difference == 1.5

@@ -1,7 +1,8 @@
-"""Where the instructions of a phase are and which of them changed: subsystem, file, function.
+"""Instructions of a phase: what each function added to them or took away, and where they all are.
 
-A differential icicle: B. Gregg, "The flame graph", ACM Queue 14(2), 2016, with areas of exact
-counts.  It lies on its side, so that names are read without turning the page.
+A waterfall from base to patched, and a differential icicle: B. Gregg, "The flame graph", ACM Queue
+14(2), 2016, with areas of exact counts.  It lies on its side, so that names are read without
+turning the page.
 """
 
 from __future__ import annotations
@@ -11,17 +12,21 @@ from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from reports import wording
 from reports.charts import canvas
-from reports.charts.canvas import BAD, BAND, GOOD, PAPER, Chart
+from reports.charts.canvas import BAD, BAND, GOOD, INK, MUTED, PAPER, Chart
 from reports.explain.functions import Attribution
 from reports.model import Comparison
 from reports.paired import Paired
 from text import typeset
 
-HEIGHT_IN, EDGES_IN = 4.4, 0.75
+STEP_IN, EDGES_IN = 0.43, 0.8
+MOST_BARS = 8
+FAINT = 0.35
+HEIGHT_IN = 4.4
 KINDS = ("parts", "files", "functions")
 # Where the columns of these begin and end, in parts of the width.
 COLUMNS = ((0.0, 0.29), (0.29, 0.58), (0.58, 1.0))
@@ -34,6 +39,57 @@ FONT = 7.5
 FAINTEST, DEEPEST = 0.16, 0.55
 NO_FILE = "file not known"
 NAMED = 6
+
+
+class Bar(NamedTuple):
+    """One step from ``start`` to ``end``, both relative to base."""
+
+    label: str
+    start: float
+    end: float
+    faint: bool
+
+
+def bars(attribution: Attribution) -> list[Bar]:
+    """The steps in order: listed functions, everything else, and the whole change.
+
+    Those that are not significant are drawn only where hardly anything is.
+    """
+    clear = [row for row in attribution.rows if not row.instructions.within_scatter]
+    rows = (clear or list(attribution.rows))[:MOST_BARS]
+    steps, reached = [], 0.0
+    for row in rows:
+        end = reached + row.instructions.difference
+        steps.append(Bar(row.shown_name, reached, end, row.instructions.within_scatter))
+        reached = end
+    rest = len(attribution.functions) - len(rows)
+    whole = attribution.total.difference
+    if rest:
+        faint = attribution.others is not None and attribution.others.within_scatter
+        faint = faint or len(rows) == len(clear) < attribution.listed
+        steps.append(Bar(f"{rest} other functions", reached, whole, faint))
+    return [*steps, Bar("all", 0.0, whole, faint=False)]
+
+
+def _draw_bar(axes: Axes, position: int, bar: Bar, last: bool) -> None:
+    across = axes.get_yaxis_transform()
+    change = bar.end - bar.start
+    colour = MUTED if last else GOOD if change < 0 else BAD
+    axes.barh(position, change, left=bar.start, height=0.34, color=colour,
+              alpha=FAINT if bar.faint else 0.9, linewidth=0)  # fmt: skip
+    # In pieces: one line over the whole height would run through the names.
+    axes.vlines(0, position - 0.2, position + 0.2, color=INK, linewidth=0.9)
+    if not change:
+        axes.plot(bar.start, position, "|", color=MUTED, markersize=8)
+    if not last:
+        axes.vlines(bar.end, position - 0.17, position + 1.17, color=MUTED, linewidth=0.6,
+                    alpha=0.5)  # fmt: skip
+    weight = "bold" if last else "normal"
+    axes.text(0, position - 0.36, bar.label, transform=across, va="center", fontsize=9.5,
+              fontweight=weight)  # fmt: skip
+    text = typeset(wording.signed(change))
+    axes.text(1, position - 0.36, text, transform=across, va="center", ha="right", fontsize=9.5,
+              fontweight=weight)  # fmt: skip
 
 
 class Area(NamedTuple):
@@ -140,18 +196,80 @@ def _draw_area(axes: Axes, area: Area, largest: float) -> None:
         axes.text(right - 0.008, middle, number, va="center_baseline", ha="right", fontsize=FONT)
 
 
-def name(attribution: Attribution) -> str:
-    """Name of the chart of an attribution."""
-    return canvas.identifier("icicle", attribution.case, attribution.phase)
+def name_of(kind: str, attribution: Attribution) -> str:
+    """Name of the chart of an attribution, a ``waterfall`` or an ``icicle``."""
+    return canvas.identifier(kind, attribution.case, attribution.phase)
 
 
-def _draw_one(comparison: Comparison, attribution: Attribution) -> list[Chart]:
+def waterfalls(comparison: Comparison) -> list[Chart]:
+    """One chart a phase whose functions were counted and did not all stay the same."""
+    return [
+        _waterfall(comparison, attribution)
+        for attribution in comparison.headlines
+        if not attribution.identical and attribution.listed
+    ]
+
+
+def _waterfall(comparison: Comparison, attribution: Attribution) -> Chart:
+    steps = bars(attribution)
+    base, patched = comparison.manifest.base, comparison.manifest.patched
+    unit = attribution.unit_title
+
+    def paint(_: Figure, axes: Axes) -> None:
+        for position, bar in enumerate(steps):
+            _draw_bar(axes, position, bar, last=position == len(steps) - 1)
+        ends = [end for bar in steps for end in (bar.start, bar.end)]
+        room = 0.04 * (max(ends) - min(ends))
+        axes.set_xlim(min(ends) - room, max(ends) + room)
+        axes.set_ylim(len(steps) - 0.65, -0.65)
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+        axes.set_xlabel(f"instructions per {unit}, {patched} minus {base}")
+
+    changes = "; ".join(f"{bar.label} {wording.signed(bar.end - bar.start)}" for bar in steps)
+    before = wording.amount(attribution.total.base)
+    alt = (
+        f"Instructions per {unit} in {attribution.case}, phase {attribution.phase}, from {base} "
+        f"{before} to {patched} {wording.amount(attribution.total.patched)}: {changes}"
+    )
+    caption = (
+        "Each step begins where the one above it ended; the last is the whole change. Faint steps "
+        f"are not significant. The axis shows the change alone: {base} is {before} instructions."
+    )
+    title = f"{attribution.case}, phase {attribution.phase}: per {unit}"
+    names = ("waterfall", attribution.case, attribution.phase)
+    height = EDGES_IN + STEP_IN * len(steps)
+    return canvas.drawn(paint, "waterfall", names, title, caption, alt, height, "x")
+
+
+def icicles(comparison: Comparison) -> list[Chart]:
+    """One chart a phase whose functions were counted and of which any changed."""
+    return [
+        chart
+        for attribution in comparison.headlines
+        if not attribution.identical
+        for chart in _icicle(comparison, attribution)
+    ]
+
+
+def _icicle(comparison: Comparison, attribution: Attribution) -> list[Chart]:
     everything = areas(attribution)
     largest = max(
         (abs(a.difference) for a in everything if a.column == 2 and a.is_significant), default=0
     )
     if not largest:
         return []
+
+    def paint(fig: Figure, axes: Axes) -> None:
+        for area in everything:
+            _draw_area(axes, area, largest)
+        for (left, _), head in zip(COLUMNS, ("part", "file", "function"), strict=True):
+            axes.text(left, -0.012, head, va="bottom", fontsize=FONT, color=MUTED)
+        axes.set_xlim(0, 1)
+        axes.set_ylim(1, 0)
+        axes.set_axis_off()
+        canvas.legend_of_changes(fig, DEEPEST)
+
     changed = sorted(
         (group for group in attribution.groups if group.instructions.is_significant),
         key=lambda group: -abs(group.instructions.difference),
@@ -166,35 +284,11 @@ def _draw_one(comparison: Comparison, attribution: Attribution) -> list[Chart]:
         f"{attribution.phase}, by part of the kernel, file and function. "
         + (f"Parts that changed: {parts}." if parts else "No part changed as a whole.")
     )
-    with canvas.figure(HEIGHT_IN + EDGES_IN) as fig:
-        axes = fig.subplots()
-        axes.patch.set_alpha(0)
-        for area in everything:
-            _draw_area(axes, area, largest)
-        for (left, _), head in zip(COLUMNS, ("part", "file", "function"), strict=True):
-            axes.text(left, -0.012, head, va="bottom", fontsize=FONT, color=canvas.MUTED)
-        axes.set_xlim(0, 1)
-        axes.set_ylim(1, 0)
-        axes.set_axis_off()
-        canvas.legend_of_changes(fig, DEEPEST)
-        svg = canvas.to_svg(fig, name(attribution), alt)
-    patched = comparison.manifest.patched
-    return [Chart(
-        name=name(attribution),
-        kind="icicle",
-        title=f"All instructions, per {attribution.unit_title}",
-        caption="Heights are instructions of the arm that executed more; colour and number are "
-        f"what {patched} adds or saves. The tables in the fold below have all of it in numbers.",
-        alt=alt,
-        svg=svg,
-    )]  # fmt: skip
-
-
-def draw(comparison: Comparison) -> list[Chart]:
-    """One chart a phase whose functions were counted and of which any changed."""
-    return [
-        chart
-        for attribution in comparison.headlines
-        if not attribution.identical
-        for chart in _draw_one(comparison, attribution)
-    ]
+    caption = (
+        "Heights are instructions of the arm that executed more; colour and number are what "
+        f"{comparison.manifest.patched} adds or saves. The tables in the fold below have all of it "
+        "in numbers."
+    )
+    title = f"All instructions, per {attribution.unit_title}"
+    names = ("icicle", attribution.case, attribution.phase)
+    return [canvas.drawn(paint, "icicle", names, title, caption, alt, HEIGHT_IN + 0.75)]
