@@ -13,7 +13,6 @@ from history import wall
 from history.changes import Course, NightlyChange
 from history.entry import PINNED, Entry, Role
 from history.exact import direction_of, fit, followed, moved_settings
-from reports.verdict import Verdict
 from results.record import Record
 from results.units import shown_unit
 
@@ -31,18 +30,12 @@ class Point(Record):
 
     night: str
     entry: str
-    session: str
-    link: str
     kernel: str
-    kernel_key: str
-    commit: str
-    n: int
     value: float | None
     stddev: float | None
     level: float | None
     low: float | None
     high: float | None
-    verdict: Verdict | None
     lab: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
     why_not: str = ""
@@ -175,11 +168,6 @@ def _point(
     measured = case_entry.arm(name) if case_entry else None
     ensemble = measured.metrics.get(metric) if measured else None
     summary = ensemble.summary if ensemble else None
-    conclusion = (
-        next((s for s in case_entry.conclusions if (s.arm, s.metric) == (name, metric)), None)
-        if case_entry
-        else None
-    )
     why_not = ""
     if value is None:
         why_not = entry.exactness if not fit(entry) else "no valid run"
@@ -187,18 +175,12 @@ def _point(
     return Point(
         night=entry.night,
         entry=entry.id,
-        session=entry.session,
-        link=entry.link,
         kernel=arm.version if arm else "",
-        kernel_key=arm.kernel.key if arm else "",
-        commit=arm.commit if arm else "",
-        n=summary.n if summary else 0,
         value=value,
         stddev=summary.stddev if summary else None,
         level=level,
         low=level * (1 - width) if level is not None else None,
         high=level * (1 + width) if level is not None else None,
-        verdict=conclusion.verdict if conclusion else None,
         lab=moved_settings(entries[at - 1], entry) if at else (),
         changes=tuple(c.id for c in changes if c.entry == entry.id),
         why_not=why_not,

@@ -29,24 +29,36 @@ SHOWN_NIGHTS = 10
 def change_line(change: NightlyChange) -> str:
     """One change in one line."""
     course = change.course
-    size = f" {percent(change.estimate)}" if change.estimate is not None else ""
+    head = f"{change.night} {course.case} {course.metric} ({course.arm})"
+    verdict = f" {change.verdict}" if change.verdict else ""
+    kind, *facts = reasons(change)
+    sized = f" {size(change)}" if size(change) else ""
+    return clean_line("; ".join([f"{head}{sized}{verdict}: {kind}", *facts, f"change {change.id}"]))
+
+
+def size(change: NightlyChange) -> str:
+    """``+1.31 % [+1.02, +1.60]``; empty where nothing was judged."""
+    if change.estimate is None:
+        return ""
+    within = ""
     if change.low is not None and change.high is not None:
-        size += f" {between(change.low, change.high)}"
-    words = [
-        f"{change.night} {course.case} {course.metric} ({course.arm}){size}"
-        f"{f' {change.verdict}' if change.verdict else ''}: {KINDS[change.kind]}",
-        *([f"kernel {change.commits or ' -> '.join(change.kernels)}"] if all(change.kernels)
-          and change.kind in ("step", "drift", "mixed", "suspected") else []),
-        *([f"functions {', '.join(map(moved_words, change.functions[:3]))}"]
-          if change.functions else []),
-        *change.lab,
-        *([f"began between {change.earliest} and {change.latest} (95 %)"]
-          if change.earliest != change.latest else []),
-        *([f"seen {change.detected}"] if change.detected != change.night else []),
-        *standing_words(change),
-        f"change {change.id}",
-    ]  # fmt: skip
-    return clean_line("; ".join(words))
+        within = f" {between(change.low, change.high)}"
+    return f"{percent(change.estimate)}{within}"
+
+
+def reasons(change: NightlyChange, *, functions: bool = True) -> tuple[str, ...]:
+    """Whose a change is, a line each: kind, kernels, what moved of the lab, who knows of it."""
+    lines = [KINDS[change.kind]]
+    if change.kind in ("step", "drift", "mixed", "suspected") and all(change.kernels):
+        lines.append(f"kernel {change.commits or ' -> '.join(change.kernels)}")
+    if functions and change.functions:
+        lines.append(f"functions {', '.join(map(moved_words, change.functions[:3]))}")
+    lines += change.lab
+    if change.earliest != change.latest:
+        lines.append(f"began between {change.earliest} and {change.latest} (95 %)")
+    if change.detected != change.night:
+        lines.append(f"seen {change.detected}")
+    return (*lines, *standing_words(change))
 
 
 def standing_words(change: NightlyChange) -> list[str]:

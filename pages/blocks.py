@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from history.changes import NightlyChange
 from history.entry import ArmEntry, CaseEntry, ChangedFunctions, Conclusion, Entry
-from history.wording import of_session
+from history.wording import of_session, reasons
 from pages import tracks
 from pages.tracks import TrendChart
 from reports import verdict_words, wording
@@ -48,7 +48,7 @@ def changes(
 
 def _change(change: NightlyChange, root: str, entries: Mapping[str, Entry]) -> VerdictRow:
     word = tracks.of_change(change)
-    lines: list[Words] = [*tracks.reasons(change)]
+    lines: list[Words] = [*reasons(change, functions=False)]
     moved = tracks.functions(change)
     if moved:
         unit = change.unit_of_work or "unit of work"

@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from history.entry import Entry, NightFunctions
 from history.trend import Point, Trend
+from history.wording import size
 from pages import tracks
 from pages.tracks import Track, TrendChart
 from reports.wording import figure, percent
@@ -84,7 +85,7 @@ def of_chart(chart: TrendChart) -> dict[str, object]:
                 "word": state.word,
                 "mark": state.mark,
                 "style": state.style,
-                "text": f"{change.course.arm} {tracks.size(change)}".strip(),
+                "text": f"{change.course.arm} {size(change)}".strip(),
             }
             for change in chart.changes
             if change.entry in at

@@ -22,7 +22,7 @@ from history.function_changes import function_changes
 from history.known import KnownChanges
 from history.policy import Policy
 from history.store import HistoryContents, HistoryStore
-from history.wording import change_line, function_change_line
+from history.wording import change_line, function_change_line, size
 from pages import blocks, payload
 from pages import tracks as of_tracks
 from pages.tracks import Track, tracks_of
@@ -110,10 +110,10 @@ def feed(tracks: Sequence[Track]) -> str:
 def _entry(top: ElementTree.Element, change: NightlyChange, track: Track) -> None:
     entry = ElementTree.SubElement(top, _name("entry"))
     word = of_tracks.of_change(change).word
-    size = f" {of_tracks.size(change)}" if of_tracks.size(change) else ""
+    shown = f" {size(change)}" if size(change) else ""
     course = change.course
     _text(entry, "id", f"urn:twinboot:change:{change.id}")
-    _text(entry, "title", f"{word}{size}: {course.case} {course.metric} ({course.experiment})")
+    _text(entry, "title", f"{word}{shown}: {course.case} {course.metric} ({course.experiment})")
     _text(entry, "updated", _time(change.detected))
     _link(entry, f"track/{track.name}.html#change-{change.id}")
     _text(entry, "summary", change_line(change))

@@ -14,10 +14,9 @@ from history.exact import fit
 from history.function_changes import FunctionsChange
 from history.store import HistoryContents
 from history.trend import Trend, trends
-from history.wording import KINDS, moved_words, standing_words
+from history.wording import moved_words
 from reports.verdict import Verdict
 from reports.verdict_words import MARKS
-from reports.wording import between, percent
 
 # Words besides those of verdicts, which have theirs in reports.wording.
 OTHER_MARKS = {"environment changed": "◆",
@@ -88,30 +87,6 @@ def of_night(
     count = sum(state.word == word for state in states)
     worst = next(state for state in states if state.word == word)
     return worst._replace(words=worst.words or (f"{count} metrics" if count > 1 else "1 metric"))
-
-
-def size(change: NightlyChange) -> str:
-    """``+1.31 % [+1.02, +1.60]``; empty where nothing was judged."""
-    if change.estimate is None:
-        return ""
-    within = ""
-    if change.low is not None and change.high is not None:
-        within = f" {between(change.low, change.high)}"
-    return f"{percent(change.estimate)}{within}"
-
-
-def reasons(change: NightlyChange) -> tuple[str, ...]:
-    """Whose a change is, a line each: kind, kernels, what moved of the lab, who knows of it."""
-    lines = [KINDS[change.kind]]
-    if change.kind in ("step", "drift", "mixed", "suspected") and all(change.kernels):
-        lines.append(f"kernel {change.commits or ' -> '.join(change.kernels)}")
-    lines += change.lab
-    if change.earliest != change.latest:
-        lines.append(f"began between {change.earliest} and {change.latest} (95 %)")
-    if change.detected != change.night:
-        lines.append(f"seen on {change.detected}")
-    lines += standing_words(change)
-    return tuple(lines)
 
 
 def functions(change: NightlyChange) -> tuple[str, ...]:

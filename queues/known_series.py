@@ -40,15 +40,14 @@ def known_of(group: Group, now: float) -> KnownSeries:
         total=group.total,
         resent=group.is_resent,
         root=group.root,
-        change_id=_change_id(group),
-        ids=(*(mail.id for mail in group.ordered), *_cover_to_come(group)),
+        change_id=next((post.change_id for post in group.ordered if post.change_id), ""),
+        # The mail that the first patch answers, where the cover letter is not there.
+        ids=(
+            *(mail.id for mail in group.ordered),
+            *(() if 0 in group.members else group.ordered[0].references[-1:]),
+        ),
         at=now,
     )
-
-
-def _cover_to_come(group: Group) -> tuple[str, ...]:
-    """The mail that the first patch answers, where the cover letter is not there."""
-    return () if 0 in group.members else group.ordered[0].references[-1:]
 
 
 def by_id(known: Iterable[KnownSeries]) -> dict[str, list[KnownSeries]]:
@@ -151,10 +150,6 @@ def _related(series: KnownSeries, other: KnownSeries) -> bool:
         return False
     same_change = series.change_id == other.change_id != ""
     return series.root == other.root or series.title == other.title or same_change
-
-
-def _change_id(group: Group) -> str:
-    return next((post.change_id for post in group.ordered if post.change_id), "")
 
 
 def _plain(title: str) -> str:
