@@ -131,7 +131,7 @@ lock: setup
 		.make/run.lock .make/all.lock; } >.make/lock && mv .make/lock requirements.lock
 
 schema: setup
-	@$(VENV_PYTHON) -m verbs.actions.reference
+	@$(VENV_PYTHON) -m verbs.reference
 
 # A session that is there already is finished and not begun again.
 gallery: setup

@@ -8,7 +8,7 @@ import signal
 import sys
 
 # Nothing is begun before a verb is imported: until then an interrupt just ends the process
-# (verbs/table.py), where Python would print a traceback.
+# (verbs/cli.py), where Python would print a traceback.
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -48,10 +48,8 @@ from typer.main import get_command
 from errors import Exit, LabError
 from host import facts
 from host.process import collect_seldom
-from verbs import completion
-from verbs.output import log, write_out
-from verbs.shorthand import expanded
-from verbs.table import add_verbs
+from verbs.cli import add_verbs, complete, expanded, is_completing
+from verbs.invocation import log, write_out
 
 # What the system says of a path that was named, and not of the host.
 OF_PATH = {
@@ -97,8 +95,8 @@ def main(arguments: list[str] | None = None) -> int:
         os.umask(os.umask(0o077) & ~0o055)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if completion.is_completing():
-        completion.complete(command_line())
+    if is_completing():
+        complete(command_line())
     try:
         words = expanded(sys.argv[1:] if arguments is None else arguments)
         status = command_line().main(args=words, standalone_mode=False)

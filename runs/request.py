@@ -1,6 +1,6 @@
 """What is to be measured, as one request: its fields are the options of the command line.
 
-Every verb that takes an experiment has these options, from here (``verbs.fields``), and a
+Every verb that takes an experiment has these options, from here (``verbs.cli``), and a
 session's manifest has the arguments that a request stands for, from here, too.  Nothing that is
 slow to import is imported: ``--help`` and completion read this file.
 """

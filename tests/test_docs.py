@@ -15,7 +15,7 @@ import pytest
 import lab
 from experiment.load import load_experiment
 from runs.resolved import catalogue
-from verbs.shorthand import expanded
+from verbs.cli import expanded
 from workloads.spec import Check, load_workload, phase_names
 
 CHECKOUT = Path(lab.__file__).resolve().parent

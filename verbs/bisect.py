@@ -15,11 +15,9 @@ import typer
 
 from errors import SpecError, UsageError
 from runs.request import SUBJECT, Request
-from verbs.fields import Without, flattened
-from verbs.folders import CHECKOUT, SESSIONS
-from verbs.invocation import options, placed, resolved_of, resumable
-from verbs.options import SESSION, Booting, Folder
-from verbs.output import log, write_out
+from verbs.cli import Without, flattened
+from verbs.invocation import log, options, placed, resolved_of, resumable, write_out
+from verbs.options import CHECKOUT, SESSION, SESSIONS, Booting, Folder
 
 if TYPE_CHECKING:
     from experiment.load import Catalogue
@@ -99,6 +97,11 @@ def bisect_verb(
 
     Exit codes: 0 found, 1 no change to find, 3 nothing that changed ran, 5 narrowed down to
     patches that cannot be built or measured.
+
+    Examples:
+    ./lab.py bisect filemap-v4 --metric 4k.bw  # which patch of a series
+    ./lab.py bisect --range v6.11..v6.12 --source git:/src/linux --metric 4k.bw --workloads \
+        filemap-4k --threshold 1%  # which commit
     """
     code = search(
         # What explains is of no use to a search.

@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from errors import UsageError
-from verbs.folders import session_folder
-from verbs.options import Json
-from verbs.output import emit, log, write_out
+from verbs.invocation import emit, log, write_out
+from verbs.options import Json, session_folder
 
 app = typer.Typer(add_completion=False)
 
@@ -26,7 +25,12 @@ def show_verb(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show how many of a folder's functions each workload executes."""
+    """Show how many of a folder's functions each workload executes.
+
+    Examples:
+    ./lab.py coverage show  # the folders of docs/coverage.md
+    ./lab.py coverage show mm/vmscan.c --unreached  # what no workload executes
+    """
     from dataclasses import asdict
 
     from experiment.frozen import closest
@@ -73,7 +77,12 @@ def add_verb(
         list[Path], typer.Argument(metavar="SESSION", help="finished sessions of exact mode")
     ],
 ) -> None:
-    """Record what the unpatched kernel of these sessions executed, for `suggest` and `--series`."""
+    """Record what the unpatched kernel of these sessions executed, for `suggest` and `--series`.
+
+    Examples:
+    ./lab.py coverage add latest  # the newest session
+    ./lab.py coverage add sessions/a sessions/b  # of several experiments
+    """
     from host import facts
     from runs import coverage
 

@@ -16,10 +16,8 @@ from errors import Exit, LabError, UsageError
 from host import facts
 from runs.request import Request
 from verbs import session
-from verbs.folders import CHECKOUT
-from verbs.invocation import options
-from verbs.options import Folder, Json, Measuring
-from verbs.output import emit, log, write_out
+from verbs.invocation import emit, log, options, write_out
+from verbs.options import CHECKOUT, Folder, Json, Measuring
 
 if TYPE_CHECKING:
     from host.doctor import DoctorCheck
@@ -60,7 +58,15 @@ def doctor_verb(
     folder: Folder = None,
     as_json: Json = False,
 ) -> None:
-    """Check this host for what the lab needs, and print the command that fixes each problem."""
+    """Check this host for what the lab needs, and print the command that fixes each problem.
+
+    Examples:
+    ./lab.py doctor  # what is missing, and the command that installs it
+    ./lab.py doctor --wall --strict  # whether this host is fit for wall mode
+    ./lab.py doctor --wall --fix  # commands that make it fit, and undo that
+    ./lab.py doctor --exact  # whether a new QEMU release is bit-exact
+    ./lab.py doctor --kernel ../linux  # whether a kernel that nobody tried works
+    """
     from experiment import load
     from host import doctor, facts, fitness
 
@@ -105,7 +111,12 @@ def doctor_verb(
 
 @app.command("list")
 def list_verb(as_json: Json = False) -> None:
-    """List experiments, workloads, guests, series, and kernels in the cache."""
+    """List experiments, workloads, guests, series, and kernels in the cache.
+
+    Examples:
+    ./lab.py list  # names that other commands accept
+    ./lab.py list --json  # the same for a script
+    """
     from experiment import load
     from host import facts
     from kernels import cache as kernel_cache
@@ -163,6 +174,10 @@ def fetch_verb(
 
     Lists and package are kept in the cache, by apt and its keys; the host's own lists stay as they
     are. Afterwards the package can be named like the host's own ones.
+
+    Examples:
+    ./lab.py fetch linux-source-7.3  # then: --source deb:linux-source-7.3
+    ./lab.py fetch linux-source-7.3 --into ../linux-7.3  # lay it out as well
     """
     from host import facts
     from kernels import cache as kernel_cache
@@ -195,7 +210,12 @@ def clean_verb(
         float, typer.Option(min=0, help="size that the cache may keep, in GiB")
     ] = 20.0,
 ) -> None:
-    """Shrink the cache: downloaded packages go first, then what was not used for longest."""
+    """Shrink the cache: downloaded packages go first, then what was not used for longest.
+
+    Examples:
+    ./lab.py clean  # shrink the cache to 20 GiB
+    ./lab.py clean --max-gib 5  # keep less
+    """
     from host import facts
     from kernels import cache as kernel_cache
 

@@ -1,8 +1,16 @@
-"""What one call of the lab works with: its options, experiment and executor."""
+"""What one call of the lab works with: its options, experiment and executor, and where it answers.
+
+Results go to standard output, words for people to standard error.  Everything printed goes through
+here, and no character of it moves a cursor, sets a title, fills a clipboard or reorders what is
+read: names, messages and consoles come from anywhere.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import shlex
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -12,9 +20,8 @@ from typing import TYPE_CHECKING
 
 from host import facts
 from runs.request import Request
-from verbs.folders import CHECKOUT
-from verbs.options import ExecutorOptions
-from verbs.output import WIDTH, log
+from text import clean_lines
+from verbs.options import CHECKOUT, ExecutorOptions
 
 # What makes experiments and boots is imported where it is called: ``--help`` would wait for it.
 if TYPE_CHECKING:
@@ -22,6 +29,33 @@ if TYPE_CHECKING:
     from runs.boots import Reporter
     from runs.local import Options
     from runs.resolved import Resolved
+
+
+# Columns where standard output is no terminal; ``reports.render.text`` has the same.
+WIDTH = 80
+
+
+def emit(value: object) -> None:
+    """JSON on standard output."""
+    print(json.dumps(value, indent=2, default=str))
+
+
+def terminal_width() -> int:
+    """Columns of the terminal on standard output; 80 where it is none."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or WIDTH
+    except (OSError, ValueError):
+        return WIDTH
+
+
+def log(text: str) -> None:
+    """A line on standard error."""
+    print(clean_lines(text), file=sys.stderr)
+
+
+def write_out(text: object = "", *, end: str = "\n", flush: bool = False) -> None:
+    """Text on standard output."""
+    print(clean_lines(str(text)), end=end, flush=flush)
 
 
 def resolved_of(request: Request) -> Resolved:

@@ -1,4 +1,7 @@
-"""The options that verbs share, each declared once; those of a request are its fields."""
+"""The options that verbs share, each declared once, and the folders that they name.
+
+Those of a request are its fields (``runs.request``).
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,38 @@ from typing import Annotated
 
 import typer
 
+from errors import UsageError
 from runs import request
-from verbs.folders import session_folder
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+SESSIONS = CHECKOUT / "sessions"
+
+
+def sessions_folder(folder: Path) -> Path:
+    """A folder of sessions; this lab's own may not be there yet.
+
+    Raises:
+        UsageError: a folder was named and is not there.
+    """
+    if folder != SESSIONS and not folder.is_dir():
+        raise UsageError("no such folder", where=str(folder), next_step="name a folder of sessions")
+    return folder
+
+
+def session_folder(name: Path) -> Path:
+    """The folder of a session by path, by name among this lab's, or ``latest``.
+
+    Raises:
+        UsageError: there is no session that could be the newest.
+    """
+    # Imported here: --help would wait for what reads a manifest.
+    from results.sessions import named_session
+
+    folder = named_session(name, SESSIONS)
+    if folder is None:
+        raise UsageError("there is no session yet", where=str(SESSIONS), next_step="./lab.py run")
+    return folder
+
 
 WHERE = "Where it runs"
 SESSION = "The session"

@@ -15,9 +15,8 @@ import typer
 from errors import Exit, SeriesError, SpecError, UsageError
 from experiment.series_name import split_mail
 from text import clean, enumerated
-from verbs.folders import SESSIONS, sessions_folder
-from verbs.options import OUTPUT
-from verbs.output import write_out
+from verbs.invocation import write_out
+from verbs.options import OUTPUT, SESSIONS, sessions_folder
 
 if TYPE_CHECKING:
     from kernels.diff import Diff
@@ -50,6 +49,10 @@ def patch_verb(
     series. Without such a session the line names the workloads that execute the functions the
     patch changes. The line begins with ERROR: for a regression (exit 1) and for a patch that
     cannot be read (exit 4), as b4 prep --check expects; see docs/command-line.md.
+
+    Examples:
+    ./lab.py patch 0001-mm-faster.patch --always  # a patch in a file
+    ./lab.py patch --sessions /srv/sessions -  # a mail, as b4 hands it over
     """
     given = answer(mail, sessions)
     if always or given.is_shown:

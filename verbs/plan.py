@@ -10,11 +10,9 @@ import typer
 from errors import InfraError
 from host.facts import guests_at_once
 from runs.request import Request
-from verbs.fields import flattened
-from verbs.folders import SESSIONS
-from verbs.invocation import options, resolved_of
-from verbs.options import Json
-from verbs.output import emit, log, write_out
+from verbs.cli import flattened
+from verbs.invocation import emit, log, options, resolved_of, write_out
+from verbs.options import SESSIONS, Json
 
 if TYPE_CHECKING:
     from runs.building import KernelForecast
@@ -29,6 +27,10 @@ app = typer.Typer(add_completion=False)
 def plan_verb(request: Request, as_json: Json = False) -> None:
     """Show the kernels, runs and checks that a session would make, in order, with an estimate of
     the time.
+
+    Examples:
+    ./lab.py plan filemap-v4  # what a session would build and boot, and how long
+    ./lab.py plan --series v3.mbox --no-check  # the same for a posting
     """
     resolved = resolved_of(request)
     kernels, problem = _kernels(resolved, options())

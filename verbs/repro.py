@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from errors import UsageError
-from verbs.fields import flattened
-from verbs.folders import CHECKOUT, SESSIONS
-from verbs.invocation import options, placed, resumable
-from verbs.options import SESSION, Booting, Folder, Json
-from verbs.output import emit, log, write_out
+from verbs.cli import flattened
+from verbs.invocation import emit, log, options, placed, resumable, write_out
+from verbs.options import CHECKOUT, SESSION, SESSIONS, Booting, Folder, Json
 
 if TYPE_CHECKING:
     from runs.boots import Reporter
@@ -66,6 +64,10 @@ def repro_verb(
     """Pack a session into an archive, or repeat an archived session and compare every number.
 
     Exit codes of --check: 0 every number is equal, 1 some are not.
+
+    Examples:
+    ./lab.py repro sessions/NAME -o s.tar.gz  # pack a session
+    ./lab.py repro --check s.tar.gz  # repeat it and compare every number
     """
     if (given is None) == (check is None):
         raise UsageError(

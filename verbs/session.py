@@ -16,11 +16,21 @@ import typer
 from errors import SeriesError, UsageError
 from reports import FORM_NAMES
 from runs.request import Request, arguments
-from verbs.fields import flattened
-from verbs.folders import CHECKOUT, SESSIONS
-from verbs.invocation import options, placed, resolved_of, resumable
+from verbs.cli import flattened
+from verbs.invocation import (
+    emit,
+    log,
+    options,
+    placed,
+    resolved_of,
+    resumable,
+    terminal_width,
+    write_out,
+)
 from verbs.options import (
+    CHECKOUT,
     OUTPUT,
+    SESSIONS,
     DryRun,
     ExecutorOptions,
     Folder,
@@ -30,7 +40,6 @@ from verbs.options import (
     Session,
     Strict,
 )
-from verbs.output import emit, log, terminal_width, write_out
 
 if TYPE_CHECKING:
     from results.store import SessionStore
@@ -46,7 +55,12 @@ app = typer.Typer(add_completion=False)
 def build_verb(
     request: Request, where: ExecutorOptions, dry_run: DryRun = False, as_json: Json = False
 ) -> None:
-    """Build the kernels of an experiment that are not in the cache."""
+    """Build the kernels of an experiment that are not in the cache.
+
+    Examples:
+    ./lab.py build filemap-v4 --quick  # only the kernels of a first verdict
+    ./lab.py build --series v3.mbox --dry-run  # the shell commands instead
+    """
     from runs.boots import Reporter
     from runs.building import build_arms, expect_arms
     from runs.dry_run import kernel_lines
@@ -91,6 +105,10 @@ def cache_key_verb(request: Request, as_json: Json = False) -> None:
     """Print one key for all kernels that an experiment needs, for a CI cache; builds none.
 
     The key changes with the source, series, configuration or compiler of any of them.
+
+    Examples:
+    ./lab.py cache-key filemap-v4 --no-twins --no-check  # a key for a CI cache
+    ./lab.py cache-key nightly --json  # the key of each kernel, too
     """
     from runs.resolved import cache_key, kernel_keys
 
@@ -113,7 +131,12 @@ def measure_verb(
     resume: Resume = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Boot and measure every run of the plan; print the session's folder."""
+    """Boot and measure every run of the plan; print the session's folder.
+
+    Examples:
+    ./lab.py measure noop --session /tmp/s  # records without a report
+    ./lab.py measure --resume sessions/NAME  # finish an interrupted session
+    """
     on = options(measuring)
     if dry_run:
         show_commands(request, on, build=False)
@@ -143,7 +166,12 @@ def report_verb(
         ),
     ] = True,
 ) -> None:
-    """Write the reports of a session and print one of them; the exit code is the verdict's."""
+    """Write the reports of a session and print one of them; the exit code is the verdict's.
+
+    Examples:
+    ./lab.py report latest  # the newest session, as text
+    ./lab.py report latest --form letter  # a mail for the list
+    """
     verdict = report(folder, form, strict=strict)
     raise typer.Exit(verdict if judge else 0)
 
@@ -158,7 +186,15 @@ def run_verb(
     strict: Strict = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Build kernels, measure, and print the report; the exit code is the verdict's."""
+    """Build kernels, measure, and print the report; the exit code is the verdict's.
+
+    Examples:
+    ./lab.py run filemap-v4 --set guest=smoke  # small guests, in minutes
+    ./lab.py run --series MESSAGE-ID@example.org  # a posted series, with the workloads that \
+        execute what it changes
+    ./lab.py run --arm deb:linux-image-6.1.0-9-amd64 --arm deb:linux-image-6.1.0-10-amd64  # two \
+        kernels as distributed
+    """
     raise typer.Exit(
         run(request, measuring, folder=folder, resume=resume, strict=strict, dry_run=dry_run)
     )

@@ -9,9 +9,8 @@ import typer
 
 from errors import UsageError
 from runs import request
-from verbs.folders import SESSIONS, session_folder, sessions_folder
-from verbs.options import Json, Strict
-from verbs.output import emit, log, write_out
+from verbs.invocation import emit, log, write_out
+from verbs.options import SESSIONS, Json, Strict, session_folder, sessions_folder
 
 app = typer.Typer(add_completion=False)
 
@@ -27,6 +26,10 @@ def sessions_verb(
 
     `report latest` and `report NAME` show one of them; the exit code in each line is that
     of its report.
+
+    Examples:
+    ./lab.py sessions  # the newest ten, with verdicts
+    ./lab.py sessions --all --json  # all of them, for a script
     """
     from reports.session_list import listed, text_lines
     from results.record import as_json as as_json_values
@@ -64,6 +67,10 @@ def compare_verb(
     Arms of one name are paired seed by seed. All that differs is named: kernels, guest,
     userland, lab. Where more than kernels and their settings differs nothing is judged, and
     the exit code is 2; else it is the verdict's, as that of report.
+
+    Examples:
+    ./lab.py compare filemap-v4-20260101-120000 latest  # two runs of one case
+    ./lab.py compare A B --strict  # exit 5 if inconclusive
     """
     from reports.comparison import unfinished
     from reports.outcome import exit_code

@@ -12,10 +12,8 @@ import typer
 
 from experiment.series_name import from_here, kind_of
 from runs.request import SUBJECT
-from verbs.folders import CHECKOUT
-from verbs.invocation import options, show_intake
-from verbs.options import Json
-from verbs.output import WIDTH, emit, log, write_out
+from verbs.invocation import WIDTH, emit, log, options, show_intake, write_out
+from verbs.options import CHECKOUT, Json
 
 if TYPE_CHECKING:
     from results.coverage import Candidate
@@ -50,6 +48,11 @@ def suggest_verb(
     both kernels are in the cache, else those in whose lines the patches have changes; what
     workloads execute was counted once and comes with the lab (docs/coverage.md). The last line
     is the command that measures the best ones. Exits with 0 also where none executes it.
+
+    Examples:
+    ./lab.py suggest configs/series/filemap-walks  # what shows a series of the lab
+    ./lab.py suggest v3.mbox --json  # of a posting, for a script
+    ./lab.py suggest HEAD~3.. --source git:~/linux  # commits of a tree
     """
     from experiment.ad_hoc import from_series
     from kernels.settle import settle

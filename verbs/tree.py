@@ -10,9 +10,9 @@ import typer
 
 from host import facts
 from runs.request import SUBJECT, Request
-from verbs.fields import Without, flattened
+from verbs.cli import Without, flattened
+from verbs.invocation import log
 from verbs.options import DryRun, Folder, Measuring, Strict
-from verbs.output import log
 
 app = typer.Typer(add_completion=False)
 
@@ -60,6 +60,10 @@ def tree_verb(
     mainline`. The base arm is the commit that the range starts from. The tree is not
     changed. Without --workloads, those are measured that execute what the range changes (see
     `suggest`). The exit code is the verdict's.
+
+    Examples:
+    ./lab.py tree HEAD~3.. --quick  # your last three commits
+    ./lab.py tree topic --base mainline --per-patch  # each patch of a branch
     """
     from kernels.git_range import series_of, tree_at
     from verbs import session

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from errors import UsageError
-from verbs.folders import CHECKOUT
-from verbs.output import log, write_out
+from verbs.invocation import log, write_out
+from verbs.options import CHECKOUT
 
 app = typer.Typer(add_completion=False)
 
@@ -28,6 +28,10 @@ def new_verb(
 
     Nothing that exists is overwritten. Add operations to the program and a phase for each to the
     catalogue file; what comes then is printed (docs/adding-a-workload.md).
+
+    Examples:
+    ./lab.py workload new sockets  # workloads/catalogue/sockets.toml and more
+    ./lab.py list  # the workloads that are there
     """
     new(name)
 

@@ -23,7 +23,7 @@ from tests.history.factory import Nights
 from tests.reports import counts_factory
 from tests.reports.factory import ExactSession, fails
 from tests.reports.measured import measured
-from verbs.actions.policy import policy_of
+from verbs.history import policy_of
 
 CONFIGS = Path(__file__).resolve().parent.parent.parent / "configs"
 FAILING = Policy(rules=(Rule(inconclusive="fail"),))

@@ -26,7 +26,7 @@ from runs.request import Request
 from tests.kernels.poison import ODD, UNREADABLE
 from tests.kernels.posting import Post, mbox, reply
 from tests.queues.archive import DAY, NOW, MailArchive, diff, git, patch, series
-from verbs.actions.watch import lines_of
+from verbs.watch import lines_of
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ ALLOWED = {
     "runs/repro.py": {"read_bytes": OWN_DATA, "read_text": OWN_DATA},
     "runs/resolved.py": {"read_text": "patches that were read before"},
     "verbs/patch.py": {"read_bytes": "a mail that the user named"},
-    "verbs/actions/reference.py": {"open": OWN_DATA, "write_text": OWN_DATA},
+    "verbs/reference.py": {"open": OWN_DATA, "write_text": OWN_DATA},
     "verbs/workload.py": {"read_text": OWN_DATA, "write_text": OWN_DATA},
 }
 

@@ -21,7 +21,7 @@ Main = Callable[..., int]
 @pytest.fixture
 def main(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Main]:
     monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
-    monkeypatch.setattr("verbs.folders.SESSIONS", tmp_path)
+    monkeypatch.setattr("verbs.options.SESSIONS", tmp_path)
     before = signal.getsignal(signal.SIGTERM)
     yield lambda *arguments: lab.main(list(arguments))
     signal.signal(signal.SIGTERM, before)

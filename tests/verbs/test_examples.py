@@ -15,25 +15,27 @@ from experiment.load import known_experiments
 from results.store import SessionStore
 from tests.reports.factory import ExactSession
 from tests.verbs.test_table import verbs
-from verbs import folders
-from verbs.examples import EXAMPLES, text_of
+from verbs import options
 
 
-def paths(group: Any, path: str = "") -> Iterator[str]:
-    """Every word or words behind which --help may stand."""
-    yield path
+def epilogs(group: Any, path: str = "") -> Iterator[tuple[str, list[str]]]:
+    """Every word or words behind which --help may stand, with the examples at its end."""
+    yield path, group.epilog.split("\n\n")[1:]
     for name, command in group.commands.items():
         below = f"{path} {name}".strip()
         loaded = command.load() if hasattr(command, "load") else command
         if hasattr(loaded, "commands"):
-            yield from paths(loaded, below)
+            yield from epilogs(loaded, below)
         else:
-            yield below
+            yield below, loaded.epilog.split("\n\n")[1:]
+
+
+EXAMPLES = dict(epilogs(lab.command_line()))
 
 
 def test_every_help_has_two_examples() -> None:
-    assert set(paths(lab.command_line())) == set(EXAMPLES)
-    assert {path: len(examples) for path, examples in EXAMPLES.items() if len(examples) < 2} == {}
+    assert {path: lines for path, lines in EXAMPLES.items() if len(lines) < 2} == {}
+    assert all("  # " in line for lines in EXAMPLES.values() for line in lines)
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES))
@@ -42,16 +44,16 @@ def test_the_help_shows_them(path: str, capsys: pytest.CaptureFixture[str]) -> N
     shown = " ".join(capsys.readouterr().out.split())
     # The lab has a verb for that; typer's would be of a program named after the verb.
     assert "--install-completion" not in shown
-    for line in text_of(path).split("\n\n"):
+    for line in EXAMPLES[path]:
         assert " ".join(line.split()) in shown
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        shlex.split(example.line.partition("lab.py")[2])
-        for examples in EXAMPLES.values()
-        for example in examples
+        shlex.split(line.partition("lab.py")[2].partition("  # ")[0])
+        for lines in EXAMPLES.values()
+        for line in lines
     ],
     ids=" ".join,
 )
@@ -59,7 +61,7 @@ def test_each_example_is_parsed(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     SessionStore(tmp_path / "one").create(ExactSession().manifest())
-    monkeypatch.setattr(folders, "SESSIONS", tmp_path)
+    monkeypatch.setattr(options, "SESSIONS", tmp_path)
     command: Any = lab.command_line()
     path = list(words)
     while True:

@@ -13,7 +13,7 @@ from typer.main import get_command
 from runs.request import Request
 from tests.verbs.test_table import verbs
 from verbs import bisect, queue, tree, watch
-from verbs.fields import Without, flattened
+from verbs.cli import Without, flattened
 from verbs.options import Booting, ExecutorOptions, Measuring
 
 # Fields that a verb has in its own way, and why is said where they are.

@@ -14,7 +14,7 @@ import pytest
 import lab
 from results.store import SessionStore
 from tests.reports.factory import ExactSession
-from verbs.folders import CHECKOUT
+from verbs.options import CHECKOUT
 
 SERIES = "configs/series/slow-add-16"
 

@@ -14,7 +14,7 @@ import lab
 from errors import InfraError
 from kernels.make import MakeProgress
 from runs.boots import Reporter
-from verbs import output
+from verbs import invocation
 
 CHECKOUT = Path(__file__).parents[2]
 # Titles, clipboard, clear screen, hyperlink, C1, bidi, a carriage return, a bell.
@@ -33,8 +33,8 @@ def unfit(text: str) -> set[str]:
 
 @pytest.mark.parametrize("text", HOSTILE, ids=ascii)
 def test_nothing_printed_is_more_than_text(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    output.write_out(f"a\tb\n  {text}")
-    output.log(text)
+    invocation.write_out(f"a\tb\n  {text}")
+    invocation.log(text)
     printed = capsys.readouterr()
     assert printed.out.startswith("a\tb\n  ")
     assert not unfit(printed.out + printed.err)
@@ -74,7 +74,7 @@ def test_an_error_that_quotes_is_text(
 
 
 def test_verbs_print_through_the_door() -> None:
-    allowed = {"output.py", "completion.py"}
+    allowed = {"invocation.py", "cli.py"}
     printing = [
         f"{path.relative_to(CHECKOUT)}:{node.lineno}"
         for path in sorted((CHECKOUT / "verbs").rglob("*.py"))

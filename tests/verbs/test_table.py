@@ -15,7 +15,7 @@ import pytest
 from typer.core import TyperGroup
 
 import lab
-from verbs.table import LazyVerb
+from verbs.cli import LazyVerb
 
 CHECKOUT = Path(lab.__file__).resolve().parent
 HEAVY = ("scipy", "pandas", "matplotlib", "ruptures", "pygit2", "distributed", "jinja2")

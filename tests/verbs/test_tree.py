@@ -14,7 +14,7 @@ import pytest
 import lab
 from tests.kernels.fake import FAKE_LINUX, FASTER, GROWN
 from tests.kernels.posting import git
-from verbs.shorthand import expanded
+from verbs.cli import expanded
 
 Main = Callable[..., int]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from verbs.actions.reference import generated, write
+from verbs.reference import generated, write
 
-CHECKOUT = Path(__file__).resolve().parents[3]
+CHECKOUT = Path(__file__).resolve().parents[2]
 WITH_SCHEMA = [
     *sorted((CHECKOUT / "configs" / "experiments").glob("*.toml")),
     *sorted((CHECKOUT / "configs" / "guests").glob("*.toml")),

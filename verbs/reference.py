@@ -1,6 +1,6 @@
 """What is generated below ``docs/``: schemas, the experiment file's reference, what is executed.
 
-``python -m verbs.actions.reference [FOLDER]`` writes them, as ``make schema`` does.
+``python -m verbs.reference [FOLDER]`` writes them, as ``make schema`` does.
 """
 
 from __future__ import annotations

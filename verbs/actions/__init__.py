@@ -1,1 +1,0 @@
-"""What the verbs do, apart from their options: imported when a verb is called."""
