@@ -23,7 +23,7 @@ PLACES = (
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A copy of what a workload and its test need."""
-    for name in ("errors.py", "pyproject.toml"):
+    for name in ("errors.py", "text.py", "files.py", "pyproject.toml"):
         shutil.copy(CHECKOUT / name, tmp_path)
     for name in ("workloads", "experiment", "results", "configs", "guests", "kernels", "host"):
         shutil.copytree(CHECKOUT / name, tmp_path / name, ignore=shutil.ignore_patterns("*.pyc"))
