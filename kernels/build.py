@@ -23,17 +23,7 @@ from host import folders, limited, sandbox
 from host.facts import require_usable
 from host.process import TimedOutError, paste, run
 from host.sandbox import Box
-from kernels import (
-    addresses,
-    blame,
-    btf,
-    compiled,
-    config,
-    configure,
-    prebuilt,
-    products,
-    symbols,
-)
+from kernels import addresses, blame, btf, compiled, config, configure, prebuilt, products, symbols
 from kernels import cache as store
 from kernels.blame import Goal, culprit, source_of
 from kernels.cache import Kernel

@@ -27,8 +27,7 @@ from host.process import run
 from kernels import b4, git_range
 from kernels.diff import MOST_FILES, MOST_LINES, read_diff
 from kernels.git_range import as_patch, line_ends, plain, slug
-from kernels.mail import BOMS, Mail, as_text, read_mail, read_mails
-from kernels.needs import BASE_COMMIT, offers, unmet
+from kernels.mail import BASE_COMMIT, BOMS, Mail, as_text, offers, read_mail, read_mails, unmet
 from kernels.packed import LARGEST_MBOX, unpacked
 from kernels.packed import too_large as mailbox_too_large
 from kernels.patch_folder import ORDER, PatchFolder, read_folder

@@ -21,7 +21,7 @@ from experiment.spec import LINES, MEMORY, CheckSpec, Experiment, Guest, TwinSpe
 from experiment.steps import per_patch
 from host import sandbox
 from host.facts import require_usable
-from kernels import at_hand
+from kernels import worktree
 from kernels.diff import of_kernel
 from kernels.series import apply, read_patch
 from kernels.settle import COMMON, Settled, series_records, settle
@@ -114,7 +114,7 @@ def _tried(source: str, paths: Sequence[Path], options: Options, *, boxed: bool)
         folder = Path(name) / "tree"
         folder.mkdir()
         try:
-            has = at_hand.lay_out(
+            has = worktree.lay_out(
                 source, files, folder, checkout=options.checkout, cache=options.cache
             )
         except LabError as error:

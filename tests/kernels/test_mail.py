@@ -18,8 +18,7 @@ from errors import SeriesError
 from experiment.spec import SeriesSpec
 from kernels.diff import read_diff
 from kernels.intake import keep, read_series, records_of
-from kernels.mail import Mail, read_mail, read_mails
-from kernels.needs import unmet
+from kernels.mail import Mail, read_mail, read_mails, unmet
 from kernels.packed import unpacked
 from kernels.threads import Thread, select
 from tests.kernels.posting import mbox

@@ -11,7 +11,7 @@ import pytest
 from errors import SeriesError, UsageError
 from experiment.spec import KernelSpec, SeriesSpec
 from host import sandbox
-from kernels import at_hand
+from kernels import worktree
 from kernels.build import provide
 from kernels.cache import tree_folder
 from kernels.series import read_patch
@@ -146,10 +146,10 @@ def test_files_of_a_source_that_is_at_hand(lab: Lab, tmp_path: Path) -> None:
     for number, source in enumerate(sources):
         into = tmp_path / str(number)
         into.mkdir()
-        present = at_hand.lay_out(source, names, into, **lab.where)
-        assert present == at_hand.Present(("mm/filemap.c", "mm/a b.c"), ("mm",))
+        present = worktree.lay_out(source, names, into, **lab.where)
+        assert present == worktree.Present(("mm/filemap.c", "mm/a b.c"), ("mm",))
         assert (into / "mm/filemap.c").read_bytes() == (lab.source / "mm/filemap.c").read_bytes()
-    assert at_hand.lay_out("deb:linux-image-6.12", names, tmp_path, **lab.where) is None
+    assert worktree.lay_out("deb:linux-image-6.12", names, tmp_path, **lab.where) is None
 
 
 def test_what_a_build_executes_is_built_in_a_box_or_by_a_word(
