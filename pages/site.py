@@ -32,7 +32,7 @@ from reports.render import html
 from reports.render.policy import policy
 from reports.write import HTML, published
 from results import door
-from results.sessions import SessionHead, heads_in
+from results.session import SessionHead, heads_in
 from text import clean_line, clean_lines, typeset
 
 WIDTH, HEIGHT, EDGE = 160, 36, 4

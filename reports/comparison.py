@@ -35,8 +35,7 @@ from reports.verdict import Cause, Evidence, Judgement, Verdict, judge_primary, 
 from reports.wall_model import Again, WallFacts
 from reports.wall_verdict import decides
 from results.calls import Calls
-from results.locks import Locks
-from results.profile import Profile
+from results.profile import Locks, Profile
 from results.record import CaseRecord, Manifest, Metric, RunRecord
 from results.session import MeasuredSession
 from results.units import shown_unit

@@ -15,8 +15,7 @@ from experiment.spec import Published
 from reports import paired
 from reports.paired import Floats, Paired
 from results.calls import Calls
-from results.locks import Locks
-from results.profile import PhaseProfile, Profile
+from results.profile import Locks, PhaseProfile, Profile
 from results.record import CaseRecord, Manifest, PhaseRecord, Record, RunRecord
 
 T = TypeVar("T")

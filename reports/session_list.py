@@ -10,8 +10,7 @@ from reports import headline, verdict_words
 from reports.many import SessionComparison, compare_session
 from reports.outcome import outcome
 from results.record import Record
-from results.session import open_session
-from results.sessions import SessionHead
+from results.session import SessionHead, open_session
 from text import clean_line
 
 

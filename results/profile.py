@@ -1,7 +1,7 @@
-"""What the probe counted in one run: instructions and calls by function.
+"""What was counted in one run, by function, and what a diagnostic run read of waits for locks.
 
-Kept apart from the run's record: a profile explains a number and is never one
-that is judged.
+Kept apart from the run record: it explains a number and is never one that is judged.  Times of
+waits are virtual nanoseconds; they include the turns that other vCPUs had meanwhile.
 """
 
 from __future__ import annotations
@@ -12,6 +12,41 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from results.record import MOST, Record, Sample
+
+
+class Wait(Record):
+    """Waits of one caller from the contention events: how often, and how long together.
+
+    ``callers`` goes from the lock function's caller outwards; ``flags`` is the
+    kernel's word for the kind of lock (``SPIN``, ``READ``, ``MUTEX`` and so on).
+    """
+
+    callers: tuple[str, ...]
+    flags: str
+    count: int
+    total_ns: float
+
+
+class PhaseLocks(Record):
+    """One phase of a twin's run.
+
+    ``virtual_ns`` is the time the phase took.  ``dropped`` counts events that the
+    histograms had no room for: with any, ``waits`` is not complete.
+    """
+
+    phase: str
+    virtual_ns: int
+    waits: tuple[Wait, ...] = ()
+    dropped: int = 0
+
+
+class Locks(Record):
+    """What one run of a twin saw; phases in their order."""
+
+    run_id: str
+    twin: str
+    phases: tuple[PhaseLocks, ...]
+
 
 # Kernel code that no symbol covers, in a profile's ``kernel``.
 UNKNOWN = "[unknown]"

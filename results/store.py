@@ -23,8 +23,7 @@ from results import door
 from results.calls import Calls
 from results.checks import Check
 from results.door import StoreError
-from results.locks import Locks
-from results.profile import Profile
+from results.profile import Locks, Profile
 from results.record import SCHEMA_VERSION, Manifest, Record, RunCost, RunRecord
 
 MANIFEST = "manifest.json"

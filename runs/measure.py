@@ -18,8 +18,7 @@ from guests.exact import Outcome
 from guests.probe import fold
 from host import limited
 from kernels.cache import hold
-from results.locks import Locks
-from results.profile import Profile
+from results.profile import Locks, Profile
 from results.record import Failure, RunCost, RunRecord
 from results.store import SessionStore
 from runs.boots import MIB, Boot, Place, Reporter, duration

@@ -26,8 +26,7 @@ from kernels.settle import series_of
 from kernels.source import identify
 from results import door
 from results.door import StoreError
-from results.locks import Locks
-from results.profile import Profile
+from results.profile import Locks, Profile
 from results.record import KernelIdentity, Manifest, Record, RunRecord
 from results.store import CALLS, CHECKS, LOCKS, MANIFEST, PROFILES, RUNS, SessionStore
 from runs import dry_run

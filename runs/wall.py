@@ -21,8 +21,7 @@ from host import accelerator, fitness
 from host.fitness import read_counters
 from host.topology import Placement
 from kernels.cache import hold
-from results.locks import Locks
-from results.profile import Profile
+from results.profile import Locks, Profile
 from results.record import RunCost, RunRecord
 from results.store import SessionStore
 from runs import measure

@@ -36,7 +36,7 @@ def session_folder(name: Path) -> Path:
         UsageError: there is no session that could be the newest.
     """
     # Imported here: --help would wait for what reads a manifest.
-    from results.sessions import named_session
+    from results.session import named_session
 
     folder = named_session(name, SESSIONS)
     if folder is None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kernels.diff import Diff
     from reports.session_list import ListedMetric, ListedSession
     from results.record import Manifest
-    from results.sessions import SessionHead
+    from results.session import SessionHead
 
 app = typer.Typer(add_completion=False)
 
@@ -130,7 +130,7 @@ def answer(mail: Path, sessions: Path) -> PatchAnswer:
 
 def sessions_with(text: str, diff: Diff, sessions: Path) -> Iterator[Measured]:
     """Sessions that have this very change, newest first; lines that moved make no difference."""
-    from results.sessions import heads_in
+    from results.session import heads_in
 
     patch_id = ""
     for head in heads_in(sessions):

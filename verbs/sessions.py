@@ -33,7 +33,7 @@ def sessions_verb(
     """
     from reports.session_list import listed, text_lines
     from results.record import as_json as as_json_values
-    from results.sessions import heads_in
+    from results.session import heads_in
 
     heads = heads_in(sessions_folder(folder))
     limited = heads if everything else heads[:limit]

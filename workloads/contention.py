@@ -10,7 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 
-from results.locks import PhaseLocks, Wait
+from results.profile import PhaseLocks, Wait
 from workloads.parse import ParseError
 
 CLOCK = re.compile(r"time\.tv_sec: +(\d+)\n.*time\.tv_usec: +(\d+)\n")

@@ -12,8 +12,7 @@ from reports.counts import FAVOURITE_UNIT, BothArms, Recorded
 from reports.explain import Explanation
 from reports.explain.locks import MANY, SLOW_PATHS
 from reports.paired import Paired
-from results.locks import PhaseLocks, Wait
-from results.profile import PhaseProfile
+from results.profile import PhaseLocks, PhaseProfile, Wait
 from results.record import CaseRecord, Manifest, PhaseRecord, Record, TwinRecord
 
 # Without a profile counts are given per time of the guest's clock.

@@ -10,8 +10,16 @@ import numpy as np
 
 from experiment.load import load_machine
 from experiment.spec import Observed
-from results.locks import Locks, PhaseLocks, Wait
-from results.profile import FunctionCount, LockSite, LockUse, PhaseProfile, Profile
+from results.profile import (
+    FunctionCount,
+    Locks,
+    LockSite,
+    LockUse,
+    PhaseLocks,
+    PhaseProfile,
+    Profile,
+    Wait,
+)
 from results.record import (
     CaseRecord,
     Manifest,

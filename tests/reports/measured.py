@@ -10,8 +10,7 @@ from reports.comparison import compare_views
 from reports.model import Comparison
 from results.calls import Calls
 from results.checks import Check
-from results.locks import Locks
-from results.profile import Profile
+from results.profile import Locks, Profile
 from results.record import Manifest, RunRecord
 from results.session import MeasuredSession
 

@@ -33,8 +33,7 @@ from results.record import (
     SeriesRecord,
     TriageRecord,
 )
-from results.session import MeasuredSession
-from results.sessions import SessionHead
+from results.session import MeasuredSession, SessionHead
 from results.store import SessionStore
 from tests.reports.counts_factory import counted, profiles
 from tests.reports.factory import ExactSession

@@ -12,8 +12,7 @@ from reports import forms
 from reports.explain.contention import EXPLANATION as LOCKS
 from reports.write import read_comparison, write_all
 from results.door import StoreError
-from results.locks import Locks
-from results.profile import Profile
+from results.profile import Locks, Profile
 from results.record import RunCost
 from results.store import SessionStore
 from tests.reports import counts_factory

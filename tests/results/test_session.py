@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from results.door import StoreError
-from results.locks import Locks, PhaseLocks
-from results.profile import Profile
+from results.profile import Locks, PhaseLocks, Profile
 from results.record import RunCost
 from results.session import open_session
 from results.store import SessionStore

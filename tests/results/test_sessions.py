@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from results.sessions import heads_in, named_session
+from results.session import heads_in, named_session
 from results.store import SessionStore
 from tests.reports.factory import ExactSession
 

@@ -10,8 +10,7 @@ import pytest
 
 from results.calls import calls_of
 from results.door import StoreError
-from results.locks import Locks, PhaseLocks
-from results.profile import FunctionCount, PhaseProfile, Profile
+from results.profile import FunctionCount, Locks, PhaseLocks, PhaseProfile, Profile
 from results.record import RunCost
 from results.session import open_session
 from results.store import CALLS, COSTS, MANIFEST, RUNS, SessionStore

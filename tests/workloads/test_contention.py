@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.locks import Wait
+from results.profile import Wait
 from workloads.contention import BEGINS, ENDS, WAITS, callers, kind, phase_locks, waits
 from workloads.parse import ParseError
 
