@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from reports.explain.contention import EXPLANATION as CONTENTION
 from reports.explain.functions import EXPLANATION as FUNCTIONS
 from reports.gate import gate_of
 from reports.model import (
+    Again,
     CaseComparison,
     Comparison,
     Exactness,
@@ -27,13 +29,20 @@ from reports.model import (
     Reference,
     ReportError,
     Summary,
+    WallFacts,
 )
 from reports.resolution import time_resolution
 from reports.series_findings import of_executions
 from reports.timelines import timelines
-from reports.verdict import Cause, Evidence, Judgement, Verdict, judge_primary, judge_secondary
-from reports.wall_model import Again, WallFacts
-from reports.wall_verdict import decides
+from reports.verdict import (
+    Cause,
+    Evidence,
+    Judgement,
+    Verdict,
+    decides,
+    judge_primary,
+    judge_secondary,
+)
 from results.calls import Calls
 from results.profile import Locks, Profile
 from results.record import CaseRecord, Manifest, Metric, RunRecord
@@ -164,8 +173,16 @@ def _judged(
         for m in others
     ]
     judgements = [
-        *wall.judge(
-            evidence, [m.pairs for m in first], thresholds, real_time=standing.facts.real_time
+        *judge_primary(
+            [
+                replace(
+                    m.evidence,
+                    again=tuple(pair.again for pair in m.pairs if pair.again is not None),
+                    real_time=standing.facts.real_time,
+                )
+                for m in first
+            ],
+            thresholds,
         ),
         *wall.describe([m.evidence for m in others], withheld, thresholds),
     ]

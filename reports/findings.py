@@ -7,9 +7,8 @@ from itertools import combinations
 
 from experiment.plan import AGAIN
 from reports.explain.contention import LockComparison
-from reports.model import Exactness, FailedRun, FailureCount, Finding, Reference
+from reports.model import Exactness, FailedRun, FailureCount, Finding, Reference, WallFacts
 from reports.series_findings import series_findings
-from reports.wall_model import WallFacts
 from results.record import QUICK, Manifest, RunRecord
 
 # A phase with fewer I/Os shows the luck of the draw: 002 compared two arms by 16 reads each.

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 from reports.many import SessionComparison
 from reports.model import Comparison
-from reports.verdict import MISSING, OPEN, UNDECIDED, Judgement, Verdict
-from reports.wall_verdict import decides
+from reports.verdict import MISSING, OPEN, UNDECIDED, Judgement, Verdict, decides
 from results.record import Failure
 
 

@@ -360,3 +360,56 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     adjusted = np.empty_like(values)
     adjusted[order] = np.minimum(np.minimum.accumulate(steps), 1) if values.size else steps
     return [float(value) for value in adjusted]
+
+
+class NoiseFloor(NamedTuple):
+    """What the same kernel differs by from itself on this host; log ratios.
+
+    ``floor`` is half the width of the A/A interval: a change below it is what chance
+    shows.  ``interval`` is None with too few pairs for its level, ``sd`` with one pair.
+    """
+
+    pairs: int
+    estimate: float
+    interval: Interval | None
+    sd: float | None
+
+    @property
+    def floor(self) -> float | None:
+        """Half the width of the A/A interval."""
+        return None if self.interval is None else self.interval.width / 2
+
+    @property
+    def differs(self) -> bool:
+        """Whether A/A claims a change, which is false by construction."""
+        return self.interval is not None and self.interval.excludes(0)
+
+
+def noise_floor(differences: Sequence[float] | Floats, alpha: float) -> NoiseFloor:
+    """The noise floor of A/A log ratios ``ln(again / base)``, shape (n,).
+
+    Raises:
+        ValueError: empty, not finite, or ``alpha`` outside (0, 1).
+    """
+    return NoiseFloor(
+        pairs=len(differences),
+        estimate=hodges_lehmann(differences),
+        interval=signed_rank_interval(differences, 1 - alpha),
+        sd=standard_deviation(differences),
+    )
+
+
+def rate_interval(calls: int, trials: int, level: float = 0.95) -> Interval:
+    """Exact interval of a rate from ``calls`` in ``trials`` (Clopper, Pearson 1934).
+
+    Raises:
+        ValueError: no trials, or more calls than trials.
+    """
+    from scipy import stats
+
+    if not 0 <= calls <= trials or trials < 1:
+        raise ValueError(f"{calls} of {trials} is no rate")
+    tail = (1 - level) / 2
+    low = 0.0 if calls == 0 else float(stats.beta.ppf(tail, calls, trials - calls + 1))
+    high = 1.0 if calls == trials else float(stats.beta.ppf(1 - tail, calls + 1, trials - calls))
+    return Interval(low, high, level)

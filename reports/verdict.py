@@ -8,6 +8,11 @@ signed-rank p value of eight pairs cannot go below 0.0078: corrected for two
 metrics it could never say anything.  The rank test keeps its veto through the
 interval.
 
+In wall mode the estimate, the interval and the p value are those of the signed ranks alone: noise
+of real time has tails and outliers, which the mean follows and ranks do not.  Nothing is called
+where guests did not run on the host's own CPUs, and nothing where the A/A arm, the same kernel
+under another name, differs as well.
+
 A session that adds seeds until it is decided is judged at each of its looks by that look's
 share of the error rates (``reports.looks``); its t test and interval are guarded against skewed
 differences, which few seeds do not show.
@@ -21,8 +26,8 @@ from enum import StrEnum
 
 from experiment.spec import Direction, Looks, Thresholds
 from reports import looks as rates
-from reports import power, statistics
-from reports.statistics import Interval, as_change
+from reports import power, statistics, wall_power
+from reports.statistics import Interval, NoiseFloor, as_change
 from results.record import Failure, Record
 
 FALSE_DISCOVERY_RATE = 0.10
@@ -73,8 +78,10 @@ class Cause(StrEnum):
     NOT_BUILT = "not built"
 
 
-# What exact mode repeats.
-SEED = "seed"
+WITHHELD = (
+    "withheld: the guests had no real CPUs, so their time is that of QEMU's translator and not "
+    'of this host; measure with mode = "exact", or on a host with KVM'
+)
 # What a verdict's reason ends with while correctness may take it back.
 PENDING = "checks pending"
 # The verdicts of which there is none, for what was not or not soundly measured.
@@ -135,7 +142,9 @@ class Evidence:
     are the names by which the thresholds may hold a change of its own.  ``resolution`` is the
     largest error of a log ratio that is no chance and does not average out
     (``reports.resolution``).  ``looks`` are those of its case so far, the last one now; None for
-    a single one.
+    a single one.  ``again`` are the A/A arm's values in the same blocks, none without that arm, and
+    None in exact mode; ``real_time`` is false where guests ran under TCG, or on a KVM that is
+    itself emulated.
     """
 
     direction: Direction
@@ -150,6 +159,13 @@ class Evidence:
     metric: str = ""
     resolution: float = 0.0
     looks: Looks | None = None
+    again: tuple[float, ...] | None = None
+    real_time: bool = True
+
+    @property
+    def repeated(self) -> str:
+        """What is repeated: seeds, and in wall mode blocks."""
+        return "seed" if self.again is None else "block"
 
 
 @dataclass(frozen=True)
@@ -164,7 +180,8 @@ class _Estimates:
     rank_interval: Interval | None
     equivalence: Interval | None
     p_value: float | None
-    exactly_zero: bool
+    exactly_zero: bool = False
+    noise: NoiseFloor | None = None
 
 
 @dataclass(frozen=True)
@@ -185,32 +202,50 @@ class _Rule:
 
 
 def _measure(evidence: Evidence, rule: _Rule) -> _Estimates | None:
-    if evidence.base and evidence.base == evidence.patched:
-        differences = statistics.log_ratios([1.0] * len(evidence.base), [1.0] * len(evidence.base))
-    else:
-        try:
+    exactly_zero = bool(evidence.base) and evidence.base == evidence.patched
+    again = None
+    try:
+        if exactly_zero and evidence.again is None:
+            ones = [1.0] * len(evidence.base)
+            differences = statistics.log_ratios(ones, ones)
+        else:
             differences = statistics.log_ratios(evidence.base, evidence.patched)
-        except ValueError:
-            return None
+        if evidence.again:
+            again = statistics.log_ratios(evidence.base, evidence.again)
+    except ValueError:
+        return None
     thresholds, looks = rule.thresholds, rule.looks
     outer, inner = 1 - thresholds.alpha, 1 - 2 * thresholds.equivalence_alpha
-    of_mean = statistics.mean_interval if looks.sequential else statistics.t_interval
-    p_of_mean = statistics.mean_p if looks.sequential else statistics.t_p
     rank = statistics.signed_rank_interval(differences, outer)
     equal = statistics.signed_rank_interval(differences, inner)
+    middle = statistics.hodges_lehmann(differences)
+    if evidence.again is not None:
+        return _Estimates(
+            n=len(differences),
+            estimate=middle,
+            hodges_lehmann=middle,
+            sd=statistics.standard_deviation(differences),
+            interval=rank,
+            rank_interval=rank,
+            equivalence=equal,
+            p_value=statistics.signed_rank_p(differences),
+            noise=None if again is None else statistics.noise_floor(again, thresholds.alpha),
+        )
+    of_mean = statistics.mean_interval if looks.sequential else statistics.t_interval
+    p_of_mean = statistics.mean_p if looks.sequential else statistics.t_p
     interval = of_mean(differences, 1 - rates.change_level(looks, thresholds.alpha))
     level = 1 - 2 * rates.equivalence_level(looks, thresholds.equivalence_alpha)
     p_value = p_of_mean(differences)
     return _Estimates(
         n=len(differences),
         estimate=statistics.mean(differences),
-        hodges_lehmann=statistics.hodges_lehmann(differences),
+        hodges_lehmann=middle,
         sd=statistics.standard_deviation(differences),
         interval=statistics.wider(interval, rank),
         rank_interval=rank,
         equivalence=statistics.wider(of_mean(differences, level), equal) if equal else None,
         p_value=None if p_value is None else rates.repeated_p(looks, p_value),
-        exactly_zero=evidence.base == evidence.patched,
+        exactly_zero=exactly_zero,
     )
 
 
@@ -236,26 +271,22 @@ def count_text(n: int, what: str) -> str:
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
-def lost(evidence: Evidence, n: int, what: str) -> Judgement:
+def lost(evidence: Evidence, n: int) -> Judgement:
     """Failed: too few of the planned seeds or blocks are left; says whose fault."""
-    blame, reason = _lost(evidence, n, what)
-    return Judgement(verdict=Verdict.FAILED, reason=reason, cause=Cause.LOST, blame=blame)
-
-
-def _lost(evidence: Evidence, n: int, what: str) -> tuple[str, str]:
-    left = f"{n} of {evidence.blocks_planned} {what}s left"
+    reason = f"{n} of {evidence.blocks_planned} {evidence.repeated}s left"
+    blame = "lab"
     if evidence.dropped:
-        many = f"{len(evidence.dropped)} dropped ({evidence.dropped[0]})"
-        left = f"{left}, {many}"
-        if not evidence.failures:
-            return "host", f"{left}: a quieter host is needed"
-    if not evidence.failures:
-        return "lab", f"{left}: the others were not recorded; finish the session with --resume"
-    blame = blamed(evidence.failures)
-    kinds = sorted({failure.kind for failure in evidence.failures if failure.blame == blame})
-    count = len(evidence.failures)
-    runs = "run" if count == 1 else "runs"
-    return blame, f"{left}, {count} {runs} failed ({', '.join(kinds)}; blame: {blame})"
+        reason += f", {len(evidence.dropped)} dropped ({evidence.dropped[0]})"
+    if evidence.failures:
+        blame = blamed(evidence.failures)
+        kinds = sorted({failure.kind for failure in evidence.failures if failure.blame == blame})
+        runs = count_text(len(evidence.failures), "run")
+        reason += f", {runs} failed ({', '.join(kinds)}; blame: {blame})"
+    elif evidence.dropped:
+        blame, reason = "host", f"{reason}: a quieter host is needed"
+    else:
+        reason += ": the others were not recorded; finish the session with --resume"
+    return Judgement(verdict=Verdict.FAILED, reason=reason, cause=Cause.LOST, blame=blame)
 
 
 def percent(fraction: float) -> str:
@@ -263,21 +294,42 @@ def percent(fraction: float) -> str:
     return f"{100 * fraction:.2f} %"
 
 
-def undecided(
-    n: int, needed: int, level: float, detectable: float | None, decide: int | None, *,
-    what: str, most: int,
-) -> Judgement:  # fmt: skip
-    """Inconclusive, or not judged: what ``n`` seeds or blocks detect, and how many are needed.
-
-    ``needed`` are the fewest of a verdict at this level; ``detectable`` is a log ratio.
-    """
+def _undecided(evidence: Evidence, measured: _Estimates, rule: _Rule) -> Judgement:
+    """Inconclusive, or not judged: what so many seeds or blocks detect, and how many are needed."""
+    thresholds, n, what = rule.thresholds, measured.n, evidence.repeated
+    level = 1 - thresholds.alpha
+    needed = statistics.pairs_needed(level)
+    detectable = decide = None
+    if evidence.again is not None:
+        most = wall_power.MOST_BLOCKS
+        if n < needed or measured.sd is None:
+            decide = needed
+        else:
+            ranks = wall_power.DecisionRule(
+                thresholds.alpha / rule.family, least=thresholds.change / 2
+            )
+            detectable = wall_power.detectable_effect(measured.sd, n, ranks)
+            decide = wall_power.blocks_to_decide(
+                measured.estimate, measured.sd, change=thresholds.change, rule=ranks,
+                equivalence_alpha=thresholds.equivalence_alpha,
+            )  # fmt: skip
+    else:
+        most = power.MOST_SEEDS
+        if measured.sd is not None:
+            # Of a session that lost seeds and has one look: what is left of it.
+            looks = rule.looks if rule.looks.sequential else Looks((n,), sequential=False)
+            if n >= needed:
+                detectable = power.detectable_effect(measured.sd, looks, rule.question)
+            decide = power.seeds_to_decide(measured.estimate, measured.sd, looks, rule.question)
+    if decide is not None and (evidence.again is None or n >= needed):
+        decide = max(decide, needed, n + 1)
     if n < needed:
         reason = f"{count_text(n, what)}, {needed} needed at {100 * level:g} %"
         verdict, cause = Verdict.NOT_JUDGED, Cause.TOO_FEW
     else:
-        with_these = f"minimum detectable effect with {count_text(n, what)}"
         effect = "none" if detectable is None else percent(as_change(detectable))
         more = f"more than {most}" if decide is None else f"about {decide}"
+        with_these = f"minimum detectable effect with {count_text(n, what)}"
         reason = f"{with_these}: {effect}; {more} {what}s needed"
         verdict, cause = Verdict.INCONCLUSIVE, Cause.UNDECIDED
     return Judgement(
@@ -286,50 +338,6 @@ def undecided(
         cause=cause,
         detectable=None if detectable is None else as_change(detectable),
         blocks_to_decide=decide,
-    )
-
-
-def not_in_family(judgement: Judgement, family: int) -> Judgement:
-    """An inconclusive judgement that would be a change if it were the only metric."""
-    return judgement.model_copy(
-        update={
-            "cause": Cause.FAMILY,
-            "reason": f"not significant among {family} primary metrics (Holm); {judgement.reason}",
-        }
-    )
-
-
-def within(change: float, level: float) -> Judgement:
-    """No change: an interval of this level lies within the threshold."""
-    reason = f"with {100 * level:.4g} % confidence the change is within ±{percent(change)}"
-    return Judgement(
-        verdict=Verdict.NO_CHANGE, reason=reason, cause=Cause.WITHIN_THRESHOLD, limit=change
-    )
-
-
-def excludes_zero(estimate: float, direction: Direction) -> Judgement:
-    """Improvement or regression, by the metric's direction."""
-    better = (estimate > 0) == (direction == "higher")
-    verdict = Verdict.IMPROVEMENT if better else Verdict.REGRESSION
-    return Judgement(
-        verdict=verdict, reason="the interval excludes zero", cause=Cause.EXCLUDES_ZERO
-    )
-
-
-def _undecided(measured: _Estimates, rule: _Rule) -> Judgement:
-    level = 1 - rule.thresholds.alpha
-    needed = statistics.pairs_needed(level)
-    detectable = decide = None
-    if measured.sd is not None:
-        # Of a session that lost seeds and has one look: what is left of it.
-        looks = rule.looks if rule.looks.sequential else Looks((measured.n,), sequential=False)
-        if measured.n >= needed:
-            detectable = power.detectable_effect(measured.sd, looks, rule.question)
-        decide = power.seeds_to_decide(measured.estimate, measured.sd, looks, rule.question)
-    if decide is not None:
-        decide = max(decide, needed, measured.n + 1)
-    return undecided(
-        measured.n, needed, level, detectable, decide, what=SEED, most=power.MOST_SEEDS
     )
 
 
@@ -345,45 +353,77 @@ def _decide(
         and measured.interval.excludes(0)
         and abs(estimate) >= delta / 2
     )
+    inner = measured.equivalence
+    step = evidence.resolution if evidence.again is None else 0.0
+    equal = (
+        inner is not None
+        and -delta < as_change(inner.low - step)
+        and as_change(inner.high + step) < delta
+    )
+    noise = measured.noise
+    if (significant or equal) and noise is not None and noise.differs:
+        # The same kernel differs from itself: neither a change nor its absence is
+        # worth anything from this session.
+        text = percent(as_change(noise.estimate))
+        reason = f"A/A differs by {text}: the host is not steady, nothing can be said"
+        return Judgement(verdict=Verdict.INCONCLUSIVE, reason=reason, cause=Cause.UNSTEADY)
     if significant and adjusted is not None and adjusted <= thresholds.alpha:
-        return excludes_zero(estimate, evidence.direction)
-    inner, step = measured.equivalence, evidence.resolution
-    if inner and -delta < as_change(inner.low - step) and as_change(inner.high + step) < delta:
-        return within(delta, 1 - 2 * thresholds.equivalence_alpha)
+        better = (estimate > 0) == (evidence.direction == "higher")
+        return Judgement(
+            verdict=Verdict.IMPROVEMENT if better else Verdict.REGRESSION,
+            reason="the interval excludes zero",
+            cause=Cause.EXCLUDES_ZERO,
+        )
+    if equal:
+        level = 100 * (1 - 2 * thresholds.equivalence_alpha)
+        return Judgement(
+            verdict=Verdict.NO_CHANGE,
+            reason=f"with {level:.4g} % confidence the change is within ±{percent(delta)}",
+            cause=Cause.WITHIN_THRESHOLD,
+            limit=delta,
+        )
     if inner and as_change(step) >= delta:
-        return too_coarse(step, delta)
+        # The metric is known in steps that hide a change that matters.
+        return Judgement(
+            verdict=Verdict.INCONCLUSIVE,
+            reason=f"the time is known to 1 ms, {percent(as_change(step))} of the shortest run: "
+            f"too coarse for ±{percent(delta)}; a longer run is needed (times, or a larger guest)",
+            cause=Cause.UNUSABLE,
+        )
     needed = statistics.pairs_needed(1 - thresholds.alpha)
     if measured.n < min(evidence.blocks_planned, needed):
-        return lost(evidence, measured.n, SEED)
-    left = _undecided(measured, rule)
-    return not_in_family(left, rule.family) if significant else left
+        return lost(evidence, measured.n)
+    left = _undecided(evidence, measured, rule)
+    if not significant:
+        return left
+    # It would be a change if it were the only metric.
+    reason = f"not significant among {rule.family} primary metrics (Holm); {left.reason}"
+    return left.model_copy(update={"cause": Cause.FAMILY, "reason": reason})
 
 
 def _judge_one(
     evidence: Evidence, measured: _Estimates | None, adjusted: float | None, rule: _Rule
 ) -> Judgement:
     n = len(evidence.base)
-    enough = statistics.pairs_needed(1 - 2 * rule.thresholds.equivalence_alpha)
-    if measured is None and n == 0 and evidence.same_code:
-        return Judgement(verdict=Verdict.NO_CHANGE, reason="same code", cause=Cause.SAME_CODE)
-    if measured is None and n == 0:
-        return lost(evidence, 0, SEED)
+    same = Judgement(verdict=Verdict.NO_CHANGE, reason="same code", cause=Cause.SAME_CODE)
+    if n == 0:
+        return same if evidence.same_code else lost(evidence, 0)
     if measured is None:
-        return no_ratio(n)
-    if evidence.unusable:
-        judgement = Judgement(
-            verdict=Verdict.INCONCLUSIVE, reason=evidence.unusable, cause=Cause.UNUSABLE
+        return Judgement(
+            verdict=Verdict.INCONCLUSIVE,
+            pairs=n,
+            reason="a value is zero or no number: no ratio",
+            cause=Cause.NO_RATIO,
         )
+    enough = statistics.pairs_needed(1 - 2 * rule.thresholds.equivalence_alpha)
+    withheld = evidence.unusable or ("" if evidence.real_time else WITHHELD)
+    all_zero = measured.exactly_zero and not evidence.resolution
+    if withheld:
+        judgement = Judgement(verdict=Verdict.INCONCLUSIVE, reason=withheld, cause=Cause.UNUSABLE)
     elif evidence.same_code:
         exactly = ", change exactly 0" if measured.exactly_zero else ""
-        judgement = Judgement(
-            verdict=Verdict.NO_CHANGE, reason=f"same code{exactly}", cause=Cause.SAME_CODE
-        )
-    elif (
-        measured.exactly_zero
-        and not evidence.resolution
-        and n >= min(evidence.blocks_planned, enough)
-    ):
+        judgement = same.model_copy(update={"reason": f"same code{exactly}"})
+    elif all_zero and n >= min(evidence.blocks_planned, enough):
         judgement = Judgement(
             verdict=Verdict.NO_CHANGE, reason="change exactly 0", cause=Cause.EXACTLY_ZERO
         )
@@ -399,49 +439,31 @@ def _judge_one(
     )
 
 
-def too_coarse(step: float, change: float) -> Judgement:
-    """Inconclusive: the metric is known in steps, a log ratio, that hide a change that matters."""
-    return Judgement(
-        verdict=Verdict.INCONCLUSIVE,
-        reason=f"the time is known to 1 ms, {percent(as_change(step))} of the shortest run: too "
-        f"coarse for ±{percent(change)}; a longer run is needed (times, or a larger guest)",
-        cause=Cause.UNUSABLE,
-    )
-
-
-def no_ratio(n: int) -> Judgement:
-    """Inconclusive: of some of the ``n`` pairs there is no ratio."""
-    return Judgement(
-        verdict=Verdict.INCONCLUSIVE,
-        pairs=n,
-        reason="a value is zero or no number: no ratio",
-        cause=Cause.NO_RATIO,
-    )
-
-
 def judge_primary(family: Sequence[Evidence], thresholds: Thresholds) -> list[Judgement]:
     """Judge all primary metrics of an experiment together; same order as given.
 
     Holm's family is every metric asked for, also one whose runs failed: losing
-    runs must not make the others easier to call.
+    runs must not make the others easier to call.  At an early look of wall mode ``thresholds`` are
+    those of the look (``experiment.design.at_look``).
     """
     rules = [
-        _Rule(
-            thresholds.of(evidence.case, evidence.metric),
-            _looks(evidence),
-            len(family),
-        )
+        _Rule(thresholds.of(evidence.case, evidence.metric), _looks(evidence), len(family))
         for evidence in family
     ]
     measured = [_measure(evidence, rule) for evidence, rule in zip(family, rules, strict=True)]
-    missing = sum(m is None or m.p_value is None for m in measured)
-    p_values = [m.p_value for m in measured if m is not None and m.p_value is not None]
-    values = iter(statistics.holm([*p_values, *([1.0] * missing)]))
-    adjusted = [next(values) if m is not None and m.p_value is not None else None for m in measured]
-    return [
-        _judge_one(evidence, measurement, p, rule)
-        for evidence, measurement, p, rule in zip(family, measured, adjusted, rules, strict=True)
-    ]
+    p_values = [1.0 if m is None or m.p_value is None else m.p_value for m in measured]
+    judged = []
+    for evidence, estimates, p, rule in zip(
+        family, measured, statistics.holm(p_values), rules, strict=True
+    ):
+        known = estimates is not None and estimates.p_value is not None
+        judged.append(_judge_one(evidence, estimates, p if known else None, rule))
+    return judged
+
+
+def decides(verdicts: Iterable[Verdict | None]) -> bool:
+    """Whether a wall session may stop early: no primary metric is left inconclusive."""
+    return not {*UNDECIDED, *MISSING} & set(verdicts)
 
 
 def _looks(evidence: Evidence) -> Looks:

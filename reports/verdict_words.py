@@ -11,7 +11,7 @@ from reports.by_arm import ArmCell
 from reports.many import SessionComparison
 from reports.model import Comparison, MetricComparison, Reference
 from reports.verdict import CALLED, PENDING, Judgement, Verdict
-from reports.wall_statistics import FEWEST_AGAIN
+from reports.wall_power import FEWEST_AGAIN
 from results.record import Manifest
 
 LORE = "https://lore.kernel.org/r/"

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 
 from experiment.plan import LOOKS, Conditions, Look, at_look, dropped_blocks
 from experiment.spec import Thresholds
-from reports import wall_statistics
+from reports import wall_power
 from reports.findings import data_points
-from reports.model import Pair
-from reports.statistics import as_change, log_ratios
-from reports.verdict import Evidence, Judgement, judge_secondary
-from reports.wall_model import Again, DriftPoint, DroppedBlock, HostCheck, WallFacts
-from reports.wall_verdict import WITHHELD, WallEvidence, judge_wall
+from reports.model import Again, DriftPoint, DroppedBlock, HostCheck, Pair, WallFacts
+from reports.statistics import as_change, log_ratios, noise_floor
+from reports.verdict import WITHHELD, Evidence, Judgement, judge_secondary
 from results.record import Manifest, RunRecord
 
 # A run on record without conditions broke no rule that anybody knows of.
@@ -152,10 +150,10 @@ def again(
             [pair.base for pair in pairs],
             [pair.again for pair in pairs if pair.again is not None],
         )
-        noise = wall_statistics.noise_floor(ratios, thresholds.alpha)
+        noise = noise_floor(ratios, thresholds.alpha)
     except ValueError:
         return measured
-    ahead = wall_statistics.forecast(
+    ahead = wall_power.forecast(
         ratios, change=specified.change, alpha=specified.alpha / max(1, family), blocks=planned
     )
     floor, interval = noise.floor, noise.interval
@@ -171,22 +169,6 @@ def again(
             "beyond": ahead is not None and ahead.needed is None,
         }
     )
-
-
-def judge(
-    family: Sequence[Evidence], pairs: Sequence[Sequence[Pair]], thresholds: Thresholds,
-    *, real_time: bool,
-) -> list[Judgement]:  # fmt: skip
-    """Judge all primary metrics with their A/A; same order as given."""
-    evidence = [
-        WallEvidence(
-            arms=measurement,
-            again=tuple(pair.again for pair in blocks if pair.again is not None),
-            real_time=real_time,
-        )
-        for measurement, blocks in zip(family, pairs, strict=True)
-    ]
-    return [each.judgement for each in judge_wall(evidence, thresholds)]
 
 
 def describe(

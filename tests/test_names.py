@@ -26,7 +26,7 @@ INTERIM = "an interim look: the word of group-sequential tests"
 KEPT = {
     ("host/doctor.py", "found"): KEY,
     ("queues/watch.py", "seen"): KEY,
-    ("reports/wall_model.py", "found"): KEY,
+    ("reports/model.py", "found"): KEY,
     ("host/facts.py", "NOT_FOUND"): "a missing value is named as tools name it",
     ("verbs/bisect.py", "FOUND"): "the name of a documented exit code",
     ("experiment/plan.py", "Look"): INTERIM,

@@ -16,8 +16,8 @@ from matplotlib.patches import Rectangle
 
 from reports.charts import canvas
 from reports.charts.canvas import AGAIN, BAND, INK, MUTED, PATCHED, Chart
+from reports.model import Again
 from reports.verdict import Change
-from reports.wall_model import Again
 from text import typeset
 
 # From here on each metric of a pair is a line, and all are in the order of their changes.

@@ -15,9 +15,14 @@ from reports.by_arm import MetricRow
 from reports.charts import canvas
 from reports.charts.canvas import AGAIN, BASE, INK, MUTED, PATCHED, Chart
 from reports.many import SessionComparison, Step
-from reports.model import CaseComparison, Comparison, MetricComparison, TimelineComparison
+from reports.model import (
+    CaseComparison,
+    Comparison,
+    DriftPoint,
+    MetricComparison,
+    TimelineComparison,
+)
 from reports.verdict import CALLED
-from reports.wall_model import DriftPoint
 
 HEIGHT_IN, LINE_IN = 2.9, 0.3
 # Beyond these a chart is a wall; the tables have all.

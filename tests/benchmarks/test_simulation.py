@@ -10,9 +10,8 @@ import pytest
 from benchmarks import simulation as s
 from experiment.plan import LOOKS, Look, at_look
 from reports import statistics
-from reports.verdict import Evidence, Verdict
-from reports.wall_statistics import rate_interval
-from reports.wall_verdict import WallEvidence, judge_wall
+from reports.statistics import rate_interval
+from reports.verdict import Evidence, Verdict, judge_primary
 
 CALLED = (Verdict.IMPROVEMENT, Verdict.REGRESSION)
 
@@ -25,12 +24,11 @@ def test_fast_form_is_the_rule_of_the_reports(interim: Look, effect: float) -> N
     thresholds = at_look(s.THRESHOLDS, interim)
     called, equal = s.judge(session, thresholds)
     for row in range(25):
-        arms = Evidence(
-            "higher", tuple(np.exp(session.base[row])), tuple(np.exp(session.patched[row])),
-            interim.blocks,
-        )  # fmt: skip
-        again = tuple(np.exp(session.again[row]))
-        verdict = judge_wall([WallEvidence(arms, again, True)], thresholds)[0].judgement.verdict
+        base, patched, again = (
+            tuple(np.exp(arm[row])) for arm in (session.base, session.patched, session.again)
+        )
+        arms = Evidence("higher", base, patched, interim.blocks, again=again)
+        verdict = judge_primary([arms], thresholds)[0].verdict
         assert called[row] == (verdict in CALLED)
         assert equal[row] == (verdict is Verdict.NO_CHANGE)
 

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from experiment.plan import AGAIN
-from reports import wall, wall_statistics
+from reports import wall, wall_power
 from reports.model import Comparison, ReportError
 from reports.outcome import outcome
 from reports.sentences import of_finding
-from reports.statistics import as_change, log_ratios
-from reports.verdict import Verdict
-from reports.wall_verdict import WITHHELD
+from reports.statistics import as_change, log_ratios, noise_floor
+from reports.verdict import WITHHELD, Verdict
 from results.record import RunRecord
 from tests.reports import factory
 from tests.reports.factory import fails
@@ -81,14 +80,14 @@ def test_a_a_is_that_of_the_same_blocks() -> None:
          if (r.case, r.arm) == ("filemap-4k", arm) and r.samples]
         for arm in ("base", AGAIN)
     ]  # fmt: skip
-    noise = wall_statistics.noise_floor(log_ratios(*values), 0.01)
+    noise = noise_floor(log_ratios(*values), 0.01)
     assert metric.again is not None
     assert noise.interval is not None
     assert metric.again.pairs == 24
     assert metric.again.estimate == as_change(noise.estimate)
     assert metric.again.low == as_change(noise.interval.low)
     assert metric.again.sd == noise.sd
-    ahead = wall_statistics.forecast(
+    ahead = wall_power.forecast(
         log_ratios(*values), change=0.01, alpha=0.01 / 3, blocks=24
     )  # fmt: skip
     assert ahead is not None

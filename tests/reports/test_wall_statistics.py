@@ -6,12 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports.wall_statistics import (
-    FEWEST_AGAIN,
-    forecast,
-    noise_floor,
-    rate_interval,
-)
+from reports.statistics import noise_floor, rate_interval
+from reports.wall_power import FEWEST_AGAIN, forecast
 
 
 def test_noise_floor_is_half_the_interval() -> None:

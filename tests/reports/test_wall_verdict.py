@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,8 +11,7 @@ from experiment.plan import LOOKS, at_look
 from experiment.spec import Direction, Thresholds
 from reports import statistics
 from reports.statistics import as_change
-from reports.verdict import Evidence, Verdict
-from reports.wall_verdict import WallEvidence, decides, judge_wall
+from reports.verdict import Evidence, Verdict, decides, judge_primary
 from results.record import Failure
 
 THRESHOLDS = Thresholds(change=0.01)
@@ -20,11 +21,11 @@ def evidence(
     effect: float, *, n: int = 24, spread: float = 0.005, seed: int = 1, again: float = 0.0,
     direction: Direction = "higher", real_time: bool = True, planned: int | None = None,
     same_code: bool = False, failures: tuple[Failure, ...] = (), unusable: str = "",
-) -> WallEvidence:  # fmt: skip
+) -> Evidence:  # fmt: skip
     """Blocks with an effect on the patched arm, and one on the A/A arm if asked."""
     random = np.random.default_rng(seed)
     values = 1000 * np.exp(spread * random.standard_normal((3, n)))
-    arms = Evidence(
+    return Evidence(
         direction=direction,
         base=tuple(values[0]),
         patched=tuple(values[1] * (1 + effect)),
@@ -32,12 +33,13 @@ def evidence(
         failures=failures,
         same_code=same_code,
         unusable=unusable,
+        again=tuple(values[2] * (1 + again)),
+        real_time=real_time,
     )
-    return WallEvidence(arms, tuple(values[2] * (1 + again)), real_time)
 
 
-def verdict(measured: WallEvidence, thresholds: Thresholds = THRESHOLDS) -> Verdict | None:
-    return judge_wall([measured], thresholds)[0].judgement.verdict
+def verdict(measured: Evidence, thresholds: Thresholds = THRESHOLDS) -> Verdict | None:
+    return judge_primary([measured], thresholds)[0].verdict
 
 
 @pytest.mark.parametrize(
@@ -57,28 +59,26 @@ def test_change_is_called_with_its_direction(
 
 def test_numbers_beside_a_verdict_are_those_of_the_ranks() -> None:
     measured = evidence(0.03)
-    judged = judge_wall([measured], THRESHOLDS)[0]
-    differences = statistics.log_ratios(measured.arms.base, measured.arms.patched)
+    judged = judge_primary([measured], THRESHOLDS)[0]
+    differences = statistics.log_ratios(measured.base, measured.patched)
     interval = statistics.signed_rank_interval(differences, 0.99)
     assert interval is not None
-    change = judged.judgement.change
+    change = judged.change
     assert change is not None
     assert change.estimate == as_change(statistics.hodges_lehmann(differences))
     assert (change.low, change.high) == (as_change(interval.low), as_change(interval.high))
-    assert judged.judgement.p_value == statistics.signed_rank_p(differences)
-    assert judged.noise is not None
-    assert judged.noise.floor is not None
+    assert judged.p_value == statistics.signed_rank_p(differences)
 
 
 def test_one_wild_run_moves_the_mean_and_not_the_verdict() -> None:
     measured = evidence(0.0, spread=0.004)
-    wild = (measured.arms.patched[0] * 1.5, *measured.arms.patched[1:])
-    arms = Evidence(**{**measured.arms.__dict__, "patched": wild})
-    assert verdict(WallEvidence(arms, measured.again, True)) == Verdict.NO_CHANGE
+    wild = (measured.patched[0] * 1.5, *measured.patched[1:])
+    arms = replace(measured, patched=wild)
+    assert verdict(arms) == Verdict.NO_CHANGE
 
 
 def test_small_change_within_the_threshold_is_no_change() -> None:
-    judgement = judge_wall([evidence(0.001, spread=0.003)], THRESHOLDS)[0].judgement
+    judgement = judge_primary([evidence(0.001, spread=0.003)], THRESHOLDS)[0]
     assert judgement.verdict == Verdict.NO_CHANGE
     assert judgement.reason == "with 90 % confidence the change is within ±1.00 %"
 
@@ -89,7 +89,7 @@ def test_clear_but_tiny_change_is_not_called() -> None:
 
 
 def test_inconclusive_says_what_would_decide() -> None:
-    judgement = judge_wall([evidence(0.01, n=12, spread=0.02)], THRESHOLDS)[0].judgement
+    judgement = judge_primary([evidence(0.01, n=12, spread=0.02)], THRESHOLDS)[0]
     assert judgement.verdict == Verdict.INCONCLUSIVE
     assert judgement.detectable is not None
     assert judgement.detectable > 0.01
@@ -101,39 +101,37 @@ def test_inconclusive_says_what_would_decide() -> None:
 
 @pytest.mark.parametrize("effect", [0.0, 0.05, -0.5])
 def test_translated_time_gets_no_verdict(effect: float) -> None:
-    judged = judge_wall([evidence(effect, real_time=False)], THRESHOLDS)[0]
-    assert judged.judgement.verdict == Verdict.INCONCLUSIVE
-    assert judged.judgement.reason.startswith("withheld: the guests had no real CPUs")
-    assert 'mode = "exact"' in judged.judgement.reason
-    # The numbers and the noise are shown all the same.
-    assert judged.judgement.change is not None
-    assert judged.noise is not None
+    judged = judge_primary([evidence(effect, real_time=False)], THRESHOLDS)[0]
+    assert judged.verdict == Verdict.INCONCLUSIVE
+    assert judged.reason.startswith("withheld: the guests had no real CPUs")
+    assert 'mode = "exact"' in judged.reason
+    # The numbers are shown all the same.
+    assert judged.change is not None
 
 
 @pytest.mark.parametrize("effect", [0.0, 0.05])
 def test_nothing_is_concluded_where_the_same_kernel_differs(effect: float) -> None:
-    judgement = judge_wall([evidence(effect, again=0.02)], THRESHOLDS)[0].judgement
+    judgement = judge_primary([evidence(effect, again=0.02)], THRESHOLDS)[0]
     assert judgement.verdict == Verdict.INCONCLUSIVE
     assert judgement.reason.startswith("A/A differs by ")
 
 
 def test_session_without_an_a_a_arm_is_judged_without_its_noise() -> None:
     measured = evidence(0.03)
-    judged = judge_wall([WallEvidence(measured.arms, (), True)], THRESHOLDS)[0]
-    assert judged.noise is None
-    assert judged.judgement.verdict == Verdict.IMPROVEMENT
+    judged = judge_primary([replace(measured, again=())], THRESHOLDS)[0]
+    assert judged.verdict == Verdict.IMPROVEMENT
 
 
 def test_too_few_blocks_left_is_a_failure_with_blame() -> None:
     lost = Failure(kind="panic", blame="series", message="told")
-    judgement = judge_wall([evidence(0.03, n=5, planned=12, failures=(lost,) * 7)], THRESHOLDS)[
+    judgement = judge_primary([evidence(0.03, n=5, planned=12, failures=(lost,) * 7)], THRESHOLDS)[
         0
-    ].judgement
+    ]
     assert (judgement.verdict, judgement.blame) == (Verdict.FAILED, "series")
 
 
 def test_short_session_cannot_say_99_percent() -> None:
-    judgement = judge_wall([evidence(0.03, n=6)], THRESHOLDS)[0].judgement
+    judgement = judge_primary([evidence(0.03, n=6)], THRESHOLDS)[0]
     assert judgement.verdict == Verdict.NOT_JUDGED
     assert judgement.reason == "6 blocks, 8 needed at 99 %"
 
@@ -149,15 +147,15 @@ def test_same_code_is_no_change_whatever_the_noise() -> None:
 
 
 def test_values_without_a_ratio() -> None:
-    arms = Evidence("higher", (0.0,) * 12, (1.0,) * 12, 12)
-    judgement = judge_wall([WallEvidence(arms, (1.0,) * 12, True)], THRESHOLDS)[0].judgement
+    arms = Evidence("higher", (0.0,) * 12, (1.0,) * 12, 12, again=(1.0,) * 12)
+    judgement = judge_primary([arms], THRESHOLDS)[0]
     assert (judgement.verdict, judgement.reason) == (
         Verdict.INCONCLUSIVE, "a value is zero or no number: no ratio",
     )  # fmt: skip
 
 
 def test_unusable_values_say_why() -> None:
-    judgement = judge_wall([evidence(0.05, unusable="too few I/Os")], THRESHOLDS)[0].judgement
+    judgement = judge_primary([evidence(0.05, unusable="too few I/Os")], THRESHOLDS)[0]
     assert (judgement.verdict, judgement.reason) == (Verdict.INCONCLUSIVE, "too few I/Os")
 
 
@@ -167,13 +165,13 @@ def test_family_makes_it_harder() -> None:
     clear = evidence(0.05, n=12, spread=0.001)
     assert verdict(clear, first) == Verdict.IMPROVEMENT
     dull = evidence(0.0, n=12, spread=0.05, seed=2)
-    alone, *_ = judge_wall([clear, dull, dull], first)
-    assert alone.judgement.verdict == Verdict.INCONCLUSIVE
-    assert "among 3 primary metrics" in alone.judgement.reason
+    alone, *_ = judge_primary([clear, dull, dull], first)
+    assert alone.verdict == Verdict.INCONCLUSIVE
+    assert "among 3 primary metrics" in alone.reason
 
 
-def verdicts(family: list[WallEvidence]) -> list[Verdict | None]:
-    return [each.judgement.verdict for each in judge_wall(family, THRESHOLDS)]
+def verdicts(family: list[Evidence]) -> list[Verdict | None]:
+    return [each.verdict for each in judge_primary(family, THRESHOLDS)]
 
 
 def test_session_stops_early_only_when_every_metric_is_decided() -> None:
