@@ -87,10 +87,8 @@ def plural(thing: str) -> str:
     return " ".join(words)
 
 
-def in_words(names: Sequence[str], most: int | None = None) -> str:
-    """``a, b and c``; of more than ``most`` names the first, and how many others there are."""
-    if most is not None and len(names) > most:
-        return f"{', '.join(names[:most])} and {len(names) - most} more"
+def in_words(names: Sequence[str]) -> str:
+    """``a, b and c``."""
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 

@@ -24,7 +24,7 @@ from reports.series_findings import executed_on_host
 from reports.verdict import CALLED
 from results.record import PhaseRecord
 from results.units import is_virtual
-from text import ascii_only, wrap_command
+from text import ascii_only, counted, wrap_command
 
 SHOWN = ("bw", "iops")
 # Lines on where the change came from, in the whole letter.
@@ -50,7 +50,7 @@ def setup(comparison: Comparison, case: CaseComparison) -> list[str]:
     facts = (
         " ".join(filter(None, (jobs, within))),
         " ".join(filter(None, (file, brd))),
-        f"{guest.vcpus} vCPU{'s' if guest.vcpus > 1 else ''}",
+        counted(guest.vcpus, "vCPU"),
     )
     sentence = f"{case.title}: {', '.join(filter(None, facts))}"
     if manifest.experiment.mode == "exact":

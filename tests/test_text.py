@@ -17,6 +17,7 @@ from text import (
     clean_line,
     clean_lines,
     counted,
+    enumerated,
     escaped,
     in_words,
     plural,
@@ -53,7 +54,8 @@ def test_a_mistake_of_ones_own_is_shown_with_escapes() -> None:
 
 def test_names_in_a_sentence() -> None:
     assert [in_words("abcd"[:n]) for n in range(4)] == ["", "a", "a and b", "a, b and c"]
-    assert in_words("abcd", 2) == "a, b and 2 more"
+    assert enumerated("abcd", most=2) == "a, b and 2 more"
+    assert enumerated("ab", "; ") == "a; b"
 
 
 @pytest.mark.parametrize(

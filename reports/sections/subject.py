@@ -25,7 +25,7 @@ from reports.headline import headline
 from reports.sections.view import View, titled
 from results.profile import PATH, WORK
 from results.record import ArmRecord, Manifest
-from text import wrap_command
+from text import counted, wrap_command
 
 
 def title(view: View) -> list[Block]:
@@ -102,8 +102,8 @@ def _arm(arm: ArmRecord) -> str:
     """What an arm is made of."""
     patches = len(arm.kernel.patches)
     settings = "; ".join(f"{name} = {value}" for name, value in sorted(arm.settings.items()))
-    text = f"{arm.label or arm.name}: {arm.kernel.release}, {patches or 'no'} patch"
-    text += "" if patches == 1 else "es"
+    many = counted(patches, "patch") if patches else "no patches"
+    text = f"{arm.label or arm.name}: {arm.kernel.release}, {many}"
     return f"{text}; {settings}" if settings else text
 
 
@@ -175,7 +175,7 @@ def made_with(view: View) -> list[Block]:
     ]  # fmt: skip
     many = len(view.first.cases)
     return [
-        Fold(f"What was run: the command lines of {many} case{'' if many == 1 else 's'}",
+        Fold(f"What was run: the command lines of {counted(many, 'case')}",
              tuple(commands)),
         Fold("Made with: session, host, tools, kernels and QEMU", tuple(inner)),
     ]  # fmt: skip

@@ -25,6 +25,7 @@ from reports.model import Comparison, FailedRun
 from reports.sections.view import View, titled
 from reports.sentences import of_finding
 from results.checks import Check, CheckProblem
+from text import counted
 
 # So many lines stand beside the cause; a console's are folded.
 SHORT_EVIDENCE = 2
@@ -179,7 +180,7 @@ def _details(gate: ArmGate) -> tuple[str, ...]:
     # Workloads that prepare their files in another way have guests of their own.
     several = len({check.cases for check in gate.checks}) > 1
     for check in gate.checks:
-        cpus = f"{check.vcpus} vCPU{'' if check.vcpus == 1 else 's'}"
+        cpus = counted(check.vcpus, "vCPU")
         of = f", {', '.join(check.cases)}" if several else ""
         head = f"{check.flavour}, {cpus}{of}: {STATUS.get(check.status, check.status)}"
         texts = [_problem_text(problem) for problem in check.problems]
