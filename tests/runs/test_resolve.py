@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import runs.resolved
 from errors import SpecError, UsageError
 from experiment.spec import Experiment
 from guests import initramfs, programs
+from kernels import settle
 from runs import dry_run
 from runs.local import Options
 from runs.request import Request, arguments
@@ -241,3 +244,24 @@ def test_a_request_is_repeated_with_the_same_arguments(tmp_path: Path) -> None:
     assert again(Request(name="mine.toml")) == (str(tmp_path / "mine.toml"),)
     assert again(Request(arms=("deb:a=1", "deb:b=2"))) == ("--arm", "deb:a=1", "--arm", "deb:b=2")
     assert again(Request()) == ()
+
+
+def test_series_and_guest_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were taken in thirteen times for one `run`, and read five times."""
+    reads: list[str] = []
+
+    def counted(module: Any, name: str) -> None:
+        read = getattr(module, name)
+
+        def once_more(*given: Any, **named: Any) -> Any:
+            reads.append(name)
+            return read(*given, **named)
+
+        monkeypatch.setattr(module, name, once_more)
+
+    counted(settle, "take_in")
+    counted(runs.resolved, "take_in")
+    counted(runs.resolved, "load_guest")
+    made = whole(Request(name="filemap-v4", check=False), tmp_path / "cache")
+    assert reads == ["take_in", "load_guest"]
+    assert [len(arm.patches) for arm in made.arms] == [3, 0]
