@@ -315,7 +315,11 @@ class DaskExecutor:
         return nullcontext(self)
 
     def accelerator(self, cache: Path, image: Path) -> AcceleratorTest:
-        """Wall guests need this host to themselves.
+        """Never asked: no session of wall mode comes so far."""
+        raise NotImplementedError(self.name)
+
+    def require_wall(self) -> None:
+        """Wall guests need a host to themselves.
 
         Raises:
             UsageError: always.

@@ -260,6 +260,9 @@ class Executor(Protocol):
         For the looks of one session, which boot the same machines again.
         """
 
+    def require_wall(self) -> None:
+        """Refuse a session of wall mode that this executor cannot measure."""
+
     def accelerator(self, cache: Path, image: Path) -> AcceleratorTest:
         """What runs wall guests: found out by booting ``image``, or kept in the cache."""
 

@@ -83,6 +83,9 @@ class PrintingExecutor:
         """Nothing is booted, so nothing is kept."""
         return nullcontext(self)
 
+    def require_wall(self) -> None:
+        """It can be written down."""
+
     def accelerator(self, cache: Path, image: Path) -> AcceleratorTest:
         """What this host has; KVM where nobody has found that out yet, which takes a boot."""
         return accelerator.kept(cache) or AcceleratorTest("kvm", ())

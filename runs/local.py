@@ -182,6 +182,9 @@ class LocalExecutor:
             _all(stage, batch)
         return sum(stage.cpu_s)
 
+    def require_wall(self) -> None:
+        """The host we stand on can."""
+
     def accelerator(self, cache: Path, image: Path) -> AcceleratorTest:
         """As ``runs.boots.Executor.accelerator``."""
         return accelerator.provide(cache, image)

@@ -290,7 +290,9 @@ def prepare(resolved: Resolved, options: Options, progress: Building) -> Prepare
     require_job_fits(resolved)
     in_wall = experiment.mode == "wall"
     guests = {bench.name: bench.guests for bench in resolved.benches}
-    if not in_wall:
+    if in_wall:
+        options.executor.require_wall()
+    else:
         # Before anything is fetched or built for guests that nobody can boot.
         largest = max(guest.memory_mib for of in guests.values() for guest in of.values())
         options.executor.slots(largest, options.guests_at_once)

@@ -298,5 +298,5 @@ def test_a_wall_session_is_measured_on_one_host(tmp_path: Path) -> None:
 
     made = DaskExecutor("dask://h:1", nobody, ArtefactStore(str(tmp_path)), SOON, print)
     with made as executor, pytest.raises(UsageError) as error:
-        executor.accelerator(tmp_path, tmp_path)
+        executor.require_wall()
     assert error.value.next_step.startswith("--executor local")
