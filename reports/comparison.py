@@ -12,7 +12,14 @@ import numpy as np
 from experiment.plan import AGAIN
 from reports import findings as facts
 from reports import statistics, wall
-from reports.blocks import complete_blocks, failed_runs, failure_count, pairs_of
+from reports.blocks import (
+    complete_blocks,
+    failed_runs,
+    failure_count,
+    pairs_of,
+    time_resolution,
+    timelines,
+)
 from reports.counts import Recorded
 from reports.execution import Execution, as_explained, as_tested, executions
 from reports.explain import explain
@@ -31,9 +38,7 @@ from reports.model import (
     Summary,
     WallFacts,
 )
-from reports.resolution import time_resolution
 from reports.series_findings import of_executions
-from reports.timelines import timelines
 from reports.verdict import (
     Cause,
     Evidence,

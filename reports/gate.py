@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reports.findings import not_finished
-from reports.gate_model import ArmGate
-from reports.model import Comparison, Finding, MetricComparison
+from reports.model import ArmGate, Comparison, Finding, MetricComparison
 from reports.verdict import PENDING, Cause, Judgement, Verdict
 from results.checks import Check, standing
 

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from experiment.plan import AGAIN
-from reports.gate_model import ArmGate
 from reports.many import SessionComparison
-from reports.model import Comparison, FailedRun
+from reports.model import ArmGate, Comparison, FailedRun
 from reports.outcome import pending
 from reports.verdict import MISSING, PENDING, Cause, Verdict, count_text
 from reports.verdict_words import PLURALS, limits, verdict_counts

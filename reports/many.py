@@ -12,8 +12,8 @@ from experiment.plan import AGAIN
 from reports.by_arm import ArmCell, MetricRow, failures, lay_out
 from reports.comparison import compare_views, unfinished
 from reports.gate import gated
-from reports.gate_model import ArmGate
 from reports.model import (
+    ArmGate,
     CaseComparison,
     Comparison,
     Exactness,

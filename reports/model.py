@@ -15,8 +15,8 @@ from experiment.spec import Direction
 from reports.execution import Execution
 from reports.explain.functions import EXPLANATION as FUNCTIONS
 from reports.explain.functions import Attribution
-from reports.gate_model import ArmGate
 from reports.verdict import Judgement, Verdict
+from results.checks import ArmStanding, Check, CheckProblem
 from results.record import CaseSize, Failure, Manifest, PhaseRecord, Record
 
 
@@ -264,6 +264,26 @@ class WallFacts(Record):
     images: int = 1
     dropped: tuple[DroppedBlock, ...] = ()
     drift: tuple[DriftPoint, ...] = ()
+
+
+class ArmGate(Record):
+    """One arm's correctness.
+
+    ``problems`` are those of this arm alone, ``inherited`` those that the base arm of the
+    session has, too; each with the run id of its check.  ``checks`` are all its guests.
+    """
+
+    arm: str
+    standing: ArmStanding
+    problems: tuple[tuple[str, CheckProblem], ...] = ()
+    inherited: tuple[tuple[str, CheckProblem], ...] = ()
+    checks: tuple[Check, ...] = ()
+    reason: str = ""
+
+    @property
+    def withholds(self) -> bool:
+        """Whether this arm has no speed that could be judged."""
+        return self.standing in ("red", "not run")
 
 
 class Comparison(Record):

@@ -20,8 +20,7 @@ from reports.document import (
     Table,
     row,
 )
-from reports.gate_model import ArmGate
-from reports.model import Comparison, FailedRun
+from reports.model import ArmGate, Comparison, FailedRun
 from reports.sections.view import View, titled
 from reports.sentences import of_finding
 from results.checks import Check, CheckProblem

@@ -7,8 +7,8 @@ import math
 import pytest
 
 from experiment.spec import PhaseTimes
+from reports.blocks import time_resolution
 from reports.model import Comparison
-from reports.resolution import time_resolution
 from reports.verdict import Verdict
 from results.record import Manifest, Metric, RunRecord
 from tests.reports.factory import ExactSession
