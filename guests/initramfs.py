@@ -58,7 +58,7 @@ def provide(cache: Path, architecture: Architecture = X86_64) -> Initramfs:
         InfraError: a program is missing or cannot be fetched, or the compiler failed.
     """
     ours = not architecture.root.debian
-    files = programs.host_files() if ours else _foreign_files(architecture, cache)
+    files = programs.host_files(cache) if ours else _foreign_files(architecture, cache)
     helpers = {source: helper(source, cache, architecture) for source in NATIVE}
     folder = cache / FOLDER
     folder.mkdir(parents=True, exist_ok=True)

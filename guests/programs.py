@@ -18,6 +18,7 @@ from filelock import FileLock
 
 from errors import InfraError
 from files import written_beside
+from guests import refusing
 from host.packages import install_line, locate, package_of
 from host.process import run
 from kernels.packages import unpack_argv
@@ -80,11 +81,14 @@ def _text(source: Path) -> bytes:
 
 MKFS_XFS = "/sbin/mkfs.xfs"
 BUSYBOX = "/bin/busybox"
-PROGRAMS = ("/usr/bin/fio", MKFS_XFS, "/sbin/mkfs.ext4", "/usr/bin/chrt")
+FIO = "/usr/bin/fio"
+PROGRAMS = (FIO, MKFS_XFS, "/sbin/mkfs.ext4", "/usr/bin/chrt")
 
 
-def host_files() -> dict[str, Path]:
+def host_files(cache: Path) -> dict[str, Path]:
     """Path in the guest → file of the host; systems keep some programs elsewhere.
+
+    Of storage beyond a network fio has libraries that refuse (``guests.refusing``).
 
     Raises:
         InfraError: a program is missing.
@@ -100,7 +104,13 @@ def host_files() -> dict[str, Path]:
             where="initramfs",
             next_step="./lab.py doctor names the packages",
         )
-    return _with_libraries({path: file for path, file in places.items() if file is not None})
+    programs = {path: file for path, file in places.items() if file is not None}
+    fio = programs.pop(FIO)
+    real = {Path(place).name: place for place in _libraries(fio)}
+    refuse = refusing.provide(fio, real, cache)
+    loaded = [Path(place) for place in (_libraries(fio, refuse) if refuse else real.values())]
+    of_fio = {real[path.name] if path.parent == refuse else str(path): path for path in loaded}
+    return {**_with_libraries(programs), FIO: fio, **of_fio}
 
 
 def more_programs(names: Iterable[str]) -> dict[str, Path]:
@@ -128,10 +138,16 @@ def more_host_files(names: Iterable[str]) -> dict[str, Path]:
 def _with_libraries(programs: Mapping[str, Path]) -> dict[str, Path]:
     libraries: set[str] = set()
     for path, program in programs.items():
-        # A static program, as busybox should be, has none and ldd's status says so.
-        output = run(["ldd", str(program)], timeout_s=TIMEOUT_S, check=path != BUSYBOX).stdout
-        libraries |= {word for word in output.split() if word.startswith("/")}
+        libraries |= set(_libraries(program, check=path != BUSYBOX))
     return {**programs, **{path: Path(path) for path in sorted(libraries)}}
+
+
+def _libraries(program: Path, first: Path | None = None, *, check: bool = True) -> list[str]:
+    """What a program is loaded with, looked for in the folder ``first`` before all others."""
+    env = {"LD_LIBRARY_PATH": str(first)} if first else {}
+    # A static program, as busybox should be, has none and ldd's status says so.
+    output = run(["ldd", str(program)], timeout_s=TIMEOUT_S, check=check, env=env).stdout
+    return sorted({word for word in output.split() if word.startswith("/")})
 
 
 log = logging.getLogger(__name__)

@@ -78,6 +78,11 @@ class WorkTree:
         """The object folder of one configuration."""
         return self.src / f"{OBJECTS}{key}"
 
+    @property
+    def is_known(self) -> bool:
+        """Whether there is a list of what it was unpacked as."""
+        return self.src.is_dir() and (self.folder / CONTENTS).is_file()
+
     def original(self, name: str) -> Path:
         """Where the source's own version of a changed file is, if the source has the file.
 
@@ -442,9 +447,12 @@ def lay_out(
         require_source(source, top)
         return _from_tree(names, into, top, lambda name: top / name)
     identity = identify(source, checkout=checkout, cache=cache)
+    if kind == "git":
+        return _from_git(identity, names, into)
     tree = WorkTree(tree_folder(cache, identity.key))
-    if not tree.src.is_dir():
-        return _from_git(identity, names, into) if kind == "git" else None
+    # One that nothing is known of is unpacked anew before it is used, and may hold anything.
+    if not tree.is_known:
+        return None
     return _from_tree(names, into, tree.src, untouched(tree))
 
 

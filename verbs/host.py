@@ -208,7 +208,7 @@ def fetch_verb(
 def clean_verb(
     max_gib: Annotated[
         float, typer.Option(min=0, help="size that the cache may keep, in GiB")
-    ] = 20.0,
+    ] = 6.0,
 ) -> None:
     """Shrink the cache: downloaded packages go first, then what was not used for longest.
 

@@ -128,9 +128,7 @@ def test_one_core_works_slowly() -> None:
     assert doctor.check_cores(2).status == "ok"
 
 
-@pytest.mark.parametrize(
-    ("free_gib", "status"), [(20, "ok"), (15, "ok"), (14, "warn"), (1, "fail")]
-)
+@pytest.mark.parametrize(("free_gib", "status"), [(20, "ok"), (5, "ok"), (4, "warn"), (1, "fail")])
 def test_disk(free_gib: int, status: str) -> None:
     check = doctor.check_disk(Path("/cache"), free_gib * GIB)
     assert check.status == status

@@ -152,6 +152,23 @@ def test_files_of_a_source_that_is_at_hand(lab: Lab, tmp_path: Path) -> None:
     assert worktree.lay_out("deb:linux-image-6.12", names, tmp_path, **lab.where) is None
 
 
+def test_a_tree_of_which_nothing_is_known_is_no_source(lab: Lab, tmp_path: Path) -> None:
+    archive = tmp_path / "source.tar"
+    with tarfile.open(archive, "w") as tar:
+        tar.add(lab.source, "source")
+    for number, source in enumerate((as_repository(lab), f"tarball:{archive}")):
+        identity = identify(source, **lab.where)
+        tree = prepare(identity, tree_folder(lab.where["cache"], identity.key))
+        (tree.folder / "contents.json").unlink()
+        (tree.src / "mm/filemap.c").write_text("what a series made of it\n")
+        into = tmp_path / str(number)
+        into.mkdir()
+        present = worktree.lay_out(source, ["mm/filemap.c"], into, **lab.where)
+        if present is not None:
+            place = into / "mm/filemap.c"
+            assert place.read_bytes() == (lab.source / "mm/filemap.c").read_bytes()
+
+
 def test_what_a_build_executes_is_built_in_a_box_or_by_a_word(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
