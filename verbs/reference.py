@@ -18,7 +18,7 @@ from reports import json_form
 from results.coverage import by_folder, unreached_in
 from runs.coverage import FOLDERS, GOALS, shipped
 
-DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
 TRIED = CONFIGS / "kernels-tried.csv"
 EXPERIMENT_PAGE = """\
 # The experiment file
