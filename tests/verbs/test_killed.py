@@ -65,7 +65,11 @@ def test_nights_are_added_once_and_whole(tmp_path: Path) -> None:
     } == files
 
 
-def test_entries_of_a_queue_are_kept_and_end_once(tmp_path: Path) -> None:
+def test_entries_of_a_queue_are_kept_and_end_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Where a source is at hand, a series that does not apply to it is not queued.
+    monkeypatch.setenv("TWINBOOT_CACHE", str(tmp_path / "cache"))
     queue = tmp_path / "queue"
     patches = []
     for number in range(6):

@@ -1,0 +1,71 @@
+"""The house does not grow unnoticed: bounds of pyproject.toml, held by ``make lint``."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+BOUNDS = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["tool"]["twinboot"]["house"]
+
+
+def sources() -> dict[str, str]:
+    """Text of each Python file, by its path; a file that git does not know yet counts, too."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py"],
+        cwd=CHECKOUT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    names = [name for name in listed.stdout.split() if (CHECKOUT / name).is_file()]
+    return {name: (CHECKOUT / name).read_text() for name in names}
+
+
+def used_once(text: str) -> list[str]:
+    """Private functions of a module that one place in it names."""
+    tree = ast.parse(text)
+    names = Counter(
+        node.id if isinstance(node, ast.Name) else node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name | ast.Attribute)
+    )
+    functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    return [name for name in functions if name.startswith("_") and names[name] == 1]
+
+
+SOURCES = sources()
+PRODUCT = {name: text for name, text in SOURCES.items() if not name.startswith("tests/")}
+
+
+@pytest.mark.parametrize("folder", BOUNDS["folders"])
+def test_a_folder_is_within_its_bounds(folder: str) -> None:
+    """More lines or files need a commit that raises the bound and says what they buy."""
+    texts = [text for name, text in SOURCES.items() if name.split("/")[0] == folder]
+    lines, files = BOUNDS["folders"][folder]
+    assert (sum(text.count("\n") for text in texts), len(texts)) <= (lines, len(texts))
+    assert len(texts) <= files
+
+
+def test_every_folder_has_a_bound() -> None:
+    assert {name.split("/")[0] for name in SOURCES if "/" in name} == set(BOUNDS["folders"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "count"),
+    [
+        ("small_files", sum(0 < text.count("\n") < 60 for text in PRODUCT.values())),
+        ("used_once", sum(len(used_once(text)) for text in PRODUCT.values())),
+        ("fmt_skip", sum(text.count("# fmt: " + "skip") for text in PRODUCT.values())),
+        ("fmt_skip_of_tests", sum(text.count("# fmt: " + "skip") for text in SOURCES.values())),
+    ],
+)
+def test_a_habit_does_not_grow(kind: str, count: int) -> None:
+    assert count <= BOUNDS[kind]
+
+
+def test_what_is_counted() -> None:
+    text = "def _a(): ...\ndef _b(): ...\ndef c(): _a(), _b(), _b()\n"
+    assert used_once(text) == ["_a"]
