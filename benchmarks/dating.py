@@ -24,12 +24,12 @@ import numpy as np
 CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
+from analysis.statistics import Floats
 from benchmarks.nights import WALL, night_number
 from history import wall
 from history.changes import changes_of
 from history.entry import Entry
 from history.exact import followed
-from reports.statistics import Floats
 from tests.history.factory import Nights
 
 SIZES = (0.01, 0.02, 0.04)

@@ -5,9 +5,9 @@
 One primary metric, six kinds of paired differences with a standard deviation of 0.25 %, true
 changes from 0 to 0.5 %, a threshold of 0.25 %.  A session of eight seeds, and one that adds seeds
 up to 32 until it is decided.  The differences are drawn here and by nothing else, with a generator
-of another kind than that of ``reports.power``; the bounds come from ``reports.statistics`` and the
-levels from ``reports.looks``, and a share of all sessions is judged by ``reports.verdict`` itself,
-which has to say the same.
+of another kind than that of ``analysis.power``; the bounds come from ``analysis.statistics`` and
+the levels from ``analysis.looks``, and a share of all sessions is judged by ``analysis.verdict``
+itself, which has to say the same.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from analysis import looks as rates
+from analysis import statistics
+from analysis.statistics import Floats
+from analysis.verdict import CALLED, OPEN, Evidence, Verdict, judge_primary
 from experiment.spec import Looks, Thresholds, looks_of
-from reports import looks as rates
-from reports import statistics
-from reports.statistics import Floats
-from reports.verdict import CALLED, OPEN, Evidence, Verdict, judge_primary
 
 SD, CHANGE, ALPHA, EQUIVALENCE = 0.0025, 0.0025, 0.01, 0.05
 EFFECTS = (0.0, 0.001, 0.0015, 0.0025, 0.005)
@@ -242,7 +242,7 @@ def main() -> None:
             f"|---|---|---|{'---|' * len(EFFECTS)}"
         )
         print("\n".join(lines), "\n")
-    print(f"{differ} sessions were judged otherwise by reports.verdict")
+    print(f"{differ} sessions were judged otherwise by analysis.verdict")
 
 
 if __name__ == "__main__":

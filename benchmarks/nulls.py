@@ -40,12 +40,12 @@ from scipy import stats
 CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
+from analysis.comparison import compare_views
+from analysis.many import views
+from analysis.verdict import CALLED, Verdict
 from experiment.load import load_experiment
 from experiment.spec import ArmSpec, Compare, Experiment, SeriesSpec, ShapeSpec
 from host.facts import cache_folder
-from reports.comparison import compare_views
-from reports.many import views
-from reports.verdict import CALLED, Verdict
 from results.profile import Profile
 from results.session import MeasuredSession, open_session
 from results.store import MANIFEST, SessionStore

@@ -34,10 +34,10 @@ from scipy import stats
 CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
+from analysis import statistics
+from analysis.statistics import rate_interval
 from experiment.plan import LOOKS, Look, at_look
 from experiment.spec import WALL_CHANGE, Thresholds
-from reports import statistics
-from reports.statistics import rate_interval
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -180,7 +180,7 @@ def estimates(differences: Floats) -> Floats:
 
 
 def judge(session: SimulatedSession, thresholds: Thresholds) -> tuple[Bools, Bools]:
-    """Called a change, and called equal, for each trial: the rule of reports/verdict.py."""
+    """Called a change, and called equal, for each trial: the rule of analysis/verdict.py."""
     differences = session.patched - session.base
     again = session.again - session.base
     alpha, change = thresholds.alpha, thresholds.change

@@ -24,10 +24,10 @@ import numpy as np
 CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
+from analysis import looks as rates
+from analysis.verdict import OPEN, Evidence, judge_primary
 from benchmarks.nulls import BASE, arguments_of, measured, pairs_of, values_of, with_arms
 from experiment.spec import ArmSpec, Experiment, SeriesSpec, looks_of
-from reports import looks as rates
-from reports.verdict import OPEN, Evidence, judge_primary
 from results.record import CaseRecord
 from results.session import MeasuredSession
 

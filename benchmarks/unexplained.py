@@ -1,8 +1,8 @@
 r"""A change that the changed code cannot have made: how often it is called one, and what is lost.
 
 Simulated: sessions of which a part executes changed code, and the rest is given a shift that all
-seeds of a build share, as boot and layout give it.  Judged by the rules of reports/verdict.py, with
-and without the split of reports/explained.py.
+seeds of a build share, as boot and layout give it.  Judged by the rules of analysis/verdict.py,
+with and without the split of analysis/linked.py.
 
     .venv/bin/python benchmarks/unexplained.py             # minutes
     .venv/bin/python benchmarks/unexplained.py SESSION...
@@ -27,14 +27,14 @@ import numpy as np
 CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
+from analysis.comparison import compare_views
+from analysis.counts import Recorded, phases
+from analysis.explain.functions import counted
+from analysis.linked import Split, network, split
+from analysis.many import views
+from analysis.paired import Floats, pair
+from analysis.verdict import CALLED, Evidence, judge_primary
 from experiment.spec import Thresholds
-from reports.comparison import compare_views
-from reports.counts import Recorded, phases
-from reports.explain.functions import counted
-from reports.linked import Split, network, split
-from reports.many import views
-from reports.paired import Floats, pair
-from reports.verdict import CALLED, Evidence, judge_primary
 from results.profile import PATH
 from results.session import MeasuredSession, open_session
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
+from analysis.verdict import Verdict
 from experiment.spec import Direction, Mode
 from files import digest
 from history import exact, wall
@@ -22,7 +23,6 @@ from history.entry import (
 from history.exact import DetectedChange, Kind, courses_of
 from history.known import KnownChanges, Status, Subject
 from history.policy import Policy, PolicyTarget
-from reports.verdict import Verdict
 from results.record import Record
 from results.units import shown_unit
 

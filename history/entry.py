@@ -12,12 +12,12 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field, model_validator
 
+from analysis.explain.functions import Moved
+from analysis.model import Summary
+from analysis.verdict import Verdict
 from experiment.plan import AGAIN
 from experiment.spec import Mode, Thresholds
 from files import digest
-from reports.explain.functions import Moved
-from reports.model import Summary
-from reports.verdict import Verdict
 from results.record import MOST, KernelIdentity, Metric, Record
 
 SCHEMA_VERSION = 5
@@ -129,7 +129,7 @@ class ChangedFunctions(Record):
     """What the session's own comparison said of the functions of a phase: ``arm`` to ``against``.
 
     ``count`` of the ``tested`` functions changed, by ``differences``;
-    ``largest`` are at most ``reports.explain.functions.MOST_CHANGED`` of them, the largest first,
+    ``largest`` are at most ``analysis.explain.functions.MOST_CHANGED`` of them, the largest first,
     whose largest difference is ``size`` of the phase, a fraction.
     """
 

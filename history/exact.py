@@ -17,11 +17,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy import stats
 
+from analysis.statistics import Floats, pairs_needed
+from analysis.verdict import CALLED, Evidence, Judgement, Verdict, judge_primary
+from analysis.verdict import Change as Estimate
 from experiment.spec import Direction, Thresholds
 from history.entry import PINNED, Entry
-from reports.statistics import Floats, pairs_needed
-from reports.verdict import CALLED, Evidence, Judgement, Verdict, judge_primary
-from reports.verdict import Change as Estimate
 
 UNFIT = ("inexact",)
 # ``step`` and ``drift`` are the kernel's, ``lab`` the lab's; ``mixed`` is a step on a

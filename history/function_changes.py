@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from analysis.explain.functions import SMALLEST
 from files import digest
 from history.changes import courses
 from history.entry import ChangedFunctions, Entry, FunctionDifference, by_track
 from history.known import KnownChanges, Status, Subject
-from reports.explain.functions import SMALLEST
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from analysis.many import SessionComparison
+from analysis.model import Comparison
+from analysis.statistics import pairs_needed
+from analysis.verdict import Judgement, Verdict
 from experiment.spec import FUNCTIONS, Thresholds
 from history.changes import Gap, NightlyChange, courses, gaps_of, is_loss, is_open, newest_entry
 from history.entry import Entry, by_track
@@ -13,11 +17,7 @@ from history.known import KnownChanges
 from history.policy import Action, Finding, Policy, PolicyTarget, judged_in, laxer
 from history.store import UnreadFile
 from history.wording import change_line, of_functions
-from reports.many import SessionComparison
-from reports.model import Comparison
 from reports.sentences import changed_per_unit
-from reports.statistics import pairs_needed
-from reports.verdict import Judgement, Verdict
 from reports.wording import percent
 from text import clean_line
 

@@ -10,6 +10,11 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel
 
+from analysis import wall
+from analysis.comparison import summarize, unfinished
+from analysis.explain.functions import MOST_CHANGED, USER, Attribution, FunctionChange
+from analysis.many import compare_session
+from analysis.model import Comparison, MetricComparison
 from errors import RecordError
 from history.entry import (
     PINNED,
@@ -28,11 +33,6 @@ from history.entry import (
     PhaseCost,
     role_of,
 )
-from reports import wall
-from reports.comparison import summarize, unfinished
-from reports.explain.functions import MOST_CHANGED, USER, Attribution, FunctionChange
-from reports.many import compare_session
-from reports.model import Comparison, MetricComparison
 from reports.outcome import pending
 from reports.sentences import of_finding
 from results.profile import PhaseProfile, Profile

@@ -20,6 +20,10 @@ import numpy.typing as npt
 import ruptures
 from scipy import stats
 
+from analysis import statistics
+from analysis.statistics import Floats, Interval, as_change
+from analysis.verdict import Change as Estimate
+from analysis.verdict import Verdict
 from history.entry import PINNED, Entry
 from history.exact import (
     DetectedChange,
@@ -30,10 +34,6 @@ from history.exact import (
     moved_settings,
     same_code,
 )
-from reports import statistics
-from reports.statistics import Floats, Interval, as_change
-from reports.verdict import Change as Estimate
-from reports.verdict import Verdict
 
 # A single night further off than this many deviations from the median of its neighbours is
 # an outlier; the loss of a night is bounded there too.

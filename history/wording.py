@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from analysis.verdict import Verdict
 from history.changes import Moved, NightlyChange
 from history.entry import ChangedFunctions, Entry
 from history.function_changes import FunctionsChange
 from history.store import HistoryContents
 from history.trend import Trend
 from reports.sentences import changed_words
-from reports.verdict import Verdict
 from reports.wording import between, figure, percent
 from text import clean_line
 

@@ -9,10 +9,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
+from analysis.verdict import Verdict
 from experiment.ad_hoc import name_of
 from experiment.series_name import kind_of
 from reports import wording
-from reports.verdict import Verdict
 from results.record import Record
 from runs.request import Request
 from text import clean

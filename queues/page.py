@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from analysis.verdict import MISSING, UNDECIDED
 from experiment.series_name import message_id
 from queues.entry import BLAMES, WORST_FIRST, QueueEntry, is_worked_on, result_line, word_of
 from queues.store import QueueStore, Read
@@ -24,7 +25,6 @@ from reports.document import (
     listing,
 )  # fmt: skip
 from reports.render import html
-from reports.verdict import MISSING, UNDECIDED
 from reports.write import HTML
 from results import door
 

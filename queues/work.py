@@ -9,16 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from analysis.many import SessionComparison
+from analysis.model import MetricComparison
+from analysis.verdict import Verdict
 from errors import Exit, InfraError, LabError
 from queues import page
 from queues.entry import Blame, PrimaryResult, QueueEntry
 from queues.store import SESSIONS, QueueStore, stamp
 from reports.headline import headline
-from reports.many import SessionComparison
-from reports.model import MetricComparison
 from reports.outcome import outcome
 from reports.sentences import changed_per_unit
-from reports.verdict import Verdict
 from reports.write import write_all
 from results import door
 from results.store import MANIFEST

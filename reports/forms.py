@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
+from analysis.many import SessionComparison, of_comparisons
+from analysis.model import Comparison, ReportError
 from reports import FORM_NAMES, json_form, letter, lkp, matrix, mmtests, summary, verdict_words
 from reports.document import Block, Link, Paragraph
 from reports.headline import headline
-from reports.many import SessionComparison, of_comparisons
-from reports.model import Comparison, ReportError
 from reports.render import html, markdown, text
 from reports.sections import (
     arms,

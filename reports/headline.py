@@ -11,11 +11,11 @@ import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from analysis.many import SessionComparison
+from analysis.model import ArmGate, Comparison, FailedRun
+from analysis.verdict import MISSING, PENDING, Cause, Verdict, count_text
 from experiment.plan import AGAIN
-from reports.many import SessionComparison
-from reports.model import ArmGate, Comparison, FailedRun
 from reports.outcome import pending
-from reports.verdict import MISSING, PENDING, Cause, Verdict, count_text
 from reports.verdict_words import PLURALS, limits, verdict_counts
 from text import counted, in_words
 

@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, create_model
 
-from reports.explain import explanations
-from reports.explain.contention import LockComparison
-from reports.many import SessionComparison
-from reports.model import CaseComparison, Comparison, FailureCount, Finding, MetricComparison, Pair
+from analysis.explain import explanations
+from analysis.explain.contention import LockComparison
+from analysis.many import SessionComparison
+from analysis.model import CaseComparison, Comparison, FailureCount, Finding, MetricComparison, Pair
 from reports.sentences import of_finding
 from results.record import Manifest, Record, as_json
 from results.units import with_shown_units

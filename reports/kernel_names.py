@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from reports.many import SessionComparison
+from analysis.many import SessionComparison
 from results.record import ArmRecord, Manifest
 
 # A repository is settled to a commit's full name before anything is built.

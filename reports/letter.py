@@ -10,18 +10,19 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from reports import by_arm, headline, mail, verdict_words, wording
-from reports.by_arm import ArmCell, MetricRow
-from reports.explain.lines import EXPLANATION as LINES
-from reports.explain.memory import EXPLANATION as MEMORY
+from analysis import by_arm
+from analysis.by_arm import ArmCell, MetricRow
+from analysis.explain.lines import EXPLANATION as LINES
+from analysis.explain.memory import EXPLANATION as MEMORY
+from analysis.many import SessionComparison
+from analysis.model import CaseComparison, Comparison, MetricComparison, Summary
+from analysis.series_findings import executed_on_host
+from analysis.verdict import CALLED
+from reports import headline, mail, verdict_words, wording
 from reports.mail import WIDTH
-from reports.many import SessionComparison
-from reports.model import CaseComparison, Comparison, MetricComparison, Summary
 from reports.sections import functions, memory, subject, trust
 from reports.sections import lines as lines_section
 from reports.sentences import of_finding
-from reports.series_findings import executed_on_host
-from reports.verdict import CALLED
 from results.record import PhaseRecord
 from results.units import is_virtual
 from text import ascii_only, counted, wrap_command

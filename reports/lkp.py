@@ -11,13 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from reports import by_arm, headline, kernel_names, mail, verdict_words, wording
-from reports.by_arm import ArmCell, MetricRow
-from reports.many import SessionComparison
-from reports.model import MetricComparison, is_share
+from analysis import by_arm
+from analysis.by_arm import ArmCell, MetricRow
+from analysis.many import SessionComparison
+from analysis.model import MetricComparison, is_share
+from analysis.verdict import CALLED, Verdict
+from reports import headline, kernel_names, mail, verdict_words, wording
 from reports.outcome import pending
 from reports.repeat import repeat
-from reports.verdict import CALLED, Verdict
 from results.record import ArmRecord, CaseSize, Manifest
 from results.units import VIRTUAL, shown_name
 from text import ascii_only, counted

@@ -5,10 +5,11 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from reports import differences, verdict_words, wording
-from reports.by_arm import MetricRow
-from reports.many import SessionComparison
-from reports.model import Finding, MetricComparison
+from analysis import differences
+from analysis.by_arm import MetricRow
+from analysis.many import SessionComparison
+from analysis.model import Finding, MetricComparison
+from reports import verdict_words, wording
 from reports.sections import trust
 from reports.sentences import of_finding
 from text import ascii_only

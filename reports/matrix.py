@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from analysis.by_arm import MANY_CASES
+from analysis.many import SessionComparison
 from reports import mail, verdict_words
-from reports.by_arm import MANY_CASES
 from reports.document import Block, Cell, Column, Heading, Item, Listing, Paragraph, Table, listing
 from reports.document import row as table_row
 from reports.headline import headline
-from reports.many import SessionComparison
 from reports.render import text
 from reports.sections import arms, subject, trust
 from reports.sections.view import View

@@ -11,11 +11,12 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 
-from reports import by_arm, headline, mail
-from reports.by_arm import ArmCell, MetricRow
+from analysis import by_arm
+from analysis.by_arm import ArmCell, MetricRow
+from analysis.many import SessionComparison
+from analysis.verdict import CALLED
+from reports import headline, mail
 from reports.mail import WIDTH, fit
-from reports.many import SessionComparison
-from reports.verdict import CALLED
 from results.units import shown_name, shown_unit
 
 CELL, STATISTIC = 22, 10

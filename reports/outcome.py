@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from reports.many import SessionComparison
-from reports.model import Comparison
-from reports.verdict import MISSING, OPEN, UNDECIDED, Judgement, Verdict, decides
+from analysis.many import SessionComparison
+from analysis.model import Comparison
+from analysis.verdict import MISSING, OPEN, UNDECIDED, Judgement, Verdict, decides
 from results.record import Failure
 
 

@@ -7,9 +7,9 @@ import shlex
 from pathlib import PurePath
 from typing import NamedTuple
 
+from analysis.model import MetricComparison
 from reports import verdict_words, wording
 from reports.headline import Session, headline
-from reports.model import MetricComparison
 from results.record import Manifest
 
 # A path of the sender's: from the root, the home or the folder above.

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from reports.explain.functions import Attribution
-from reports.model import Finding
+from analysis.explain.functions import Attribution
+from analysis.model import Finding
 from reports.wording import signed
 from text import enumerated
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from analysis.many import SessionComparison, compare_session
 from errors import RecordError
 from reports import headline, verdict_words
-from reports.many import SessionComparison, compare_session
 from reports.outcome import outcome
 from results.record import Record
 from results.session import SessionHead, open_session

@@ -13,11 +13,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from analysis.model import MetricComparison
 from experiment.spec import Thresholds
 from reports import verdict_words, wording
 from reports.document import Block, Code, Heading, Item, Listing, Paragraph
 from reports.headline import headline
-from reports.model import MetricComparison
 from reports.render import markdown
 from reports.sections import functions, subject, trust, verdicts
 from reports.sections.view import View

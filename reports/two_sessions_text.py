@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from analysis.two_sessions import PairedMetric, SessionPair
+from analysis.verdict import CALLED
 from reports import verdict_words, wording
 from reports.render.text import columns, wrapped
-from reports.two_sessions import PairedMetric, SessionPair
-from reports.verdict import CALLED
 from results.record import Manifest
 from text import clean_line
 

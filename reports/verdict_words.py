@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from urllib.parse import quote
 
+from analysis import wall_power
+from analysis.by_arm import ArmCell
+from analysis.many import SessionComparison
+from analysis.model import Comparison, MetricComparison, Reference
+from analysis.verdict import CALLED, PENDING, Judgement, Verdict
+from analysis.wall_power import FEWEST_AGAIN
 from experiment.spec import Experiment, KernelSpec
-from reports import wall_power, wording
-from reports.by_arm import ArmCell
-from reports.many import SessionComparison
-from reports.model import Comparison, MetricComparison, Reference
-from reports.verdict import CALLED, PENDING, Judgement, Verdict
-from reports.wall_power import FEWEST_AGAIN
+from reports import wording
 from results.record import Manifest
 
 LORE = "https://lore.kernel.org/r/"

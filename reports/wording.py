@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 
+from analysis.by_arm import ArmCell, MetricRow
+from analysis.model import MetricComparison, Reference, is_share
+from analysis.paired import Paired
+from analysis.verdict import MISSING
 from experiment.spec import FUNCTIONS, Thresholds
-from reports.by_arm import ArmCell, MetricRow
-from reports.model import MetricComparison, Reference, is_share
-from reports.paired import Paired
-from reports.verdict import MISSING
 
 SIGNIFICANT = 6
 NOTHING = "–"

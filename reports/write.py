@@ -7,12 +7,12 @@ import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from analysis.explain.kinds import EXPLANATION as KINDS_COUNTED
+from analysis.explain.stacks import EXPLANATION as STACKS_COUNTED
+from analysis.many import SessionComparison, compare_session
+from analysis.model import Comparison
 from reports import forms
-from reports.explain.kinds import EXPLANATION as KINDS_COUNTED
-from reports.explain.stacks import EXPLANATION as STACKS_COUNTED
 from reports.forms import FUNCTIONS_FILE, LINKED, MARKDOWN_FILE, STACKS_FILE
-from reports.many import SessionComparison, compare_session
-from reports.model import Comparison
 from results import door, table
 from results.profile import KINDS
 from results.session import MeasuredSession, open_session

@@ -19,10 +19,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from analysis.many import compare_session
 from errors import LabError
 from experiment.load import load_experiment
-from fleet.artefacts import ArtefactStore
-from fleet.parcel import Answer, packed, unpacked
 from guests import channel
 from guests.exact import Outcome
 from guests.probe import counts
@@ -42,18 +41,19 @@ from queues.entry import QueueEntry
 from queues.store import QueueStore
 from queues.watch import read_posted
 from reports import forms
-from reports.many import compare_session
 from results.session import open_session
 from runs import resolved
 from runs.archive import unpack
+from runs.fleet.artefacts import ArtefactStore
+from runs.fleet.parcel import Answer, packed, unpacked
 from runs.repro import read_archive
 from runs.request import Request
+from tests.analysis import counts_factory, factory
+from tests.analysis.measured import measured
 from tests.guests.probe.test_counts import LOCKS, MISSES, ROWS, written
 from tests.kernels.poison import ODD, UNREADABLE
 from tests.kernels.posting import mbox
 from tests.queues.archive import series
-from tests.reports import counts_factory, factory
-from tests.reports.measured import measured
 from workloads import check, contention, metrics, parse
 from workloads.spec import load_catalogue
 

@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 import lab
+from analysis.model import ReportError
 from errors import Exit, InfraError, SeriesError, SpecError, UsageError, WorkloadError
 from host import doctor
-from reports.model import ReportError
 from results.door import StoreError
 from results.store import SessionStore
 from runs import building, session
+from tests.analysis.factory import ExactSession, fails
 from tests.kernels import shipped
-from tests.reports.factory import ExactSession, fails
 
 CHECKOUT = Path(lab.__file__).resolve().parent
 FORMS = ("text", "markdown", "letter", "html", "json", "summary")

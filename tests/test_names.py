@@ -26,7 +26,7 @@ INTERIM = "an interim look: the word of group-sequential tests"
 KEPT = {
     ("host/doctor.py", "found"): KEY,
     ("queues/watch.py", "seen"): KEY,
-    ("reports/model.py", "found"): KEY,
+    ("analysis/model.py", "found"): KEY,
     ("host/facts.py", "NOT_FOUND"): "a missing value is named as tools name it",
     ("verbs/bisect.py", "FOUND"): "the name of a documented exit code",
     ("experiment/plan.py", "Look"): INTERIM,
@@ -34,7 +34,7 @@ KEPT = {
         (file, "look"): INTERIM
         for file in (
             "benchmarks/looks.py", "benchmarks/simulation.py", "experiment/plan.py",
-            "experiment/load.py", "reports/wall.py", "runs/stages.py",
+            "experiment/load.py", "analysis/wall.py", "runs/stages.py",
         )
     },
 }  # fmt: skip

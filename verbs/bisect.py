@@ -20,9 +20,9 @@ from verbs.invocation import log, options, placed, resolved_of, resumable, write
 from verbs.options import CHECKOUT, SESSION, SESSIONS, Booting, Folder
 
 if TYPE_CHECKING:
+    from analysis.explain.functions import Attribution
     from experiment.load import Catalogue
     from experiment.spec import ArmSpec, CaseSpec, Experiment
-    from reports.explain.functions import Attribution
     from results.session import MeasuredSession
     from runs.bisect import Result, Search
     from runs.resolved import Resolved
@@ -305,7 +305,7 @@ def _plan_text(search: Search, *, chosen: bool) -> str:
 
 def _untested(result: Result, session: MeasuredSession) -> dict[int, str]:
     """The points that execute the code of the first one, each with the functions that never ran."""
-    from reports.execution import executions
+    from analysis.execution import executions
     from text import enumerated
 
     search, manifest = result.search, session.manifest
@@ -328,7 +328,7 @@ def _untested(result: Result, session: MeasuredSession) -> dict[int, str]:
 
 def _shown(result: Result, folder: Path) -> Attribution | None:
     """Where the change between the two points came from, if the probe counted."""
-    from reports.comparison import compare_views
+    from analysis.comparison import compare_views
     from results.session import open_session
 
     search = result.search
@@ -358,9 +358,9 @@ def as_text(
 
     ``untested`` are points that execute the code of the first one, with the reason.
     """
+    from analysis.statistics import pairs_needed
     from experiment.steps import percent
     from reports.sentences import changed_per_unit
-    from reports.statistics import pairs_needed
 
     search = result.search
     lines = [

@@ -15,9 +15,9 @@ from verbs.invocation import emit, log, write_out
 from verbs.options import Json, sessions_folder
 
 if TYPE_CHECKING:
+    from analysis.many import SessionComparison
     from history.gate import Gate
     from history.policy import Policy
-    from reports.many import SessionComparison
 
 app = typer.Typer(add_completion=False)
 
@@ -97,8 +97,8 @@ def judge(
 
 
 def _finished(folder: Path) -> SessionComparison:
-    from reports.comparison import unfinished
-    from reports.many import compare_session
+    from analysis.comparison import unfinished
+    from analysis.many import compare_session
     from reports.outcome import pending
     from results.session import open_session
 
@@ -165,9 +165,9 @@ def pages_verb(
     ./lab.py pages history-data -o /srv/www/perf --sessions sessions  # with reports
     """
     from history.known import load_known
+    from history.pages import site
     from history.store import HistoryStore
     from history.wording import counted
-    from pages import site
 
     if sessions is not None:
         sessions_folder(sessions)

@@ -20,9 +20,9 @@ from verbs.invocation import emit, log, options, write_out
 from verbs.options import CHECKOUT, Folder, Json, Measuring
 
 if TYPE_CHECKING:
+    from analysis.many import SessionComparison
     from host.doctor import DoctorCheck
     from kernels.cache import Kernel
-    from reports.many import SessionComparison
     from results.record import RunRecord
     from runs.manifest import NameUse
 
@@ -332,7 +332,7 @@ def _of_runs(
 
 def lock_names() -> tuple[NameUse, ...]:
     """The functions that well-known locks are recognised by; each has others beside it."""
-    from reports.lock_identity import catalogue
+    from analysis.lock_identity import catalogue
     from runs.manifest import NameUse
 
     return tuple(

@@ -121,7 +121,7 @@ def placed(
         UsageError: no such form of an executor.
         SpecError: the file of a cluster does not hold what it must.
     """
-    from fleet.configured import executor_of
+    from runs.fleet.configured import executor_of
 
     where = executor_of(
         executor.executor,

@@ -160,8 +160,8 @@ def _copies(session: Path, name: str) -> Iterator[bytes]:
 
 def of_session(measured: Measured) -> PatchAnswer:
     """What the report of a session says of the patch."""
+    from analysis.verdict import Verdict
     from reports.session_list import listed
-    from reports.verdict import Verdict
 
     session, name = listed(measured.head), measured.head.folder.name
     alone = measured.manifest.experiment.compare == "steps"

@@ -285,12 +285,12 @@ def work_all(
         UsageError: something waits that nobody trusted who mailed it.
         InfraError: two entries in a row were ended by the host or the lab.
     """
-    from fleet.configured import executor_of
     from host import sandbox
     from host.packages import install_line
     from queues import page
     from queues.store import QueueStore
     from queues.work import Job, Rules, refused, work
+    from runs.fleet.configured import executor_of
 
     waiting, run_options = QueueStore(folder), options(where)
     waiting.read()

@@ -280,8 +280,8 @@ def measure(
 
 def make(opened: Prepared, run_options: Options, store: SessionStore, reporter: Reporter) -> None:
     """Make all that a prepared session plans, with a verdict as soon as there is one."""
+    from analysis.many import SessionComparison
     from reports import forms, write
-    from reports.many import SessionComparison
     from reports.outcome import decided, standing_verdicts
     from runs import stages
     from runs.measure import measure as measure_runs
@@ -317,9 +317,9 @@ def make(opened: Prepared, run_options: Options, store: SessionStore, reporter: 
 
 def report(folder: Path, form: str, *, strict: bool) -> int:
     """Write every report of a session and print one form; return the exit code."""
+    from analysis.many import SessionComparison
     from reports import forms, write
     from reports.headline import headline
-    from reports.many import SessionComparison
     from reports.outcome import outcome
     from results.session import open_session
     from runs.boots import duration

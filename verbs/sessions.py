@@ -72,9 +72,9 @@ def compare_verb(
     ./lab.py compare filemap-v4-20260101-120000 latest  # two runs of one case
     ./lab.py compare A B --strict  # exit 5 if inconclusive
     """
-    from reports.comparison import unfinished
+    from analysis.comparison import unfinished
+    from analysis.two_sessions import compare_two
     from reports.outcome import exit_code
-    from reports.two_sessions import compare_two
     from reports.two_sessions_text import render
     from results.record import as_json as as_json_values
     from results.session import open_session

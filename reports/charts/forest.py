@@ -14,10 +14,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from analysis.model import Again
+from analysis.verdict import Change
 from reports.charts import canvas
 from reports.charts.canvas import AGAIN, BAND, INK, MUTED, PATCHED, Chart
-from reports.model import Again
-from reports.verdict import Change
 from text import typeset
 
 # From here on each metric of a pair is a line, and all are in the order of their changes.

@@ -15,12 +15,12 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from analysis.explain.functions import Attribution
+from analysis.model import Comparison
+from analysis.paired import Paired
 from reports import wording
 from reports.charts import canvas
 from reports.charts.canvas import BAD, BAND, GOOD, INK, MUTED, PAPER, Chart
-from reports.explain.functions import Attribution
-from reports.model import Comparison
-from reports.paired import Paired
 from text import typeset
 
 STEP_IN, EDGES_IN = 0.43, 0.8

@@ -9,12 +9,13 @@ from typing import NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from reports import by_arm, wording
-from reports.by_arm import ArmCell, MetricRow
+from analysis import by_arm
+from analysis.by_arm import ArmCell, MetricRow
+from analysis.many import SessionComparison
+from analysis.verdict import CALLED
+from reports import wording
 from reports.charts import canvas
 from reports.charts.canvas import BASE, INK, MUTED, PATCHED, RULE, Chart
-from reports.many import SessionComparison
-from reports.verdict import CALLED
 from text import typeset
 
 ROW_IN, HEAD_IN = 0.27, 0.75

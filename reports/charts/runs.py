@@ -10,19 +10,19 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from reports import wording
-from reports.by_arm import MetricRow
-from reports.charts import canvas
-from reports.charts.canvas import AGAIN, BASE, INK, MUTED, PATCHED, Chart
-from reports.many import SessionComparison, Step
-from reports.model import (
+from analysis.by_arm import MetricRow
+from analysis.many import SessionComparison, Step
+from analysis.model import (
     CaseComparison,
     Comparison,
     DriftPoint,
     MetricComparison,
     TimelineComparison,
 )
-from reports.verdict import CALLED
+from analysis.verdict import CALLED
+from reports import wording
+from reports.charts import canvas
+from reports.charts.canvas import AGAIN, BASE, INK, MUTED, PATCHED, Chart
 
 HEIGHT_IN, LINE_IN = 2.9, 0.3
 # Beyond these a chart is a wall; the tables have all.

@@ -8,11 +8,11 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from analysis.explain.scaling import EXPLANATION, Range, Scaling
+from analysis.model import Comparison
 from reports import wording
 from reports.charts import canvas
 from reports.charts.canvas import BASE, INK, PATCHED, Chart
-from reports.explain.scaling import EXPLANATION, Range, Scaling
-from reports.model import Comparison
 
 HEIGHT_IN = 4.6
 TICKS = (1, 2, 4, 8, 16, 32, 64)

@@ -12,11 +12,11 @@ from typing import NamedTuple
 from matplotlib.colors import to_rgba
 from matplotlib.patches import Rectangle
 
+from analysis.explain.stacks import StackComparison, StackRow
+from analysis.model import Comparison
 from reports import wording
 from reports.charts import canvas
 from reports.charts.canvas import BAD, BAND, GOOD, PAPER, Chart
-from reports.explain.stacks import StackComparison, StackRow
-from reports.model import Comparison
 from text import clean_line
 
 WIDTH_IN, ROW_IN, EDGES_IN = 10.0, 0.17, 0.45

@@ -5,16 +5,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from reports import by_arm, verdict_words, wording
-from reports.by_arm import ArmCell, MetricRow, geometric_means
+from analysis import by_arm
+from analysis.by_arm import ArmCell, MetricRow, geometric_means
+from analysis.many import SessionComparison, Step
+from analysis.verdict import CALLED, Change
+from reports import verdict_words, wording
 from reports.charts import forest, heat
 from reports.charts import runs as drawn_runs
 from reports.charts.canvas import Chart
 from reports.document import Block, Cell, Column, Heading, Paragraph, Row, Table, listing, row
-from reports.many import SessionComparison, Step
 from reports.sections.view import View, figure, gallery, titled
 from reports.sentences import changed_per_unit
-from reports.verdict import CALLED, Change
 
 DIRECTIONS = {"read_bw": "read", "write_bw": "write"}
 

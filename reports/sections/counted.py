@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from analysis.counts import Arm
+from analysis.explain import Explanation
+from analysis.model import Comparison
+from analysis.paired import Paired
 from reports import wording
-from reports.counts import Arm
 from reports.document import Block, Cell, Column, Fold, Row, Table, row
-from reports.explain import Explanation
-from reports.model import Comparison
-from reports.paired import Paired
 from reports.sections.view import OfPhase, View, by_phase, titled, totals
 
 MOST_SHOWN = 12

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from analysis.explain import explanations
+from analysis.explain import kinds as counted_kinds
+from analysis.explain import stacks as counted_stacks
+from analysis.explain.interruptions import EXPLANATION as INTERRUPTIONS
+from analysis.explain.interruptions import InterruptionComparison
+from analysis.explain.stacks import StackComparison, StackRow
+from analysis.model import Comparison
+from analysis.paired import Paired
 from reports import wording
 from reports.charts import stacks as charts
 from reports.document import Block, Cell, Column, Row, Table, row
-from reports.explain import explanations
-from reports.explain import kinds as counted_kinds
-from reports.explain import stacks as counted_stacks
-from reports.explain.interruptions import EXPLANATION as INTERRUPTIONS
-from reports.explain.interruptions import InterruptionComparison
-from reports.explain.stacks import StackComparison, StackRow
-from reports.model import Comparison
-from reports.paired import Paired
 from reports.sections import functions, lines, locks, memory, scaling
 from reports.sections.counted import Ranked, change, first_and_more, notes, of_phases, only
 from reports.sections.view import View, by_phase, figure, titled

@@ -5,6 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from analysis.explain.functions import (
+    MOST_CHANGED,
+    TOLERANCE,
+    Attribution,
+    FunctionChange,
+    RatioRow,
+)
+from analysis.explain.locks import EXPLANATION as LOCKS
+from analysis.function_names import FunctionRow, Hint, programs
+from analysis.linked import Split
+from analysis.model import Comparison, MetricComparison
+from analysis.paired import Paired
+from analysis.verdict import CALLED
 from reports import wording
 from reports.charts import functions as charted
 from reports.document import (
@@ -21,24 +34,11 @@ from reports.document import (
     Table,
     row,
 )
-from reports.explain.functions import (
-    MOST_CHANGED,
-    TOLERANCE,
-    Attribution,
-    FunctionChange,
-    RatioRow,
-)
-from reports.explain.locks import EXPLANATION as LOCKS
-from reports.function_names import FunctionRow, Hint, programs
 from reports.kernel_names import source_address
-from reports.linked import Split
-from reports.model import Comparison, MetricComparison
-from reports.paired import Paired
 from reports.sections import measured_locks
 from reports.sections.counted import only
 from reports.sections.view import View, gallery, titled
 from reports.sentences import changed
-from reports.verdict import CALLED
 from results.profile import PATH
 
 IDENTICAL = "Identical: every function executed the same number of instructions."

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from analysis.explain.lines import EXPLANATION, LinesComparison, MovedLines
+from analysis.model import Comparison
 from reports import wording
 from reports.document import Block, Cell, Column, Paragraph, Row, Strong, row
-from reports.explain.lines import EXPLANATION, LinesComparison, MovedLines
-from reports.model import Comparison
 from reports.sections.counted import change, first_and_more, notes, of_phases, only
 from reports.sections.view import View, by_phase, titled
 

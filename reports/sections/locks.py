@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from analysis.explain.contention import EXPLANATION, LockComparison, WaitRow
+from analysis.model import Comparison
+from analysis.paired import Paired
+from analysis.verdict import Change
 from reports import wording
 from reports.charts import forest
 from reports.charts.canvas import Chart
@@ -16,12 +20,8 @@ from reports.document import (
     Table,
     row,
 )
-from reports.explain.contention import EXPLANATION, LockComparison, WaitRow
-from reports.model import Comparison
-from reports.paired import Paired
 from reports.sections import measured_locks
 from reports.sections.view import PARENTHESES, View, gallery, titled
-from reports.verdict import Change
 from text import plural
 
 DIAGNOSTIC = "From diagnostic runs: more runs of both arms that explain and are never judged."

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from analysis.explain.locks import EXPLANATION, MeasuredLock, MeasuredLocks, TakenIn
+from analysis.lock_identity import TakerBy
+from analysis.model import Comparison
+from analysis.paired import Paired
 from reports import wording
 from reports.document import Block, Cell, Column, Fold, Paragraph, Row, Table, row
-from reports.explain.locks import EXPLANATION, MeasuredLock, MeasuredLocks, TakenIn
-from reports.lock_identity import TakerBy
-from reports.model import Comparison
-from reports.paired import Paired
 from reports.sections.view import OfPhase, by_phase
 from text import plural
 

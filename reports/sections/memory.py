@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from analysis.explain.memory import EXPLANATION, MemoryComparison, Missed, MissedIn
+from analysis.model import Comparison
+from analysis.paired import Paired
 from reports import wording
 from reports.document import Block, Cell, Column, Paragraph, Row, Strong, row
-from reports.explain.memory import EXPLANATION, MemoryComparison, Missed, MissedIn
-from reports.model import Comparison
-from reports.paired import Paired
 from reports.sections.counted import MOST_SHOWN, change, first_and_more, notes, of_phases, only
 from reports.sections.view import View, by_phase, titled, totals
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from analysis.model import CaseComparison, Comparison, MetricComparison, Summary
+from analysis.verdict import CALLED
 from reports import verdict_words, wording
 from reports.charts import runs
 from reports.charts.canvas import Chart
 from reports.document import Block, Cell, Column, Fold, Heading, Paragraph, Row, Table, row
-from reports.model import CaseComparison, Comparison, MetricComparison, Summary
 from reports.sections import arms
 from reports.sections.trust import VALUES, level
 from reports.sections.view import View, figure, gallery, titled
-from reports.verdict import CALLED
 
 # From here on a drawing for each case would be a wall of them.
 MANY_CASES = 8

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from experiment.machine import MachineSpec
-from reports import wording
-from reports.charts import scaling as scaling_charts
-from reports.charts.canvas import identifier
-from reports.document import Block, Column, Table, facts, row
-from reports.explain.locks import EXPLANATION as LOCKS
-from reports.explain.memory import weights
-from reports.explain.scaling import (
+from analysis.explain.locks import EXPLANATION as LOCKS
+from analysis.explain.memory import weights
+from analysis.explain.scaling import (
     EXPLANATION,
     MissedEach,
     Range,
@@ -17,7 +12,12 @@ from reports.explain.scaling import (
     ScalingPoint,
     speeds_of,
 )
-from reports.model import Comparison
+from analysis.model import Comparison
+from experiment.machine import MachineSpec
+from reports import wording
+from reports.charts import scaling as scaling_charts
+from reports.charts.canvas import identifier
+from reports.document import Block, Column, Table, facts, row
 from reports.sections.view import OfPhase, View, by_phase, gallery, titled
 
 ESTIMATED = (

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import starmap
 
-from reports import differences as apart
+from analysis import differences as apart
+from analysis.model import ArmGate, Comparison, FailedRun
 from reports import verdict_words
 from reports.document import (
     Block,
@@ -20,7 +21,6 @@ from reports.document import (
     Table,
     row,
 )
-from reports.model import ArmGate, Comparison, FailedRun
 from reports.sections.view import View, titled
 from reports.sentences import of_finding
 from results.checks import Check, CheckProblem

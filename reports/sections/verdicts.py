@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from analysis.by_arm import ArmCell
+from analysis.by_arm import MetricRow as ArmRow
+from analysis.model import Comparison, MetricComparison
 from reports import verdict_words, wording
-from reports.by_arm import ArmCell
-from reports.by_arm import MetricRow as ArmRow
 from reports.document import (
     Block,
     Cell,
@@ -21,7 +22,6 @@ from reports.document import (
     row,
 )
 from reports.headline import headline
-from reports.model import Comparison, MetricComparison
 from reports.sections import functions
 from reports.sections.view import View
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from reports.by_arm import MANY_CASES
+from analysis.by_arm import MANY_CASES
+from analysis.many import SessionComparison
+from analysis.model import Comparison
+from analysis.paired import Paired
 from reports.charts.canvas import Chart, rem, within
 from reports.document import (
     Block,
@@ -20,9 +23,6 @@ from reports.document import (
     nested,
     row,
 )
-from reports.many import SessionComparison
-from reports.model import Comparison
-from reports.paired import Paired
 from reports.verdict_words import pair_counts
 from reports.wording import apart, moved_if_at_all, short
 

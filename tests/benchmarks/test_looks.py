@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from analysis.statistics import Floats
 from benchmarks import looks as b
 from experiment.spec import Looks
-from reports.statistics import Floats
 
 TRIALS = 4000
 

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
+from analysis import statistics
+from analysis.statistics import rate_interval
+from analysis.verdict import Evidence, Verdict, judge_primary
 from benchmarks import simulation as s
 from experiment.plan import LOOKS, Look, at_look
-from reports import statistics
-from reports.statistics import rate_interval
-from reports.verdict import Evidence, Verdict, judge_primary
 
 CALLED = (Verdict.IMPROVEMENT, Verdict.REGRESSION)
 

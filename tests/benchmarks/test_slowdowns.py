@@ -12,8 +12,8 @@ from benchmarks.slowdowns import CHECKOUT, FILES, judged, slowed
 from experiment.load import load_experiment
 from results.session import MeasuredSession
 from runs.resolved import catalogue
-from tests.reports import factory
-from tests.reports.factory import ExactSession
+from tests.analysis import factory
+from tests.analysis.factory import ExactSession
 
 NAMES = [name for names in FILES.values() for name in names]
 SEEDS = tuple(range(1, 17))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, timedelta
 
+from analysis.comparison import summarize
+from analysis.verdict import Verdict
 from experiment.spec import Thresholds
 from history.entry import ArmCase, CaseEntry, Conclusion, Ensemble, Entry
-from reports.comparison import summarize
-from reports.verdict import Verdict
 
 
 def on_seeds(entry: Entry, seeds: Sequence[int]) -> Entry:

@@ -8,6 +8,7 @@ from datetime import date, timedelta
 
 import numpy as np
 
+from analysis.comparison import summarize
 from experiment.spec import Mode, Thresholds
 from history.entry import (
     PINNED,
@@ -23,7 +24,6 @@ from history.entry import (
     PhaseCost,
     role_of,
 )
-from reports.comparison import summarize
 from results.record import KernelIdentity, Metric
 
 FIRST = date(2026, 1, 1)

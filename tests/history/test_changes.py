@@ -10,11 +10,11 @@ from datetime import date
 import numpy as np
 import pytest
 
+from analysis.comparison import summarize
+from analysis.verdict import Verdict
 from history import exact, wall
 from history.changes import NightlyChange, changes_of, moved
 from history.entry import PINNED, ArmCase, Entry, NightFunctions
-from reports.comparison import summarize
-from reports.verdict import Verdict
 from tests.history.factory import Nights, costs, identity
 
 WALL = {"mode": "wall", "seeds": 12, "noise": 0.008, "host": 0.02, "between": 0.002}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from analysis.many import compare_session
 from errors import SpecError
 from experiment.ad_hoc import from_series
 from experiment.load import load_experiment
@@ -17,12 +18,11 @@ from history.ingest import entry_of
 from history.known import KnownChange, KnownChanges, load_known
 from history.policy import Policy, PolicyTarget, Rule, laxer, load_policy
 from history.store import UnreadFile
-from reports.many import compare_session
 from runs import resolved
+from tests.analysis import counts_factory
+from tests.analysis.factory import ExactSession, fails
+from tests.analysis.measured import measured
 from tests.history.factory import Nights
-from tests.reports import counts_factory
-from tests.reports.factory import ExactSession, fails
-from tests.reports.measured import measured
 from verbs.history import policy_of
 
 CONFIGS = Path(__file__).resolve().parent.parent.parent / "configs"

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from analysis.many import compare_session
+from analysis.verdict import Verdict
 from experiment.arms import ArmSpec
 from history import wording
 from history.changes import gaps_of
@@ -16,16 +18,14 @@ from history.entry import PINNED, Entry
 from history.exact import moved_settings
 from history.ingest import SessionError, commit_of, entry_of, read_session
 from history.wording import entry_lines
-from reports.many import compare_session
 from reports.sentences import changed_per_unit
-from reports.verdict import Verdict
 from results.record import Manifest, RunRecord
 from results.store import SessionStore
+from tests.analysis import counts_factory
+from tests.analysis.factory import ExactSession, fails
+from tests.analysis.measured import compare, measured
+from tests.analysis.wall_factory import WallSession
 from tests.history.factory import Nights
-from tests.reports import counts_factory
-from tests.reports.factory import ExactSession, fails
-from tests.reports.measured import compare, measured
-from tests.reports.wall_factory import WallSession
 
 
 def test_an_entry_has_what_the_session_measured_and_concluded() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from analysis.statistics import Floats
 from history.wall import Dates, date_probabilities, dates, difference, level
-from reports.statistics import Floats
 
 
 def step(size: float, seed: int, before: int = 30, after: int = 30) -> Floats:

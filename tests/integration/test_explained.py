@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from analysis.explain.contention import EXPLANATION as LOCKS
+from analysis.explain.contention import LockComparison
+from analysis.explain.functions import Attribution
+from analysis.explain.kinds import EXPLANATION as KINDS
+from analysis.explain.locks import EXPLANATION as MEASURED_LOCKS
+from analysis.explain.memory import EXPLANATION as MEMORY
+from analysis.explain.scaling import EXPLANATION as SCALING
+from analysis.explain.stacks import EXPLANATION as STACKS
+from analysis.model import Comparison
 from kernels.cache import Kernel
-from reports.explain.contention import EXPLANATION as LOCKS
-from reports.explain.contention import LockComparison
-from reports.explain.functions import Attribution
-from reports.explain.kinds import EXPLANATION as KINDS
-from reports.explain.locks import EXPLANATION as MEASURED_LOCKS
-from reports.explain.memory import EXPLANATION as MEMORY
-from reports.explain.scaling import EXPLANATION as SCALING
-from reports.explain.stacks import EXPLANATION as STACKS
-from reports.model import Comparison
 from reports.write import read_comparison
 from results.session import open_session
 from tests.integration.conftest import EndedSession, measured

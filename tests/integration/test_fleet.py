@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.fleet.cluster import Cluster
 from tests.integration.conftest import EndedSession
 from tests.integration.lab_process import SMALL, bytes_of, records_of, run_lab, written_ids
+from tests.runs.fleet.cluster import Cluster
 
 pytestmark = pytest.mark.guest
 KILL_EVERY_S = 20.0

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from analysis.verdict import Verdict
 from guests import channel
-from reports.verdict import Verdict
 from reports.write import read_comparison
 from results.checks import Check
 from results.store import SessionStore

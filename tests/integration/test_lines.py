@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from reports.explain.lines import EXPLANATION as LINES
-from reports.explain.lines import LinesComparison, MovedLines
-from reports.explain.scaling import EXPLANATION as SCALING
+from analysis.explain.lines import EXPLANATION as LINES
+from analysis.explain.lines import LinesComparison, MovedLines
+from analysis.explain.scaling import EXPLANATION as SCALING
 from reports.write import read_comparison
 from tests.integration.conftest import EndedSession, measured
 from tests.integration.lab_process import CHECKOUT, records_of

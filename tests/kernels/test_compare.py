@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from analysis.series_findings import summary
 from experiment.architecture import Arch
 from experiment.spec import PREBUILT, SeriesSpec
 from host.process import run
@@ -19,7 +20,6 @@ from kernels.compare import triage
 from kernels.compiled import Touched, governing, load, unmet
 from kernels.intake import records_of
 from kernels.symbols import SHF_ALLOC, SHF_EXECINSTR, FunctionCode, Section
-from reports.series_findings import summary
 from results.calls import Calls, calls_of, together
 from results.record import KernelIdentity, PatchRecord, TriageRecord
 from tests.kernels.fake import COMMENT, GROWN, Lab, replace

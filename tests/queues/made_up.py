@@ -8,18 +8,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from analysis.many import SessionComparison, compare_session
 from kernels.git_range import slug
 from queues.adding import entry_of
 from queues.entry import QueueEntry
 from queues.store import QueueStore, stamp
 from queues.work import Job
-from reports.many import SessionComparison, compare_session
 from reports.write import HTML
 from results.session import open_session
 from results.store import SessionStore
 from runs import resolved
 from runs.request import Request
-from tests.reports.factory import ExactSession
+from tests.analysis.factory import ExactSession
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SMALL = ExactSession(seeds=(1001, 1002))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from analysis.many import compare_session
 from queues.entry import QueueEntry
 from queues.work import of_session
-from reports.many import compare_session
 from reports.sentences import changed_per_unit
 from runs.request import Request
-from tests.reports import counts_factory
-from tests.reports.factory import ExactSession
-from tests.reports.measured import measured
+from tests.analysis import counts_factory
+from tests.analysis.factory import ExactSession
+from tests.analysis.measured import measured
 
 
 def test_an_entry_says_which_functions_changed_in_the_words_of_the_report() -> None:

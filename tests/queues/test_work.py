@@ -20,8 +20,8 @@ from queues.store import QueueStore
 from queues.work import Rules, line_of, work
 from reports.write import write_all
 from results.record import RunRecord
+from tests.analysis.factory import ExactSession, fails
 from tests.queues.made_up import SLOWER, SMALL, MadeUpMeasuring, plain_report, queued
-from tests.reports.factory import ExactSession, fails
 
 pytestmark = pytest.mark.slow
 

@@ -6,10 +6,10 @@ import html
 import re
 from dataclasses import dataclass
 
+from analysis.many import SessionComparison
+from analysis.model import Comparison
 from reports import forms
 from reports.charts import runs, scaling
-from reports.many import SessionComparison
-from reports.model import Comparison
 
 SVG = re.compile(r"<figure.*?(<svg.*?</svg>).*?</figure>", re.DOTALL)
 NAME = re.compile(r'aria-labelledby="((?:pair\d+-)?([a-z]+)(?:-[a-z0-9-]*)?)-alt"')

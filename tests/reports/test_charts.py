@@ -12,20 +12,20 @@ import pytest
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
 
+from analysis.by_arm import geometric_means
+from analysis.many import SessionComparison, compare_session
+from analysis.model import Comparison
+from analysis.verdict import Change
 from experiment.spec import Thresholds
 from reports import forms
-from reports.by_arm import geometric_means
 from reports.charts import canvas, forest, heat, runs
 from reports.charts.forest import ChangeGroup, ChangeLine
 from reports.charts.heat import Square
-from reports.many import SessionComparison, compare_session
-from reports.model import Comparison
-from reports.verdict import Change
+from tests.analysis.factory import ExactSession
+from tests.analysis.many_factory import workloads
+from tests.analysis.measured import compare, measured
+from tests.analysis.wall_factory import WallSession
 from tests.reports.drawn import OnPage, charts_on, draw_all, draw_anew, page_of
-from tests.reports.factory import ExactSession
-from tests.reports.many_factory import workloads
-from tests.reports.measured import compare, measured
-from tests.reports.wall_factory import WallSession
 
 # What each session's page has: a chart that is lost, or drawn twice, is an error here.
 ON_PAGE = {

@@ -8,15 +8,15 @@ import json
 
 import pytest
 
+from analysis.model import Comparison
+from analysis.paired import pair
 from reports import forms, write
 from reports.charts import functions as charted
-from reports.model import Comparison
-from reports.paired import pair
 from reports.sections import functions
-from tests.reports import counts_factory as counts
+from tests.analysis import counts_factory as counts
+from tests.analysis.factory import ExactSession, all_equal
+from tests.analysis.measured import compare, is_golden
 from tests.reports.drawn import draw_all
-from tests.reports.factory import ExactSession, all_equal
-from tests.reports.measured import compare, is_golden
 from tests.reports.render.test_page import ParsedPage
 
 

@@ -8,6 +8,8 @@ from typing import get_type_hints
 
 import pytest
 
+from analysis.many import SessionComparison, compare_session
+from analysis.model import Comparison, ReportError
 from experiment.spec import CheckSpec
 from reports import FORM_NAMES, forms, wording
 from reports.document import (
@@ -15,14 +17,12 @@ from reports.document import (
     Fold,
     Heading,
 )
-from reports.many import SessionComparison, compare_session
-from reports.model import Comparison, ReportError
 from reports.sections.view import View
 from results.checks import Check, CheckProblem
-from tests.reports.factory import ExactSession
-from tests.reports.measured import measured
+from tests.analysis.factory import ExactSession
+from tests.analysis.measured import measured
+from tests.analysis.wall_factory import WallSession
 from tests.reports.render.test_page import ParsedPage
-from tests.reports.wall_factory import WallSession
 from text import typeset
 from verbs.session import report_verb
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from analysis.many import SessionComparison, compare_session
+from analysis.model import Comparison
+from analysis.verdict import Judgement, Verdict
 from experiment.plan import LOOKS
 from reports import forms
 from reports.headline import Headline, headline, runs, sentence
-from reports.many import SessionComparison, compare_session
-from reports.model import Comparison
 from reports.outcome import outcome
-from reports.verdict import Judgement, Verdict
 from reports.verdict_words import verdict_counts
-from tests.reports.factory import ExactSession, fails
-from tests.reports.measured import compare, measured
-from tests.reports.test_gate import SLEEPS, checked, compared
+from tests.analysis.factory import ExactSession, fails
+from tests.analysis.measured import compare, measured
+from tests.analysis.test_gate import SLEEPS, checked, compared
+from tests.analysis.wall_factory import WallSession
 from tests.reports.test_words import arms_of
-from tests.reports.wall_factory import WallSession
 
 BROKEN = f"patched is broken: {SLEEPS.title}, xas_split_alloc()"
 RESUME = "./lab.py run --resume sessions/filemap-v4-20260101-000000"

@@ -7,10 +7,10 @@ import shlex
 
 import pytest
 
+from analysis.model import Comparison
 from reports import forms
-from reports.model import Comparison
-from tests.reports.factory import FIO, ExactSession
-from tests.reports.measured import compare, is_golden
+from tests.analysis.factory import FIO, ExactSession
+from tests.analysis.measured import compare, is_golden
 
 
 def test_golden(normal: Comparison) -> None:

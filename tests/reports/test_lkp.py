@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from analysis.many import SessionComparison
+from analysis.model import Comparison
 from experiment.spec import ArmSpec, KernelSpec
 from reports import forms, kernel_names, lkp
-from reports.many import SessionComparison
-from reports.model import Comparison
 from results.record import ArmRecord, Manifest
-from tests.reports import factory
-from tests.reports.factory import ExactSession, fails
-from tests.reports.many_factory import Many
-from tests.reports.measured import compare
-from tests.reports.wall_factory import WallSession
+from tests.analysis import factory
+from tests.analysis.factory import ExactSession, fails
+from tests.analysis.many_factory import Many
+from tests.analysis.measured import compare
+from tests.analysis.wall_factory import WallSession
 
 COMMITS = ("0123456789abcdef0123456789abcdef01234567", "fedcba9876543210fedcba9876543210fedcba98")
 LAYOUT = Path(__file__).parent / "robot_layout.txt"

@@ -6,18 +6,18 @@ import re
 
 import pytest
 
+from analysis.many import SessionComparison, compare_session
+from analysis.model import Comparison
 from experiment.plan import AGAIN
 from reports import forms, lkp, mail, matrix, mmtests
-from reports.many import SessionComparison, compare_session
-from reports.model import Comparison
 from reports.sections.arms import values
 from results.record import CaseSize
-from tests.reports import factory
-from tests.reports.factory import ExactSession, fails
-from tests.reports.many_factory import Many
-from tests.reports.measured import compare, is_golden, measured
-from tests.reports.test_gate import checked, compared
-from tests.reports.wall_factory import WallSession
+from tests.analysis import factory
+from tests.analysis.factory import ExactSession, fails
+from tests.analysis.many_factory import Many
+from tests.analysis.measured import compare, is_golden, measured
+from tests.analysis.test_gate import checked, compared
+from tests.analysis.wall_factory import WallSession
 
 MAIL = ("letter", "lkp", "mmtests")
 # The robot's names are never wrapped; its form has tests of its columns.

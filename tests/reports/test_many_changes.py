@@ -6,19 +6,19 @@ import itertools
 
 import pytest
 
+from analysis.by_arm import geometric_means
+from analysis.explain.functions import Attribution
+from analysis.many import SessionComparison, compare_session
+from analysis.model import Comparison
 from reports import forms
-from reports.by_arm import geometric_means
 from reports.charts import functions as charted
 from reports.document import Table
-from reports.explain.functions import Attribution
 from reports.kernel_names import source_address
-from reports.many import SessionComparison, compare_session
-from reports.model import Comparison
 from reports.sections import arms
 from reports.sections.view import View
-from tests.reports import counts_factory
-from tests.reports.many_factory import workloads
-from tests.reports.measured import measured
+from tests.analysis import counts_factory
+from tests.analysis.many_factory import workloads
+from tests.analysis.measured import measured
 
 
 @pytest.fixture(scope="module")

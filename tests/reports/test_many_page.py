@@ -9,19 +9,19 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from analysis.many import SessionComparison, compare_session
+from analysis.model import Comparison
 from experiment.plan import AGAIN
 from experiment.spec import KernelSpec
 from reports import forms
-from reports.many import SessionComparison, compare_session
-from reports.model import Comparison
 from reports.sentences import changed_per_unit
 from reports.write import write_all
 from results.store import SessionStore
-from tests.reports import counts_factory, factory
-from tests.reports.many_factory import ARMS, Many, steps, workloads
-from tests.reports.measured import measured
+from tests.analysis import counts_factory, factory
+from tests.analysis.many_factory import ARMS, Many, steps, workloads
+from tests.analysis.measured import measured
+from tests.analysis.wall_factory import WallSession
 from tests.reports.render.test_page import ParsedPage
-from tests.reports.wall_factory import WallSession
 
 SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "schema" / "report.schema.json"
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from reports.many import SessionComparison, compare_session
+from analysis.many import SessionComparison, compare_session
+from analysis.verdict import Judgement, Verdict
 from reports.outcome import decided, exit_code, outcome, standing_verdicts
-from reports.verdict import Judgement, Verdict
 from results.record import Failure
-from tests.reports.factory import ExactSession, fails
-from tests.reports.measured import compare, measured
-from tests.reports.wall_factory import WallSession
+from tests.analysis.factory import ExactSession, fails
+from tests.analysis.measured import compare, measured
+from tests.analysis.wall_factory import WallSession
 
 
 def judgement(verdict: Verdict, blame: str = "") -> Judgement:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from analysis.many import SessionComparison
+from analysis.model import Comparison
 from reports import forms
-from reports.many import SessionComparison
-from reports.model import Comparison
 from reports.repeat import repeat
 from results.record import SeriesRecord
-from tests.reports.factory import ExactSession
-from tests.reports.many_factory import Many
-from tests.reports.measured import compare
+from tests.analysis.factory import ExactSession
+from tests.analysis.many_factory import Many
+from tests.analysis.measured import compare
+from tests.analysis.wall_factory import WallSession
 from tests.reports.test_headline import unfinished
 from tests.reports.test_words import shown
-from tests.reports.wall_factory import WallSession
 
 NAME = "filemap-v4-20260101-000000"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from analysis.model import Comparison, Finding
 from reports import sentences
-from reports.model import Comparison, Finding
 
 REPORTS = Path(__file__).resolve().parents[2] / "reports"
 

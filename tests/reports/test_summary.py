@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis.model import Comparison
 from reports import forms, summary
-from reports.model import Comparison
-from tests.reports.factory import ExactSession
-from tests.reports.measured import compare
+from tests.analysis.factory import ExactSession
+from tests.analysis.measured import compare
 
 
 def made(session: ExactSession) -> Comparison:

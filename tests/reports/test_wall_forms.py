@@ -7,13 +7,14 @@ import re
 
 import pytest
 
-from reports import findings, forms
-from reports.explain.contention import EXPLANATION as LOCKS
-from reports.model import Comparison
-from tests.reports import counts_factory
-from tests.reports.measured import compare, is_golden
+from analysis import findings
+from analysis.explain.contention import EXPLANATION as LOCKS
+from analysis.model import Comparison
+from reports import forms
+from tests.analysis import counts_factory
+from tests.analysis.measured import compare, is_golden
+from tests.analysis.wall_factory import WallSession
 from tests.reports.render.test_page import ParsedPage
-from tests.reports.wall_factory import WallSession
 
 
 @pytest.fixture(scope="module")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from analysis.many import compare_session
+from analysis.model import Comparison
+from analysis.paired import pair
 from experiment.spec import ArmSpec, KernelSpec
 from reports import forms, verdict_words, wording
-from reports.many import compare_session
-from reports.model import Comparison
-from reports.paired import pair
-from tests.reports.factory import ExactSession
-from tests.reports.many_factory import Many
-from tests.reports.measured import compare, measured
+from tests.analysis.factory import ExactSession
+from tests.analysis.many_factory import Many
+from tests.analysis.measured import compare, measured
 from text import typeset
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
+from analysis.many import SessionComparison, compare_session
+from analysis.model import Comparison
 from experiment.spec import CheckSpec
 from reports import forms
 from reports.document import (
@@ -23,18 +25,16 @@ from reports.document import (
     plain,
 )
 from reports.headline import headline
-from reports.many import SessionComparison, compare_session
-from reports.model import Comparison
 from reports.render import text
 from reports.sections import arms, subject, trust, verdicts
 from reports.sections.view import View
-from tests.reports import counts_factory
-from tests.reports.factory import ExactSession, all_equal, fails, repeat_of
-from tests.reports.many_factory import Many
-from tests.reports.measured import compare, is_golden, measured
+from tests.analysis import counts_factory
+from tests.analysis.factory import ExactSession, all_equal, fails, repeat_of
+from tests.analysis.many_factory import Many
+from tests.analysis.measured import compare, is_golden, measured
+from tests.analysis.test_gate import SLEEPS, WARNS, checked, compared
+from tests.analysis.wall_factory import WallSession
 from tests.reports.render.test_page import ParsedPage
-from tests.reports.test_gate import SLEEPS, WARNS, checked, compared
-from tests.reports.wall_factory import WallSession
 from text import clean_line, typeset
 
 # Everything that is said in sentences; the tables have goldens of their own.

@@ -8,16 +8,16 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from analysis.explain.contention import EXPLANATION as LOCKS
 from reports import forms
-from reports.explain.contention import EXPLANATION as LOCKS
 from reports.write import read_comparison, write_all
 from results.door import StoreError
 from results.profile import Locks, Profile
 from results.record import RunCost
 from results.store import SessionStore
-from tests.reports import counts_factory
+from tests.analysis import counts_factory
+from tests.analysis.factory import ExactSession
 from tests.reports.drawn import draw_anew
-from tests.reports.factory import ExactSession
 
 WRITTEN = ("report.html", "report.md", "report.txt", "samples.csv", "samples.parquet")
 

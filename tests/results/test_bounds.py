@@ -18,17 +18,17 @@ from pydantic import TypeAdapter
 
 import experiment
 import results
+from analysis.many import compare_session
 from experiment.frozen import Frozen
 from experiment.spec import Experiment, Guest
 from history.ingest import entry_of
 from reports import forms
-from reports.many import compare_session
 from results.door import StoreError
 from results.record import MOST, Record, RunRecord
 from results.session import MeasuredSession, open_session
 from results.store import RUNS, SessionStore
-from tests.reports import factory
-from tests.reports.measured import measured
+from tests.analysis import factory
+from tests.analysis.measured import measured
 
 
 def _kinds(base: type) -> Iterator[type[Any]]:

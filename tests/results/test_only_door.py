@@ -29,24 +29,24 @@ CALLS = frozenset(
 )
 OWN_DATA = "a file of the lab's own checkout"
 ALLOWED = {
-    "fleet/artefacts.py": {
+    "runs/fleet/artefacts.py": {
         "read_bytes": "the client's own kernels, and its key",
         "open": "the key; an artefact into the host's own cache",
         "copyfile": "an artefact, whose digest was proven, within the host's own cache",
     },
-    "fleet/executor.py": {"read_bytes": "patches that were read before"},
-    "fleet/worker.py": {"write_bytes": "into a temporary folder"},
-    "fleet/configured.py": {"write_text": "certificates into a temporary folder"},
-    "fleet/identity.py": {"read_bytes": OWN_DATA, "open": OWN_DATA},
-    "pages/site.py": {"read_text": OWN_DATA},
+    "runs/fleet/executor.py": {"read_bytes": "patches that were read before"},
+    "runs/fleet/worker.py": {"write_bytes": "into a temporary folder"},
+    "runs/fleet/configured.py": {"write_text": "certificates into a temporary folder"},
+    "runs/fleet/identity.py": {"read_bytes": OWN_DATA, "open": OWN_DATA},
+    "history/pages/site.py": {"read_text": OWN_DATA},
     "queues/mailboxes.py": {
         "open": "a mailbox that the user named; what is no file is passed over",
         "read_bytes": "the same, bounded before",
     },
     "queues/adding.py": {"read_text": "a table that the user named, bounded before"},
-    "reports/lock_identity.py": {"open": OWN_DATA},
+    "analysis/lock_identity.py": {"open": OWN_DATA},
     "reports/render/html.py": {"read_text": OWN_DATA},
-    "reports/function_names.py": {"open": OWN_DATA},
+    "analysis/function_names.py": {"open": OWN_DATA},
     "results/coverage.py": {"read_bytes": OWN_DATA, "open": OWN_DATA},
     "results/door.py": {"open": "the door"},
     "runs/archive.py": {"open": "an archive that is written; what is unpacked, in ours"},

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from results.record import Failure, RunRecord, as_json
-from tests.reports.factory import ExactSession
+from tests.analysis.factory import ExactSession
 
 FAILURE = Failure(kind="panic", blame="series", message="m")
 

@@ -12,8 +12,8 @@ from results.profile import Locks, PhaseLocks, Profile
 from results.record import RunCost
 from results.session import open_session
 from results.store import SessionStore
-from tests.reports.factory import ExactSession
-from tests.reports.test_gate import checked
+from tests.analysis.factory import ExactSession
+from tests.analysis.test_gate import checked
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 # Those that judge or show; who measures appends to a store.

@@ -6,7 +6,7 @@ import pytest
 
 from results.session import heads_in, named_session
 from results.store import SessionStore
-from tests.reports.factory import ExactSession
+from tests.analysis.factory import ExactSession
 
 
 def begun(folder: Path, created: str) -> Path:

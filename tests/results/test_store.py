@@ -14,7 +14,7 @@ from results.profile import FunctionCount, Locks, PhaseLocks, PhaseProfile, Prof
 from results.record import RunCost
 from results.session import open_session
 from results.store import CALLS, COSTS, MANIFEST, RUNS, SessionStore
-from tests.reports.factory import ExactSession, fails
+from tests.analysis.factory import ExactSession, fails
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:

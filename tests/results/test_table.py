@@ -7,7 +7,7 @@ import io
 import pandas as pd
 
 from results.table import COLUMNS, as_files, tidy
-from tests.reports.factory import ExactSession, fails
+from tests.analysis.factory import ExactSession, fails
 
 
 def test_one_row_a_sample_and_none_for_repeats_or_failures() -> None:

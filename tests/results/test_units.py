@@ -6,8 +6,8 @@ import pytest
 
 from experiment.spec import Mode
 from results.units import is_virtual, shown_unit, with_shown_units
-from tests.reports.factory import ExactSession
-from tests.reports.wall_factory import WallSession
+from tests.analysis.factory import ExactSession
+from tests.analysis.wall_factory import WallSession
 from workloads.metrics import DEFINITIONS
 
 

@@ -22,7 +22,7 @@ from results.store import SessionStore
 from runs.bisect import STATE, Search, begin, read, run
 from runs.boots import Reporter
 from runs.local import Options
-from tests.reports import factory
+from tests.analysis import factory
 from tests.runs.test_session import PATCH
 
 SEEDS = 2

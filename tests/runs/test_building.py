@@ -32,10 +32,10 @@ from runs.building import (
 from runs.coverage import shipped
 from runs.local import Options
 from runs.resolved import Resolved, cache_key, resolve
+from tests.analysis.factory import ExactSession
 from tests.experiment.test_plan import make_experiment
 from tests.kernels.conftest import lab as lab
 from tests.kernels.fake import FASTER, Lab
-from tests.reports.factory import ExactSession
 from tests.runs.test_session import PATCH
 
 CHECKED = CheckSpec(vcpus=(1,), selftests=())

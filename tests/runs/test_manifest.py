@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from analysis.lock_identity import catalogue
 from host import facts
 from kernels.cache import Kernel, cached_kernels
-from reports.lock_identity import catalogue
 from results.record import KernelIdentity
 from runs import manifest
 from runs.coverage import _place, shipped

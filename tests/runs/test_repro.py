@@ -32,7 +32,7 @@ from runs.repro import (
     write_archive,
 )
 from runs.resolved import catalogue
-from tests.reports import factory
+from tests.analysis import factory
 from tests.runs.test_session import PATCH
 
 SERIES = "configs/series/filemap-walks"

@@ -23,7 +23,7 @@ from runs.boots import WallHost
 from runs.local import Options
 from runs.resolved import resolve
 from runs.session import SessionLock, keep_calls, new_folder, now, reopen, start
-from tests.reports import factory
+from tests.analysis import factory
 
 PATCH = """\
 From: A <a@example.org>

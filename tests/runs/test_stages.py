@@ -21,7 +21,7 @@ from runs.check import without_broken
 from runs.local import Options
 from runs.prepare import Prepared, parts_of
 from runs.session import with_seeds
-from tests.reports import factory
+from tests.analysis import factory
 from tests.runs.made_up import CHECKOUT, NOWHERE, SMALL, kernels_in, prepared, shipped
 
 # The verdict is there before a run of each case is repeated.

@@ -18,12 +18,12 @@ from results.record import FunctionRecord, TriageRecord
 from results.store import SessionStore
 from runs.bisect import BisectStep, Result, Search
 from runs.request import Request
+from tests.analysis import counts_factory, factory
+from tests.analysis.measured import measured
 from tests.kernels.conftest import lab as a_lab
 from tests.kernels.fake import Lab
 from tests.kernels.posting import git
 from tests.kernels.test_first_parents import merged
-from tests.reports import counts_factory, factory
-from tests.reports.measured import measured
 from verbs.bisect import _resolved, _search, _shown, _untested, as_text
 from verbs.invocation import resolved_of
 

@@ -13,7 +13,7 @@ import pytest
 import lab
 from results.session import MeasuredSession
 from results.store import SessionStore
-from tests.reports.test_two_sessions import FIRST, SLOWER, guest, other_series, session
+from tests.analysis.test_two_sessions import FIRST, SLOWER, guest, other_series, session
 
 Main = Callable[..., int]
 

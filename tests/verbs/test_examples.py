@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 import lab
 from experiment.load import known_experiments
 from results.store import SessionStore
-from tests.reports.factory import ExactSession
+from tests.analysis.factory import ExactSession
 from tests.verbs.test_table import verbs
 from verbs import options
 

@@ -14,8 +14,8 @@ from history.store import HistoryStore
 from results.checks import Check
 from results.record import RunCost
 from results.store import SessionStore
-from tests.reports.factory import ExactSession
-from tests.reports.test_gate import SLEEPS, checked
+from tests.analysis.factory import ExactSession
+from tests.analysis.test_gate import SLEEPS, checked
 
 
 def session_folder(

@@ -14,9 +14,9 @@ from history.store import HistoryStore
 from results.profile import Profile
 from results.record import Manifest, RunRecord
 from results.store import SessionStore
+from tests.analysis import counts_factory
+from tests.analysis.factory import ExactSession, fails
 from tests.history.factory import Nights
-from tests.reports import counts_factory
-from tests.reports.factory import ExactSession, fails
 
 NAMES = {"base": PINNED, "patched": "tonight"}
 EVIL = "evil\n::error::pwned\x1b[2J"

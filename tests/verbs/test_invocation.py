@@ -13,7 +13,7 @@ import pytest
 
 import lab
 from results.store import SessionStore
-from tests.reports.factory import ExactSession
+from tests.analysis.factory import ExactSession
 from verbs.options import CHECKOUT
 
 SERIES = "configs/series/slow-add-16"
@@ -36,7 +36,7 @@ def test_a_scheduler_that_is_not_there_ends_every_verb_alike(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("TWINBOOT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("fleet.configured.CONNECT_S", 0.5)
+    monkeypatch.setattr("runs.fleet.configured.CONNECT_S", 0.5)
     folder = () if arguments[0] == "build" else ("--session", str(tmp_path / "session"))
     assert lab.main([*arguments, *folder, "--executor", "dask://127.0.0.1:1"]) == 3
     assert "no scheduler answers" in capsys.readouterr().err

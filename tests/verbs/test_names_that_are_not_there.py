@@ -12,8 +12,8 @@ import pytest
 import lab
 from history.store import HistoryStore
 from results.store import SessionStore
+from tests.analysis.factory import ExactSession
 from tests.history.factory import Nights, with_functions
-from tests.reports.factory import ExactSession
 
 Main = Callable[..., int]
 

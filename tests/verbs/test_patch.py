@@ -16,8 +16,8 @@ import lab
 from results.record import PatchRecord, SeriesRecord
 from results.store import SessionStore
 from runs.coverage import shipped
+from tests.analysis.factory import ExactSession
 from tests.kernels.posting import git
-from tests.reports.factory import ExactSession
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 B4 = CHECKOUT / ".venv" / "bin" / "b4"

@@ -13,10 +13,10 @@ import pytest
 import lab
 from results.profile import Profile
 from results.store import SessionStore
-from tests.reports import counts_factory
-from tests.reports.factory import ExactSession, fails
-from tests.reports.many_factory import Many
-from tests.reports.test_gate import SLEEPS, checked
+from tests.analysis import counts_factory
+from tests.analysis.factory import ExactSession, fails
+from tests.analysis.many_factory import Many
+from tests.analysis.test_gate import SLEEPS, checked
 from tests.verbs.test_gate import session_folder
 
 Main = Callable[..., int]

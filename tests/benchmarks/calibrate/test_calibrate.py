@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from analysis.counts import Recorded
+from analysis.explain.locks import measured_locks
+from analysis.explain.scaling import estimate
 from benchmarks.calibrate.__main__ import calibrate, file_of
 from benchmarks.calibrate.machine import KEPT, SOURCE
 from errors import InfraError, UsageError
@@ -15,12 +18,9 @@ from experiment.machine import MACHINES, MachineSpec
 from guests.probe import plugin
 from guests.probe.models import machine_words
 from host.topology import host_cpus
-from reports.counts import Recorded
-from reports.explain.locks import measured_locks
-from reports.explain.scaling import estimate
+from tests.analysis import counts_factory as counts
+from tests.analysis.factory import ExactSession
 from tests.guests.probe import test_memory as probed
-from tests.reports import counts_factory as counts
-from tests.reports.factory import ExactSession
 
 # A host that is busy at every moment of a try says so.
 TRIES = 4

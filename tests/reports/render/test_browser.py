@@ -9,8 +9,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ViewportSize
 
-from reports.many import SessionComparison
-from reports.model import Comparison
+from analysis.many import SessionComparison
+from analysis.model import Comparison
 from tests.browser import DESK, PHONE, opened
 from tests.browser import browser as browser
 from tests.browser import shots as shots

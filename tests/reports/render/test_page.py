@@ -7,11 +7,11 @@ from html.parser import HTMLParser
 
 import pytest
 
+from analysis.model import Comparison
 from reports import forms
-from reports.model import Comparison
 from reports.sections.subject import wrapped_command
-from tests.reports.factory import ExactSession
-from tests.reports.measured import compare
+from tests.analysis.factory import ExactSession
+from tests.analysis.measured import compare
 
 VOID = {"meta", "br", "link", "img", "path", "use", "wbr"}
 

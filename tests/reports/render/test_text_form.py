@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from analysis.many import SessionComparison
+from analysis.model import Comparison
 from reports import forms
 from reports.document import Column, Table, row
-from reports.many import SessionComparison
-from reports.model import Comparison
 from reports.render import text
 
 

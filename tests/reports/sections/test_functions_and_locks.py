@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
+from analysis.explain.contention import EXPLANATION as LOCKS
+from analysis.model import Comparison
+from analysis.paired import pair
+from analysis.verdict import Verdict
 from reports import forms, wording
 from reports.document import Block, Fold, Table
-from reports.explain.contention import EXPLANATION as LOCKS
-from reports.model import Comparison
-from reports.paired import pair
 from reports.sections import functions, locks
-from reports.verdict import Verdict
 from text import typeset
 
 

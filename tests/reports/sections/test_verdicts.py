@@ -4,8 +4,8 @@ import pytest
 
 from reports.document import Paragraph
 from reports.sections.verdicts import beside
-from tests.reports.factory import ExactSession
-from tests.reports.measured import compare
+from tests.analysis.factory import ExactSession
+from tests.analysis.measured import compare
 
 
 @pytest.mark.parametrize(

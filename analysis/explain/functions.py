@@ -1,0 +1,564 @@
+"""Where a change came from: instructions and calls by function, per unit of work, in pairs.
+
+Pure.  Counts explain; of a verdict they say whether the changed code can have made it
+(``analysis.linked``).  What fails a gate by choice is that a function changed at all: its
+instructions or its calls per unit of work moved in one direction on every seed, by at least
+:data:`SMALLEST` of the phase or what the phase's workload has instead, and the paired t test
+survives Holm's correction over all functions that are large enough to move by as much (half of
+it, on average over both arms), of all phases of the two arms, instructions and calls each.  How
+often that is wrong where nothing changed is measured (``benchmarks/nulls.py``; docs/evidence.md).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from analysis import counts, paired
+from analysis.counts import Arm, CountedPhase, Named, Recorded, SeedProfiles
+from analysis.explain import Explanation
+from analysis.function_names import FunctionRow, Hint, find_hints, subsystem
+from analysis.linked import Counted, Split, network, split
+from analysis.paired import Floats, Paired
+from analysis.statistics import holm, pairs_needed
+from experiment.spec import FUNCTIONS
+from results.profile import IDLE_PROGRAM, UNKNOWN, WORK, PhaseProfile
+from results.record import CaseRecord, PhaseRecord, Record, UnitRecord
+
+# The listed functions sum to the whole difference within this fraction of it ...
+TOLERANCE = 0.05
+# ... and make up at least this share of all absolute differences, so that two large ones
+# which cancel each other are not passed over.
+MOVEMENT = 0.80
+USER = "user: "
+# A process drags in dozens of libraries; below this share of all instructions a file is
+# not worth a row among the parts.
+SMALL_FILE = 0.005
+SMALL_FILES = "user: other files"
+# Instructions that a profile counts and gives to no function and no file.
+NOT_ATTRIBUTED = "[not attributed]"
+# Of all instructions of a phase.
+SMALLEST = 2.5e-4
+# Functions whose instructions say how memory was left by the boot, and not what a series does: by
+# calls alone they can change.  __rmqueue_pcplist() takes 69 to 135 instructions a call by which
+# memory is free, the same on all seeds of a build: up to 0.09 % of iomap-dirty, in 20 of 78 pairs
+# of changes that change nothing (docs/evidence.md).
+BY_BOOT = frozenset({"__rmqueue_pcplist"})
+Moved = Literal["instructions", "calls"]
+# Changed functions that are shown, and kept of a night; functions.csv marks them all.
+MOST_CHANGED = 12
+
+
+class FileRow(Record):
+    """All functions of a source file together; ``file`` is empty where it is not known."""
+
+    file: str
+    functions: int
+    instructions: Paired
+
+
+class GroupRow(Record):
+    """All functions of a subsystem together, and by file: both the largest difference first."""
+
+    title: str
+    functions: int
+    instructions: Paired
+    files: tuple[FileRow, ...] = ()
+
+
+class RatioRow(Record):
+    """Calls of some functions per unit, such as tree walks per folio added.
+
+    ``absent`` names functions that were never entered in one of the arms: they may be
+    inlined there, and the count may then be too low.
+    """
+
+    name: str
+    title: str
+    functions: tuple[str, ...]
+    calls: Paired
+    absent: tuple[str, ...] = ()
+
+
+class FunctionChange(Record):
+    """A kernel function that changed, per unit of work (``reports.changed_functions``).
+
+    ``moved`` says in what; ``size`` is the larger difference in instructions per unit, that of
+    calls at the function's mean length; ``p_value`` is Holm's, the smaller one.
+    ``lines`` are as in :class:`FunctionRow`.
+    """
+
+    name: str
+    file: str
+    lines: tuple[int, int] = (0, 0)
+    instructions: Paired
+    calls: Paired
+    moved: tuple[Moved, ...]
+    size: float
+    p_value: float
+
+    @property
+    def per_call(self) -> tuple[float | None, float | None]:
+        """Instructions per call on both arms; None where it was never called."""
+        spent, calls = self.instructions, self.calls
+        return (
+            spent.base / calls.base if calls.base else None,
+            spent.patched / calls.patched if calls.patched else None,
+        )
+
+
+class Attribution(Record):
+    """Instructions per unit of work in one phase of one case, base against patched.
+
+    ``functions`` holds every row, the largest absolute difference first, and sums to
+    ``total``; the first ``listed`` of them are shown and ``others`` is the sum of the
+    rest, None where there is no rest.  ``headline`` marks the phase's first unit.
+    ``identical`` means that every function executed the same number of instructions
+    and was called as often on both arms with every seed.
+
+    ``tested`` is how many functions were tested for a change and ``changed`` those that
+    have one, the largest first; only a headline has them, and 0 were tested where there
+    are too few seeds or the session's numbers cannot be believed.  ``split`` is a headline's, where
+    functions that differ ran and it is known who calls whom.
+    """
+
+    case: str
+    phase: str
+    unit: str
+    unit_title: str
+    headline: bool
+    seeds: tuple[int, ...]
+    total: Paired
+    functions: tuple[FunctionRow, ...]
+    listed: int
+    others: Paired | None
+    groups: tuple[GroupRow, ...]
+    ratios: tuple[RatioRow, ...] = ()
+    hints: tuple[Hint, ...] = ()
+    identical: bool = False
+    tested: int = 0
+    changed: tuple[FunctionChange, ...] = ()
+    split: Split | None = None
+
+    @property
+    def largest_change(self) -> float:
+        """The size of the largest change of a function, as a fraction of the phase; 0 for none."""
+        return self.changed[0].size / self.total.base if self.changed else 0.0
+
+    @property
+    def rows(self) -> tuple[FunctionRow, ...]:
+        """The functions that are listed."""
+        return self.functions[: self.listed]
+
+    @property
+    def listed_difference(self) -> float:
+        """Sum of the listed differences."""
+        return sum(row.instructions.difference for row in self.rows)
+
+    @property
+    def share(self) -> float | None:
+        """Listed differences over the whole one; None where the whole one is zero."""
+        whole = self.total.difference
+        return self.listed_difference / whole if whole else None
+
+    @property
+    def movement(self) -> float | None:
+        """Listed absolute differences over those of all functions; None where all are zero."""
+        everything = sum(abs(row.instructions.difference) for row in self.functions)
+        listed = sum(abs(row.instructions.difference) for row in self.rows)
+        return listed / everything if everything else None
+
+
+class PhaseCounts(NamedTuple):
+    """Kernel functions of one phase per unit of work: each array is (seeds, functions)."""
+
+    names: Sequence[str]
+    files: Sequence[str]
+    lines: Sequence[tuple[int, int]]
+    instructions: tuple[Floats, Floats]
+    calls: tuple[Floats, Floats]
+    total: float
+    smallest: float = SMALLEST
+
+
+class Tested(NamedTuple):
+    """One phase: how many functions were tested, and those that changed, the largest first."""
+
+    functions: int
+    changed: tuple[FunctionChange, ...]
+
+
+class _Candidate(NamedTuple):
+    """One test: of a function's instructions or of its calls.
+
+    ``size`` is the difference in instructions per unit: that of calls at the function's mean
+    length.
+    """
+
+    phase: int
+    column: int
+    moved: Moved
+    size: float
+    p_value: float
+    one_direction: bool
+
+
+def changed(phases: Sequence[PhaseCounts], alpha: float) -> list[Tested]:
+    """The functions of each phase that changed; all phases are one family for Holm.
+
+    Fewer seeds than a verdict at that level needs test nothing.
+    """
+    candidates = [
+        candidate
+        for at, counts in enumerate(phases)
+        for candidate in _candidates(at, counts, alpha)
+    ]
+    adjusted = holm([candidate.p_value for candidate in candidates])
+    significant: list[dict[int, list[tuple[_Candidate, float]]]] = [{} for _ in phases]
+    for candidate, p_value in zip(candidates, adjusted, strict=True):
+        phase = phases[candidate.phase]
+        large = abs(candidate.size) >= phase.smallest * phase.total
+        if candidate.one_direction and large and p_value <= alpha:
+            significant[candidate.phase].setdefault(candidate.column, []).append(
+                (candidate, p_value)
+            )
+    return [
+        Tested(
+            len({candidate.column for candidate in candidates if candidate.phase == at}),
+            tuple(
+                sorted(
+                    (_change(counts, column, tests) for column, tests in significant[at].items()),
+                    key=lambda change: (-abs(change.size), change.name),
+                )
+            ),
+        )
+        for at, counts in enumerate(phases)
+    ]
+
+
+def _candidates(at: int, counts: PhaseCounts, alpha: float) -> list[_Candidate]:
+    (base, patched), calls = counts.instructions, counts.calls
+    if base.shape[0] < pairs_needed(1 - alpha):
+        return []
+    # Chosen by the mean of both arms, which says nothing of the difference.
+    means = (base.mean(axis=0) + patched.mean(axis=0)) / 2
+    entered = (calls[0].mean(axis=0) + calls[1].mean(axis=0)) / 2
+    length = np.divide(means, entered, out=np.zeros_like(means), where=entered > 0)
+    large = np.flatnonzero(means >= counts.smallest / 2 * counts.total)
+    tests: tuple[tuple[Moved, Floats, Floats], ...] = (
+        ("instructions", patched - base, np.ones_like(length)),
+        ("calls", calls[1] - calls[0], length),
+    )
+    candidates = []
+    for moved, differences, scale in tests:
+        apart = differences[:, large]
+        sizes, p_values = apart.mean(axis=0) * scale[large], _t_p(apart)
+        one_direction = np.abs(np.sign(apart).sum(axis=0)) == len(apart)
+        candidates += [
+            _Candidate(
+                at, int(column), moved, float(sizes[n]), float(p_values[n]), bool(one_direction[n])
+            )
+            for n, column in enumerate(large)
+            if moved == "calls" or counts.names[int(column)] not in BY_BOOT
+        ]
+    return candidates
+
+
+def _t_p(differences: Floats) -> Floats:
+    """Two-sided p values of paired t tests, one a column of (seeds, functions).
+
+    Differences that are all equal have no scatter: 0, or 1 where all are zero.
+    """
+    from scipy import special  # as in statistics.py
+
+    seeds = differences.shape[0]
+    constant = (differences == differences[0]).all(axis=0)
+    error = differences.std(axis=0, ddof=1) / math.sqrt(seeds)
+    ratio = np.divide(
+        np.abs(differences.mean(axis=0)), error, out=np.zeros_like(error), where=~constant
+    )
+    certain = np.where(differences[0] == 0, 1.0, 0.0)
+    return np.asarray(np.where(constant, certain, 2 * special.stdtr(seeds - 1, -ratio)))
+
+
+def _change(
+    counts: PhaseCounts, column: int, tests: Sequence[tuple[_Candidate, float]]
+) -> FunctionChange:
+    moved: tuple[Moved, ...] = tuple(candidate.moved for candidate, _ in tests)
+    of_one = slice(column, column + 1)
+    instructions, calls = (
+        paired.columns(both[0][:, of_one], both[1][:, of_one])[0]
+        for both in (counts.instructions, counts.calls)
+    )
+    return FunctionChange(
+        name=counts.names[column],
+        file=counts.files[column],
+        lines=counts.lines[column],
+        instructions=instructions,
+        calls=calls,
+        moved=moved,
+        size=max((candidate.size for candidate, _ in tests), key=abs),
+        p_value=min(p_value for _, p_value in tests),
+    )
+
+
+def _programs(run: PhaseProfile) -> list[tuple[str, int]]:
+    """User code, but what only keeps the vCPU from being idle."""
+    return [(name, count) for name, count in run.user.items() if name != IDLE_PROGRAM]
+
+
+def _counted(run: PhaseProfile) -> Iterator[tuple[Named, str, tuple[float, float]]]:
+    left = run.busy
+    for function in run.kernel:
+        left -= function.instructions
+        if function.instructions or function.calls:
+            spent = function.instructions, function.calls
+            yield Named(function.name, False), function.file, spent
+    for name, instructions in _programs(run):
+        left -= instructions
+        if instructions:
+            yield Named(name, True), "", (instructions, 0)
+    if left:
+        yield Named(NOT_ATTRIBUTED, False), "", (left, 0)
+
+
+class _FunctionTable(NamedTuple):
+    """Instructions and calls of each function, and where its definition begins on both arms."""
+
+    counts: counts.CountTable[Named]
+    lines: dict[str, tuple[int, int]]
+
+    def per(self, column: int, keys: Sequence[int] | slice = slice(None)) -> tuple[Floats, Floats]:
+        """Instructions or calls of these keys per unit, by arm: (seeds, keys)."""
+        base, patched = self.counts.raw[:, :, keys, column] / self.counts.units[:, :, None]
+        return np.asfortranarray(base), np.asfortranarray(patched)
+
+    def summed(self, columns: Sequence[int] | slice = slice(None)) -> Paired:
+        """Instructions of these keys together."""
+        sums = self.counts.raw[:, :, columns, 0].sum(axis=2) / self.counts.units
+        return paired.pair(*sums)
+
+    def rows(self) -> list[tuple[int, FunctionRow]]:
+        """Every row with its column, the largest difference first, then by name."""
+        rows = []
+        executed = np.asarray(self.counts.raw[..., 0].any(axis=1), np.bool_)
+        spent, calls = (paired.columns(*self.per(column)) for column in (0, 1))
+        for column, key in enumerate(self.counts.keys):
+            in_base, in_patched = executed[:, column].tolist()
+            file = self.counts.files[key]
+            only: Arm = "" if in_base and in_patched else "base" if in_base else "patched"
+            part = f"{USER}{key.name}" if key.user else subsystem(key.name, file)
+            rows.append((column, FunctionRow(
+                name=key.name, file=file, subsystem=part, user=key.user, only_in=only,
+                lines=(0, 0) if key.user else self.lines.get(key.name, (0, 0)),
+                instructions=spent[column], calls=None if key.user else calls[column],
+            )))  # fmt: skip
+        rows.sort(key=lambda row: (-abs(row[1].instructions.difference), row[1].name, row[1].user))
+        return rows
+
+
+def _table(here: CountedPhase) -> _FunctionTable:
+    lines: dict[str, tuple[int, int]] = {}
+    for block in here.blocks:
+        for function in block.base.kernel:
+            lines[function.name] = function.line, lines.get(function.name, (0, 0))[1]
+        for function in block.patched.kernel:
+            lines[function.name] = lines.get(function.name, (0, 0))[0], function.line
+    return _FunctionTable(counts.table(here, _counted, 2), lines)
+
+
+def listed(differences: Sequence[float], most: int = counts.MOST_LISTED) -> int:
+    """How many of the differences, sorted by size, are to be listed: at most ``most``.
+
+    The fewest whose sum lies within :data:`TOLERANCE` of the whole difference and whose
+    absolute sum is at least :data:`MOVEMENT` of all; zeros are never listed.
+    """
+    moved = sum(value != 0 for value in differences)
+    whole, everything = sum(differences), sum(map(abs, differences))
+    total = absolute = 0.0
+    for number, value in enumerate(differences[:most], start=1):
+        total, absolute = total + value, absolute + abs(value)
+        if abs(whole - total) <= TOLERANCE * abs(whole) and absolute >= MOVEMENT * everything:
+            return min(number, moved)
+    return min(most, moved)
+
+
+def _groups(
+    rows: Sequence[tuple[int, FunctionRow]], table: _FunctionTable, total: Paired
+) -> tuple[GroupRow, ...]:
+    least = SMALL_FILE * total.base
+    alone = {column: row.instructions for column, row in rows}
+    members: dict[str, dict[str, list[int]]] = {}
+    for column, row in rows:
+        small = row.user and max(row.instructions.base, row.instructions.patched) < least
+        files = members.setdefault(SMALL_FILES if small else row.subsystem, {})
+        files.setdefault(row.name if row.user else row.file, []).append(column)
+    groups = []
+    for title, files in members.items():
+        file_rows = [
+            FileRow(
+                file=file,
+                functions=len(of_file),
+                # Most files and programs are a single row.
+                instructions=table.summed(of_file) if of_file[1:] else alone[of_file[0]],
+            )
+            for file, of_file in files.items()
+        ]
+        file_rows.sort(key=lambda row: (-abs(row.instructions.difference), row.file))
+        columns = [column for of_file in files.values() for column in of_file]
+        groups.append(GroupRow(
+            title=title, functions=len(columns), instructions=table.summed(columns),
+            files=tuple(file_rows),
+        ))  # fmt: skip
+    return tuple(sorted(groups, key=lambda g: (-abs(g.instructions.difference), g.title)))
+
+
+def _ratios(
+    case: CaseRecord, phase: PhaseRecord, blocks: Sequence[SeedProfiles], table: _FunctionTable
+) -> tuple[RatioRow, ...]:
+    def columns(functions: Sequence[str]) -> list[int]:
+        return [
+            at for at, key in enumerate(table.counts.keys) if not key.user and key.name in functions
+        ]
+
+    rows = []
+    calls = table.counts.raw[..., 1]
+    for ratio in phase.ratios:
+        if not _has(blocks, ratio.unit):
+            continue
+        here = columns(ratio.functions)
+        times = calls[:, :, here].sum(axis=2) - calls[:, :, columns(ratio.less)].sum(axis=2)
+        units = CountedPhase(case, phase, blocks, ratio.unit, "").units
+        entered = {table.counts.keys[at].name for at in here if calls[:, :, at].any(axis=1).all()}
+        rows.append(RatioRow(
+            name=ratio.name, title=ratio.title, functions=ratio.functions,
+            calls=paired.pair(*(times / units)),
+            absent=tuple(name for name in ratio.functions if name not in entered),
+        ))  # fmt: skip
+    return tuple(rows)
+
+
+def _has(blocks: Sequence[SeedProfiles], unit: str) -> bool:
+    return all(run.units.get(unit, 0.0) > 0 for block in blocks for run in block[1:])
+
+
+def _phase(
+    case: CaseRecord, phase: PhaseRecord, blocks: Sequence[SeedProfiles]
+) -> Iterator[tuple[Attribution, _FunctionTable]]:
+    """One per unit of work that every run did, that of the first unit in full."""
+    names = sorted(blocks[0].base.units)
+    units = phase.units or [UnitRecord(name=name, title=name) for name in names]
+    every = [
+        CountedPhase(case, phase, blocks, unit.name, unit.title)
+        for unit in units if _has(blocks, unit.name)
+    ]  # fmt: skip
+    of_first = _table(every[0]) if every else None
+    for here in every:
+        assert of_first is not None
+        table = of_first._replace(counts=dataclasses.replace(of_first.counts, units=here.units))
+        rows = table.rows()
+        number = listed([row.instructions.difference for _, row in rows])
+        functions = tuple(row for _, row in rows)
+        total = table.summed()
+        rest = [column for column, _ in rows[number:]]
+        base, patched = table.counts.raw
+        yield (
+            Attribution(
+                case=case.name,
+                phase=phase.name,
+                unit=here.unit,
+                unit_title=here.unit_title,
+                headline=here is every[0],
+                seeds=here.seeds,
+                total=total,
+                functions=functions,
+                listed=number,
+                others=table.summed(rest) if rest else None,
+                groups=_groups(rows, table, total),
+                ratios=_ratios(case, phase, blocks, table) if here is every[0] else (),
+                hints=find_hints(functions),
+                identical=np.array_equal(base, patched)
+                and all(block.base.units == block.patched.units for block in blocks),
+            ),
+            table,
+        )
+
+
+def attribute(recorded: Recorded) -> tuple[Attribution, ...]:
+    """One attribution a case, phase and unit of work, in the order of the manifest.
+
+    A unit of which some run did none is left out.  Where the session is not trusted, no function
+    is called changed, and none of a phase that prepares others.  What a phase moved by is split
+    where functions that differ ran and it is known who calls whom, and none is called changed of
+    the functions that are not linked with them.
+    """
+    attributions: list[Attribution] = []
+    counts_of: dict[int, PhaseCounts] = {}
+    thresholds = recorded.manifest.experiment.thresholds
+    for case, phase, blocks in counts.profiled_phases(recorded):
+        for attribution, table in _phase(case, phase, blocks):
+            if attribution.headline and not phase.prepares:
+                names = recorded.ran.get((case.name, phase.name), ())
+                own = thresholds.own(case.name, f"{phase.name}.{FUNCTIONS}")
+                if names and recorded.calls is not None:
+                    # What boots differ by is in the rest.
+                    own = None
+                    here = _split_of(table, attribution.unit)
+                    parts = split(here, names, network(here.names, recorded.calls))
+                    attribution = attribution.model_copy(update={"split": parts})
+                counts_of[len(attributions)] = _counts(table, own)
+            attributions.append(attribution)
+    tests = changed(list(counts_of.values()) if recorded.trusted else [], thresholds.alpha)
+    for at, tested in zip(counts_of, tests, strict=False):
+        of = attributions[at].split
+        functions = tuple(f for f in tested.changed if of is None or f.name in of.linked_with)
+        attributions[at] = attributions[at].model_copy(
+            update={"tested": tested.functions, "changed": functions}
+        )
+    return tuple(attributions)
+
+
+def counted(here: CountedPhase) -> Counted:
+    """What a phase's path is made of."""
+    return _split_of(_table(here), here.unit)
+
+
+def _split_of(table: _FunctionTable, unit: str) -> Counted:
+    """The same per a unit; of a phase with a program a path is the kernel's alone."""
+    counting = [at for at, key in enumerate(table.counts.keys) if unit == WORK or not key.user]
+    per = _counts(table)
+    whole = table.counts.raw[:, :, counting, 0].sum(axis=2) / table.counts.units
+    return Counted(per.names, per.instructions, per.calls, list(whole))
+
+
+def _counts(table: _FunctionTable, smallest: float | None = None) -> PhaseCounts:
+    """The kernel's functions per a unit; None for the usual smallest change."""
+    kernel = [
+        at
+        for at, key in enumerate(table.counts.keys)
+        if not key.user and key.name not in (NOT_ATTRIBUTED, UNKNOWN)
+    ]
+    names = [table.counts.keys[at].name for at in kernel]
+    return PhaseCounts(
+        names=names,
+        files=[table.counts.files[table.counts.keys[at]] for at in kernel],
+        lines=[table.lines.get(name, (0, 0)) for name in names],
+        instructions=table.per(0, kernel),
+        calls=table.per(1, kernel),
+        total=float(table.per(0)[0].sum(axis=1).mean()),
+        smallest=smallest or SMALLEST,
+    )
+
+
+EXPLANATION = Explanation(
+    "attributions",
+    "Functions",
+    10,
+    Attribution,
+    attribute,
+    lambda each: each.model_copy(update={"functions": each.rows}),
+)

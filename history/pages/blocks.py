@@ -1,0 +1,222 @@
+"""What the site says of nights and changes, in the blocks that reports are made of; pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+from history.changes import NightlyChange
+from history.entry import ArmEntry, CaseEntry, ChangedFunctions, Conclusion, Entry
+from history.pages import tracks
+from history.pages.tracks import TrendChart
+from history.wording import of_session, reasons
+from reports import verdict_words, wording
+from reports.document import (
+    Block,
+    Cell,
+    Column,
+    Heading,
+    Item,
+    Link,
+    Listing,
+    Mono,
+    Paragraph,
+    Row,
+    Strong,
+    Table,
+    VerdictRow,
+    Verdicts,
+    Words,
+    facts,
+    listing,
+    row,
+)  # fmt: skip
+from results.units import shown_unit
+
+
+def changes(
+    nightly: Sequence[NightlyChange], root: str, entries: Mapping[str, Entry]
+) -> list[Block]:
+    """Changes as verdicts: what, how much, whose, and how to look for its cause.
+
+    ``root`` leads from the page to the site's top; ``entries`` are the nights by their ids.
+    """
+    return (
+        [Verdicts(tuple(_change(change, root, entries) for change in nightly))] if nightly else []
+    )
+
+
+def _change(change: NightlyChange, root: str, entries: Mapping[str, Entry]) -> VerdictRow:
+    word = tracks.of_change(change)
+    lines: list[Words] = [*reasons(change, functions=False)]
+    moved = tracks.functions(change)
+    if moved:
+        unit = change.unit_of_work or "unit of work"
+        lines.append((f"functions, instructions per {unit}: ", Mono("; ".join(moved))))
+    lines += [(f"{what}: ", Mono(command)) for what, command in search(change, entries)]
+    interval = ""
+    if change.low is not None and change.high is not None:
+        interval = wording.between(change.low, change.high)
+    return VerdictRow(
+        word.word, word.mark, f"{change.course.case} {change.course.metric}",
+        metric=f"({change.course.arm}), night of {change.night}, change {change.id}",
+        change=wording.percent(change.estimate) if change.estimate is not None else "not judged",
+        interval=interval, lines=tuple(lines), to=f"{root}night/{change.entry}.html",
+        anchor=f"change-{change.id}", style=word.style,
+    )  # fmt: skip
+
+
+def search(change: NightlyChange, entries: Mapping[str, Entry]) -> list[tuple[str, str]]:
+    """What to call each command, and the command: the commits of a change, and their bisection.
+
+    Only where the kernel changed from one commit of a repository to another.
+    """
+    after = entries.get(change.entry)
+    if not change.commits or after is None or change.kind not in ("step", "drift", "mixed"):
+        return []
+    arm = next((each for each in after.arms if each.name == change.course.arm), None)
+    facts = [("commits", f"git log --oneline {change.commits}")]
+    place = _repository(arm) if arm else ""
+    if place and after.mode == "exact":
+        case = next(each for each in after.cases if each.name == change.course.case)
+        facts.append(("bisect", shlex.join([
+            "./lab.py", "bisect", "--range", change.commits, "--source", f"git:{place}",
+            "--metric", change.course.metric, "--workloads", case.name,
+        ])))  # fmt: skip
+    return facts
+
+
+def _repository(arm: ArmEntry) -> str:
+    kind, _, rest = arm.kernel.source.partition(":")
+    return rest.partition("@")[0] if kind == "git" else ""
+
+
+def night(
+    entry: Entry, nightly: Sequence[NightlyChange], link: str, before: Entry | None = None
+) -> list[Block]:
+    """One night: what changed, what was judged, every metric, the kernels and the environment.
+
+    ``link`` is where it was measured, empty if it was not told or is no address; ``before`` is the
+    night before, which may have been judged by another rule.
+    """
+    blocks = changes(nightly, "../", {entry.id: entry})
+    if blocks:
+        blocks.insert(0, Heading("What changed", 2, "changes"))
+    if entry.findings:
+        blocks += [Heading("Findings", 2, "findings"), *listing(entry.findings)]
+    for case in entry.cases:
+        title = f": {case.title}" if case.title != case.name else ""
+        blocks.append(Heading(f"{case.name}{title}", 2))
+        if case.conclusions:
+            blocks.append(Verdicts(tuple(_verdict(each) for each in case.conclusions)))
+        for each in case.functions:
+            blocks += _functions(each)
+        failed = tuple(
+            Item((Strong(f"{arm.arm}: {arm.failed} of {arm.runs} runs failed", "failed"),
+                  f": {arm.failures[0]}" if arm.failures else ""))
+            for arm in case.arms if arm.failed
+        )  # fmt: skip
+        blocks += [Listing(failed)] if failed else []
+        blocks.append(_metrics(entry, case))
+    return [*blocks, *_kernels(entry), *_environment(entry, link, before)]
+
+
+def _verdict(conclusion: Conclusion) -> VerdictRow:
+    interval = ""
+    if conclusion.low is not None and conclusion.high is not None:
+        interval = wording.between(conclusion.low, conclusion.high)
+    return VerdictRow(
+        conclusion.verdict.value,
+        verdict_words.MARKS[conclusion.verdict.value],
+        conclusion.metric,
+        metric=f"{conclusion.arm} against {conclusion.against}",
+        change=wording.percent(conclusion.estimate),
+        interval=interval,
+        lines=(conclusion.reason,),
+    )
+
+
+def _functions(functions: ChangedFunctions) -> list[Block]:
+    """Which functions of a phase changed, in the words of the session's report."""
+    head = f"{functions.phase}.functions, {functions.arm} against {functions.against}: "
+    blocks: list[Block] = [Paragraph((head, Strong(of_session(functions))))]
+    if not functions.count:
+        return blocks
+    heads = (
+        Column("function", left=True), Column("instructions"), Column("calls"),
+        Column("changed", left=True, drop=1),
+    )  # fmt: skip
+    rows = tuple(
+        row(Cell(each.name, small=each.file, mono=True),
+            f"{wording.amount(each.base, 2)} -> {wording.amount(each.patched, 2)}",
+            f"{wording.amount(each.calls_base, 3)} -> {wording.amount(each.calls_patched, 3)}",
+            " and ".join(each.moved))
+        for each in functions.largest
+    )  # fmt: skip
+    label = f"Functions that changed in {functions.phase}, per {functions.unit_title}"
+    return [*blocks, Table(label, heads, rows)]
+
+
+def _metrics(entry: Entry, case: CaseEntry) -> Table:
+    heads = (Column("metric", left=True), *(Column(arm.arm) for arm in case.arms))
+    rows = []
+    for metric in case.metrics:
+        cells = [Cell(metric.name, small=shown_unit(metric.unit, entry.mode))]
+        for arm in case.arms:
+            stored = arm.metrics.get(metric.name)
+            summary = stored.summary if stored else None
+            spread = wording.spread(summary.stddev) if summary else ""
+            cells.append(Cell(wording.figure(summary.mean if summary else None), small=spread))
+        rows.append(Row(tuple(cells), strong=metric.name in case.primary))
+    return Table(f"Metrics of {case.name}", heads, tuple(rows))
+
+
+def _kernels(entry: Entry) -> list[Block]:
+    heads = (Column("arm", left=True), Column("kernel", left=True), Column("patches"),
+             Column("key", left=True))  # fmt: skip
+    rows = tuple(
+        row(arm.name, arm.version, str(len(arm.kernel.patches)),
+            Cell(arm.kernel.key[:12], mono=True))
+        for arm in entry.arms
+    )  # fmt: skip
+    return [Heading("Kernels", 2, "kernels"), Table("Kernels", heads, rows)]
+
+
+def _environment(entry: Entry, link: str, before: Entry | None) -> list[Block]:
+    """All that may move a number besides the kernel."""
+    where: list[tuple[str, Words]] = []
+    if entry.link:
+        where = [("link", (Link(entry.link, entry.link),) if link else entry.link)]
+    judged = []
+    if entry.method:
+        looks = f": after {', '.join(map(str, entry.looks))}" if entry.looks else ""
+        moved = before is not None and before.method != entry.method
+        until = f" (until {before.night}: {before.method or 'unknown'})" if before and moved else ""
+        judged = [("judged", f"{entry.method}{looks}{until}")]
+    return [
+        Heading("Environment", 2, "environment"),
+        Paragraph(
+            f"All that may change a number besides the kernel ({entry.setting_key}).", "note"
+        ),
+        *facts([
+            ("session", entry.session), ("measured", entry.created),
+            ("entry", (Mono(entry.id),)), *where, ("exactness", entry.exactness), *judged,
+            *sorted(entry.setting.items()),
+        ]),
+    ]  # fmt: skip
+
+
+def newest(chart: TrendChart, most: int) -> Table:
+    """The newest nights of a chart, the last one first."""
+    head = chart.head
+    heads = (
+        Column("night", left=True), Column(f"{head.course.arm}, {head.unit}"), Column("stddev"),
+        Column("level"), Column("kernel", left=True),
+    )  # fmt: skip
+    rows = tuple(
+        row(Cell(point.night, to=f"../night/{point.entry}.html"),
+            wording.figure(point.value) if point.value is not None else point.why_not,
+            wording.spread(point.stddev), wording.figure(point.level), point.kernel)
+        for point in list(head.points)[-most:][::-1]
+    )  # fmt: skip
+    return Table(f"The newest nights of {chart.metric}", heads, rows)

@@ -1,0 +1,244 @@
+"""What a page shows of one track: its nights, trends and changes, put together; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from analysis.verdict import Verdict
+from experiment.load import NONE, Subsystems
+from history.changes import Gap, NightlyChange, is_open
+from history.entry import Entry
+from history.exact import fit
+from history.function_changes import FunctionsChange
+from history.store import HistoryContents
+from history.trend import Trend, trends
+from history.wording import moved_words
+from reports.verdict_words import MARKS
+
+# Words besides those of verdicts, which have theirs in reports.wording.
+OTHER_MARKS = {"environment changed": "◆",
+               "known": "○", "mixed": "◇", "inexact": "✕",
+               "suspected": "?", "incomparable": "∅", "first night": "·"}  # fmt: skip
+
+
+class Status(NamedTuple):
+    """A word, its mark, the class that colours it, and what it is of."""
+
+    word: str
+    mark: str
+    style: str
+    words: str = ""
+
+
+def status(word: str, words: str = "") -> Status:
+    """A word with its mark; unknown words have none."""
+    mark = MARKS.get(word) or OTHER_MARKS.get(word, "")
+    bad = {"inexact": "failed", "unexplained": "failed"}
+    return Status(word, mark, bad.get(word, word.replace(" ", "-")), words)
+
+
+def of_change(change: NightlyChange) -> Status:
+    """The word of a change: its verdict, or whose it is."""
+    if change.status not in ("open", "fixed", "small"):
+        return status("known", change.status)
+    if change.kind in ("lab", "mixed", "unexplained", "suspected", "incomparable"):
+        return status({"lab": "environment changed"}.get(change.kind, change.kind))
+    return status(str(change.verdict) if change.verdict else "no change")
+
+
+# In the order a reader wants to hear of them.
+ORDER = ("failed", "inexact", "regression", "not tested", "unexplained", "incomparable", "mixed",
+         "suspected",
+         "improvement", "environment changed", "known")  # fmt: skip
+
+
+def of_night(
+    entry: Entry,
+    changes: Sequence[NightlyChange],
+    *,
+    first: bool = False,
+    earlier: Sequence[Entry] = (),
+) -> Status:
+    """The word of a night: what was first seen in it, against the nights before.
+
+    The ``first`` night of a track has none before it; ``earlier`` are its measurements
+    before this one.
+    """
+    ids = {each.id for each in (*earlier, entry)}
+    states = [of_change(change) for change in changes if change.detected_entry in ids]
+    lost = [
+        outcome
+        for case in entry.cases
+        for outcome in case.conclusions
+        if outcome.verdict is Verdict.FAILED
+    ]
+    states += [status("failed", lost[0].reason)] if lost else []
+    pairs = entry.of_series.values()
+    untested = [each for pair in pairs for _, each in pair]
+    if untested and all(each.verdict is Verdict.NOT_TESTED for each in untested):
+        states.append(status("not tested", untested[0].reason))
+    states += [] if fit(entry) else [status("inexact", "a repeated run was not bit-identical")]
+    if not states:
+        return status("first night" if first else "no change")
+    word = min((state.word for state in states), key=lambda w: ORDER.index(w) if w in ORDER else 99)
+    count = sum(state.word == word for state in states)
+    worst = next(state for state in states if state.word == word)
+    return worst._replace(words=worst.words or (f"{count} metrics" if count > 1 else "1 metric"))
+
+
+def functions(change: NightlyChange) -> tuple[str, ...]:
+    """``xas_load 494.9 -> 634.6 (lib/xarray.c)`` for each function that moved."""
+    return tuple(
+        f"{moved_words(function)}{f' ({function.file})' if function.file else ''}"
+        for function in change.functions
+    )
+
+
+@dataclass(frozen=True)
+class TrendChart:
+    """One metric of one case: the courses of its arms in one unit, the subject's first.
+
+    ``subsystem`` is the part of the kernel that the case is about.
+    """
+
+    case: str
+    metric: str
+    trends: tuple[Trend, ...]
+    changes: tuple[NightlyChange, ...]
+    subsystem: str
+
+    @property
+    def head(self) -> Trend:
+        """The course that level and band are drawn of."""
+        return self.trends[0]
+
+    @property
+    def title(self) -> str:
+        """``filemap-4k: bandwidth``; the pinned arm alone is the lab's own course."""
+        alone = f", {self.head.course.arm} alone" if self.head.role != "followed" else ""
+        return f"{self.case}: {self.head.title}{alone}"
+
+    @property
+    def primary(self) -> bool:
+        """Whether it is judged: a primary metric of an arm that is followed."""
+        return self.head.primary and self.head.role == "followed"
+
+
+@dataclass(frozen=True)
+class Track:
+    """One experiment on one guest in one mode, the oldest night first."""
+
+    entries: tuple[Entry, ...]
+    changes: tuple[NightlyChange, ...]
+    gaps: tuple[Gap, ...] = ()
+    of_functions: tuple[FunctionsChange, ...] = ()
+    subsystems: Subsystems = NONE
+
+    @property
+    def last(self) -> Entry:
+        """The newest night."""
+        return self.entries[-1]
+
+    @property
+    def name(self) -> str:
+        """Of its files; made of what file names are made of."""
+        return ".".join(self.last.track)
+
+    @cached_property
+    def charts(self) -> tuple[TrendChart, ...]:
+        """Every metric that any night has, primary ones first, by the part of the kernel.
+
+        In wall mode followed arms are ratios to the pinned one, which has a unit of its own.
+        """
+        groups: dict[tuple[str, str, str], list[Trend]] = {}
+        for trend in trends(self.entries, self.changes):
+            groups.setdefault((trend.course.case, trend.course.metric, trend.unit), []).append(
+                trend
+            )
+        subject = self.last.subject.name
+        charts = [
+            TrendChart(
+                case,
+                metric,
+                tuple(sorted(of, key=lambda t: (t.course.arm != subject, t.role != "followed"))),
+                tuple(c for c in self.changes if c.course in {trend.course for trend in of}),
+                self.subsystems.of_case(case),
+            )
+            for (case, metric, _), of in groups.items()
+        ]
+        position = self.subsystems.position
+        return tuple(
+            sorted(charts, key=lambda chart: (not chart.primary, position(chart.subsystem)))
+        )
+
+    @property
+    def grouped(self) -> bool:
+        """Whether it has metrics of several parts of the kernel, which pages then name."""
+        return len({chart.subsystem for chart in self.charts}) > 1
+
+    @property
+    def primary(self) -> tuple[TrendChart, ...]:
+        """The metrics that are judged."""
+        return tuple(chart for chart in self.charts if chart.primary)
+
+    @property
+    def secondary(self) -> tuple[TrendChart, ...]:
+        """The others."""
+        return tuple(chart for chart in self.charts if not chart.primary)
+
+    @property
+    def status(self) -> Status:
+        """The word of the newest night."""
+        same = [entry for entry in self.entries[:-1] if entry.night_key == self.last.night_key]
+        first = len(self.entries) == 1
+        return of_night(self.last, self.changes, first=first, earlier=same)
+
+    @property
+    def rank(self) -> int:
+        """Low where somebody has to look: what was new last night, then what stands open."""
+        word = self.status.word
+        if word in ("failed", "inexact", "regression", "unexplained"):
+            return 0
+        return 1 if self.standing or self.blind else 2
+
+    @property
+    def standing(self) -> tuple[NightlyChange, ...]:
+        """What stands open, as the gate has it."""
+        return tuple(change for change in self.changes if is_open(change))
+
+    @property
+    def blind(self) -> tuple[Gap, ...]:
+        """What is no longer measured as it was, and nobody acknowledged."""
+        return tuple(gap for gap in self.gaps if gap.status == "open")
+
+    @property
+    def functions(self) -> tuple[FunctionsChange, ...]:
+        """Functions that differ between the newest night's arms, and nobody acknowledged."""
+        return tuple(change for change in self.of_functions if change.is_standing)
+
+    def of_night(self, entry: Entry) -> tuple[NightlyChange, ...]:
+        """Changes that begin in an entry, or were first seen in it."""
+        return tuple(c for c in self.changes if entry.id in (c.entry, c.detected_entry))
+
+
+def tracks_of(
+    read: HistoryContents,
+    changes: Sequence[NightlyChange],
+    gaps: Sequence[Gap] = (),
+    of_functions: Sequence[FunctionsChange] = (),
+    subsystems: Subsystems = NONE,
+) -> tuple[Track, ...]:
+    """The tracks of a history, in the order of their names."""
+    return tuple(
+        Track(
+            entries,
+            tuple(c for c in changes if c.course[:3] == name),
+            tuple(gap for gap in gaps if gap.track == name),
+            tuple(change for change in of_functions if change.track == name),
+            subsystems,
+        )
+        for name, entries in read.tracks().items()
+    )

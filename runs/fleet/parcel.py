@@ -1,0 +1,175 @@
+"""What travels: a guest to boot, by content, and the answer that comes back.
+
+Answers are compressed JSON, which holds values and can run nothing: a client must not run what a
+worker sends.  dask's own messages are another matter (SECURITY.md).
+"""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import zlib
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from errors import InfraError
+from guests import channel
+from guests.channel import Ending
+from guests.exact import Outcome
+from host import limited
+from host.facts import QEMU_OVERHEAD_MIB
+from results import door
+from runs.boots import Boot
+from runs.fleet.artefacts import Artefact, ArtefactStore
+from text import clean
+
+# Endings that are a host's trouble and say nothing of the guest.
+HOST_ENDINGS = ("lost", "silent", "unreadable")
+RESULT = "result"
+# Several consoles and results of the largest size, and a third more for being text.
+LARGEST = 1 << 30
+LONGEST_WORDS = 2000
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """One guest to boot.
+
+    ``boot`` has the client's paths, ``files`` the content of each.  ``topic`` is where the worker
+    reports how far the guest is.
+    """
+
+    boot: Boot
+    files: Mapping[Path, Artefact]
+    store: ArtefactStore
+    topic: str
+
+    @property
+    def memory_mib(self) -> int:
+        """Host memory that the guest takes."""
+        return self.boot.machine.guest.memory_mib + QEMU_OVERHEAD_MIB
+
+    def boot_here(self, cache: Path) -> Boot:
+        """The boot on the worker's host, its files fetched.
+
+        Raises:
+            InfraError: a file is damaged or gone.
+        """
+        here = {path: self.store.fetch(file, cache) for path, file in self.files.items()}
+        machine, probe = self.boot.machine, self.boot.probe
+        machine = replace(
+            machine,
+            kernel=here[machine.kernel],
+            initramfs=here[machine.initramfs],
+            preload=here[machine.preload],
+        )
+        if probe is not None:
+            functions = here[probe.functions] if probe.functions else None
+            probe = replace(probe, path=here[probe.path], functions=functions)
+        return replace(self.boot, machine=machine, probe=probe)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a worker says of one parcel: how the guest ended, or why it booted none.
+
+    ``raw`` are the files of the run's raw folder, ``snapshot_raw`` those of the snapshot
+    when this parcel took it.
+    """
+
+    worker: str
+    host: str
+    outcome: Outcome | None
+    trouble: str = ""
+    raw: dict[str, bytes] = field(default_factory=dict)
+    snapshot_raw: dict[str, bytes] = field(default_factory=dict)
+    snapshot_cpu_s: float = 0.0
+
+    def packed(self) -> bytes:
+        """As it travels: the files a guest sent are in its raw result already."""
+        if self.outcome is not None and self.outcome.files is not None:
+            return packed(replace(self, outcome=replace(self.outcome, files={})))
+        return packed(self)
+
+
+def files_of(boot: Boot) -> tuple[Path, ...]:
+    """The files on this host that a boot needs."""
+    machine = boot.machine
+    more = (boot.probe.path, boot.probe.functions) if boot.probe else ()
+    return tuple(filter(None, (machine.kernel, machine.initramfs, machine.preload, *more)))
+
+
+def answer_of(data: bytes) -> Answer:
+    """An answer as it came, with the guest's files read from its raw result.
+
+    Raises:
+        InfraError: it is no answer.
+    """
+    answer = unpacked(Answer, data)
+    outcome = answer.outcome
+    if outcome is None or outcome.files is None:
+        return answer
+    try:
+        outcome = replace(outcome, files=limited.call(channel.decode, answer.raw.get(RESULT, b"")))
+    except (channel.ChannelError, limited.LimitError) as error:
+        ending = Ending("lost", f"the result came damaged from {answer.worker}: {error}")
+        outcome = Outcome(None, ending, outcome.cpu_s, outcome.elapsed_s)
+    return replace(answer, outcome=outcome)
+
+
+def packed(value: object) -> bytes:
+    """A dataclass of plain values, bytes and other such dataclasses, as it travels."""
+    return zlib.compress(_adapter(cast(Hashable, type(value))).dump_json((value,)), 1)
+
+
+def unpacked(kind: type[Value], data: bytes) -> Value:
+    """What came, if it is of this kind.
+
+    Raises:
+        InfraError: it is not.
+    """
+    try:
+        reader = zlib.decompressobj()
+        text = reader.decompress(data, LARGEST)
+        if reader.unconsumed_tail or not reader.eof:
+            raise ValueError(f"it has more than {LARGEST >> 20} MiB, or no end")
+        (value,) = _adapter(cast(Hashable, kind)).validate_json(text)
+    except (zlib.error, ValueError, ValidationError) as error:
+        raise InfraError(
+            f"a worker's answer cannot be read: {words(error)}", where="fleet"
+        ) from None
+    result: Value = value
+    return result
+
+
+@functools.cache
+def _adapter(kind: Hashable) -> TypeAdapter[Any]:
+    # In a tuple: an adapter of a dataclass itself is given no configuration.
+    coded = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="null")
+    return TypeAdapter(tuple[kind], config=coded)  # type: ignore[valid-type]
+
+
+def words(error: Exception) -> str:
+    """What an error says, in one line that JSON can hold."""
+    return clean(str(error), LONGEST_WORDS)
+
+
+def write_raw(folder: Path, files: Mapping[str, bytes]) -> None:
+    """The raw files of one boot, instead of those of an earlier attempt."""
+    shutil.rmtree(folder, ignore_errors=True)
+    door.make_folder(folder)
+    for name, data in files.items():
+        door.write(folder, Path(name).name, data)
+
+
+def read_raw(folder: Path) -> dict[str, bytes]:
+    """The raw files of one boot by name; none where it made no folder."""
+    if not folder.is_dir():
+        return {}
+    names = [path.name for path in sorted(folder.iterdir()) if path.is_file()]
+    return {name: door.read(folder, name, door.LINES) for name in names}

@@ -1,0 +1,332 @@
+"""Synthetic profiles and waits for locks: counts close to those of a 4K page-cache load."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from experiment.load import load_machine
+from experiment.spec import Observed
+from results.profile import (
+    FunctionCount,
+    Locks,
+    LockSite,
+    LockUse,
+    PhaseLocks,
+    PhaseProfile,
+    Profile,
+    Wait,
+)
+from results.record import (
+    CaseRecord,
+    Manifest,
+    PhaseRecord,
+    RatioRecord,
+    RunRecord,
+    TwinRecord,
+    UnitRecord,
+)
+from tests.analysis.factory import PHASES, ExactSession
+
+UNITS = (
+    UnitRecord(name="io", title="I/O"),
+    UnitRecord(name="folio", title="folio added"),
+    UnitRecord(name="fault", title="page fault"),
+)
+RATIOS = (
+    RatioRecord(
+        name="tree_walks_per_folio",
+        title="tree walks per folio added",
+        functions=("xas_load",),
+        unit="folio",
+    ),
+)
+# Instructions and calls per folio added: base, then patched; 0 is "not there".
+MOVED: dict[tuple[str, str], tuple[float, float, float, float]] = {
+    ("xas_load", "lib/xarray.c"): (634.6, 494.9, 9.09, 7.34),
+    ("xas_start", "lib/xarray.c"): (163.6, 132.1, 9.09, 7.34),
+    ("xas_descend", "lib/xarray.c"): (241.0, 192.3, 18.2, 14.7),
+    ("__filemap_add_folio", "mm/filemap.c"): (402.7, 431.2, 1.0, 1.0),
+    ("filemap_range_has_entry", "mm/filemap.c"): (58.0, 0.0, 1.0, 0.0),
+    ("xas_get_order", "lib/xarray.c"): (0.0, 21.7, 0.0, 0.61),
+    ("xa_get_order.constprop.0", "lib/xarray.c"): (36.4, 0.0, 0.9, 0.0),
+    ("xa_get_order", "lib/xarray.c"): (0.0, 2.9, 0.0, 0.07),
+}
+# (file, instructions and calls per folio, how much evictions move it)
+STEADY: dict[str, tuple[str, float, float, float]] = {
+    "xas_store": ("lib/xarray.c", 310.0, 2.2, 0.002),
+    "xas_find": ("lib/xarray.c", 240.0, 1.4, 0.003),
+    "xas_create": ("lib/xarray.c", 118.0, 1.0, 0.001),
+    "xas_find_conflict": ("lib/xarray.c", 96.0, 1.0, 0.001),
+    "filemap_fault": ("mm/filemap.c", 512.0, 1.7, 0.002),
+    "filemap_map_pages": ("mm/filemap.c", 640.0, 1.1, 0.004),
+    "filemap_get_entry": ("mm/filemap.c", 188.0, 2.1, 0.002),
+    "filemap_remove_folio": ("mm/filemap.c", 96.0, 1.0, 0.001),
+    "page_cache_ra_unbounded": ("mm/readahead.c", 228.0, 1.0, 0.001),
+    "read_pages": ("mm/readahead.c", 101.0, 1.0, 0.001),
+    "shrink_folio_list": ("mm/vmscan.c", 780.0, 0.03, 0.010),
+    "isolate_lru_folios": ("mm/vmscan.c", 310.0, 0.05, 0.012),
+    "__remove_mapping": ("mm/vmscan.c", 205.0, 1.0, 0.004),
+    "shrink_lruvec": ("mm/vmscan.c", 122.0, 0.03, 0.012),
+    "workingset_refault": ("mm/workingset.c", 166.0, 0.97, 0.003),
+    "workingset_eviction": ("mm/workingset.c", 61.0, 1.0, 0.003),
+    "folio_add_lru": ("mm/swap.c", 84.0, 1.0, 0.001),
+    "lru_add": ("mm/swap.c", 133.0, 1.0, 0.002),
+    "folio_referenced_one": ("mm/rmap.c", 390.0, 2.1, 0.014),
+    "try_to_unmap_one": ("mm/rmap.c", 455.0, 0.8, 0.011),
+    "charge_memcg": ("mm/memcontrol.c", 112.0, 1.0, 0.001),
+    "try_charge_memcg": ("mm/memcontrol.c", 208.0, 1.0, 0.005),
+    "__mod_memcg_lruvec_state": ("mm/memcontrol.c", 260.0, 6.1, 0.003),
+    "uncharge_batch": ("mm/memcontrol.c", 41.0, 0.1, 0.008),
+    "page_counter_try_charge": ("mm/page_counter.c", 55.0, 1.0, 0.001),
+    "cgroup_rstat_updated": ("kernel/cgroup/rstat.c", 90.0, 2.0, 0.002),
+    "handle_mm_fault": ("mm/memory.c", 240.0, 1.7, 0.001),
+    "do_fault": ("mm/memory.c", 130.0, 1.7, 0.001),
+    "set_pte_range": ("mm/memory.c", 170.0, 1.6, 0.003),
+    "zap_pte_range": ("mm/memory.c", 40.0, 0.01, 0.006),
+    "exc_page_fault": ("arch/x86/mm/fault.c", 95.0, 1.7, 0.001),
+    "do_user_addr_fault": ("arch/x86/mm/fault.c", 280.0, 1.7, 0.001),
+    "flush_tlb_mm_range": ("arch/x86/mm/tlb.c", 66.0, 0.8, 0.010),
+    "mtree_range_walk": ("lib/maple_tree.c", 150.0, 1.7, 0.001),
+    "get_page_from_freelist": ("mm/page_alloc.c", 236.0, 1.1, 0.002),
+    "free_unref_folios": ("mm/page_alloc.c", 130.0, 0.06, 0.004),
+    "rmqueue_bulk": ("mm/page_alloc.c", 98.0, 0.03, 0.003),
+    "kmem_cache_alloc_lru": ("mm/slub.c", 60.0, 0.2, 0.009),
+    "kmem_cache_free": ("mm/slub.c", 48.0, 0.2, 0.009),
+    "submit_bio_noacct": ("block/blk-core.c", 140.0, 1.0, 0.001),
+    "bio_alloc_bioset": ("block/bio.c", 118.0, 1.0, 0.001),
+    "brd_submit_bio": ("drivers/block/brd.c", 350.0, 1.0, 0.001),
+    "brd_lookup_page": ("drivers/block/brd.c", 45.0, 1.0, 0.001),
+    "iomap_readahead": ("fs/iomap/buffered-io.c", 166.0, 1.0, 0.001),
+    "iomap_iter": ("fs/iomap/iter.c", 120.0, 2.0, 0.001),
+    "xfs_read_iomap_begin": ("fs/xfs/xfs_iomap.c", 290.0, 1.0, 0.001),
+    "xfs_bmapi_read": ("fs/xfs/libxfs/xfs_bmap.c", 310.0, 1.0, 0.001),
+    "xfs_ilock": ("fs/xfs/xfs_inode.c", 70.0, 2.0, 0.001),
+    "copy_mc_fragile": ("arch/x86/lib/copy_mc_64.S", 590.0, 1.0, 0.001),
+    "__schedule": ("kernel/sched/core.c", 30.0, 0.02, 0.006),
+    "update_curr": ("kernel/sched/fair.c", 33.0, 0.1, 0.006),
+    "tick_sched_handle": ("kernel/time/tick-sched.c", 3.1, 0.007, 0.002),
+    "__run_timers": ("kernel/time/timer.c", 5.0, 0.007, 0.004),
+    "native_queued_spin_lock_slowpath": ("kernel/locking/qspinlock.c", 0.0, 0.0, 0.0),
+    "__rcu_read_unlock": ("kernel/rcu/tree_plugin.h", 61.0, 9.0, 0.002),
+    "asm_exc_page_fault": ("", 88.0, 1.7, 0.001),
+    "error_entry": ("", 66.0, 1.7, 0.001),
+    "clear_page_erms": ("", 22.0, 0.02, 0.004),
+    "[unknown]": ("", 4.0, 0.0, 0.004),
+}
+USER = {"fio": 5400.0, "libc.so.6": 260.0, "ld-linux.so.2": 3.0}
+FOLIOS_PER_IO = 0.612
+# A patch moves what stands below it.
+LINE = {"base": 240, "patched": 243}
+MACHINE = load_machine(Path("ice-lake-sp"))
+
+
+def counted(manifest: Manifest) -> Manifest:
+    """The manifest with units and ratios in every phase, and a machine to estimate for."""
+
+    def phase(record: PhaseRecord) -> PhaseRecord:
+        return record.model_copy(update={"units": UNITS, "ratios": RATIOS})
+
+    def case(record: CaseRecord) -> CaseRecord:
+        return record.model_copy(update={"phases": tuple(map(phase, record.phases))})
+
+    return manifest.model_copy(
+        update={"cases": tuple(map(case, manifest.cases)), "machine": MACHINE}
+    )
+
+
+def phase_profile(
+    phase: str, seed: int, arm: str, *, ios: float = 160_000.0, vcpus: int = 1, slow: float = 0.0
+) -> PhaseProfile:
+    """One phase: evictions fall a little differently with each seed and arm."""
+    shared = np.random.default_rng([seed, len(phase)])
+    own = np.random.default_rng([seed, len(phase), arm == "patched"])
+    ios = float(round(ios * math.exp(0.002 * shared.standard_normal())))
+    folios = float(round(ios * FOLIOS_PER_IO * math.exp(0.0003 * own.standard_normal())))
+    evictions = 0.5 * shared.standard_normal() + 0.5 * own.standard_normal()
+    kernel = []
+    for (name, file), (before, after, calls_before, calls_after) in MOVED.items():
+        instructions, calls = (
+            (before, calls_before) if arm == "base" else (after, calls_after)
+        )  # fmt: skip
+        if instructions:
+            wobble = math.exp(0.0005 * own.standard_normal())
+            kernel.append((name, file, instructions * wobble, calls * wobble))
+    for name, (file, instructions, calls, moved) in STEADY.items():
+        wobble = math.exp(moved * evictions * 0.3 + 0.0003 * own.standard_normal())
+        if name == "native_queued_spin_lock_slowpath":
+            instructions, calls = 40 * slow / 1000, slow / 1000
+        if instructions:
+            kernel.append((name, file, instructions * wobble, calls * wobble))
+    functions = tuple(
+        FunctionCount(
+            name=name, file=file, instructions=round(instructions * folios),
+            calls=round(calls * folios), line=LINE.get(arm, 0),
+        )
+        for name, file, instructions, calls in sorted(kernel)
+    )  # fmt: skip
+    user = {name: round(each * ios) for name, each in USER.items()}
+    total = sum(f.instructions for f in functions) + sum(user.values())
+    parts = [total // vcpus] * vcpus
+    parts[0] += total - sum(parts)
+    return PhaseProfile(
+        phase=phase, instructions=total, kernel=functions, user=user, by_vcpu=tuple(parts),
+        units={"io": ios, "folio": folios, "fault": float(round(1.02 * ios))},
+    )  # fmt: skip
+
+
+# Locks of a folio added: instances, whether they sleep, their variable, and who takes them:
+# (shared, times taken, instructions held each time on base and on patched).
+LOCKS: tuple[tuple[int, bool, str, dict[str, tuple[bool, float, int, int]]], ...] = (
+    (1, False, "", {"__filemap_add_folio": (False, 1.0, 574, 511),
+                    "__remove_mapping": (False, 0.8, 743, 742)}),
+    (1, False, "", {"__remove_mapping": (False, 0.8, 768, 768),
+                    "unlock_new_inode": (False, 0.0001, 40, 40)}),
+    (3, False, "", {"folio_lruvec_lock_irq": (False, 0.47, 965, 965)}),
+    (90, False, "", {"page_vma_mapped_walk": (False, 2.4, 338, 339),
+                     "some_fault.constprop.0": (False, 0.1, 90, 90)}),
+    (1, False, "cgroup_rstat_lock", {"cgroup_rstat_flush": (False, 0.05, 1600, 1600)}),
+    (7, False, "", {"try_to_wake_up": (False, 0.02, 900, 900)}),
+    (1, True, "", {"filemap_fault": (True, 1.0, 32326, 33996)}),
+)  # fmt: skip
+
+
+def lock_uses(phase: PhaseProfile, seed: int, arm: str) -> tuple[LockUse, ...]:
+    """The locks of a phase: evictions move those that reclaim takes, a series its own."""
+    wobble = math.exp(0.002 * np.random.default_rng([seed, arm == "patched", 9]).standard_normal())
+    folios = phase.units["folio"]
+
+    def site(function: str, taken: tuple[bool, float, int, int]) -> LockSite:
+        shared, per_folio, before, after = taken
+        times = round(per_folio * folios * (1 if function == "__filemap_add_folio" else wobble))
+        return LockSite(function=function, file="", shared=shared, taken=times,
+                        held=times * (before if arm == "base" else after))  # fmt: skip
+
+    return tuple(
+        LockUse(instances=instances, sleeps=sleeps, symbol=symbol,
+                sites=tuple(site(*item) for item in sites.items()))
+        for instances, sleeps, symbol, sites in LOCKS
+    )  # fmt: skip
+
+
+def profiles(session: ExactSession, *, same: bool = False, locks: bool = True) -> list[Profile]:
+    """A profile of every measured run; with ``same`` the patched arm counts what base does."""
+
+    def phase(name: str, seed: int, arm: str) -> PhaseProfile:
+        counted = phase_profile(name, seed, arm)
+        uses = lock_uses(counted, seed, arm) if locks else None
+        return counted.model_copy(update={"locks": uses})
+
+    return [
+        Profile(
+            run_id=f"{case}-{block:03d}-{arm}",
+            phases=tuple(phase(name, seed, "base" if same else arm) for name in PHASES[case]),
+        )
+        for case in PHASES
+        for block, seed in enumerate(session.seeds)
+        for arm in ("base", "patched")
+    ]
+
+
+def of_runs(
+    session: ExactSession, change: Callable[[PhaseProfile, str, int], dict[str, object]],
+    *, same: bool = False,
+) -> list[Profile]:  # fmt: skip
+    """The profiles of the judged runs with what ``change`` gives of a phase, arm and block."""
+    changed = []
+    for profile in profiles(session, same=same):
+        _, block, arm = profile.run_id.rsplit("-", 2)
+        phases = tuple(
+            phase.model_copy(update=change(phase, "base" if same else arm, int(block)))
+            for phase in profile.phases
+        )
+        changed.append(profile.model_copy(update={"phases": phases}))
+    return changed
+
+
+FOLIOS = 1000.0
+
+
+def twin(manifest: Manifest, name: str, observe: Observed, **guest: int) -> TwinRecord:
+    """A diagnostic run of two seeds of the first case that models a machine."""
+    return TwinRecord(
+        name=name, observe=observe, machine=MACHINE,
+        guest=manifest.guest.model_copy(update=guest), cases=("filemap-4k",), blocks=2,
+    )  # fmt: skip
+
+
+def of_twin(
+    manifest: Manifest, name: str, arms: Mapping[str, Sequence[dict[str, object]]], vcpus: int = 1
+) -> tuple[list[RunRecord], list[Profile]]:
+    """Its runs of a thousand folios, with what is counted in each by arm and seed."""
+    records, profiles = [], []
+    for arm, runs in arms.items():
+        for block, counts in enumerate(runs):
+            run_id = f"filemap-4k.b{block:02}.{arm}.{name}"
+            seed = manifest.seeds[block]
+            records.append(RunRecord(
+                run_id=run_id, case="filemap-4k", arm=arm, block=block, seed=seed, twin=name,
+                kernel_key="x", samples={"4k.bw": 50.0}, fingerprint=run_id,
+            ))  # fmt: skip
+            phase = phase_profile("4k", seed, "base", vcpus=vcpus)
+            update = {"units": {"folio": FOLIOS}, **counts}
+            profiles.append(Profile(run_id=run_id, phases=(phase.model_copy(update=update),)))
+    return records, profiles
+
+
+def with_twins(manifest: Manifest) -> Manifest:
+    """The manifest with a twin of the first case, on several vCPUs."""
+    guest = manifest.guest.model_copy(update={"vcpus": 8, "jobs": 8, "metronome_ns": 20_000})
+    twin = TwinRecord(
+        name="callers", observe="contention", guest=guest, cases=("filemap-4k",), blocks=2
+    )
+    return manifest.model_copy(update={"twins": (twin,)})
+
+
+def _waits(arm: str, seed: int, folios: float) -> tuple[Wait, ...]:
+    rng = np.random.default_rng([seed, arm == "patched", 7])
+    rows = (
+        (("__filemap_add_folio", "filemap_add_folio", "page_cache_ra_unbounded"), "SPIN",
+         (81.0, 63.0)),
+        (("__remove_mapping", "shrink_folio_list", "evict_folios"), "SPIN", (24.0, 19.5)),
+        (("folio_lruvec_lock_irqsave", "folio_batch_move_lru"), "SPIN", (13.0, 13.1)),
+        (("rmqueue_bulk", "get_page_from_freelist"), "SPIN", (4.0, 4.1)),
+        (("do_fault_around", "do_fault", "__handle_mm_fault"), "READ", (0.4, 0.3)),
+    )  # fmt: skip
+    waits = []
+    for callers, flags, (before, after) in rows:
+        count = round((after if arm == "patched" else before) / 1000 * folios
+                      * math.exp(0.05 * rng.standard_normal()))  # fmt: skip
+        waits.append(Wait(callers=callers, flags=flags, count=count, total_ns=count * 1450.0))
+    return tuple(waits)
+
+
+def twin_runs(
+    manifest: Manifest, *, same: bool = False
+) -> tuple[list[RunRecord], list[Profile], list[Locks]]:
+    """Records, profiles and waits of all twins of the manifest."""
+    records, counts, locks = [], [], []
+    keys = {arm.name: arm.kernel.key for arm in manifest.arms}
+    for twin in manifest.twins:
+        for block in range(twin.blocks):
+            for arm in ("base", "patched"):
+                seed = manifest.seeds[block]
+                run_id = f"filemap-4k-{block:03d}-{arm}-{twin.name}"
+                like = "base" if same else arm
+                slow = 932.0 if like == "base" else 772.0
+                profile = phase_profile(
+                    "4k", seed, like, ios=40_000, vcpus=twin.guest.vcpus, slow=slow
+                )
+                records.append(RunRecord(
+                    run_id=run_id, case="filemap-4k", arm=arm, block=block, seed=seed,
+                    twin=twin.name, kernel_key=keys[arm], samples={"4k.bw": 50.0},
+                    fingerprint=run_id,
+                ))  # fmt: skip
+                counts.append(Profile(run_id=run_id, phases=(profile,)))
+                waits = _waits(like, seed, profile.units["folio"])
+                phase = PhaseLocks(phase="4k", virtual_ns=profile.instructions, waits=waits)
+                locks.append(Locks(run_id=run_id, twin=twin.name, phases=(phase,)))
+    return records, counts, locks

@@ -1,0 +1,254 @@
+"""Locks of the judged runs: named by who takes them, per unit, in pairs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from analysis.counts import Recorded
+from analysis.explain.locks import EXPLANATION as MEASURED_LOCKS
+from analysis.explain.locks import MeasuredLock, MeasuredLocks, measured_locks
+from analysis.lock_identity import TakerNames, catalogue
+from analysis.model import Comparison
+from reports import forms
+from reports.sections import measured_locks as section
+from results.profile import FunctionCount, LockSite, LockUse, LockWait, PhaseProfile, Profile
+from results.record import CaseRecord, Manifest
+from tests.analysis import counts_factory as counts
+from tests.analysis.factory import ExactSession
+from tests.analysis.measured import compare
+
+XA_LOCK, I_LOCK = "i_pages.xa_lock", "inode i_lock"
+
+
+def use(*functions: str, sleeps: bool = False, symbol: str = "", shared: bool = False) -> LockUse:
+    sites = tuple(LockSite(function=name, file="", shared=shared, taken=5 - at, held=100)
+                  for at, name in enumerate(functions))  # fmt: skip
+    return LockUse(instances=1, sleeps=sleeps, symbol=symbol, sites=sites)
+
+
+def labels(first: LockUse, *others: LockUse) -> list[tuple[str, str]]:
+    return [(taker.label, taker.by) for taker in TakerNames([first, *others]).of(first)]
+
+
+def test_a_known_taker_names_the_lock_for_all_who_take_it() -> None:
+    tree = use("__remove_mapping", "__filemap_add_folio")
+    inode = use("__remove_mapping", "unlock_new_inode")
+    assert labels(tree, inode) == [(XA_LOCK, "takers")] * 2
+    assert labels(inode, tree) == [(I_LOCK, "takers")] * 2
+
+
+def test_memory_that_held_two_locks_is_distinguished_where_both_are_known() -> None:
+    again = use("igrab", "shmem_add_to_page_cache", "who_knows")
+    assert [label for label, _ in labels(again)] == [I_LOCK, XA_LOCK, I_LOCK]
+
+
+def test_an_unknown_lock_goes_by_who_takes_it_most_in_all_runs() -> None:
+    """The runs of both arms name it, so a row is not torn apart by a seed."""
+    first, second = use("b.isra.0", "a"), use("a", "c", "b@mm/x.c")
+    assert labels(first, second) == [("taken in a", "taker")] * 2
+    assert labels(use("[unknown]")) == [("taken in [unknown]", "taker")]
+
+
+def test_a_variable_names_its_lock_and_readers_stand_apart() -> None:
+    assert labels(use("__filemap_add_folio", symbol="tasklist_lock", shared=True)) == [
+        ("tasklist_lock (read)", "variable")
+    ]
+    # A function may take one lock that spins and one that is slept for.
+    assert labels(use("filemap_fault", sleeps=True)) == [("mapping.invalidate_lock", "takers")]
+    assert labels(use("filemap_fault")) == [("taken in filemap_fault", "taker")]
+
+
+def test_a_member_names_what_no_known_function_takes() -> None:
+    typed = use("who_knows").model_copy(update={"member": "task_struct.pi_lock"})
+    assert labels(typed) == [("task_struct.pi_lock", "member")]
+    known = use("__filemap_add_folio").model_copy(update={"member": "i_pages.xa_lock"})
+    assert labels(known) == [(XA_LOCK, "takers")]
+
+
+def test_no_function_is_known_for_two_locks() -> None:
+    known = [(name, lock.sleeps) for lock in catalogue() for name in lock.taken_in]
+    assert len(known) > 20
+    assert len(known) == len(set(known))
+
+
+@pytest.fixture(scope="module")
+def session() -> ExactSession:
+    return ExactSession()
+
+
+@pytest.fixture(scope="module")
+def manifest(session: ExactSession) -> Manifest:
+    return counts.counted(session.manifest())
+
+
+@pytest.fixture(scope="module")
+def locks(session: ExactSession, manifest: Manifest) -> MeasuredLocks:
+    return measured_locks(Recorded(manifest, session.records(), counts.profiles(session)))[0]
+
+
+def row(table: MeasuredLocks, label: str) -> MeasuredLock:
+    return next(row for row in table.rows if row.label == label)
+
+
+def test_held_per_unit_and_each_time_and_by_who_takes_it(locks: MeasuredLocks) -> None:
+    assert (locks.case, locks.phase, locks.unit_title) == ("filemap-4k", "4k", "folio added")
+    lock = locks.rows[0]
+    assert (lock.label, lock.by, lock.only_in) == (XA_LOCK, "takers", "")
+    assert lock.held.base == pytest.approx(574 + 0.8 * 743, rel=2e-3)
+    assert lock.held.patched == pytest.approx(511 + 0.8 * 742, rel=2e-3)
+    assert lock.taken.base == pytest.approx(1.8, rel=2e-3)
+    assert lock.held_each is not None
+    assert lock.held_each.base == pytest.approx((574 + 0.8 * 743) / 1.8, rel=2e-3)
+    assert lock.waits is lock.waited is None
+    adds, removes = lock.sites
+    assert (adds.function, removes.function) == ("__remove_mapping", "__filemap_add_folio")
+    assert (removes.taken.base, removes.held_each) == (1.0, removes.held)
+    assert sum(site.held.difference for site in lock.sites) == pytest.approx(lock.held.difference)
+
+
+def test_what_moved_most_is_a_lock_that_spins_and_moved_beyond_the_scatter(
+    session: ExactSession, manifest: Manifest, locks: MeasuredLocks
+) -> None:
+    assert locks.moved_most == XA_LOCK
+    assert not row(locks, XA_LOCK).held.within_scatter
+    # Of those that are slept for one moved by more, and stands at the end.
+    assert locks.rows[-1].label == "mapping.invalidate_lock (read)"
+    assert locks.rows[-1].held.difference > 1000
+    assert locks.listed == len(locks.rows) - 1
+    equal = measured_locks(
+        Recorded(manifest, session.records(), counts.profiles(session, same=True))
+    )[0]
+    lock = row(equal, XA_LOCK)
+    assert abs(lock.held.difference) < 0.01 * lock.held.base
+
+
+def test_the_same_counts_on_both_arms_differ_by_zero(
+    session: ExactSession, manifest: Manifest
+) -> None:
+    by_run = {profile.run_id: profile for profile in counts.profiles(session)}
+    same = [
+        Profile(run_id=run_id, phases=by_run[run_id.replace("-patched", "-base")].phases)
+        for run_id in by_run
+    ]
+    for table in measured_locks(Recorded(manifest, session.records(), same)):
+        assert table.moved_most == ""
+        assert all(lock.held.equal and lock.taken.equal for lock in table.rows)
+        assert all(site.held.equal for lock in table.rows for site in lock.sites)
+        assert ", equal in " in section.sentence(table)
+
+
+def test_saturation_is_of_one_instance(locks: MeasuredLocks) -> None:
+    lock = row(locks, XA_LOCK)
+    assert lock.saturation is not None
+    assert lock.saturation.base == pytest.approx(locks.busy.base / lock.held.base, rel=1e-2)
+    assert lock.saturation.patched > lock.saturation.base
+    # Three locks, each page table's, one of each task, and one that is slept for.
+    for label in ("lruvec->lru_lock", "page-table locks", "taken in try_to_wake_up",
+                  "mapping.invalidate_lock (read)"):  # fmt: skip
+        assert row(locks, label).saturation is None, label
+    assert row(locks, "cgroup_rstat_lock").saturation is not None
+
+
+def test_runs_whose_locks_nobody_watched_have_none(
+    session: ExactSession, manifest: Manifest
+) -> None:
+    profiles = counts.profiles(session, locks=False)
+    assert measured_locks(Recorded(manifest, session.records(), profiles)) == ()
+    # Of one arm alone there is no pair.
+    half = [p for p in counts.profiles(session) if "-base" in p.run_id]
+    assert measured_locks(Recorded(manifest, session.records(), half)) == ()
+
+
+def test_the_line_gives_both_values_the_difference_and_its_interval(counted: Comparison) -> None:
+    sentence = section.sentence(MEASURED_LOCKS.of(counted)[0])
+    assert sentence.startswith("i_pages.xa_lock held 116")
+    assert " virtual ns per folio added: -6" in sentence
+    assert "] (-5." in sentence
+    assert sentence.endswith(" %), 8 seeds")
+    still = MEASURED_LOCKS.of(counted)[0].model_copy(update={"moved_most": ""})
+    assert section.sentence(still).endswith("8 seeds; no lock moved significantly")
+    none = MEASURED_LOCKS.of(counted)[0].model_copy(update={"rows": (), "listed": 0})
+    assert section.sentence(none) == "No lock was taken"
+
+
+def many_cpus(manifest: Manifest) -> Manifest:
+    guest = manifest.guest.model_copy(update={"vcpus": 4, "jobs": 4})
+    return manifest.model_copy(update={"guest": guest})
+
+
+def waiting(session: ExactSession) -> list[Profile]:
+    """Adders wait for removers: for one folio in 20 on base, one in 40 on patched."""
+
+    def phase(profile: PhaseProfile, rare: int) -> PhaseProfile:
+        folios = int(profile.units["folio"])
+        pairs = tuple(
+            LockWait(waiter=waiter, holder="__remove_mapping", shared=False,
+                     waits=folios // each, handovers=folios // each // 2, waited=folios * 30)
+            for waiter, each in (("__filemap_add_folio", rare), ("__remove_mapping", 10 * rare))
+        )  # fmt: skip
+        assert profile.locks is not None
+        tree = profile.locks[0].model_copy(update={"pairs": pairs})
+        entered = FunctionCount(
+            name="native_queued_spin_lock_slowpath", file="", instructions=50, calls=folios // rare
+        )
+        return profile.model_copy(
+            update={"locks": (tree, *profile.locks[1:]), "kernel": (*profile.kernel, entered)}
+        )
+
+    return [
+        each.model_copy(update={
+            "phases": tuple(phase(p, 20 if "-base" in each.run_id else 40) for p in each.phases)
+        })
+        for each in counts.profiles(session)
+    ]  # fmt: skip
+
+
+def test_who_waited_for_whom_is_per_unit_and_paired(
+    session: ExactSession, manifest: Manifest
+) -> None:
+    table = measured_locks(Recorded(many_cpus(manifest), session.records(), waiting(session)))[0]
+    assert [(pair.label, pair.waiter, pair.holder) for pair in table.pairs] == [
+        (XA_LOCK, "__filemap_add_folio", "__remove_mapping"),
+        (XA_LOCK, "__remove_mapping", "__remove_mapping"),
+    ]
+    adds = table.pairs[0]
+    assert (adds.waits.base, adds.waits.patched) == pytest.approx((50, 25), rel=1e-3)
+    assert (adds.handovers.base, adds.handovers.patched) == pytest.approx((25, 12.5), rel=1e-3)
+    assert adds.waited.base == pytest.approx(30)
+    assert table.slow_entries is not None
+    assert (table.slow_entries.base, table.slow_entries.patched) == pytest.approx(
+        (50, 25), rel=1e-3
+    )
+    sentence = section.waited(table)
+    assert (
+        "slow path of spin locks entered 50.00 -> 24.99 times per 1,000 folios added (-50"
+        in sentence
+    )
+    assert sentence.endswith(f"most waited __filemap_add_folio for __remove_mapping ({XA_LOCK})")
+
+
+def test_on_one_cpu_nobody_waits_and_nothing_is_reported(locks: MeasuredLocks) -> None:
+    assert (locks.slow_entries, locks.pairs, section.waited(locks)) == (None, (), "")
+
+
+def test_who_waited_is_in_every_form(session: ExactSession, manifest: Manifest) -> None:
+    comparison = compare(many_cpus(manifest), session.records(), waiting(session))
+    rendered = " ".join(forms.render(comparison, "text").split())
+    assert "most waited __filemap_add_folio for __remove_mapping" in rendered
+    assert "handovers per 1,000 folios added" in forms.render(comparison, "html")
+    (pair,) = json.loads(forms.render(comparison, "json"))["comparisons"]
+    assert pair["measured_locks"][0]["pairs"][0]["holder"] == "__remove_mapping"
+
+
+def test_where_folios_are_huge_locks_are_per_the_first_unit(
+    session: ExactSession, manifest: Manifest
+) -> None:
+    def huge(case: CaseRecord) -> CaseRecord:
+        phases = tuple(each.model_copy(update={"thp": "always"}) for each in case.phases)
+        return case.model_copy(update={"phases": phases})
+
+    other = manifest.model_copy(update={"cases": tuple(map(huge, manifest.cases))})
+    (first, *_) = measured_locks(Recorded(other, session.records(), counts.profiles(session)))
+    assert first.unit_title == manifest.cases[0].phases[0].units[0].title == "I/O"

@@ -1,0 +1,193 @@
+"""Synthetic sessions of many arms, and of many cases: made of :mod:`tests.analysis.factory`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from analysis.many import SessionComparison, compare_session
+from experiment.spec import ArmSpec, Compare, Published, SeriesSpec
+from results.record import ArmRecord, Manifest, Metric, RunRecord
+from tests.analysis import factory
+from tests.analysis.measured import measured
+
+DOCUMENT = "tree_lock thread (2016)"
+# Log ratio of bandwidth from the base, and of the share in the slow path.
+ARMS: Mapping[str, tuple[float, float]] = {
+    "vanilla": (0.0, 0.0),
+    "sleepy": (-0.0460, -3.0),
+    "bourney": (-0.0101, 0.002),
+    "sorted-bourney": (0.0003, -0.3),
+    "zr-1": (0.0002, -2.3),
+}
+PUBLISHED = {"sleepy": 295.0, "bourney": 425.0, "sorted-bourney": 465.0, "zr-1": 470.0}
+SETTINGS: Mapping[str, Mapping[str, str]] = {"zr-1": {"vm.zone_reclaim_mode": "1"}}
+STEPS: Mapping[str, tuple[float, float]] = {
+    "0": (0.0, 0.0),
+    "1": (0.0002, 0.0),
+    "2": (0.0122, 0.0),
+    "3": (0.0124, 0.0),
+}
+SUBJECTS = {
+    "0": "as released",
+    "1": "mm/filemap: return early if failed to allocate memory for split",
+    "2": "lib/xarray: introduce a new helper xas_get_order",
+    "3": "mm/filemap: optimize filemap folio adding",
+}
+ENGINES = ("sync", "libaio", "mmap")
+
+
+@dataclass
+class Many:
+    """What to make up: arms with their log ratios, how they are compared, and the seeds."""
+
+    arms: Mapping[str, tuple[float, float]] = field(default_factory=lambda: ARMS)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    compare: Compare = "base"
+    seeds: tuple[int, ...] = factory.SEEDS
+    title: str = "Overwriting a file three times the size of memory"
+
+    def session(self) -> factory.ExactSession:
+        return factory.ExactSession(
+            seeds=self.seeds, title=self.title, question="Which arm is fastest?"
+        )
+
+    def manifest(self) -> Manifest:
+        two = self.session().manifest()
+        names = list(self.arms)
+        specs = tuple(
+            ArmSpec(
+                name=name, label=self.labels.get(name, name), sysctl=dict(SETTINGS.get(name, {}))
+            )
+            for name in names
+        )
+        first = two.experiment.cases[0]
+        figures = tuple(
+            Published(
+                metric="4k.bw", unit="MB/s", base=470.0, patched=value, document=DOCUMENT, arm=name
+            )
+            for name, value in PUBLISHED.items()
+            if name in names
+        )
+        experiment = two.experiment.model_copy(
+            update={
+                "arms": specs,
+                "compare": self.compare,
+                "cases": (
+                    first.model_copy(update={"published": figures}),
+                    two.experiment.cases[1].model_copy(update={"published": ()}),
+                ),
+                "series": SeriesSpec(path="configs/series/removal"),
+            }
+        )
+        share = Metric(
+            name="4k.slowpath_share", title="4k: share in the slow path", unit="%",
+            direction="lower",
+        )  # fmt: skip
+        cases = (
+            two.cases[0].model_copy(update={"metrics": (*two.cases[0].metrics, share)}),
+            *two.cases[1:],
+        )
+        arms = tuple(self._arm(two.arms[0], spec, number) for number, spec in enumerate(specs))
+        return two.model_copy(
+            update={"experiment": experiment, "cases": cases, "arms": arms,
+                    "runs_planned": 2 * len(arms) * len(self.seeds)}
+        )  # fmt: skip
+
+    def _arm(self, like: ArmRecord, spec: ArmSpec, number: int) -> ArmRecord:
+        key = f"{number:x}" + like.kernel.key[1:]
+        kernel = like.kernel.model_copy(update={"key": key, "code_key": key})
+        return like.model_copy(
+            update={
+                "name": spec.name, "label": spec.label, "kernel": kernel,
+                "settings": dict(spec.settings),
+            }
+        )  # fmt: skip
+
+    def records(self) -> list[RunRecord]:
+        session = self.session()
+        runs = []
+        for case in factory.PHASES:
+            for block in range(len(self.seeds)):
+                for name, (effect, share) in self.arms.items():
+                    runs.append(self._run(session, case, name, block, effect, share))
+        return [*runs, factory.repeat_of(runs[0])]
+
+    def _run(
+        self,
+        session: factory.ExactSession,
+        case: str,
+        arm: str,
+        block: int,
+        effect: float,
+        share: float,
+    ) -> RunRecord:
+        first = arm == next(iter(self.arms))
+        session.effect = dict.fromkeys(factory.LOOKS, effect)
+        # Each arm has noise of its own, or steps would have none between them.
+        session.noise = 0.0002 + 0.0004 * list(self.arms).index(arm)
+        made = factory.run(session, case, "base" if first else "patched", block)
+        samples = dict(made.samples or {})
+        if case == "filemap-4k":
+            samples["4k.slowpath_share"] = 27.0 * math.exp(share) * (1 + 0.001 * block)
+        return made.model_copy(
+            update={
+                "run_id": f"{case}-{block:03d}-{arm}", "arm": arm, "kernel_key": arm,
+                "samples": samples, "fingerprint": f"{case}{block}{arm}",
+            }
+        )  # fmt: skip
+
+    def compared(self, records: Sequence[RunRecord] | None = None) -> SessionComparison:
+        return compare_session(
+            measured(self.manifest(), self.records() if records is None else records)
+        )
+
+
+def steps() -> Many:
+    """A series taken patch by patch: the second gives it."""
+    return Many(arms=STEPS, labels=SUBJECTS, compare="steps")
+
+
+def workloads(many: int = 6) -> tuple[Manifest, list[RunRecord]]:
+    """Two arms over many cases, each reading and writing, with changes of every size."""
+    session = factory.ExactSession()
+    two = session.manifest()
+    made: list[RunRecord] = []
+    metrics = factory.metrics("4k")
+    directions = tuple(
+        metrics[0].model_copy(update={"name": f"4k.{side}_bw", "title": f"4k: {side} bandwidth"})
+        for side in ("read", "write")
+    )
+    cases, specs = [], []
+    for number in range(many):
+        name = (
+            f"thp-matrix:{('sync', 'libaio', 'mmap')[number % 3]}-{('read', 'randrw')[number % 2]}"
+        )
+        name = f"{name}{number}"
+        primary = ("4k.bw",) if number % 2 == 0 else ("4k.read_bw", "4k.write_bw")
+        extra = directions if number % 2 else ()
+        cases.append(two.cases[0].model_copy(
+            update={"name": name, "title": name, "metrics": (*metrics, *extra), "primary": primary}
+        ))  # fmt: skip
+        specs.append(two.experiment.cases[0].model_copy(
+            update={"workload": "thp-matrix", "variant": name.partition(":")[2],
+                    "primary": primary, "published": ()}
+        ))  # fmt: skip
+        session.effect = {"4k": (0.98, -0.63, 0.002, -0.05, 1.27, -0.0005)[number % 6]}
+        for block in range(len(session.seeds)):
+            for arm in ("base", "patched"):
+                run = factory.run(session, "filemap-4k", arm, block)
+                samples = dict(run.samples or {})
+                for metric in extra:
+                    samples[metric.name] = samples["4k.bw"] / 2
+                made.append(run.model_copy(
+                    update={"case": name, "run_id": f"{name}-{block:03d}-{arm}",
+                            "samples": samples, "fingerprint": f"{name}{block}{arm}"}
+                ))  # fmt: skip
+    experiment = two.experiment.model_copy(update={"cases": tuple(specs), "name": "thp-matrix"})
+    manifest = two.model_copy(
+        update={"cases": tuple(cases), "experiment": experiment,
+                "runs_planned": 2 * many * len(session.seeds)}
+    )  # fmt: skip
+    return manifest, [*made, factory.repeat_of(made[0])]

@@ -1,0 +1,48 @@
+"""Sessions on record for tests, made of records instead of a folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from analysis.comparison import compare_views
+from analysis.model import Comparison
+from results.calls import Calls
+from results.checks import Check
+from results.profile import Locks, Profile
+from results.record import Manifest, RunRecord
+from results.session import MeasuredSession
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def is_golden(name: str, rendered: str) -> bool:
+    """Whether a file of ``golden/`` holds this text; TWINBOOT_GOLDEN=write has it written anew."""
+    if os.environ.get("TWINBOOT_GOLDEN") == "write":
+        (GOLDEN / name).write_text(rendered, encoding="utf-8")
+    return rendered == (GOLDEN / name).read_text(encoding="utf-8")
+
+
+def measured(
+    manifest: Manifest,
+    records: Iterable[RunRecord],
+    profiles: Iterable[Profile] = (),
+    locks: Iterable[Locks] = (),
+    checks: Iterable[Check] = (),
+    calls: Calls | None = None,
+) -> MeasuredSession:
+    """What ``open_session`` gives for a folder that holds these."""
+    return MeasuredSession(
+        manifest, tuple(records), tuple(checks), tuple(profiles), tuple(locks), (), calls
+    )
+
+
+def compare(
+    manifest: Manifest,
+    records: Iterable[RunRecord],
+    profiles: Iterable[Profile] = (),
+    locks: Iterable[Locks] = (),
+) -> Comparison:
+    """The comparison of a session of two arms, without correctness checks."""
+    return compare_views([manifest], measured(manifest, records, profiles, locks))[0]

@@ -1,0 +1,181 @@
+"""The comparison record of whole sessions."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from analysis.comparison import summarize
+from analysis.model import MetricComparison, ReportError
+from analysis.verdict import Verdict
+from reports.sentences import of_finding
+from results.record import Manifest, RunRecord
+from tests.analysis.factory import SEEDS, ExactSession, all_equal, fails, repeat_of
+from tests.analysis.measured import compare
+
+
+def metric(session: ExactSession, records: list[RunRecord], name: str) -> MetricComparison:
+    comparison = compare(session.manifest(), records)
+    return next(m for case in comparison.cases for m in case.metrics if m.name == name)
+
+
+def test_the_normal_session() -> None:
+    session = ExactSession()
+    comparison = compare(session.manifest(), session.records())
+    assert [m.name for m in comparison.primary] == ["4k.bw", "thp.bw", "switch.bw"]
+    bw = comparison.primary[0]
+    assert bw.judgement.verdict is Verdict.IMPROVEMENT
+    assert bw.unit == "virtual MiB/s"
+    assert [pair.seed for pair in bw.pairs] == list(SEEDS)
+    assert comparison.exactness.status == "bit-exact"
+    assert comparison.runs_recorded == 32
+    assert not [f for f in comparison.findings if f.level == "warning"]
+
+
+def test_patched_over_base_is_the_change_in_every_metric() -> None:
+    session = ExactSession(spread=0.2, noise=0.05)
+    comparison = compare(session.manifest(), session.records())
+    compared = 0
+    for case in comparison.cases:
+        for row in case.metrics:
+            if row.base and row.patched and row.judgement.change and row.base.mean:
+                compared += 1
+                ratio = row.patched.mean / row.base.mean
+                assert ratio - 1 == pytest.approx(row.judgement.change.estimate, abs=1e-9)
+    assert compared > 15
+
+
+def test_repeats_are_no_data_points() -> None:
+    session = ExactSession()
+    records = session.records()
+    liar = repeat_of(records[0], samples={"4k.bw": 1.0}, fingerprint=records[0].fingerprint)
+    assert (
+        metric(session, [*records[:-1], liar], "4k.bw").base
+        == metric(session, records, "4k.bw").base
+    )
+
+
+def test_a_block_with_a_missing_arm_is_dropped_whole() -> None:
+    session = ExactSession()
+    records = fails(session.records(), "filemap-4k-002-patched", blame="host", kind="lost")
+    bw = metric(session, records, "4k.bw")
+    assert [pair.block for pair in bw.pairs] == [0, 1, 3, 4, 5, 6, 7]
+    assert bw.base is not None
+    assert bw.base.n == 7
+    assert (bw.judgement.verdict, bw.judgement.blame) == (Verdict.FAILED, "host")
+    untouched = metric(session, records, "thp.bw")
+    assert len(untouched.pairs) == 8
+
+
+def test_an_interrupted_session_is_not_judged() -> None:
+    session = ExactSession()
+    comparison = compare(session.manifest(), session.records()[:9])
+    assert {m.judgement.verdict for m in comparison.primary} == {Verdict.NOT_FINISHED}
+    assert any("9 of 32 runs recorded" in of_finding(f) for f in comparison.findings)
+
+
+def test_a_a_is_exactly_zero() -> None:
+    session = ExactSession()
+    comparison = compare(session.manifest(), all_equal(session.records()))
+    for row in comparison.primary:
+        assert row.judgement.reason == "change exactly 0"
+        assert row.judgement.change is not None
+        assert row.judgement.change.estimate == 0.0
+
+
+def test_same_code_without_runs() -> None:
+    session = ExactSession(same_code=True)
+    comparison = compare(session.manifest(), [])
+    assert {m.judgement.reason for m in comparison.primary} == {"same code"}
+    assert all(m.base is None and m.pairs == () for m in comparison.primary)
+    assert not [f for f in comparison.findings if f.level == "warning"]
+
+
+def test_a_session_that_is_not_bit_exact_has_no_verdicts() -> None:
+    session = ExactSession()
+    records = session.records()
+    assert records[0].samples is not None
+    other = {**records[0].samples, "4k.bw": records[0].samples["4k.bw"] + 1e-9}
+    comparison = compare(
+        session.manifest(), [*records[:-1], repeat_of(records[0], samples=other, fingerprint="x")]
+    )
+    assert comparison.exactness.status == "inexact"
+    assert [field.partition(":")[0] for field in comparison.exactness.fields] == ["4k.bw"]
+    assert {m.judgement.verdict for m in comparison.primary} == {Verdict.FAILED}
+    assert {m.judgement.blame for m in comparison.primary} == {"lab"}
+
+
+def test_too_few_ios_are_no_evidence() -> None:
+    session = ExactSession(effect={"4k": 0.01, "thp": 0.01, "switch": 0.05})
+    records = [
+        r.model_copy(update={"samples": {**r.samples, "switch.ios": 16.0}})
+        if r.samples and "switch.ios" in r.samples
+        else r
+        for r in session.records()
+    ]
+    switch = metric(session, records, "switch.bw")
+    assert switch.judgement.verdict is Verdict.INCONCLUSIVE
+    assert "too few I/Os" in switch.judgement.reason
+    assert metric(session, records, "thp.bw").judgement.verdict is Verdict.IMPROVEMENT
+    findings = compare(session.manifest(), records).findings
+    assert any((f.kind, f.values["ios"]) == ("few-ios", 16) for f in findings)
+
+
+def test_published_changes_are_computed_from_the_figures() -> None:
+    session = ExactSession()
+    comparison = compare(session.manifest(), session.records())
+    by_metric = {reference.metric: reference for reference in comparison.published}
+    assert by_metric["thp.bw"].change == pytest.approx(0.1252, abs=5e-5)
+    assert by_metric["4k.bw"].change == pytest.approx(0.0738, abs=5e-5)
+    assert comparison.primary[0].published == (by_metric["4k.bw"],)
+
+
+def test_timelines_share_one_grid_in_mib() -> None:
+    session = ExactSession()
+    comparison = compare(session.manifest(), session.records())
+    (line,) = comparison.cases[0].timelines
+    assert len(line.base) == len(line.patched) == 8
+    assert {len(row) for row in (*line.base, *line.patched)} == {len(line.t_s)}
+    assert (line.t_s[0], line.t_s[-1]) == (0.25, 10.0)
+    assert 200 < line.base[0][-1] < 300
+
+
+def test_a_primary_metric_comes_first_and_absent_metrics_do_not_matter() -> None:
+    session = ExactSession()
+    records = [
+        r.model_copy(update={"samples": {k: v for k, v in r.samples.items() if k.endswith(".bw")}})
+        if r.samples
+        else r
+        for r in session.records()
+    ]
+    comparison = compare(session.manifest(), records)
+    assert comparison.primary[0].judgement.verdict is Verdict.IMPROVEMENT
+    absent = comparison.cases[0].metric("4k.refaults_per_io")
+    assert absent is not None
+    assert absent.base is None
+
+
+def test_what_does_not_belong_together_is_refused() -> None:
+    session = ExactSession()
+    manifest = session.manifest()
+    one_arm: Manifest = manifest.model_copy(update={"arms": manifest.arms[:1]})
+    with pytest.raises(ReportError, match="exactly 2"):
+        compare(one_arm, [])
+    case = manifest.cases[0].model_copy(update={"primary": ("4k.latency",)})
+    with pytest.raises(ReportError, match=r"4k\.latency"):
+        compare(manifest.model_copy(update={"cases": (case,)}), [])
+
+
+def test_summary_of_zeros_and_single_values() -> None:
+    zeros = summarize([0.0, 0.0])
+    assert zeros is not None
+    assert (zeros.mean, zeros.stddev) == (0.0, None)
+    single = summarize([3.5])
+    assert single is not None
+    assert (single.mean, single.stddev, single.n) == (3.5, None, 1)
+    assert summarize([]) is None
+    two = summarize([1.0, 4.0])
+    assert two is not None
+    assert two.mean == pytest.approx(2.0)
+    assert two.stddev == pytest.approx(math.sqrt(4.5) / 2)

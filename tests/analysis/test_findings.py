@@ -1,0 +1,127 @@
+"""Facts that weaken trust."""
+
+from __future__ import annotations
+
+from analysis import findings
+from reports import outcome
+from reports.sentences import of_finding
+from results.record import RunRecord
+from tests.analysis.factory import ExactSession, fails, repeat_of
+from tests.analysis.measured import compare
+
+
+def texts(session: ExactSession, records: list[RunRecord]) -> list[tuple[str, str]]:
+    return [(f.scope, of_finding(f)) for f in compare(session.manifest(), records).findings]
+
+
+def test_seeds_that_change_nothing_are_named() -> None:
+    session = ExactSession()
+    records = session.records()
+    first = next(r for r in records if r.run_id == "filemap-4k-000-base")
+    spoilt = [
+        r.model_copy(update={"samples": first.samples}) if r.run_id == "filemap-4k-001-base" else r
+        for r in records
+    ]
+    notes = findings.seeds_without_effect(session.manifest(), spoilt)
+    assert [f.scope for f in notes] == ["filemap-4k"]
+    assert "(1001, 1002)" in of_finding(notes[0])
+    assert findings.seeds_without_effect(session.manifest(), records) == []
+
+
+def test_failed_runs_are_counted_by_arm() -> None:
+    session = ExactSession()
+    records = fails(session.records(), "filemap-4k-002-patched", "filemap-4k-003-patched")
+    expected = "failed runs: base 0 of 8, patched 2 of 8; their seeds are excluded on all arms"
+    assert ("filemap-4k", expected) in texts(session, records)
+
+
+def test_findings_of_runs_are_counted_not_repeated() -> None:
+    session = ExactSession()
+    records = [
+        r.model_copy(update={"findings": ("memory.high events",)}) if r.case == "filemap-thp" else r
+        for r in session.records()
+    ]
+    assert ("filemap-thp", "memory.high events (16 runs)") in texts(session, records)
+
+
+def test_a_session_whose_repeats_are_pending_says_so_and_passes_nowhere() -> None:
+    session = ExactSession()
+    records = [r for r in session.records() if not r.repeat]
+    exactness = findings.check_exactness(records)
+    assert (exactness.status, exactness.text) == ("pending", "no run was repeated yet")
+    comparison = compare(session.manifest(), records)
+    assert outcome.pending(comparison)
+    assert not outcome.pending(compare(session.manifest(), session.records()))
+    notes = comparison.findings
+    assert notes[0].level == "warning"
+    assert "no run was repeated" in of_finding(notes[0])
+
+
+def test_a_repeat_whose_bytes_differ_but_whose_metrics_agree() -> None:
+    records = ExactSession().records()
+    repeat = repeat_of(records[0], fingerprint="other")
+    exactness = findings.check_exactness([*records[:-1], repeat])
+    assert exactness.status == "inexact"
+    assert "raw bytes differ" in exactness.text
+    assert exactness.fields == ()
+
+
+def test_two_empty_fingerprints_prove_nothing() -> None:
+    records = ExactSession().records()
+    first = records[0].model_copy(update={"fingerprint": ""})
+    assert findings.check_exactness([first, repeat_of(first)]).status == "inexact"
+
+
+def test_what_a_repeat_does_not_count_does_not_differ() -> None:
+    """Path and work are the probe's, and repeats have none."""
+    (first, *_) = ExactSession().records()
+    assert first.samples is not None
+    counted = first.model_copy(update={"samples": {**first.samples, "4k.path": 1000.0}})
+    other = repeat_of(first).model_copy(update={"fingerprint": "b" * 64})
+    exactness = findings.check_exactness([counted, other])
+    assert (exactness.status, exactness.fields) == ("inexact", ())
+    assert "the raw bytes differ" in exactness.text
+    moved = {**first.samples, "4k.bw": first.samples["4k.bw"] + 1}
+    exactness = findings.check_exactness([counted, other.model_copy(update={"samples": moved})])
+    assert [field.partition(":")[0] for field in exactness.fields] == ["4k.bw"]
+
+
+def test_a_repeat_recorded_as_inexact_keeps_its_fields() -> None:
+    records = ExactSession().records()
+    broken = fails(
+        [repeat_of(records[0])], "filemap-4k-000-base-repeat", kind="inexact", blame="lab"
+    )
+    exactness = findings.check_exactness([*records[:-1], *broken])
+    assert (exactness.status, exactness.fields) == ("inexact", ("file_thp 54.5 MiB",))
+
+
+def test_a_repeat_that_failed_by_itself_says_nothing() -> None:
+    records = ExactSession().records()
+    broken = fails([repeat_of(records[0])], "filemap-4k-000-base-repeat", kind="lost", blame="host")
+    assert findings.check_exactness([*records[:-1], *broken]).status == "not checked"
+
+
+def test_warnings_come_first() -> None:
+    session = ExactSession()
+    records = fails(session.records(), "filemap-4k-002-patched")
+    levels = [f.level for f in compare(session.manifest(), records).findings]
+    assert levels == sorted(levels, key=lambda level: level != "warning")
+    assert set(levels) == {"warning", "note"}
+
+
+def test_same_code_with_different_numbers_is_a_contradiction() -> None:
+    session = ExactSession(same_code=True)
+    lines = [text for _, text in texts(session, session.records())]
+    assert any("16 of 16 seeds differ" in text for text in lines)
+
+
+def test_a_qemu_of_which_nothing_is_known_is_a_finding() -> None:
+    session = ExactSession()
+    manifest = session.manifest()
+    assert not [f for f in compare(manifest, session.records()).findings if "QEMU" in of_finding(f)]
+    sentence = "QEMU 8.2.2, binary abababababab: this release was never tried, here or elsewhere"
+    provenance = manifest.provenance.model_copy(update={"qemu_untried": sentence})
+    untried = manifest.model_copy(update={"provenance": provenance})
+    notes = [f for f in compare(untried, session.records()).findings if "QEMU" in of_finding(f)]
+    assert [(f.level, f.scope) for f in notes] == [("warning", "session")]
+    assert of_finding(notes[0]).startswith(sentence)

@@ -1,0 +1,102 @@
+"""A session of many arms cut into pairs: what is cut, and what stays one."""
+
+from __future__ import annotations
+
+import pytest
+
+from analysis.many import compare_session, views
+from analysis.model import ReportError
+from results.record import FunctionRecord, TriageRecord
+from tests.analysis import factory, many_factory
+from tests.analysis.many_factory import Many
+from tests.analysis.measured import measured
+
+
+def test_each_pair_holds_its_two_arms_and_their_runs() -> None:
+    many = Many()
+    manifest = many.manifest()
+    compared = compare_session(measured(manifest, many.records()))
+    arms = [arm.name for arm in manifest.arms]
+    assert [(pair.manifest.base, pair.manifest.patched) for pair in compared.comparisons] == [
+        (arms[0], name) for name in arms[1:]
+    ]
+    runs = sum(not record.repeat for record in many.records())
+    for pair in compared.comparisons:
+        assert pair.manifest.runs_planned == manifest.runs_planned * 2 // len(arms)
+        assert pair.runs_recorded == runs * 2 // len(arms)
+
+
+def test_more_arms_make_every_verdict_harder_to_give() -> None:
+    many = Many()
+    whole = compare_session(measured(many.manifest(), many.records()))
+    view = views(many.manifest())[0]
+    two = view.experiment.model_copy(update={"arms": view.experiment.all_arms[:2]})
+    names = [arm.name for arm in view.arms]
+    alone = compare_session(
+        measured(
+            view.model_copy(update={"experiment": two}),
+            [r for r in many.records() if r.arm in names],
+        )
+    )
+    first, same = whole.comparisons[0].primary[0], alone.comparisons[0].primary[0]
+    assert first.pairs == same.pairs
+    assert first.judgement.p_value == same.judgement.p_value
+    assert first.judgement.p_adjusted is not None
+    assert same.judgement.p_adjusted is not None
+    assert first.judgement.p_adjusted > same.judgement.p_adjusted
+
+
+def test_a_repeat_of_one_arm_speaks_for_all() -> None:
+    many = Many()
+    statuses = {each.exactness.status for each in many.compared().comparisons}
+    assert len(statuses) == 1
+
+
+def test_published_figures_are_of_the_base_and_no_step() -> None:
+    steps = many_factory.steps()
+    manifest = steps.manifest()
+    published = factory.ExactSession().manifest().experiment.cases[0].published
+    cases = tuple(c.model_copy(update={"published": published}) for c in manifest.experiment.cases)
+    experiment = manifest.experiment.model_copy(update={"cases": cases})
+    manifest = manifest.model_copy(update={"experiment": experiment})
+    compared = compare_session(measured(manifest, steps.records()))
+    first = experiment.all_arms[0].name
+    shown = {pair.manifest.base: bool(pair.published) for pair in compared.comparisons}
+    assert shown == {base: base == first for base in shown}
+    assert len(shown) > 1
+
+
+def test_a_step_has_what_differs_from_the_build_before_it() -> None:
+    manifest = many_factory.steps().manifest()
+
+    def of(name: str) -> TriageRecord:
+        function = FunctionRecord(name=name, before=1, after=2)
+        return TriageRecord(verdict="functions", functions=(function,))
+
+    arms = tuple(
+        arm.model_copy(update={"triage": of(f"{arm.name} of all"), "step": of(arm.name)})
+        for arm in manifest.arms
+    )
+    known = {
+        tuple(arm.name for arm in view.arms): view.triage.functions[0].name
+        for view in views(manifest.model_copy(update={"arms": arms}))
+        if view.triage
+    }
+    assert known == {
+        ("0", "1"): "1 of all", ("1", "2"): "2", ("2", "3"): "3", ("0", "3"): "3 of all",
+    }  # fmt: skip
+
+
+def test_records_of_an_arm_that_is_not_there_are_refused() -> None:
+    many = Many()
+    stranger = many.records()[0].model_copy(update={"arm": "stranger"})
+    with pytest.raises(ReportError, match="stranger"):
+        compare_session(measured(many.manifest(), [*many.records(), stranger]))
+
+
+def test_two_arms_are_one_comparison() -> None:
+    session = factory.ExactSession()
+    compared = compare_session(measured(session.manifest(), session.records()))
+    assert compared.is_pair
+    assert compared.name_of(compared.comparisons[0]) == ""
+    assert compared.comparisons[0].manifest == session.manifest()

@@ -1,0 +1,185 @@
+"""Two sessions side by side: what may be judged, and that all differences are named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from analysis.two_sessions import SessionPair, compare_two
+from analysis.verdict import Verdict
+from experiment.spec import CheckSpec
+from reports.two_sessions_text import render
+from results.record import Manifest
+from results.session import MeasuredSession
+from tests.analysis.factory import SEEDS, ExactSession, fails
+from tests.analysis.measured import measured
+from tests.analysis.test_gate import SLEEPS, checked
+
+FIRST = ExactSession()
+# The same base arm, and another series in the patched arm.
+SLOWER = ExactSession(effect={"4k": -0.013, "thp": 0.0, "switch": 0.0})
+
+
+def session(made: ExactSession, **manifest: Any) -> MeasuredSession:
+    return measured(made.manifest().model_copy(update=manifest), made.records())
+
+
+def with_kernel(manifest: Manifest, arm: str, **kernel: Any) -> dict[str, Any]:
+    arms = tuple(
+        each.model_copy(update={"kernel": each.kernel.model_copy(update=kernel)})
+        if each.name == arm else each
+        for each in manifest.arms
+    )  # fmt: skip
+    return {"arms": arms}
+
+
+def other_series(made: ExactSession) -> MeasuredSession:
+    manifest = made.manifest()
+    kernel = {"key": "77" * 8, "code_key": "77" * 32, "patches": ("0001-mm-slower.patch",)}
+    return session(made, session="second", **with_kernel(manifest, "patched", **kernel))
+
+
+def verdicts(pair: SessionPair) -> dict[tuple[str, str], str]:
+    return {
+        (m.arm, m.name): str(m.judgement.verdict) if m.judgement else "not judged"
+        for m in pair.metrics if m.primary
+    }  # fmt: skip
+
+
+def test_a_session_against_itself_differs_in_nothing() -> None:
+    pair = compare_two(session(FIRST), session(FIRST))
+    assert (len(pair.differences), len(pair.obstacles)) == (0, 0)
+    assert pair.same_code == ("base", "patched")
+    assert set(verdicts(pair).values()) == {"no change"}
+    assert all(m.judgement and m.judgement.change and m.judgement.change.estimate == 0
+               for m in pair.metrics if m.primary)  # fmt: skip
+    assert "Nothing differs between them" in render(pair)
+
+
+def test_another_series_is_judged_seed_by_seed() -> None:
+    pair = compare_two(session(FIRST), other_series(SLOWER))
+    assert pair.obstacles == ()
+    assert [each.name for each in pair.differences] == [
+        "patched: kernel", "patched: patches", "patched: machine code",
+    ]  # fmt: skip
+    assert pair.same_code == ("base",)
+    by_metric = verdicts(pair)
+    assert by_metric["patched", "4k.bw"] == "regression"
+    assert {by_metric["base", name] for name in ("4k.bw", "thp.bw", "switch.bw")} == {"no change"}
+    # The same rules as within a session, over the arm that is asked about.
+    judged = [m for m in pair.metrics if m.arm == "patched" and m.primary]
+    assert [m.seeds for m in judged] == [len(SEEDS)] * 3
+    metric = judged[0]
+    assert metric.judgement is not None
+    assert metric.judgement.p_value is not None
+    assert metric.judgement.p_adjusted == pytest.approx(
+        min(1.0, 3 * metric.judgement.p_value), rel=1e-9
+    )
+    assert metric.first_median == pytest.approx(
+        sorted(r.samples["4k.bw"] for r in FIRST.records()
+               if r.arm == "patched" and r.samples and "4k.bw" in r.samples)[3:5][0], rel=0.01
+    )  # fmt: skip
+    text = render(pair)
+    assert "patched: patches: none -> 0001-mm-slower.patch" in text
+    assert "Arm base, the same machine code and settings" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def guest(manifest: Manifest) -> dict[str, Any]:
+    return {"guest": manifest.guest.model_copy(update={"vcpus": 4})}
+
+
+def userland(manifest: Manifest) -> dict[str, Any]:
+    return {"provenance": manifest.provenance.model_copy(update={"initramfs_sha256": "cd" * 32})}
+
+
+def fio(manifest: Manifest) -> dict[str, Any]:
+    tools = {**manifest.provenance.tools, "fio": "fio-3.39"}
+    return {"provenance": manifest.provenance.model_copy(update={"tools": tools})}
+
+
+def wall(manifest: Manifest) -> dict[str, Any]:
+    return {"experiment": manifest.experiment.model_copy(update={"mode": "wall"})}
+
+
+def phases(manifest: Manifest) -> dict[str, Any]:
+    case = manifest.cases[0]
+    phase = case.phases[0].model_copy(update={"command": "fio --rw=randwrite"})
+    return {"cases": (case.model_copy(update={"phases": (phase,)}), *manifest.cases[1:])}
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        (guest, "guest: vcpus: 1, then 4"),
+        (userland, "userland of guests, SHA-256: ab12ab12ab12, then cdcdcdcdcdcd"),
+        (fio, "fio: fio-3.33, then fio-3.39"),
+        (phases, "filemap-4k: phases"),
+        (wall, "mode: exact, then wall"),
+    ],
+)
+def test_nothing_is_judged_where_more_than_kernels_differs(
+    change: Callable[[Manifest], dict[str, Any]], name: str
+) -> None:
+    second = other_series(SLOWER)
+    manifest = second.manifest.model_copy(update=change(second.manifest))
+    pair = compare_two(session(FIRST), measured(manifest, second.records))
+    assert any(each.startswith(name) for each in pair.obstacles)
+    assert set(verdicts(pair).values()) == {"not judged"}
+    assert pair.primary == ()
+    text = render(pair)
+    assert "Not comparable, so nothing is judged" in text
+    assert "regression" not in text
+
+
+def test_lab_host_and_build_tools_are_named_and_prevent_nothing() -> None:
+    manifest = FIRST.manifest()
+    update = {
+        "lab_commit": "fedcba", "host": {**manifest.provenance.host, "cpu": "another"},
+        "tools": {**manifest.provenance.tools, "gcc": "gcc 14"},
+    }  # fmt: skip
+    provenance = manifest.provenance.model_copy(update=update)
+    pair = compare_two(session(FIRST), session(FIRST, provenance=provenance))
+    assert [each.name for each in pair.differences] == ["lab", "gcc", "host: cpu"]
+    assert set(verdicts(pair).values()) == {"no change"}
+
+
+def test_the_same_code_with_other_numbers_is_no_change_of_a_kernel() -> None:
+    pair = compare_two(session(FIRST), session(SLOWER))
+    assert pair.obstacles == (
+        "patched: the same machine code in the same guest gave other numbers",
+    )
+    assert set(verdicts(pair).values()) == {"not judged"}
+
+
+def test_only_seeds_that_both_have_are_paired() -> None:
+    later = ExactSession(seeds=tuple(range(1005, 1013)))
+    pair = compare_two(session(FIRST), session(later))
+    assert [each.name for each in pair.differences] == ["seeds"]
+    assert {m.seeds for m in pair.metrics} == {4}
+    none = compare_two(session(FIRST), session(ExactSession(seeds=(7, 8))))
+    assert none.obstacles == ("the sessions have no arm, case and seed in common",)
+
+
+def test_a_session_that_is_unsound_itself_is_no_yardstick() -> None:
+    experiment = FIRST.manifest().experiment.model_copy(update={"check": CheckSpec()})
+    manifest = FIRST.manifest().model_copy(update={"experiment": experiment})
+    broken = measured(
+        manifest, FIRST.records(), checks=[checked("base"), checked("patched", SLEEPS)]
+    )
+    pair = compare_two(session(FIRST), broken)
+    assert any("patched: not judged: a correctness check failed" in each for each in pair.obstacles)
+
+
+def test_an_arm_that_panics_in_one_of_them_is_a_failure_and_not_left_out() -> None:
+    second = other_series(SLOWER)
+    names = [r.run_id for r in second.records if r.arm == "patched" and r.case == "filemap-4k"]
+    lost = measured(second.manifest, fails(list(second.records), *names, blame="series"))
+    pair = compare_two(session(FIRST), lost)
+    metric = next(m for m in pair.metrics if (m.arm, m.name) == ("patched", "4k.bw"))
+    assert (metric.first, metric.seeds) == (None, 0)
+    assert metric.judgement is not None
+    assert (metric.judgement.verdict, metric.judgement.blame) == (Verdict.FAILED, "series")
+    assert "8 runs failed" in render(pair)

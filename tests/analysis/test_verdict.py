@@ -1,0 +1,314 @@
+"""One test for each rule of the verdict table, and for what must never be said."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from analysis.looks import so_far
+from analysis.statistics import Floats
+from analysis.verdict import (
+    CALLED,
+    OPEN,
+    Cause,
+    Evidence,
+    Judgement,
+    Verdict,
+    blamed,
+    judge_primary,
+    judge_secondary,
+)
+from experiment.spec import Direction, Thresholds, looks_of
+from results.record import Failure
+
+DEFAULTS = Thresholds()
+
+
+def evidence(
+    percent: list[float],
+    *,
+    direction: Direction = "higher",
+    planned: int | None = None,
+    failures: tuple[Failure, ...] = (),
+    same_code: bool = False,
+    unusable: str = "",
+) -> Evidence:
+    """Pairs around 259 MiB/s whose changes are the given percentages."""
+    base = tuple(259.0 + i for i in range(len(percent)))
+    patched = tuple(b * (1 + p / 100) for b, p in zip(base, percent, strict=True))
+    return Evidence(
+        direction=direction,
+        base=base,
+        patched=patched,
+        blocks_planned=len(percent) if planned is None else planned,
+        failures=failures,
+        same_code=same_code,
+        unusable=unusable,
+    )
+
+
+def failure(blame: str, kind: str = "invalid") -> Failure:
+    return Failure.model_validate({"kind": kind, "blame": blame, "message": "m"})
+
+
+def judge(measured: Evidence, thresholds: Thresholds = DEFAULTS) -> Judgement:
+    return judge_primary([measured], thresholds)[0]
+
+
+FASTER = [1.1, 1.4, 1.3, 1.2, 1.5, 1.35, 1.25, 1.45]
+
+
+def test_two_times_that_read_the_same_are_not_no_change() -> None:
+    """80 ms in steps of one: equal values may be 1.2 % apart."""
+    equal = evidence([0.0] * 8)
+    assert judge(equal).cause is Cause.EXACTLY_ZERO
+    coarse = judge(replace(equal, resolution=math.log1p(1 / 80)))
+    assert (coarse.verdict, coarse.cause) == (Verdict.INCONCLUSIVE, Cause.UNUSABLE)
+    assert "1.25 % of the shortest run" in coarse.reason
+    # 0.1 % is finer than the threshold of 0.25 %, and no exact zero.
+    finer = judge(replace(equal, resolution=0.001))
+    assert (finer.verdict, finer.cause) == (Verdict.NO_CHANGE, Cause.WITHIN_THRESHOLD)
+    # An interval that ends at 0.16 % leaves no room for 0.1 % more.
+    near = evidence([-0.1, 0.2, 0.15, -0.05, 0.2, 0.1, 0.0, 0.1])
+    assert judge(near).verdict is Verdict.NO_CHANGE
+    left = judge(replace(near, resolution=0.001))
+    assert (left.verdict, left.cause) == (Verdict.INCONCLUSIVE, Cause.UNDECIDED)
+    # What is clear is called, and the same code is the same.
+    clear = replace(evidence(FASTER), resolution=0.0125)
+    assert judge(clear).verdict is Verdict.IMPROVEMENT
+    same = replace(equal, resolution=0.0125, same_code=True)
+    assert judge(same).cause is Cause.SAME_CODE
+
+
+def test_improvement_needs_the_direction_only_for_the_word() -> None:
+    up = judge(evidence(FASTER))
+    assert up.verdict is Verdict.IMPROVEMENT
+    assert up.change is not None
+    assert up.change.low is not None
+    assert 0.009 < up.change.low < up.change.estimate < 0.016
+    down = judge(evidence(FASTER, direction="lower"))
+    assert down.verdict is Verdict.REGRESSION
+    assert down.change == up.change
+    slower = judge(evidence([-p for p in FASTER]))
+    assert slower.verdict is Verdict.REGRESSION
+
+
+def test_a_metric_may_have_a_smallest_change_of_its_own() -> None:
+    """What scatters by 2 % is no change within 5 %, and inconclusive within 0.25 %."""
+    thresholds = DEFAULTS.model_copy(update={"metrics": {"thp.work": 0.05}})
+    scattered = evidence([2.1, -1.7, 1.2, -2.4, 0.3, -0.6, 1.9, -1.1])
+    judged = judge_primary([replace(scattered, metric="thp.work"), scattered], thresholds)
+    assert [each.verdict for each in judged] == [Verdict.NO_CHANGE, Verdict.INCONCLUSIVE]
+    below_half = replace(evidence(FASTER), metric="thp.work")
+    assert judge_primary([below_half], thresholds)[0].verdict is Verdict.NO_CHANGE
+
+
+def test_a_real_change_below_half_the_threshold_is_no_change() -> None:
+    result = judge(evidence([0.10, 0.11, 0.12, 0.10, 0.11, 0.12, 0.10, 0.11]))
+    assert result.verdict is Verdict.NO_CHANGE
+    assert "within ±0.25 %" in result.reason
+    wide = judge(
+        evidence([0.10, 0.11, 0.12, 0.10, 0.11, 0.12, 0.10, 0.11]), Thresholds(change=0.002)
+    )
+    assert wide.verdict is Verdict.IMPROVEMENT
+
+
+def test_a_spread_around_zero_is_inconclusive_and_says_what_would_decide() -> None:
+    result = judge(evidence([0.9, -0.6, 0.3, -0.8, 0.7, -0.2, 0.5, -0.9]))
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert result.detectable is not None
+    assert result.detectable > 0.0025
+    assert result.blocks_to_decide is not None
+    assert result.blocks_to_decide > 8
+    assert result.cause is Cause.UNDECIDED
+    assert f"about {result.blocks_to_decide} seeds needed" in result.reason
+    assert f"with 8 seeds: {100 * result.detectable:.2f} %" in result.reason
+
+
+def test_seven_pairs_cannot_say_99_percent_however_clear_they_look() -> None:
+    result = judge(evidence(FASTER[:7]))
+    assert result.verdict is Verdict.NOT_JUDGED
+    assert result.reason == "7 seeds, 8 needed at 99 %"
+    assert result.change is not None
+    assert (result.change.low, result.change.high) == (None, None)
+    assert judge(evidence(FASTER[:7]), Thresholds(alpha=0.05)).verdict is Verdict.IMPROVEMENT
+
+
+def test_one_pair_is_not_judged_and_has_no_interval() -> None:
+    result = judge(evidence([1.3]))
+    assert result.verdict is Verdict.NOT_JUDGED
+    assert result.reason == "1 seed, 8 needed at 99 %"
+    assert result.change is not None
+    assert result.change.estimate == pytest.approx(0.013)
+    assert result.change.low is result.change.high is None
+
+
+def test_an_a_a_is_no_change_and_exactly_zero() -> None:
+    result = judge(evidence([0.0] * 8))
+    assert (result.verdict, result.reason) == (Verdict.NO_CHANGE, "change exactly 0")
+    assert result.change is not None
+    assert (result.change.estimate, result.change.low, result.change.high) == (0.0, 0.0, 0.0)
+
+
+def test_same_code_needs_no_numbers() -> None:
+    unmeasured = judge(evidence([], planned=8, same_code=True))
+    assert (unmeasured.verdict, unmeasured.reason) == (Verdict.NO_CHANGE, "same code")
+    measured = judge(evidence([0.0] * 8, same_code=True))
+    assert measured.reason == "same code, change exactly 0"
+
+
+def test_a_metric_that_is_zero_in_all_runs_does_not_change() -> None:
+    zeros = Evidence(direction="lower", base=(0.0,) * 8, patched=(0.0,) * 8, blocks_planned=8)
+    assert judge(zeros).reason == "change exactly 0"
+
+
+@pytest.mark.parametrize("bad", [0.0, math.nan, math.inf, -1.0])
+def test_a_value_without_a_ratio_never_becomes_a_verdict(bad: float) -> None:
+    spoilt = Evidence(
+        direction="higher", base=(1.0,) * 8, patched=(2.0,) * 7 + (bad,), blocks_planned=8
+    )
+    result = judge(spoilt)
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "no ratio" in result.reason
+
+
+def test_lost_blocks_are_a_failure_with_its_blame() -> None:
+    result = judge(evidence(FASTER[:7], planned=8, failures=(failure("host", "lost"),)))
+    assert (result.verdict, result.blame) == (Verdict.FAILED, "host")
+    assert result.reason == "7 of 8 seeds left, 1 run failed (lost; blame: host)"
+
+
+def test_blocks_that_can_be_spared_do_not_fail_a_verdict() -> None:
+    result = judge(evidence([*FASTER, 1.3], planned=10, failures=(failure("host"),)))
+    assert result.verdict is Verdict.IMPROVEMENT
+
+
+def test_no_change_survives_a_lost_block_where_the_interval_still_fits() -> None:
+    tight = [0.02, -0.03, 0.01, 0.0, -0.02, 0.03, 0.01]
+    result = judge(evidence(tight, planned=8, failures=(failure("host"),)))
+    assert result.verdict is Verdict.NO_CHANGE
+
+
+def test_one_equal_pair_of_eight_is_not_an_a_a() -> None:
+    result = judge(evidence([0.0], planned=8, failures=(failure("series", "panic"),) * 7))
+    assert (result.verdict, result.blame) == (Verdict.FAILED, "series")
+
+
+def test_nothing_recorded_asks_for_resume() -> None:
+    result = judge(evidence([], planned=8))
+    assert (result.verdict, result.blame) == (Verdict.FAILED, "lab")
+    assert "--resume" in result.reason
+
+
+def test_too_few_ios_never_become_a_verdict() -> None:
+    result = judge(evidence(FASTER, unusable="too few I/Os for a verdict"))
+    assert (result.verdict, result.reason) == (Verdict.INCONCLUSIVE, "too few I/Os for a verdict")
+
+
+def test_the_gravest_blame_is_named() -> None:
+    assert blamed([failure("host"), failure("series"), failure("workload")]) == "series"
+    assert blamed([]) == ""
+
+
+def test_holm_covers_all_primary_metrics_also_failed_ones() -> None:
+    marginal = evidence([0.2, 0.9, 0.3, 1.1, 0.15, 0.8, 0.35, 1.0])
+    alone = judge(marginal)
+    assert alone.verdict is Verdict.IMPROVEMENT
+    among = judge_primary([marginal, *[evidence([], planned=8)] * 20], DEFAULTS)[0]
+    assert among.verdict is Verdict.INCONCLUSIVE
+    assert among.cause is Cause.FAMILY
+    assert "among 21 primary metrics" in among.reason
+    assert among.p_adjusted is not None
+    assert alone.p_value is not None
+    assert among.p_adjusted == pytest.approx(21 * alone.p_value)
+
+
+def test_secondary_metrics_are_described_and_never_judged() -> None:
+    judgements = judge_secondary([evidence(FASTER), evidence([0.9, -0.6, 0.3, -0.8])], DEFAULTS)
+    assert [s.verdict for s in judgements] == [None, None]
+    assert [s.differs for s in judgements] == [True, False]
+
+
+def test_false_alarms_are_rarer_than_alpha() -> None:
+    rng = np.random.default_rng(11)
+    alarms = 0
+    trials = 200
+    for _ in range(trials):
+        family = [evidence(list(0.3 * rng.standard_normal(8))) for _ in range(3)]
+        judgements = judge_primary(family, Thresholds(alpha=0.05))
+        alarms += any(s.verdict in {Verdict.IMPROVEMENT, Verdict.REGRESSION} for s in judgements)
+    assert alarms / trials <= 0.08
+
+
+def test_a_change_of_the_detectable_size_is_detected() -> None:
+    rng = np.random.default_rng(12)
+    detections = sum(
+        judge(evidence(list(0.7 + 0.3 * rng.standard_normal(8)))).verdict is Verdict.IMPROVEMENT
+        for _ in range(150)
+    )
+    assert detections >= 135
+
+
+def test_a_look_is_stricter_than_a_fixed_number_and_seeds_make_up_for_it() -> None:
+    """What eight seeds call in a fixed session is open at the first look, and decided later."""
+    clear = [0.2, 0.9, 0.3, 1.1, 0.15, 0.8, 0.35, 1.0]
+    assert judge(evidence(clear)).verdict is Verdict.IMPROVEMENT
+    first = judge(replace(evidence(clear), looks=looks_of(8, 32, until=8)))
+    assert (first.verdict, first.cause) == (Verdict.INCONCLUSIVE, Cause.UNDECIDED)
+    assert first.change is not None
+    assert first.change.low is not None
+    assert first.change.low < 0
+    later = judge(replace(evidence(clear * 3), looks=looks_of(8, 32, until=24)))
+    assert later.verdict is Verdict.IMPROVEMENT
+
+
+def test_p_values_are_those_over_all_looks() -> None:
+    looks = looks_of(8, 32, until=16)
+    values = evidence(FASTER * 2)
+    now_ = replace(values, looks=looks)
+    alone, now = judge(values), judge(now_)
+    assert alone.p_value is not None
+    assert now.p_value is not None
+    assert now.p_value > alone.p_value
+    among = judge_primary([now_] * 4, DEFAULTS)[0]
+    assert among.p_adjusted == pytest.approx(4 * now.p_value)
+
+
+def sessions_that_add_seeds(
+    draw: Callable[[np.random.Generator], Floats], threshold: float, trials: int
+) -> list[Judgement]:
+    """How sessions of one metric end, with looks up to 16 seeds; ``draw`` gives 16 percentages."""
+    rng, ends = np.random.default_rng(21), []
+    for _ in range(trials):
+        values = draw(rng)
+        for looks in so_far(looks_of(8, 16)):
+            drawn = replace(evidence(values[: looks.seeds[-1]].tolist()), looks=looks)
+            judged = judge(drawn, Thresholds(change=threshold))
+            if judged.cause not in OPEN:
+                break
+        ends.append(judged)
+    return ends
+
+
+@pytest.mark.slow
+def test_over_all_looks_skewed_differences_are_called_in_two_percent_at_most() -> None:
+    """Lognormal percentages with a mean of zero and a skewness of 2.3: 5 % with a t test."""
+
+    def draw(rng: np.random.Generator) -> Floats:
+        return np.asarray(0.4 * (np.exp(0.6 * rng.standard_normal(16)) - math.exp(0.18)))
+
+    ends = sessions_that_add_seeds(draw, 0.0005, 300)
+    assert sum(each.verdict in CALLED for each in ends) <= 10
+
+
+def test_over_all_looks_a_change_of_the_threshold_is_rarely_no_change() -> None:
+    def draw(rng: np.random.Generator) -> Floats:
+        return np.asarray(0.25 + 0.1 * rng.standard_normal(16))
+
+    ends = sessions_that_add_seeds(draw, 0.0025, 200)
+    assert sum(each.verdict is Verdict.NO_CHANGE for each in ends) <= 14
+    assert sum(each.verdict is Verdict.IMPROVEMENT for each in ends) >= 180

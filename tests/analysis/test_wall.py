@@ -1,0 +1,289 @@
+"""Wall sessions compared: what is called, what is withheld, what is left out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from analysis import wall, wall_power
+from analysis.model import Comparison, ReportError
+from analysis.statistics import as_change, log_ratios, noise_floor
+from analysis.verdict import WITHHELD, Verdict
+from experiment.plan import AGAIN
+from reports.outcome import outcome
+from reports.sentences import of_finding
+from results.record import RunRecord
+from tests.analysis import factory
+from tests.analysis.factory import fails
+from tests.analysis.measured import compare
+from tests.analysis.wall_factory import WallSession
+
+EVERY_BUSY = tuple(
+    (case, block, "base") for case in ("filemap-4k", "filemap-thp") for block in range(12)
+)
+
+
+def verdicts(comparison: Comparison) -> set[Verdict | None]:
+    return {metric.judgement.verdict for metric in comparison.primary}
+
+
+def host(comparison: Comparison) -> str:
+    return "\n".join(of_finding(finding) for finding in comparison.host_findings)
+
+
+@pytest.mark.parametrize(
+    ("session", "verdict", "code", "strict"),
+    [
+        (WallSession(effect=0.03), Verdict.IMPROVEMENT, 0, 0),
+        (WallSession(effect=-0.03), Verdict.REGRESSION, 1, 1),
+        (WallSession(effect=0.0, spread=0.003), Verdict.NO_CHANGE, 0, 0),
+        (WallSession(blocks=12, effect=0.01, spread=0.04), Verdict.INCONCLUSIVE, 0, 5),
+        (WallSession(effect=0.03, again=0.02), Verdict.INCONCLUSIVE, 0, 5),
+        (WallSession(effect=-0.3, accelerator="tcg"), Verdict.INCONCLUSIVE, 0, 5),
+        (WallSession(effect=0.03, drift=0.1), Verdict.IMPROVEMENT, 0, 0),
+    ],
+)
+def test_verdicts_and_exit_codes(
+    session: WallSession, verdict: Verdict, code: int, strict: int
+) -> None:
+    comparison = session.compared()
+    assert verdicts(comparison) == {verdict}
+    assert outcome(comparison) == code
+    assert outcome(comparison, strict=True) == strict
+
+
+def test_withheld_points_to_exact_mode_and_secondary_metrics_are_silent() -> None:
+    comparison = WallSession(effect=0.2, accelerator="tcg").compared()
+    for metric in (metric for case in comparison.cases for metric in case.metrics):
+        assert not metric.judgement.differs
+        if metric.name.endswith((".bw", ".iops")):
+            assert metric.judgement.reason == WITHHELD
+            assert metric.judgement.change is not None
+    assert 'mode = "exact"' in host(comparison)
+    # The same numbers on KVM do stand out.
+    iops = WallSession(effect=0.2).compared().cases[0].metric("4k.iops")
+    assert iops is not None
+    assert iops.judgement.differs
+
+
+def test_where_a_a_differs_secondary_metrics_of_the_case_are_silent() -> None:
+    comparison = WallSession(effect=0.03, again=0.02).compared()
+    assert all(m.again is not None and m.again.differs for m in comparison.primary)
+    assert not any(m.judgement.differs for case in comparison.cases for m in case.metrics)
+
+
+def test_a_a_is_that_of_the_same_blocks() -> None:
+    session = WallSession(spread=0.01)
+    metric = session.compared().primary[0]
+    values = [
+        [r.samples["4k.bw"] for r in sorted(session.records(), key=lambda r: r.block)
+         if (r.case, r.arm) == ("filemap-4k", arm) and r.samples]
+        for arm in ("base", AGAIN)
+    ]  # fmt: skip
+    noise = noise_floor(log_ratios(*values), 0.01)
+    assert metric.again is not None
+    assert noise.interval is not None
+    assert metric.again.pairs == 24
+    assert metric.again.estimate == as_change(noise.estimate)
+    assert metric.again.low == as_change(noise.interval.low)
+    assert metric.again.sd == noise.sd
+    ahead = wall_power.forecast(
+        log_ratios(*values), change=0.01, alpha=0.01 / 3, blocks=24
+    )  # fmt: skip
+    assert ahead is not None
+    assert metric.again.needed == ahead.needed
+
+
+def test_few_blocks_give_a_a_without_interval_or_forecast() -> None:
+    again = WallSession(blocks=3).compared().primary[0].again
+    assert again is not None
+    assert again.estimate is not None
+    assert (again.low, again.needed, again.beyond, again.pairs) == (None, None, False, 3)
+
+
+def test_blocks_are_dropped_whole_with_their_reason() -> None:
+    busy = (("filemap-4k", 3, "patched"), ("filemap-4k", 5, AGAIN))
+    comparison = WallSession(effect=0.03, busy=busy).compared()
+    of_4k, of_thp = comparison.cases
+    assert (of_4k.blocks, of_thp.blocks) == (22, 24)
+    assert {pair.block for pair in of_4k.metrics[0].pairs}.isdisjoint({3, 5})
+    assert (
+        "filemap-4k: 2 of 24 blocks excluded "
+        "(block 3: 40.0% of CPU time foreign, 5.0% allowed; block 5" in host(comparison)
+    )
+    assert comparison.wall is not None
+    left_out = {p.block for p in comparison.wall.drift if not p.used}
+    assert left_out == {3, 5}
+
+
+def test_dropping_is_blind_to_the_arm() -> None:
+    sessions = [
+        WallSession(effect=0.03, busy=(("filemap-4k", 3, arm),)).compared()
+        for arm in ("base", "patched", AGAIN)
+    ]
+    assert len({tuple(m.pairs for m in comparison.primary) for comparison in sessions}) == 1
+
+
+def test_host_that_spoils_every_block_is_to_blame() -> None:
+    comparison = WallSession(blocks=12, effect=0.03, busy=EVERY_BUSY).compared()
+    assert verdicts(comparison) == {Verdict.FAILED}
+    assert {m.judgement.blame for m in comparison.primary} == {"host"}
+    assert "12 dropped (40.0% of CPU time foreign" in comparison.primary[0].judgement.reason
+    assert outcome(comparison) == 3
+
+
+def test_under_tcg_a_busy_host_costs_no_numbers() -> None:
+    comparison = WallSession(blocks=12, accelerator="tcg", busy=EVERY_BUSY).compared()
+    assert verdicts(comparison) == {Verdict.INCONCLUSIVE}
+    assert comparison.primary[0].judgement.pairs == 12
+    assert "12 of 12 blocks would be excluded, but are shown because" in host(comparison)
+
+
+@pytest.mark.parametrize(
+    ("kind", "blame"),
+    [("panic", "series"), ("hung", "series"), ("oom", "series"), ("lost", "host"),
+     ("invalid", "workload")],
+)  # fmt: skip
+@pytest.mark.parametrize("arm", ["base", "patched", AGAIN])
+def test_failed_runs_are_distinguished_and_never_data_points(
+    kind: str, blame: str, arm: str
+) -> None:
+    session = WallSession(effect=0.03)
+    run_id = f"filemap-4k.b02.{arm}"
+    records = fails(session.records(), run_id, kind=kind, blame=blame)
+    comparison = compare(session.manifest(), records)
+    metric = comparison.primary[0]
+    assert [pair.block for pair in metric.pairs] == [b for b in range(24) if b != 2]
+    assert [(run.run_id, run.failure.kind) for run in comparison.failed_runs] == [(run_id, kind)]
+    text = "\n".join(of_finding(finding) for finding in comparison.findings)
+    assert f"(1 {kind}, blame {blame}); their blocks are excluded on all arms" in text
+    assert f"base-again {int(arm == AGAIN)} of 24" in text
+    assert outcome(comparison) == (4 if blame == "series" else 0)
+    assert "blocks excluded" not in host(comparison)
+
+
+def test_looks_share_all_of_the_error_rates() -> None:
+    assert [each.blocks for each in wall.looks_of(48)] == [12, 20, 32, 48]
+    for planned in (3, 12, 13, 20, 24, 48, 60, 1000):
+        looks = wall.looks_of(planned)
+        assert looks[-1].blocks == planned
+        assert sum(each.share for each in looks) == pytest.approx(1.0)
+        assert all(each.share > 0.0 for each in looks)
+
+
+def test_early_look_is_judged_at_its_share_and_says_so() -> None:
+    # The first look is after 12 blocks, which Holm over three metrics cannot decide at 0.1 %.
+    comparison = WallSession(blocks=48, recorded=20, effect=0.05, early_looks=True).compared()
+    assert verdicts(comparison) == {Verdict.IMPROVEMENT}
+    change = comparison.primary[0].judgement.change
+    assert change is not None
+    assert change.level == pytest.approx(0.998)
+    assert "interim analysis after 20 of 48 blocks was conclusive, at 20 %" in host(comparison)
+    assert not any("--resume" in of_finding(finding) for finding in comparison.findings)
+
+
+def test_look_that_decides_nothing_is_no_end() -> None:
+    comparison = WallSession(
+        blocks=48, recorded=12, effect=0.01, spread=0.03, early_looks=True
+    ).compared()
+    assert verdicts(comparison) == {Verdict.INCONCLUSIVE}
+    assert comparison.wall is not None
+    assert (comparison.wall.early, comparison.wall.unfinished) == (False, True)
+    assert any("--resume" in of_finding(finding) for finding in comparison.findings)
+
+
+@pytest.mark.parametrize("early_looks", [False, True])
+def test_between_looks_nothing_is_judged(early_looks: bool) -> None:
+    comparison = WallSession(
+        blocks=48, recorded=16, effect=0.05, early_looks=early_looks
+    ).compared()
+    assert verdicts(comparison) == {Verdict.INCONCLUSIVE}
+    assert "16 of 48 blocks is none of the pre-set looks" in comparison.primary[0].judgement.reason
+    assert not any(m.judgement.differs for case in comparison.cases for m in case.metrics)
+
+
+def test_block_that_was_interrupted_is_no_block() -> None:
+    session = WallSession(blocks=48, recorded=21, effect=0.05, early_looks=True)
+    records = session.records()[:-1]
+    comparison = compare(session.manifest(), records)
+    assert {case.blocks for case in comparison.cases} == {20}
+    assert verdicts(comparison) == {Verdict.IMPROVEMENT}
+
+
+def test_drift_has_every_run_of_the_primary_metrics() -> None:
+    comparison = WallSession(blocks=12).compared()
+    assert comparison.wall is not None
+    points = [p for p in comparison.wall.drift if p.metric == "4k.bw"]
+    assert len(points) == 36
+    assert {p.arm for p in points} == {"base", "patched", AGAIN}
+    assert all(p.used for p in points)
+
+
+def test_primary_and_secondary_metrics_have_the_same_estimate() -> None:
+    # A boot that stood still moves the mean of the logarithms, and not this.
+    session = WallSession(effect=0.02)
+    manifest, records = session.manifest(), session.records()
+    slow = next(r for r in records if r.arm == "patched" and r.block == 3)
+    assert slow.samples is not None
+    samples = {name: value / 7 for name, value in slow.samples.items()}
+    records[records.index(slow)] = slow.model_copy(update={"samples": samples})
+    case = compare(manifest, records).cases[0]
+    by_name = {metric.name: metric.judgement.change for metric in case.metrics}
+    bw, iops = by_name["4k.bw"], by_name["4k.iops"]
+    assert bw is not None
+    assert iops is not None
+    assert iops.estimate == pytest.approx(bw.estimate)
+    assert abs(iops.estimate - 0.02) < 0.01
+
+
+def test_host_is_described() -> None:
+    comparison = WallSession().compared()
+    levels = {(f.level, of_finding(f)) for f in comparison.host_findings}
+    assert ("note", "governor: powersave (warn)") in levels
+    assert ("warning", "other guests: qemu-system-x86 (4711) (fail)") in levels
+    assert ("note", "guests ran on this host's CPUs (kvm)") in levels
+    assert not any("steal" in text for _, text in levels)
+    assert comparison.exactness.status == "not asked"
+    assert not any(f.level == "warning" and "exact" in of_finding(f) for f in comparison.findings)
+
+
+def test_units_are_real() -> None:
+    assert WallSession().compared().primary[0].unit == "MiB/s"
+
+
+def test_wall_session_without_its_a_a_arm_is_refused() -> None:
+    manifest = WallSession().manifest()
+    two = manifest.model_copy(update={"arms": manifest.arms[:2]})
+    with pytest.raises(ReportError, match="base-again"):
+        compare(two, [])
+
+
+def test_exact_session_has_nothing_of_wall_mode() -> None:
+    session = factory.ExactSession()
+    comparison = compare(session.manifest(), session.records())
+    assert comparison.wall is None
+    assert comparison.host_findings == ()
+    assert all(m.again is None and m.again_values is None for m in comparison.primary)
+
+
+@pytest.mark.slow
+def test_false_alarms_of_whole_sessions_are_rare() -> None:
+    """Nothing changed, forty sessions of two independent cases: none may be called wrongly."""
+    random = np.random.default_rng(3)
+    called = 0
+    for _ in range(40):
+        session = WallSession(blocks=12, spread=0.01)
+        records = [_shaken(record, random) for record in session.records()]
+        kinds = verdicts(compare(session.manifest(), records))
+        called += bool(kinds & {Verdict.IMPROVEMENT, Verdict.REGRESSION})
+    # At 1 % more than three of forty would come by chance in one of 2,000 trials.
+    assert called <= 3
+
+
+def _shaken(record: RunRecord, random: np.random.Generator) -> RunRecord:
+    factor = float(np.exp(0.01 * random.standard_normal()))
+    samples = {
+        name: value * factor if name.endswith(".bw") else value
+        for name, value in (record.samples or {}).items()
+    }
+    return record.model_copy(update={"samples": samples, "timelines": ()})

@@ -1,0 +1,89 @@
+"""A history of made-up nights, some of it hostile, and sessions with reports beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from history.entry import Entry
+from history.store import HistoryStore
+from tests.analysis.factory import ExactSession
+from tests.history.factory import Nights, costs
+
+# What ends an element, an attribute, a string or a line, and what turns text around.
+HOSTILE = (
+    "</script><script>window.hurt=1</script><img src=x onerror=window.hurt=1>\"'`&\u202e\u2028"
+)
+LONG = "a" * 40 + "/" + "very-long-name-" * 20
+NIGHTS, STEP, BACK, LAB = 120, 60, 90, 30
+
+
+def exact_nights(count: int = NIGHTS) -> list[Entry]:
+    """A step down on night 60 and back on 90; the lab moves on night 30."""
+    levels = tuple(-0.02 if STEP <= night < BACK else 0.0 for night in range(count))
+    return Nights(
+        levels, lab={LAB: 0.004}, cases=("filemap-4k", "filemap-thp"), functions=True,
+        experiment="tonight",
+    ).entries()  # fmt: skip
+
+
+def wall_nights(count: int = 80) -> list[Entry]:
+    levels = tuple(0.03 if night >= 50 else 0.0 for night in range(count))
+    return Nights(
+        levels, mode="wall", seeds=12, scatter=0.0, noise=0.008, host=0.02, between=0.003,
+        experiment="wall-clock",
+    ).entries()  # fmt: skip
+
+
+def hostile(entry: Entry) -> Entry:
+    """The entry with hostile text wherever text is free."""
+    bad = HOSTILE + LONG
+    cases = tuple(
+        case.model_copy(
+            update={
+                "title": bad,
+                "metrics": tuple(m.model_copy(update={"title": bad}) for m in case.metrics),
+                "arms": tuple(
+                    arm.model_copy(update={"failures": (bad,), "failed": 1}) for arm in case.arms
+                ),
+            }
+        )
+        for case in entry.cases
+    )
+    return entry.model_copy(
+        update={
+            "title": bad,
+            "session": bad,
+            "link": "javascript:window.hurt=1",
+            "findings": (bad,),
+            "setting": {**entry.setting, bad: bad},
+            "cases": cases,
+            "arms": tuple(a.model_copy(update={"label": bad, "commit": bad}) for a in entry.arms),
+        }
+    )
+
+
+def fill(folder: Path) -> HistoryStore:
+    """A history with an exact track, a wall track, and a hostile one."""
+    store = HistoryStore(folder)
+    dice = np.random.default_rng(1)
+    for night, entry in enumerate(exact_nights()):
+        slow = 260.0 if STEP <= night < BACK else 180.0
+        near = {f"function_{n}": 40.0 - n + float(dice.normal(0, 0.05)) for n in range(12)}
+        kept = [
+            costs(name, xas_load=slow, fio_loop=900.0, **near) for name in ("pinned", "tonight")
+        ]
+        phases = tuple(phase for each in kept for phase in each.phases)
+        store.add(
+            entry.model_copy(update={"link": "https://example.org/run/1"}),
+            kept[0].model_copy(update={"phases": phases}),
+        )
+    for entry in wall_nights():
+        store.add(entry)
+    for entry in Nights((0.0, 0.01, 0.0), experiment="hostile").entries():
+        store.add(hostile(entry))
+    return store
+
+
+__all__ = ["HOSTILE", "LONG", "ExactSession", "exact_nights", "fill", "hostile", "wall_nights"]

@@ -1,0 +1,180 @@
+"""Sessions of stand-in guests, on this host and over a cluster."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from guests import exact
+from guests.initramfs import Initramfs
+from host import limited
+from results.record import RunRecord
+from results.store import SessionStore
+from runs import local
+from runs.boots import Executor, Reporter
+from runs.fleet.artefacts import ArtefactStore
+from runs.fleet.configured import _client
+from runs.fleet.executor import DaskExecutor
+from runs.fleet.members import Settings
+from runs.local import LocalExecutor, Options
+from runs.measure import measure
+from runs.prepare import Prepared
+from tests.integration.lab_process import wait_until, written_ids
+from tests.runs.fleet import stand_in
+from tests.runs.fleet.cluster import Cluster
+from tests.runs.made_up import CHECKOUT, SMALL, prepared, shipped
+from workloads import parse, validity
+
+MEMORY_MIB = 16
+SOON = Settings()
+
+
+class LoggingReporter(Reporter):
+    """A reporter that remembers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def log(self, text: str) -> None:
+        self.lines.append(text)
+
+
+@dataclasses.dataclass
+class FleetBench:
+    """Measures the same plan wherever it is told to, into folders of its own."""
+
+    folder: Path
+
+    def session(self, blocks: int, *overrides: str) -> Prepared:
+        """Blocks of both arms, their files on disk."""
+        experiment = shipped(SMALL, f"blocks={blocks}", *overrides)
+        made = prepared(experiment, kernels=self.folder / "cache" / "kernels")
+        for arm, kernel in made.measured.items():
+            kernel.folder.mkdir(parents=True, exist_ok=True)
+            (kernel.folder / "bzImage").write_bytes(f"kernel of {arm}".encode())
+        for name in ("initramfs", "preload"):
+            (self.folder / name).write_bytes(name.encode() * 1000)
+        bench = made.resolved.measured
+        small = {"memory_mib": MEMORY_MIB}
+        guests = {arm: guest.model_copy(update=small) for arm, guest in bench.guests.items()}
+        bench = dataclasses.replace(bench, guests=guests)
+        return dataclasses.replace(
+            made,
+            resolved=dataclasses.replace(made.resolved, measured=bench),
+            initramfs=Initramfs(self.folder / "initramfs", "0"),
+            preload=self.folder / "preload",
+        )
+
+    def store(self, name: str) -> SessionStore:
+        """The record of a session, empty at first."""
+        store = SessionStore(self.folder / name / "session")
+        store.raw.mkdir(parents=True, exist_ok=True)
+        return store
+
+    def measure(
+        self, name: str, blocks: int, executor: Executor | None = None, *, workers: int = 0
+    ) -> LoggingReporter:
+        """Measure, or go on measuring, one session, once so many workers serve.
+
+        On a busy host one may start so late that it shows nothing of what it was started for.
+        """
+        reporter = LoggingReporter()
+        cache = self.folder / "cache"
+        (cache / "locks").mkdir(parents=True, exist_ok=True)
+        if isinstance(executor, DaskExecutor):
+            executor.log = reporter.log
+            if workers:
+                wait_until(lambda: _serving(executor) >= workers, "workers")
+        options = Options(checkout=CHECKOUT, cache=cache, guests_at_once=4,
+                          executor=executor or LocalExecutor())  # fmt: skip
+        measure(self.session(blocks), options, self.store(name), reporter)
+        return reporter
+
+    def executor(self, cluster: Cluster, settings: Settings = SOON) -> DaskExecutor:
+        """An executor on a cluster, with a store of its own."""
+        return DaskExecutor(
+            cluster.address,
+            lambda stack: self._connect(stack, cluster),
+            ArtefactStore(str(self.folder / "store")),
+            settings,
+            print,
+        )
+
+    @staticmethod
+    def _connect(stack: ExitStack, cluster: Cluster) -> object:
+        return _client(stack, f"tcp://{cluster.host}:{cluster.port}")
+
+    def records(self, name: str) -> dict[str, RunRecord]:
+        """By run id; no run is on record twice."""
+        store = self.store(name)
+        ids = written_ids(store.folder)
+        assert len(ids) == len(set(ids))
+        return {record.run_id: record for record in store.records()}
+
+    def require_same(self, first: str, other: str, *, resumed: bool = False) -> None:
+        """The same records and the same raw files.
+
+        A process that resumes numbers the snapshots that it takes, here as on one host.
+        """
+        assert self.records(first) == self.records(other)
+        assert all(record.failure is None for record in self.records(first).values())
+        assert self.raw(first, not resumed) == self.raw(other, not resumed)
+
+    def raw(self, name: str, snapshots: bool = True) -> dict[str, bytes]:
+        """Content of every raw file, with those of snapshots or without."""
+        top = self.store(name).raw
+        return {
+            path.relative_to(top).as_posix(): path.read_bytes()
+            for path in sorted(top.rglob("*"))
+            if path.is_file() and (snapshots or "snapshot-" not in path.as_posix())
+        }
+
+
+def _serving(executor: DaskExecutor) -> int:
+    executor.members.refresh()
+    return len(executor.members.serving)
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FleetBench:
+    """Guests stand in here, too; the client judges them as it judges real ones."""
+    for name in ("take_snapshot", "run_restored", "run_cold"):
+        monkeypatch.setattr(exact, name, getattr(stand_in, name))
+    monkeypatch.setattr(local, "RESERVE_BYTES", 0)
+    # What stands in for the reader is a function of this process.
+    monkeypatch.setattr(
+        limited, "call", lambda function, *given, **named: function(*given, **named)
+    )
+    monkeypatch.setattr(
+        parse, "guest_result", lambda files, names: SimpleNamespace(phases=(), build_id="")
+    )
+    monkeypatch.setattr(validity, "problems", lambda result, claim: ())
+    return FleetBench(tmp_path)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """A scheduler without workers."""
+    made = Cluster(tmp_path)
+    try:
+        made.start_scheduler()
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def three(cluster: Cluster) -> Cluster:
+    """A scheduler with three sound workers."""
+    for name in ("one", "two", "three"):
+        cluster.start_worker(name)
+    return cluster
+
+
+Wait = Callable[[Callable[[], object], str], None]

@@ -1,0 +1,309 @@
+"""The same plan on this host and over workers that are real processes; guests stand in.
+
+Whatever is lost, at any moment, the session ends and no run is on record twice.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from errors import InfraError, UsageError
+from runs.fleet.artefacts import ArtefactStore
+from runs.fleet.executor import DaskExecutor
+from runs.fleet.members import Settings
+from tests.integration.lab_process import wait_until
+from tests.runs.fleet.cluster import CHECKOUT, Cluster
+from tests.runs.fleet.conftest import MEMORY_MIB, SOON, FleetBench
+
+pytestmark = pytest.mark.slow
+
+ALONE = "1 repeats were made by the worker of the run: no other served"
+
+
+def recorded(bench: FleetBench) -> int:
+    path = bench.store("fleet").folder / "runs.jsonl"
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def once(true: Callable[[], object], then: Callable[[], object]) -> threading.Thread:
+    """Do something in the middle of a session."""
+
+    def wait() -> None:
+        wait_until(true, "moment")
+        then()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+def test_three_workers_give_what_this_host_gives(bench: FleetBench, three: Cluster) -> None:
+    bench.measure("local", 4)
+    with bench.executor(three) as executor:
+        reporter = bench.measure("fleet", 4, executor, workers=3)
+    bench.require_same("local", "fleet")
+    # The repeat was made by another worker than the run.
+    assert not [line for line in reporter.lines if "repeats were" in line]
+    assert not [line for line in reporter.lines if "aside" in line or "refused" in line]
+
+
+def test_workers_are_killed_all_the_time(bench: FleetBench, three: Cluster) -> None:
+    bench.measure("local", 6)
+    records = bench.store("fleet").folder / "runs.jsonl"
+    with (
+        three.losing(["two", "one", "three"], 0.2, records) as kills,
+        bench.executor(three) as executor,
+    ):
+        bench.measure("fleet", 6, executor)
+    assert kills
+    bench.require_same("local", "fleet")
+
+
+def test_a_worker_with_other_bytes_fails_the_session_and_both_hosts_are_named(
+    bench: FleetBench, cluster: Cluster
+) -> None:
+    cluster.start_worker("liar", STAND_IN_LIES="1")
+    cluster.start_worker("one")
+    with (
+        bench.executor(cluster) as executor,
+        pytest.raises(InfraError, match="has other bytes on") as error,
+    ):
+        bench.measure("fleet", 1, executor, workers=2)
+    assert error.value.exit_code == 3
+    assert all(address in error.value.what for address in executor.members.serving)
+    assert error.value.what.count(os.uname().nodename) == 2
+    assert "out: line 1" in error.value.what
+    # The record says so, too: this session never passes.
+    (failure,) = [record.failure for record in bench.records("fleet").values() if record.failure]
+    assert failure.blame == "lab"
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_one_worker_is_enough_and_its_repeats_are_reported(
+    small: bool, bench: FleetBench, cluster: Cluster
+) -> None:
+    cluster.start_worker("one")
+    if small:
+        memory = f"{MEMORY_MIB // 2}"
+        cluster.start_worker("small", DASK_DISTRIBUTED__WORKER__RESOURCES__MEMORY=memory)
+    bench.measure("local", 1)
+    with bench.executor(cluster) as executor:
+        reporter = bench.measure("fleet", 1, executor, workers=1 + small)
+    bench.require_same("local", "fleet")
+    assert ALONE in reporter.lines
+
+
+def test_a_worker_with_another_qemu_is_refused(
+    bench: FleetBench, cluster: Cluster, tmp_path: Path
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    other = programs / "qemu-system-x86_64"
+    other.write_text('#!/bin/sh\nexec /usr/bin/qemu-system-x86_64 "$@"\n')
+    other.chmod(0o755)
+    cluster.start_worker("one")
+    with bench.executor(cluster) as executor:
+        members = executor.members
+        members.refresh(at_once=True)
+        # On a busy host a worker may take longer to start than the whole plan takes.
+        cluster.start_worker("other", PATH=f"{programs}:/usr/bin:/bin:/usr/sbin:/sbin")
+
+        def refused() -> dict[str, str]:
+            members.refresh()
+            return members.refused
+
+        wait_until(refused, "worker that is refused")
+        reporter = bench.measure("fleet", 3, executor)
+    assert {record.failure for record in bench.records("fleet").values()} == {None}
+    # Nobody else served.
+    assert ALONE in reporter.lines
+    (reason,) = members.refused.values()
+    assert "QEMU binary" in reason
+    assert "QEMU version" not in reason
+
+
+def test_what_the_only_worker_began_is_made_by_the_next(
+    bench: FleetBench, cluster: Cluster
+) -> None:
+    cluster.start_worker("one", STAND_IN_SECONDS="300")
+    with bench.executor(cluster) as executor:
+        executor.members.refresh(at_once=True)
+        (first,) = executor.members.serving
+        client = executor.members.client
+        measuring = threading.Thread(target=bench.measure, args=("fleet", 1, executor))
+        measuring.start()
+        wait_until(lambda: client.processing()[first], "something begun")
+        cluster.kill("one")
+        cluster.start_worker("two")
+        measuring.join(120)
+        assert not measuring.is_alive(), cluster.log("two")
+    assert {record.failure for record in bench.records("fleet").values()} == {None}
+
+
+def test_a_parcel_that_kills_its_workers_is_named(bench: FleetBench, cluster: Cluster) -> None:
+    for number in range(4):
+        # Seed 8 is that of block 1.
+        cluster.start_worker(f"w{number}", STAND_IN_DIES_OF="--randseed=8,kernel of patched")
+    with bench.executor(cluster, Settings(losses=1)) as executor:
+        bench.measure("fleet", 2, executor)
+    records = bench.records("fleet")
+    (run_id,) = [run_id for run_id, record in records.items() if record.failure]
+    assert run_id == "filemap-4k.b01.patched"
+    failure = records[run_id].failure
+    assert failure is not None
+    assert failure.blame == "host"
+    assert failure.message.startswith("2 workers died while they made it; last tcp://")
+
+
+def test_the_scheduler_is_lost_and_the_session_resumed(bench: FleetBench, three: Cluster) -> None:
+    bench.measure("local", 6)
+    stopper = once(lambda: recorded(bench) >= 2, three.stop)
+    with bench.executor(three) as executor, pytest.raises(InfraError) as error:
+        bench.measure("fleet", 6, executor)
+    stopper.join()
+    assert error.value.exit_code == 3
+    assert "scheduler is gone" in error.value.what
+    assert f"--resume {bench.store('fleet').folder}" in error.value.next_step
+    assert 2 <= recorded(bench) < 13
+    three.start_scheduler()
+    for name in ("four", "five"):
+        three.start_worker(name)
+    with bench.executor(three) as executor:
+        bench.measure("fleet", 6, executor)
+    bench.require_same("local", "fleet", resumed=True)
+
+
+def test_the_client_is_killed_and_the_session_resumed(bench: FleetBench, three: Cluster) -> None:
+    bench.measure("local", 6)
+    argv = [
+        sys.executable,
+        "-m",
+        "tests.runs.fleet.driver",
+        str(bench.folder),
+        str(three.port),
+        "6",
+    ]
+    client = subprocess.Popen(
+        argv, cwd=CHECKOUT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
+    wait_until(lambda: recorded(bench) >= 2 or client.poll() is not None, "record")
+    assert client.poll() is None
+    client.send_signal(signal.SIGKILL)
+    client.wait()
+    with bench.executor(three) as executor:
+        bench.measure("fleet", 6, executor)
+    bench.require_same("local", "fleet", resumed=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder with 24 MiB, of which a guest of 16 MiB finds enough at first."""
+    if os.geteuid():
+        pytest.skip("mounting a small disk needs root")
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)]
+    done = subprocess.run(mount, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"no file systems can be mounted here: {done.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def test_a_worker_whose_disk_is_full_is_set_aside(
+    bench: FleetBench, cluster: Cluster, small_disk: Path
+) -> None:
+    bench.measure("local", 4)
+    cluster.start_worker("full", TWINBOOT_CACHE=str(small_disk), STAND_IN_FILLS_MIB="32")
+    with bench.executor(cluster) as executor:
+        executor.members.patience_s = 12.0
+        with pytest.raises(InfraError, match=r"no worker can serve.*No space left") as error:
+            bench.measure("fleet", 4, executor)
+    assert error.value.exit_code == 3
+    cluster.start_worker("one")
+    with bench.executor(cluster) as executor:
+        reporter = bench.measure("fleet", 4, executor, workers=2)
+    bench.require_same("local", "fleet")
+    (line,) = [line for line in reporter.lines if "is set aside" in line]
+    assert "No space left on device" in line
+    # What it had begun is removed.
+    assert shutil.disk_usage(small_disk).free > 20 << 20
+
+
+class Wire:
+    """Two network namespaces: the scheduler's host end, and a worker's."""
+
+    host, far = "10.213.7.1", "10.213.7.2"
+    space, here, there = "twinboot-far", "tbfleet0", "tbfleet1"
+
+    def __enter__(self) -> Wire:
+        self.__exit__()
+        self.ip("netns", "add", self.space)
+        self.ip("link", "add", self.here, "type", "veth", "peer", "name", self.there)
+        self.ip("link", "set", self.there, "netns", self.space)
+        self.ip("addr", "add", f"{self.host}/24", "dev", self.here)
+        self.ip("link", "set", self.here, "up")
+        self.ip("-n", self.space, "addr", "add", f"{self.far}/24", "dev", self.there)
+        self.ip("-n", self.space, "link", "set", self.there, "up")
+        self.ip("-n", self.space, "link", "set", "lo", "up")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for words in (("netns", "del", self.space), ("link", "del", self.here)):
+            subprocess.run(["ip", *words], check=False, capture_output=True)
+
+    def cut(self) -> None:
+        """No packet gets through, and nobody is told."""
+        self.ip("-n", self.space, "link", "set", self.there, "down")
+
+    @staticmethod
+    def ip(*words: str) -> None:
+        subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+def test_the_network_to_a_worker_is_cut(bench: FleetBench, tmp_path: Path) -> None:
+    bench.measure("local", 4)
+    with ExitStack() as held:
+        try:
+            wire = held.enter_context(Wire())
+        except (OSError, subprocess.CalledProcessError) as error:
+            pytest.skip(f"no network namespaces here: {error}")
+        cluster = Cluster(tmp_path, host=wire.host)
+        held.callback(cluster.stop)
+        cluster.start_scheduler()
+        prefix = ("ip", "netns", "exec", wire.space)
+        cluster.start_worker("far", prefix=prefix, host=wire.far, STAND_IN_SECONDS="3")
+        for name in ("one", "two"):
+            cluster.start_worker(name, STAND_IN_SECONDS="1")
+        with bench.executor(cluster) as executor:
+            members = executor.members
+
+            def busy() -> bool:
+                return any(
+                    m.guests for m in list(members.serving.values()) if wire.far in m.address
+                )
+
+            cutter = once(busy, wire.cut)
+            bench.measure("fleet", 4, executor, workers=3)
+            cutter.join()
+    bench.require_same("local", "fleet")
+
+
+def test_a_wall_session_is_measured_on_one_host(tmp_path: Path) -> None:
+    def nobody(stack: ExitStack) -> object:
+        raise AssertionError("nobody is to be asked")
+
+    made = DaskExecutor("dask://h:1", nobody, ArtefactStore(str(tmp_path)), SOON, print)
+    with made as executor, pytest.raises(UsageError) as error:
+        executor.require_wall()
+    assert error.value.next_step.startswith("--executor local")
