@@ -78,7 +78,7 @@ lint-rest:
 	@$(VENV_PYTHON) -m ruff check .
 	@$(VENV_PYTHON) -m ruff format --check .
 	@.venv/bin/lint-imports --no-logo --no-cache
-	@$(VENV_PYTHON) -m pytest -q tests/test_names.py
+	@$(VENV_PYTHON) -m pytest -q tests/test_names.py tests/test_house.py
 # Every file of tests is there to be imported, and is compiled once, not by each worker.
 	@$(VENV_PYTHON) -m pytest -qq --collect-only >.make/collected.txt || { cat .make/collected.txt; exit 1; }
 	@$(ACTIONLINT)
