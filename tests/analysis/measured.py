@@ -14,7 +14,7 @@ from results.profile import Locks, Profile
 from results.record import Manifest, RunRecord
 from results.session import MeasuredSession
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).resolve().parents[1] / "reports/golden"
 
 
 def is_golden(name: str, rendered: str) -> bool:

@@ -10,13 +10,13 @@ import pytest
 from analysis.model import Comparison, Finding
 from reports import sentences
 
-REPORTS = Path(__file__).resolve().parents[2] / "reports"
+ANALYSIS = Path(__file__).resolve().parents[2] / "analysis"
 
 
 def test_every_kind_of_finding_has_a_sentence() -> None:
     used = {
         keyword.value.value
-        for path in REPORTS.glob("*.py")
+        for path in ANALYSIS.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding"
         for keyword in node.keywords

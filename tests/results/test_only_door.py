@@ -11,7 +11,7 @@ import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 # Who reads and writes sessions, histories, queues, stores, archives and sites.
-FOLDERS = ("results", "history", "pages", "queues", "fleet", "runs", "reports", "verbs")
+FOLDERS = ("results", "analysis", "history", "queues", "runs", "reports", "verbs")
 CALLS = frozenset(
     [
         "open",

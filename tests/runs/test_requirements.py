@@ -25,8 +25,8 @@ from runs.resolved import Resolved
 from tests.runs.made_up import CHECKOUT, resolved, shipped
 
 PROBE = Probe(Path("/probe"), "0" * 64, 1, "7.2.22")
-# More than the initramfs of the lab has ever been.
-INITRAMFS_MIB = 100
+# More than the initramfs of the lab is: 17 MB.
+INITRAMFS_MIB = 24
 ONE_VCPU = ("arms.0.guest={vcpus=1, numa_nodes=1, metronome_ns=0}",)
 
 

@@ -269,7 +269,7 @@ def test_a_session_without_counts_has_no_section(session: ExactSession, manifest
 
 NEW = """
 from collections.abc import Iterator
-from reports import counts
+from analysis import counts
 from analysis.counts import Named, Recorded
 from analysis.explain import Explanation
 from analysis.paired import Paired
