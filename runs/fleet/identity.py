@@ -14,7 +14,7 @@ from experiment.architecture import X86_64
 from host.packages import locate
 from host.process import run
 
-CHECKOUT = Path(__file__).resolve().parent.parent
+CHECKOUT = Path(__file__).resolve().parents[2]
 CODE = (
     "errors",
     "files",
@@ -26,7 +26,6 @@ CODE = (
     "workloads",
     "guests",
     "runs",
-    "fleet",
 )
 SUFFIXES = (".py", ".sh", ".c", ".toml", ".fio")
 # Code that QEMU puts into a guest of its own accord: it runs, so it counts.

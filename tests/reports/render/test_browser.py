@@ -48,6 +48,9 @@ def test_every_page_is_quiet_fits_and_has_no_barrier(
         assert messages == [], file.name
         wider = page.evaluate("document.documentElement.scrollWidth - innerWidth")
         assert wider <= 0, f"{file.name} is {wider} px too wide"
+        words = "[...document.querySelectorAll('ol.verdicts .word')]"
+        wide = "each => each.scrollWidth > each.clientWidth"
+        assert page.evaluate(f"{words}.filter({wide}).map(each => each.textContent)") == []
         # Contrast is of the scheme and order of the width: two of the four have both.
         both = (viewport is DESK) == (scheme == "light")
         violations = Axe().run(page).response["violations"] if both else []

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-CHECKOUT = Path(__file__).resolve().parent.parent.parent
+CHECKOUT = Path(__file__).resolve().parents[3]
 PATIENCE_S = 120.0
 MOST_KILLS = 6
 # A lost process is noticed by its connection that breaks, a network that is cut by these;

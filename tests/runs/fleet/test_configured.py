@@ -22,7 +22,7 @@ from runs.local import LocalExecutor
 
 pytestmark = pytest.mark.slow
 
-CHECKOUT = Path(__file__).resolve().parent.parent.parent
+CHECKOUT = Path(__file__).resolve().parents[3]
 SMALL = 'cluster = "slurm"\ncores = 4\nmemory = "16 GiB"\njobs = 2\nstore = "/shared/store"\n'
 
 
