@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from analysis.looks import so_far
-from analysis.statistics import Floats
+from analysis.statistics import Floats, pairs_needed
 from analysis.verdict import (
     CALLED,
     OPEN,
@@ -77,6 +77,11 @@ def test_two_times_that_read_the_same_are_not_no_change() -> None:
     assert judge(near).verdict is Verdict.NO_CHANGE
     left = judge(replace(near, resolution=0.001))
     assert (left.verdict, left.cause) == (Verdict.INCONCLUSIVE, Cause.UNDECIDED)
+    assert left.blocks_to_decide is not None
+    assert left.blocks_to_decide > left.pairs
+    mirrored = replace(near, base=near.patched, patched=near.base)
+    assert judge(mirrored).verdict is Verdict.NO_CHANGE
+    assert judge(replace(mirrored, resolution=0.001)).cause is Cause.UNDECIDED
     # What is clear is called, and the same code is the same.
     clear = replace(evidence(FASTER), resolution=0.0125)
     assert judge(clear).verdict is Verdict.IMPROVEMENT
@@ -95,6 +100,20 @@ def test_improvement_needs_the_direction_only_for_the_word() -> None:
     assert down.change == up.change
     slower = judge(evidence([-p for p in FASTER]))
     assert slower.verdict is Verdict.REGRESSION
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.05])
+def test_an_interval_has_the_level_that_is_asked_for(alpha: float) -> None:
+    change = judge(evidence(FASTER), Thresholds(alpha=alpha)).change
+    assert change is not None
+    assert change.level == pytest.approx(1 - alpha)
+
+
+def test_how_many_equal_pairs_are_an_exact_zero() -> None:
+    """As many as an interval at 90 % needs, where more were planned."""
+    enough = pairs_needed(1 - 2 * DEFAULTS.equivalence_alpha)
+    causes = [judge(evidence([0.0] * n, planned=99)).cause for n in (enough - 1, enough)]
+    assert (causes[0] is Cause.EXACTLY_ZERO, causes[1] is Cause.EXACTLY_ZERO) == (False, True)
 
 
 def test_a_metric_may_have_a_smallest_change_of_its_own() -> None:
