@@ -103,7 +103,7 @@ def test_improvement_needs_the_direction_only_for_the_word() -> None:
 
 
 @pytest.mark.parametrize("alpha", [0.01, 0.05])
-def test_an_interval_has_the_level_that_is_asked_for(alpha: float) -> None:
+def test_an_interval_has_the_level_of_its_alpha(alpha: float) -> None:
     change = judge(evidence(FASTER), Thresholds(alpha=alpha)).change
     assert change is not None
     assert change.level == pytest.approx(1 - alpha)
