@@ -114,3 +114,8 @@ def wrap_command(command: str, width: int) -> list[str]:
         else:
             line = longer
     return [*lines, line]
+
+
+def percent(fraction: float) -> str:
+    """A fraction as people read it, two decimals, without a sign of its own."""
+    return f"{100 * fraction:.2f} %"

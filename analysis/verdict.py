@@ -29,6 +29,7 @@ from analysis import power, statistics, wall_power
 from analysis.statistics import Interval, NoiseFloor, as_change
 from experiment.spec import Direction, Looks, Thresholds
 from results.record import Failure, Record
+from text import percent
 
 FALSE_DISCOVERY_RATE = 0.10
 # A panic among many runs is the news; a full disk is not the series' fault.
@@ -287,11 +288,6 @@ def lost(evidence: Evidence, n: int) -> Judgement:
     else:
         reason += ": the others were not recorded; finish the session with --resume"
     return Judgement(verdict=Verdict.FAILED, reason=reason, cause=Cause.LOST, blame=blame)
-
-
-def percent(fraction: float) -> str:
-    """A fraction as people read it, two decimals."""
-    return f"{100 * fraction:.2f} %"
 
 
 def _undecided(evidence: Evidence, measured: _Estimates, rule: _Rule) -> Judgement:

@@ -185,8 +185,3 @@ def threshold_of(text: str) -> float:
             [f"--threshold: found {text!r}; a share above 0 and below 1 is wanted: 0.5% or 0.005"]
         )
     return value
-
-
-def percent(fraction: float) -> str:
-    """A fraction as people read it, two decimals."""
-    return f"{100 * fraction:.2f} %"

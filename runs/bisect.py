@@ -24,7 +24,6 @@ from experiment.steps import (
     State,
     can_decide,
     next_step,
-    percent,
     state_of,
 )
 from kernels.intake import Taken
@@ -40,6 +39,7 @@ from runs.measure import measure
 from runs.prepare import Prepared, prepare
 from runs.resolved import resolve
 from runs.session import copy_series, now, require_same, with_series_of
+from text import percent
 
 STATE = "bisect.json"
 

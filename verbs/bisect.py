@@ -15,6 +15,7 @@ import typer
 
 from errors import SpecError, UsageError
 from runs.request import SUBJECT, Request
+from text import percent
 from verbs.cli import Without, flattened
 from verbs.invocation import log, options, placed, resolved_of, resumable, write_out
 from verbs.options import CHECKOUT, SESSION, SESSIONS, Booting, Folder
@@ -296,8 +297,6 @@ def _case_of(experiment: Experiment, metric: str, case: str, catalogue: Catalogu
 
 
 def _plan_text(search: Search, *, chosen: bool) -> str:
-    from experiment.steps import percent
-
     why = f"enough to detect a change of {percent(search.threshold)}" if chosen else "from --seeds"
     most = max(1, (len(search.points) - 2).bit_length())
     return f"{search.last} patches, about {most} steps; {_seeds(search)} a step, {why}"
@@ -359,7 +358,6 @@ def as_text(
     ``untested`` are points that execute the code of the first one, with the reason.
     """
     from analysis.statistics import pairs_needed
-    from experiment.steps import percent
     from reports.sentences import changed_per_unit
 
     search = result.search
@@ -397,8 +395,6 @@ def _seeds(search: Search) -> str:
 
 
 def _outcome(result: Result, untested: str) -> str:
-    from experiment.steps import percent
-
     search, points = result.search, result.search.points
     if result.kind == "nothing" and untested and search.experiment.series:
         series = search.experiment.series.path
