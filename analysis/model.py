@@ -57,11 +57,6 @@ class Pair(Record):
     change: float | None
     again: float | None = None
 
-    @property
-    def again_change(self) -> float | None:
-        """The A/A arm's change from base; None without one, or where base is zero."""
-        return None if self.again is None or not self.base else self.again / self.base - 1
-
 
 class Reference(Record):
     """A published figure with its change computed from the figures."""

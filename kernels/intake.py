@@ -121,11 +121,6 @@ def patches_of(spec: SeriesSpec, *, checkout: Path, cache: Path) -> tuple[Path, 
     return take_in(spec, checkout=checkout, cache=cache).patches
 
 
-def records_of(spec: SeriesSpec, *, checkout: Path, cache: Path) -> tuple[SeriesRecord, ...]:
-    """Where each series of the stack came from; raises as :func:`take_in` does."""
-    return take_in(spec, checkout=checkout, cache=cache).records
-
-
 def _parts(names: Sequence[str], checkout: Path, cache: Path, repository: str) -> list[_Part]:
     """The series of a stack; each says what it needs and those before it do not have."""
     parts: list[_Part] = []

@@ -172,11 +172,6 @@ def reference_change(reference: Reference) -> str:
     return sized(reference.change)
 
 
-def reference_values(reference: Reference) -> str:
-    """``2445.02 -> 2625.56 MiB/s``."""
-    return f"{reference.base:.2f} -> {reference.patched:.2f} {reference.unit}"
-
-
 def cell_figure(cell: ArmCell) -> str:
     """The arm's mean; a dash where nothing was measured."""
     return figure(cell.summary.mean if cell.summary else None)

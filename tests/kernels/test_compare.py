@@ -18,7 +18,7 @@ from kernels.build import provide
 from kernels.cache import Kernel
 from kernels.compare import triage
 from kernels.compiled import Touched, governing, load, unmet
-from kernels.intake import records_of
+from kernels.intake import take_in
 from kernels.symbols import SHF_ALLOC, SHF_EXECINSTR, FunctionCode, Section
 from results.calls import Calls, calls_of, together
 from results.record import KernelIdentity, PatchRecord, TriageRecord
@@ -49,7 +49,7 @@ def compared(base: Kernel, patched: Kernel, patches: Sequence[PatchRecord]) -> T
 def built(lab: Lab, *edits: Callable[[Path], None]) -> TriageRecord:
     base = provide(lab.spec, [], **lab.where)
     patched = provide(lab.spec, lab.series("asked", *edits), **lab.where)
-    (record,) = records_of(SeriesSpec(path="configs/series/asked"), **lab.where)
+    (record,) = take_in(SeriesSpec(path="configs/series/asked"), **lab.where).records
     return compared(base, patched, record.patches)
 
 
@@ -93,7 +93,7 @@ def test_a_header_that_changes_nothing_is_the_same_code(lab: Lab) -> None:
 def test_a_series_taken_out_is_compared_the_other_way(lab: Lab) -> None:
     plain = provide(lab.spec, [], **lab.where)
     other = provide(lab.spec, lab.series("asked", GROWN), **lab.where)
-    (series,) = records_of(SeriesSpec(path="configs/series/asked"), **lab.where)
+    (series,) = take_in(SeriesSpec(path="configs/series/asked"), **lab.where).records
     (function,) = compared(other, plain, series.patches).functions
     assert function.file == "mm/filemap.c"
     assert (function.before or 0) > (function.after or 0)

@@ -10,7 +10,7 @@ import pytest
 from errors import SeriesError
 from experiment.spec import SeriesSpec
 from kernels.diff import MOST_FILES, MOST_LINES, MOST_PARTS, changed_functions, read_diff
-from kernels.intake import keep, patches_of, records_of
+from kernels.intake import keep, patches_of, take_in
 from kernels.patch_folder import known_series, read_folder
 from kernels.series import apply, read_patch
 from tests.kernels.fake import Lab
@@ -144,7 +144,7 @@ def test_a_diff_of_git_without_prefixes_is_taken_in(lab: Lab) -> None:
         diff = subprocess.run(argv, cwd=lab.source, check=True, capture_output=True).stdout
         (lab.checkout / "x.diff").write_bytes(diff)
         spec = keep(SeriesSpec(path="x.diff"), **lab.where)
-        (record,) = records_of(spec, **lab.where)
+        (record,) = take_in(spec, **lab.where).records
         assert record.patches[0].files == ("mm/filemap.c", "mm/new.c")
         assert b"+++ b/mm/new.c" in patches_of(spec, **lab.where)[0].read_bytes()
 

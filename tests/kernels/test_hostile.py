@@ -17,7 +17,7 @@ from kernels import mail as mails
 from kernels.build import provide
 from kernels.diff import read_diff
 from kernels.git_range import as_patch
-from kernels.intake import keep, patches_of, records_of
+from kernels.intake import keep, patches_of, take_in
 from kernels.mail import read_mail, read_mails
 from kernels.series import apply, read_patch, reverted
 from tests.kernels.fake import FASTER, Lab
@@ -106,7 +106,7 @@ def test_headers_with_escapes_are_shown_harmless(lab: Lab) -> None:
     path = lab.checkout / "x.mbox"
     path.write_bytes(mbox([mail]))
     spec = keep(SeriesSpec(path="x.mbox"), **lab.where)
-    (record,) = records_of(spec, **lab.where)
+    (record,) = take_in(spec, **lab.where).records
     (patch,) = patches_of(spec, **lab.where)
     for text in (record.title, record.author, read_patch(patch).subject, patch.name):
         assert clean(text) == text

@@ -14,7 +14,7 @@ import pytest
 from errors import InfraError, SeriesError, UsageError
 from experiment.spec import SeriesSpec
 from kernels.build import provide
-from kernels.intake import RECORDS, adopt, copy_out, keep, patches_of, records_of, take_in
+from kernels.intake import RECORDS, adopt, copy_out, keep, patches_of, take_in
 from kernels.series import apply, read_patch
 from results.record import SeriesRecord
 from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab, replace
@@ -30,7 +30,7 @@ def file(lab: Lab, posts: list[Post] | bytes, name: str = "thread.mbox") -> Seri
 
 def taken(lab: Lab, spec: SeriesSpec) -> tuple[list[Path], SeriesRecord]:
     spec = keep(spec, **lab.where)
-    (record,) = records_of(spec, **lab.where)
+    (record,) = take_in(spec, **lab.where).records
     return list(patches_of(spec, **lab.where)), record
 
 
@@ -76,7 +76,7 @@ def test_what_was_kept_needs_the_mailbox_no_more(lab: Lab) -> None:
     (lab.checkout / "thread.mbox").unlink()
     assert keep(kept, **lab.where) == kept
     assert len(patches_of(kept, **lab.where)) == 1
-    assert records_of(kept, **lab.where)[0].origin == "thread.mbox"
+    assert take_in(kept, **lab.where).records[0].origin == "thread.mbox"
 
 
 def test_a_session_does_not_go_on_with_another_series(lab: Lab) -> None:
@@ -237,7 +237,7 @@ def test_a_stack_is_applied_in_order_and_recorded_by_series(lab: Lab) -> None:
         "0001-mm-first-step-1.patch",
         "0002-mm-on-top.patch",
     ]
-    records = records_of(spec, **lab.where)
+    records = take_in(spec, **lab.where).records
     assert [record.title for record in records] == ["mm: first, step 1", "mm: on top"]
     assert [each.name for each in records[1].patches] == ["0002-mm-on-top.patch"]
     text = applied(lab, list(patches))
@@ -257,7 +257,7 @@ def test_a_posted_series_that_the_source_holds_is_taken_out(lab: Lab) -> None:
         "0002-revert-mm-change-number-1.patch",
     ]
     assert read_patch(patches[0]).subject == "revert: mm: change number 2"
-    (record,) = records_of(out, **lab.where)
+    (record,) = take_in(out, **lab.where).records
     assert [each.name for each in record.patches] == [path.name for path in patches]
     assert record.patches[0].sha256 == hashlib.sha256(patches[0].read_bytes()).hexdigest()
     assert applied(lab, patches) == before
@@ -280,7 +280,7 @@ def test_a_folder_stays_where_it_is(lab: Lab) -> None:
     spec = SeriesSpec(path="configs/series/faster")
     assert keep(spec, **lab.where) == spec
     assert patches_of(spec, **lab.where) == tuple(paths)
-    (record,) = records_of(spec, **lab.where)
+    (record,) = take_in(spec, **lab.where).records
     assert (record.kind, record.title, record.author) == ("folder", "why", "B <b@example.org>")
     assert not (lab.cache / "series").exists()
 
@@ -415,7 +415,10 @@ def test_a_kept_series_is_the_same_in_another_cache(
     after = patches_of(spec, checkout=lab.checkout, cache=other)
     assert [path.name for path in before] == [path.name for path in after]
     assert [path.read_bytes() for path in before] == [path.read_bytes() for path in after]
-    assert records_of(spec, **lab.where) == records_of(spec, checkout=lab.checkout, cache=other)
+    assert (
+        take_in(spec, **lab.where).records
+        == take_in(spec, checkout=lab.checkout, cache=other).records
+    )
     assert [path.name for path in (other / "series").iterdir()] == [spec.kept]
 
 

@@ -17,7 +17,7 @@ import pytest
 from errors import SeriesError
 from experiment.spec import SeriesSpec
 from kernels.diff import read_diff
-from kernels.intake import keep, read_series, records_of
+from kernels.intake import keep, read_series, take_in
 from kernels.mail import Mail, read_mail, read_mails, unmet
 from kernels.packed import unpacked
 from kernels.threads import Thread, select
@@ -215,7 +215,7 @@ def test_packed_mailboxes(tmp_path: Path, how: str) -> None:
     path = tmp_path / "t.mbox"
     path.write_bytes(packed)
     spec = keep(SeriesSpec(path=str(path)), checkout=tmp_path, cache=tmp_path)
-    (record,) = records_of(spec, checkout=tmp_path, cache=tmp_path)
+    (record,) = take_in(spec, checkout=tmp_path, cache=tmp_path).records
     assert (record.title, len(record.patches)) == ("mm: make it fast", 2)
     with pytest.raises(SeriesError, match="is damaged and cannot be unpacked"):
         unpacked(packed[: len(packed) // 2], "x")
@@ -270,7 +270,7 @@ def test_what_a_series_needs_is_a_finding_until_it_is_there(tmp_path: Path) -> N
     def findings(*names: str) -> list[str]:
         spec = SeriesSpec(path=names[0], stack=names[1:])
         spec = keep(spec, checkout=tmp_path, cache=tmp_path / "cache")
-        records = records_of(spec, checkout=tmp_path, cache=tmp_path / "cache")
+        records = take_in(spec, checkout=tmp_path, cache=tmp_path / "cache").records
         return [line for record in records for line in record.findings]
 
     lines = findings("b.mbox")

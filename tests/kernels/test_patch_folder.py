@@ -8,7 +8,7 @@ import pytest
 
 from errors import SeriesError, UsageError
 from experiment.spec import SeriesSpec
-from kernels.intake import keep, patches_of, records_of
+from kernels.intake import keep, patches_of, take_in
 from kernels.patch_folder import as_counted, read_folder
 from results.record import SeriesRecord
 from tests.kernels.fake import Lab
@@ -38,7 +38,7 @@ def folder(lab: Lab, files: dict[str, str]) -> Path:
 def taken(lab: Lab, path: Path) -> tuple[str, SeriesRecord]:
     """What the patches that are taken in add, in their order, and their record."""
     spec = keep(SeriesSpec(path=str(path)), **lab.where)
-    (record,) = records_of(spec, **lab.where)
+    (record,) = take_in(spec, **lab.where).records
     texts = [each.read_text() for each in patches_of(spec, **lab.where)]
     assert all("--- a/mm/x.c" in text for text in texts)
     return "".join(text.rstrip()[-1] for text in texts), record

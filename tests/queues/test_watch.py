@@ -15,7 +15,7 @@ import pytest
 
 from errors import InfraError, UsageError
 from experiment.spec import SeriesSpec
-from kernels.intake import keep, records_of
+from kernels.intake import keep, take_in
 from kernels.mail import Mail
 from queues import watch as watching
 from queues.entry import QueueEntry
@@ -77,7 +77,7 @@ def test_a_whole_series_is_queued_with_its_mails(
     assert entry.author == "Ada L <ada@example.org>"
     # What intake makes of it is the series, in its order.
     spec = keep(SeriesSpec(path=str(store.mails(entry))), checkout=tmp_path, cache=tmp_path)
-    (record,) = records_of(spec, checkout=tmp_path, cache=tmp_path)
+    (record,) = take_in(spec, checkout=tmp_path, cache=tmp_path).records
     assert [each.subject for each in record.patches] == ["mm: step 1 of a", "mm: step 2 of a"]
     assert record.title == "mm: make it fast"
     assert (result.waiting, result.left_out, result.mails) == ([], [], 4)
@@ -182,7 +182,7 @@ def test_a_version_without_a_space_is_one(
     (entry,) = waiting(store)
     assert entry.version == 3
     spec = keep(SeriesSpec(path=str(store.mails(entry))), checkout=tmp_path, cache=tmp_path)
-    assert records_of(spec, checkout=tmp_path, cache=tmp_path)[0].version == 3
+    assert take_in(spec, checkout=tmp_path, cache=tmp_path).records[0].version == 3
 
 
 def test_without_a_cover_letter_and_without_any_thread(
@@ -754,7 +754,7 @@ def test_versions_on_the_cover_letter_alone_and_more_patches(
     assert (titles(store), result.waiting) == (["v2 mm: make it fast"], [])
     (entry,) = waiting(store)
     spec = keep(SeriesSpec(path=str(store.mails(entry))), checkout=tmp_path, cache=tmp_path)
-    (record,) = records_of(spec, checkout=tmp_path, cache=tmp_path)
+    (record,) = take_in(spec, checkout=tmp_path, cache=tmp_path).records
     assert [each.subject for each in record.patches] == [
         "mm: step 1 of a", "mm: between", "mm: step 2 of a", "mm: more",
     ]  # fmt: skip
