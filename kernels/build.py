@@ -128,6 +128,21 @@ def _read_builds(path: Path) -> dict[Kind, Expected]:
 
 
 @dataclass(frozen=True)
+class KernelRequest:
+    """A kernel that is asked for: what of, where files are read from, where it is kept.
+
+    With ``boxed`` the patches are a stranger's: they are applied and built in a box
+    (``host.sandbox``), on a copy of the objects of the source that is thrown away.
+    """
+
+    spec: KernelSpec
+    patches: Sequence[Path]
+    checkout: Path
+    cache: Path
+    boxed: bool = False
+
+
+@dataclass(frozen=True)
 class _Plan:
     """All that decides a kernel's bits, gathered before anything is built."""
 
@@ -139,11 +154,6 @@ class _Plan:
     toolchain: Toolchain
     module_folders: tuple[Path, ...]
     reasons: Reasons
-
-    @property
-    def has_modules(self) -> bool:
-        """Whether parts of it are to be modules."""
-        return config.parse(self.requested).get("MODULES") == "y"
 
     @property
     def objects_key(self) -> str:
@@ -163,32 +173,30 @@ class _Plan:
         return SeriesError(what, where=f"{patch.name} ({patch.subject})", next_step=next_step)
 
 
-def key_of(spec: KernelSpec, patches: Sequence[Path], *, checkout: Path, cache: Path) -> str:
+def key_of(request: KernelRequest) -> str:
     """The content key (32 hex digits) of source, patches, configuration and compiler.
 
     Raises:
         UsageError: source, flavour or patch does not exist.
         InfraError: a package or tool is missing.
     """
-    if spec.is_prebuilt:
-        return prebuilt.key_of(spec, checkout=checkout, cache=cache)
-    return _plan(spec, patches, checkout, cache).key
+    if request.spec.is_prebuilt:
+        return prebuilt.key_of(request.spec, checkout=request.checkout, cache=request.cache)
+    return _plan(request).key
 
 
-def objects_of(spec: KernelSpec, patches: Sequence[Path], *, checkout: Path, cache: Path) -> str:
+def objects_of(request: KernelRequest) -> str:
     """Where, within a cache, the objects are that a build of this kernel starts from.
 
     Raises:
         UsageError, InfraError: as :func:`key_of`.
     """
-    plan = _plan(spec, patches, checkout, cache)
+    plan = _plan(request)
     tree = WorkTree(store.tree_folder(Path(), plan.source.key))
     return tree.objects(plan.objects_key).as_posix()
 
 
-def seconds_to_build(
-    spec: KernelSpec, patches: Sequence[Path], others: int, *, checkout: Path, cache: Path
-) -> float:
+def seconds_to_build(request: KernelRequest, others: int) -> float:
     """About how long a kernel takes that the cache lacks; 0 for one that somebody else built.
 
     ``others`` of the same source and flavour are built before it, whose objects it starts from.
@@ -196,31 +204,24 @@ def seconds_to_build(
     Raises:
         UsageError, InfraError: as :func:`key_of`.
     """
-    if spec.is_prebuilt:
+    if request.spec.is_prebuilt:
         return 0.0
-    where = cache / objects_of(spec, patches, checkout=checkout, cache=cache)
+    cache, plan = request.cache, _plan(request)
+    where = cache / objects_of(request)
     kind: Kind = "next" if others else _kind_of_objects(where)
     if not others and not where.exists():
-        plan = _plan(spec, patches, checkout, cache)
         nearest = _nearest(plan, WorkTree(store.tree_folder(cache, plan.source.key)))
         kind = _kind_of_copy(plan, nearest) if nearest else kind
-    return expected(cache, spec.configuration, kind).seconds
+    return expected(cache, plan.spec.configuration, kind).seconds
 
 
 def provide(
-    spec: KernelSpec,
-    patches: Sequence[Path],
-    *,
-    checkout: Path,
-    cache: Path,
-    progress: Callable[[MakeProgress], None] | None = None,
-    boxed: bool = False,
+    request: KernelRequest, progress: Callable[[MakeProgress], None] | None = None
 ) -> Kernel:
-    """Return the kernel of ``spec`` plus ``patches``, building it if the cache has none.
+    """Return the kernel that is asked for, building it if the cache has none.
 
     Another lab process that builds the same kernel, or uses the same tree, is
-    waited for.  With ``boxed`` the patches are a stranger's: they are applied and built in a box
-    (``host.sandbox``), on a copy of the objects of the source that is thrown away.
+    waited for.
 
     Raises:
         UsageError: source, flavour or patch does not exist.
@@ -229,10 +230,11 @@ def provide(
             survive, or the host failed (memory, disk, tools); it can make no box, or nothing can
             be built in a folder of the cache's name.
     """
-    require_usable(cache, checkout)
-    if spec.is_prebuilt:
-        return prebuilt.provide(spec, checkout=checkout, cache=cache)
-    plan = _plan(spec, patches, checkout, cache)
+    cache = request.cache
+    require_usable(cache, request.checkout)
+    if request.spec.is_prebuilt:
+        return prebuilt.provide(request.spec, checkout=request.checkout, cache=cache)
+    plan = _plan(request)
     ready = store.load(cache, plan.key, used=True)
     if ready is not None:
         return ready
@@ -241,19 +243,18 @@ def provide(
         if ready is not None:
             return ready
         with store.locked(cache, f"tree-{plan.source.key}"):
-            return _contained(plan, cache, progress, boxed=boxed and bool(patches))
+            return _contained(plan, cache, progress, boxed=request.boxed and bool(plan.patches))
 
 
-def commands(
-    spec: KernelSpec, patches: Sequence[Path], *, checkout: Path, cache: Path
-) -> list[str]:
+def commands(request: KernelRequest) -> list[str]:
     """Lines for a shell that build the same kernel in a new folder, for ``--dry-run``.
 
     They use the lab's compiler cache, and leave its trees alone.
     """
+    spec, checkout, cache = request.spec, request.checkout, request.cache
     if spec.is_prebuilt:
         return prebuilt.commands(spec, checkout=checkout, cache=cache)
-    plan = _plan(spec, patches, checkout, cache)
+    plan = _plan(request)
     names = [fragment.name for fragment in plan.fragments]
     texts = (config.VIRTME, config.OWN)
     files = [str(checkout.resolve() / name) for name in names if name not in texts]
@@ -268,7 +269,12 @@ def commands(
     own = [f"{name}={value}" for name, value in sorted(spec.config.items())]
     last = f"; printf '%s\\n' {shlex.join(own)}" if own else ""
     lines += [f"{{ {first}cat {shlex.join(files)}{last}; }} > obj/{REQUESTED}"]
-    lines += [f"# {note}" for note in _notes(plan, cache)]
+    # What the lab does beyond these commands, where the release has other options.
+    kept = Configured.load(_kept(plan, WorkTree(store.tree_folder(cache, plan.source.key))))
+    lines += [f"# {note}" for note in (kept.notes if kept else ())]
+    if configure.changes_kconfig(plan.patches):
+        lines.append("# the series changes Kconfig: the lab configures the source without it first")
+        lines.append(f"# and takes that .config through make olddefconfig, not {REQUESTED}")
     lines += [paste(argv) for argv in _make_argvs(plan, "obj", cache)]
     added = f"obj/{prebuilt.ADDED}"
     if plan.module_folders:
@@ -281,17 +287,8 @@ def commands(
     return lines
 
 
-def _notes(plan: _Plan, cache: Path) -> list[str]:
-    """What the lab does beyond the commands above, where the release has other options."""
-    kept = Configured.load(_kept(plan, WorkTree(store.tree_folder(cache, plan.source.key))))
-    notes = list(kept.notes) if kept else []
-    if configure.changes_kconfig(plan.patches):
-        notes.append("the series changes Kconfig: the lab configures the source without it first")
-        notes.append(f"and takes that .config through make olddefconfig, not {REQUESTED}")
-    return notes
-
-
-def _plan(spec: KernelSpec, patches: Sequence[Path], checkout: Path, cache: Path) -> _Plan:
+def _plan(request: KernelRequest) -> _Plan:
+    spec, checkout, cache = request.spec, request.checkout, request.cache
     shipped = config.fragments(
         checkout,
         spec.flavour,
@@ -304,7 +301,7 @@ def _plan(spec: KernelSpec, patches: Sequence[Path], checkout: Path, cache: Path
     return _Plan(
         spec,
         identify_source(spec.source, checkout=checkout, cache=cache),
-        tuple(read_patch(path) for path in patches),
+        tuple(read_patch(path) for path in request.patches),
         fragments,
         config.merge(fragments),
         identify_toolchain(spec.compiler, spec.architecture),
@@ -326,7 +323,7 @@ def _make_argvs(
 
     return [
         make(*configure.targets_of(REQUESTED)),
-        make(plan.spec.architecture.build.target, *(["modules"] if plan.has_modules else [])),
+        make(plan.spec.architecture.build.target, *(["modules"] if _has_modules(plan) else [])),
     ]
 
 
@@ -408,11 +405,6 @@ class _Site:
     def unfinished(self) -> Path:
         """A file that is there while a make runs, and after one that was killed."""
         return self.tree.folder / f"unfinished-{self.plan.objects_key}"
-
-    @property
-    def kept(self) -> Path:
-        """Where the configuration of the source without a series is kept."""
-        return _kept(self.plan, self.tree)
 
     def lay_out(self) -> None:
         """The objects of a box as they are before anything ran in it: those of the source."""
@@ -551,7 +543,7 @@ class _Site:
         plan, base = self.plan, None
         try:
             if configure.changes_kconfig(plan.patches):
-                base = Configured.load(self.kept) or self.configure_source()
+                base = Configured.load(_kept(self.plan, self.tree)) or self.configure_source()
                 configured = configure.from_base(
                     base,
                     plan.spec.config,
@@ -567,7 +559,7 @@ class _Site:
         except SeriesError as error:
             raise self.lost_options(base or configured, error) from None
         if not plan.patches:  # what a series' makefiles made of it is nobody else's
-            configured.save(self.kept)
+            configured.save(_kept(self.plan, self.tree))
         return configured
 
     def configure_from_nothing(self) -> Configured:
@@ -594,7 +586,7 @@ class _Site:
         finally:
             folders.remove(place.objects)
             switch(self.tree, self.plan.patches, boxed=self.box is not None)
-        configured.save(self.kept)
+        configured.save(_kept(self.plan, self.tree))
         return configured
 
     def make_modules(self) -> str:
@@ -706,7 +698,7 @@ class _Site:
     def keep(self, configured: Configured, failed_modules: str) -> Kernel:
         """Take what was built into the cache."""
         plan, objects, final = self.plan, self.objects, configured.text
-        order = products.text(objects, prebuilt.ORDER, "list") if plan.has_modules else ""
+        order = products.text(objects, prebuilt.ORDER, "list") if _has_modules(plan) else ""
         own = prebuilt.built(order)
         parsed = parse_build(objects, self.tree.src, plan.patches, final, own)
         identity = KernelIdentity(
@@ -747,6 +739,7 @@ class _Site:
 
 
 def _kept(plan: _Plan, tree: WorkTree) -> Path:
+    """Where the configuration of the source without a series is kept."""
     return tree.folder / f"{plan.objects_key}.base.json"
 
 
@@ -780,6 +773,10 @@ def _kind_of_copy(plan: _Plan, nearest: Path) -> Kind:
     """Whether options are only added to those of the objects that are copied."""
     before = set((nearest / REQUESTED).read_text().splitlines())
     return "extended" if before <= set(plan.requested.splitlines()) else "copied"
+
+
+def _has_modules(plan: _Plan) -> bool:
+    return config.parse(plan.requested).get("MODULES") == "y"
 
 
 def _tools(plan: _Plan) -> str:

@@ -19,13 +19,13 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
-from experiment.spec import KernelSpec
 from guests.channel import LARGEST
 from guests.exact import Machine, Outcome
 from guests.probe.plugin import Probe
 from host.accelerator import AcceleratorTest
 from host.doctor import DoctorCheck
 from host.topology import Placement
+from kernels.build import KernelRequest
 from kernels.cache import Kernel
 from kernels.make import MakeProgress
 from text import clean, clean_lines
@@ -266,24 +266,10 @@ class Executor(Protocol):
     def accelerator(self, cache: Path, image: Path) -> AcceleratorTest:
         """What runs wall guests: found out by booting ``image``, or kept in the cache."""
 
-    def expect_kernels(
-        self,
-        kernels: Sequence[tuple[KernelSpec, Sequence[Path]]],
-        *,
-        checkout: Path,
-        cache: Path,
-        boxed: bool = False,
-    ) -> None:
-        """These kernels, each with its patches, will be asked for, in this order."""
+    def expect_kernels(self, kernels: Sequence[KernelRequest]) -> None:
+        """These kernels will be asked for, in this order."""
 
     def provide_kernel(
-        self,
-        spec: KernelSpec,
-        patches: Sequence[Path],
-        *,
-        checkout: Path,
-        cache: Path,
-        progress: Callable[[MakeProgress], None] | None = None,
-        boxed: bool = False,
+        self, kernel: KernelRequest, progress: Callable[[MakeProgress], None] | None = None
     ) -> Kernel:
         """The kernel, in this host's cache; as ``kernels.build.provide``."""

@@ -47,7 +47,7 @@ def build_arms(
             nothing else is left to compare with it.
         LabError: whatever else building says.
     """
-    experiment, where = resolved.experiment, {"checkout": options.checkout, "cache": options.cache}
+    experiment = resolved.experiment
     kernels: dict[str, Kernel] = {}
     failed: dict[tuple[object, ...], SeriesError] = {}
     every = [(kernel.spec, kernel.patches) for kernel in resolved.planned_kernels()]
@@ -61,12 +61,11 @@ def build_arms(
         def shown(so_far: MakeProgress, title: str = f"{place}{which}") -> None:
             progress(title, so_far)
 
+        request = options.kernel(spec, arm.patches, boxed=boxed)
         try:
             if (spec, arm.patches) in failed:
                 raise failed[spec, arm.patches]
-            kernels[name] = options.executor.provide_kernel(
-                spec, arm.patches, **where, progress=shown, boxed=boxed
-            )
+            kernels[name] = options.executor.provide_kernel(request, shown)
         except SeriesError as error:
             failed[spec, arm.patches] = error
             named = error
@@ -81,7 +80,7 @@ def build_arms(
             if failures is None or arm is resolved.arms[0]:
                 raise named from None
             failures[name] = named
-            kernels[name] = planned(spec, build.key_of(spec, arm.patches, **where), options.cache)
+            kernels[name] = planned(spec, build.key_of(request), options.cache)
     if failures and len(failures) >= len(resolved.built) - 1:
         raise next(iter(failures.values()))
     if experiment.mode == "wall":
@@ -96,10 +95,11 @@ def expect_arms(resolved: Resolved, options: Options, flavours: Sequence[str]) -
     """
     boxed = needs_box(resolved, options)
     options.executor.expect_kernels(
-        [(arm.kernels[each], arm.patches) for each in flavours for arm in resolved.by_patches()],
-        checkout=options.checkout,
-        cache=options.cache,
-        boxed=boxed,
+        [
+            options.kernel(arm.kernels[each], arm.patches, boxed=boxed)
+            for each in flavours
+            for arm in resolved.by_patches()
+        ]
     )
     return boxed
 
@@ -176,18 +176,16 @@ def forecast_kernels(resolved: Resolved, options: Options) -> tuple[KernelForeca
     Raises:
         LabError: the source, a patch or a tool is missing.
     """
-    where = {"checkout": options.checkout, "cache": options.cache}
     rows: list[KernelForecast] = []
     before: list[tuple[str, str]] = []
     for kernel in resolved.planned_kernels():
-        key = build.key_of(kernel.spec, kernel.patches, **where)
+        request = options.kernel(kernel.spec, kernel.patches)
+        key = build.key_of(request)
         cached = load(options.cache, key) is not None
         kind = (kernel.spec.source, kernel.spec.flavour)
         seconds = 0.0
         if not cached:
-            seconds = build.seconds_to_build(
-                kernel.spec, kernel.patches, before.count(kind), **where
-            )
+            seconds = build.seconds_to_build(request, before.count(kind))
             before.append(kind)
         rows.append(KernelForecast(kernel.arm, kernel.spec.flavour, key, cached, seconds))
     return tuple(rows)

@@ -205,11 +205,10 @@ def changed_by(
     Raises:
         SeriesError: a patch has impossible numbers.
     """
-    where = {"checkout": options.checkout, "cache": options.cache}
     judged, kernels = resolved.flavours[0], []
     try:
         for arm in (resolved.built[0], resolved.built[-1]):
-            key = build.key_of(arm.kernels[judged], arm.patches, **where)
+            key = build.key_of(options.kernel(arm.kernels[judged], arm.patches))
             kernels.append(cache.load(options.cache, key))
     except LabError:
         # What is missing to build a kernel is no reason not to read patches.

@@ -17,7 +17,6 @@ from typing import Literal
 from rich.console import Console
 
 from experiment.plan import Plan
-from experiment.spec import KernelSpec
 from guests import exact, virtme
 from guests.argv import environment, qemu_argv
 from guests.exact import Machine
@@ -27,6 +26,7 @@ from host import accelerator, facts
 from host.accelerator import AcceleratorTest
 from host.process import paste
 from kernels import build
+from kernels.build import KernelRequest
 from kernels.cache import Kernel, load, planned
 from kernels.make import MakeProgress
 from results.store import SessionStore
@@ -90,33 +90,19 @@ class PrintingExecutor:
         """What this host has; KVM where nobody has found that out yet, which takes a boot."""
         return accelerator.kept(cache) or AcceleratorTest("kvm", ())
 
-    def expect_kernels(
-        self,
-        kernels: Sequence[tuple[KernelSpec, Sequence[Path]]],
-        *,
-        checkout: Path,
-        cache: Path,
-        boxed: bool = False,
-    ) -> None:
+    def expect_kernels(self, kernels: Sequence[KernelRequest]) -> None:
         """Nothing is gained by knowing."""
 
     def provide_kernel(
-        self,
-        spec: KernelSpec,
-        patches: Sequence[Path],
-        *,
-        checkout: Path,
-        cache: Path,
-        progress: Callable[[MakeProgress], None] | None = None,
-        boxed: bool = False,
+        self, kernel: KernelRequest, progress: Callable[[MakeProgress], None] | None = None
     ) -> Kernel:
         """The kernel as it is in the cache, or will be; lines that build it on its own."""
-        key = build.key_of(spec, patches, checkout=checkout, cache=cache)
+        key = build.key_of(kernel)
         if key not in self.known:
-            title = f"# kernel {key}, flavour {spec.configuration}, {len(patches)} patches"
-            lines = build.commands(spec, patches, checkout=checkout, cache=cache)
-            self.lines.add("builds", [title, *lines])
-            self.known[key] = load(cache, key) or planned(spec, key, cache)
+            flavour = kernel.spec.configuration
+            title = f"# kernel {key}, flavour {flavour}, {len(kernel.patches)} patches"
+            self.lines.add("builds", [title, *build.commands(kernel)])
+            self.known[key] = load(kernel.cache, key) or planned(kernel.spec, key, kernel.cache)
         return self.known[key]
 
 

@@ -23,6 +23,7 @@ from guests.exact import BootError, Machine, Outcome, Snapshot
 from host import accelerator, facts
 from host.accelerator import AcceleratorTest
 from kernels import build
+from kernels.build import KernelRequest
 from kernels.cache import Kernel
 from kernels.make import MakeProgress
 from runs.boots import ATTEMPTS, MIB, Boot, Executor, Judge, Place
@@ -189,30 +190,14 @@ class LocalExecutor:
         """As ``runs.boots.Executor.accelerator``."""
         return accelerator.provide(cache, image)
 
-    def expect_kernels(
-        self,
-        kernels: Sequence[tuple[KernelSpec, Sequence[Path]]],
-        *,
-        checkout: Path,
-        cache: Path,
-        boxed: bool = False,
-    ) -> None:
+    def expect_kernels(self, kernels: Sequence[KernelRequest]) -> None:
         """Nothing is gained by knowing: one build takes the whole host."""
 
     def provide_kernel(
-        self,
-        spec: KernelSpec,
-        patches: Sequence[Path],
-        *,
-        checkout: Path,
-        cache: Path,
-        progress: Callable[[MakeProgress], None] | None = None,
-        boxed: bool = False,
+        self, kernel: KernelRequest, progress: Callable[[MakeProgress], None] | None = None
     ) -> Kernel:
         """As ``kernels.build.provide``."""
-        return build.provide(
-            spec, patches, checkout=checkout, cache=cache, progress=progress, boxed=boxed
-        )
+        return build.provide(kernel, progress)
 
 
 def _memory_mib(batch: Sequence[Boot], slots: int, booted: Collection[Machine]) -> int:
@@ -357,3 +342,9 @@ class Options:
     trusted: tuple[str, ...] = ()
     root: Path | None = None
     executor: Executor = field(default_factory=LocalExecutor)
+
+    def kernel(
+        self, spec: KernelSpec, patches: Sequence[Path], *, boxed: bool = False
+    ) -> KernelRequest:
+        """What to ask of ``kernels.build`` for a kernel of this call."""
+        return KernelRequest(spec, patches, self.checkout, self.cache, boxed)

@@ -387,7 +387,7 @@ def kernel_keys(resolved: Resolved, *, checkout: Path, cache: Path) -> dict[tupl
     """
     return {
         (flavour, arm.spec.name): build.key_of(
-            arm.kernels[flavour], arm.patches, checkout=checkout, cache=cache
+            build.KernelRequest(arm.kernels[flavour], arm.patches, checkout, cache)
         )
         for flavour in resolved.flavours
         for arm in resolved.built

@@ -14,7 +14,6 @@ from typing import Any
 
 from errors import InfraError, SeriesError, UsageError
 from experiment.architecture import X86_64
-from experiment.spec import KernelSpec
 from guests import channel
 from guests.channel import Ending
 from guests.exact import Machine, Outcome
@@ -22,6 +21,7 @@ from host import limited
 from host.accelerator import AcceleratorTest
 from host.facts import QEMU_OVERHEAD_MIB
 from kernels import build, cache
+from kernels.build import KernelRequest
 from kernels.cache import Kernel
 from kernels.make import MakeProgress
 from runs.boots import ATTEMPTS, Boot, Judge, Place
@@ -330,43 +330,26 @@ class DaskExecutor:
             next_step='--executor local there, or an experiment with mode = "exact"',
         )
 
-    def expect_kernels(
-        self,
-        kernels: Sequence[tuple[KernelSpec, Sequence[Path]]],
-        *,
-        checkout: Path,
-        cache: Path,
-        boxed: bool = False,
-    ) -> None:
+    def expect_kernels(self, kernels: Sequence[KernelRequest]) -> None:
         """As ``runs.boots.Executor.expect_kernels``: builds of several flavours go on at once."""
-        for spec, patches in kernels:
-            self._expect(spec, patches, checkout, cache, boxed)
+        for kernel in kernels:
+            self._expect(kernel)
 
     def provide_kernel(
-        self,
-        spec: KernelSpec,
-        patches: Sequence[Path],
-        *,
-        checkout: Path,
-        cache: Path,
-        progress: Callable[[MakeProgress], None] | None = None,
-        boxed: bool = False,
+        self, kernel: KernelRequest, progress: Callable[[MakeProgress], None] | None = None
     ) -> Kernel:
         """As ``kernels.build.provide``; built here only where no worker can."""
-        if key := self._expect(spec, patches, checkout, cache, boxed):
+        if key := self._expect(kernel):
             assert self._builder is not None
-            kernel = self._builder.provide(key, cache, progress)
-            if kernel is not None:
-                return kernel
+            built = self._builder.provide(key, kernel.cache, progress)
+            if built is not None:
+                return built
             self.log(f"no worker can build kernel {key}: it is built here")
-        return build.provide(
-            spec, patches, checkout=checkout, cache=cache, progress=progress, boxed=boxed
-        )
+        return build.provide(kernel, progress)
 
-    def _expect(
-        self, spec: KernelSpec, patches: Sequence[Path], checkout: Path, here: Path, boxed: bool
-    ) -> str:
+    def _expect(self, kernel: KernelRequest) -> str:
         """Have a kernel built that is not in this host's cache; its key, empty where it is."""
+        spec, here, checkout = kernel.spec, kernel.cache, kernel.checkout
         if spec.arch != X86_64.name:
             raise UsageError(
                 f"workers boot guests of {X86_64.name} only, and this kernel is for {spec.arch}",
@@ -375,18 +358,18 @@ class DaskExecutor:
             )
         if spec.is_prebuilt:
             return ""
-        key = build.key_of(spec, patches, checkout=checkout, cache=here)
+        key = build.key_of(kernel)
         if cache.load(here, key):
             return ""
         if self._builder is None:
             self._builder = Builder(self.members, self.store, self.log)
             self.members.client.subscribe_topic(self._builder.topic, self._builder.reached)
         if key not in self._builder.queued and not self.store.kernel(key, here):
-            texts = tuple((path.name, path.read_bytes()) for path in patches)
+            texts = tuple((path.name, path.read_bytes()) for path in kernel.patches)
             other = None if checkout.resolve() == CHECKOUT else checkout
-            parcel = BuildParcel(key, spec, texts, self.store, self._builder.topic, other, boxed)
-            tree = build.objects_of(spec, patches, checkout=checkout, cache=here)
-            self._builder.queued[key] = (parcel, tree)
+            topic = self._builder.topic
+            parcel = BuildParcel(key, spec, texts, self.store, topic, other, kernel.boxed)
+            self._builder.queued[key] = (parcel, build.objects_of(kernel))
         self._builder.advance()
         return key
 

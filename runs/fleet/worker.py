@@ -25,6 +25,7 @@ from guests import exact
 from guests.exact import BootError, Machine, Outcome, Snapshot
 from host import facts
 from kernels import build
+from kernels.build import KernelRequest
 from kernels.make import MakeProgress
 from runs.boots import MIB
 from runs.fleet.artefacts import ArtefactStore, KernelFiles
@@ -299,19 +300,12 @@ def build_and_publish(
         for file, data in parcel.patches:
             patches.append(Path(name) / Path(file).name)
             patches[-1].write_bytes(data)
-        key = build.key_of(parcel.spec, patches, checkout=checkout, cache=cache_folder)
+        request = KernelRequest(parcel.spec, patches, checkout, cache_folder, parcel.boxed)
+        key = build.key_of(request)
         if key != parcel.key:
             raise InfraError(
                 f"kernel key mismatch: {key} on the worker, {parcel.key} here; "
                 "source, configuration or compiler differ",
                 where=parcel.spec.source,
             )
-        kernel = build.provide(
-            parcel.spec,
-            patches,
-            checkout=checkout,
-            cache=cache_folder,
-            progress=report,
-            boxed=parcel.boxed,
-        )
-        return parcel.store.put_files(kernel)
+        return parcel.store.put_files(build.provide(request, report))

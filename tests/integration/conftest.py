@@ -82,7 +82,7 @@ def kernels(options: Options) -> dict[str, Kernel]:
 def wall_kernel(options: Options) -> Kernel:
     """The source as it is, with what wall guests need besides: network, virtio, 9p."""
     spec = KernelSpec(source=SOURCE, flavour="perf", mode="wall")
-    return build.provide(spec, [], checkout=options.checkout, cache=options.cache)
+    return build.provide(options.kernel(spec, ()))
 
 
 @pytest.fixture(scope="session")
@@ -104,8 +104,7 @@ def small(kernels: dict[str, Kernel], tmp_path_factory: pytest.TempPathFactory) 
 
 def _want(flavour: str, options: Options) -> None:
     """Skip where a kernel that few tests need would first have to be built from nothing."""
-    where = {"checkout": options.checkout, "cache": options.cache}
-    key = build.key_of(KernelSpec(source=SOURCE, flavour=flavour), [], **where)
+    key = build.key_of(options.kernel(KernelSpec(source=SOURCE, flavour=flavour), ()))
     if os.environ.get(KERNELS_VARIABLE) != "all" and cache.load(options.cache, key) is None:
         pytest.skip(
             f"no {flavour} kernel is in the cache, and it takes ten minutes to build: "

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
 from experiment.spec import KernelSpec
+from kernels.build import KernelRequest
 
 FAKE_LINUX = Path(__file__).parent / "fakelinux"
 
@@ -39,6 +40,19 @@ class Lab:
     @property
     def where(self) -> Where:
         return {"checkout": self.checkout, "cache": self.cache}
+
+    def request(
+        self,
+        patches: Sequence[Path] = (),
+        *,
+        spec: KernelSpec | None = None,
+        cache: Path | None = None,
+        boxed: bool = False,
+    ) -> KernelRequest:
+        """A kernel of this source, or of another; in the lab's cache, or in another."""
+        return KernelRequest(
+            spec or self.spec, tuple(patches), self.checkout, cache or self.cache, boxed
+        )
 
     def series(self, name: str, *edits: Callable[[Path], None], subject: str = "") -> list[Path]:
         """Write a series with one patch for each edit of the fake tree."""

@@ -33,17 +33,17 @@ from kernels.cache import Kernel, cached_kernels
 from kernels.compiled import load as touched
 from kernels.config import parse
 from kernels.make import MakeProgress
-from tests.kernels.fake import BROKEN, COMMENT, FASTER, GROWN, Lab, Where, replace
+from tests.kernels.fake import BROKEN, COMMENT, FASTER, GROWN, Lab, replace
 
 REPOSITORY = Path(__file__).parents[2]
 PROVIDE = """
 import sys
 from pathlib import Path
 from experiment.spec import KernelSpec
-from kernels.build import provide
+from kernels.build import KernelRequest, provide
 source, checkout, cache, *patches = sys.argv[1:]
-kernel = provide(KernelSpec(source=source), [Path(p) for p in patches],
-                 checkout=Path(checkout), cache=Path(cache))
+spec, paths = KernelSpec(source=source), [Path(each) for each in patches]
+kernel = provide(KernelRequest(spec, paths, Path(checkout), Path(cache)))
 print(kernel.identity.code_key)
 """
 
@@ -73,7 +73,7 @@ def wait_for(condition: object, timeout_s: float = 20.0) -> None:
 
 def test_a_built_kernel_is_complete_and_says_what_it_is(lab: Lab) -> None:
     patches = lab.series("faster", FASTER)
-    kernel = provide(lab.spec, patches, **lab.where)
+    kernel = provide(lab.request(patches))
     assert kernel.folder == lab.cache / "kernels" / kernel.identity.key
     assert kernel.identity.release == "6.12.0-fake"
     assert kernel.identity.patches == (patches[0].name,)
@@ -87,7 +87,7 @@ def test_a_built_kernel_is_complete_and_says_what_it_is(lab: Lab) -> None:
 
 
 def test_a_built_kernel_knows_the_files_of_its_functions(lab: Lab) -> None:
-    kernel = provide(lab.spec, [], **lab.where)
+    kernel = provide(lab.request())
     files = addresses.load(kernel.origins)
     lines = (line.split() for line in kernel.system_map.read_text().splitlines())
     placed = {name: files[int(at, 16)].file for at, kind, name in lines if kind in "tT"}
@@ -98,21 +98,21 @@ def test_a_built_kernel_knows_the_files_of_its_functions(lab: Lab) -> None:
 
 
 def test_second_time_comes_from_the_cache_without_make(lab: Lab) -> None:
-    first = provide(lab.spec, [], **lab.where)
+    first = provide(lab.request())
     stamp = first.image.stat().st_mtime_ns
     tree = next((lab.cache / "trees").iterdir())
     (tree / "src/Makefile").write_text("all:\n\tfalse\n")
     calls: list[MakeProgress] = []
-    again = provide(lab.spec, [], **lab.where, progress=calls.append)
+    again = provide(lab.request(), progress=calls.append)
     assert again == first
     assert again.image.stat().st_mtime_ns == stamp
     assert calls == []
 
 
 def test_second_arm_starts_from_the_first_arms_objects(lab: Lab) -> None:
-    base = provide(lab.spec, [], **lab.where)
-    patched = provide(lab.spec, lab.series("faster", FASTER), **lab.where)
-    again = provide(lab.spec, lab.series("grown", GROWN), **lab.where)
+    base = provide(lab.request())
+    patched = provide(lab.request(lab.series("faster", FASTER)))
+    again = provide(lab.request(lab.series("grown", GROWN)))
     log = "build.log"
     assert compiled(base.folder / log) == ["init.o", "mm/filemap.o", "mm/slow.o"]
     assert compiled(patched.folder / log) == ["mm/filemap.o"]
@@ -121,9 +121,9 @@ def test_second_arm_starts_from_the_first_arms_objects(lab: Lab) -> None:
 
 def test_an_arm_built_after_another_is_the_same_as_one_built_alone(lab: Lab) -> None:
     patches = lab.series("grown", GROWN)
-    provide(lab.spec, [], **lab.where)
-    after = provide(lab.spec, patches, **lab.where)
-    alone = provide(lab.spec, patches, checkout=lab.checkout, cache=lab.cache.with_name("other"))
+    provide(lab.request())
+    after = provide(lab.request(patches))
+    alone = provide(lab.request(patches, cache=lab.cache.with_name("other")))
     assert after.image.read_bytes() == alone.image.read_bytes()
     assert after.symbols.read_bytes() == alone.symbols.read_bytes()
     assert after.identity == alone.identity
@@ -141,12 +141,12 @@ def flavoured(lab: Lab, flavour: str) -> KernelSpec:
 
 
 def test_another_flavour_compiles_what_its_options_are_in(lab: Lab) -> None:
-    provide(lab.spec, [], **lab.where)
-    twice = provide(flavoured(lab, "twice"), [], **lab.where)
-    asserting = provide(flavoured(lab, "asserting"), [], **lab.where)
+    provide(lab.request())
+    twice = provide(lab.request(spec=flavoured(lab, "twice")))
+    asserting = provide(lab.request(spec=flavoured(lab, "asserting")))
     assert compiled(twice.folder / "build.log") == ["mm/slow.o"]
     assert compiled(asserting.folder / "build.log") == ["mm/debug.o"]
-    patched = provide(flavoured(lab, "asserting"), lab.series("faster", FASTER), **lab.where)
+    patched = provide(lab.request(lab.series("faster", FASTER), spec=flavoured(lab, "asserting")))
     assert compiled(patched.folder / "build.log") == ["mm/filemap.o"]
 
 
@@ -157,59 +157,62 @@ def test_a_flavour_built_after_another_is_the_same_as_one_built_alone(lab: Lab, 
     edits = [GROWN, replace("mm/debug.c", "+ 1", "+ 2")]
     patches = lab.series("grown", *edits)
     begin = lab.spec if first == "perf" else flavoured(lab, first)
-    provide(begin, patches, **lab.where)
-    provide(begin, [], **lab.where)
+    provide(lab.request(patches, spec=begin))
+    provide(lab.request(spec=begin))
     spec = flavoured(lab, "twice")
-    other: Where = {"checkout": lab.checkout, "cache": lab.cache.with_name("other")}
+    other = lab.cache.with_name("other")
     for arm in (patches, []):
-        after, alone = provide(spec, arm, **lab.where), provide(spec, arm, **other)
+        after, alone = (
+            provide(lab.request(arm, spec=spec)),
+            provide(lab.request(arm, spec=spec, cache=other)),
+        )
         assert after.image.read_bytes() == alone.image.read_bytes()
         assert after.identity == alone.identity
         for name in ("symbols.json.gz", "touched.json", "origins.json.gz", "config"):
             assert (after.folder / name).read_bytes() == (alone.folder / name).read_bytes(), name
     # The first has an object more: it is not taken for one of this kernel.
-    rows = touched(provide(spec, patches, **lab.where).touched)
+    rows = touched(provide(lab.request(patches, spec=spec)).touched)
     assert {each.file: each.built for each in rows} == {"mm/filemap.c": True, "mm/debug.c": False}
 
 
 def test_a_copy_that_did_not_build_at_first_is_cleaned_when_it_does(lab: Lab) -> None:
     patches = lab.series("debug", replace("mm/debug.c", "+ 1", "+ 2"))
-    provide(flavoured(lab, "asserting"), patches, **lab.where)
+    provide(lab.request(patches, spec=flavoured(lab, "asserting")))
     spec = flavoured(lab, "twice")
     with pytest.raises(SeriesError):
-        provide(spec, lab.series("broken", BROKEN), **lab.where)
-    assert seconds_to_build(spec, patches, 0, **lab.where) == UNKNOWN["copied"].seconds
-    kernel = provide(spec, patches, **lab.where)
-    assert seconds_to_build(spec, patches, 0, **lab.where) != UNKNOWN["copied"].seconds
+        provide(lab.request(lab.series("broken", BROKEN), spec=spec))
+    assert seconds_to_build(lab.request(patches, spec=spec), 0) == UNKNOWN["copied"].seconds
+    kernel = provide(lab.request(patches, spec=spec))
+    assert seconds_to_build(lab.request(patches, spec=spec), 0) != UNKNOWN["copied"].seconds
     assert [(each.file, each.built) for each in touched(kernel.touched)] == [("mm/debug.c", False)]
     assert not list(lab.cache.glob("trees/*/src/obj-*/copied"))
 
 
 def test_objects_of_another_compiler_or_of_a_killed_build_are_no_beginning(lab: Lab) -> None:
-    provide(lab.spec, [], **lab.where)
+    provide(lab.request())
     objects = next(lab.cache.glob("trees/*/src/obj-*"))
     key = objects.name.removeprefix("obj-")
     (objects.parents[1] / f"unfinished-{key}").touch()
     spec = flavoured(lab, "twice")
     everything = ["init.o", "mm/filemap.o", "mm/slow.o"]
-    assert compiled(provide(spec, [], **lab.where).folder / "build.log") == everything
+    assert compiled(provide(lab.request(spec=spec)).folder / "build.log") == everything
     for folder in lab.cache.glob("trees/*/src/obj-*"):
         (folder / "toolchain").write_text("another\n")
-    asserting = provide(flavoured(lab, "asserting"), [], **lab.where)
+    asserting = provide(lab.request(spec=flavoured(lab, "asserting")))
     assert len(compiled(asserting.folder / "build.log")) == 4
 
 
 def test_comments_only_is_the_same_code_and_another_kernel(lab: Lab) -> None:
-    base = provide(lab.spec, [], **lab.where)
-    noop = provide(lab.spec, lab.series("noop", COMMENT), **lab.where)
+    base = provide(lab.request())
+    noop = provide(lab.request(lab.series("noop", COMMENT)))
     assert noop.identity.key != base.identity.key
     assert noop.identity.code_key == base.identity.code_key
     assert symbols.changed_functions(base.symbols, noop.symbols) == ()
 
 
 def test_a_real_change_is_other_code_and_names_its_functions_only(lab: Lab) -> None:
-    base = provide(lab.spec, [], **lab.where)
-    grown = provide(lab.spec, lab.series("grown", GROWN), **lab.where)
+    base = provide(lab.request())
+    grown = provide(lab.request(lab.series("grown", GROWN)))
     assert grown.identity.code_key != base.identity.code_key
     changed = symbols.changed_functions(base.symbols, grown.symbols)
     assert [change.name for change in changed] == ["remember"]
@@ -220,7 +223,7 @@ def test_a_real_change_is_other_code_and_names_its_functions_only(lab: Lab) -> N
 
 def test_key_depends_on_all_that_decides_the_kernel(lab: Lab) -> None:
     def key(spec: KernelSpec, patches: list[Path]) -> str:
-        return key_of(spec, patches, **lab.where)
+        return key_of(lab.request(patches, spec=spec))
 
     faster = lab.series("faster", FASTER)
     keys = {key(lab.spec, []), key(lab.spec, faster)}
@@ -238,69 +241,69 @@ def test_key_depends_on_all_that_decides_the_kernel(lab: Lab) -> None:
 
 
 def test_key_does_not_depend_on_where_things_are(lab: Lab, tmp_path: Path) -> None:
-    here = key_of(lab.spec, [], **lab.where)
+    here = key_of(lab.request())
     moved = lab.source.rename(tmp_path / "moved")
     there = KernelSpec(source=f"dir:{moved}")
-    assert key_of(there, [], checkout=lab.checkout, cache=tmp_path / "c2") == here
+    assert key_of(lab.request(spec=there, cache=tmp_path / "c2")) == here
 
 
 def test_nothing_of_the_machine_is_in_the_image(lab: Lab) -> None:
     named = replace(
         "mm/slow.c", "int slow(", "const char *here(void) { return __FILE__; }\nint slow("
     )
-    kernel = provide(lab.spec, lab.series("named", named), **lab.where)
+    kernel = provide(lab.request(lab.series("named", named)))
     assert b"slow.c" in kernel.image.read_bytes()
     assert str(lab.cache).encode() not in kernel.image.read_bytes()
 
 
 def test_progress_counts_up_to_the_count_of_the_build_before(lab: Lab) -> None:
     first: list[MakeProgress] = []
-    provide(lab.spec, [], **lab.where, progress=first.append)
+    provide(lab.request(), progress=first.append)
     assert [step.done for step in first] == sorted(step.done for step in first)
     done = first[-1].done
     assert done == 8
     assert {step.total for step in first} == {0}, "nothing is known before the first build"
     second: list[MakeProgress] = []
     replace("init.c", "4096", "8192")(lab.source)
-    provide(lab.spec, [], **lab.where, progress=second.append)
+    provide(lab.request(), progress=second.append)
     assert second[0].total == done
     (lab.checkout / "configs/kconfig/other.config").write_text("CONFIG_NR_CPUS=32\n")
     other: list[MakeProgress] = []
     spec = lab.spec.model_copy(update={"flavour": "other"})
-    provide(spec, [], **lab.where, progress=other.append)
+    provide(lab.request(spec=spec), progress=other.append)
     assert other[0].total == 0, "a build from the objects of another flavour is not like a first"
     third: list[MakeProgress] = []
     (lab.checkout / "configs/kconfig/third.config").write_text("CONFIG_NR_CPUS=16\n")
     spec = lab.spec.model_copy(update={"flavour": "third"})
-    provide(spec, [], **lab.where, progress=third.append)
+    provide(lab.request(spec=spec), progress=third.append)
     assert third[0].total == other[-1].done, "a flavour never built is like another one"
     added: list[MakeProgress] = []
     (lab.checkout / "configs/kconfig/added.config").write_text(
         f"# on top of perf.config\n{OTHER['twice']}"
     )
     spec = lab.spec.model_copy(update={"flavour": "added"})
-    provide(spec, [], **lab.where, progress=added.append)
+    provide(lab.request(spec=spec), progress=added.append)
     assert added[0].total == 0, "options added to the objects' own are not other options"
 
 
 def test_a_series_that_does_not_build_is_blamed_with_file_and_line(lab: Lab) -> None:
     patches = lab.series("broken", BROKEN)
     with pytest.raises(SeriesError) as caught:
-        provide(lab.spec, patches, **lab.where)
+        provide(lab.request(patches))
     assert re.search(r"mm/filemap\.c:\d+: .nothing. undeclared", caught.value.what)
     assert caught.value.where == f"{patches[0].name} (mm: broken, step 1)"
     assert cached_kernels(lab.cache) == []
-    assert provide(lab.spec, [], **lab.where).identity.patches == ()
+    assert provide(lab.request()).identity.patches == ()
 
 
 def test_the_time_of_a_build_is_that_of_the_last_one_like_it(lab: Lab) -> None:
     patches = lab.series("faster", FASTER)
 
     def seconds(others: int) -> float:
-        return seconds_to_build(lab.spec, patches, others, **lab.where)
+        return seconds_to_build(lab.request(patches), others)
 
     assert seconds(others=0) > seconds(others=1) > 0
-    provide(lab.spec, [], **lab.where)
+    provide(lab.request())
     known = expected(lab.cache, "perf", "first")
     assert known.steps == 8
     assert 0 < known.seconds < 60
@@ -316,7 +319,7 @@ def blamed(lab: Lab, name: str, *edits: Callable[[Path], None]) -> tuple[int, Se
     """The number of the patch that is named for a series that does not build."""
     patches = lab.series(name, *edits)
     with pytest.raises(SeriesError) as caught:
-        provide(lab.spec, patches, **lab.where)
+        provide(lab.request(patches))
     (number,) = [n for n, patch in enumerate(patches, 1) if patch.name in caught.value.where]
     return number, caught.value
 
@@ -388,7 +391,7 @@ def test_a_link_error_is_blamed_on_the_patch_that_brought_it(lab: Lab) -> None:
 @pytest.mark.parametrize("base_is_cached", [True, False])
 def test_a_mistake_in_a_makefile_shows_in_configuring(lab: Lab, base_is_cached: bool) -> None:
     if base_is_cached:
-        provide(lab.spec, [], **lab.where)
+        provide(lab.request())
     number, _ = blamed(
         lab,
         "makefile",
@@ -403,10 +406,10 @@ def test_a_mistake_in_a_makefile_shows_in_configuring(lab: Lab, base_is_cached: 
 def test_a_source_that_does_not_build_is_not_the_series_fault(lab: Lab) -> None:
     BROKEN(lab.source)
     with pytest.raises(InfraError, match=r"without patches does not build: mm/filemap\.c:"):
-        provide(lab.spec, [], **lab.where)
+        provide(lab.request())
     for name, edits in {"one": (LATER,), "more": (STEEPER, LATER, FOLDED)}.items():
         with pytest.raises(InfraError, match=r"without patches does not build: mm/filemap\.c:"):
-            provide(lab.spec, lab.series(name, *edits), **lab.where)
+            provide(lab.request(lab.series(name, *edits)))
 
 
 FULL = replace("mm/slow.c", "#include", '#error "No space left on device"\n#include')
@@ -418,7 +421,7 @@ def test_a_series_that_has_the_compiler_say_that_the_disk_is_full(
     lab: Lab, base_is_cached: bool
 ) -> None:
     if base_is_cached:
-        provide(lab.spec, [], **lab.where)
+        provide(lab.request())
     other = replace("mm/slow.c", '#error "No space left on device"', '#error "other"')
     number, error = blamed(lab, "full", COMMENT, FULL)
     assert number == 2
@@ -430,22 +433,22 @@ def test_a_full_disk_is_never_the_series_fault(lab: Lab) -> None:
     # Whatever is built on it, and with patches or without.
     FULL(lab.source)
     with pytest.raises(InfraError, match="the host failed"):
-        provide(lab.spec, [], **lab.where)
+        provide(lab.request())
     with pytest.raises(InfraError, match="the host failed"):
-        provide(lab.spec, lab.series("any", COMMENT), **lab.where)
+        provide(lab.request(lab.series("any", COMMENT)))
 
 
 @pytest.mark.slow
 def test_a_build_that_never_ends_is_the_series_where_the_base_ended(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    base = provide(lab.spec, [], **lab.where)
+    base = provide(lab.request())
     monkeypatch.setattr(build, "BUILD_TIMEOUT_S", 5.0)
     endless = replace("Makefile", "else\n", "else\n_ := $(shell sleep 600)\n")
     with pytest.raises(SeriesError, match="and its base did"):
-        provide(lab.spec, lab.series("endless", endless), **lab.where)
+        provide(lab.request(lab.series("endless", endless)))
     monkeypatch.undo()
-    other = provide(lab.spec, lab.series("noop", COMMENT), **lab.where)
+    other = provide(lab.request(lab.series("noop", COMMENT)))
     assert other.identity.code_key == base.identity.code_key
 
 
@@ -465,34 +468,34 @@ def test_whatever_is_raised_is_the_series_unless_the_host_says_it(
 
     monkeypatch.setattr(build, "switch", switch)
     with pytest.raises(expected):
-        provide(lab.spec, lab.series("noop", COMMENT), **lab.where)
+        provide(lab.request(lab.series("noop", COMMENT)))
     with pytest.raises(type(raised)):
-        provide(lab.spec, [], **lab.where)
+        provide(lab.request())
 
 
 def test_a_patch_that_does_not_apply_leaves_the_lab_able_to_go_on(lab: Lab) -> None:
-    base = provide(lab.spec, [], **lab.where)
+    base = provide(lab.request())
     patches = lab.series("faster", FASTER)
     patches[0].write_text(patches[0].read_text().replace("index >> 4", "index >> 9"))
     with pytest.raises(SeriesError) as caught:
-        provide(lab.spec, patches, **lab.where)
+        provide(lab.request(patches))
     assert "mm/filemap.c" in caught.value.what
     assert patches[0].name in caught.value.where
-    other = provide(lab.spec, lab.series("noop", COMMENT), **lab.where)
+    other = provide(lab.request(lab.series("noop", COMMENT)))
     assert other.identity.code_key == base.identity.code_key
 
 
 def test_unknown_flavour_and_missing_source_are_the_users(lab: Lab) -> None:
     with pytest.raises(UsageError, match="did you mean perf"):
-        provide(KernelSpec(source=lab.spec.source, flavour="pref"), [], **lab.where)
+        provide(lab.request(spec=KernelSpec(source=lab.spec.source, flavour="pref")))
     with pytest.raises(UsageError, match="no such folder"):
-        provide(KernelSpec(source="dir:/nowhere"), [], **lab.where)
+        provide(lab.request(spec=KernelSpec(source="dir:/nowhere")))
 
 
 @pytest.mark.slow
 def test_killed_in_the_middle_of_make_and_built_again(lab: Lab) -> None:
     """Half an object with a new time must not be believed, nor make live on."""
-    provide(lab.spec, [], **lab.where)
+    provide(lab.request())
     patches = lab.series("grown", GROWN)
     tree = next((lab.cache / "trees").iterdir())
     gate = tree / "gate"
@@ -505,8 +508,8 @@ def test_killed_in_the_middle_of_make_and_built_again(lab: Lab) -> None:
     wait_for(lambda: not _processes_in(tree))
     gate.unlink()
     assert [path.name for path in (lab.cache / "kernels").glob(".*")] == []
-    kernel = provide(lab.spec, patches, **lab.where)
-    alone = provide(lab.spec, patches, checkout=lab.checkout, cache=lab.cache.with_name("other"))
+    kernel = provide(lab.request(patches))
+    alone = provide(lab.request(patches, cache=lab.cache.with_name("other")))
     assert kernel.image.read_bytes() == alone.image.read_bytes()
     # What was left of it is not what such a build takes.
     assert expected(lab.cache, lab.spec.configuration, "next") == UNKNOWN["next"]
@@ -524,8 +527,8 @@ def test_killed_at_any_moment_and_built_again(lab: Lab, moment_s: float) -> None
     process.communicate()
     for kernel in cached_kernels(lab.cache):
         assert kernel.symbols.exists()
-    after = provide(lab.spec, patches, **lab.where)
-    base = provide(lab.spec, [], **lab.where)
+    after = provide(lab.request(patches))
+    base = provide(lab.request())
     changed = symbols.changed_functions(base.symbols, after.symbols)
     assert [change.name for change in changed] == ["remember"]
 
@@ -549,7 +552,7 @@ def test_two_processes_build_two_arms_of_one_tree(lab: Lab) -> None:
     assert [process.returncode for process in pair] == [0, 0], answers
     other = lab.cache.with_name("other")
     for arm, (out, _) in zip(([], patches), answers, strict=True):
-        alone = provide(lab.spec, arm, checkout=lab.checkout, cache=other)
+        alone = provide(lab.request(arm, cache=other))
         assert out.strip() == alone.identity.code_key
 
 
@@ -561,14 +564,14 @@ def test_dry_run_lines_build_the_same_kernel_when_pasted(
     patches = lab.series("grown", GROWN, COMMENT)
     (lab.checkout / "configs/kconfig/wall.config").write_text("CONFIG_NR_CPUS=32\n")
     spec = lab.spec.model_copy(update={"mode": mode})
-    lines = commands(spec, patches, **lab.where)
+    lines = commands(lab.request(patches, spec=spec))
     script = "\n".join(
         [*lines, 'cp arch/x86/boot/bzImage "$out" || cp obj/arch/x86/boot/bzImage "$out"']
     )
     env = {**os.environ, "out": str(tmp_path / "pasted"), "TMPDIR": str(tmp_path)}
     subprocess.run(["sh", "-e", "-c", script], check=True, env=env, capture_output=True)
     assert not (lab.cache / "trees").exists()
-    kernel = provide(spec, patches, **lab.where)
+    kernel = provide(lab.request(patches, spec=spec))
     assert parse(kernel.config.read_text())["NR_CPUS"] == {"exact": "64", "wall": "32"}[mode]
     assert (tmp_path / "pasted").read_bytes() == kernel.image.read_bytes()
 
@@ -576,18 +579,18 @@ def test_dry_run_lines_build_the_same_kernel_when_pasted(
 def test_the_callers_environment_does_not_reach_the_kernel(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = provide(lab.spec, [], **lab.where)
+    plain = provide(lab.request())
     monkeypatch.setenv("CFLAGS", "-O0")
     monkeypatch.setenv("MAKEFLAGS", "-n")
     monkeypatch.setenv("KCFLAGS", "-O0")
-    other = provide(lab.spec, [], checkout=lab.checkout, cache=lab.cache.with_name("other"))
+    other = provide(lab.request(cache=lab.cache.with_name("other")))
     assert other.image.read_bytes() == plain.image.read_bytes()
 
 
 def test_identity_is_plain_json_for_other_tools(lab: Lab) -> None:
-    kernel = provide(lab.spec, [], **lab.where)
+    kernel = provide(lab.request())
     written = json.loads((kernel.folder / "identity.json").read_text())
-    assert written["key"] == key_of(lab.spec, [], **lab.where)
+    assert written["key"] == key_of(lab.request())
 
 
 def _processes_in(folder: Path) -> list[int]:
@@ -611,17 +614,17 @@ def secret_at(tmp_path: Path) -> Path:
 
 
 def boxed(lab: Lab, patches: list[Path]) -> Kernel:
-    return provide(lab.spec, patches, **lab.where, boxed=True)
+    return provide(lab.request(patches, boxed=True))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("base_is_cached", [True, False])
 def test_a_kernel_from_a_box_is_the_kernel_from_none(lab: Lab, base_is_cached: bool) -> None:
-    plain = provide(lab.spec, lab.series("plain", GROWN), **lab.where)
+    plain = provide(lab.request(lab.series("plain", GROWN)))
     image, symbols_of_it = plain.image.read_bytes(), plain.system_map.read_bytes()
     store.clean(lab.cache, 0)
     if base_is_cached:
-        provide(lab.spec, [], **lab.where)
+        provide(lab.request())
     other = boxed(lab, lab.series("other", GROWN))
     assert other.image.read_bytes() == image
     assert other.system_map.read_bytes() == symbols_of_it
@@ -635,7 +638,7 @@ def test_a_kernel_from_a_box_is_the_kernel_from_none(lab: Lab, base_is_cached: b
 @pytest.mark.slow
 def test_makefiles_in_a_box_reach_nothing_outside(lab: Lab, tmp_path: Path) -> None:
     """The review's: root, the cache, the network and the home were open to a makefile."""
-    secret, base = secret_at(tmp_path), provide(lab.spec, [], **lab.where)
+    secret, base = secret_at(tmp_path), provide(lab.request())
     image, objects = base.image.read_bytes(), next(lab.cache.glob("trees/*/src/obj-*"))
     before = (objects / "mm/filemap.o").read_bytes()
     script = (
@@ -649,7 +652,7 @@ def test_makefiles_in_a_box_reach_nothing_outside(lab: Lab, tmp_path: Path) -> N
     assert not (tmp_path / "canary").exists()
     assert base.image.read_bytes() == image
     assert (objects / "mm/filemap.o").read_bytes() == before
-    assert provide(lab.spec, [], **lab.where).image.read_bytes() == image
+    assert provide(lab.request()).image.read_bytes() == image
     log = kernel.build_log.read_text()
     assert "uid 0" not in log
     assert f"uid {sandbox.BOX_UID if os.getuid() == 0 else os.getuid()}" in log
@@ -660,7 +663,7 @@ def test_makefiles_in_a_box_reach_nothing_outside(lab: Lab, tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_a_build_that_spoils_its_objects_is_blamed_and_nobody_else(lab: Lab) -> None:
-    base = provide(lab.spec, [], **lab.where)
+    base = provide(lab.request())
     spoil = replace("Makefile", "else\n", "else\n_ := $(shell echo EVIL > mm/filemap.o)\n")
     with pytest.raises(SeriesError, match="does not build"):
         boxed(lab, lab.series("spoil", COMMENT, spoil))
@@ -671,7 +674,7 @@ def test_a_build_that_spoils_its_objects_is_blamed_and_nobody_else(lab: Lab) -> 
 def test_a_build_that_fills_the_disk_is_ended_and_blamed(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    base = provide(lab.spec, [], **lab.where)
+    base = provide(lab.request())
     monkeypatch.setattr(sandbox, "Limits", partial(sandbox.Limits, all_disk_bytes=100 << 20))
     line = "_ := $(shell head -c 99M /dev/zero > a; cp a b; sleep 20)"
     fill = replace("Makefile", "else\n", f"else\n{line}\n")
@@ -716,7 +719,7 @@ def test_links_within_the_objects_stay(folder: str, target: str, stays: bool) ->
 
 
 def test_a_kernel_that_was_changed_by_hand_is_built_again(lab: Lab) -> None:
-    kernel = provide(lab.spec, [], **lab.where)
+    kernel = provide(lab.request())
     image = kernel.image.read_bytes()
     for change in (
         lambda: kernel.image.write_bytes(b"EVIL"),
@@ -726,7 +729,7 @@ def test_a_kernel_that_was_changed_by_hand_is_built_again(lab: Lab) -> None:
         lambda: (kernel.folder / store.DIGESTS).unlink(),
     ):
         change()
-        again = provide(lab.spec, [], **lab.where)
+        again = provide(lab.request())
         assert again.image.read_bytes() == image
         assert again.modules == ()
 
@@ -735,8 +738,8 @@ def test_what_is_added_to_a_flavour_is_another_kernel_with_its_modules(lab: Lab)
     additions = lab.checkout / "configs/kconfig/additions"
     additions.mkdir()
     (additions / "tests.config").write_text("CONFIG_MODULES=y\n")
-    plain = provide(lab.spec, [], **lab.where)
-    more = provide(lab.spec.model_copy(update={"additions": ("tests",)}), [], **lab.where)
+    plain = provide(lab.request())
+    more = provide(lab.request(spec=lab.spec.model_copy(update={"additions": ("tests",)})))
     assert [path.name for path in more.modules] == ["test_walk.ko"]
     assert more.identity.flavour == "perf+tests"
     assert "CONFIG_MODULES=y" in more.config.read_text()
@@ -759,13 +762,13 @@ def with_a_module(lab: Lab) -> tuple[Path, KernelSpec]:
 
 def test_modules_of_the_labs_own_are_built_with_the_kernel(lab: Lab) -> None:
     source, spec = with_a_module(lab)
-    kernel = provide(spec, [], **lab.where)
+    kernel = provide(lab.request(spec=spec))
     assert [path.name for path in kernel.modules] == ["loops.ko", "test_walk.ko"]
-    assert commands(spec, [], **lab.where)[-1].endswith('M="$work/src/obj/added/trees"')
+    assert commands(lab.request(spec=spec))[-1].endswith('M="$work/src/obj/added/trees"')
     # Another source is another kernel, of which nothing else is compiled anew.
     first = kernel.modules[0].read_bytes()
     source.write_text("int loops = 2;\n")
-    other = provide(spec, [], **lab.where)
+    other = provide(lab.request(spec=spec))
     assert other.identity.key != kernel.identity.key
     assert other.identity.code_key == kernel.identity.code_key
     assert other.modules[0].read_bytes() != first
@@ -774,9 +777,9 @@ def test_modules_of_the_labs_own_are_built_with_the_kernel(lab: Lab) -> None:
 
 def test_a_kernel_that_modules_of_the_lab_do_not_build_with_is_built_all_the_same(lab: Lab) -> None:
     source, spec = with_a_module(lab)
-    base = provide(spec, [], **lab.where)
+    base = provide(lab.request(spec=spec))
     stops = replace("Makefile", "include $(M)/Kbuild", "$(error no modules today)")
-    kernel = provide(spec, lab.series("stops", stops), **lab.where)
+    kernel = provide(lab.request(lab.series("stops", stops), spec=spec))
     assert [path.name for path in base.modules] == ["loops.ko", "test_walk.ko"]
     assert [path.name for path in kernel.modules] == ["test_walk.ko"]
     assert base.lacks(["loops", "test_walk"]) == ""
@@ -784,17 +787,17 @@ def test_a_kernel_that_modules_of_the_lab_do_not_build_with_is_built_all_the_sam
     assert re.fullmatch(r"loops: trees: \S*Makefile:\d+: no modules today\..*", why)
     # The next one has them again, also of the same objects.
     assert "loops.ko" in [
-        p.name for p in provide(spec, lab.series("g", GROWN), **lab.where).modules
+        p.name for p in provide(lab.request(lab.series("g", GROWN), spec=spec)).modules
     ]
     source.write_text("int loops = nothing;\n")
-    assert "'nothing' undeclared" in provide(spec, [], **lab.where).lacks(["loops"])
+    assert "'nothing' undeclared" in provide(lab.request(spec=spec)).lacks(["loops"])
 
 
 def test_a_cache_in_any_alphabet_and_with_signs_that_mean_nothing_to_make(
     lab: Lab, tmp_path: Path
 ) -> None:
-    where: Where = {**lab.where, "cache": tmp_path / "Zwischen,lager=~@+_ü-日本"}
-    assert provide(lab.spec, lab.series("grown", GROWN), **where).image.exists()
+    cache = tmp_path / "Zwischen,lager=~@+_ü-日本"
+    assert provide(lab.request(lab.series("grown", GROWN), cache=cache)).image.exists()
 
 
 @pytest.mark.parametrize("sign", " :\t\n$#%'\"\\;&|<>()*?[]{}!`^")
@@ -803,7 +806,7 @@ def test_a_cache_where_nothing_can_be_built_is_refused_before_anything_is_unpack
 ) -> None:
     cache = tmp_path / f"a{sign}b"
     with pytest.raises(InfraError, match="set TWINBOOT_CACHE") as caught:
-        provide(lab.spec, [], checkout=lab.checkout, cache=cache)
+        provide(lab.request(cache=cache))
     assert f"has {sign!r} in its path" in caught.value.what
     assert not cache.exists()
 
@@ -812,4 +815,4 @@ def test_a_tree_below_a_blank_and_a_colon_is_only_read(lab: Lab, tmp_path: Path)
     tree = tmp_path / "my trees: all" / "linux"
     shutil.copytree(lab.source, tree)
     spec = lab.spec.model_copy(update={"source": f"dir:{tree}"})
-    assert provide(spec, [], **lab.where).image.exists()
+    assert provide(lab.request(spec=spec)).image.exists()

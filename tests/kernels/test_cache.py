@@ -129,7 +129,7 @@ def test_clean_sweeps_what_killed_processes_left(tmp_path: Path) -> None:
 
 def test_clean_goes_from_kernels_to_objects_to_trees(lab: Lab) -> None:
     for name, edit in (("faster", FASTER), ("grown", GROWN)):
-        provide(lab.spec, lab.series(name, edit), **lab.where)
+        provide(lab.request(lab.series(name, edit)))
     tree = next((lab.cache / "trees").iterdir())
     objects = next(tree.glob("src/obj-*"))
     sizes = {path: folder_size(path) for path in (objects, tree)}
@@ -138,10 +138,10 @@ def test_clean_goes_from_kernels_to_objects_to_trees(lab: Lab) -> None:
     assert [name.split("/")[0] for name in done.removed] == ["kernels", "kernels", "trees"]
     assert not objects.exists()
     assert (tree / "src/Makefile").exists()
-    provide(lab.spec, [], **lab.where)
+    provide(lab.request())
     assert clean(lab.cache, 0).left == 0
     assert list((lab.cache / "trees").iterdir()) == []
-    assert provide(lab.spec, [], **lab.where).image.exists()
+    assert provide(lab.request()).image.exists()
 
 
 @pytest.mark.skipif(shutil.which("ccache") is None, reason="ccache is not installed")

@@ -47,8 +47,8 @@ def compared(base: Kernel, patched: Kernel, patches: Sequence[PatchRecord]) -> T
 
 
 def built(lab: Lab, *edits: Callable[[Path], None]) -> TriageRecord:
-    base = provide(lab.spec, [], **lab.where)
-    patched = provide(lab.spec, lab.series("asked", *edits), **lab.where)
+    base = provide(lab.request())
+    patched = provide(lab.request(lab.series("asked", *edits)))
     (record,) = take_in(SeriesSpec(path="configs/series/asked"), **lab.where).records
     return compared(base, patched, record.patches)
 
@@ -91,8 +91,8 @@ def test_a_header_that_changes_nothing_is_the_same_code(lab: Lab) -> None:
 
 
 def test_a_series_taken_out_is_compared_the_other_way(lab: Lab) -> None:
-    plain = provide(lab.spec, [], **lab.where)
-    other = provide(lab.spec, lab.series("asked", GROWN), **lab.where)
+    plain = provide(lab.request())
+    other = provide(lab.request(lab.series("asked", GROWN)))
     (series,) = take_in(SeriesSpec(path="configs/series/asked"), **lab.where).records
     (function,) = compared(other, plain, series.patches).functions
     assert function.file == "mm/filemap.c"
@@ -134,7 +134,7 @@ def test_warnings_of_the_patched_arm_only(lab: Lab) -> None:
 
 
 def test_kernels_of_an_older_lab_have_no_such_file(lab: Lab) -> None:
-    patched = provide(lab.spec, lab.series("asked", GROWN), **lab.where)
+    patched = provide(lab.request(lab.series("asked", GROWN)))
     assert len(load(patched.touched)) == 1
     patched.touched.unlink()
     assert load(patched.touched) == ()

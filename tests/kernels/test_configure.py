@@ -56,7 +56,7 @@ def added(name: str, *lines: str) -> Callable[[Path], None]:
 def test_a_release_with_other_names_gets_those(reasons: Lab) -> None:
     kconfig(reasons, "config NET_9P\n", "config NET_NINE\n")
     kconfig(reasons, "config SMP\n", "config SMP_LAZY\n")
-    kernel = provide(reasons.spec, [], **reasons.where)
+    kernel = provide(reasons.request())
     options = options_of(kernel)
     assert (options["NET_NINE"], options["SMP_LAZY"]) == ("y", "y")
     assert kernel.identity.options == (
@@ -67,16 +67,16 @@ def test_a_release_with_other_names_gets_those(reasons: Lab) -> None:
 
 def test_the_choice_is_equal_on_both_arms(reasons: Lab) -> None:
     kconfig(reasons, "config SMP\n", "config SMP_LAZY\n")
-    base = provide(reasons.spec, [], **reasons.where)
-    patched = provide(reasons.spec, reasons.series("faster", FASTER), **reasons.where)
+    base = provide(reasons.request())
+    patched = provide(reasons.request(reasons.series("faster", FASTER)))
     assert options_apart(base, patched) == ()
     assert base.identity.options == patched.identity.options != ()
 
 
 def test_facts_of_compilers_in_a_configuration_are_no_difference(reasons: Lab) -> None:
     """A box hides the compiler of Rust, and the base beside it was built outside of one."""
-    base = provide(reasons.spec, [], **reasons.where)
-    patched = provide(reasons.spec, reasons.series("faster", FASTER), **reasons.where)
+    base = provide(reasons.request())
+    patched = provide(reasons.request(reasons.series("faster", FASTER)))
     facts = "CONFIG_RUSTC_VERSION=108100\nCONFIG_RUSTC_LLVM_VERSION=180107\nCONFIG_RUSTC_HAS_X=y\n"
     chosen = "CONFIG_CC_OPTIMIZE_FOR_SIZE=y\n"
     base.config.write_text(base.config.read_text() + facts + chosen)
@@ -85,14 +85,14 @@ def test_facts_of_compilers_in_a_configuration_are_no_difference(reasons: Lab) -
 
 def test_an_option_of_comparability_alone_is_noted(reasons: Lab) -> None:
     kconfig(reasons, "config PERF_EVENTS\n", "config PERF\n")
-    kernel = provide(reasons.spec, [], **reasons.where)
+    kernel = provide(reasons.request())
     assert kernel.identity.options == ("CONFIG_PERF_EVENTS is n, y is wanted for comparability",)
 
 
 def test_an_option_that_is_needed_ends_the_build_and_names_what_for(reasons: Lab) -> None:
     kconfig(reasons, "config NET_9P\n", "config NET_10P\n")
     with pytest.raises(InfraError) as caught:
-        provide(reasons.spec, [], **reasons.where)
+        provide(reasons.request())
     assert "needed by the share of the host's root" in caught.value.what
     assert "CONFIG_NET_NINE" in caught.value.what
     assert "this source has no such option" in caught.value.what
@@ -100,14 +100,14 @@ def test_an_option_that_is_needed_ends_the_build_and_names_what_for(reasons: Lab
 
 def test_a_new_option_has_its_authors_default_in_the_patched_arm(reasons: Lab) -> None:
     patches = reasons.series("hint", added("HINT"))
-    base = provide(reasons.spec, [], **reasons.where)
-    patched = provide(reasons.spec, patches, **reasons.where)
+    base = provide(reasons.request())
+    patched = provide(reasons.request(patches))
     assert options_of(patched)["HINT"] == "y"
     (option,) = options_apart(base, patched)
     assert (option.name, option.before, option.after) == ("CONFIG_HINT", "", "y")
     # Alone, or after the base: the same kernel.
     elsewhere = reasons.cache.with_name("other")
-    alone = provide(reasons.spec, patches, checkout=reasons.checkout, cache=elsewhere)
+    alone = provide(reasons.request(patches, cache=elsewhere))
     assert alone.config.read_bytes() == patched.config.read_bytes()
     assert alone.identity == patched.identity
 
@@ -115,15 +115,13 @@ def test_a_new_option_has_its_authors_default_in_the_patched_arm(reasons: Lab) -
 @pytest.mark.skipif(sandbox.available() is None, reason="this host can make no boxes")
 def test_a_new_option_of_a_strangers_series_has_its_default_too(reasons: Lab) -> None:
     patches = reasons.series("hint", added("HINT"))
-    patched = provide(reasons.spec, patches, **reasons.where, boxed=True)
+    patched = provide(reasons.request(patches, boxed=True))
     assert options_of(patched)["HINT"] == "y"
 
 
 def test_a_new_option_that_stays_off_names_the_command(reasons: Lab) -> None:
-    base = provide(reasons.spec, [], **reasons.where)
-    patched = provide(
-        reasons.spec, reasons.series("off", added("HINT", "depends on MODULES")), **reasons.where
-    )
+    base = provide(reasons.request())
+    patched = provide(reasons.request(reasons.series("off", added("HINT", "depends on MODULES"))))
     record = compare(base, patched, [])
     assert record is not None
     (finding,) = record.findings
@@ -133,13 +131,15 @@ def test_a_new_option_that_stays_off_names_the_command(reasons: Lab) -> None:
         update={"config": {"CONFIG_HINT": "y", "CONFIG_MODULES": "n", "CONFIG_DEBUG_MM": "y"}}
     )
     with pytest.raises(UsageError, match="CONFIG_HINT: --config sets y, the result is n"):
-        provide(on, reasons.series("again", added("HINT", "depends on MODULES")), **reasons.where)
+        provide(
+            reasons.request(reasons.series("again", added("HINT", "depends on MODULES")), spec=on)
+        )
 
 
 def test_what_a_series_takes_away_is_away_and_named(reasons: Lab) -> None:
     gone = replace("Kconfig", "config PERF_EVENTS\n", "config PERF_OTHERS\n")
-    base = provide(reasons.spec, [], **reasons.where)
-    patched = provide(reasons.spec, reasons.series("gone", COMMENT, gone), **reasons.where)
+    base = provide(reasons.request())
+    patched = provide(reasons.request(reasons.series("gone", COMMENT, gone)))
     assert base.identity.options == patched.identity.options == ()
     assert [(each.name, each.before, each.after) for each in options_apart(base, patched)] == [
         ("CONFIG_PERF_EVENTS", "y", "")
@@ -148,10 +148,10 @@ def test_what_a_series_takes_away_is_away_and_named(reasons: Lab) -> None:
 
 def test_a_users_option_is_on_top_and_refused_where_there_is_none(reasons: Lab) -> None:
     on = KernelSpec(source=reasons.spec.source, config={"CONFIG_DEBUG_MM": "y"})
-    assert options_of(provide(on, [], **reasons.where))["DEBUG_MM"] == "y"
+    assert options_of(provide(reasons.request(spec=on)))["DEBUG_MM"] == "y"
     off = KernelSpec(source=reasons.spec.source, config={"CONFIG_NO_SUCH": "y"})
     with pytest.raises(UsageError) as caught:
-        provide(off, [], **reasons.where)
+        provide(reasons.request(spec=off))
     assert caught.value.where == "CONFIG_NO_SUCH=y"
     assert "this source has no such option" in caught.value.what
 
@@ -159,7 +159,7 @@ def test_a_users_option_is_on_top_and_refused_where_there_is_none(reasons: Lab) 
 def test_a_needed_option_that_a_series_takes_is_the_series_fault(reasons: Lab) -> None:
     gone = replace("Kconfig", "config NET\n", "config NETWORK\n")
     with pytest.raises(SeriesError) as caught:
-        provide(reasons.spec, reasons.series("gone", COMMENT, gone), **reasons.where)
+        provide(reasons.request(reasons.series("gone", COMMENT, gone)))
     assert caught.value.where.startswith("0002-")
     assert "takes options away" in caught.value.what
 

@@ -181,7 +181,7 @@ def test_git_makes_no_link_of_any_spelling(lab: Lab, mode: str, boxed: bool) -> 
     patch = lab.checkout / "0001-link.patch"
     patch.write_text(MAIL_OF_A_LINK.format(mode=mode).replace("\\\\", "\\"))
     with pytest.raises(SeriesError):
-        provide(lab.spec, [patch], **lab.where, boxed=boxed)
+        provide(lab.request([patch], boxed=boxed))
     assert [path for path in lab.cache.rglob("l") if path.is_symlink()] == []
     assert not any(path.is_file() for path in lab.cache.glob("trees/*/src/mm/l"))
 
@@ -191,7 +191,7 @@ def test_git_makes_no_submodule_of_any_spelling(lab: Lab, mode: str) -> None:
     patch = lab.checkout / "0001-module.patch"
     patch.write_text(SUBMODULE.format(mode=mode))
     with pytest.raises(SeriesError):
-        provide(lab.spec, [patch], **lab.where)
+        provide(lab.request([patch]))
     assert list(lab.cache.glob("trees/*/src/mm/m")) == []
 
 

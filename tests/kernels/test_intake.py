@@ -66,8 +66,8 @@ def test_the_same_thread_gives_the_same_kernel(lab: Lab) -> None:
     first = keep(spec, **lab.where)
     again = keep(spec, checkout=lab.checkout, cache=lab.cache.with_name("other"))
     assert first.kept == again.kept != ""
-    kernel = provide(lab.spec, patches_of(first, **lab.where), **lab.where)
-    folder = provide(lab.spec, lab.series("faster", FASTER), **lab.where)
+    kernel = provide(lab.request(patches_of(first, **lab.where)))
+    folder = provide(lab.request(lab.series("faster", FASTER)))
     assert kernel.identity.code_key == folder.identity.code_key
 
 

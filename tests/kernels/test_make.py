@@ -228,10 +228,10 @@ def tools(folder: Path) -> Path:
 
 
 def test_clang_is_another_kernel(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gcc = provide(lab.spec, [], **lab.where)
+    gcc = provide(lab.request())
     monkeypatch.setenv("PATH", f"{tools(tmp_path / 'bin')}:{os.environ['PATH']}")
     spec = lab.spec.model_copy(update={"compiler": "clang"})
-    clang = provide(spec, [], **lab.where)
+    clang = provide(lab.request(spec=spec))
     assert clang.identity.compiler == "clang version 99; ld.lld version 99"
     assert clang.identity.key != gcc.identity.key
     assert clang.identity.code_key == gcc.identity.code_key  # gcc is behind both
@@ -239,7 +239,7 @@ def test_clang_is_another_kernel(lab: Lab, tmp_path: Path, monkeypatch: pytest.M
     assert " LLVM=1 " in log
     assert "CC=ccache gcc" not in log
     assert "LLVM=1" not in gcc.build_log.read_text()
-    assert provide(lab.spec, [], **lab.where) == gcc
+    assert provide(lab.request()) == gcc
 
 
 def test_make_sees_nothing_of_the_callers_environment(

@@ -44,13 +44,13 @@ def names(kernel: Kernel) -> list[str]:
 
 
 def test_package_becomes_a_kernel(lab: Lab, archive: Archive) -> None:
-    kernel = build.provide(DEB, [], **lab.where)
+    kernel = build.provide(lab.request(spec=DEB))
     identity = kernel.identity
     assert (identity.release, identity.flavour, identity.patches) == ("6.1.2-test", "prebuilt", ())
     assert identity.source == f"deb:{NAME}=6.1.2-1"
     assert identity.compiler == "gcc-12 (Test) 12.2.0, GNU ld 2.40"
     assert len(identity.build_id) == 40
-    assert build.key_of(DEB, [], **lab.where) == identity.key
+    assert build.key_of(lab.request(spec=DEB)) == identity.key
     assert kernel.config.read_text() == "CONFIG_SMP=y\n"
     assert names(kernel) == ["00-qemu_fw_cfg.ko", "01-brd.ko", "02-libcrc32c.ko", "03-xfs.ko"]
     assert kernel.modules[0].read_bytes().startswith(b"\x7fELF")
@@ -81,8 +81,8 @@ def test_a_kernel_in_several_packages_is_the_same_kernel(
         archive.add(f"linux-{kind}-6.1.2-apart", "6.1.2-1", content)
     depends = ", ".join(f"linux-{kind}-6.1.2-apart (= 6.1.2-1)" for kind in rest)
     archive.add("linux-image-6.1.2-apart", "6.1.2-1", depends=depends)
-    apart = build.provide(KernelSpec(source="deb:linux-image-6.1.2-apart"), [], **lab.where)
-    whole = build.provide(DEB, [], **lab.where)
+    apart = build.provide(lab.request(spec=KernelSpec(source="deb:linux-image-6.1.2-apart")))
+    whole = build.provide(lab.request(spec=DEB))
     assert apart.identity.code_key == whole.identity.code_key
     assert apart.config.read_text() == whole.config.read_text()
     assert names(apart) == names(whole)
@@ -91,40 +91,40 @@ def test_a_kernel_in_several_packages_is_the_same_kernel(
 def test_named_version_in_the_cache_needs_no_archive(lab: Lab, archive: Archive) -> None:
     pinned = prebuilt.settle(DEB, **lab.where)
     assert pinned.source == f"deb:{NAME}=6.1.2-1"
-    kernel = build.provide(pinned, [], **lab.where)
+    kernel = build.provide(lab.request(spec=pinned))
     archive.drop_all()
-    assert build.provide(pinned, [], **lab.where) == kernel
-    assert build.key_of(pinned, [], **lab.where) == kernel.identity.key
+    assert build.provide(lab.request(spec=pinned)) == kernel
+    assert build.key_of(lab.request(spec=pinned)) == kernel.identity.key
     with pytest.raises(InfraError, match="apt knows no such package"):
-        build.provide(DEB, [], **lab.where)
+        build.provide(lab.request(spec=DEB))
 
 
 def test_package_without_a_kernel(lab: Lab, archive: Archive) -> None:
     archive.add("linux-image-nothing", "1")
     with pytest.raises(UsageError, match="holds 0 kernels, one is wanted"):
-        build.provide(KernelSpec(source="deb:linux-image-nothing"), [], **lab.where)
+        build.provide(lab.request(spec=KernelSpec(source="deb:linux-image-nothing")))
 
 
 def test_commands_fetch_and_unpack_it(lab: Lab) -> None:
-    lines = build.commands(DEB, [], **lab.where)
+    lines = build.commands(lab.request(spec=DEB))
     assert f"apt-get -q download {NAME}" in lines
     assert 'for deb in ./*.deb; do dpkg-deb -x "$deb" root; done' in lines
 
 
 def test_image_with_its_modules(lab: Lab, image: Path) -> None:
-    kernel = build.provide(with_modules(image), [], **lab.where)
+    kernel = build.provide(lab.request(spec=with_modules(image)))
     assert kernel.identity.source.startswith("image:")
     assert str(image) not in kernel.identity.model_dump_json()
     assert names(kernel)[-1] == "03-xfs.ko"
     assert kernel.config.read_text() == "CONFIG_SMP=y\n"
-    assert build.provide(with_modules(image), [], **lab.where) == kernel
+    assert build.provide(lab.request(spec=with_modules(image))) == kernel
 
 
 def test_key_and_code_are_those_of_image_and_modules(lab: Lab, image: Path) -> None:
-    first = build.provide(with_modules(image), [], **lab.where).identity
-    alone = build.provide(KernelSpec(source=f"image:{image}"), [], **lab.where).identity
+    first = build.provide(lab.request(spec=with_modules(image))).identity
+    alone = build.provide(lab.request(spec=KernelSpec(source=f"image:{image}"))).identity
     shipped.module(image.parents[1] / "lib/modules/6.1.2-test/kernel/fs/xfs/xfs.ko.zst")
-    other = build.provide(with_modules(image), [], **lab.where).identity
+    other = build.provide(lab.request(spec=with_modules(image))).identity
     assert len({each.key for each in (first, alone, other)}) == 3
     assert len({each.code_key for each in (first, alone, other)}) == 3
     assert len({each.build_id for each in (first, alone, other)}) == 1
@@ -134,7 +134,7 @@ def test_kernel_without_tables_of_symbols_has_no_names(lab: Lab, tmp_path: Path)
     elf = shipped.elf(tmp_path).partition(shipped.BANNER)[0]
     path = tmp_path / "bzImage"
     path.write_bytes(shipped.boot_image(shipped.packed(elf, "gzip", tmp_path)))
-    kernel = build.provide(KernelSpec(source=f"image:{path}"), [], **lab.where)
+    kernel = build.provide(lab.request(spec=KernelSpec(source=f"image:{path}")))
     assert not kernel.system_map.exists()
     assert kernel.modules == ()
     assert compare(kernel, kernel, ()) is None
@@ -152,17 +152,17 @@ def test_kernel_without_tables_of_symbols_has_no_names(lab: Lab, tmp_path: Path)
 def test_what_is_not_there_is_named(lab: Lab, image: Path, source: str, message: str) -> None:
     (lab.checkout / "Makefile").write_text("all:\n")
     with pytest.raises(UsageError, match=message):
-        build.key_of(KernelSpec(source=source.format(image=image)), [], **lab.where)
+        build.key_of(lab.request(spec=KernelSpec(source=source.format(image=image))))
 
 
 def test_two_prebuilt_kernels_are_compared_by_size(
     lab: Lab, archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = build.provide(DEB, [], **lab.where)
+    first = build.provide(lab.request(spec=DEB))
     grown = tuple((k, n, at + 0x40 if n == "vfs_read" else at) for k, n, at in shipped.SYMBOLS)
     monkeypatch.setattr(shipped, "SYMBOLS", grown)
     archive.add(NAME, "6.1.2-2", shipped.shipped(tmp_path / "second", "second"))
-    second = build.provide(DEB, [], **lab.where)
+    second = build.provide(lab.request(spec=DEB))
     assert second.identity.source.endswith("=6.1.2-2")
     record = compare(first, second, ())
     assert record is not None
@@ -176,8 +176,8 @@ def test_two_prebuilt_kernels_are_compared_by_size(
 
 
 def test_prebuilt_and_built_kernels_are_not_compared(lab: Lab, image: Path) -> None:
-    built = build.provide(lab.spec, [], **lab.where)
-    other = build.provide(with_modules(image), [], **lab.where)
+    built = build.provide(lab.request())
+    other = build.provide(lab.request(spec=with_modules(image)))
     assert compare(built, other, ()) is None
 
 
@@ -231,7 +231,7 @@ def test_options_that_an_own_kernel_lacks_are_named_before_a_boot(lab: Lab, tmp_
     assert caught.value.what.count("CONFIG_") == len(LEFT_OFF)
     # In the cache it has its configuration, and is refused there, too.
     with pytest.raises(UsageError, match="CONFIG_XFS_FS"):
-        prebuilt.require(build.provide(spec, [], **lab.where), WANTS)
+        prebuilt.require(build.provide(lab.request(spec=spec)), WANTS)
     (tmp_path / "linux/.config").write_text(configuration())
     prebuilt.require_image(spec, WANTS, checkout=lab.checkout)
 
@@ -241,7 +241,7 @@ def test_a_module_does_where_the_folder_of_modules_has_it(lab: Lab, tmp_path: Pa
     folder = tmp_path / "root/lib/modules/6.1.2-test"
     spec = KernelSpec(source=f"image:{image}@{folder}")
     prebuilt.require_image(spec, WANTS, checkout=lab.checkout)
-    prebuilt.require(build.provide(spec, [], **lab.where), WANTS)
+    prebuilt.require(build.provide(lab.request(spec=spec)), WANTS)
     with pytest.raises(UsageError, match=r"CONFIG_XFS_FS \(a module, and no folder of modules"):
         prebuilt.require_image(KernelSpec(source=f"image:{image}"), WANTS, checkout=lab.checkout)
     # What has to be there before a module can be loaded is built in.

@@ -58,7 +58,7 @@ def test_the_base_commit_is_the_source_where_the_repository_has_it(lab: Lab, tre
     assert series_of(settled).title == "mm: change number 1"
     assert findings(lab, settled) == ()
     assert settle(settled, **lab.where) == settled
-    assert provide(settled.kernel, patches_of(series_of(settled), **lab.where), **lab.where)
+    assert provide(lab.request(patches_of(series_of(settled), **lab.where), spec=settled.kernel))
 
 
 def test_a_base_commit_nobody_has_is_a_finding(lab: Lab, tree: Path) -> None:
@@ -140,7 +140,7 @@ def test_every_kind_of_repository_is_a_source(
     settled = settle(experiment(f"git:{other}", series), **lab.where)
     topic = git(tree, "rev-parse", "topic")
     assert settled.kernel.source == f"git:{other}@{topic}"
-    assert provide(settled.kernel, [], **lab.where).identity.source == (
+    assert provide(lab.request(spec=settled.kernel)).identity.source == (
         f"git:{git(tree, 'rev-parse', 'topic^{tree}')}"
     )
     if how == "bare":

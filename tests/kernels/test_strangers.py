@@ -120,13 +120,13 @@ def honest(lab: Lab) -> tuple[list[Path], dict[str, str]]:
     patches = lab.series("honest", FASTER)
     fresh = built(lab, patches)
     store.clean(lab.cache, 0)
-    provide(lab.spec, [], **lab.where)
+    provide(lab.request())
     return patches, fresh
 
 
 def built(lab: Lab, patches: list[Path]) -> dict[str, str]:
     """Digests of a kernel's files that is built now, without its log."""
-    kernel = provide(lab.spec, patches, **lab.where, boxed=True)
+    kernel = provide(lab.request(patches, boxed=True))
     digests = store._digests(kernel.folder)
     folders.remove(kernel.folder)
     return {name: digest for name, digest in digests.items() if name != "build.log"}
@@ -136,7 +136,7 @@ def attack(lab: Lab, name: str, *, boxed: bool = True) -> Kernel | SeriesError:
     patch = lab.checkout / "0001-attack.patch"
     patch.write_text(f"Subject: [PATCH] mm: attack\n\n{SERIES[name]}")
     try:
-        return provide(lab.spec, [patch], **lab.where, boxed=boxed)
+        return provide(lab.request([patch], boxed=boxed))
     except SeriesError as error:
         return error
 

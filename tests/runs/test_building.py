@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +14,7 @@ from experiment.plan import make_plan
 from experiment.spec import CheckSpec, Experiment, KernelSpec, SeriesSpec
 from experiment.steps import per_patch
 from kernels import build
-from kernels.build import Expected, provide, remember
+from kernels.build import Expected, KernelRequest, provide, remember
 from kernels.cache import planned
 from kernels.make import MakeProgress
 from results.record import RunCost
@@ -80,9 +79,9 @@ def test_kernels_are_built_from_few_patches_to_many(
 ) -> None:
     built: list[int] = []
 
-    def provide(spec: KernelSpec, patches: Sequence[Path], **_: Any) -> Any:
-        built.append(len(patches))
-        return SimpleNamespace(patches=[path.name for path in patches])
+    def provide(request: KernelRequest, _: object) -> Any:
+        built.append(len(request.patches))
+        return SimpleNamespace(patches=[path.name for path in request.patches])
 
     monkeypatch.setattr(build, "provide", provide)
     made: Any = build_arms(made_of(steps(reverse=True), options), options, silent, "perf")
@@ -95,7 +94,7 @@ def test_kernels_are_built_from_few_patches_to_many(
 def test_progress_says_which_kernel_of_all_flavours_is_built(
     options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def provide(spec: KernelSpec, patches: Sequence[Path], *, progress: Any, **_: Any) -> Any:
+    def provide(_: KernelRequest, progress: Any) -> Any:
         progress(MakeProgress(1, 2, 3.0))
 
     experiment = make_experiment([("w", "default")], series=MINE)
@@ -125,10 +124,10 @@ def test_the_patch_that_does_not_build_in_the_middle_is_named(
 ) -> None:
     built: list[int] = []
 
-    def provide(spec: KernelSpec, patches: Sequence[Path], **_: Any) -> Any:
-        if len(patches) == 2:
+    def provide(request: KernelRequest, _: object) -> Any:
+        if len(request.patches) == 2:
             raise SeriesError("does not build: x.c:1: error", where=blamed, next_step="see log")
-        built.append(len(patches))
+        built.append(len(request.patches))
 
     monkeypatch.setattr(build, "provide", provide)
     with pytest.raises(SeriesError) as caught:
@@ -145,14 +144,14 @@ def broken_at(monkeypatch: pytest.MonkeyPatch, *numbers: int) -> list[int]:
     """Has series of so many patches not build; what is tried is noted."""
     tries: list[int] = []
 
-    def provide(spec: KernelSpec, patches: Sequence[Path], **_: Any) -> Any:
-        tries.append(len(patches))
-        if len(patches) in numbers:
-            raise SeriesError("does not build", where=f"{len(patches)} patches")
-        return planned(spec, str(len(patches)), Path("/nowhere"))
+    def provide(request: KernelRequest, _: object) -> Any:
+        tries.append(len(request.patches))
+        if len(request.patches) in numbers:
+            raise SeriesError("does not build", where=f"{len(request.patches)} patches")
+        return planned(request.spec, str(len(request.patches)), Path("/nowhere"))
 
-    def key_of(spec: KernelSpec, patches: Sequence[Path], **_: Any) -> str:
-        return f"key-{len(patches)}"
+    def key_of(request: KernelRequest) -> str:
+        return f"key-{len(request.patches)}"
 
     monkeypatch.setattr(build, "provide", provide)
     monkeypatch.setattr(build, "key_of", key_of)
@@ -246,7 +245,7 @@ def test_kernels_that_are_missing_take_as_long_as_the_last_ones_did(lab: Lab) ->
     assert [(row.arm, row.cached, row.seconds) for row in rows] == [
         ("base", False, 500.0), ("patched", False, 60.0),
     ]  # fmt: skip
-    built = provide(lab.spec, [], **lab.where)
+    built = provide(lab.request())
     base, patched = forecast_kernels(made_of(experiment, options), options)
     assert (base.key, base.cached, base.seconds) == (built.identity.key, True, 0.0)
     assert (patched.cached, patched.seconds) == (False, 60.0)

@@ -203,8 +203,8 @@ def test_a_makefile_of_a_series_of_ones_own_runs_in_a_box(lab: Lab, tmp_path: Pa
     canary = tmp_path / "canary"
     paths = lab.series("build", replace("mm/Makefile", "obj-y", f"$(shell touch {canary})\nobj-y"))
     made = experiment(lab, "configs/series/build")
-    provide(lab.spec, paths, **lab.where, boxed=needs_box(made, options(lab)))
+    provide(lab.request(paths, boxed=needs_box(made, options(lab))))
     assert not canary.exists()
     unboxed = needs_box(made, options(lab, sandbox=False, trusted=("build",)))
-    provide(lab.spec, paths, checkout=lab.checkout, cache=tmp_path / "other", boxed=unboxed)
+    provide(lab.request(paths, cache=tmp_path / "other", boxed=unboxed))
     assert canary.exists()

@@ -13,6 +13,7 @@ import pytest
 from errors import SeriesError, UsageError
 from experiment.spec import KernelSpec
 from kernels import build, cache
+from kernels.build import KernelRequest
 from kernels.cache import Kernel
 from runs.fleet.artefacts import ArtefactStore
 from runs.fleet.configured import _client
@@ -20,7 +21,7 @@ from runs.fleet.executor import DaskExecutor
 from runs.fleet.members import Settings
 from tests.integration.lab_process import wait_until
 from tests.kernels.conftest import lab as lab
-from tests.kernels.fake import BROKEN, GROWN, Lab, Where
+from tests.kernels.fake import BROKEN, GROWN, Lab
 from tests.runs.fleet.cluster import CHECKOUT, Cluster
 
 pytestmark = pytest.mark.slow
@@ -72,11 +73,11 @@ def test_both_arms_are_built_by_a_worker_and_are_those_of_a_local_build(
 ) -> None:
     patches = lab.series("grown", GROWN)
     client = here(lab, tmp_path)
-    where = Where(checkout=lab.checkout, cache=client)
-    executor.expect_kernels([(lab.spec, []), (lab.spec, patches)], **where)
-    made = [executor.provide_kernel(lab.spec, each, **where) for each in ([], patches)]
+    requests = [lab.request(each, cache=client) for each in ([], patches)]
+    executor.expect_kernels(requests)
+    made = [executor.provide_kernel(each) for each in requests]
     assert not (client / "trees").exists()
-    local = [build.provide(lab.spec, each, **lab.where) for each in ([], patches)]
+    local = [build.provide(lab.request(each)) for each in ([], patches)]
     assert [content(kernel) for kernel in made] == [content(kernel) for kernel in local]
     # The second arm went where the objects of the first are.
     trees = [name for name in ("one", "two") if (tmp_path / f"cache-{name}" / "trees").exists()]
@@ -94,7 +95,7 @@ def test_a_series_that_does_not_build_is_the_series_fault(
 ) -> None:
     patches = lab.series("broken", BROKEN)
     with pytest.raises(SeriesError, match="nothing") as error:
-        executor.provide_kernel(lab.spec, patches, checkout=lab.checkout, cache=here(lab, tmp_path))
+        executor.provide_kernel(lab.request(patches, cache=here(lab, tmp_path)))
     assert error.value.exit_code == 4
     assert "broken" in str(error.value)
 
@@ -105,7 +106,7 @@ def test_a_worker_killed_in_the_middle_of_a_build(
     # The tree's own gate keeps a half-written object in the making.
     (lab.source / "gate").touch()
     executor.members.refresh(at_once=True)
-    executor.expect_kernels([(lab.spec, [])], checkout=lab.checkout, cache=lab.cache)
+    executor.expect_kernels([lab.request()])
     caches = {name: tmp_path / f"cache-{name}" for name in ("one", "two")}
 
     def building() -> list[str]:
@@ -120,7 +121,7 @@ def test_a_worker_killed_in_the_middle_of_a_build(
         target=lambda: wait_until(lambda: opens(caches[other]), "build of the other")
     )
     opened.start()
-    kernel = executor.provide_kernel(lab.spec, [], checkout=lab.checkout, cache=lab.cache)
+    kernel = executor.provide_kernel(lab.request())
     opened.join()
     assert kernel.image.stat().st_size
     assert cache.load(caches[other], kernel.identity.key) is not None
@@ -156,7 +157,7 @@ def test_what_no_worker_can_build_is_built_here(
         gcc.write_text('#!/bin/sh\necho "gcc (Other) 99.0"\n')
         gcc.chmod(0o755)
         builders.start_worker("other", PATH=f"{fake}:/usr/bin:/bin:/usr/sbin:/sbin")
-        kernel = executor.provide_kernel(lab.spec, [], checkout=lab.checkout, cache=lab.cache)
+        kernel = executor.provide_kernel(lab.request())
     assert kernel.image.stat().st_size
     assert any("cannot build kernel" in line and "compiler differ" in line for line in lines)
     assert any("it is built here" in line for line in lines)
@@ -168,10 +169,10 @@ def test_a_kernel_that_no_worker_boots_is_refused_before_it_is_built(tmp_path: P
 
     made = DaskExecutor("dask", nobody, ArtefactStore(str(tmp_path / "store")), SOON, print)
     spec = KernelSpec(source="deb:linux-source-6.12", arch="arm64")
-    where = Where(checkout=CHECKOUT, cache=tmp_path / "cache")
+    kernel = KernelRequest(spec, (), CHECKOUT, tmp_path / "cache")
     with made as executor:
         with pytest.raises(UsageError, match="x86_64 only, and this kernel is for arm64"):
-            executor.expect_kernels([(spec, [])], **where)
+            executor.expect_kernels([kernel])
         with pytest.raises(UsageError, match="x86_64 only") as error:
-            executor.provide_kernel(spec, [], **where)
+            executor.provide_kernel(kernel)
     assert error.value.next_step == "--executor local"
