@@ -12,10 +12,8 @@ import logging
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -26,34 +24,34 @@ from experiment.spec import SeriesSpec
 from host.process import run
 from kernels import b4, git_range
 from kernels.diff import MOST_FILES, MOST_LINES, read_diff
-from kernels.git_range import as_patch, line_ends, plain, slug
-from kernels.mail import BASE_COMMIT, BOMS, Mail, as_text, offers, read_mail, read_mails, unmet
+from kernels.mail import (
+    BASE_COMMIT,
+    BOMS,
+    CHANGE_ID,
+    Mail,
+    as_patch,
+    as_text,
+    line_ends,
+    plain,
+    read_mail,
+    read_mails,
+    slug,
+    unmet,
+)
 from kernels.packed import LARGEST_MBOX, unpacked
 from kernels.packed import too_large as mailbox_too_large
-from kernels.patch_folder import ORDER, PatchFolder, read_folder
-from kernels.series import LARGEST, Patch, host_code, patch_of, read_patch, reverted, too_large
+from kernels.patch_folder import ORDER, read_folder
+from kernels.series import LARGEST, host_code, patch_of, read_patch, reverted, too_large
 from kernels.threads import MOST_PATCHES, Thread, select
 from results import door
 from results.record import PatchRecord, SeriesRecord
-from text import clean
+from text import clean, enumerated
 
 log = logging.getLogger(__name__)
 
 RECORDS = "series.json"
 GIT_TIMEOUT_S = 60.0
-
-
-@dataclass(frozen=True)
-class _Part:
-    """One series of a stack: its patches as bytes by name, or the files as they are.
-
-    ``text`` is that of all its mails, in which they say what they need.
-    """
-
-    record: SeriesRecord
-    patches: tuple[tuple[str, bytes], ...]
-    files: tuple[Path, ...] = ()
-    text: str = ""
+STACK = TypeAdapter(tuple[SeriesRecord, ...])
 
 
 @dataclass(frozen=True)
@@ -69,6 +67,24 @@ class Taken:
     records: tuple[SeriesRecord, ...]
 
 
+@dataclass
+class _Series:
+    """One series of a stack as it was read: names and contents of patches, and their mails.
+
+    ``levels`` are those of ``kernels.diff.read_diff``; ``files`` are the patches where they lie,
+    if their names alone say what the series is.
+    """
+
+    kind: Kind
+    patches: list[tuple[str, bytes]]
+    mails: Sequence[Mail]
+    cover: Mail | None = None
+    findings: list[str] = field(default_factory=list)
+    base_commit: str = ""
+    levels: Sequence[int | None] = ()
+    files: tuple[Path, ...] = ()
+
+
 def take_in(spec: SeriesSpec, *, checkout: Path, cache: Path, repository: str = "") -> Taken:
     """Take a series in; ``repository`` is where a bare range ``A..B`` is looked for.
 
@@ -81,12 +97,27 @@ def take_in(spec: SeriesSpec, *, checkout: Path, cache: Path, repository: str = 
     """
     if spec.kept and kept_folder(cache, spec.kept).is_dir():
         return _kept(spec, cache)
-    parts = _parts(spec.parts, checkout, cache, repository)
-    if len(parts) == 1 and parts[0].files and not spec.revert:
-        return Taken(spec, parts[0].files, (parts[0].record,))
-    if spec.revert:
-        parts = [_turned_around(part) for part in reversed(parts)]
-    key = _write(parts, cache)
+    parts: list[tuple[_Series, SeriesRecord]] = []
+    offered: set[str] = set()
+
+    def patch_ids() -> set[str]:
+        """Git's ids of changes, which are the same whoever mailed them."""
+        argv = ["git", "patch-id", "--stable"]
+        texts = [text.decode(errors="replace") for part, _ in parts for _, text in part.patches]
+        done = [run(argv, timeout_s=GIT_TIMEOUT_S, stdin_text=text).stdout for text in texts]
+        return {output.partition(" ")[0] for output in done}
+
+    for name in spec.parts:
+        series = _read(name, checkout, cache, repository)
+        record = _vetted(series, name)
+        text = "\n".join(mail.text for mail in (series.cover, *series.mails) if mail)
+        series.findings += unmet(text, clean(name), offered, patch_ids)
+        offered |= {record.message_id, *CHANGE_ID.findall(text)}
+        offered |= {patch.message_id for patch in record.patches}
+        parts.append((series, record.model_copy(update={"findings": tuple(series.findings)})))
+    if len(parts) == 1 and parts[0][0].files and not spec.revert:
+        return Taken(spec, parts[0][0].files, (parts[0][1],))
+    key = _write(parts, cache, revert=spec.revert)
     if spec.kept and spec.kept != key:
         raise InfraError(
             "the series differs from the one this session started with",
@@ -99,9 +130,7 @@ def take_in(spec: SeriesSpec, *, checkout: Path, cache: Path, repository: str = 
 def _kept(spec: SeriesSpec, cache: Path) -> Taken:
     folder = kept_folder(cache, spec.kept)
     try:
-        records = TypeAdapter(tuple[SeriesRecord, ...]).validate_json(
-            (folder / RECORDS).read_bytes()
-        )
+        records = STACK.validate_json((folder / RECORDS).read_bytes())
     except (OSError, ValidationError):
         raise InfraError(
             "the record of a series was damaged or is of another version of the lab",
@@ -111,181 +140,115 @@ def _kept(spec: SeriesSpec, cache: Path) -> Taken:
     return Taken(spec, tuple(sorted(folder.glob("*.patch"))), records)
 
 
-def keep(spec: SeriesSpec, *, checkout: Path, cache: Path, repository: str = "") -> SeriesSpec:
-    """The spec of a series that is taken in; raises as :func:`take_in` does."""
-    return take_in(spec, checkout=checkout, cache=cache, repository=repository).spec
-
-
-def patches_of(spec: SeriesSpec, *, checkout: Path, cache: Path) -> tuple[Path, ...]:
-    """The patch files of a series, in the order they apply; raises as :func:`take_in` does."""
-    return take_in(spec, checkout=checkout, cache=cache).patches
-
-
-def _parts(names: Sequence[str], checkout: Path, cache: Path, repository: str) -> list[_Part]:
-    """The series of a stack; each says what it needs and those before it do not have."""
-    parts: list[_Part] = []
-    offered: set[str] = set()
-    for name in names:
-        part = _part(name, checkout, cache, repository)
-        before = [content for each in parts for _, content in each.patches]
-        findings = unmet(part.text, clean(name), offered, partial(_patch_ids, before))
-        record = part.record
-        offered |= offers(part.text, [record.message_id, *(p.message_id for p in record.patches)])
-        update = {"findings": (*record.findings, *findings)}
-        parts.append(replace(part, record=record.model_copy(update=update)))
-    return parts
-
-
-def _patch_ids(patches: Sequence[bytes]) -> set[str]:
-    """Git's ids of changes, which are the same whoever mailed them."""
-    ids = set()
-    for content in patches:
-        text = content.decode(errors="replace")
-        done = run(["git", "patch-id", "--stable"], timeout_s=GIT_TIMEOUT_S, stdin_text=text)
-        ids.add(done.stdout.partition(" ")[0])
-    return ids
-
-
-def _part(name: str, checkout: Path, cache: Path, repository: str) -> _Part:
+def _read(name: str, checkout: Path, cache: Path, repository: str) -> _Series:
     kind = kind_of(name)
     file, mail = (name, "") if kind == "range" else split_mail(name)
     place = checkout / Path(file).expanduser()
     if kind not in ("range", "link") and place.is_file() and place.name != ORDER:
-        if place.stat().st_size > LARGEST_MBOX:
-            raise mailbox_too_large(place.stat().st_size, clean(name))
+        size = place.stat().st_size
+        if size > LARGEST_MBOX:
+            raise mailbox_too_large(size, clean(name))
         return _from_mails(name, "file", place.read_bytes(), mail)
-    readers: dict[Kind, Callable[[], _Part]] = {
-        "folder": lambda: _from_folder(name, checkout),
-        "file": lambda: _no_file(name),
-        "thread": lambda: _from_thread(name, cache),
-        "link": lambda: _no_archive(name),
-        "range": lambda: _from_range(name, checkout, repository),
-    }
-    return readers[kind]()
+    if kind == "folder":
+        return _from_folder(name, checkout)
+    if kind == "range":
+        return _from_range(name, checkout, repository)
+    if kind == "file":
+        raise UsageError("no such file", where=clean(name), next_step="name an mbox or patch file")
+    if kind == "link":
+        raise UsageError(
+            "only archives of mails are fetched, by the message-id in their link",
+            where=clean(name),
+            next_step="save the file (of a forge: PULL.patch), and name it; or fetch the branch, "
+            "and name its range git:REPOSITORY@A..B",
+        )
+    identifier = message_id(name)
+    fetched = cache / "threads" / f"{hashlib.sha256(identifier.encode()).hexdigest()[:32]}.mbox"
+    if fetched.exists():
+        log.info("the thread is taken as it was fetched before: %s", fetched)
+    else:
+        b4.fetch_thread(identifier, fetched)
+    return _from_mails(name, "thread", fetched.read_bytes(), identifier)
 
 
-def _no_file(name: str) -> _Part:
-    raise UsageError("no such file", where=clean(name), next_step="name an mbox or patch file")
-
-
-def _no_archive(name: str) -> _Part:
-    raise UsageError(
-        "only archives of mails are fetched, by the message-id in their link",
-        where=clean(name),
-        next_step="save the file (of a forge: PULL.patch), and name it; or fetch the branch, and "
-        "name its range git:REPOSITORY@A..B",
-    )
-
-
-def _from_folder(name: str, checkout: Path) -> _Part:
+def _from_folder(name: str, checkout: Path) -> _Series:
     folder = read_folder(checkout, name)
-    _bounded([path.stat().st_size for path in folder.files], name)
-    mails = [read_mail(path.read_bytes(), clean(path.name)) for path in folder.files]
+    _require_bounds(name, [file.path.stat().st_size for file in folder.patches])
     cover = None
     if folder.covers:
         cover = read_mail(folder.covers[0].read_bytes(), clean(folder.covers[0].name))
-    order, findings = _order(folder, mails)
-    files = [folder.patches[number] for number in order]
-    mails = [mails[number] for number in order]
-    contents = [mail.raw for mail in mails]
-    decoded = [plain(mail.raw, mail) for mail in mails]
-    findings += _changed_on_its_way([file.path for file in files], contents, decoded)
-    is_plain = folder.is_plain and order == sorted(order)
-    pairs = []
-    for number, (file, content) in enumerate(zip(files, decoded, strict=True), 1):
+    named = [
+        (file, read_mail(file.path.read_bytes(), clean(file.path.name))) for file in folder.patches
+    ]
+    findings = []
+    files = named
+    if folder.ordered_by is not None:
+        findings.append(f"in the order of {clean(str(folder.ordered_by))}")
+    else:
+        # Mails that are saved by their subjects have their numbers in these, and not in names.
+        numbers = {mail.number for _, mail in named}
+        total = named[0][1].total if named else 0
+        if total > 1 and len(numbers) == len(named) and {m.total for _, m in named} == {total}:
+            files = sorted(named, key=lambda pair: pair[1].number)
+            if files != named:
+                findings.append("in the order of the subjects' numbers, which is not that of names")
+            missing = [f"{n}/{total}" for n in range(1, total + 1) if n not in numbers]
+            if missing:
+                places = ", ".join(missing[:5])
+                findings.append(f"{len(missing)} of {total} patches are not in it: {places}")
+    if folder.left_out:
+        findings.append(f"left out: {clean(enumerated(folder.left_out))}")
+    contents = [plain(mail.raw, mail) for _, mail in files]
+    decoded = [
+        clean(file.path.name)
+        for (file, mail), content in zip(files, contents, strict=True)
+        if content != mail.raw
+    ]
+    if decoded:
+        findings.append(f"saved by a mailer, and decoded first: {', '.join(decoded)}")
+    is_plain = folder.is_plain and files == named
+    patches = []
+    for number, ((file, _), content) in enumerate(zip(files, contents, strict=True), 1):
         path = file.path
         if file.reverse:
             text = read_diff(content.decode(errors="surrogateescape"), path.name, file.level).text
             content = reverted(text, path.name).encode(errors="surrogateescape")
-        pairs.append((path.name if is_plain else f"{number:04d}-{slug(path.stem)}.patch", content))
-    levels = [None if file.reverse else file.level for file in files]
-    part = _vetted("folder", name, pairs, mails, cover, findings, levels)
-    if folder.base_commit and not part.record.base_commit:
-        record = part.record.model_copy(update={"base_commit": folder.base_commit})
-        part = replace(part, record=record)
-    is_plain = is_plain and [content for _, content in part.patches] == contents
-    return replace(part, files=tuple(file.path for file in files)) if is_plain else part
-
-
-def _order(folder: PatchFolder, mails: Sequence[Mail]) -> tuple[list[int], list[str]]:
-    """The order of a folder's patches, as indices, and what is to be said of it.
-
-    Mails that are saved by their subjects have their numbers in these, and not in their names.
-    """
-    findings = []
-    order = list(range(len(mails)))
-    if folder.ordered_by is not None:
-        findings.append(f"in the order of {clean(str(folder.ordered_by))}")
-    elif order:
-        numbers = [mail.number for mail in mails]
-        total = mails[0].total
-        is_numbered = {mail.total for mail in mails} == {total} and len(set(numbers)) == len(
-            numbers
-        )
-        if is_numbered and total > 1:
-            order.sort(key=numbers.__getitem__)
-            if order != sorted(order):
-                findings.append("in the order of the subjects' numbers, which is not that of names")
-            missing = sorted(set(range(1, total + 1)) - set(numbers))
-            if missing:
-                places = ", ".join(f"{number}/{total}" for number in missing[:5])
-                findings.append(f"{len(missing)} of {total} patches are not in it: {places}")
-    if folder.left_out:
-        names = ", ".join(folder.left_out[:5])
-        more = f" and {len(folder.left_out) - 5} more" if len(folder.left_out) > 5 else ""
-        findings.append(f"left out: {clean(names)}{more}")
-    return order, findings
-
-
-def _bounded(sizes: Sequence[int], name: str) -> None:
-    """Refuse a series that is larger than any real one, before it is read.
-
-    Raises:
-        SeriesError: too many patches, or too many bytes.
-    """
-    if len(sizes) > MOST_PATCHES:
-        raise SeriesError(
-            f"has {len(sizes)} patches, more than {MOST_PATCHES}",
-            where=clean(name),
-            next_step="split it",
-        )
-    if sum(sizes) > LARGEST:
-        raise too_large(sum(sizes), clean(name))
-
-
-def _from_thread(name: str, cache: Path) -> _Part:
-    identifier = message_id(name)
-    fetched = cache / "threads" / f"{hashlib.sha256(identifier.encode()).hexdigest()[:32]}.mbox"
-    if not fetched.exists():
-        b4.fetch_thread(identifier, fetched)
-    else:
-        log.info("the thread is taken as it was fetched before: %s", fetched)
-    return _from_mails(name, "thread", fetched.read_bytes(), identifier)
-
-
-def _from_mails(name: str, kind: Kind, data: bytes, named: str = "") -> _Part:
-    where = clean(name)
-    series = read_series(data, name, kind, named)
-    if isinstance(series, bytes):
-        file = f"0001-{slug(Path(name).name.partition('.')[0])}.patch"
-        return _vetted(kind, name, ((file, series),), [read_mail(series, where)], None)
-    pairs = tuple(
-        (f"{number:04d}-{slug(mail.subject)}.patch", as_patch(mail, number, len(series.patches)))
-        for number, mail in enumerate(series.patches, 1)
+        patches.append((path.name if is_plain else _numbered(number, path.stem), content))
+    return _Series(
+        "folder",
+        patches,
+        [mail for _, mail in files],
+        cover,
+        findings,
+        folder.base_commit,
+        [None if file.reverse else file.level for file, _ in files],
+        tuple(file.path for file, _ in files) if is_plain else (),
     )
-    findings = list(series.findings)
-    bodies = [mail.text.encode() for mail in series.patches]
-    crlf = sum(line_ends(body) != body for body in bodies)
+
+
+def _from_mails(name: str, kind: Kind, data: bytes, named: str) -> _Series:
+    thread = read_series(data, name, kind, named)
+    findings = list(thread.findings)
+    crlf = sum(line_ends(body) != body for body in (m.text.encode() for m in thread.patches))
     if crlf:
         findings.append(f"line ends of a mailer (CRLF) were made plain in {crlf} patches")
-    part = _vetted(kind, name, pairs, series.patches, series.cover, findings)
-    update = {"version": series.version}
-    return replace(part, record=part.record.model_copy(update=update))
+    patches = [
+        (
+            _numbered(number, mail.subject or Path(name).name.partition(".")[0]),
+            as_patch(mail, number, len(thread.patches)),
+        )
+        for number, mail in enumerate(thread.patches, 1)
+    ]
+    return _Series(kind, patches, thread.patches, thread.cover, findings)
+
+
+def _numbered(number: int, subject: str) -> str:
+    return f"{number:04d}-{slug(subject)}.patch"
 
 
 def read_series(
     data: bytes, name: str, kind: Kind = "file", named: str = "", *, alone: bool = False
-) -> Thread | bytes:
+) -> Thread:
     """The series in a file of mails, or the one diff that has no mail around it.
 
     ``named`` is the message-id of a mail of the series that is meant.  With ``alone`` one patch of
@@ -298,8 +261,9 @@ def read_series(
     data = unpacked(data, where)
     mails = read_mails(data, where)
     if len(mails) == 1 and not mails[0].poster:
-        marked = data.startswith(tuple(mark for mark, _ in BOMS))
-        return line_ends(as_text(data).encode() if marked else data)
+        if data.startswith(tuple(BOMS)):
+            mails = (read_mail(as_text(data).encode(), where),)
+        return Thread(mails[0].version, mails, None, ())
     if alone and len(mails) == 1 and mails[0].has_diff:
         return Thread(mails[0].version, mails, None, ())
 
@@ -311,124 +275,88 @@ def read_series(
     return select(mails, where, named, how)
 
 
-def _from_range(name: str, checkout: Path, repository: str) -> _Part:
-    with _scratch() as folder:
+def _from_range(name: str, checkout: Path, repository: str) -> _Series:
+    with tempfile.TemporaryDirectory(prefix="twinboot-series-") as temporary:
+        folder = Path(temporary)
         base = git_range.write_patches(name, folder, checkout=checkout, repository=repository)
         files = sorted(folder.glob("*.patch"))
-        _bounded([path.stat().st_size for path in files], name)
-        contents = [path.read_bytes() for path in files]
-        mails = [read_mail(content, clean(name)) for content in contents]
-        pairs = tuple(zip((path.name for path in files), contents, strict=True))
-        part = _vetted("range", name, pairs, mails, None)
-        return replace(part, record=part.record.model_copy(update={"base_commit": base}))
+        _require_bounds(name, [path.stat().st_size for path in files])
+        patches = [(path.name, path.read_bytes()) for path in files]
+    mails = [read_mail(content, clean(name)) for _, content in patches]
+    return _Series("range", patches, mails, base_commit=base)
 
 
-def _vetted(
-    kind: Kind,
-    name: str,
-    patches: Sequence[tuple[str, bytes]],
-    mails: Sequence[Mail],
-    cover: Mail | None,
-    findings: Sequence[str] = (),
-    levels: Sequence[int | None] = (),
-) -> _Part:
-    """Read every patch as the build will, which refuses what it must, and describe it.
-
-    Their contents get the prefixes that ``git apply`` wants.
-    """
-    _bounded([len(content) for _, content in patches], name)
-    read, contents = [], []
-    for (file, content), level in zip(patches, levels or [None] * len(patches), strict=True):
-        patch, spelled = patch_of(Path(file), content, level)
-        if not patch.files:
-            raise SeriesError(
-                "changes no file", where=patch.name, next_step="take it out of the series"
-            )
-        read.append(patch)
-        contents.append(spelled)
-    _bounded_in_all(read, contents, name)
-    respelled = [
-        file
-        for (file, content), spelled in zip(patches, contents, strict=True)
-        if content != spelled
-    ]
-    if respelled:
-        names = ", ".join(respelled[:5])
-        more = f" and {len(respelled) - 5} more" if len(respelled) > 5 else ""
-        findings = [*findings, f"other prefixes of paths than git's a/ and b/: {names}{more}"]
-    patches = [(file, content) for (file, _), content in zip(patches, contents, strict=True)]
-    head = cover or mails[0]
-    text = "\n".join(mail.text for mail in ([cover] if cover else []) + list(mails))
-    base = BASE_COMMIT.search(text)
-    return _Part(
-        SeriesRecord(
-            kind=kind,
-            origin=clean(name),
-            title=clean(head.subject) or read[0].subject,
-            author=head.poster if cover else head.author,
-            message_id=head.message_id if head.has_id else "",
-            version=max(mail.version for mail in mails),
-            base_commit=base[1] if base else "",
-            patches=tuple(
-                _patch_record(patch, mail, content)
-                for patch, mail, (_, content) in zip(read, mails, patches, strict=True)
-            ),
-            findings=tuple(findings),
-            host_code=host_code(content.decode(errors="replace") for content in contents),
-        ),
-        tuple(patches),
-        text=text,
-    )
-
-
-def _bounded_in_all(patches: Sequence[Patch], contents: Sequence[bytes], name: str) -> None:
-    """Refuse a series whose patches are each of a real size, and all of them together are not.
+def _require_bounds(name: str, sizes: Sequence[int], lines: int = 0, files: int = 0) -> None:
+    """Refuse a series that is larger than any real one, as far as its numbers are known.
 
     Raises:
-        SeriesError: too many lines, or changed files.
+        SeriesError: too many patches, bytes, lines or changed files.
     """
-    lines = sum(content.count(b"\n") for content in contents)
-    files = sum(len(patch.files) for patch in patches)
-    for count, most, what in ((lines, MOST_LINES, "lines"), (files, MOST_FILES, "changed files")):
+    for count, most, what in (
+        (len(sizes), MOST_PATCHES, "patches"),
+        (lines, MOST_LINES, "lines"),
+        (files, MOST_FILES, "changed files"),
+    ):
         if count > most:
-            raise SeriesError(
-                f"has {count} {what}, more than {most}", where=clean(name), next_step="split it"
+            what = f"has {count} {what}, more than {most}"
+            raise SeriesError(what, where=clean(name), next_step="split it")
+    if sum(sizes) > LARGEST:
+        raise too_large(sum(sizes), clean(name))
+
+
+def _vetted(series: _Series, name: str) -> SeriesRecord:
+    """Read every patch as the build will, which refuses what it must, and describe it.
+
+    The contents get the prefixes that ``git apply`` wants.
+    """
+    _require_bounds(name, [len(content) for _, content in series.patches])
+    patches = series.patches
+    levels = series.levels or [None] * len(patches)
+    read = [
+        patch_of(Path(file), content, level)
+        for (file, content), level in zip(patches, levels, strict=True)
+    ]
+    for patch, _ in read:
+        if not patch.files:
+            step = "take it out of the series"
+            raise SeriesError("changes no file", where=patch.name, next_step=step)
+    contents = [content for _, content in read]
+    lines = sum(content.count(b"\n") for content in contents)
+    _require_bounds(name, [], lines, sum(len(patch.files) for patch, _ in read))
+    respelled = [
+        file for (file, given), content in zip(patches, contents, strict=True) if given != content
+    ]
+    if respelled:
+        names = enumerated(respelled)
+        series.findings.append(f"other prefixes of paths than git's a/ and b/: {names}")
+    series.patches = [(patch.name, content) for patch, content in read]
+    if contents != [mail.raw for mail in series.mails]:
+        series.files = ()
+    cover, mails = series.cover, series.mails
+    bases = (BASE_COMMIT.search(mail.text) for mail in (cover, *mails) if mail)
+    base = next((match[1] for match in bases if match), series.base_commit)
+    head = cover or mails[0]
+    return SeriesRecord(
+        kind=series.kind,
+        origin=clean(name),
+        title=clean(head.subject) or read[0][0].subject,
+        author=head.poster if cover else head.author,
+        message_id=head.message_id if head.has_id else "",
+        version=max(mail.version for mail in (cover, *mails) if mail),
+        base_commit=series.base_commit if series.kind == "range" else base,
+        patches=tuple(
+            PatchRecord(
+                name=patch.name,
+                subject=patch.subject,
+                sha256=hashlib.sha256(content).hexdigest(),
+                files=patch.files,
+                author=mail.author,
+                message_id=mail.message_id if mail.has_id else "",
             )
-
-
-def _patch_record(patch: Patch, mail: Mail, content: bytes) -> PatchRecord:
-    return PatchRecord(
-        name=patch.name,
-        subject=patch.subject,
-        sha256=hashlib.sha256(content).hexdigest(),
-        files=patch.files,
-        author=mail.author,
-        message_id=mail.message_id if mail.has_id else "",
+            for (patch, content), mail in zip(read, mails, strict=True)
+        ),
+        host_code=host_code(content.decode(errors="replace") for content in contents),
     )
-
-
-def _changed_on_its_way(
-    files: Sequence[Path], before: Sequence[bytes], after: Sequence[bytes]
-) -> list[str]:
-    names = [path.name for path, old, new in zip(files, before, after, strict=True) if old != new]
-    if not names:
-        return []
-    return [f"saved by a mailer, and decoded first: {', '.join(clean(name) for name in names)}"]
-
-
-def _turned_around(part: _Part) -> _Part:
-    """The same series taken out: each patch reverted, the last one first."""
-    patches, records = [], []
-    pairs = zip(part.patches, part.record.patches, strict=True)
-    for (name, content), record in reversed(list(pairs)):
-        back = reverted(content.decode(errors="surrogateescape"), name)
-        # Only the diffs: what the mail around them says is not what this patch does.
-        text = f"Subject: revert: {record.subject}\n\n{back}".encode(errors="surrogateescape")
-        patches.append((f"0000-revert-{re.sub(r'^[0-9]{4}-', '', name)}", text))
-        digest = hashlib.sha256(text).hexdigest()
-        records.append(record.model_copy(update={"sha256": digest}))
-    turned = part.record.model_copy(update={"patches": tuple(records)})
-    return _Part(turned, tuple(patches))
 
 
 def kept_folder(cache: Path, key: str) -> Path:
@@ -444,31 +372,36 @@ def key_of(patches: Sequence[tuple[str, bytes]]) -> str:
     return digest.hexdigest()[:32]
 
 
-@contextmanager
-def _scratch() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="twinboot-series-") as folder:
-        yield Path(folder)
+def _write(parts: Sequence[tuple[_Series, SeriesRecord]], cache: Path, *, revert: bool) -> str:
+    """Put the patches into the cache, numbered through the whole stack; return their key.
 
-
-def _write(parts: Sequence[_Part], cache: Path) -> str:
-    """Put the patches into the cache, numbered through the whole stack; return their key."""
+    With ``revert`` each is turned around, the last one first.
+    """
+    step = -1 if revert else 1
     patches: list[tuple[str, bytes]] = []
     records = []
-    for part in parts:
-        names = []
-        for (name, content), record in zip(part.patches, part.record.patches, strict=True):
-            numbered = f"{len(patches) + 1:04d}-{re.sub(r'^[0-9]{4}-', '', name)}"
+    for series, record in parts[::step]:
+        described = []
+        pairs = list(zip(series.patches, record.patches, strict=True))
+        for (name, content), patch in pairs[::step]:
+            bare = re.sub(r"^[0-9]{4}-", "", name)
+            if revert:
+                back = reverted(content.decode(errors="surrogateescape"), name)
+                # Only the diffs: what the mail around them says is not what this patch does.
+                back = f"Subject: revert: {patch.subject}\n\n{back}"
+                bare, content = f"revert-{bare}", back.encode(errors="surrogateescape")
+            numbered = f"{len(patches) + 1:04d}-{bare}"
             patches.append((numbered, content))
-            names.append(record.model_copy(update={"name": numbered}))
-        records.append(part.record.model_copy(update={"patches": tuple(names)}))
+            digest = hashlib.sha256(content).hexdigest()
+            described.append(patch.model_copy(update={"name": numbered, "sha256": digest}))
+        records.append(record.model_copy(update={"patches": tuple(described)}))
     key = key_of(patches)
     top = cache / "series"
     top.mkdir(parents=True, exist_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=".new-", dir=top))
     for name, content in patches:
         (beside / name).write_bytes(content)
-    listed = TypeAdapter(tuple[SeriesRecord, ...]).dump_json(tuple(records), indent=1)
-    (beside / RECORDS).write_bytes(listed)
+    (beside / RECORDS).write_bytes(STACK.dump_json(tuple(records), indent=1))
     try:
         beside.rename(top / key)
     except OSError:  # there already, with the same patches; the record may be of other mails

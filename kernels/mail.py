@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from email import message_from_bytes
 from email.message import Message
@@ -60,17 +61,23 @@ HEAD = 1 << 16
 LONGEST_REFERENCES = 1 << 14
 RAW_ID = re.compile(rb"^message-id:\s{0,80}<([^<>\s]{1,200})>", re.M | re.I)
 RAW_SUBJECT = re.compile(rb"^subject:[ \t]{0,80}([^\r\n]{1,200})", re.M | re.I)
-BOMS = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
+BOMS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 # "Python Specific Encodings" of the library's manual: no mailer's, and punycode takes a
 # minute for 100 kB.
-PYTHONS_OWN = frozenset(
-    {"idna", "mbcs", "oem", "palmos", "punycode", "raw-unicode-escape", "undefined",
-     "unicode-escape"}
-)  # fmt: skip
+PYTHONS_OWN = {"idna", "mbcs", "oem", "palmos", "punycode", "raw-unicode-escape", "undefined"}
+PYTHONS_OWN |= {"unicode-escape"}
+ANSWERS = ("References", "In-Reply-To")
+BASE_COMMIT = re.compile(r"^base-commit: ([0-9a-f]{12,64})\b", re.M)
+NEED = re.compile(r"^prerequisite-(patch-id|message-id|change-id):[ \t]*<?([^\s<>]{1,250})>?", re.M)
+MOST_NAMED = 3
+SLUG = 52
+ENCODED = re.compile(rb"^content-transfer-encoding: *(quoted-printable|base64)", re.M | re.I)
+MOST_OF_HEAD = 1 << 16
+HEADERS = re.compile(rb"^(?:diff --git |--- \S|\+\+\+ \S)[^\r\n]*(\r?)\n", re.M)
 
 
 @dataclass(frozen=True)
@@ -83,34 +90,35 @@ class Mail:
     several.  ``author`` is who wrote the patch, ``poster`` who mailed it, from the address
     ``sender``.  ``references`` are hashes of the ids that it answers, oldest first, and ``stem``
     stands for the series in an id made by git, for mails that answer nothing.  ``date`` is in
-    seconds since 1970, 0 where none can be read.  ``unread`` says which diff was left.
+    seconds since 1970, 0 where none can be read.  ``unread`` says which diff was left.  ``id`` is
+    a hash of its message-id, which is a stranger's words and, unless ``has_id``, made here: git
+    format-patch --stdout writes none.  ``change_id`` is a hash of the id that b4 gives a series in
+    all its versions.
     """
 
     raw: bytes = field(repr=False)
     message_id: str
+    id: str
+    has_id: bool
+    change_id: str
     subject: str
     author: str
+    poster: str
+    sender: str
+    date: float
     version: int
     number: float
     total: int
     is_reply: bool
+    is_tagged: bool
+    is_resent: bool
     has_diff: bool
     text: str = field(repr=False)
-    poster: str = ""
-    sender: str = ""
-    date: float = 0.0
-    references: tuple[str, ...] = ()
-    stem: str = ""
-    is_tagged: bool = False
-    is_resent: bool = False
+    references: tuple[str, ...]
+    stem: str
+    unread: str
+    enclosed: tuple[bytes, ...] = field(repr=False)
     attached: tuple[Mail, ...] = field(default=(), repr=False)
-    enclosed: tuple[bytes, ...] = field(default=(), repr=False)
-    unread: str = ""
-
-    @property
-    def id(self) -> str:
-        """A hash of its message-id, which is a stranger's words."""
-        return digest(self.message_id)
 
     @property
     def is_patch(self) -> bool:
@@ -121,17 +129,6 @@ class Mail:
     def is_posted(self) -> bool:
         """Whether its subject says so, too."""
         return self.is_patch and self.is_tagged
-
-    @property
-    def has_id(self) -> bool:
-        """Whether its message-id is its own: git format-patch --stdout writes none."""
-        return not self.message_id.endswith(NO_ID)
-
-    @property
-    def change_id(self) -> str:
-        """The id that b4 gives a series in all its versions, hashed, or nothing."""
-        match = CHANGE_ID.search(self.text)
-        return digest(match[1]) if match else ""
 
     @property
     def place(self) -> str:
@@ -155,18 +152,19 @@ def diff_of(text: str) -> str:
 
 def split_mbox(data: bytes) -> list[bytes]:
     """The mails of an mbox file, or the one mail of a file without a postmark."""
-    starts = [match.start() for match in POSTMARK.finditer(data) if _begins_a_mail(data, match)]
-    if not starts:
-        return [data] if data.strip() else []
-    before = data[: starts[0]]
-    if before.strip():
-        head = re.split(rb"\r?\n\r?\n", before[:HEAD], maxsplit=1)[0]
-        if b"multipart/" in head.lower():
-            return [data]  # the postmark is that of a patch file which is attached
-    ends = [*starts[1:], len(data)]
+    starts = [
+        match.start()
+        for match in POSTMARK.finditer(data)
+        # A header follows; git leaves no blank line before, where it signs nothing.
+        if re.match(rb">?[A-Za-z][A-Za-z0-9-]*:", data[match.end() : match.end() + 80])
+    ]
+    before = data[: starts[0]] if starts else data
+    head = re.split(rb"\r?\n\r?\n", before[:HEAD], maxsplit=1)[0]
+    if before.strip() and b"multipart/" in head.lower():
+        return [data]  # a postmark in it is that of a patch file which is attached
     mails = [
         re.sub(rb"^>(>*From )", rb"\1", data[data.index(b"\n", start) + 1 : end], flags=re.M)
-        for start, end in zip(starts, ends, strict=True)
+        for start, end in itertools.pairwise([*starts, len(data)])
     ]
     return [before, *mails] if before.strip() else mails
 
@@ -180,12 +178,10 @@ def read_mails(data: bytes, where: str) -> tuple[Mail, ...]:
     mails: list[Mail] = []
     waiting = [(0, raw) for raw in reversed(split_mbox(data))]
     while waiting:
-        if len(mails) + len(waiting) > MOST_MAILS:
-            raise SeriesError(
-                f"has {len(mails) + len(waiting)} mails, more than {MOST_MAILS}",
-                where=where,
-                next_step="cut the thread out of the mailbox",
-            )
+        count = len(mails) + len(waiting)
+        if count > MOST_MAILS:
+            what = f"has {count} mails, more than {MOST_MAILS}"
+            raise SeriesError(what, where=where, next_step="cut the thread out of the mailbox")
         depth, raw = waiting.pop()
         mails.append(read_mail(raw, where))
         if depth < DEEPEST_ENCLOSED:
@@ -231,141 +227,149 @@ def read_mail(raw: bytes, where: str = "") -> Mail:
         SeriesError: it cannot be read.
     """
     with reading(raw, where):
-        return _read(raw)
+        try:
+            message = message_from_bytes(raw)
+        except RecursionError:
+            # Parts in parts, a thousand deep: nobody's patch.  Its header stands for it.
+            message = BytesHeaderParser().parsebytes(raw)
+        return _of_message(raw, message)
 
 
-def _read(raw: bytes) -> Mail:
-    message = _parsed(raw)
+def _of_message(raw: bytes, message: Message) -> Mail:
     full = header_of(message, "Subject")
     tags, subject = _tags_of(full)
-    body = _Body(message)
-    inside = _in_body(body.text)
+    # A list may put its name before the "Re:".
+    is_reply = bool(REPLY.match(full) or REPLY.match(subject))
+    text, patches, enclosed, unread = _body(message)
+    inside = _in_body(text)
     if inside.get("Subject"):
         own_tags, subject = _tags_of(inside["Subject"])
         tags = tags or own_tags
-    count = COUNT.search(tags)
-    version = VERSION.search(tags)
+    count, version = COUNT.search(tags), VERSION.search(tags)
+    number, total = (float(count[1]), int(count[2])) if count else (1.0, 1)
     ids = MESSAGE_ID.findall(header_of(message, "Message-ID"))
-    identifier = clean(ids[0]) if ids else f"{hashlib.sha256(raw).hexdigest()[:32]}{NO_ID}"
+    message_id = clean(ids[0]) if ids else f"{hashlib.sha256(raw).hexdigest()[:32]}{NO_ID}"
     poster, sender = _address(header_of(message, "From"))
-    numbered = NUMBERED_ID.match(identifier)
-    total = int(count[2]) if count else 1
+    author = _address(inside.get("From", ""))[0] or poster
+    # A mailer may leave out either; the oldest comes first in References.
+    answered = " ".join(header_of(message, n, LONGEST_REFERENCES) for n in ANSWERS)
+    references = [digest(clean(each)) for each in MESSAGE_ID.findall(answered)]
+    references = [each for each in references if each != digest(message_id)]
+    numbered = NUMBERED_ID.match(message_id)
+    change_id = CHANGE_ID.search(text)
+    has_diff = DIFF.search(text) is not None
+    try:
+        date = parsedate_to_datetime(header_of(message, "Date")).timestamp()
+    except (ValueError, OverflowError, OSError, IndexError, TypeError):
+        date = 0.0
+    if number == 0 and not has_diff and references and "\n>" in f"\n{text}":
+        is_reply = True  # a question that kept the cover letter's subject
     mail = Mail(
         raw=raw,
-        message_id=identifier,
+        message_id=message_id,
+        id=digest(message_id),
+        has_id=not message_id.endswith(NO_ID),
+        change_id=digest(change_id[1]) if change_id else "",
         subject=clean(subject),
-        author=_address(inside.get("From", ""))[0] or poster,
-        version=int(version[1]) if version else 1,
-        number=float(count[1]) if count else 1.0,
-        total=total,
-        is_reply=_is_reply(full),
-        has_diff=DIFF.search(body.text) is not None,
-        text=body.text,
+        author=author,
         poster=poster,
         sender=sender,
-        date=_date(message),
-        references=tuple(each for each in _references(message) if each != digest(identifier)),
-        stem=digest("\n".join(numbered.groups())) if numbered and total > 1 else "",
+        date=date,
+        version=int(version[1]) if version else 1,
+        number=number,
+        total=total,
+        is_reply=is_reply,
         is_tagged=bool(POSTED.search(tags) or count or version),
         is_resent=RESENT.search(tags) is not None,
-        enclosed=body.enclosed,
-        unread=body.unread,
+        has_diff=has_diff,
+        text=text,
+        references=tuple(references),
+        stem=digest("\n".join(numbered.groups())) if numbered and total > 1 else "",
+        unread=unread,
+        enclosed=enclosed,
     )
-    if mail.number == 0 and not mail.has_diff and mail.references and "\n>" in f"\n{mail.text}":
-        return replace(mail, is_reply=True)  # a question that kept the cover letter's subject
-    return _carrying(mail, body.patches) if len(body.patches) > 1 else mail
-
-
-def _carrying(mail: Mail, patches: list[str]) -> Mail:
-    """A mail that carries several patches, which are a series by themselves."""
-    series = []
-    for number, text in enumerate(patches, 1):
-        inside = _in_body(text)
-        subject = clean(_tags_of(inside.get("Subject", ""))[1]) or mail.subject
-        author = _address(inside.get("From", ""))[0] or mail.author
+    if len(patches) < 2:
+        return mail
+    series = []  # by themselves
+    for place, patch in enumerate(patches, 1):
+        inside = _in_body(patch)
         series.append(
-            replace(mail, subject=subject, author=author, number=float(number), total=len(patches),
-                    text=text, has_diff=True)
-        )  # fmt: skip
-    return replace(
-        mail, number=1.0, total=1, has_diff=True, attached=tuple(series),
-        text="\n".join([mail.text, *patches]),
-    )  # fmt: skip
+            replace(
+                mail,
+                subject=clean(_tags_of(inside.get("Subject", ""))[1]) or mail.subject,
+                author=_address(inside.get("From", ""))[0] or author,
+                number=float(place),
+                total=len(patches),
+                text=patch,
+                has_diff=True,
+            )
+        )
+    text = "\n".join([text, *patches])
+    return replace(mail, number=1.0, total=1, has_diff=True, attached=tuple(series), text=text)
 
 
-class _Body:
-    """The text of a mail: its body, and the diff that is attached to it.
+def _body(message: Message) -> tuple[str, list[str], tuple[bytes, ...], str]:
+    """The text of a mail, with the diff that is attached to it, and what else is in it.
 
-    ``patches`` are the attached diffs where the body has none; of two that say the same one counts.
+    These are the attached diffs where the body has none and there are several, of two that say the
+    same one; the mails that are enclosed; and which diff was left, and why.
     """
-
-    def __init__(self, message: Message) -> None:
-        self.unread = ""
-        self.enclosed: tuple[bytes, ...] = ()
-        self.patches: list[str] = []
-        words: list[str] = []
-        pages: list[str] = []
-        waiting = [message]
-        while waiting:
-            part = waiting.pop()
-            kind, payload = part.get_content_type(), part.get_payload()
-            if isinstance(payload, list):
-                parts = [each for each in reversed(payload) if isinstance(each, Message)]
-                if kind == "message/rfc822":
-                    self.enclosed = (*self.enclosed, *(each.as_bytes() for each in parts))
-                else:
-                    waiting += parts
-            elif kind == "text/html":
-                pages.append(_content(part))
-            elif kind == "text/plain" and not part.get_filename():
-                words.append(_content(part))
+    enclosed: list[bytes] = []
+    words: list[str] = []
+    pages: list[str] = []
+    patches: dict[str, str] = {}
+    unread = ""
+    waiting = [message]
+    while waiting:
+        part = waiting.pop()
+        kind, payload = part.get_content_type(), part.get_payload()
+        if isinstance(payload, list):
+            parts = [each for each in reversed(payload) if isinstance(each, Message)]
+            if kind == "message/rfc822":
+                enclosed += [each.as_bytes() for each in parts]
             else:
-                self._attachment(part, kind)
-        self.text = "\n".join(words)
-        kept = {diff_of(text) for text in words}
-        if any(kept):
-            beside = [text for text in self.patches if diff_of(text) not in kept]
-            if beside:
-                self.unread = f"has a diff in its text, and {len(beside)} more attached"
-            self.patches = []
-        if len(self.patches) == 1:
-            # The patch file's own header before the words around it.
-            self.text = "\n".join([*self.patches, *words] if _in_body(self.patches[0]) else
-                                  [*words, *self.patches])  # fmt: skip
-        elif not self.patches and not any(kept):
-            self._explain(pages)
-
-    def _attachment(self, part: Message, kind: str) -> None:
-        name = clean(str(part.get_filename() or kind))
-        try:
-            text = _content(part, is_packed(_payload(part)))
-        except SeriesError as error:
-            self.unread = f"its attachment {name} {error.what}"
-            return
-        if DIFF.search(text) and diff_of(text) not in map(diff_of, self.patches):
-            self.patches.append(text)
-        elif not DIFF.search(text) and name.endswith((".patch", ".diff")):
-            self.unread = f"no diff can be read in its attachment {name}"
-
-    def _explain(self, pages: list[str]) -> None:
-        if any("diff --git" in page or "@@ -" in page for page in pages):
-            self.unread = "its diff is in HTML only"
-        elif QUOTED_DIFF.search(self.text):
-            self.unread = self.unread or "its diff is a quotation"
-
-
-def _payload(part: Message) -> bytes:
-    payload = part.get_payload(decode=True)
-    return payload if isinstance(payload, bytes) else b""
+                waiting += parts
+        elif kind == "text/html":
+            pages.append(_content(part))
+        elif kind == "text/plain" and not part.get_filename():
+            words.append(_content(part))
+        else:
+            name = clean(str(part.get_filename() or kind))
+            try:
+                attached = _content(part, may_be_packed=True)
+            except SeriesError as error:
+                unread = f"its attachment {name} {error.what}"
+                continue
+            if DIFF.search(attached):
+                patches.setdefault(diff_of(attached), attached)
+            elif name.endswith((".patch", ".diff")):
+                unread = f"no diff can be read in its attachment {name}"
+    text = "\n".join(words)
+    kept = {diff_of(each) for each in words} - {""}
+    if kept:
+        beside = patches.keys() - kept
+        if beside:
+            unread = f"has a diff in its text, and {len(beside)} more attached"
+        patches = {}
+    elif len(patches) == 1:
+        (patch,) = patches.values()
+        # The patch file's own header before the words around it.
+        text = "\n".join([patch, *words] if _in_body(patch) else [*words, patch])
+    elif not patches:
+        in_html = any("diff --git" in page or "@@ -" in page for page in pages)
+        quoted = "its diff is a quotation" if QUOTED_DIFF.search(text) else ""
+        unread = "its diff is in HTML only" if in_html else unread or quoted
+    return text, list(patches.values()), tuple(enclosed), unread
 
 
-def _content(part: Message, packed: bool = False) -> str:
+def _content(part: Message, *, may_be_packed: bool = False) -> str:
     """The text of a part: transfer encoding, packing, charset and flowed lines undone."""
-    content = _payload(part)
+    payload = part.get_payload(decode=True)
+    content = payload if isinstance(payload, bytes) else b""
     is_text = part.get_content_maintype() == "text"
-    if not is_text or packed:
+    if not is_text or (may_be_packed and is_packed(content)):
         content = unpacked(content, "", LARGEST)
-        if b"\0" in content[:4096] and not content.startswith(tuple(mark for mark, _ in BOMS)):
+        if b"\0" in content[:4096] and not content.startswith(tuple(BOMS)):
             return ""
     text = as_text(content, str(part.get_content_charset("utf-8")))
     if text.lstrip().startswith(PGP_SIGNED):
@@ -388,16 +392,14 @@ def _unflowed(text: str) -> str:
         forms.insert(0, "\n".join(lines))
     joined = lines[:1]
     for line in lines[1:]:
-        goes_on = (
-            joined[-1].endswith(" ") and joined[-1] != "-- " and line[:1] not in ("", *" -+@\\")
-        )
-        joined[-1:] = [joined[-1] + line] if goes_on else [joined[-1], line]
+        if joined[-1].endswith(" ") and joined[-1] != "-- " and line[:1] not in ("", *" -+@\\"):
+            joined[-1] += line
+        else:
+            joined.append(line)
     for form in (*forms, "\n".join(joined)):
-        try:
+        with suppress(SeriesError):
             read_diff(form, "")
-        except SeriesError:
-            continue
-        return form
+            return form
     return forms[0]
 
 
@@ -408,11 +410,18 @@ def _in_body(text: str) -> dict[str, str]:
     subject, or it is none.
     """
     diff = DIFF.search(text)
-    head = text[: min(diff.start() if diff else HEAD, HEAD)]
-    for start in _beginnings(head):
+    lines = text[: min(diff.start() if diff else HEAD, HEAD)].split("\n")
+    starts = [0]
+    for number, line in enumerate(lines, 1):
+        marks = line.strip()
+        is_cut = "--" in marks and any(mark in marks for mark in SCISSORS)
+        is_ruler = len(marks) >= RULER and set(marks) == {"-"}
+        if is_ruler or (is_cut and set(marks) <= set("- ><8%")):
+            starts.append(number)
+    for start in starts:
         fields: dict[str, str] = {}
-        last = ""
-        for line in head[start:].lstrip("\r\n").split("\n"):
+        last = line = ""
+        for line in itertools.dropwhile(lambda line: not line.strip("\r"), lines[start:]):
             if line.startswith("From ") and not fields:
                 continue
             if match := FIELD.match(line):
@@ -422,63 +431,15 @@ def _in_body(text: str) -> dict[str, str]:
                 fields[last] = f"{fields[last]} {line.strip()}"
             else:
                 break
-        if line.strip() or not ("@" in fields.get("From", "") or fields.get("Subject")):
-            continue
-        return {key: decoded_header(value[:LONGEST_HEADER]) for key, value in fields.items()}
+        if not line.strip() and ("@" in fields.get("From", "") or fields.get("Subject")):
+            return {key: decoded_header(value[:LONGEST_HEADER]) for key, value in fields.items()}
     return {}
-
-
-def _beginnings(head: str) -> Iterator[int]:
-    """Where a header may stand in a body."""
-    yield 0
-    at = 0
-    for line in head.split("\n"):
-        at += len(line) + 1
-        marks = line.strip()
-        is_cut = "--" in marks and any(mark in marks for mark in SCISSORS)
-        if (is_cut and set(marks) <= set("- ><8%")) or (
-            len(marks) >= RULER and set(marks) == {"-"}
-        ):
-            yield at
 
 
 def _tags_of(subject: str) -> tuple[str, str]:
     """What a subject has in brackets before its words, and the words."""
     match = BRACKETS.match(subject)
     return (match[1], match[2]) if match else ("", subject)
-
-
-def _is_reply(subject: str) -> bool:
-    """Whether a subject is that of an answer; a list may put its name before that."""
-    return bool(REPLY.match(subject) or REPLY.match(_tags_of(subject)[1]))
-
-
-def _references(message: Message) -> Iterator[str]:
-    # A mailer may leave out either; the oldest comes first in References.
-    for name in ("References", "In-Reply-To"):
-        text = header_of(message, name, LONGEST_REFERENCES)
-        yield from (digest(clean(identifier)) for identifier in MESSAGE_ID.findall(text))
-
-
-def _date(message: Message) -> float:
-    try:
-        return parsedate_to_datetime(header_of(message, "Date")).timestamp()
-    except (ValueError, OverflowError, OSError, IndexError, TypeError):
-        return 0.0
-
-
-def _parsed(raw: bytes) -> Message:
-    try:
-        return message_from_bytes(raw)
-    except RecursionError:
-        # Parts in parts, a thousand deep: nobody's patch.  Its header stands for it.
-        return BytesHeaderParser().parsebytes(raw)
-
-
-def _begins_a_mail(data: bytes, postmark: re.Match[bytes]) -> bool:
-    """Whether a header follows; git leaves no blank line before, where it signs nothing."""
-    follows = data[postmark.end() : postmark.end() + 80]
-    return re.match(rb">?[A-Za-z][A-Za-z0-9-]*:", follows) is not None
 
 
 def header_of(message: Message, name: str, longest: int = LONGEST_HEADER) -> str:
@@ -500,28 +461,15 @@ def _address(value: str) -> tuple[str, str]:
 
 def as_text(content: bytes, charset: str = "utf-8") -> str:
     """Bytes as text: by their own mark, by their charset, else as UTF-8 or Latin-1."""
-    marked = next((name for mark, name in BOMS if content.startswith(mark)), charset)
+    marked = next((name for mark, name in BOMS.items() if content.startswith(mark)), charset)
     for name in (marked.replace("utf-8", "utf-8-sig"), "utf-8"):
-        try:
-            if codecs.lookup(name).name in PYTHONS_OWN:
-                continue
-            text = content.decode(name)
-            # UTF-7 can spell half of a surrogate pair, which nothing can write down again.
-            text.encode()
-        except (LookupError, ValueError):
-            continue
-        return text
+        with suppress(LookupError, ValueError):
+            if codecs.lookup(name).name not in PYTHONS_OWN:
+                text = content.decode(name)
+                # UTF-7 can spell half of a surrogate pair, which nothing can write down again.
+                text.encode()
+                return text
     return content.decode("latin-1")
-
-
-BASE_COMMIT = re.compile(r"^base-commit: ([0-9a-f]{12,64})\b", re.M)
-NEED = re.compile(r"^prerequisite-(patch-id|message-id|change-id):[ \t]*<?([^\s<>]{1,250})>?", re.M)
-MOST_NAMED = 3
-
-
-def offers(text: str, message_ids: Iterable[str]) -> set[str]:
-    """The ids under which a later series may ask for the one with this text and these mails."""
-    return {*message_ids, *CHANGE_ID.findall(text)}
 
 
 def unmet(
@@ -529,34 +477,68 @@ def unmet(
 ) -> tuple[str, ...]:
     """What a series called ``name`` needs and those before it do not have, a finding each.
 
-    ``patch_ids`` makes the ids of the patches before it, by git, where any are needed.
+    ``offered`` are message-ids and change-ids of those before it; ``patch_ids`` makes the ids of
+    their patches, by git, where any are needed.
     """
-    needs: dict[str, dict[str, None]] = {}
-    for kind, identifier in NEED.findall(text):
-        needs.setdefault(kind, {})[identifier] = None
-    findings = []
-    for identifier in needs.get("message-id", {}):
-        if identifier not in offered:
-            findings.append(
-                f"needs the series of <{clean(identifier)}> (prerequisite-message-id), which is "
-                f"not part of it; measure it on top: --series mid:{clean(identifier)} "
-                f"--series {name}"
-            )
-    for identifier in needs.get("change-id", {}):
-        if identifier.partition(":")[0] not in offered:
-            findings.append(
-                f"needs the series with change-id {clean(identifier)} (prerequisite-change-id), "
-                f"which is not part of it; measure it on top: --series THAT --series {name}"
-            )
-    patches_needed = needs.get("patch-id", {})
-    lacking = list(patches_needed.keys() - patch_ids()) if patches_needed else []
+    needs: dict[str, list[str]] = {"message-id": [], "change-id": [], "patch-id": []}
+    for kind, identifier in dict.fromkeys(NEED.findall(text)):
+        needs[kind].append(identifier)
+    findings = [
+        f"needs the series of <{clean(each)}> (prerequisite-message-id), which is not part of it; "
+        f"measure it on top: --series mid:{clean(each)} --series {name}"
+        for each in needs["message-id"]
+        if each not in offered
+    ]
+    findings += [
+        f"needs the series with change-id {clean(each)} (prerequisite-change-id), which is not "
+        f"part of it; measure it on top: --series THAT --series {name}"
+        for each in needs["change-id"]
+        if each.partition(":")[0] not in offered
+    ]
+    there = patch_ids() if needs["patch-id"] else set()
+    lacking = [clean(each)[:12] for each in needs["patch-id"] if each not in there]
     if lacking:
-        lacking = [identifier for identifier in patches_needed if identifier in lacking]
-        named = ", ".join(clean(identifier)[:12] for identifier in lacking[:MOST_NAMED])
-        more = ", ..." if len(lacking) > MOST_NAMED else ""
+        named = ", ".join(lacking[:MOST_NAMED]) + (", ..." if len(lacking) > MOST_NAMED else "")
         count = "1 patch" if len(lacking) == 1 else f"{len(lacking)} patches"
         findings.append(
-            f"needs {count} not part of it (prerequisite-patch-id {named}{more}); measure it on "
-            f"top of their series: --series THAT --series {name}"
+            f"needs {count} not part of it (prerequisite-patch-id {named}); measure it on top of "
+            f"their series: --series THAT --series {name}"
         )
     return tuple(findings)
+
+
+def plain(content: bytes, mail: Mail) -> bytes:
+    """A patch file as git would have written it, where a mailer encoded it or its line ends."""
+    if ENCODED.search(content[:MOST_OF_HEAD]) and mail.has_diff:
+        return as_patch(mail, mail.number, mail.total)
+    return line_ends(content)
+
+
+def line_ends(content: bytes) -> bytes:
+    """LF where the headers of diffs end in CRLF, or all lines: git never writes them so.
+
+    A source file with CRLF has them in hunks alone, and a list's footer may end in LF.
+    """
+    ends = HEADERS.findall(content) or re.findall(rb"(\r?)\n", content)
+    return content.replace(b"\r\n", b"\n") if ends and all(ends) else content
+
+
+def as_patch(mail: Mail, number: float, total: int) -> bytes:
+    """A mail as a patch file: author, subject, message-id, and its body decoded.
+
+    What has no mail around it, a diff alone, is as it was.
+    """
+    if not (mail.poster or mail.subject):
+        return line_ends(mail.raw)
+    body = line_ends(mail.text.encode(errors="surrogateescape"))
+    head = [
+        f"From: {mail.author}",
+        f"Subject: [PATCH {number:g}/{total}] {mail.subject}",
+        *([f"Message-ID: <{mail.message_id}>"] if mail.has_id else []),
+    ]
+    return "\n".join([*head, "", ""]).encode() + body
+
+
+def slug(subject: str) -> str:
+    """A subject as git names a patch file: letters, digits, dots and dashes."""
+    return re.sub(r"[^A-Za-z0-9._]+|\.{2,}", "-", subject)[:SLUG].strip("-.") or "patch"

@@ -22,8 +22,7 @@ from pydantic import Field, ValidationError
 from errors import SeriesError, UsageError
 from kernels.b4 import attested
 from kernels.diff import of_kernel, read_diff
-from kernels.git_range import slug
-from kernels.mail import Mail, diff_of, name_of, read_mail, reading
+from kernels.mail import Mail, diff_of, name_of, read_mail, reading, slug
 from kernels.series import LARGEST, host_code
 from kernels.threads import MOST_PATCHES, Group, groups_of
 from queues import known_series, page

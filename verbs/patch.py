@@ -101,8 +101,8 @@ def answer(mail: Path, sessions: Path) -> PatchAnswer:
         UsageError: the mail cannot be read, or there is no such folder of sessions.
     """
     from kernels.diff import read_diff
-    from kernels.git_range import as_patch
     from kernels.intake import read_series
+    from kernels.mail import as_patch
 
     sessions = sessions_folder(sessions)
     file, named = (str(mail), "") if mail.exists() else split_mail(str(mail))
@@ -114,9 +114,7 @@ def answer(mail: Path, sessions: Path) -> PatchAnswer:
         ) from None
     try:
         series = read_series(raw, file, named=named, alone=True)
-        patches = [series] if isinstance(series, bytes) else [
-            as_patch(each, each.number, each.total) for each in series.patches
-        ]  # fmt: skip
+        patches = [as_patch(each, each.number, each.total) for each in series.patches]
         text = b"\n".join(patches).decode(errors="replace")
         diff = read_diff(text, "the patch")
         if not diff.files:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
-from experiment.spec import KernelSpec
+from experiment.spec import KernelSpec, SeriesSpec
 from kernels.build import KernelRequest
+from kernels.intake import take_in
 
 FAKE_LINUX = Path(__file__).parent / "fakelinux"
 
@@ -70,6 +71,16 @@ class Lab:
         _git(scratch, "format-patch", "-q", "-o", str(folder), f"-{len(edits)}")
         shutil.rmtree(scratch)
         return sorted(folder.glob("*.patch"))
+
+
+def keep(spec: SeriesSpec, *, checkout: Path, cache: Path, repository: str = "") -> SeriesSpec:
+    """The spec of a series that is taken in."""
+    return take_in(spec, checkout=checkout, cache=cache, repository=repository).spec
+
+
+def patches_of(spec: SeriesSpec, *, checkout: Path, cache: Path) -> tuple[Path, ...]:
+    """The patch files of a series that is taken in."""
+    return take_in(spec, checkout=checkout, cache=cache).patches
 
 
 def replace(name: str, old: str, new: str) -> Callable[[Path], None]:

@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 
 from errors import LabError, SeriesError
 from kernels.diff import read_diff
-from kernels.git_range import as_patch
 from kernels.intake import read_series
-from kernels.mail import diff_of, read_mail, read_mails
+from kernels.mail import as_patch, diff_of, read_mail, read_mails
 from kernels.packed import unpacked
 from kernels.series import reverted
-from kernels.threads import Thread, groups_of, select
+from kernels.threads import groups_of, select
 from tests.kernels.poison import DIFF, LONG
 from tests.kernels.posting import Post, mbox
 from tests.queues.archive import diff, patch
@@ -137,7 +136,6 @@ def test_any_parts_are_a_series_or_an_error_of_the_lab(parts: list[bytes]) -> No
     except SeriesError as error:
         assert not any(map(is_unfit, str(error).replace("\n", "")))  # noqa: PT017
     else:
-        assert isinstance(series, Thread)
         assert all(mail.has_diff for mail in series.patches)
 
 

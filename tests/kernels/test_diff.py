@@ -10,10 +10,10 @@ import pytest
 from errors import SeriesError
 from experiment.spec import SeriesSpec
 from kernels.diff import MOST_FILES, MOST_LINES, MOST_PARTS, changed_functions, read_diff
-from kernels.intake import keep, patches_of, take_in
+from kernels.intake import take_in
 from kernels.patch_folder import known_series, read_folder
 from kernels.series import apply, read_patch
-from tests.kernels.fake import Lab
+from tests.kernels.fake import Lab, keep, patches_of
 from tests.test_errors import CHECKOUT
 
 CHANGED = "@@ -1 +1 @@\n-x\n+y\n"

@@ -10,9 +10,8 @@ import pytest
 from errors import UsageError
 from experiment.spec import SeriesSpec
 from kernels.git_range import write_line
-from kernels.intake import patches_of
 from kernels.series import apply, read_patch
-from tests.kernels.fake import Lab
+from tests.kernels.fake import Lab, patches_of
 from tests.kernels.posting import git, repository
 
 

@@ -16,11 +16,10 @@ from kernels import intake
 from kernels import mail as mails
 from kernels.build import provide
 from kernels.diff import read_diff
-from kernels.git_range import as_patch
-from kernels.intake import keep, patches_of, take_in
-from kernels.mail import read_mail, read_mails
+from kernels.intake import take_in
+from kernels.mail import as_patch, read_mail, read_mails
 from kernels.series import apply, read_patch, reverted
-from tests.kernels.fake import FASTER, Lab
+from tests.kernels.fake import FASTER, Lab, keep, patches_of
 from tests.kernels.poison import DIFF, LONG, ODD, UNREADABLE
 from tests.kernels.posting import Post, mbox, post
 from text import clean, is_unfit

@@ -14,10 +14,10 @@ import pytest
 from errors import InfraError, SeriesError, UsageError
 from experiment.spec import SeriesSpec
 from kernels.build import provide
-from kernels.intake import RECORDS, adopt, copy_out, keep, patches_of, take_in
+from kernels.intake import RECORDS, adopt, copy_out, take_in
 from kernels.series import apply, read_patch
 from results.record import SeriesRecord
-from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab, replace
+from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab, keep, patches_of, replace
 from tests.kernels.posting import Post, encoded_word, git, mbox, post, reply, repository
 from tests.kernels.test_first_parents import edit_slow
 

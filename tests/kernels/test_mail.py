@@ -17,10 +17,11 @@ import pytest
 from errors import SeriesError
 from experiment.spec import SeriesSpec
 from kernels.diff import read_diff
-from kernels.intake import keep, read_series, take_in
-from kernels.mail import Mail, read_mail, read_mails, unmet
+from kernels.intake import read_series, take_in
+from kernels.mail import Mail, as_patch, read_mail, read_mails, unmet
 from kernels.packed import unpacked
 from kernels.threads import Thread, select
+from tests.kernels.fake import keep
 from tests.kernels.posting import mbox
 from tests.queues.archive import diff, patch, series
 
@@ -242,16 +243,13 @@ def test_what_holds_no_mails_is_named(data: bytes, what: str) -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
 def test_a_bare_diff_of_another_systems_shell(encoding: str) -> None:
-    assert read_series(DIFF.replace("\n", "\r\n").encode(encoding), "x.diff") == DIFF.encode()
+    (mail,) = read_series(DIFF.replace("\n", "\r\n").encode(encoding), "x.diff").patches
+    assert as_patch(mail, 1, 1) == DIFF.encode()
 
 
 def test_line_ends_of_a_mailer_with_a_lists_footer() -> None:
     raw = patch("[PATCH] mm: x", "a").encoded().replace(b"\n", b"\r\n") + b"--\nlist\n"
-    series = read_series(raw, "x")
-    assert isinstance(series, Thread)
-    from kernels.git_range import as_patch
-
-    assert b"\r" not in as_patch(series.patches[0], 1, 1)
+    assert b"\r" not in as_patch(read_series(raw, "x").patches[0], 1, 1)
 
 
 def test_what_a_series_needs_is_a_finding_until_it_is_there(tmp_path: Path) -> None:

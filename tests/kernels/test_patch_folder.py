@@ -8,10 +8,10 @@ import pytest
 
 from errors import SeriesError, UsageError
 from experiment.spec import SeriesSpec
-from kernels.intake import keep, patches_of, take_in
+from kernels.intake import take_in
 from kernels.patch_folder import as_counted, read_folder
 from results.record import SeriesRecord
-from tests.kernels.fake import Lab
+from tests.kernels.fake import Lab, keep, patches_of
 
 LINES = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"]
 

@@ -9,8 +9,8 @@ from errors import UsageError
 from experiment.spec import ArmSpec, Experiment, KernelSpec, SeriesSpec
 from kernels import settle as settling
 from kernels.build import provide
-from kernels.intake import patches_of, take_in
-from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab
+from kernels.intake import take_in
+from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab, patches_of
 from tests.kernels.posting import Post, git, mbox, post, repository
 
 

@@ -11,9 +11,8 @@ import pytest
 from errors import UsageError
 from experiment.spec import SeriesSpec
 from kernels.git_range import series_of, tree_at
-from kernels.intake import keep, patches_of
 from kernels.series import apply, read_patch
-from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab
+from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab, keep, patches_of
 from tests.kernels.posting import git
 
 

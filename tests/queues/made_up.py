@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from analysis.many import SessionComparison, compare_session
-from kernels.git_range import slug
+from kernels.mail import slug
 from queues.adding import entry_of
 from queues.entry import QueueEntry
 from queues.store import QueueStore, stamp

@@ -15,7 +15,7 @@ import pytest
 
 from errors import InfraError, UsageError
 from experiment.spec import SeriesSpec
-from kernels.intake import keep, take_in
+from kernels.intake import take_in
 from kernels.mail import Mail
 from queues import watch as watching
 from queues.entry import QueueEntry
@@ -23,6 +23,7 @@ from queues.store import QueueStore
 from queues.watch import Attest, PollReport, Selection, Watch, mailbox_of, read_posted
 from results import door
 from runs.request import Request
+from tests.kernels.fake import keep
 from tests.kernels.poison import ODD, UNREADABLE
 from tests.kernels.posting import Post, mbox, reply
 from tests.queues.archive import DAY, NOW, MailArchive, diff, git, patch, series
