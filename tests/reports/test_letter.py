@@ -10,11 +10,7 @@ import pytest
 from analysis.model import Comparison
 from reports import forms
 from tests.analysis.factory import FIO, ExactSession
-from tests.analysis.measured import compare, is_golden
-
-
-def test_golden(normal: Comparison) -> None:
-    assert is_golden("letter.txt", forms.render(normal, "letter"))
+from tests.analysis.measured import compare
 
 
 def blocks(letter: str) -> list[tuple[float, float, float]]:

@@ -1,4 +1,4 @@
-"""Forms that go into mail: lkp, mmtests, letter; golden, and within their columns."""
+"""Forms that go into mail: lkp, mmtests, letter: within their columns, and honest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from results.record import CaseSize
 from tests.analysis import factory
 from tests.analysis.factory import ExactSession, fails
 from tests.analysis.many_factory import Many
-from tests.analysis.measured import compare, is_golden, measured
+from tests.analysis.measured import compare, measured
 from tests.analysis.test_gate import checked, compared
 from tests.analysis.wall_factory import WallSession
 
@@ -40,19 +40,6 @@ def sessions(
         "two": normal, "counted": counted, "hostile": hostile, "five": five,
         "hostile-five": hostile_five, "failed": failed_five, "steps": stepwise, "matrix": matrix,
     }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("form", "name"),
-    [
-        ("lkp", "two"), ("lkp", "five"), ("lkp", "failed"),
-        ("mmtests", "two"), ("mmtests", "five"),
-        ("matrix", "two"), ("matrix", "five"), ("matrix", "failed"), ("matrix", "matrix"),
-        ("letter", "five"), ("text", "five"), ("text", "steps"), ("markdown", "five"),
-    ],
-)  # fmt: skip
-def test_golden(form: str, name: str, sessions: dict[str, Either]) -> None:
-    assert is_golden(f"{form}-{name}.txt", forms.render(sessions[name], form))
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e5, 1e9])

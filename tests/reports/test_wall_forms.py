@@ -12,7 +12,7 @@ from analysis.explain.contention import EXPLANATION as LOCKS
 from analysis.model import Comparison
 from reports import forms
 from tests.analysis import counts_factory
-from tests.analysis.measured import compare, is_golden
+from tests.analysis.measured import compare
 from tests.analysis.wall_factory import WallSession
 from tests.reports.render.test_page import ParsedPage
 
@@ -30,10 +30,6 @@ def translated() -> Comparison:
 @pytest.fixture(scope="module")
 def unsteady() -> Comparison:
     return WallSession(effect=0.03, again=0.02).compared()
-
-
-def test_text_is_golden(quiet: Comparison) -> None:
-    assert is_golden("wall.txt", forms.render(quiet, "text"))
 
 
 @pytest.mark.parametrize("form", ["text", "letter"])

@@ -1,0 +1,35 @@
+"""Sessions as they lie on disk, and every form of them byte for byte.
+
+``TWINBOOT_GOLDEN=write`` has the forms written anew; the diff is what a reader sees change.  Long
+forms that say the same in another way, are a digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import lzma
+from pathlib import Path
+
+import pytest
+
+from analysis.many import compare_session
+from reports import forms
+from results.session import open_session
+from tests.analysis.measured import is_golden
+
+KEPT = Path(__file__).parent / "kept"
+WHOLE = ("text", "letter", "lkp", "mmtests", "matrix", "summary")
+
+
+@pytest.mark.parametrize("name", sorted(folder.name for folder in KEPT.iterdir()))
+def test_golden(name: str, tmp_path: Path) -> None:
+    for packed in (KEPT / name).iterdir():
+        (tmp_path / packed.stem).write_bytes(lzma.decompress(packed.read_bytes()))
+    session = compare_session(open_session(tmp_path))
+    parts = []
+    for form in forms.FORMS:
+        rendered = forms.render(session, form, drawn=False)
+        digest = hashlib.sha256(rendered.encode()).hexdigest()
+        shown = rendered.partition("<details>")[0] if form in WHOLE else ""
+        parts.append(f"=== {form} {digest}\n{shown}")
+    assert is_golden(f"{name}.txt", "".join(parts))
