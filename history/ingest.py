@@ -33,7 +33,7 @@ from history.entry import (
     PhaseCost,
     role_of,
 )
-from reports.outcome import pending
+from reports.headline import pending
 from reports.sentences import of_finding
 from results.profile import PhaseProfile, Profile
 from results.record import CaseRecord, Manifest, PhaseRecord, RunRecord

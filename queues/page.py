@@ -9,7 +9,7 @@ from analysis.verdict import MISSING, UNDECIDED
 from experiment.series_name import message_id
 from queues.entry import BLAMES, WORST_FIRST, QueueEntry, is_worked_on, result_line, word_of
 from queues.store import QueueStore, Read
-from reports import verdict_words
+from reports import sentences
 from reports.document import (
     Block,
     Fold,
@@ -24,8 +24,8 @@ from reports.document import (
     Words,
     listing,
 )  # fmt: skip
+from reports.forms import HTML
 from reports.render import html
-from reports.write import HTML
 from results import door
 
 INDEX = "index.html"
@@ -104,7 +104,7 @@ def _of(entry: QueueEntry) -> Words:
         *([f"v{entry.version}"] if entry.version > 1 else []), *filter(None, [entry.sender]),
         entry.id, *([f"priority {entry.priority}"] if entry.priority and entry.is_open else []),
     ]  # fmt: skip
-    postings = (verdict_words.posting(message_id(name)) for name in entry.question.series)
+    postings = (sentences.posting(message_id(name)) for name in entry.question.series)
     address = next(filter(None, postings), "")
     if not address:
         return ", ".join(facts)
@@ -130,7 +130,7 @@ def _ended(store: QueueStore, entry: QueueEntry) -> VerdictRow:
     ]
     details += entry.functions
     return VerdictRow(
-        word, verdict_words.MARKS[kind], entry.name, interval=_minute(entry.ended), style=kind,
+        word, sentences.MARKS[kind], entry.name, interval=_minute(entry.ended), style=kind,
         lines=(_of(entry), *filter(None, details)), to=_report(store, entry),
     )  # fmt: skip
 

@@ -16,10 +16,9 @@ from errors import Exit, InfraError, LabError
 from queues import page
 from queues.entry import Blame, PrimaryResult, QueueEntry
 from queues.store import SESSIONS, QueueStore, stamp
-from reports.headline import headline
-from reports.outcome import outcome
+from reports.forms import write_all
+from reports.headline import headline, outcome
 from reports.sentences import changed_per_unit
-from reports.write import write_all
 from results import door
 from results.store import MANIFEST
 from runs.request import Request

@@ -1,26 +1,32 @@
-"""The forms of a report: which sections each has, and what writes its blocks."""
+"""The forms of a report: which sections each has, what writes them, and the files of a session.
+
+The same session folder gives the same bytes every time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 
-from analysis.many import SessionComparison, of_comparisons
+from analysis.explain.kinds import EXPLANATION as KINDS_COUNTED
+from analysis.explain.stacks import EXPLANATION as STACKS_COUNTED
+from analysis.many import SessionComparison, compare_session, of_comparisons
 from analysis.model import Comparison, ReportError
-from reports import FORM_NAMES, json_form, letter, lkp, matrix, mmtests, summary, verdict_words
+from reports import FORM_NAMES, json_form, letter, lkp, matrix, mmtests, sentences, summary
 from reports.document import Block, Link, Paragraph
 from reports.headline import headline
 from reports.render import html, markdown, text
-from reports.sections import (
-    arms,
-    explained,
-    metrics,
-    subject,
-    trust,
-    verdicts,
-)
+from reports.sections import arms, explained, metrics, subject, trust, verdicts
 from reports.sections.view import View, of_each_pair
+from results import door, table
+from results.profile import KINDS
+from results.session import MeasuredSession, open_session
+from text import clean_line
 
+HTML, TEXT_FILE = "report.html", "report.txt"
 # What a page links to beside itself; functions and stacks only where they were counted.
 MARKDOWN_FILE, SAMPLES_FILE = "report.md", "samples.csv"
 FUNCTIONS_FILE, STACKS_FILE = "functions.csv", "stacks.csv"
@@ -36,16 +42,13 @@ def pairs(view: View) -> list[Block]:
 
 # In the order of reading: what came out, whether to believe it, where it came from, the rest.
 PAGE: tuple[Section, ...] = (
-    verdicts.blocks, trust.differences, trust.host, trust.checks, arms.patches, arms.workloads,
-    arms.blocks, arms.runs, pairs, subject.published, trust.findings, trust.failures, subject.full,
-    subject.again, subject.made_with, subject.meaning,
-)  # fmt: skip
+    *(verdicts.blocks, trust.differences, trust.host, trust.checks, arms.patches, arms.workloads),
+    *(arms.blocks, arms.runs, pairs, subject.published, trust.findings, trust.failures),
+    *(subject.full, subject.again, subject.made_with, subject.meaning),
+)
 MARKDOWN: tuple[Section, ...] = (subject.title, subject.brief, *PAGE)
-TEXT: tuple[Section, ...] = (
-    subject.title, subject.brief, verdicts.blocks, trust.differences, trust.host, trust.checks,
-    arms.patches, arms.workloads, arms.blocks, pairs, subject.published, trust.findings,
-    trust.failures, subject.again, subject.meaning,
-)  # fmt: skip
+# A terminal has no drawings, and no room for what a session was made with.
+TEXT = tuple(each for each in MARKDOWN if each not in (arms.runs, subject.full, subject.made_with))
 SECTIONS: Mapping[str, tuple[Section, ...]] = MappingProxyType(
     {"text": TEXT, "markdown": MARKDOWN, "html": PAGE}
 )
@@ -89,10 +92,8 @@ def as_html(session: SessionComparison, *, drawn: bool = True) -> str:
     files = [name for name in LINKED if counted.get(name, True)]
     links = [part for name in files for part in (", ", Link(name, name))][1:]
     beside = Paragraph(("Other files in the session's folder: ", *links), "note")
-    return html.page(
-        f"{headline(session).text}: {verdict_words.title(session.manifest)}", subject.title(view),
-        [*_blocks(PAGE, view), beside], over,
-    )  # fmt: skip
+    window = f"{headline(session).text}: {sentences.title(session.manifest)}"
+    return html.page(window, subject.title(view), [*_blocks(PAGE, view), beside], over)
 
 
 def as_summary(session: SessionComparison) -> str:
@@ -108,9 +109,9 @@ def as_session(comparison: Comparison | SessionComparison) -> SessionComparison:
 
 
 _WRITERS: tuple[Callable[[SessionComparison], str], ...] = (
-    as_text, as_markdown, letter.render, lkp.render, mmtests.render, matrix.render, as_html,
-    json_form.render, as_summary,
-)  # fmt: skip
+    *(as_text, as_markdown, letter.render, lkp.render, mmtests.render, matrix.render),
+    *(as_html, json_form.render, as_summary),
+)
 FORMS: Mapping[str, Callable[[SessionComparison], str]] = MappingProxyType(
     dict(zip(FORM_NAMES, _WRITERS, strict=True))
 )
@@ -139,3 +140,158 @@ def render(
     if form == "text" and width is not None:
         return as_text(session, width, folder)
     return FORMS[form](session) if drawn or form != "html" else as_html(session, drawn=False)
+
+
+def read_comparison(folder: Path) -> SessionComparison:
+    """Return what the session in ``folder`` shows, without writing anything new.
+
+    Raises:
+        StoreError: the folder is no session, or cannot be read.
+        ReportError: its records cannot be compared.
+    """
+    return _compared(open_session(folder))
+
+
+# The last session that was compared, and what it shows.  A look compares a session, and the report
+# that follows it in the same process reads the same records.
+_last: list[tuple[MeasuredSession, SessionComparison]] = []
+
+
+def _compared(session: MeasuredSession) -> SessionComparison:
+    if not _last or _last[0][0] != session:
+        _last[:] = [(session, compare_session(session))]
+    return _last[0][1]
+
+
+def write_all(
+    folder: Path, show: Callable[[SessionComparison], None] | None = None
+) -> SessionComparison:
+    """Write the HTML, Markdown and text reports and the tidy tables; return the comparison.
+
+    ``show`` gets it first: the charts of a page take seconds, and somebody waits for a verdict.
+    ``functions.csv`` is written only where functions were counted, and ``stacks.csv`` where call
+    stacks were followed; with more than two arms each further pair has tables of its own, named
+    for its arms.
+
+    Raises:
+        StoreError: the folder is no session, or cannot be read.
+        ReportError: its records cannot be compared.
+        OSError: the folder cannot be written.
+    """
+    session = open_session(folder)
+    comparison = _compared(session)
+    if show is not None:
+        show(comparison)
+    for name, content in _files(session, comparison):
+        door.write(folder, name, content)
+    return comparison
+
+
+def published(folder: Path) -> dict[str, str | bytes]:
+    """The page of the session in ``folder`` and the files that it links to, by name.
+
+    Made of the records: what lies in the folder under these names may be anybody's.
+
+    Raises:
+        StoreError: the folder is no session, or cannot be read.
+        ReportError: its records cannot be compared.
+    """
+    session = open_session(folder)
+    files = _files(session, _compared(session))
+    return {name: content for name, content in files if name in (HTML, *LINKED)}
+
+
+def _files(
+    session: MeasuredSession, comparison: SessionComparison
+) -> Iterator[tuple[str, str | bytes]]:
+    yield from table.as_files(table.tidy(session.manifest, session.records)).items()
+    for number, pair in enumerate(comparison.comparisons):
+        # The first pair has the plain names, the others are named for their arms.
+        apart = f"-{pair.manifest.base}-{pair.manifest.patched}" if number else ""
+        if pair.attributions:
+            yield FUNCTIONS_FILE.replace(".", f"{apart}."), functions_table(pair)
+        if STACKS_COUNTED.of(pair):
+            yield STACKS_FILE.replace(".", f"{apart}."), stacks_table(pair)
+    yield HTML, render(comparison, "html")
+    yield MARKDOWN_FILE, render(comparison, "markdown")
+    yield TEXT_FILE, render(comparison, "text")
+
+
+def _csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    sink = io.StringIO()
+    csv.writer(sink, lineterminator="\n").writerows([columns, *rows])
+    return sink.getvalue()
+
+
+FUNCTION_COLUMNS = (
+    *("case", "phase", "unit", "function", "file", "line_base", "line_patched", "part_of", "user"),
+    *("only_in", "base", "patched", "difference", "low_95", "high_95", "seeds"),
+    *("calls_base", "calls_patched", "changed"),
+    *(f"{kind}_{arm}" for kind in KINDS for arm in ("base", "patched")),
+)
+
+
+def functions_table(comparison: Comparison) -> str:
+    """One row a function, instructions and calls per unit of work, means over the seeds.
+
+    ``only_in`` is ``base`` or ``patched`` whatever the arms are called; ``changed`` is 1 for the
+    functions that are called changed, which are tested per a phase's first unit.  Kinds of
+    instructions are there per a phase's first unit, too.
+    """
+    by_kind = {
+        (each.case, each.phase, each.unit, row.user, row.name): row
+        for each in KINDS_COUNTED.of(comparison)
+        for row in each.rows
+    }
+    rows = []
+    for each in comparison.attributions:
+        changed = {function.name for function in each.changed}
+        for row in each.functions:
+            pair, calls = row.instructions, row.calls
+            kinds = by_kind.get((each.case, each.phase, each.unit, row.user, row.name))
+            of_kinds = [getattr(kinds, kind) if kinds else None for kind in KINDS]
+            numbers = (pair.base, pair.patched, pair.difference, pair.low, pair.high)
+            rows.append(
+                (
+                    *(each.case, each.phase, each.unit, clean_line(row.name), clean_line(row.file)),
+                    *(line or "" for line in row.lines),
+                    *(clean_line(row.subsystem), int(row.user), row.only_in),
+                    *("" if number is None else repr(number) for number in numbers),
+                    pair.n,
+                    *((repr(calls.base), repr(calls.patched)) if calls else ("", "")),
+                    int(not row.user and row.name in changed),
+                    *(
+                        repr(getattr(kind, arm)) if kind else ""
+                        for kind in of_kinds
+                        for arm in ("base", "patched")
+                    ),
+                )
+            )
+    return _csv(FUNCTION_COLUMNS, rows)
+
+
+STACK_COLUMNS = ("case", "phase", "unit", "path", "base", "patched", "calls_base", "calls_patched")
+
+
+def stacks_table(comparison: Comparison) -> str:
+    """One row a path: instructions of its function itself and calls of it, per unit of work.
+
+    Paths are written as tools that draw flame graphs read them, the outermost function first
+    (``a;b;c``); values are means over the seeds.
+    """
+    rows = [
+        (
+            each.case,
+            each.phase,
+            clean_line(each.unit_title),
+            ";".join(map(clean_line, row.path)),
+            *(
+                repr(value)
+                for pair in (row.instructions, row.calls)
+                for value in (pair.base, pair.patched)
+            ),
+        )
+        for each in STACKS_COUNTED.of(comparison)
+        for row in each.rows
+    ]
+    return _csv(STACK_COLUMNS, rows)

@@ -1,4 +1,4 @@
-"""What happened in a session, in a few words: what every form begins with.
+"""What happened in a session, in a few words and as an exit code: what every form begins with.
 
 A session without a verdict says why there is none, in place of a list of verdicts that
 failed.  The same words stand in text, Markdown, HTML, mails, the summary of a CI job, the
@@ -8,15 +8,25 @@ page of a queue and at the end of a run.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from analysis.many import SessionComparison
 from analysis.model import ArmGate, Comparison, FailedRun
-from analysis.verdict import MISSING, PENDING, Cause, Verdict, count_text
+from analysis.verdict import (
+    MISSING,
+    OPEN,
+    PENDING,
+    UNDECIDED,
+    Cause,
+    Judgement,
+    Verdict,
+    count_text,
+    decides,
+)
 from experiment.plan import AGAIN
-from reports.outcome import pending
-from reports.verdict_words import PLURALS, limits, verdict_counts
+from reports.sentences import PLURALS, accelerator, limits, upper_first, verdict_counts
+from results.record import Failure
 from text import counted, in_words
 
 Session = Comparison | SessionComparison
@@ -65,8 +75,7 @@ def headline(session: Session, folder: str = "") -> Headline:
         return Headline("Session invalid: a repeated run was not bit-identical", (why,), False)
     wall = session.comparisons[0].wall
     if wall is not None and not wall.real_time:
-        under = "TCG" if wall.accelerator == "tcg" else wall.accelerator or "an unknown accelerator"
-        why = f'guests ran under {under}; mode = "exact" needs no KVM'
+        why = f'guests ran under {accelerator(wall.accelerator)}; mode = "exact" needs no KVM'
         missing = "no KVM" if wall.accelerator == "tcg" else "no real CPUs"
         return Headline(f"No verdict: {missing}", (why,), False)
     broken = _broken(session.gates)
@@ -87,7 +96,7 @@ def headline(session: Session, folder: str = "") -> Headline:
         return Headline(f"No verdict: {first}", tuple(others), has_numbers)
     if broken:
         judged_words = verdict_counts(judged)
-        return Headline(_sentence(f"{judged_words}; {lead}: {broken[0]}"), broken[1:])
+        return Headline(upper_first(f"{judged_words}; {lead}: {broken[0]}"), broken[1:])
     causes = (*(_lost(session) if session.count(Verdict.FAILED) else ()), *_to_test(session))
     if all(judgement.verdict is Verdict.NOT_TESTED for judgement in judged):
         reasons = dict.fromkeys(judgement.reason for judgement in judged)
@@ -96,18 +105,8 @@ def headline(session: Session, folder: str = "") -> Headline:
         return Headline("Identical machine code: nothing was booted", has_verdicts=False)
     words = f"{_all(session)}{_ran_in(session)}"
     if pending(session):
-        return Headline(_sentence(f"{words}; {PENDING}"), causes, command=resume)
-    return Headline(_sentence(words), causes)
-
-
-def text(session: Session) -> str:
-    """The shortest form: no full stop, no command."""
-    return headline(session).text
-
-
-def sentence(session: Session) -> str:
-    """The headline in one line."""
-    return headline(session).sentence
+        return Headline(upper_first(f"{words}; {PENDING}"), causes, command=resume)
+    return Headline(upper_first(words), causes)
 
 
 def runs(session: Session) -> Runs:
@@ -132,10 +131,6 @@ def runs(session: Session) -> Runs:
     if measured and AGAIN in arms:
         measured.add(AGAIN)
     return Runs(sum(recorded.values()), manifest.runs_planned * len(measured) // len(arms))
-
-
-def _sentence(words: str) -> str:
-    return f"{words[:1].upper()}{words[1:]}"
 
 
 def _all(session: Session) -> str:
@@ -243,3 +238,79 @@ def _failures(session: Session) -> tuple[str, ...]:
     left_out = len(sentences) - MOST_CAUSES
     more = [f"{left_out} more causes are listed with the failed runs"] if left_out > 0 else []
     return (*sentences[:MOST_CAUSES], *more)
+
+
+def exit_code(
+    primary: Iterable[Judgement],
+    failures: Iterable[Failure],
+    *,
+    strict: bool = False,
+    pending: bool = False,
+) -> int:
+    """Return 0, 1, 2, 3, 4 or (only with ``strict``) 5; the table is in design terms:
+
+    4 a run failed by the series' fault, 1 a regression, 3 or 2 a verdict was lost to
+    host, lab or workload, or to the user, 3 nothing that differs ran in any judged phase,
+    5 inconclusive or unexplained, 0 none of these.
+
+    A run that failed by the series' fault counts even where enough others were
+    left to judge: a kernel that panics once is not merely slow.  Failures of host,
+    lab or workload count only where they cost a verdict.  While correctness checks are
+    ``pending`` nothing passes: what would be 0 or 5 is 3.
+    """
+    judgements = list(primary)
+    verdicts = {judgement.verdict for judgement in judgements}
+    blames = {j.blame for j in judgements if j.verdict in MISSING}
+    if "series" in blames or any(failure.blame == "series" for failure in failures):
+        return 4
+    if Verdict.REGRESSION in verdicts:
+        return 1
+    if blames:
+        return 2 if blames == {"user"} else 3
+    if pending or verdicts == {Verdict.NOT_TESTED}:
+        return 3
+    return 5 if strict and verdicts & set(UNDECIDED) else 0
+
+
+def outcome(comparison: Session, *, strict: bool = False) -> int:
+    """:func:`exit_code` of a comparison."""
+    return exit_code(
+        (metric.judgement for metric in comparison.primary),
+        (run.failure for run in comparison.failed_runs),
+        strict=strict,
+        pending=pending(comparison),
+    )
+
+
+def pending(comparison: Session) -> bool:
+    """Whether what may take a verdict back is still to be made: correctness checks, repeats.
+
+    What is not measured, the same code or what checks leave out, is not repeated.
+    """
+    standings = {gate.standing for gate in comparison.gates}
+    repeats = comparison.exactness.status == "pending" and not comparison.manifest.same_code
+    return "pending" in standings or (repeats and standings <= {"green"})
+
+
+def standing_verdicts(comparison: SessionComparison) -> dict[str, dict[str, str]]:
+    """By case the verdict of every primary metric of an exact session; empty while open.
+
+    A verdict is open while more seeds may decide it.  With more than two arms the names are
+    those of arms and metric: ``base -> patched 4k.path``.
+    """
+    verdicts: dict[str, dict[str, str]] = {}
+    for each in comparison.comparisons:
+        for metric in each.primary:
+            arms = f"{comparison.name_of(each)} ".lstrip()
+            word = "" if metric.judgement.cause in OPEN else str(metric.judgement.verdict)
+            verdicts.setdefault(metric.case, {})[f"{arms}{metric.name}"] = word
+    return verdicts
+
+
+def decided(comparison: SessionComparison) -> bool:
+    """Whether a wall session on its way may stop: no primary metric is left open.
+
+    True at a pre-set look only, judged at the look's own share of the error rates:
+    between looks every primary metric is inconclusive.
+    """
+    return decides(metric.judgement.verdict for metric in comparison.primary)

@@ -18,7 +18,8 @@ from analysis.many import SessionComparison
 from analysis.model import CaseComparison, Comparison, MetricComparison, Summary
 from analysis.series_findings import executed_on_host
 from analysis.verdict import CALLED
-from reports import headline, mail, verdict_words, wording
+from reports import mail, sentences, wording
+from reports.headline import headline
 from reports.mail import WIDTH
 from reports.sections import functions, memory, subject, trust
 from reports.sections import lines as lines_section
@@ -66,7 +67,7 @@ def setup(comparison: Comparison, case: CaseComparison) -> list[str]:
         sentence += f" under {on}"
     most = max((metric for metric in case.metrics if metric.base), default=None,
                key=lambda metric: metric.base.n if metric.base else 0)  # fmt: skip
-    sentence += f"; samples are {verdict_words.samples(most)}:" if most else ":"
+    sentence += f"; samples are {sentences.samples(most)}:" if most else ":"
     return mail.wrapped(sentence, hang="")
 
 
@@ -219,5 +220,5 @@ def render(session: SessionComparison) -> str:
     if session.is_pair:
         lines += _origin(session.comparisons[0])
     else:
-        lines += mail.wrapped(headline.sentence(session))
+        lines += mail.wrapped(headline(session).sentence)
     return "\n".join(lines).rstrip() + "\n"

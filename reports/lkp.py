@@ -16,9 +16,8 @@ from analysis.by_arm import ArmCell, MetricRow
 from analysis.many import SessionComparison
 from analysis.model import MetricComparison, is_share
 from analysis.verdict import CALLED, Verdict
-from reports import headline, kernel_names, mail, verdict_words, wording
-from reports.outcome import pending
-from reports.repeat import repeat
+from reports import mail, repeat, sentences, wording
+from reports.headline import headline, pending
 from results.record import ArmRecord, CaseSize, Manifest
 from results.units import VIRTUAL, shown_name
 from text import ascii_only, counted
@@ -54,8 +53,8 @@ def _size(metric: MetricComparison) -> str:
 
 def _place(manifest: Manifest, arm: str) -> tuple[str, str]:
     """Tree and branch, as the robot names them."""
-    source, series = kernel_names.source_of(manifest, arm), manifest.experiment.series
-    git = kernel_names.COMMIT.match(source)
+    source, series = repeat.source_of(manifest, arm), manifest.experiment.series
+    git = repeat.COMMIT.match(source)
     tree = git["place"] if git else source.partition(":")[2].partition("=")[0]
     branch = re.split(r"[/:]", series.path.rstrip("/"))[-1] if series else manifest.experiment.name
     return tree.rstrip("/").rpartition("/")[2] or "tree", branch
@@ -68,13 +67,13 @@ def subject(session: SessionComparison) -> str:
     that of a kernel without it.  What was not measured in real time says so here, too.
     """
     manifest, called = session.manifest, _called(session)
-    names = kernel_names.kernel_names(session)
+    names = repeat.kernel_names(session)
     arm = called[0] if called else session.arms[-1].name
     lead = "[{}:{}]".format(*_place(manifest, arm))
     subjects = [patch.subject for series in manifest.series for patch in series.patches]
     systems = (re.match(r"(?:\[[^]]*\]\s*)?([^\s:]+)\s*:", each) for each in subjects)
     lead += next((f" [{match[1]}]" for match in systems if match), "")
-    text = headline.text(session).lower()
+    text = headline(session).text.lower()
     if called:
         metric = called[1]
         name = _name(metric.case, metric.name, metric.unit)
@@ -82,7 +81,7 @@ def subject(session: SessionComparison) -> str:
     if manifest.experiment.mode == "exact" and VIRTUAL not in text:
         text += " (virtual time)"
     text += " (checks pending)" if pending(session) else ""
-    title = (not names[arm].commit and verdict_words.titles(manifest)) or names[arm].text
+    title = (not names[arm].commit and sentences.titles(manifest)) or names[arm].text
     # Two blanks, as the robot has them.
     return f"{ascii_only(lead)}  {ascii_only(f'{title}: {text}')}"
 
@@ -106,7 +105,7 @@ def _compiler(arm: ArmRecord) -> str:
 def _opening(session: SessionComparison) -> list[str]:
     """What was measured on what, and how to measure it again."""
     manifest, called = session.manifest, _called(session)
-    names = kernel_names.kernel_names(session)
+    names = repeat.kernel_names(session)
     arm = next(each for each in session.arms if not called or each.name == called[0])
     arm = arm if called else session.arms[-1]
     base, experiment, guest = session.arms[0], manifest.experiment, manifest.guest
@@ -117,8 +116,8 @@ def _opening(session: SessionComparison) -> list[str]:
         article = "an" if word is Verdict.IMPROVEMENT else "a"
         what = f"{article} {word} of {_size(metric)} in {name}"
     verb = "measured" if any(m.base or m.patched for m in session.primary) else "did not measure"
-    (tree, branch), source = _place(manifest, arm.name), kernel_names.source_of(manifest, arm.name)
-    commit = kernel_names.commit_of(manifest, arm.name)
+    (tree, branch), source = _place(manifest, arm.name), repeat.source_of(manifest, arm.name)
+    commit = repeat.commit_of(manifest, arm.name)
     place = f"git {tree} at {commit}" if commit else source if source[:4] == "deb:" else tree
     texts = {
         each.name: f'{name.commit or name.text} ("{each.label or each.name}")'
@@ -130,7 +129,7 @@ def _opening(session: SessionComparison) -> list[str]:
         patches = sum(len(record.patches) for record in manifest.series)
         many = f" ({counted(patches, 'patch')})" if patches else ""
         links = (record.message_id.strip("<>") for record in manifest.series)
-        lines += [f"series: {verdict_words.titles(manifest) or branch}{many}"]
+        lines += [f"series: {sentences.titles(manifest) or branch}{many}"]
         lines += [f"https://lore.kernel.org/r/{link}" for link in links if link]
     machine = f"{counted(guest.vcpus, 'vCPU')}{{}} with {guest.memory_mib} MiB of memory, {{}}"
     host, accelerator = manifest.provenance.host, manifest.provenance.accelerator
@@ -157,7 +156,7 @@ def _plain(line: str) -> str:
 
 def _repeating(session: SessionComparison) -> list[str]:
     """How to measure it again, and the number that comes out wherever an exact session is."""
-    again, called = repeat(session, of_others=True), _called(session)
+    again, called = repeat.repeat(session, of_others=True), _called(session)
     metric = called[1] if called else next((m for m in session.primary if m.patched), None)
     notes = [*again.notes]
     if session.manifest.experiment.mode == "exact" and metric and metric.base and metric.patched:
@@ -214,7 +213,7 @@ def _failures(session: SessionComparison, case: str, others: Sequence[ArmRecord]
 
 def _case(session: SessionComparison, case: str) -> list[str]:
     """The tables of a case, the arms but the base as evenly as may be."""
-    arms, names = session.arms, kernel_names.kernel_names(session)
+    arms, names = session.arms, repeat.kernel_names(session)
     rows = [
         row for row in by_arm.of_case(session.rows, case)
         if row.measured and (row.primary or any(
@@ -255,9 +254,10 @@ def _case(session: SessionComparison, case: str) -> list[str]:
     values = "/".join(value for _, value in axes)
     head = ["=" * 89, f"{'/'.join(name for name, _ in axes)}:", f"  {ascii_only(values)}", ""]
     # "commit" only where a repository knows the names below.
-    head.append(f"{'commit' if kernel_names.all_of_git(session) else 'kernels'}: ")
+    of_git = all(repeat.commit_of(manifest, arm.name) for arm in arms)
+    head.append(f"{'commit' if of_git else 'kernels'}: ")
     for arm in arms:
-        short = names[arm.name].commit[: kernel_names.DIGITS] or names[arm.name].text
+        short = names[arm.name].commit[: repeat.DIGITS] or names[arm.name].text
         head.append(f'  {ascii_only(short)} ("{ascii_only(arm.label or arm.name)}")')
     return [*head, "", *tables]
 
@@ -266,7 +266,7 @@ def render(session: SessionComparison) -> str:
     """Return subject, opening, tables and what stands below them, ending in a newline."""
     measured = any(row.measured for row in session.rows)
     lines = [f"Subject: {subject(session)}", "", *_opening(session)]
-    lines += [*mail.measured_under(session), *mail.paragraph(headline.sentence(session), hang="  ")]
+    lines += [*mail.measured_under(session), *mail.paragraph(headline(session).sentence, hang="  ")]
     lines += [*mail.banner(session), *mail.warnings(session)]
     lines += _repeating(session) if measured else mail.unmeasured(session)
     for case in session.cases:

@@ -9,7 +9,7 @@ from analysis import differences
 from analysis.by_arm import MetricRow
 from analysis.many import SessionComparison
 from analysis.model import Finding, MetricComparison
-from reports import verdict_words, wording
+from reports import sentences, wording
 from reports.sections import trust
 from reports.sentences import of_finding
 from text import ascii_only
@@ -71,8 +71,8 @@ def measured_under(session: SessionComparison) -> list[str]:
 
 def banner(session: SessionComparison) -> list[str]:
     """What the arms differ by beyond the series; nothing where they do not."""
-    sentences = differences.sentences(session.arms)
-    lines = [line for sentence in sentences for line in wrapped(sentence, "  ")]
+    texts = differences.sentences(session.arms)
+    lines = [line for text in texts for line in wrapped(text, "  ")]
     return [*wrapped(f"{differences.LEAD}:"), *lines, ""] if lines else []
 
 
@@ -113,7 +113,7 @@ def claims(session: SessionComparison, rows: Sequence[MetricRow]) -> list[tuple[
         for cell in row.others if row.primary else ():
             if cell.against is not None:
                 lines.append(judged(cell.arm, cell.against, withheld=cell.withheld))
-                lines += [f"A/A: {verdict_words.noise(cell.against)}"] if cell.against.again else []
+                lines += [f"A/A: {sentences.noise(cell.against)}"] if cell.against.again else []
         head = f"{row.case} {row.shown_name}, {row.unit}, {wording.row_samples(row)}:"
         every += [(head, lines)] if row.primary else []
     return every
@@ -137,8 +137,8 @@ def unmeasured(session: SessionComparison) -> list[str]:
 
 def family(session: SessionComparison) -> list[str]:
     """That all verdicts are one family; nothing where there is one."""
-    sentences = [f"{verdict_words.family(session)}."] if len(session.primary) > 1 else []
-    return paragraph(*sentences, hang="  ")
+    family = [f"{sentences.family(session)}."] if len(session.primary) > 1 else []
+    return paragraph(*family, hang="  ")
 
 
 def judged(arm: str, metric: MetricComparison, *, withheld: bool = False) -> str:
@@ -147,9 +147,9 @@ def judged(arm: str, metric: MetricComparison, *, withheld: bool = False) -> str
     Of a change that is ``withheld`` not even the size is said.
     """
     if withheld:
-        return f"{arm}: {verdict_words.verdict(metric)} ({metric.judgement.reason})"
+        return f"{arm}: {sentences.verdict(metric)} ({metric.judgement.reason})"
     change = wording.change(metric) if metric.judgement.change else "not measured"
     size = " ".join(filter(None, (change, wording.interval(metric))))
-    reason = verdict_words.reason(metric)
-    text = f"{arm}: {size}, n={metric.judgement.pairs}: {verdict_words.verdict(metric)}"
+    reason = sentences.reason(metric)
+    text = f"{arm}: {size}, n={metric.judgement.pairs}: {sentences.verdict(metric)}"
     return (f"{text} ({reason})" if reason else text).replace(" %", "%")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from analysis.by_arm import MANY_CASES
 from analysis.many import SessionComparison
-from reports import mail, verdict_words
+from reports import mail, sentences
 from reports.document import Block, Cell, Column, Heading, Item, Listing, Paragraph, Table, listing
 from reports.document import row as table_row
 from reports.headline import headline
@@ -29,7 +29,7 @@ def _workloads(session: SessionComparison) -> list[Block]:
         for row in rows:
             cell = row.cell(arm.name)
             values = (*arms.values(row.base), *arms.values(cell), arms.change(row, cell))
-            direction, word = arms.direction(row, session.rows), verdict_words.cell_verdict(cell)
+            direction, word = arms.direction(row, session.rows), sentences.cell_verdict(cell)
             first = row.case if row.case != last else ""
             lines.append(table_row(first, direction, *map(Cell, values), word))
             last = row.case
@@ -58,6 +58,6 @@ def render(session: SessionComparison) -> str:
         for head, lines in mail.claims(session, session.rows)
     )
     blocks += [Listing(claims)] if claims else []
-    notes = [f"{verdict_words.family(session)}."] if len(session.primary) > 1 else []
+    notes = [f"{sentences.family(session)}."] if len(session.primary) > 1 else []
     notes += [checked] if (checked := trust.checks_sentence(session.gates)) else []
     return text.text([*blocks, *map(Paragraph, notes)], WIDTH)

@@ -15,7 +15,8 @@ from analysis import by_arm
 from analysis.by_arm import ArmCell, MetricRow
 from analysis.many import SessionComparison
 from analysis.verdict import CALLED
-from reports import headline, mail
+from reports import mail
+from reports.headline import headline
 from reports.mail import WIDTH, fit
 from results.units import shown_name, shown_unit
 
@@ -145,7 +146,7 @@ def render(session: SessionComparison) -> str:
     """Return the tables and what stands above and below them, ending in a newline."""
     experiment = session.manifest.experiment
     lines = mail.wrapped(f"{experiment.name}: {experiment.title}")
-    lines += [*mail.wrapped(headline.sentence(session)), "", *mail.measured_under(session)]
+    lines += [*mail.wrapped(headline(session).sentence), "", *mail.measured_under(session)]
     lines += [*mail.banner(session), *mail.warnings(session), *mail.failures(session)]
     visible = [row for row in by_arm.columns(session.rows) if row.measured]
     for short in dict.fromkeys(row.short for row in visible):

@@ -1,4 +1,4 @@
-"""How a session is made again: commands for a shell, and the numbers that must come out; pure."""
+"""How a session is made again, and what the kernel of each arm is called in a mail; pure."""
 
 from __future__ import annotations
 
@@ -7,16 +7,25 @@ import shlex
 from pathlib import PurePath
 from typing import NamedTuple
 
+from analysis.many import SessionComparison
 from analysis.model import MetricComparison
-from reports import verdict_words, wording
+from reports import sentences, wording
 from reports.headline import Session, headline
-from results.record import Manifest
+from results.record import ArmRecord, Manifest
 
 # A path of the sender's: from the root, the home or the folder above.
 LOCAL = re.compile(r"(?:^|(?<=[:=]))(?:~|\.\.)?/(?:[^@\s]*/)?([^/@\s]+)/?(?=@|$)")
 ELSEWHERE = "PATH"
 DIRTY = "-dirty"
-UNKNOWN = "not found"
+UNKNOWN = ("", "not found")
+# A repository is settled to a commit's full name before anything is built.
+COMMIT = re.compile(r"^git:(?P<place>.*)@(?P<commit>[0-9a-f]{40}(?:[0-9a-f]{24})?)$")
+VERSION = re.compile(r"^\d+\.\d+(?:\.\d+)?(?:-rc\d+)?")
+FUNCTION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
+INDEX = "https://elixir.bootlin.com/linux"
+# Of a commit, where it stands in a line.
+DIGITS = 10
 
 
 class Repeat(NamedTuple):
@@ -35,87 +44,139 @@ class Repeat(NamedTuple):
 def repeat(session: Session, folder: str = "", *, of_others: bool = False) -> Repeat:
     """The commands that make the session again; ``folder`` is as for ``headline``.
 
-    ``of_others`` are those who have neither the session's folder nor the sender's files.
+    ``of_others`` are those who have neither the session's folder nor the sender's files: a posted
+    series is named by its message-id, whatever file the sender has it in, and of other places only
+    the last name is theirs, below ``PATH``.
     """
     manifest = session.manifest
-    alone = len(session.comparisons) == 1
-    names = {each.name: "" if alone else f"{each.name}: " for each in session.comparisons}
-    results = tuple(
-        f"{names[comparison.name]}{_result(metric, exact=comparison.wall is None)}"
-        for comparison in session.comparisons
-        for metric in comparison.primary
-        if metric.base and metric.patched and headline(session).has_verdicts
-    )
-    exact = manifest.experiment.mode == "exact"
-    return Repeat(
-        lab=_lab(manifest),
-        commands=_commands(manifest, "" if of_others else folder or f"sessions/{manifest.session}"),
-        notes=_notes(manifest, of_others=of_others),
-        expected=("Expected means, equal to the last digit on any host" if exact else
-                  "Real time gives other digits: the verdicts must come out, with intervals that "
-                  "overlap these") if results else "",
-        results=results,
-    )  # fmt: skip
-
-
-def _lab(manifest: Manifest) -> str:
-    provenance = manifest.provenance
-    is_known = provenance.lab_commit not in ("", UNKNOWN)
-    commit = f"commit {provenance.lab_commit}" if is_known else "its commit is not known"
-    return f"Twinboot {provenance.lab_version}, {commit}"
-
-
-def _commands(manifest: Manifest, folder: str) -> tuple[str, ...]:
-    commit = manifest.provenance.lab_commit.removesuffix(DIRTY)
-    commands = [f"git checkout {shlex.quote(commit)}"] if commit not in ("", UNKNOWN) else []
-    if manifest.arguments:
-        arguments = manifest.arguments if folder else _of_others(manifest)
+    exact, dirty = manifest.experiment.mode == "exact", manifest.provenance.lab_commit
+    commit, known = dirty.removesuffix(DIRTY), dirty not in UNKNOWN
+    arguments = list(manifest.arguments)
+    notes = []
+    if of_others:
+        named = {record.origin: record.message_id.strip("<>") for record in manifest.series}
+        for at, argument in enumerate(arguments):
+            option, equals, value = argument.rpartition("=" if argument[:2] == "--" else "\0")
+            value = named.get(value) or LOCAL.sub(rf"{ELSEWHERE}/\1", value)
+            arguments[at] = f"{option}{equals}{value}"
+        if any(f"{ELSEWHERE}/" in argument for argument in arguments):
+            notes.append(f"{ELSEWHERE} is where your own copy lies.")
+    commands = [f"git checkout {shlex.quote(commit)}"] if known else []
+    if dirty.endswith(DIRTY):
+        notes.append("The lab had changes that are not in this commit.")
+    if arguments:
         commands.append(shlex.join(["./lab.py", "run", *arguments]))
-    if manifest.experiment.mode == "exact" and folder:
+    else:
+        notes.append("The command that started the session is not on record.")
+    if exact and not of_others:
+        folder = folder or f"sessions/{manifest.session}"
         archive = f"{PurePath(folder).name}.tar.gz"
         commands.append(shlex.join(["./lab.py", "repro", folder]))
         commands.append(shlex.join(["./lab.py", "repro", "--check", archive]))
-    return tuple(commands)
-
-
-def _of_others(manifest: Manifest) -> list[str]:
-    """The arguments as others can use them.
-
-    A posted series is named by its message-id, whatever file the sender has it in; of other
-    places only the last name is theirs, below ``PATH``.
-    """
-    named = {record.origin: record.message_id.strip("<>") for record in manifest.series}
-    arguments = []
-    for argument in manifest.arguments:
-        option, equals, value = argument.rpartition("=" if argument[:2] == "--" else "\0")
-        value = named.get(value) or LOCAL.sub(lambda match: f"{ELSEWHERE}/{match[1]}", value)
-        arguments.append(f"{option}{equals}{value}")
-    return arguments
-
-
-def _notes(manifest: Manifest, *, of_others: bool) -> tuple[str, ...]:
-    notes = []
-    if of_others and any(f"{ELSEWHERE}/" in argument for argument in _of_others(manifest)):
-        notes.append(f"{ELSEWHERE} is where your own copy lies.")
-    if manifest.provenance.lab_commit.endswith(DIRTY):
-        notes.append("The lab had changes that are not in this commit.")
-    if not manifest.arguments:
-        notes.append("The command that started the session is not on record.")
-    if manifest.experiment.mode == "exact" and not of_others:
         notes.append(
             "repro packs the session into an archive; repro --check measures it again, on any "
             "machine, and compares every number."
         )
-    return tuple(notes)
+    results = []
+    for pair in session.comparisons if headline(session).has_verdicts else ():
+        name = f"{pair.name}: " if len(session.comparisons) > 1 else ""
+        measured = (metric for metric in pair.primary if metric.base and metric.patched)
+        results += [f"{name}{_result(metric, exact=pair.wall is None)}" for metric in measured]
+    expected = ""
+    if results:
+        expected = (
+            "Expected means, equal to the last digit on any host"
+            if exact
+            else "Real time gives other digits: the verdicts must come out, with intervals that "
+            "overlap these"
+        )
+    of_commit = f"commit {dirty}" if known else "its commit is not known"
+    lab = f"Twinboot {manifest.provenance.lab_version}, {of_commit}"
+    return Repeat(lab, tuple(commands), tuple(notes), expected, tuple(results))
 
 
 def _result(metric: MetricComparison, *, exact: bool) -> str:
     """``filemap-4k 4k.bw: 287.053 -> 289.965 virtual MiB/s``; in wall mode the verdict, too."""
-    assert metric.base is not None
-    assert metric.patched is not None
-    both = f"{wording.figure(metric.base.mean)} -> {wording.figure(metric.patched.mean)}"
-    text = f"{metric.case} {metric.name}: {both}{wording.after(metric.unit)}"
-    if exact:
-        return text
-    parts = (wording.change(metric), wording.interval(metric), verdict_words.verdict(metric))
-    return f"{text}, {', '.join(part for part in parts if part)}"
+    unit = wording.after(metric.unit)
+    text = f"{metric.case} {metric.name}: {sentences.means(metric)}{unit}"
+    parts = (wording.change(metric), wording.interval(metric), sentences.verdict(metric))
+    return text if exact else f"{text}, {', '.join(part for part in parts if part)}"
+
+
+class KernelName(NamedTuple):
+    """``text`` is short; ``commit`` is empty where the kernel is not that of a commit as it is."""
+
+    text: str
+    commit: str
+
+    def cut(self, width: int) -> str:
+        """So many digits of the commit, or of the text as many characters."""
+        return (self.commit or self.text)[:width].rstrip("(")
+
+
+def source_of(manifest: Manifest, arm: str) -> str:
+    """``KernelSpec.source`` of an arm, by its name."""
+    specs = {spec.name: spec for spec in manifest.experiment.all_arms}
+    kernel = specs[arm].kernel if arm in specs else None
+    return (kernel or manifest.experiment.kernel).source
+
+
+def commit_of(manifest: Manifest, arm: str) -> str:
+    """The full name of the commit that an arm's source is; empty for other sources."""
+    match = COMMIT.match(source_of(manifest, arm))
+    return match["commit"] if match else ""
+
+
+def kernel_names(session: SessionComparison) -> dict[str, KernelName]:
+    """The name of every arm's kernel, by arm; no two are the same.
+
+    ``v6.12.38``; ``v6.12.38+series(3)`` with three patches on top, ``-series(3)`` where
+    patches take out what the source holds; ``0123456789`` and ``0123456789+series(3)`` of a
+    commit; all of the release of one that a package ships.  Arms that share a kernel have their
+    own name behind a slash, as the robot joins what it compares by.
+    """
+    names: dict[str, KernelName] = {}
+    for arm in session.arms:
+        name = _name(session.manifest, arm)
+        if any(name.text == other.text for other in names.values()):
+            name = KernelName(f"{name.text}/{arm.name}", "")
+        names[arm.name] = name
+    return names
+
+
+def _name(manifest: Manifest, arm: ArmRecord) -> KernelName:
+    commit, patches = commit_of(manifest, arm.name), len(arm.kernel.patches)
+    version = VERSION.match(arm.kernel.release)
+    shipped = arm.kernel.source.startswith(("deb:linux-image", "image:"))
+    release = f"v{version[0]}" if version and not shipped else arm.kernel.release
+    text = commit[:DIGITS] or release
+    if not patches:
+        return KernelName(text, commit)
+    experiment = manifest.experiment
+    spec = next((spec for spec in experiment.all_arms if spec.name == arm.name), None)
+    reverted = experiment.series is not None and experiment.series.reverse
+    sign = "-" if reverted and spec is not None and spec.patches and spec.series is None else "+"
+    return KernelName(f"{text}{sign}series({patches})", "")
+
+
+def source_address(
+    manifest: Manifest, function: str, file: str = "", lines: tuple[int, int] = (0, 0)
+) -> str:
+    """Where a function can be read; empty where that is not known.
+
+    Its line in its file, of the first of both arms whose kernel is a release without patches;
+    else the function's entry in the index of the base's release, which the compiler's suffixes are
+    taken off for.  ``lines`` are those of base and patched.
+    """
+    named = {arm.name: arm for arm in manifest.arms}
+    base, patched = named[manifest.base], named[manifest.patched]
+    version = VERSION.match(base.kernel.release)
+    name = function.partition(".")[0].partition("@")[0]
+    if version is None or not FUNCTION.fullmatch(name):
+        return ""
+    release = f"{INDEX}/v{version[0].removesuffix('.0')}"
+    for arm, line in zip((base, patched), lines, strict=True):
+        of_release = arm.kernel.release == base.kernel.release and not arm.kernel.patches
+        if line and of_release and not commit_of(manifest, arm.name) and FILE.fullmatch(file):
+            return f"{release}/source/{file}#L{line}"
+    return f"{release}/A/ident/{name}"

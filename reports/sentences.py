@@ -1,29 +1,64 @@
-"""The sentences of findings, made of their values, and of functions that changed: the one place.
+"""What is said of findings, verdicts, noise and what was compared: the one place, for all forms.
 
-A finding is data (kind and values); what is said of it stands here and is the same wherever it
-is shown.
+A finding is data (kind and values), and so is a verdict: what is said of them is the same wherever
+they are shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import quote
 
+from analysis import wall_power
+from analysis.by_arm import ArmCell
 from analysis.explain.functions import Attribution
-from analysis.model import Finding
-from reports.wording import signed
-from text import enumerated
+from analysis.many import SessionComparison
+from analysis.model import Comparison, Finding, MetricComparison, Reference
+from analysis.verdict import CALLED, PENDING, Judgement, Verdict
+from experiment.spec import Experiment, KernelSpec
+from reports import wording
+from results.record import Manifest
+from text import counted, enumerated
 
 # Seeds, blocks and functions that are named; more are a number.
-NAMED, NAMED_BLOCKS = 5, 6
-CHANGED_NAMED = 4
+NAMED, NAMED_BLOCKS, CHANGED_NAMED = 5, 6, 4
 ONE_BUILD = (
     "each kernel is one build, and what its layout gives is in no interval: base against itself is "
     "one binary, and more blocks do not average it out"
 )
-
+LORE = "https://lore.kernel.org/r/"
+# Beside every verdict, for the eye; the word stands beside it.
+MARKS = {
+    "improvement": "▲",
+    "regression": "▼",
+    "no change": "=",
+    "inconclusive": "?",
+    "not judged": "?",
+    "not finished": "…",
+    "failed": "✕",
+    "not tested": "⊘",
+    "unexplained": "!",
+}
+# In the order a reader wants to hear of them.
+PLURALS = {
+    Verdict.REGRESSION: "regressions",
+    Verdict.FAILED: "failed",
+    Verdict.NOT_FINISHED: "not finished",
+    Verdict.NOT_TESTED: "not tested",
+    Verdict.IMPROVEMENT: "improvements",
+    Verdict.NO_CHANGE: "unchanged",
+    Verdict.UNEXPLAINED: "unexplained",
+    Verdict.INCONCLUSIVE: "inconclusive",
+    Verdict.NOT_JUDGED: "not judged",
+}
 Values = Mapping[str, Any]
+
+
+def upper_first(text: str) -> str:
+    """A text as a sentence begins."""
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def of_finding(finding: Finding) -> str:
@@ -41,7 +76,7 @@ def changed_words(tested: int, count: int, largest: Sequence[tuple[str, float]])
         return ""
     if not count:
         return f"no function changed, of {tested} tested"
-    names = [f"{name} {signed(apart, 2)}" for name, apart in largest[:CHANGED_NAMED]]
+    names = [f"{name} {wording.signed(apart, 2)}" for name, apart in largest[:CHANGED_NAMED]]
     rest = f" and {count - len(names)} more" if count > len(names) else ""
     return f"{count} of {tested} functions changed: {', '.join(names)}{rest}"
 
@@ -59,9 +94,8 @@ def changed_per_unit(attribution: Attribution) -> str:
 
 
 def _exactness(values: Values) -> str:
-    if values["status"] in ("not asked", "inexact"):
-        return str(values["detail"])
-    return f"{values['status']}: {values['detail']}"
+    known = values["status"] in ("not asked", "inexact")
+    return f"{'' if known else values['status'] + ': '}{values['detail']}"
 
 
 def _seeds(values: Values) -> str:
@@ -75,14 +109,9 @@ def _seeds(values: Values) -> str:
 
 def _failed_runs(values: Values) -> str:
     arms = ", ".join(f"{arm} {failed} of {runs}" for arm, failed, runs in values["arms"])
-    kinds = values["kinds"]
-    each = f" ({'; '.join(f'{number} {kind}' for kind, number in kinds.items())})" if kinds else ""
+    kinds = "; ".join(f"{number} {kind}" for kind, number in values["kinds"].items())
+    each = f" ({kinds})" if kinds else ""
     return f"failed runs: {arms}{each}; their {values['repeated']} are excluded on all arms"
-
-
-def _of_runs(values: Values) -> str:
-    count = values["runs"]
-    return f"{values['text']} ({count} {'run' if count == 1 else 'runs'})"
 
 
 def _diagnostic(values: Values) -> str:
@@ -105,11 +134,15 @@ def _accelerator(values: Values) -> str:
     name = values["accelerator"]
     if values["real_time"]:
         return f"guests ran on this host's CPUs ({name})"
-    text = "TCG" if name == "tcg" else name or "an unknown accelerator"
     return (
-        f"guests ran under {text}, an emulator: its time says nothing about hardware, so no "
-        'verdict is given; measure with mode = "exact"'
+        f"guests ran under {accelerator(name)}, an emulator: its time says nothing about hardware, "
+        'so no verdict is given; measure with mode = "exact"'
     )
+
+
+def accelerator(name: str) -> str:
+    """What runs guests that no hardware does."""
+    return "TCG" if name == "tcg" else name or "an unknown accelerator"
 
 
 def _dropped(values: Values) -> str:
@@ -122,18 +155,7 @@ def _dropped(values: Values) -> str:
     return f"{values['case']}: {len(blocks)} of {values['of']} blocks {what} ({text}{rest})"
 
 
-def _early(values: Values) -> str:
-    return (
-        f"stopped early: the interim analysis after {values['blocks']} of {values['planned']} "
-        f"blocks was conclusive, at {100 * values['share']:g} % of the error rates"
-    )
-
-
-def _text(values: Values) -> str:
-    """What is on record as a text: of a mail, a build, or a run."""
-    return str(values["text"])
-
-
+# What is on record as a text, of a mail, a build, or a run, is that text.
 KINDS: Mapping[str, Callable[[Values], str]] = MappingProxyType(
     {
         "quick": lambda _: (
@@ -162,23 +184,238 @@ KINDS: Mapping[str, Callable[[Values], str]] = MappingProxyType(
         "same-code-differs": lambda v: (
             f"the machine code is identical, but {v['differ']} of {v['of']} {v['repeated']} differ"
         ),
-        "of-runs": _of_runs,
-        "not-known": _text,
+        "of-runs": lambda v: f"{v['text']} ({counted(v['runs'], 'run')})",
         "published": lambda v: f"{v['metric']}: {v['note']}",
         "diagnostic-failed": _diagnostic,
         "events-dropped": lambda v: (
             f"{v['case']}, phase {v['phase']}: {v['events']} trace events were lost, so waits are "
             "incomplete"
         ),
-        "series": _text,
-        "origin": _text,
-        "build": _text,
-        "triage": _text,
         "executed": _executed,
         "accelerator": _accelerator,
         "host-check": lambda v: f"{v['name']}: {v['found']} ({v['status']})",
         "one-build": lambda v: ONE_BUILD,
         "dropped-blocks": _dropped,
-        "early": _early,
+        "early": lambda v: (
+            f"stopped early: the interim analysis after {v['blocks']} of {v['planned']} "
+            f"blocks was conclusive, at {100 * v['share']:g} % of the error rates"
+        ),
+        **dict.fromkeys(
+            ("not-known", "series", "origin", "build", "triage"), lambda v: str(v["text"])
+        ),
     }
 )
+
+
+def titles(manifest: Manifest) -> str:
+    """The titles of the series under test as they were posted; empty where none is known."""
+    series = manifest.experiment.series
+    posted = ", ".join(record.title for record in manifest.series if record.title)
+    return (series.title if series else "") or posted
+
+
+def title(manifest: Manifest) -> str:
+    """What a report is called: a session of a series alone, which has no title, by the series'."""
+    experiment = manifest.experiment
+    unnamed = experiment.series and experiment.title == f"series {experiment.series.path}"
+    return titles(manifest) or experiment.title if unnamed else experiment.title
+
+
+def series_title(experiment: Experiment) -> str:
+    """What is under test in few words: the series, or that there is none."""
+    series = experiment.series
+    return series.title or series.path if series else "no series"
+
+
+def posting(message_id: str) -> str:
+    """The address of a mail at lore.kernel.org by its message-id; empty for none."""
+    plain = message_id.strip().strip("<>")
+    return f"{LORE}{quote(plain, safe='@+=')}/" if "@" in plain else ""
+
+
+def _kernels(experiment: Experiment) -> list[KernelSpec]:
+    return [arm.kernel or experiment.kernel for arm in experiment.all_arms]
+
+
+def sources(experiment: Experiment) -> str:
+    """Where the arms' kernels come from, each once; of those built here how they were built."""
+    names = (
+        kernel.source
+        if kernel.is_prebuilt
+        else f"{kernel.source}, flavour {kernel.configuration}"
+        + (f", {kernel.built_for}" if kernel.built_for else "")
+        for kernel in _kernels(experiment)
+    )
+    return "; ".join(dict.fromkeys(names))
+
+
+def subject(experiment: Experiment) -> str:
+    """What is compared: a series on its source, or kernels with each other."""
+    kernels = dict.fromkeys(kernel.source for kernel in _kernels(experiment))
+    if experiment.series is None and len(kernels) > 1:
+        return " against ".join(kernels)
+    return f"{series_title(experiment)} on {experiment.kernel.source}"
+
+
+def verdict(metric: MetricComparison) -> str:
+    """The verdict's word; for a secondary metric what stands out, or nothing."""
+    judgement = metric.judgement
+    if judgement.verdict is not None:
+        return str(judgement.verdict)
+    if not judgement.differs or judgement.change is None:
+        return ""
+    better = (judgement.change.estimate > 0) == (metric.direction == "higher")
+    return "better" if better else "worse"
+
+
+def cell_verdict(cell: ArmCell) -> str:
+    """The same of an arm; empty for the base and where none was asked."""
+    return verdict(cell.against) if cell.against else ""
+
+
+def judged(metric: MetricComparison) -> str:
+    """:func:`verdict`, of no change with what it is within: ``no change (< 0.5 %)``."""
+    limit = metric.judgement.limit
+    return f"{verdict(metric)}{f' (< {100 * limit:g} %)' if limit is not None else ''}"
+
+
+def published(metric: MetricComparison) -> str:
+    """``published +7.38 %`` for each published figure of the metric, joined by commas."""
+    changes = ", ".join(map(wording.reference_change, metric.published))
+    return f"published {changes}" if changes else ""
+
+
+def values(metric: MetricComparison) -> str:
+    """``259.019 -> 262.032 virtual MiB/s, 8 seeds``; empty where nothing was measured."""
+    if metric.base is None or metric.patched is None:
+        return ""
+    return f"{means(metric)}{wording.after(metric.unit)}, {samples(metric)}"
+
+
+def means(metric: MetricComparison) -> str:
+    """``259.019 -> 262.032``, of a metric that was measured."""
+    both = (metric.base, metric.patched)
+    return " -> ".join(wording.figure(each.mean if each else None) for each in both)
+
+
+def samples(metric: MetricComparison) -> str:
+    """``8 seeds``; in wall mode, where a seed is not what runs differ by, ``24 blocks``."""
+    count = metric.base.n if metric.base else 0
+    return counted(count, "seed" if metric.again is None else "block")
+
+
+def reason(metric: MetricComparison) -> str:
+    """Why, where the numbers do not say it themselves: not for improvement and regression.
+
+    Of these only that correctness may take them back.
+    """
+    judgement = metric.judgement
+    if judgement.verdict in CALLED:
+        return PENDING if judgement.reason.endswith(PENDING) else ""
+    return judgement.reason
+
+
+def head(metric: MetricComparison) -> str:
+    """First half of the sentence: what changed by how much, and the verdict."""
+    size = (wording.change(metric), wording.interval(metric), judged(metric))
+    if metric.judgement.change is None:
+        size = ("", "not measured", verdict(metric))
+    return "  ".join(filter(None, (metric.case, metric.name, *size)))
+
+
+def tail(metric: MetricComparison) -> str:
+    """Second half: reason, values, number of seeds, the published change."""
+    text = "; ".join(part for part in (reason(metric), values(metric)) if part)
+    reference = published(metric)
+    return f"{text} ({reference})" if text and reference else text or reference
+
+
+def sentence(metric: MetricComparison) -> str:
+    """The metric in one line a tired maintainer understands."""
+    return "   ".join(filter(None, (head(metric), tail(metric))))
+
+
+def verdict_counts(judgements: Iterable[Judgement]) -> str:
+    """``1 regression, 2 unchanged (within 0.25 and 5 %)``; empty for no verdict."""
+    by_verdict: dict[Verdict | None, list[Judgement]] = {}
+    for judgement in judgements:
+        by_verdict.setdefault(judgement.verdict, []).append(judgement)
+    return ", ".join(
+        f"{len(alike)} {plural if len(alike) > 1 or verdict is Verdict.NO_CHANGE else verdict}"
+        f"{limits(alike)}"
+        for verdict, plural in PLURALS.items()
+        if (alike := by_verdict.get(verdict))
+    )
+
+
+def limits(judgements: Iterable[Judgement]) -> str:
+    """What unchanged metrics are within, each limit once: `` (within 0.25, 0.5 and 5 %)``."""
+    numbers = sorted({each.limit for each in judgements if each.limit is not None})
+    *others, last = [f"{100 * number:g}" for number in numbers] or [""]
+    return f" (within {' and '.join(filter(None, (', '.join(others), last)))} %)" if last else ""
+
+
+def against(session: SessionComparison) -> str:
+    """What is compared with what."""
+    compare, base = session.manifest.experiment.compare, session.manifest.base
+    many, arms = len(session.comparisons), len(session.arms)
+    if many == 1:
+        return f"{session.arms[1].name} against {base}"
+    if compare == "pairs":
+        return f"all {many} pairs of {arms} arms"
+    if compare == "steps":
+        return f"each of {arms} arms against the one before, and the last against base"
+    return f"{arms - 1} arms against {base}"
+
+
+def family(session: Comparison | SessionComparison) -> str:
+    """How many comparisons the p values are corrected for: all of the session are one family."""
+    many = len(session.primary)
+    if many == 1:
+        return "1 comparison, so p values need no correction"
+    return f"{many} comparisons; their p values are Holm-corrected"
+
+
+def pair_counts(comparison: Comparison) -> str:
+    """``1 regression, 2 unchanged``: one pair's verdicts in few words."""
+    if not comparison.measured and comparison.count(Verdict.FAILED) == len(comparison.primary):
+        return "not measured"
+    return verdict_counts(metric.judgement for metric in comparison.primary) or "nothing judged"
+
+
+def references(session: SessionComparison) -> tuple[tuple[str, Reference], ...]:
+    """Every published figure with the arm it is of, once."""
+    lines = [
+        (comparison.manifest.patched, reference)
+        for comparison in session.comparisons
+        if comparison.manifest.base == session.manifest.base
+        for reference in comparison.published
+    ]
+    return tuple(dict.fromkeys(lines))
+
+
+def noise(metric: MetricComparison) -> str:
+    """``base against itself differs by +0.12 % [-0.30, +0.41] at 99 % (24 blocks), so ...``."""
+    again = metric.again
+    if again is None or not again.pairs:
+        return "no block has results of every arm"
+    if again.estimate is None:
+        return "no ratio: a value is zero or not a number"
+    text = f"base against itself differs by {wording.again_size(metric)}"
+    many = counted(again.pairs, "block")
+    if again.low is None or again.high is None:
+        text = f"{text} in {many}, too few for an interval"
+    else:
+        bounds = wording.within(metric, again.low, again.high)
+        text = f"{text} {bounds} at {100 * again.level:.4g} % ({many})"
+    smallest = f"{100 * again.change:g} %"
+    if again.differs:
+        # How many blocks a steady host would need is no advice for one that is not.
+        return f"{text}. That is significant: the host is too unstable for a verdict"
+    if again.beyond:
+        return f"{text}; more than {wall_power.MOST_BLOCKS} blocks needed to detect {smallest}"
+    if again.needed is not None:
+        return f"{text}; {again.needed} blocks needed to detect {smallest}"
+    if again.pairs < wall_power.FEWEST_AGAIN:
+        return f"{text}; too few blocks to estimate how many would detect {smallest}"
+    return text

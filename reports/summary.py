@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from analysis.model import MetricComparison
 from experiment.spec import Thresholds
-from reports import verdict_words, wording
+from reports import sentences, wording
 from reports.document import Block, Code, Heading, Item, Listing, Paragraph
 from reports.headline import headline
 from reports.render import markdown
@@ -66,10 +66,10 @@ def picture(primary: Sequence[MetricComparison], thresholds: Thresholds) -> list
             cells[first] = "◂" if low < -reach else "├" if first < last else "─"
             cells[last] = "▸" if high > reach else "┤" if first < last else "─"
             cells[_column(change.estimate, reach)] = "●"
-        word = verdict_words.verdict(metric)
+        word = sentences.verdict(metric)
         lines.append(
-            f"{metric.name:<{width}}  {''.join(cells)}  {verdict_words.MARKS.get(word, ' ')} "
-            f"{wording.change(metric)} {verdict_words.judged(metric)}".rstrip()
+            f"{metric.name:<{width}}  {''.join(cells)}  {sentences.MARKS.get(word, ' ')} "
+            f"{wording.change(metric)} {sentences.judged(metric)}".rstrip()
         )
     ends = f"{-100 * reach:.2f} %", f"{100 * reach:+.2f} %"
     scale = f"{ends[0]:<{HALF}}0{ends[1]:>{HALF}}"
@@ -93,7 +93,7 @@ def render(view: View, whole: str) -> str:
             chart = picture(comparison.primary, experiment.thresholds)
             blocks += [Code("\n".join(chart), "text")] if chart else []
             blocks += [verdicts.of_pair(comparison), *verdicts.beside(comparison)]
-    items = [Item(f"{verdict_words.family(session)}.")] if headline(session).has_verdicts else []
+    items = [Item(f"{sentences.family(session)}.")] if headline(session).has_verdicts else []
     sentence = trust.checks_sentence(session.gates)
     items += [Item(sentence)] if sentence else []
     items += [

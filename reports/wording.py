@@ -1,6 +1,6 @@
 """Numbers and changes as text: the one place, so that forms and charts agree.
 
-No word of a verdict: those are in :mod:`reports.verdict_words`, which no chart imports.
+No word of a verdict: those are in :mod:`reports.sentences`, which no chart imports.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ import math
 from analysis.by_arm import ArmCell, MetricRow
 from analysis.model import MetricComparison, Reference, is_share
 from analysis.paired import Paired
-from analysis.verdict import MISSING
+from analysis.verdict import MISSING, Change
 from experiment.spec import FUNCTIONS, Thresholds
+from text import counted
 
 SIGNIFICANT = 6
 NOTHING = "–"
-# Tenfold: bounds beyond are not told apart.
-WIDEST = 9.0
-# Bounds that are closer than this factor say something, however large they are.
-APART = 3.0
+# Tenfold: bounds beyond are not told apart, unless they are closer than the factor APART.
+WIDEST, APART = 9.0, 3.0
 # From twice as much, or a fifth, on, a factor says more than a percentage.
 MORE, FEWER = 1.0, 0.8
 
@@ -45,14 +44,8 @@ def percent(fraction: float | None, *, decimals: int = 2) -> str:
     """A signed change: ``+1.31 %``; exactly zero has no sign."""
     if fraction is None:
         return NOTHING
-    if fraction == 0:
-        return "0 %"
-    if abs(fraction) >= 10:
-        decimals = 0
-    rounded = round(100 * fraction, decimals)
     # A change that rounds to nothing must not look like the exact zero of an A/A.
-    sign = "±" if rounded == 0 else ""
-    return f"{sign}{abs(rounded):.{decimals}f} %" if sign else f"{rounded:+.{decimals}f} %"
+    return f"{signed(100 * fraction, 0 if abs(fraction) >= 10 else decimals)} %"
 
 
 def sized(fraction: float | None) -> str:
@@ -99,23 +92,22 @@ def points_between(base: float | None, low: float, high: float) -> str:
 
 
 def between(low: float, high: float) -> str:
-    """``[+1.02, +1.60]`` in percent, of two fractions."""
+    """``[+1.02, +1.60]`` in percent, of two fractions.
+
+    An interval of two pairs may reach to any power of ten: it is none to a reader.
+    """
     exact = (1 + high) < APART * (1 + low)
-    return f"[{_bound(low, exact=exact)}, {_bound(high, exact=exact)}]"
+    ends = (
+        f"> {100 * WIDEST:+.0f}" if end > WIDEST and not exact else signed(100 * end, 2).lstrip("±")
+        for end in (low, high)
+    )
+    return f"[{', '.join(ends)}]"
 
 
 def interval(metric: MetricComparison) -> str:
     """``[+1.02, +1.60] at 99 %``; empty where there is no interval."""
     text, change = bounds(metric), metric.judgement.change
     return f"{text} at {100 * change.level:g} %" if text and change else ""
-
-
-def _bound(fraction: float, *, exact: bool = False) -> str:
-    # An interval of two pairs may reach to any power of ten: it is none to a reader.
-    if fraction > WIDEST and not exact:
-        return f"> {100 * WIDEST:+.0f}"
-    rounded = round(100 * fraction, 2)
-    return "0" if fraction == 0 else "0.00" if rounded == 0 else f"{rounded:+.2f}"
 
 
 def threshold(thresholds: Thresholds) -> str:
@@ -145,7 +137,12 @@ def change(metric: MetricComparison) -> str:
         if metric.base is None or metric.patched is None or withheld:
             return NOTHING
         return points(metric.patched.mean - metric.base.mean)
-    return sized(metric.judgement.change.estimate if metric.judgement.change else None)
+    return sized(estimate(metric.judgement.change))
+
+
+def estimate(change: Change | None) -> float | None:
+    """The size of a change, a fraction; None where there is none."""
+    return change.estimate if change else None
 
 
 def pair_change(metric: MetricComparison, base: float, other: float | None) -> str:
@@ -155,26 +152,11 @@ def pair_change(metric: MetricComparison, base: float, other: float | None) -> s
     return points(other - base) if is_share(metric.unit) else percent(other / base - 1)
 
 
-def seeds(count: int) -> str:
-    """``1 seed``, ``8 seeds``."""
-    return f"{count} seed" if count == 1 else f"{count} seeds"
-
-
-def blocks(count: int) -> str:
-    """``1 block``, ``24 blocks``: what wall sessions repeat."""
-    return f"{count} block" if count == 1 else f"{count} blocks"
-
-
 def reference_change(reference: Reference) -> str:
     """The change of a published figure, as :func:`change` says it."""
     if is_share(reference.unit):
         return points(reference.patched - reference.base)
     return sized(reference.change)
-
-
-def cell_figure(cell: ArmCell) -> str:
-    """The arm's mean; a dash where nothing was measured."""
-    return figure(cell.summary.mean if cell.summary else None)
 
 
 def cell_difference(row: MetricRow, cell: ArmCell) -> float | None:
@@ -186,9 +168,7 @@ def cell_difference(row: MetricRow, cell: ArmCell) -> float | None:
 
 def cell_change(row: MetricRow, cell: ArmCell) -> str:
     """The arm's change from base in percent; in points where the metric is a percentage."""
-    if row.is_share:
-        return points(cell_difference(row, cell))
-    return percent(cell.change.estimate if cell.change else None)
+    return points(cell_difference(row, cell)) if row.is_share else percent(estimate(cell.change))
 
 
 def cell_bounds(row: MetricRow, cell: ArmCell) -> str:
@@ -208,16 +188,16 @@ def row_samples(row: MetricRow) -> str:
     if not counts or counts == [0]:
         return "nothing measured"
     in_wall = any(cell.against and cell.against.again for cell in row.others)
-    most = blocks(counts[-1]) if in_wall else seeds(counts[-1])
+    most = counted(counts[-1], "block" if in_wall else "seed")
     return most if len(counts) == 1 else f"{counts[0]} to {most}"
 
 
 def again_size(metric: MetricComparison) -> str:
     """What base differs by from itself, as changes are given; a dash where it is not known."""
-    estimate = metric.again.estimate if metric.again else None
-    if is_share(metric.unit) and metric.base and estimate is not None:
-        return points(metric.base.mean * estimate)
-    return percent(estimate)
+    size = metric.again.estimate if metric.again else None
+    if is_share(metric.unit) and metric.base and size is not None:
+        return points(metric.base.mean * size)
+    return percent(size)
 
 
 def amount(value: float | None, decimals: int = 1) -> str:
@@ -264,9 +244,9 @@ def short(value: float | None) -> str:
     return figure(value, 4)
 
 
-def few(pair: Paired | None) -> str:
-    """Both values with four significant digits; empty for None."""
-    return "" if pair is None else f"{short(pair.base)} -> {short(pair.patched)}"
+def few(pair: Paired) -> str:
+    """Both values with four significant digits."""
+    return f"{short(pair.base)} -> {short(pair.patched)}"
 
 
 def paired_change(pair: Paired | None) -> str:

@@ -94,7 +94,7 @@ def test_a_sound_tree_breaks_nothing(tree: Path) -> None:
         ("runs/x.py", "import analysis", "measured-alone"),
         ("queues/x.py", "import history", "queues"),
         ("reports/render/x.py", "from reports import wording", "no-words"),
-        ("reports/charts/x.py", "from reports import verdict_words", "no-verdicts"),
+        ("reports/charts/x.py", "from reports import sentences", "no-verdicts"),
         ("analysis/x.py", "import matplotlib", "computed"),
         ("history/entry/x.py", "import matplotlib", "kept"),
         ("kernels/make.py", "def f():\n    from kernels import build", "circles"),

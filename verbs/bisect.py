@@ -144,7 +144,7 @@ def search(
 ) -> BisectExit:
     """Do a new search or finish an old one, print what it shows, and return the exit code."""
     from experiment.steps import threshold_of
-    from reports.write import write_all
+    from reports.forms import write_all
     from results.session import open_session
     from results.store import MANIFEST
     from runs import bisect, session

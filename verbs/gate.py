@@ -99,7 +99,7 @@ def judge(
 def _finished(folder: Path) -> SessionComparison:
     from analysis.comparison import unfinished
     from analysis.many import compare_session
-    from reports.outcome import pending
+    from reports.headline import pending
     from results.session import open_session
 
     session = open_session(folder)

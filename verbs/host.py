@@ -254,7 +254,7 @@ def source_of(kernel: str, here: Path) -> str:
 def try_kernel(source: str, folder: Path | None = None) -> KernelTrial:
     """Try a kernel; the session is kept in ``folder``, or in a temporary one."""
     from kernels import cache
-    from reports.write import read_comparison
+    from reports.forms import read_comparison
     from results.session import open_session
 
     target = folder or Path(tempfile.mkdtemp(prefix="kernel-trial-")) / "session"

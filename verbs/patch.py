@@ -20,7 +20,7 @@ from verbs.options import OUTPUT, SESSIONS, sessions_folder
 
 if TYPE_CHECKING:
     from kernels.diff import Diff
-    from reports.session_list import ListedMetric, ListedSession
+    from reports.sessions import ListedMetric, ListedSession
     from results.record import Manifest
     from results.session import SessionHead
 
@@ -159,7 +159,7 @@ def _copies(session: Path, name: str) -> Iterator[bytes]:
 def of_session(measured: Measured) -> PatchAnswer:
     """What the report of a session says of the patch."""
     from analysis.verdict import Verdict
-    from reports.session_list import listed
+    from reports.sessions import listed
 
     session, name = listed(measured.head), measured.head.folder.name
     alone = measured.manifest.experiment.compare == "steps"

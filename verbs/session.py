@@ -281,8 +281,8 @@ def measure(
 def make(opened: Prepared, run_options: Options, store: SessionStore, reporter: Reporter) -> None:
     """Make all that a prepared session plans, with a verdict as soon as there is one."""
     from analysis.many import SessionComparison
-    from reports import forms, write
-    from reports.outcome import decided, standing_verdicts
+    from reports import forms
+    from reports.headline import decided, standing_verdicts
     from runs import stages
     from runs.measure import measure as measure_runs
     from runs.wall import measure_wall
@@ -291,7 +291,7 @@ def make(opened: Prepared, run_options: Options, store: SessionStore, reporter: 
         if part.experiment.mode == "wall":
             measure_wall(
                 part, on, store, reporter,
-                lambda: decided(write.read_comparison(store.folder)),
+                lambda: decided(forms.read_comparison(store.folder)),
             )  # fmt: skip
         else:
             measure_runs(part, on, store, reporter)
@@ -305,22 +305,21 @@ def make(opened: Prepared, run_options: Options, store: SessionStore, reporter: 
                 reporter.log(line)
             shown[:] = lines
 
-        write.write_all(store.folder, show)
+        forms.write_all(store.folder, show)
         reporter.log(f"report so far: {store.folder / 'report.html'}")
 
     stages.make(
         opened, run_options, store, reporter,
         building=reporter.building, measure=measure, verdict=verdict,
-        verdicts=lambda: standing_verdicts(write.read_comparison(store.folder)),
+        verdicts=lambda: standing_verdicts(forms.read_comparison(store.folder)),
     )  # fmt: skip
 
 
 def report(folder: Path, form: str, *, strict: bool) -> int:
     """Write every report of a session and print one form; return the exit code."""
     from analysis.many import SessionComparison
-    from reports import forms, write
-    from reports.headline import headline
-    from reports.outcome import outcome
+    from reports import forms
+    from reports.headline import headline, outcome
     from results.session import open_session
     from runs.boots import duration
 
@@ -332,7 +331,7 @@ def report(folder: Path, form: str, *, strict: bool) -> int:
     def show(comparison: SessionComparison) -> None:
         write_out(forms.render(comparison, form, terminal_width(), str(folder)), flush=True)
 
-    comparison = write.write_all(folder, show)
+    comparison = forms.write_all(folder, show)
     costs = open_session(folder, counted=False).costs
     if costs:
         spent = sum(cost.guest_cpu_s for cost in costs)

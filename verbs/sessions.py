@@ -31,7 +31,7 @@ def sessions_verb(
     ./lab.py sessions  # the newest ten, with verdicts
     ./lab.py sessions --all --json  # all of them, for a script
     """
-    from reports.session_list import listed, text_lines
+    from reports.sessions import listed, text_lines
     from results.record import as_json as as_json_values
     from results.session import heads_in
 
@@ -74,8 +74,8 @@ def compare_verb(
     """
     from analysis.comparison import unfinished
     from analysis.two_sessions import compare_two
-    from reports.outcome import exit_code
-    from reports.two_sessions_text import render
+    from reports.headline import exit_code
+    from reports.sessions import side_by_side
     from results.record import as_json as as_json_values
     from results.session import open_session
 
@@ -89,7 +89,7 @@ def compare_verb(
     if as_json:
         emit(as_json_values(pair))
     else:
-        write_out(render(pair), end="")
+        write_out(side_by_side(pair), end="")
     if pair.obstacles:
         raise UsageError(
             "the two sessions are not comparable",

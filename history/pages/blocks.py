@@ -10,7 +10,7 @@ from history.entry import ArmEntry, CaseEntry, ChangedFunctions, Conclusion, Ent
 from history.pages import tracks
 from history.pages.tracks import TrendChart
 from history.wording import of_session, reasons
-from reports import verdict_words, wording
+from reports import sentences, wording
 from reports.document import (
     Block,
     Cell,
@@ -127,7 +127,7 @@ def _verdict(conclusion: Conclusion) -> VerdictRow:
         interval = wording.between(conclusion.low, conclusion.high)
     return VerdictRow(
         conclusion.verdict.value,
-        verdict_words.MARKS[conclusion.verdict.value],
+        sentences.MARKS[conclusion.verdict.value],
         conclusion.metric,
         metric=f"{conclusion.arm} against {conclusion.against}",
         change=wording.percent(conclusion.estimate),

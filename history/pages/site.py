@@ -28,9 +28,9 @@ from history.store import HistoryContents, HistoryStore
 from history.wording import change_line, function_change_line, size
 from reports import wording
 from reports.document import Block
+from reports.forms import HTML, published
 from reports.render import html
-from reports.render.policy import policy
-from reports.write import HTML, published
+from reports.render.html import policy
 from results import door
 from results.session import SessionHead, heads_in
 from text import clean_line, clean_lines, typeset

@@ -16,7 +16,7 @@ from history.function_changes import FunctionsChange
 from history.store import HistoryContents
 from history.trend import Trend, trends
 from history.wording import moved_words
-from reports.verdict_words import MARKS
+from reports.sentences import MARKS
 
 # Words besides those of verdicts, which have theirs in reports.wording.
 OTHER_MARKS = {"environment changed": "◆",

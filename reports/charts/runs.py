@@ -144,7 +144,10 @@ def _by_arm(row: MetricRow) -> Chart:
         axes.set_xlabel(row.unit)
         axes.locator_params(axis="x", nbins=6)
 
-    means = ", ".join(f"{cell.arm} {wording.cell_figure(cell)}" for cell in row.cells)
+    means = ", ".join(
+        f"{cell.arm} {wording.figure(cell.summary.mean if cell.summary else None)}"
+        for cell in row.cells
+    )
     caption = (
         "Each dot is one run, the triangle below is the arm's mean, the dashed line that of the "
         "base. The axis does not begin at zero."

@@ -2,12 +2,17 @@
 
 Every text passes :func:`escaped`, every attribute :func:`attribute`; drawings are made here
 with their texts escaped and stay as they are.
+
+A page is one file: from disk, a browser counts every file as another origin, so that what it may
+load and run is named by its hash and not by where it comes from (Content Security Policy Level 3).
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from itertools import groupby
 from pathlib import Path
@@ -37,7 +42,6 @@ from reports.document import (
     Words,
     plain,
 )
-from reports.render.policy import policy, safe
 from text import clean_line, clean_lines, typeset
 
 STYLE = Path(__file__).parent / "page.css"
@@ -46,6 +50,34 @@ SCRIPT = Path(__file__).parent / "tables.js"
 FOOTER = "Made from the session folder alone; the same folder gives the same bytes."
 # Where a long name may end a line: behind these.
 BREAKS = re.compile(r"(?<=[._])(?=[^._])")
+
+# A file beside or below, or above by ../, or a place in this page: no scheme, no host.
+RELATIVE = re.compile(r"(?:\.\./)*[\w.%-][\w.%/-]*(?:#[\w.,%-]*)?|#[\w.,%-]+")
+
+
+def source_hash(text: str) -> str:
+    """``'sha256-...'`` of what is between the tags of a script or style element."""
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def policy(scripts: Iterable[str], styles: Iterable[str] | None) -> str:
+    """A policy by which a page loads nothing, and runs these scripts and styles alone.
+
+    None for styles allows those inside drawings, which are attributes and have no hash.
+    """
+    style = "'unsafe-inline'" if styles is None else _hashes(styles)
+    parts = ["default-src 'none'", f"script-src {_hashes(scripts)}", f"style-src {style}"]
+    return "; ".join([*parts, "base-uri 'none'", "form-action 'none'"])
+
+
+def _hashes(texts: Iterable[str]) -> str:
+    return " ".join(map(source_hash, texts)) or "'none'"
+
+
+def safe(to: str) -> bool:
+    """Whether a page links to this: by https, or to a file of its own folder or site."""
+    return to.startswith(("https://", "http://")) or RELATIVE.fullmatch(to) is not None
 
 
 def escaped(text: str) -> str:

@@ -30,7 +30,7 @@ from reports.document import (
     Verdicts,
     Words,
 )
-from reports.render.policy import safe
+from reports.render.html import safe
 from text import clean_line, clean_lines
 
 # All that Markdown, and HTML within it, take for something else than text.

@@ -9,7 +9,7 @@ from analysis import by_arm
 from analysis.by_arm import ArmCell, MetricRow, geometric_means
 from analysis.many import SessionComparison, Step
 from analysis.verdict import CALLED, Change
-from reports import verdict_words, wording
+from reports import sentences, wording
 from reports.charts import forest, heat
 from reports.charts import runs as drawn_runs
 from reports.charts.canvas import Chart
@@ -66,9 +66,9 @@ def change(row: MetricRow, cell: ArmCell) -> str:
 
 
 def _moved(row_: MetricRow, cell: ArmCell) -> Cell:
-    word = verdict_words.cell_verdict(cell)
+    word = sentences.cell_verdict(cell)
     text = f"{change(row_, cell)} {word}".strip()
-    return Cell(text, tone=word or "faint", mark=verdict_words.MARKS.get(word, ""))
+    return Cell(text, tone=word or "faint", mark=sentences.MARKS.get(word, ""))
 
 
 def workloads(view: View) -> list[Block]:
@@ -150,12 +150,8 @@ def changes(view: View) -> list[Chart]:
         lines = []
         for cell in each.others:
             metric = cell.against
-            word = (
-                verdict_words.judged(metric)
-                if metric and alone
-                else verdict_words.cell_verdict(cell)
-            )
-            mark = verdict_words.MARKS.get(verdict_words.cell_verdict(cell), "")
+            word = sentences.judged(metric) if metric and alone else sentences.cell_verdict(cell)
+            mark = sentences.MARKS.get(sentences.cell_verdict(cell), "")
             text = (wording.cell_change(each, cell), mark, "" if ranked else word)
             lines.append(
                 forest.ChangeLine(
@@ -232,8 +228,8 @@ def runs(view: View) -> list[Block]:
 def patches(view: View) -> list[Block]:
     """Patch by patch: which of them accounts for the change; none where steps are not compared."""
     session = view.session
-    sentences = answers(session)
-    if not sentences:
+    answered = answers(session)
+    if not answered:
         return []
     courses = [(each, session.course(each)) for each in session.rows if each.primary]
     heads = [Column("step", left=True)]
@@ -243,14 +239,14 @@ def patches(view: View) -> list[Block]:
     for at, step in enumerate(courses[0][1]):
         cells = [Cell(f"{at + 1} {step.title}")]
         for each, course_steps in courses:
-            own, word = course_steps[at].own, verdict_words.verdict(course_steps[at].own)
+            own, word = course_steps[at].own, sentences.verdict(course_steps[at].own)
             cells.append(Cell(f"{wording.change(own)} {word}".strip(), tone=word,
-                              mark=verdict_words.MARKS.get(word, "")))  # fmt: skip
+                              mark=sentences.MARKS.get(word, "")))  # fmt: skip
             cells.append(Cell(wording.cell_change(each, course_steps[at].cell), tone="faint"))
         rows.append(row(*cells))
     charts = drawn_runs.by_patch(session) if view.drawn else []
     return titled("Patch by patch", "patches", [
-        *listing(f"{sentence}." for sentence in sentences),
+        *listing(f"{sentence}." for sentence in answered),
         Table("Patch by patch", tuple(heads), tuple(rows), together=2),
         *listing(_functions_by_step(session)),
         *gallery(charts),
@@ -279,7 +275,7 @@ def answer(session: SessionComparison, row: MetricRow) -> str:
         return f"{where}: not measured on every step"
     text = f"{where}: all {len(steps)} steps together {wording.change(all_of_them)}"
     bounds = wording.interval(all_of_them)
-    text = f"{text} {bounds}, {verdict_words.verdict(all_of_them)}" if bounds else text
+    text = f"{text} {bounds}, {sentences.verdict(all_of_them)}" if bounds else text
     significant = [step for step in steps if step.own.judgement.verdict in CALLED]
     if not significant:
         if all_of_them.judgement.verdict in CALLED:

@@ -34,12 +34,13 @@ from reports.document import (
     Table,
     row,
 )
-from reports.kernel_names import source_address
+from reports.repeat import source_address
 from reports.sections import measured_locks
 from reports.sections.counted import only
 from reports.sections.view import View, gallery, titled
 from reports.sentences import changed
 from results.profile import PATH
+from text import counted
 
 IDENTICAL = "Identical: every function executed the same number of instructions."
 EXPLAINS = (
@@ -71,7 +72,7 @@ AGREES = 0.5
 def _seeds(pair: Paired, decimals: int) -> str:
     """``8 seeds from -1.75 to -1.74``: the range of the differences."""
     low, high = (wording.signed(value, decimals) for value in pair.difference_range)
-    count = wording.seeds(pair.n)
+    count = counted(pair.n, "seed")
     return f"{count}, each {low}" if low == high else f"{count} from {low} to {high}"
 
 
@@ -106,7 +107,7 @@ def ratio(row: RatioRow) -> str:
     """``Tree walks per folio added: 9.09 -> 7.34, -1.75 (-19.22 %), 8 seeds from ... to ...``."""
     title = f"{row.title[:1].upper()}{row.title[1:]}: {wording.both(row.calls, 2)}"
     if row.calls.equal:
-        return f"{title}, equal in {wording.seeds(row.calls.n)}"
+        return f"{title}, equal in {counted(row.calls.n, 'seed')}"
     moved = f"{wording.signed(row.calls.difference, 2)} ({wording.paired_change(row.calls)})"
     return f"{title}, {moved}, {_seeds(row.calls, 2)}{_mark(row.calls)}"
 

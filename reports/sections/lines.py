@@ -8,6 +8,7 @@ from reports import wording
 from reports.document import Block, Cell, Column, Paragraph, Row, Strong, row
 from reports.sections.counted import change, first_and_more, notes, of_phases, only
 from reports.sections.view import View, by_phase, titled
+from text import counted
 
 COUNTED = (
     "Modelled, not measured: in diagnostic runs of a guest with several vCPUs a QEMU plugin "
@@ -42,7 +43,7 @@ def sentence(lines: LinesComparison) -> str:
         parts.append("nothing known by name with false sharing")
     if lines.by_turns:
         parts.append("the number depends on the turns")
-    return f"{'; '.join(parts)}; {wording.seeds(len(lines.seeds))} of a modelled {lines.machine}"
+    return f"{'; '.join(parts)}; {counted(len(lines.seeds), 'seed')} of a modelled {lines.machine}"
 
 
 def brief(lines: LinesComparison) -> str:

@@ -22,7 +22,7 @@ from reports.document import (
 )
 from reports.sections import measured_locks
 from reports.sections.view import PARENTHESES, View, gallery, titled
-from text import plural
+from text import counted, plural
 
 DIAGNOSTIC = "From diagnostic runs: more runs of both arms that explain and are never judged."
 BANNER = "Diagnosis: another guest, no bandwidth"
@@ -51,7 +51,7 @@ def guest(locks: LockComparison) -> str:
     if locks.metronome_ns and not locks.in_wall:
         parts.append(f"a timer every {locks.metronome_ns / 1000:g} µs")
     many = len(locks.seeds)
-    return ", ".join([*parts, wording.blocks(many) if locks.in_wall else wording.seeds(many)])
+    return ", ".join([*parts, counted(many, "block") if locks.in_wall else counted(many, "seed")])
 
 
 def limits(locks: LockComparison) -> str:

@@ -9,7 +9,7 @@ from analysis.paired import Paired
 from reports import wording
 from reports.document import Block, Cell, Column, Fold, Paragraph, Row, Table, row
 from reports.sections.view import OfPhase, by_phase
-from text import plural
+from text import counted, plural
 
 COUNTED = (
     "Counted by a QEMU plugin in the measured runs, which it does not perturb: instructions "
@@ -54,13 +54,13 @@ def sentence(locks: MeasuredLocks) -> str:
     held = lock.held
     text = f"{lock.label} held {wording.both(held)} virtual ns per {locks.unit_title}"
     if held.equal:
-        return f"{text}, equal in {wording.seeds(held.n)}"
+        return f"{text}, equal in {counted(held.n, 'seed')}"
     moved = " ".join(filter(None, (
         wording.signed(held.difference), wording.paired_bounds(held),
         f"({wording.paired_change(held)})",
     )))  # fmt: skip
     mark = "" if locks.moved_most else "; no lock moved significantly"
-    return f"{text}: {moved}, {wording.seeds(held.n)}{mark}"
+    return f"{text}: {moved}, {counted(held.n, 'seed')}{mark}"
 
 
 def brief(locks: MeasuredLocks) -> str:

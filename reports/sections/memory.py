@@ -11,6 +11,7 @@ from reports import wording
 from reports.document import Block, Cell, Column, Paragraph, Row, Strong, row
 from reports.sections.counted import MOST_SHOWN, change, first_and_more, notes, of_phases, only
 from reports.sections.view import View, by_phase, titled, totals
+from text import counted
 
 MODELLED = (
     "Modelled, not measured: diagnostic runs of the judged guests, in which a QEMU plugin follows "
@@ -49,7 +50,7 @@ def sentence(memory: MemoryComparison) -> str:
     total = memory.total
     parts = [_short(total.llc, f"LLC misses per {memory.unit_title}")]
     parts.append(_short(total.walks, "page walks"))
-    return f"{'; '.join(parts)}; {wording.seeds(total.llc.n)} of a modelled {memory.machine}"
+    return f"{'; '.join(parts)}; {counted(total.llc.n, 'seed')} of a modelled {memory.machine}"
 
 
 def brief(memory: MemoryComparison) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from analysis.model import CaseComparison, Comparison, MetricComparison, Summary
 from analysis.verdict import CALLED
-from reports import verdict_words, wording
+from reports import sentences, wording
 from reports.charts import runs
 from reports.charts.canvas import Chart
 from reports.document import Block, Cell, Column, Fold, Heading, Paragraph, Row, Table, row
@@ -24,7 +24,7 @@ def _value(summary: Summary | None) -> Cell:
 
 
 def _metric(metric: MetricComparison, *, published: bool) -> Row:
-    word = verdict_words.verdict(metric)
+    word = sentences.verdict(metric)
     cells = [
         Cell(metric.name, small=wording.after(metric.unit).strip()),
         Cell(wording.change(metric)),
@@ -32,7 +32,7 @@ def _metric(metric: MetricComparison, *, published: bool) -> Row:
         *([Cell(wording.again_size(metric))] if metric.again else []),
         _value(metric.base),
         _value(metric.patched),
-        Cell(verdict_words.judged(metric), tone=word),
+        Cell(sentences.judged(metric), tone=word),
     ]
     if published:
         cells.insert(-1, Cell(", ".join(map(wording.reference_change, metric.published))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 
-from reports import repeat, verdict_words, wording
+from reports import repeat, sentences, wording
 from reports.document import (
     Block,
     Code,
@@ -32,7 +32,7 @@ def title(view: View) -> list[Block]:
     """The experiment's title and question."""
     experiment = view.session.manifest.experiment
     body: list[Block] = [Paragraph(experiment.question, "question")] if experiment.question else []
-    return [Heading(verdict_words.title(view.session.manifest), 1), *body]
+    return [Heading(sentences.title(view.session.manifest), 1), *body]
 
 
 def origin(view: View) -> str:
@@ -49,8 +49,8 @@ def brief(view: View) -> list[Block]:
     experiment = manifest.experiment
     return [
         Paragraph(
-            f"{experiment.name}: {verdict_words.subject(experiment)}, guest {manifest.guest.name}, "
-            f"{experiment.mode} mode; {verdict_words.against(view.session)}",
+            f"{experiment.name}: {sentences.subject(experiment)}, guest {manifest.guest.name}, "
+            f"{experiment.mode} mode; {sentences.against(view.session)}",
             "cause",
         ),
         Paragraph(f"{origin(view)[0].upper()}{origin(view)[1:]}", "cause"),
@@ -62,14 +62,14 @@ def full(view: View) -> list[Block]:
     session, wall = view.session, view.first.wall
     manifest, many = session.manifest, len(session.arms)
     experiment = manifest.experiment
-    compared = verdict_words.against(session)
+    compared = sentences.against(session)
     if headline(session).has_verdicts:
-        compared = f"{compared}; {verdict_words.family(session)}"
+        compared = f"{compared}; {sentences.family(session)}"
     if wall:
         how = f"{wall.blocks} of {wall.planned}, every arm once in each, in random order"
     else:
         on = "both" if many == 2 else f"all {many}"
-        many_seeds = wording.seeds(len(manifest.seeds))
+        many_seeds = counted(len(manifest.seeds), "seed")
         fewer = ", ".join(f"{n} of {case}" for case, n in manifest.case_seeds.items())
         how = f"{many_seeds}{f' ({fewer})' if fewer else ''}, each on {on} arms"
         looks = experiment.looks(len(manifest.seeds))
@@ -79,8 +79,8 @@ def full(view: View) -> list[Block]:
     return [
         Heading("What was compared", 2, "subject"),
         *facts([
-            ("Source", verdict_words.sources(experiment)),
-            ("Series", verdict_words.series_title(experiment)),
+            ("Source", sentences.sources(experiment)),
+            ("Series", sentences.series_title(experiment)),
             *(("Posting", words) for words in _postings(view)),
             *((arm.name, _arm(arm)) for arm in session.arms),
             ("Guest", f"{manifest.guest.name}: {manifest.guest.title}"),
@@ -94,7 +94,7 @@ def full(view: View) -> list[Block]:
 def _postings(view: View) -> list[Words]:
     """Where the mails of the series are, each once."""
     series = view.session.manifest.series
-    links = dict.fromkeys(verdict_words.posting(each.message_id) for each in series)
+    links = dict.fromkeys(sentences.posting(each.message_id) for each in series)
     return [(Link(address, address),) for address in links if address]
 
 
@@ -131,7 +131,7 @@ def published(view: View) -> list[Block]:
             wording.reference_change(r), here.get((arm, r.case, r.metric), wording.NOTHING),
             r.document,
         )
-        for arm, r in verdict_words.references(view.session)
+        for arm, r in sentences.references(view.session)
     )  # fmt: skip
     note = (
         "Measured by others on other machines in real time. The change is computed from the "

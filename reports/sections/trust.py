@@ -7,7 +7,7 @@ from itertools import starmap
 
 from analysis import differences as apart
 from analysis.model import ArmGate, Comparison, FailedRun
-from reports import verdict_words
+from reports import sentences
 from reports.document import (
     Block,
     Callout,
@@ -32,10 +32,10 @@ SHORT_EVIDENCE = 2
 
 def differences(view: View) -> list[Block]:
     """What the arms differ by beyond the series: as a banner, so that nobody overlooks it."""
-    sentences = apart.sentences(view.session.arms)
-    if not sentences:
+    texts = apart.sentences(view.session.arms)
+    if not texts:
         return []
-    items = Listing(tuple(map(Item, sentences)))
+    items = Listing(tuple(map(Item, texts)))
     options, arms = apart.options(view.session.arms), view.session.arms
     heads = (Column("Option", left=True), *(Column(arm.name) for arm in arms))
     rows = tuple(row(option.name, *option.values) for option in options)
@@ -111,7 +111,11 @@ def host(view: View) -> list[Block]:
     """A/A of everything that is judged, then what was found of the host; none in exact mode."""
     if view.first.wall is None:
         return []
-    items = [Item(line, "note") for line in verdict_words.noise_lines(view.first)]
+    items = [
+        Item(f"A/A on this host, {metric.case} {metric.name}: {sentences.noise(metric)}", "note")
+        for metric in view.first.primary
+        if metric.again is not None
+    ]
     items += [Item(of_finding(finding), finding.level) for finding in view.first.host_findings]
     return titled("This host", "host", [Listing(tuple(items))])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from analysis.by_arm import ArmCell
 from analysis.by_arm import MetricRow as ArmRow
 from analysis.model import Comparison, MetricComparison
-from reports import verdict_words, wording
+from reports import sentences, wording
 from reports.document import (
     Block,
     Cell,
@@ -40,11 +40,11 @@ def happened(view: View) -> list[Block]:
 
 def verdict(comparison: Comparison, metric: MetricComparison) -> VerdictRow:
     """One verdict, with its reason and values, and the functions behind it or beside it."""
-    word = verdict_words.verdict(metric)
+    word = sentences.verdict(metric)
     behind = functions.explained(comparison, metric) or functions.beside(comparison, metric)
-    lines = (verdict_words.tail(metric), behind)
+    lines = (sentences.tail(metric), behind)
     return VerdictRow(
-        word=verdict_words.judged(metric), style=word, mark=verdict_words.MARKS[word],
+        word=sentences.judged(metric), style=word, mark=sentences.MARKS[word],
         case=metric.case, metric=metric.name,
         change=wording.change(metric) if metric.judgement.change else "",
         interval=wording.interval(metric), lines=tuple(line for line in lines if line),
@@ -71,8 +71,8 @@ def beside(comparison: Comparison) -> list[Block]:
                 or metric.judgement.change is None
             ):
                 continue
-            text = f"{metric.name} {wording.change(metric)}, {verdict_words.values(metric)}"
-            reference = verdict_words.published(metric)
+            text = f"{metric.name} {wording.change(metric)}, {sentences.values(metric)}"
+            reference = sentences.published(metric)
             parts.append(f"{text} ({reference})" if reference else text)
     return [Paragraph(f"Beside them, not judged: {'; '.join(parts)}.", "note")] if parts else []
 
@@ -92,12 +92,12 @@ def every(view: View) -> list[Block]:
 
 def _verdict_cell(metric_row: ArmRow, cell: ArmCell) -> Cell:
     """A verdict in a cell; of an arm that is not judged against the base its change alone."""
-    change, word = wording.cell_change(metric_row, cell), verdict_words.cell_verdict(cell)
+    change, word = wording.cell_change(metric_row, cell), sentences.cell_verdict(cell)
     if cell.against is None:
         return Cell(change, under="not judged", tone="faint")
     return Cell(
         f"{change} {word}", under=wording.cell_bounds(metric_row, cell), tone=word,
-        mark=verdict_words.MARKS.get(word, ""),
+        mark=sentences.MARKS.get(word, ""),
     )  # fmt: skip
 
 
@@ -131,4 +131,4 @@ def blocks(view: View) -> list[Block]:
         body += every(view)
     else:
         body += [*table(view), Fold("Every verdict with its reason", tuple(every(view)))]
-    return [*body, Paragraph(f"{verdict_words.family(view.session)}.", "note")]
+    return [*body, Paragraph(f"{sentences.family(view.session)}.", "note")]

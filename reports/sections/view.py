@@ -23,7 +23,7 @@ from reports.document import (
     nested,
     row,
 )
-from reports.verdict_words import pair_counts
+from reports.sentences import pair_counts
 from reports.wording import apart, moved_if_at_all, short
 
 # Beyond these pairs a page would grow by tens of megabytes.

@@ -7,7 +7,7 @@ import pytest
 from analysis import by_arm, differences
 from analysis.many import SessionComparison
 from analysis.verdict import Verdict
-from reports import verdict_words, wording
+from reports import sentences, wording
 from reports.sections import arms as section
 from results.record import OptionRecord, RunRecord
 from tests.analysis.factory import fails
@@ -37,7 +37,7 @@ def test_published_figures_are_those_of_the_arm(five: SessionComparison) -> None
     bw = row(five, "4k.bw")
     assert [r.patched for r in bw.cell("sleepy").published] == [295.0]
     assert bw.base.published == ()
-    assert [arm for arm, _ in verdict_words.references(five)] == list(ARMS)[1:]
+    assert [arm for arm, _ in sentences.references(five)] == list(ARMS)[1:]
 
 
 def test_numbers_are_laid_out_once(five: SessionComparison) -> None:

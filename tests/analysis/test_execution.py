@@ -18,8 +18,8 @@ from history.pages.tracks import of_night
 from history.policy import Policy, Rule
 from history.wording import entry_lines, untested_lines
 from queues.work import of_session as queue_outcome
-from reports import forms, headline, lkp, session_list
-from reports.outcome import outcome
+from reports import forms, lkp, sessions
+from reports.headline import headline, outcome
 from reports.sentences import of_finding
 from reports.wording import percent
 from results.calls import Calls, calls_of
@@ -93,8 +93,8 @@ def test_a_session_in_which_nothing_that_differs_ran_is_not_tested() -> None:
     assert judged.change is not None
     assert judged.change.estimate == pytest.approx(0.02, abs=0.005)
     words = "Not tested: none of the changed functions ran (vmalloc, vunmap)"
-    assert headline.text(session) == words
-    assert headline.headline(session).causes == (
+    assert headline(session).text == words
+    assert headline(session).causes == (
         "workloads that run them: ./lab.py suggest configs/series/filemap-walks",
     )
     assert outcome(session) == 3
@@ -152,9 +152,9 @@ def test_lists_and_histories_have_the_same_verdict(tmp_path: Path) -> None:
     for record in session.records:
         beside = [each for each in session.profiles if each.run_id == record.run_id]
         store.append(record, *beside)
-    listed = session_list.listed(SessionHead(store.folder, session.manifest))
+    listed = sessions.listed(SessionHead(store.folder, session.manifest))
     assert listed.exit_code == 3
-    assert listed.verdict == headline.text(compare_session(session))
+    assert listed.verdict == headline(compare_session(session)).text
     assert {metric.verdict for metric in listed.primary} == {"not tested"}
     entry = read_session(store.folder)[0]
     assert {each.verdict for case in entry.cases for each in case.conclusions} == {
@@ -176,7 +176,7 @@ def test_where_some_ran_the_headline_says_where_and_where_not() -> None:
         "thp.bw": Verdict.NOT_TESTED,
         "switch.bw": Verdict.NOT_TESTED,
     }
-    assert headline.text(session) == (
+    assert headline(session).text == (
         "2 not tested, 1 unchanged (within 0.25 %); the changed functions ran in 1 of 2 cases, "
         "not in filemap-thp"
     )
@@ -188,7 +188,7 @@ def test_where_some_ran_the_headline_says_where_and_where_not() -> None:
     strict = Policy(rules=(Rule(partly_tested="fail"),))
     assert gate_of_session(session, strict).exit_code == 3
     phases = compare_session(running(one_case, "added", "switch"))
-    assert headline.text(phases).endswith(
+    assert headline(phases).text.endswith(
         "the changed functions ran in 2 of 3 phases, not in filemap-thp thp"
     )
 
@@ -369,7 +369,7 @@ def test_every_patch_of_a_stack_is_named_in_the_next_step() -> None:
     series = SeriesSpec(path="a b.mbox", stack=("c.patch",))
     experiment = session.manifest.experiment.model_copy(update={"series": series})
     head = session.manifest.model_copy(update={"experiment": experiment})
-    shown = headline.headline(compare_session(measured(head, session.records, session.profiles)))
+    shown = headline(compare_session(measured(head, session.records, session.profiles)))
     assert shown.causes == ("workloads that run them: ./lab.py suggest 'a b.mbox' c.patch",)
 
 
@@ -414,7 +414,7 @@ def test_same_code_is_no_answer_where_the_series_is_not_in_it(
     session = compare_session(measured(manifest, []))
     assert set(verdicts(session).values()) == {Verdict.NOT_TESTED}
     assert session.primary[0].judgement.cause is Cause.NOT_BUILT
-    assert headline.headline(session)[:2] == (f"Not tested: {reason}", ())
+    assert headline(session)[:2] == (f"Not tested: {reason}", ())
     assert outcome(session) == 3
     for form in FORMS[:-1]:
         assert "same code" not in forms.render(session, form).lower(), form

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analysis import findings
-from reports import outcome
+from reports import headline as outcome
 from reports.sentences import of_finding
 from results.record import RunRecord
 from tests.analysis.factory import ExactSession, fails, repeat_of

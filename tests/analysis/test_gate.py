@@ -10,8 +10,8 @@ from analysis.gate import gate_of
 from analysis.many import SessionComparison, compare_session
 from analysis.verdict import Verdict
 from experiment.spec import CheckSpec
-from reports import forms, verdict_words
-from reports.outcome import outcome, pending
+from reports import forms, sentences
+from reports.headline import outcome, pending
 from results.checks import Check, CheckProblem, CheckStatus
 from tests.analysis.factory import ExactSession
 from tests.analysis.measured import measured as on_record
@@ -161,8 +161,8 @@ def test_a_verdict_whose_checks_are_to_be_made_is_there_and_does_not_pass(
     # With the verdict, whatever it is.
     called = [m for m in session.primary if m.judgement.verdict is Verdict.IMPROVEMENT]
     assert called
-    assert all("checks pending" in verdict_words.sentence(metric) for metric in session.primary)
-    assert not any("pending" in verdict_words.sentence(metric) for metric in alone.primary)
+    assert all("checks pending" in sentences.sentence(metric) for metric in session.primary)
+    assert not any("pending" in sentences.sentence(metric) for metric in alone.primary)
     assert session.findings[0].level == "warning"
     for form in ("text", "markdown", "html", "summary", "letter"):
         assert "checks pending" in " ".join(forms.render(session, form).split()), form

@@ -10,7 +10,7 @@ import pytest
 from analysis.two_sessions import SessionPair, compare_two
 from analysis.verdict import Verdict
 from experiment.spec import CheckSpec
-from reports.two_sessions_text import render
+from reports.sessions import side_by_side
 from results.record import Manifest
 from results.session import MeasuredSession
 from tests.analysis.factory import SEEDS, ExactSession, fails
@@ -55,7 +55,7 @@ def test_a_session_against_itself_differs_in_nothing() -> None:
     assert set(verdicts(pair).values()) == {"no change"}
     assert all(m.judgement and m.judgement.change and m.judgement.change.estimate == 0
                for m in pair.metrics if m.primary)  # fmt: skip
-    assert "Nothing differs between them" in render(pair)
+    assert "Nothing differs between them" in side_by_side(pair)
 
 
 def test_another_series_is_judged_seed_by_seed() -> None:
@@ -81,7 +81,7 @@ def test_another_series_is_judged_seed_by_seed() -> None:
         sorted(r.samples["4k.bw"] for r in FIRST.records()
                if r.arm == "patched" and r.samples and "4k.bw" in r.samples)[3:5][0], rel=0.01
     )  # fmt: skip
-    text = render(pair)
+    text = side_by_side(pair)
     assert "patched: patches: none -> 0001-mm-slower.patch" in text
     assert "Arm base, the same machine code and settings" in text
     assert max(map(len, text.splitlines())) <= 100
@@ -129,7 +129,7 @@ def test_nothing_is_judged_where_more_than_kernels_differs(
     assert any(each.startswith(name) for each in pair.obstacles)
     assert set(verdicts(pair).values()) == {"not judged"}
     assert pair.primary == ()
-    text = render(pair)
+    text = side_by_side(pair)
     assert "Not comparable, so nothing is judged" in text
     assert "regression" not in text
 
@@ -182,4 +182,4 @@ def test_an_arm_that_panics_in_one_of_them_is_a_failure_and_not_left_out() -> No
     assert (metric.first, metric.seeds) == (None, 0)
     assert metric.judgement is not None
     assert (metric.judgement.verdict, metric.judgement.blame) == (Verdict.FAILED, "series")
-    assert "8 runs failed" in render(pair)
+    assert "8 runs failed" in side_by_side(pair)

@@ -10,7 +10,7 @@ from analysis.model import Comparison, ReportError
 from analysis.statistics import as_change, log_ratios, noise_floor
 from analysis.verdict import WITHHELD, Verdict
 from experiment.plan import AGAIN
-from reports.outcome import outcome
+from reports.headline import outcome
 from reports.sentences import of_finding
 from results.record import RunRecord
 from tests.analysis import factory

@@ -17,7 +17,7 @@ from analysis.explain.scaling import EXPLANATION as SCALING
 from analysis.explain.stacks import EXPLANATION as STACKS
 from analysis.model import Comparison
 from kernels.cache import Kernel
-from reports.write import read_comparison
+from reports.forms import read_comparison
 from results.session import open_session
 from tests.integration.conftest import EndedSession, measured
 from tests.integration.lab_process import CHECKOUT, records_of

@@ -13,7 +13,7 @@ import pytest
 
 from analysis.verdict import Verdict
 from guests import channel
-from reports.write import read_comparison
+from reports.forms import read_comparison
 from results.checks import Check
 from results.store import SessionStore
 from tests.integration.conftest import EndedSession, measured

@@ -9,7 +9,7 @@ import pytest
 from analysis.explain.lines import EXPLANATION as LINES
 from analysis.explain.lines import LinesComparison, MovedLines
 from analysis.explain.scaling import EXPLANATION as SCALING
-from reports.write import read_comparison
+from reports.forms import read_comparison
 from tests.integration.conftest import EndedSession, measured
 from tests.integration.lab_process import CHECKOUT, records_of
 

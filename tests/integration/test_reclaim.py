@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from guests import channel
-from reports.write import read_comparison
+from reports.forms import read_comparison
 from tests.integration.conftest import EndedSession, measured
 from tests.integration.lab_process import records_of
 

@@ -16,8 +16,8 @@ from experiment.spec import Experiment, Guest, PhaseTimes
 from guests import exact, kept
 from guests.argv import qemu_argv
 from kernels.cache import Kernel
-from reports.outcome import outcome
-from reports.write import write_all
+from reports.forms import write_all
+from reports.headline import outcome
 from results.record import Failure
 from results.store import SessionStore
 from runs import prepare, resolved

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from kernels.cache import Kernel
-from reports.outcome import outcome
-from reports.write import read_comparison
+from reports.forms import read_comparison
+from reports.headline import outcome
 from results.store import SessionStore
 from tests.integration.conftest import EndedSession, measured
 from tests.integration.lab_process import FORMS, SMALL, busy_host, guests_of, records_of, run_lab

@@ -14,7 +14,7 @@ from queues.adding import entry_of
 from queues.entry import QueueEntry
 from queues.store import QueueStore, stamp
 from queues.work import Job
-from reports.write import HTML
+from reports.forms import HTML
 from results.session import open_session
 from results.store import SessionStore
 from runs import resolved

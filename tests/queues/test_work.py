@@ -18,7 +18,7 @@ from errors import InfraError, SeriesError, SpecError, UsageError, WorkloadError
 from queues.page import INDEX
 from queues.store import QueueStore
 from queues.work import Rules, line_of, work
-from reports.write import write_all
+from reports.forms import write_all
 from results.record import RunRecord
 from tests.analysis.factory import ExactSession, fails
 from tests.queues.made_up import SLOWER, SMALL, MadeUpMeasuring, plain_report, queued

@@ -10,7 +10,7 @@ import pytest
 
 from analysis.model import Comparison
 from analysis.paired import pair
-from reports import forms, write
+from reports import forms
 from reports.charts import functions as charted
 from reports.sections import functions
 from tests.analysis import counts_factory as counts
@@ -105,7 +105,7 @@ def test_json_has_what_is_listed(counted: Comparison) -> None:
 
 
 def test_the_table_of_functions_adds_up(counted: Comparison) -> None:
-    rows = list(csv.DictReader(io.StringIO(write.functions_table(counted))))
+    rows = list(csv.DictReader(io.StringIO(forms.functions_table(counted))))
     assert len(rows) == sum(len(attribution.functions) for attribution in counted.attributions)
     first = [r for r in rows if (r["phase"], r["unit"]) == ("4k", "folio")]
     attribution = next(a for a in counted.attributions if (a.phase, a.unit) == ("4k", "folio"))

@@ -7,9 +7,8 @@ from analysis.model import Comparison
 from analysis.verdict import Judgement, Verdict
 from experiment.plan import LOOKS
 from reports import forms
-from reports.headline import Headline, headline, runs, sentence
-from reports.outcome import outcome
-from reports.verdict_words import verdict_counts
+from reports.headline import Headline, headline, outcome, runs
+from reports.sentences import verdict_counts
 from tests.analysis.factory import ExactSession, fails
 from tests.analysis.measured import compare, measured
 from tests.analysis.test_gate import SLEEPS, checked, compared
@@ -35,7 +34,7 @@ def test_verdicts_are_counted(normal: Comparison) -> None:
         manifest.model_copy(update={"cases": manifest.cases[:1], "runs_planned": 16}),
         [r for r in slow.records() if r.case == "filemap-4k"],
     )
-    assert sentence(only) == "Regression."
+    assert headline(only).sentence == "Regression."
     quiet = [
         Judgement(verdict=Verdict.NO_CHANGE, reason="", limit=limit)
         for limit in (0.05, None, 0.0025, 0.05)

@@ -10,7 +10,7 @@ import pytest
 from analysis.many import SessionComparison
 from analysis.model import Comparison
 from experiment.spec import ArmSpec, KernelSpec
-from reports import forms, kernel_names, lkp
+from reports import forms, lkp, repeat
 from results.record import ArmRecord, Manifest
 from tests.analysis import factory
 from tests.analysis.factory import ExactSession, fails
@@ -109,7 +109,7 @@ def test_a_commit_is_a_commit_in_10_16_27_and_40_digits() -> None:
 
 def test_patches_on_a_commit_are_no_commit() -> None:
     session = git_session(patches=("1.patch", "2.patch"))
-    names = kernel_names.kernel_names(session)
+    names = repeat.kernel_names(session)
     assert names["base"].commit == COMMITS[0]
     assert names["patched"] == ("fedcba9876+series(2)", "")
 
@@ -133,7 +133,7 @@ def test_without_a_repository_it_is_version_and_series(
     manifest = session.manifest()
     arms = (manifest.arms[0], built(manifest.arms[1]))
     versioned = forms.as_session(compare(manifest.model_copy(update={"arms": arms}), []))
-    names = kernel_names.kernel_names(versioned)
+    names = repeat.kernel_names(versioned)
     assert names["base"].text == "v6.12.38-series(3)"
     assert names["base"].cut(16) == "v6.12.38-series"
     assert names["patched"].text == name
@@ -146,7 +146,7 @@ def test_no_name_is_a_key_of_the_cache(five: SessionComparison, normal: Comparis
         assert "\ncommit: \n" not in rendered
         for arm in session.arms:
             assert arm.kernel.key[:10] not in rendered
-        texts = [name.text for name in kernel_names.kernel_names(session).values()]
+        texts = [name.text for name in repeat.kernel_names(session).values()]
         assert len(set(texts)) == len(session.arms)
 
 

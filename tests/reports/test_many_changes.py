@@ -13,7 +13,7 @@ from analysis.model import Comparison
 from reports import forms
 from reports.charts import functions as charted
 from reports.document import Table
-from reports.kernel_names import source_address
+from reports.repeat import source_address
 from reports.sections import arms
 from reports.sections.view import View
 from tests.analysis import counts_factory

@@ -14,8 +14,8 @@ from analysis.model import Comparison
 from experiment.plan import AGAIN
 from experiment.spec import KernelSpec
 from reports import forms
+from reports.forms import write_all
 from reports.sentences import changed_per_unit
-from reports.write import write_all
 from results.store import SessionStore
 from tests.analysis import counts_factory, factory
 from tests.analysis.many_factory import ARMS, Many, steps, workloads

@@ -6,7 +6,7 @@ import pytest
 
 from analysis.many import SessionComparison, compare_session
 from analysis.verdict import Judgement, Verdict
-from reports.outcome import decided, exit_code, outcome, standing_verdicts
+from reports.headline import decided, exit_code, outcome, standing_verdicts
 from results.record import Failure
 from tests.analysis.factory import ExactSession, fails
 from tests.analysis.measured import compare, measured

@@ -8,7 +8,7 @@ from analysis.many import compare_session
 from analysis.model import Comparison
 from analysis.paired import pair
 from experiment.spec import ArmSpec, KernelSpec
-from reports import forms, verdict_words, wording
+from reports import forms, sentences, wording
 from tests.analysis.factory import ExactSession
 from tests.analysis.many_factory import Many
 from tests.analysis.measured import compare, measured
@@ -73,7 +73,7 @@ def test_large_changes_are_factors_too(fraction: float | None, expected: str) ->
 
 
 def test_the_sentence_of_an_improvement(normal: Comparison) -> None:
-    assert verdict_words.sentence(normal.primary[0]) == (
+    assert sentences.sentence(normal.primary[0]) == (
         "filemap-4k  4k.bw  +1.16 %  [+0.94, +1.30] at 99 %  improvement   "
         "259.019 -> 262.032 virtual MiB/s, 8 seeds (published +7.38 %)"
     )
@@ -82,7 +82,7 @@ def test_the_sentence_of_an_improvement(normal: Comparison) -> None:
 def test_the_sentence_of_same_code() -> None:
     session = ExactSession(same_code=True)
     metric = compare(session.manifest(), []).primary[0]
-    assert verdict_words.sentence(metric) == (
+    assert sentences.sentence(metric) == (
         "filemap-4k  4k.bw  not measured  no change   same code (published +7.38 %)"
     )
 
@@ -92,7 +92,7 @@ def test_secondary_words_apply_the_direction(normal: Comparison) -> None:
     assert faults is not None
     assert ios is not None
     assert wording.change(faults).startswith("-")
-    assert (verdict_words.verdict(faults), verdict_words.verdict(ios)) == ("better", "better")
+    assert (sentences.verdict(faults), sentences.verdict(ios)) == ("better", "better")
 
 
 def test_a_share_changes_by_points_in_every_table_of_every_form() -> None:
@@ -138,20 +138,18 @@ def test_an_interval_of_a_share_ends_at_the_whole() -> None:
 
 
 def test_a_bound_beyond_any_reader_is_cut() -> None:
-    assert wording._bound(9.0) == "+900.00"
-    assert wording._bound(28170917.38) == "> +900"
     assert wording.between(-0.5, 28170917.38) == "[-50.00, > +900]"
     # A change that is as large as that has bounds to say.
     assert wording.between(9.0215, 9.3714) == "[+902.15, +937.14]"
-    assert wording._bound(-1.0) == "-100.00"
+    assert wording.between(-1.0, 9.0) == "[-100.00, +900.00]"
 
 
 def test_what_is_compared_is_a_series_or_kernels() -> None:
     experiment = ExactSession().manifest().experiment
-    plain = f"{verdict_words.series_title(experiment)} on {experiment.kernel.source}"
-    assert verdict_words.subject(experiment) == plain
+    plain = f"{sentences.series_title(experiment)} on {experiment.kernel.source}"
+    assert sentences.subject(experiment) == plain
     assert (
-        verdict_words.sources(experiment)
+        sentences.sources(experiment)
         == f"{experiment.kernel.source}, flavour {experiment.kernel.flavour}"
     )
     kernels = [KernelSpec(source=f"deb:linux-image-{name}=1") for name in "ab"]
@@ -159,8 +157,8 @@ def test_what_is_compared_is_a_series_or_kernels() -> None:
         ArmSpec(name=name, kernel=kernel) for name, kernel in zip("ab", kernels, strict=True)
     )
     changed = experiment.model_copy(update={"series": None, "arms": arms, "kernel": kernels[0]})
-    assert verdict_words.subject(changed) == "deb:linux-image-a=1 against deb:linux-image-b=1"
-    assert verdict_words.sources(changed) == "deb:linux-image-a=1; deb:linux-image-b=1"
+    assert sentences.subject(changed) == "deb:linux-image-a=1 against deb:linux-image-b=1"
+    assert sentences.sources(changed) == "deb:linux-image-a=1; deb:linux-image-b=1"
 
 
 def test_a_ratio_has_no_unit() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from analysis.explain.contention import EXPLANATION as LOCKS
 from reports import forms
-from reports.write import read_comparison, write_all
+from reports.forms import read_comparison, write_all
 from results.door import StoreError
 from results.profile import Locks, Profile
 from results.record import RunCost

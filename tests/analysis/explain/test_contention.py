@@ -13,7 +13,7 @@ from analysis.explain.contention import EXPLANATION as LOCKS
 from analysis.explain.contention import LockComparison, compare_locks
 from analysis.explain.locks import saturation
 from analysis.model import Comparison
-from reports.outcome import outcome
+from reports.headline import outcome
 from results.record import Manifest
 from tests.analysis import counts_factory as counts
 from tests.analysis.factory import ExactSession, fails

@@ -19,7 +19,7 @@ from analysis.explain import Explanation, explanations, interruptions, kinds, li
 from analysis.explain.scaling import EXPLANATION as SCALING
 from analysis.explain.scaling import LINES
 from analysis.model import Comparison
-from reports import forms, write
+from reports import forms
 from reports.charts import stacks as chart
 from reports.sections import explained as sections
 from reports.sections import lines as of_lines
@@ -366,7 +366,7 @@ def test_kinds_are_per_the_first_unit_without_what_idles(comparison: Comparison)
 
 
 def test_kinds_are_in_the_table_of_functions_per_the_first_unit(comparison: Comparison) -> None:
-    rows = list(csv.DictReader(io.StringIO(write.functions_table(comparison))))
+    rows = list(csv.DictReader(io.StringIO(forms.functions_table(comparison))))
     mine = [each for each in rows if (each["function"], each["case"]) == (LOAD, "filemap-4k")]
     of_io = next(each for each in mine if each["unit"] == "io")
     counted = row(first(kinds.EXPLANATION, comparison).rows, name=LOAD)
@@ -469,7 +469,7 @@ def test_paths_that_changed_are_listed_and_the_focus_has_most_of_it(
     assert followed.focus == (ENTRY, READ)
     assert followed.focus_share == pytest.approx(1.0)
     assert f"{LOAD} < {ADD}" in forms.render(comparison, "text").partition("Call stacks")[2]
-    rows = list(csv.DictReader(io.StringIO(write.stacks_table(comparison))))
+    rows = list(csv.DictReader(io.StringIO(forms.stacks_table(comparison))))
     assert [each["path"] for each in rows] == [";".join(each.path) for each in followed.rows]
     (load,) = (each for each in rows if each["path"] == ";".join((ENTRY, READ, ADD, LOAD)))
     assert (float(load["base"]), float(load["patched"])) == pytest.approx((0.405, 0))

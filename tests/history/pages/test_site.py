@@ -24,8 +24,8 @@ from history.pages.tracks import tracks_of
 from history.policy import Policy
 from history.store import FORMAT, HEAD, HistoryContents, HistoryStore
 from history.wording import of_session
-from reports import write
-from reports.render.policy import source_hash
+from reports import forms
+from reports.render.html import source_hash
 from results.door import StoreError
 from results.store import SessionStore
 from tests.analysis import counts_factory
@@ -156,7 +156,7 @@ def test_reports_of_sessions_are_made_of_their_records(tmp_path: Path) -> None:
     target.create(session.manifest())
     for record in session.records():
         target.append(record)
-    write.write_all(tmp_path / "sessions" / "deep" / "one")
+    forms.write_all(tmp_path / "sessions" / "deep" / "one")
     store = HistoryStore(tmp_path / "history")
     entry, _ = read_session(tmp_path / "sessions" / "deep" / "one")
     store.add(entry)

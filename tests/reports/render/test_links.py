@@ -6,8 +6,8 @@ import pytest
 
 from reports.document import Block, Cell, Column, Link, Paragraph, Table, VerdictRow, Verdicts, row
 from reports.render import html, markdown, text
-from reports.render.policy import policy, safe, source_hash
-from reports.verdict_words import posting
+from reports.render.html import policy, safe, source_hash
+from reports.sentences import posting
 
 HARMFUL = (
     "javascript:alert(1)",

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from reports.document import Paragraph
+from reports.sections.subject import PATH_AND_WORK, path_and_work
 from reports.sections.verdicts import beside
 from tests.analysis.factory import ExactSession
 from tests.analysis.measured import compare
@@ -41,3 +42,18 @@ def test_bandwidth_stands_beside_phases_that_are_judged_by_something_else(
         assert not any(f"{phase}.bw" in text for phase in ("4k", "thp", "switch")
                        if f"{phase}.bw" not in shown)  # fmt: skip
         assert "published" in text
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("4k.path", "4k.work"), PATH_AND_WORK),
+        (("thp.bw", "thp.work"), PATH_AND_WORK),
+        (("4k.bw", "path.bw"), ""),
+        ((), ""),
+    ],
+)
+def test_path_and_work_are_explained_where_they_are_judged(
+    names: tuple[str, ...], expected: str
+) -> None:
+    assert path_and_work(names) == expected

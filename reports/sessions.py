@@ -1,0 +1,161 @@
+"""Sessions in a list, each with what its report says, and two of them side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from analysis.many import SessionComparison, compare_session
+from analysis.two_sessions import PairedMetric, SessionPair
+from analysis.verdict import CALLED
+from errors import RecordError
+from reports import sentences, wording
+from reports.headline import headline, outcome
+from reports.render.text import columns, wrapped
+from results.record import Record
+from results.session import SessionHead, open_session
+from text import clean_line, counted
+
+HEADS = ("metric", "mean 1", "median 1", "mean 2", "median 2", "change", "verdict")
+
+
+class ListedMetric(Record):
+    """A primary metric of two arms; change and interval are fractions."""
+
+    base: str
+    patched: str
+    case: str
+    metric: str
+    verdict: str
+    change: float | None
+    low: float | None
+    high: float | None
+    line: str
+
+
+class ListedSession(Record):
+    """A session as its report judges it; ``problem`` says why there is no report.
+
+    ``created`` is UTC, ``exit_code`` that of ``lab.py report``, None without a report.
+    """
+
+    folder: str
+    created: str = ""
+    experiment: str = ""
+    mode: str = ""
+    subject: str = ""
+    exit_code: int | None = None
+    verdict: str = ""
+    primary: tuple[ListedMetric, ...] = ()
+    problem: str = ""
+
+
+def listed(head: SessionHead) -> ListedSession:
+    """What the report of a session says."""
+    if head.manifest is None:
+        return ListedSession(folder=str(head.folder), problem=head.problem)
+    experiment = head.manifest.experiment
+    known = {
+        "folder": str(head.folder),
+        "created": head.manifest.created,
+        "experiment": experiment.name,
+        "mode": experiment.mode,
+        "subject": sentences.subject(experiment),
+    }
+    try:
+        session = compare_session(open_session(head.folder, counted=False))
+    except (RecordError, OSError) as error:
+        return ListedSession(**known, problem=str(error).splitlines()[0])
+    return ListedSession(
+        **known,
+        exit_code=outcome(session),
+        verdict=headline(session).text,
+        primary=tuple(_primary(session)),
+    )
+
+
+def _primary(session: SessionComparison) -> Iterator[ListedMetric]:
+    for pair in session.comparisons:
+        for metric in pair.primary:
+            change, name = metric.judgement.change, session.name_of(pair)
+            yield ListedMetric(
+                base=pair.manifest.base,
+                patched=pair.manifest.patched,
+                case=metric.case,
+                metric=metric.name,
+                verdict=str(metric.judgement.verdict),
+                change=change.estimate if change else None,
+                low=change.low if change else None,
+                high=change.high if change else None,
+                line=f"{f'{name}: ' if name else ''}{sentences.head(metric)}",
+            )
+
+
+def text_lines(listed_sessions: Sequence[ListedSession]) -> list[str]:
+    """The list for a terminal: when, exit code, name, verdict; then each primary metric."""
+    lines = []
+    for session in listed_sessions:
+        name = session.folder.rstrip("/").rpartition("/")[2]
+        when = session.created[:16].replace("T", " ")
+        code = "-" if session.exit_code is None else session.exit_code
+        end = f"cannot be reported: {session.problem}" if session.problem else session.verdict
+        lines.append(f"{when:<16}  exit {code}  {name}  {end}")
+        lines += [f"    {metric.line}" for metric in session.primary]
+    return [clean_line(line) for line in lines]
+
+
+def side_by_side(pair: SessionPair) -> str:
+    """Two sessions as text for a terminal; ``--json`` has the metrics that are not primary."""
+    lines = []
+    for number, manifest in (("1", pair.first), ("2", pair.second)):
+        lines.append(clean_line(f"{number}  {manifest.session}, begun {manifest.created}"))
+        lines += wrapped(sentences.subject(manifest.experiment), indent="   ")
+    lines.append("")
+    if pair.obstacles:
+        lines.append("Not comparable, so nothing is judged")
+        lines += [line for text in pair.obstacles for line in wrapped(text)] + [""]
+    lines += ["Different between them" if pair.differences else "Nothing differs between them"]
+    for each in pair.differences:
+        lines += wrapped(f"{each.name}: {each.first} -> {each.second}")
+    for note in pair.notes:
+        lines += wrapped(note)
+    for arm in dict.fromkeys(metric.arm for metric in pair.metrics):
+        same = ", the same machine code and settings" if arm in pair.same_code else ""
+        lines += ["", clean_line(f"Arm {arm}{same}")]
+        of_arm = [metric for metric in pair.metrics if metric.arm == arm]
+        for case in dict.fromkeys(metric.case for metric in of_arm):
+            primary = [metric for metric in of_arm if metric.case == case and metric.primary]
+            lines.append(clean_line(f"  {case}"))
+            if not primary:
+                lines.append("  no primary metric is in both")
+                continue
+            heads = HEADS[:-1] if pair.obstacles else HEADS
+            rows = [_row(metric)[: len(heads)] for metric in primary]
+            lines += columns([heads, *rows], left=(0, 6))
+            for metric in primary:
+                lines += wrapped(f"{metric.name}: {_evidence(metric)}", indent="    ")
+    return "\n".join(lines) + "\n"
+
+
+def _row(metric: PairedMetric) -> tuple[str, ...]:
+    before = metric.first.mean if metric.first else None
+    after = metric.second.mean if metric.second else None
+    change = metric.judgement.change if metric.judgement else None
+    ratio = after / before - 1 if before and after is not None else None
+    return (
+        f"{metric.name}, {metric.unit}",
+        *map(wording.figure, (before, metric.first_median, after, metric.second_median)),
+        wording.percent(change.estimate if change else ratio),
+        str(metric.judgement.verdict) if metric.judgement else "",
+    )
+
+
+def _evidence(metric: PairedMetric) -> str:
+    """Seeds, interval, and the reason of a verdict that says no change."""
+    parts = [counted(metric.seeds, "seed")]
+    judgement = metric.judgement
+    change = judgement.change if judgement else None
+    if change and change.low is not None and change.high is not None:
+        parts.append(f"{wording.between(change.low, change.high)} at {100 * change.level:g} %")
+    if judgement and judgement.verdict not in CALLED:
+        parts.append(judgement.reason)
+    return ", ".join(parts)
