@@ -11,7 +11,7 @@ import logging
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -25,10 +25,9 @@ from host.process import TimedOutError, paste, run
 from host.sandbox import Box
 from kernels import addresses, blame, btf, compiled, config, configure, prebuilt, products, symbols
 from kernels import cache as store
-from kernels.blame import Goal, culprit, source_of
+from kernels.blame import Goal, Mistake, culprit, source_of
 from kernels.cache import Kernel
-from kernels.compiled import parsed as parse_build
-from kernels.configure import Configured
+from kernels.configure import Configured, Reasons, load_reasons
 from kernels.make import (
     LogError,
     MakeProgress,
@@ -40,7 +39,6 @@ from kernels.make import (
     wait_until_idle,
 )
 from kernels.make import identify as identify_toolchain
-from kernels.options import Reasons, load_reasons
 from kernels.series import Patch, apply_argv, read_patch
 from kernels.source import Source, unpack_argvs
 from kernels.source import identify as identify_source
@@ -76,10 +74,12 @@ COPIED = "copied"
 HOST_ERRNOS = (
     errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE,
 )  # fmt: skip
+CULPRIT = "see which of its makefiles or programs does"
 
 # What a build took last time is remembered in the cache: there is no way to ask make beforehand
 # (``make -n`` of a kernel takes minutes and stops where headers are generated).
 Kind = Literal["first", "copied", "extended", "next"]
+Progress = Callable[[MakeProgress], None]
 
 
 @dataclass(frozen=True)
@@ -91,36 +91,26 @@ class Expected:
 
 
 # Where the cache remembers nothing: the lean 6.12 configuration on two cores.
-UNKNOWN: dict[Kind, Expected] = {
-    "first": Expected(0, 480.0), "copied": Expected(0, 480.0),
-    "extended": Expected(0, 90.0), "next": Expected(0, 90.0),
-}  # fmt: skip
+WHOLE, REST = Expected(0, 480.0), Expected(0, 90.0)
+UNKNOWN: dict[Kind, Expected] = {"first": WHOLE, "copied": WHOLE, "extended": REST, "next": REST}
 
 
 def expected(cache: Path, flavour: str, kind: Kind) -> Expected:
     """What the last build of this kind took: of the flavour, else of the largest other one."""
-    own = _read_builds(_builds_file(cache, flavour)).get(kind)
-    if own is not None:
-        return own
-    others = [
-        _read_builds(path).get(kind) for path in sorted(cache.glob(_builds_file(cache, "*").name))
-    ]
-    counts = [other for other in others if other is not None]
-    return max(counts, key=lambda other: other.steps, default=UNKNOWN[kind])
+    own = _builds(cache / f"builds-{flavour}.json").get(kind)
+    others = [_builds(path).get(kind) for path in sorted(cache.glob("builds-*.json"))]
+    largest = max(filter(None, others), key=lambda other: other.steps, default=UNKNOWN[kind])
+    return own or largest
 
 
 def remember(cache: Path, flavour: str, kind: Kind, build_steps: Expected) -> None:
     """Keep what a build took."""
-    path = _builds_file(cache, flavour)
-    builds = {**_read_builds(path), kind: build_steps}
+    path = cache / f"builds-{flavour}.json"
+    builds = {**_builds(path), kind: build_steps}
     write_atomically(path, json.dumps({kind: asdict(build) for kind, build in builds.items()}))
 
 
-def _builds_file(cache: Path, flavour: str) -> Path:
-    return cache / f"builds-{flavour}.json"
-
-
-def _read_builds(path: Path) -> dict[Kind, Expected]:
+def _builds(path: Path) -> dict[Kind, Expected]:
     try:
         return {kind: Expected(**build) for kind, build in json.loads(path.read_text()).items()}
     except (OSError, ValueError, TypeError, AttributeError):
@@ -147,6 +137,7 @@ class _Plan:
     """All that decides a kernel's bits, gathered before anything is built."""
 
     spec: KernelSpec
+    cache: Path
     source: Source
     patches: tuple[Patch, ...]
     fragments: tuple[config.Fragment, ...]
@@ -154,6 +145,30 @@ class _Plan:
     toolchain: Toolchain
     module_folders: tuple[Path, ...]
     reasons: Reasons
+
+    @classmethod
+    def of(cls, request: KernelRequest) -> _Plan:
+        """Raise as :func:`key_of`."""
+        spec, checkout, cache = request.spec, request.checkout, request.cache
+        of_spec = (spec.flavour, spec.architecture, spec.page_kib, spec.mode)
+        shipped = config.fragments(checkout, *of_spec, additions=spec.additions)
+        fragments = config.with_options(shipped, spec.config)
+        return cls(
+            spec,
+            cache,
+            identify_source(spec.source, checkout=checkout, cache=cache),
+            tuple(read_patch(path) for path in request.patches),
+            fragments,
+            config.merge(fragments),
+            identify_toolchain(spec.compiler, spec.architecture),
+            config.module_folders(checkout, spec.additions),
+            load_reasons(checkout),
+        )
+
+    @property
+    def has_modules(self) -> bool:
+        """Whether parts of it are to be modules."""
+        return config.parse(self.requested).get("MODULES") == "y"
 
     @property
     def objects_key(self) -> str:
@@ -167,10 +182,73 @@ class _Plan:
         parts += [f"{path.name} {prebuilt.source_digest(path)}" for path in self.module_folders]
         return digest(self.source.identity, self.objects_key, *parts)[:32]
 
+    @property
+    def tree(self) -> WorkTree:
+        """Where the source is, with its objects."""
+        return WorkTree(store.tree_folder(self.cache, self.source.key))
+
+    @property
+    def objects(self) -> Path:
+        """The objects of this configuration as make sees them."""
+        return self.tree.objects(self.objects_key)
+
+    @property
+    def tools(self) -> str:
+        """What objects are made with: others of the same may be copied."""
+        return f"{RECIPE} {self.spec.arch} {self.toolchain.identity}\n"
+
+    @property
+    def base_config(self) -> Path:
+        """Where the configuration of the source without a series is kept."""
+        return self.tree.folder / f"{self.objects_key}.base.json"
+
+    def without_patches_built(self) -> bool:
+        """Whether the source alone is in the cache."""
+        return store.load(self.cache, replace(self, patches=()).key) is not None
+
     def fails(self, what: str, next_step: str, number: int = -1) -> SeriesError:
         """The error of a patch, by default the last."""
         patch = self.patches[number]
         return SeriesError(what, where=f"{patch.name} ({patch.subject})", next_step=next_step)
+
+    def beginning(self, objects: Path) -> tuple[Kind, Path | None]:
+        """What a build in a folder starts from, and the objects to be copied there, if any.
+
+        kbuild compiles again what depends on an option that differs, and all of what was
+        compiled by another command; so only objects of the same compiler are worth a copy.
+        """
+        tree = self.tree
+        if objects.exists():
+            if (objects / COPIED).exists():  # the other configuration's kernel is among them
+                return "copied", None
+            return ("next" if (objects / VMLINUX).exists() else "first"), None
+        wanted = set(self.requested.splitlines())
+        others = [
+            (len(wanted ^ options), folder.name, folder, options)
+            for folder in tree.src.glob("obj-*")
+            if all((folder / name).exists() for name in (VMLINUX, addresses.ARCHIVE, TOOLCHAIN))
+            and not (tree.folder / f"unfinished-{folder.name.removeprefix('obj-')}").exists()
+            and (folder / TOOLCHAIN).read_text() == self.tools
+            and (options := set((folder / REQUESTED).read_text().splitlines())) is not None
+        ]
+        if not others:
+            return "first", None
+        _, _, nearest, options = min(others)
+        return ("extended" if options <= wanted else "copied"), nearest
+
+    def make_argvs(
+        self, objects: str, cache: Path | None, *, listed_headers: bool = False
+    ) -> list[list[str]]:
+        """Configure and build; without a cache the compiler's is neither read nor written."""
+        image = self.spec.architecture.build.target
+        targets = (configure.targets_of(REQUESTED), [image, *["modules"] * self.has_modules])
+        ccache = store.ccache_folder(cache) if cache else None
+        return [
+            make_argv(
+                self.toolchain, objects, each, ccache_folder=ccache, listed_headers=listed_headers
+            )
+            for each in targets
+        ]
 
 
 def key_of(request: KernelRequest) -> str:
@@ -182,7 +260,7 @@ def key_of(request: KernelRequest) -> str:
     """
     if request.spec.is_prebuilt:
         return prebuilt.key_of(request.spec, checkout=request.checkout, cache=request.cache)
-    return _plan(request).key
+    return _Plan.of(request).key
 
 
 def objects_of(request: KernelRequest) -> str:
@@ -191,9 +269,7 @@ def objects_of(request: KernelRequest) -> str:
     Raises:
         UsageError, InfraError: as :func:`key_of`.
     """
-    plan = _plan(request)
-    tree = WorkTree(store.tree_folder(Path(), plan.source.key))
-    return tree.objects(plan.objects_key).as_posix()
+    return _Plan.of(request).objects.relative_to(request.cache).as_posix()
 
 
 def seconds_to_build(request: KernelRequest, others: int) -> float:
@@ -206,18 +282,12 @@ def seconds_to_build(request: KernelRequest, others: int) -> float:
     """
     if request.spec.is_prebuilt:
         return 0.0
-    cache, plan = request.cache, _plan(request)
-    where = cache / objects_of(request)
-    kind: Kind = "next" if others else _kind_of_objects(where)
-    if not others and not where.exists():
-        nearest = _nearest(plan, WorkTree(store.tree_folder(cache, plan.source.key)))
-        kind = _kind_of_copy(plan, nearest) if nearest else kind
-    return expected(cache, plan.spec.configuration, kind).seconds
+    plan = _Plan.of(request)
+    kind = "next" if others else plan.beginning(plan.objects)[0]
+    return expected(request.cache, request.spec.configuration, kind).seconds
 
 
-def provide(
-    request: KernelRequest, progress: Callable[[MakeProgress], None] | None = None
-) -> Kernel:
+def provide(request: KernelRequest, progress: Progress | None = None) -> Kernel:
     """Return the kernel that is asked for, building it if the cache has none.
 
     Another lab process that builds the same kernel, or uses the same tree, is
@@ -234,16 +304,14 @@ def provide(
     require_usable(cache, request.checkout)
     if request.spec.is_prebuilt:
         return prebuilt.provide(request.spec, checkout=request.checkout, cache=cache)
-    plan = _plan(request)
-    ready = store.load(cache, plan.key, used=True)
-    if ready is not None:
+    plan = _Plan.of(request)
+    if ready := store.load(cache, plan.key, used=True):
         return ready
     with store.locked(cache, f"kernel-{plan.key}"):
-        ready = store.load(cache, plan.key, used=True)
-        if ready is not None:
+        if ready := store.load(cache, plan.key, used=True):
             return ready
         with store.locked(cache, f"tree-{plan.source.key}"):
-            return _contained(plan, cache, progress, boxed=request.boxed and bool(plan.patches))
+            return _contained(plan, progress, boxed=request.boxed and bool(plan.patches))
 
 
 def commands(request: KernelRequest) -> list[str]:
@@ -254,10 +322,9 @@ def commands(request: KernelRequest) -> list[str]:
     spec, checkout, cache = request.spec, request.checkout, request.cache
     if spec.is_prebuilt:
         return prebuilt.commands(spec, checkout=checkout, cache=cache)
-    plan = _plan(request)
+    plan = _Plan.of(request)
     names = [fragment.name for fragment in plan.fragments]
-    texts = (config.VIRTME, config.OWN)
-    files = [str(checkout.resolve() / name) for name in names if name not in texts]
+    files = [str(checkout.resolve() / n) for n in names if n not in (config.VIRTME, config.OWN)]
     lines = ["work=$(mktemp -d)", 'mkdir "$work/src" "$work/src/obj"', 'cd "$work/src"']
     lines += [paste(argv) for argv in unpack_argvs(plan.source, ".")]
     lines += [
@@ -270,136 +337,76 @@ def commands(request: KernelRequest) -> list[str]:
     last = f"; printf '%s\\n' {shlex.join(own)}" if own else ""
     lines += [f"{{ {first}cat {shlex.join(files)}{last}; }} > obj/{REQUESTED}"]
     # What the lab does beyond these commands, where the release has other options.
-    kept = Configured.load(_kept(plan, WorkTree(store.tree_folder(cache, plan.source.key))))
+    kept = Configured.load(plan.base_config)
     lines += [f"# {note}" for note in (kept.notes if kept else ())]
     if configure.changes_kconfig(plan.patches):
         lines.append("# the series changes Kconfig: the lab configures the source without it first")
         lines.append(f"# and takes that .config through make olddefconfig, not {REQUESTED}")
-    lines += [paste(argv) for argv in _make_argvs(plan, "obj", cache)]
+    lines += [paste(argv) for argv in plan.make_argvs("obj", cache)]
     added = f"obj/{prebuilt.ADDED}"
-    if plan.module_folders:
-        lines += [f"mkdir {added}"]
+    lines += [f"mkdir {added}"] if plan.module_folders else []
+    argv = make_argv(plan.toolchain, "obj", ("modules",), ccache_folder=store.ccache_folder(cache))
     for folder in plan.module_folders:
         lines += [f"cp -r {shlex.quote(str(folder.resolve()))} {added}"]
-        ccache = store.ccache_folder(cache)
-        argv = make_argv(plan.toolchain, "obj", ("modules",), ccache_folder=ccache)
         lines += [f'{paste(argv)} M="$work/src/{added}/{folder.name}"']
     return lines
 
 
-def _plan(request: KernelRequest) -> _Plan:
-    spec, checkout, cache = request.spec, request.checkout, request.cache
-    shipped = config.fragments(
-        checkout,
-        spec.flavour,
-        spec.architecture,
-        spec.page_kib,
-        spec.mode,
-        additions=spec.additions,
-    )
-    fragments = config.with_options(shipped, spec.config)
-    return _Plan(
-        spec,
-        identify_source(spec.source, checkout=checkout, cache=cache),
-        tuple(read_patch(path) for path in request.patches),
-        fragments,
-        config.merge(fragments),
-        identify_toolchain(spec.compiler, spec.architecture),
-        config.module_folders(checkout, spec.additions),
-        load_reasons(checkout),
-    )
-
-
-def _make_argvs(
-    plan: _Plan, objects: str, cache: Path | None, *, listed_headers: bool = False
-) -> list[list[str]]:
-    """The two commands; without a cache the compiler's cache is neither read nor written."""
-    ccache = store.ccache_folder(cache) if cache else None
-
-    def make(*targets: str) -> list[str]:
-        return make_argv(
-            plan.toolchain, objects, targets, ccache_folder=ccache, listed_headers=listed_headers
-        )
-
-    return [
-        make(*configure.targets_of(REQUESTED)),
-        make(plan.spec.architecture.build.target, *(["modules"] if _has_modules(plan) else [])),
-    ]
-
-
-def _contained(
-    plan: _Plan, cache: Path, progress: Callable[[MakeProgress], None] | None, *, boxed: bool
-) -> Kernel:
+def _contained(plan: _Plan, progress: Progress | None, *, boxed: bool) -> Kernel:
     """Build; whatever stops that, and is not seen to be the host's, is the series' failure."""
     try:
-        tree = prepare(plan.source, store.tree_folder(cache, plan.source.key))
-        with _site(plan, cache, tree, boxed=boxed) as site:
+        tree = prepare(plan.source, plan.tree.folder)
+        build_log = tree.folder / f"{plan.key}.log"
+        if not boxed:
+            return _Site(plan, plan.objects, build_log).build(progress)
+        top = tree.folder / BOXED
+        folders.remove(top)  # of a lab that was killed
+        place = top / plan.objects.name
+        tools, links = rust()
+        readable = (tree.src, *sandbox.programs(*TOOLS), *tools)
+        box = replace(sandbox.box((place, plan.objects), readable=readable), links=links)
+        top.mkdir()
+        try:
+            site = _Site(plan, place, build_log, box)
+            site.lay_out()
             return site.build(progress)
-    except TimedOutError as error:
-        if not plan.patches or store.load(cache, replace(plan, patches=()).key) is None:
-            raise
-        what = f"does not build in {BUILD_TIMEOUT_S / 3600:.0f} hours, and its base did"
-        raise plan.fails(what, error.next_step) from error
-    except (
-        folders.StrangeFolderError, products.ProductError, limited.LimitError, LogError
-    ) as error:  # fmt: skip
+        finally:
+            folders.remove(top)
+            with contextlib.suppress(OSError):
+                plan.objects.rmdir()  # where the copy was seen, if the source has no objects
+    except Exception as error:
         if not plan.patches:
             raise
-        next_step = "see which of its makefiles or programs does"
-        raise plan.fails(f"its build makes what no build makes: {error.what}", next_step) from error
-    except LabError:
-        raise
-    except Exception as error:
+        if isinstance(error, TimedOutError) and plan.without_patches_built():
+            hours = f"{BUILD_TIMEOUT_S / 3600:.0f} hours"
+            what = f"does not build in {hours}, and its base did"
+            raise plan.fails(what, error.next_step) from error
+        if isinstance(
+            error,
+            (folders.StrangeFolderError, products.ProductError, limited.LimitError, LogError),
+        ):
+            what = f"its build makes what no build makes: {error.what}"
+            raise plan.fails(what, CULPRIT) from error
         of_host = isinstance(error, OSError) and error.errno in HOST_ERRNOS
-        if not plan.patches or of_host:
+        if isinstance(error, LabError) or of_host:
             raise
         what = f"cannot be built: {type(error).__name__}: {clean(str(error))}"
         raise plan.fails(what, "see what it changes beside text in files") from error
 
 
-@contextlib.contextmanager
-def _site(plan: _Plan, cache: Path, tree: WorkTree, *, boxed: bool) -> Iterator[_Site]:
-    """The objects of this configuration; for a stranger's patches a copy that nobody else uses.
-
-    Raises:
-        InfraError: the host can make no box, or the disk is full.
-    """
-    objects, log = tree.objects(plan.objects_key), tree.folder / f"{plan.key}.log"
-    if not boxed:
-        yield _Site(plan, cache, tree, objects, log)
-        return
-    top = tree.folder / BOXED
-    folders.remove(top)  # of a lab that was killed
-    place = top / objects.name
-    programs, links = rust()
-    readable = (tree.src, *sandbox.programs(*TOOLS), *programs)
-    box = replace(sandbox.box((place, objects), readable=readable), links=links)
-    top.mkdir()
-    try:
-        site = _Site(plan, cache, tree, place, log, box)
-        site.lay_out()
-        yield site
-    finally:
-        folders.remove(top)
-        with contextlib.suppress(OSError):
-            objects.rmdir()  # where the copy was seen, if there are no objects of the source
-
-
 @dataclass(frozen=True)
 class _Site:
-    """Where a kernel is built: make sees ``objects`` at ``where``, in a box or not."""
+    """Where a kernel is built: make sees ``objects`` at ``plan.objects``, in a box or not."""
 
     plan: _Plan
-    cache: Path
-    tree: WorkTree
     objects: Path
     log: Path
     box: Box | None = None
 
     @property
-    def where(self) -> Path:
-        """The objects as make sees them."""
-        return self.tree.objects(self.plan.objects_key)
+    def tree(self) -> WorkTree:
+        """The source and its objects."""
+        return self.plan.tree
 
     @property
     def unfinished(self) -> Path:
@@ -408,15 +415,16 @@ class _Site:
 
     def lay_out(self) -> None:
         """The objects of a box as they are before anything ran in it: those of the source."""
+        where = self.plan.objects
         folders.remove(self.objects)
-        if (self.where / VMLINUX).exists():
-            argv = ["cp", "-a", "--reflink=auto", str(self.where), str(self.objects)]
+        if (where / VMLINUX).exists():
+            argv = ["cp", "-a", "--reflink=auto", str(where), str(self.objects)]
             run(argv, timeout_s=COPY_TIMEOUT_S)
             if self.unfinished.exists():  # of the source itself, with half an object
                 self.distrust()
         else:
             self.objects.mkdir()
-            self.where.mkdir(exist_ok=True)  # where the copy is seen
+            where.mkdir(exist_ok=True)  # where the copy is seen
         (self.objects / REQUESTED).write_text(self.plan.requested)
 
     def distrust(self) -> None:
@@ -431,19 +439,18 @@ class _Site:
                 ):
                     Path(entry.path).unlink()
 
-    def build(self, progress: Callable[[MakeProgress], None] | None) -> Kernel:
+    def build(self, progress: Progress | None) -> Kernel:
         """Switch the tree, configure, make, and keep what comes out."""
         plan, tree, objects = self.plan, self.tree, self.objects
         (tree.folder / "used").touch()
         changed = switch(tree, plan.patches, boxed=self.box is not None)
         log.info("tree switched, files changed: %s", ", ".join(changed) or "none")
-        kind: Kind = _kind_of_objects(objects)
-        if not objects.exists() and (nearest := _nearest(plan, tree)):
+        kind, nearest = plan.beginning(objects)
+        if nearest:
             log.info("starting from the objects of %s", nearest.name)
             copy_objects(tree, nearest, objects, COPIED)
-            kind = _kind_of_copy(plan, nearest)
         objects.mkdir(exist_ok=True)
-        (objects / TOOLCHAIN).write_text(_tools(plan))
+        (objects / TOOLCHAIN).write_text(plan.tools)
         self.log.write_text("")
         logs = sorted(tree.folder.glob("*.log"), key=lambda each: each.stat().st_mtime)
         for path in logs[:-MOST_LOGS]:
@@ -453,7 +460,7 @@ class _Site:
             log.info("an earlier build was killed; what it wrote is removed")
             self.distrust()
         (objects / REQUESTED).write_text(plan.requested)
-        steps_expected = expected(self.cache, plan.spec.configuration, kind).steps
+        steps_expected = expected(plan.cache, plan.spec.configuration, kind).steps
         started = time.monotonic()
         before = objects / ".config"
         old = config.parse(before.read_text()) if before.exists() else {}
@@ -461,16 +468,15 @@ class _Site:
         final = configured.text
         if kind != "first" and (options := config.differing(old, config.parse(final))):
             steps_expected = max(steps_expected, compiled.dependent(objects, options))
-        cached = self.box is None and plan.toolchain.ccache
-        cache = None if self.box else self.cache
-        listed = cached and safe_headers(tree.src)
-        _, whole = _make_argvs(plan, objects.name, cache, listed_headers=listed)
+        cache = None if self.box else plan.cache
+        listed = cache is not None and plan.toolchain.ccache and safe_headers(tree.src)
+        _, whole = plan.make_argvs(objects.name, cache, listed_headers=listed)
         status, steps = self.run(whole, steps_expected=steps_expected, progress=progress)
         if status:
             raise self.failure(self.argv("olddefconfig"), whole, text=final)
         if not goes_on:  # else it was the rest of a build
             measured = Expected(steps, time.monotonic() - started)
-            remember(self.cache, plan.spec.configuration, kind, measured)
+            remember(plan.cache, plan.spec.configuration, kind, measured)
         if (objects / COPIED).exists():
             left = compiled.forget_left_out(tree.src, objects, final)
             log.info("objects of the other configuration that are not in this one: %d", len(left))
@@ -485,17 +491,23 @@ class _Site:
         """A make of these targets, without the compiler's cache."""
         return make_argv(self.plan.toolchain, self.objects.name, targets, ccache_folder=None)
 
+    def makes(self, targets: Sequence[str]) -> bool:
+        """Run such a make; whether it ended well."""
+        return self.run(self.argv(*targets))[0] == 0
+
     def run(
         self,
         argv: Sequence[str],
         build_log: Path | None = None,
         steps_expected: int = 0,
-        progress: Callable[[MakeProgress], None] | None = None,
+        progress: Progress | None = None,
     ) -> tuple[int, int]:
         """Run one make; return its status and number of steps.
 
         Raises:
             InfraError: the deadline passed.
+            SeriesError: in a box: a link that leads out, a device, a pipe or a socket.
+            StrangeFolderError: in a box: folders too deep, too many, or that may not be read.
         """
         if self.box is None:
             self.unfinished.touch()
@@ -510,29 +522,20 @@ class _Site:
                 expected=steps_expected,
                 progress=progress,
             )
-        if self.box is not None:
-            self.vet_made()
-        else:
+        if self.box is None:
             self.unfinished.unlink()  # a make that ends by itself removes half-written targets
-        return status, steps
-
-    def vet_made(self) -> None:
-        """Refuse what no build makes, and what would lead whoever reads the objects out of them.
-
-        Nothing of the box lives any more, and nobody else knows the folder.
-
-        Raises:
-            SeriesError: a link that leads out, a device, a pipe or a socket.
-            StrangeFolderError: folders too deep, too many, or that may not be read.
-        """
+            return status, steps
+        # Refuse what no build makes, and what would lead whoever reads the objects out of them.
+        # Nothing of the box lives any more, and nobody else knows the folder.
         (self.objects / "source").unlink(missing_ok=True)  # kbuild's own link to the tree
         for inside, entry in folders.entries(self.objects):
             if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False):
                 continue
-            target = str(Path(entry.path).readlink()) if entry.is_symlink() else "/"
-            if not _stays(Path(inside).parent, target):
+            target = Path(entry.path).readlink() if entry.is_symlink() else Path("/")
+            if leads_out(inside, target):
                 what = f"its build makes what no build makes: {clean(inside)}"
-                raise self.plan.fails(what, "see which of its makefiles or programs does")
+                raise self.plan.fails(what, CULPRIT)
+        return status, steps
 
     def configure(self) -> Configured:
         """Configure the tree as it is; the source without its series first, where that tells.
@@ -543,13 +546,8 @@ class _Site:
         plan, base = self.plan, None
         try:
             if configure.changes_kconfig(plan.patches):
-                base = Configured.load(_kept(self.plan, self.tree)) or self.configure_source()
-                configured = configure.from_base(
-                    base,
-                    plan.spec.config,
-                    self.objects,
-                    lambda targets: not self.run(self.argv(*targets))[0],
-                )
+                base = Configured.load(plan.base_config) or self.configure_source()
+                configured = configure.from_base(base, plan.spec.config, self.objects, self.makes)
             else:
                 configured = self.configure_from_nothing()
         except configure.MakeFailedError as error:
@@ -559,15 +557,15 @@ class _Site:
         except SeriesError as error:
             raise self.lost_options(base or configured, error) from None
         if not plan.patches:  # what a series' makefiles made of it is nobody else's
-            configured.save(_kept(self.plan, self.tree))
+            configured.save(plan.base_config)
         return configured
 
     def configure_from_nothing(self) -> Configured:
         """Raise as ``configure.from_nothing``."""
+        plan = self.plan
         return configure.from_nothing(
-            self.plan.fragments, self.plan.reasons, self.objects, REQUESTED,
-            lambda targets: not self.run(self.argv(*targets))[0],
-        )  # fmt: skip
+            plan.fragments, plan.reasons, self.objects, REQUESTED, self.makes
+        )
 
     def configure_source(self) -> Configured:
         """Configure the source alone, in a folder of its own; no stranger's file is run.
@@ -575,9 +573,8 @@ class _Site:
         Raises:
             configure.MakeFailedError: Kconfig fails.
         """
-        place = replace(
-            self, plan=replace(self.plan, patches=()), objects=self.tree.src / SCRATCH, box=None
-        )
+        alone = replace(self.plan, patches=())
+        place = replace(self, plan=alone, objects=self.tree.src / SCRATCH, box=None)
         switch(self.tree, ())
         try:
             place.objects.mkdir(exist_ok=True)
@@ -586,7 +583,7 @@ class _Site:
         finally:
             folders.remove(place.objects)
             switch(self.tree, self.plan.patches, boxed=self.box is not None)
-        configured.save(_kept(self.plan, self.tree))
+        configured.save(self.plan.base_config)
         return configured
 
     def make_modules(self) -> str:
@@ -598,15 +595,14 @@ class _Site:
         Raises:
             InfraError: the host failed; of a series it is only said by words that it may print.
         """
-        plan = self.plan
+        plan, where = self.plan, self.plan.objects
         prebuilt.lay_out(plan.module_folders, self.objects)
-        ccache = None if self.box else store.ccache_folder(self.cache)
+        ccache = None if self.box else store.ccache_folder(plan.cache)
         failed = []
         for folder in plan.module_folders:
             # Named in full: releases differ in what a relative path is relative to.
-            targets = (f"M={self.where / prebuilt.ADDED / folder.name}", "modules")
-            argv = make_argv(plan.toolchain, self.where.name, targets, ccache_folder=ccache)
-            if self.run(argv)[0]:
+            targets = (f"M={where / prebuilt.ADDED / folder.name}", "modules")
+            if self.run(make_argv(plan.toolchain, where.name, targets, ccache_folder=ccache))[0]:
                 trouble = limited.call(blame.host_trouble, _text(self.log))
                 if trouble and not plan.patches:
                     raise self.nobodys_fault(trouble, self.log)
@@ -629,12 +625,7 @@ class _Site:
         def make(argv: Sequence[str]) -> bool:
             trial_log.write_text("")
             if argv == makes[0]:
-                if self.box is not None:
-                    # What ran there may have left anything for the next one, to be blamed on the
-                    # source.
-                    self.lay_out()
-                if text:
-                    (self.objects / ".config").write_text(text)
+                self.begin_trial(text)
             return self.run(argv, trial_log)[0] == 0
 
         goals = [Goal("the kernel", makes)]
@@ -642,28 +633,38 @@ class _Site:
         if source := source_of(self.tree, target):
             *configuring, whole = makes
             goals.insert(0, Goal(target, (*configuring, [*whole[:-1], target]), source))
-        is_built = store.load(self.cache, replace(plan, patches=()).key) is not None
-        boxed = self.box is not None
         guilty = culprit(
-            self.tree, plan.patches, goals, make,
-            source_builds=not trouble and is_built, boxed=boxed,
-        )  # fmt: skip
+            self.tree,
+            plan.patches,
+            goals,
+            make,
+            source_builds=not trouble and plan.without_patches_built(),
+            boxed=self.box is not None,
+        )
         if not guilty.number:
             return self.nobodys_fault(trouble, trial_log)
         trial_log.unlink(missing_ok=True)
         number = guilty.number - 1
         before = f"with the {number} before it" if number else "without the series"
-        what = (
-            f"does not build: {'; '.join(map(str, errors))} ({guilty.goal.title} builds {before})"
-        )
+        listed = "; ".join(map(str, errors))
+        what = f"does not build: {listed} ({guilty.goal.title} builds {before})"
         return plan.fails(what, f"see {self.log}", number)
+
+    def begin_trial(self, text: str) -> None:
+        """Lay out anew where a box ran, from this .config where one is given.
+
+        What ran there may have left anything for the next one, to be blamed on the source.
+        """
+        if self.box is not None:
+            self.lay_out()
+        if text:
+            (self.objects / ".config").write_text(text)
 
     def nobodys_fault(self, trouble: str, build_log: Path) -> InfraError:
         """The host's failure, or that of the source without patches, whose log this is."""
         if trouble:
-            return InfraError(
-                f"the host failed while make ran: {trouble}", next_step=f"see {self.log}"
-            )
+            what = f"the host failed while make ran: {trouble}"
+            return InfraError(what, next_step=f"see {self.log}")
         errors = "; ".join(map(str, _errors(build_log)))
         return InfraError(
             f"the source without patches does not build: {errors}",
@@ -676,9 +677,7 @@ class _Site:
         plan = self.plan
 
         def keeps_options(argv: Sequence[str]) -> bool:
-            if self.box is not None:
-                self.lay_out()
-            (self.objects / ".config").write_text(base.text)
+            self.begin_trial(base.text)
             if self.run(argv)[0]:
                 return False
             final = replace(base, text=products.text(self.objects, ".config", "configuration"))
@@ -698,9 +697,9 @@ class _Site:
     def keep(self, configured: Configured, failed_modules: str) -> Kernel:
         """Take what was built into the cache."""
         plan, objects, final = self.plan, self.objects, configured.text
-        order = products.text(objects, prebuilt.ORDER, "list") if _has_modules(plan) else ""
+        order = products.text(objects, prebuilt.ORDER, "list") if plan.has_modules else ""
         own = prebuilt.built(order)
-        parsed = parse_build(objects, self.tree.src, plan.patches, final, own)
+        parsed = compiled.parsed(objects, self.tree.src, plan.patches, final, own)
         identity = KernelIdentity(
             key=plan.key,
             arch=plan.spec.arch,
@@ -717,7 +716,7 @@ class _Site:
             options=configured.notes,
         )
         built = plan.spec.architecture.build
-        with store.staged(self.cache, plan.key) as folder:
+        with store.staged(plan.cache, plan.key) as folder:
             (folder / built.target).write_bytes(products.read(objects, built.image, "image"))
             (folder / "System.map").write_bytes(products.read(objects, "System.map", "map"))
             shutil.copyfile(self.log, folder / "build.log")
@@ -732,70 +731,21 @@ class _Site:
             for name, content in parsed.types:
                 (folder / Path(name).name).write_bytes(content)
             (folder / store.IDENTITY).write_text(identity.model_dump_json(indent=1))
-        kernel = store.load(self.cache, plan.key, used=True)
-        if kernel is None:
-            raise InfraError("the kernel just built is not in the cache", where=str(self.cache))
-        return kernel
+        return Kernel(store.kernels_folder(plan.cache) / plan.key, identity)
 
 
-def _kept(plan: _Plan, tree: WorkTree) -> Path:
-    """Where the configuration of the source without a series is kept."""
-    return tree.folder / f"{plan.objects_key}.base.json"
-
-
-def _nearest(plan: _Plan, tree: WorkTree) -> Path | None:
-    """Find the object folder with the closest configuration; None without.
-
-    kbuild compiles again what depends on an option that differs, and all of what was
-    compiled by another command; so only objects of the same compiler are worth a copy.
-    """
-    options = set(plan.requested.splitlines())
-    candidates = [
-        (len(options ^ set((folder / REQUESTED).read_text().splitlines())), folder.name, folder)
-        for folder in tree.src.glob("obj-*")
-        if (folder / VMLINUX).exists()
-        and (folder / addresses.ARCHIVE).exists()
-        and not (tree.folder / f"unfinished-{folder.name.removeprefix('obj-')}").exists()
-        and (folder / TOOLCHAIN).exists()
-        and (folder / TOOLCHAIN).read_text() == _tools(plan)
-    ]
-    return min(candidates)[2] if candidates else None
-
-
-def _kind_of_objects(objects: Path) -> Kind:
-    """What a build starts from that goes on in a folder of objects, which may not be there."""
-    if (objects / COPIED).exists():  # the other configuration's kernel is among them
-        return "copied"
-    return "next" if (objects / VMLINUX).exists() else "first"
-
-
-def _kind_of_copy(plan: _Plan, nearest: Path) -> Kind:
-    """Whether options are only added to those of the objects that are copied."""
-    before = set((nearest / REQUESTED).read_text().splitlines())
-    return "extended" if before <= set(plan.requested.splitlines()) else "copied"
-
-
-def _has_modules(plan: _Plan) -> bool:
-    return config.parse(plan.requested).get("MODULES") == "y"
-
-
-def _tools(plan: _Plan) -> str:
-    return f"{RECIPE} {plan.spec.arch} {plan.toolchain.identity}\n"
-
-
-def _stays(folder: Path, target: str) -> bool:
-    """Whether a link in ``folder``, a real one, leads to what is below the same top.
+def leads_out(inside: str, target: Path) -> bool:
+    """Whether a link, at a path from some top on, may lead to what is not below that top.
 
     ``..`` only at its begin: behind a name, which may be another link, it says nothing.
     """
-    parts = Path(target).parts
-    up = len(list(itertools.takewhile(lambda part: part == "..", parts)))
-    return not target.startswith("/") and ".." not in parts[up:] and up <= len(folder.parts)
+    up = len(list(itertools.takewhile(lambda part: part == "..", target.parts)))
+    return target.is_absolute() or up > inside.count("/") or ".." in target.parts[up:]
 
 
-def _errors(build_log: Path) -> tuple[blame.Mistake, ...]:
+def _errors(build_log: Path) -> tuple[Mistake, ...]:
     errors = limited.call(blame.mistakes, _text(build_log))
-    return errors or (blame.Mistake("make ended with an error"),)
+    return errors or (Mistake("make ended with an error"),)
 
 
 def _text(path: Path) -> str:

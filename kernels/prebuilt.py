@@ -25,7 +25,7 @@ from host.process import paste
 from kernels import cache as store
 from kernels import config, packages, packed, symbols, vmlinux
 from kernels.cache import Kernel
-from kernels.options import load_reasons
+from kernels.configure import load_reasons
 from kernels.products import MOST_BYTES
 from kernels.vmlinux import KallsymsError, Symbol
 from results.record import KernelIdentity
@@ -461,10 +461,7 @@ def _keep(key: str, source: str, provided: _PrebuiltFiles, cache: Path) -> Kerne
         )
         unpacked.unlink()
         (folder / store.IDENTITY).write_text(identity.model_dump_json(indent=1))
-    kernel = store.load(cache, key, used=True)
-    if kernel is None:
-        raise InfraError("the kernel just unpacked is not in the cache", where=str(cache))
-    return kernel
+    return Kernel(store.kernels_folder(cache) / key, identity)
 
 
 def _name_code(data: bytes, folder: Path, source: str) -> None:

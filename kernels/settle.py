@@ -15,9 +15,9 @@ from typing import NamedTuple
 from errors import UsageError
 from experiment.spec import Experiment, KernelSpec, SeriesSpec
 from kernels import config, prebuilt, source
+from kernels.configure import agreed, load_reasons
 from kernels.git_range import WORK_TREE, commit_of, find_commit, head_of, work_tree_of
 from kernels.intake import Taken, take_in
-from kernels.options import agreed, load_reasons
 from results.record import SeriesRecord
 from text import clean
 
