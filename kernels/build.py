@@ -222,9 +222,9 @@ class _Plan:
             if (objects / COPIED).exists():  # the other configuration's kernel is among them
                 return "copied", None
             return ("next" if (objects / VMLINUX).exists() else "first"), None
-        wanted = set(self.requested.splitlines())
+        requested = set(self.requested.splitlines())
         others = [
-            (len(wanted ^ options), folder.name, folder, options)
+            (len(requested ^ options), folder.name, folder, options)
             for folder in tree.src.glob("obj-*")
             if all((folder / name).exists() for name in (VMLINUX, addresses.ARCHIVE, TOOLCHAIN))
             and not (tree.folder / f"unfinished-{folder.name.removeprefix('obj-')}").exists()
@@ -234,7 +234,7 @@ class _Plan:
         if not others:
             return "first", None
         _, _, nearest, options = min(others)
-        return ("extended" if options <= wanted else "copied"), nearest
+        return ("extended" if options <= requested else "copied"), nearest
 
     def make_argvs(
         self, objects: str, cache: Path | None, *, listed_headers: bool = False
