@@ -24,6 +24,12 @@ from text import clean
 COLUMNS = ("series", "priority", "source", "workloads", "auto", "reverse", "set", "mode")
 YES_OR_NO = {"": False, "no": False, "yes": True}
 LARGEST = 16 << 20
+CHECKS: dict[str, tuple[Callable[[str], object], str]] = {
+    "series": (bool, "name a series"),
+    "priority": (re.compile(r"(-?[0-9]{1,9})?").fullmatch, "write a whole number"),
+    "auto": (YES_OR_NO.__contains__, "write yes or no"),
+    "reverse": (YES_OR_NO.__contains__, "write yes or no"),
+}
 
 Row = dict[str, str]
 
@@ -35,57 +41,39 @@ def read_table(file: Path) -> list[Row]:
         UsageError: no such file, an unknown column, or a row that cannot be meant; names
             the line.
     """
+
+    def wrong(line: int, what: str, next_step: str) -> UsageError:
+        return UsageError(what, where=f"{clean(str(file))}:{line}", next_step=next_step)
+
     try:
         if file.stat().st_size > LARGEST:
-            raise _wrong(file, 1, f"has more than {LARGEST >> 20} MiB", "split it")
+            raise wrong(1, f"has more than {LARGEST >> 20} MiB", "split it")
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "is not UTF-8"
-        raise _wrong(file, 1, f"cannot be read: {why}", "name a CSV file") from None
+        raise wrong(1, f"cannot be read: {why}", "name a CSV file") from None
     reader = csv.DictReader(text.splitlines(), restkey="", strict=True)
+    rows = []
     try:
         heads = [head.strip() for head in reader.fieldnames or ()]
         reader.fieldnames = heads
-        unknown = [head for head in heads if head not in COLUMNS]
-        if unknown or "series" not in heads or len(set(heads)) < len(heads):
+        if set(heads) - set(COLUMNS) or "series" not in heads or len(set(heads)) < len(heads):
             columns = clean(", ".join(heads)) or "nothing"
-            raise _wrong(
-                file, 1, f"names these columns: {columns}",
-                f"series, and of these what is wanted: {', '.join(COLUMNS[1:])}",
-            )  # fmt: skip
-        rows = [_row(file, reader.line_num, row) for row in reader]
+            needed = f"series, and of these what is wanted: {', '.join(COLUMNS[1:])}"
+            raise wrong(1, f"names these columns: {columns}", needed)
+        for fields in reader:
+            if "" in fields:
+                raise wrong(
+                    reader.line_num, "has more fields than columns", "quote what has commas in it"
+                )
+            row = {name: (fields.get(name) or "").strip() for name in COLUMNS}
+            for name, (fits, next_step) in CHECKS.items():
+                if not fits(row[name]):
+                    raise wrong(reader.line_num, f"{name}: found {clean(row[name])!r}", next_step)
+            rows.append(row)
     except csv.Error as error:
-        raise _wrong(file, reader.line_num, f"is no CSV: {error}", "quote it") from None
+        raise wrong(reader.line_num, f"is no CSV: {error}", "quote it") from None
     return rows
-
-
-def flag(row: Row, column: str) -> bool:
-    """A column of ``yes`` or ``no``, which ``read_table`` has checked."""
-    return YES_OR_NO[row[column]]
-
-
-def _row(file: Path, line: int, fields: dict[str, str]) -> Row:
-    row = {name: (fields.get(name) or "").strip() for name in COLUMNS}
-    if "" in fields:
-        raise _wrong(file, line, "has more fields than columns", "quote what has commas in it")
-    checks: tuple[tuple[str, Callable[[str], bool], str], ...] = (
-        ("series", bool, "name a series"),
-        ("priority", _is_number, "write a whole number"),
-        ("auto", YES_OR_NO.__contains__, "write yes or no"),
-        ("reverse", YES_OR_NO.__contains__, "write yes or no"),
-    )
-    for name, fits, next_step in checks:
-        if not fits(row[name]):
-            raise _wrong(file, line, f"{name}: found {clean(row[name])!r}", next_step)
-    return row
-
-
-def _is_number(text: str) -> bool:
-    return re.fullmatch(r"(-?[0-9]{1,9})?", text) is not None
-
-
-def _wrong(file: Path, line: int, what: str, next_step: str) -> UsageError:
-    return UsageError(what, where=f"{clean(str(file))}:{line}", next_step=next_step)
 
 
 def entry_of(
@@ -108,23 +96,26 @@ def entry_of(
     kind = kind_of(place)
     file, mail = split_mail(place)
     path = (checkout / file).expanduser()
-    if kind in ("file", "folder") and not path.exists():
-        raise UsageError(
-            "no such file or folder", where=clean(name), next_step="name a series; see docs"
-        )
     if kind in ("file", "folder"):
+        if not path.exists():
+            raise UsageError(
+                "no such file or folder", where=clean(name), next_step="name a series; see docs"
+            )
         # Whoever works the queue may be anywhere.
         place = str(path.absolute()) + (f"#{mail}" if mail else "")
     source = from_here(request.source, here=here, checkout=checkout) if request.source else ""
     request = replace(request, series=(place,), source=source)
     from_series(
-        request.series, source=source, workloads=request.named_workloads,
-        reverse=request.reverse, overrides=request.all_overrides, catalogue=catalogue,
-    )  # fmt: skip
+        request.series,
+        source=source,
+        workloads=request.named_workloads,
+        reverse=request.reverse,
+        overrides=request.all_overrides,
+        catalogue=catalogue,
+    )
     return QueueEntry(
-        id=id_of(request), question=request, added=stamp(), priority=priority,
-        origin=origin,
-    )  # fmt: skip
+        id=id_of(request), question=request, added=stamp(), priority=priority, origin=origin
+    )
 
 
 def of_row(row: Row, request: Request) -> tuple[Request, int | None]:
@@ -134,8 +125,8 @@ def of_row(row: Row, request: Request) -> tuple[Request, int | None]:
         series=(row["series"],),
         source=row["source"] or request.source,
         workloads=row["workloads"] or request.workloads,
-        automatic=flag(row, "auto") or request.automatic,
-        reverse=flag(row, "reverse") or request.reverse,
+        automatic=YES_OR_NO[row["auto"]] or request.automatic,
+        reverse=YES_OR_NO[row["reverse"]] or request.reverse,
         overrides=(*request.overrides, *row["set"].split()),
         mode=row["mode"] or request.mode,
     )

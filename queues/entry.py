@@ -22,6 +22,23 @@ Blame = Literal["", "user", "series", "workload", "host", "lab"]
 # It names files: nothing that leads anywhere else.
 ID = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,120}$"
 OPEN: tuple[State, ...] = ("waiting", "running")
+WORST_FIRST = (
+    Verdict.FAILED,
+    Verdict.REGRESSION,
+    Verdict.UNEXPLAINED,
+    Verdict.IMPROVEMENT,
+    Verdict.INCONCLUSIVE,
+    Verdict.NOT_JUDGED,
+    Verdict.NO_CHANGE,
+    Verdict.NOT_TESTED,
+)
+BLAMES: dict[Blame, str] = {
+    "series": "series failed",
+    "user": "usage error",
+    "workload": "not measured",
+    "host": "host failed",
+    "lab": "lab failed",
+}
 
 
 class PrimaryResult(Record):
@@ -34,22 +51,45 @@ class PrimaryResult(Record):
     low: float | None = None
     high: float | None = None
 
+    def __str__(self) -> str:
+        """``filemap-4k 4k.bw: -1.31 % [-1.60, -1.02], regression``."""
+        parts = [wording.percent(self.change)] if self.change is not None else []
+        if self.low is not None and self.high is not None:
+            parts.append(wording.between(self.low, self.high))
+        shown = f"{' '.join(parts)}, " if parts else ""
+        return f"{self.case} {self.metric}: {shown}{self.verdict}"
 
-class QueueEntry(Record):
+
+class EntryOutcome(Record):
+    """How an attempt ended.
+
+    ``code`` is what ``lab.py run`` would have exited with, ``headline`` what the report begins
+    with, ``message`` why there is no verdict, ``functions`` which functions changed, a line a
+    phase; ``is_bug``: it was ended by an exception that nobody expected.
+    """
+
+    code: int | None = None
+    blame: Blame = ""
+    title: str = ""
+    headline: str = ""
+    message: str = ""
+    results: tuple[PrimaryResult, ...] = ()
+    functions: tuple[str, ...] = ()
+    is_bug: Annotated[bool, Field(exclude=True)] = False
+
+
+class QueueEntry(EntryOutcome):
     """A series that waits, is measured, or was.
 
     ``mailbox`` names the mails that the queue itself keeps; they then stand for the
     question's series.  ``added``, ``began`` and ``ended`` are UTC, ``2026-01-01T00:00:00.000000Z``.
-    ``attempt`` counts sessions, ``tries`` how often the host ended this one.  ``code`` is
-    what ``lab.py run`` would have exited with, ``headline`` what its report begins with,
-    ``message`` why there is no verdict, ``functions`` which functions changed, a line a phase;
-    ``attested`` what vouches for the author of mails (``kernels.b4``), or empty.
+    ``attempt`` counts sessions, ``tries`` how often the host ended this one.  ``attested`` is what
+    vouches for the author of mails (``kernels.b4``), or empty.
     """
 
     id: Annotated[str, Field(pattern=ID)]
     question: Request
     mailbox: Annotated[str, Field(pattern=f"{ID}|^$")] = ""
-    title: str = ""
     author: str = ""
     version: int = 0
     origin: str = ""
@@ -61,12 +101,6 @@ class QueueEntry(Record):
     worker: str = ""
     began: str = ""
     ended: str = ""
-    code: int | None = None
-    blame: Blame = ""
-    headline: str = ""
-    message: str = ""
-    results: tuple[PrimaryResult, ...] = ()
-    functions: tuple[str, ...] = ()
     attested: str = ""
 
     @property
@@ -81,16 +115,13 @@ class QueueEntry(Record):
         A watch queued it, or a message-id or link names it.  A file, folder or range was
         chosen by whoever added it.
         """
-        return bool(self.mailbox) or any(
-            kind_of(source) == "thread" for source in self.question.series
-        )
+        return bool(self.mailbox) or "thread" in map(kind_of, self.question.series)
 
     @property
     def sender(self) -> str:
         """Who posted it, and what vouches for that."""
-        if not self.mailbox:
-            return self.author
-        return f"{self.author} ({self.attested or 'sender not attested'})"
+        vouched = f" ({self.attested or 'sender not attested'})" if self.mailbox else ""
+        return f"{self.author}{vouched}"
 
     @property
     def order(self) -> tuple[int, str, str]:
@@ -107,59 +138,38 @@ class QueueEntry(Record):
         """The name of its session's folder."""
         return self.id if self.attempt == 1 else f"{self.id}-{self.attempt}"
 
+    @property
+    def is_worked_on(self) -> bool:
+        """Whether its worker (``HOST:PID``) may be there; of another host nothing is known."""
+        host, _, pid = self.worker.rpartition(":")
+        return host != socket.gethostname() or Path(f"/proc/{pid}").exists()
+
+    @property
+    def word(self) -> str:
+        """What became of an ended one in a few words: who is to blame, or the worst verdict."""
+        if self.blame:
+            return BLAMES[self.blame]
+        verdicts = {result.verdict for result in self.results}
+        return next((str(v) for v in WORST_FIRST if v in verdicts), str(Verdict.NO_CHANGE))
+
+    def closed(self, outcome: EntryOutcome, ended: str) -> QueueEntry:
+        """The same, ended so at this time."""
+        state = "failed" if outcome.blame else "done"
+        update = {"state": state, "ended": ended, "title": self.title or outcome.title}
+        return self.model_copy(update=dict(outcome) | update)
+
     def requeued(self, *, anew: bool = False) -> QueueEntry:
         """The same, waiting once more: a session the host ended goes on, any other is new.
 
         ``anew`` is a new one in any case.
         """
-        goes_on = self.blame == "host" and not anew
-        update = {
-            "state": "waiting", "tries": 0, "worker": "", "began": "", "ended": "", "code": None,
-            "blame": "", "headline": "", "message": "", "results": (), "functions": (),
-            "attempt": self.attempt if goes_on or not self.began else self.attempt + 1,
-        }  # fmt: skip
-        return self.model_copy(update=update)
+        goes_on = (self.blame == "host" and not anew) or not self.began
+        update = {"state": "waiting", "tries": 0, "worker": "", "began": "", "ended": ""}
+        named = {"title": self.title, "attempt": self.attempt + (not goes_on)}
+        return self.model_copy(update=dict(EntryOutcome()) | update | named)
 
 
 def id_of(request: Request) -> str:
     """The id of an entry that asks this: the same request is the same entry."""
     text = TypeAdapter(Request).dump_json(request)
     return f"{name_of(request.series[0])}-{hashlib.sha256(text).hexdigest()[:8]}"
-
-
-WORST_FIRST = (
-    Verdict.FAILED, Verdict.REGRESSION, Verdict.UNEXPLAINED, Verdict.IMPROVEMENT,
-    Verdict.INCONCLUSIVE, Verdict.NOT_JUDGED, Verdict.NO_CHANGE, Verdict.NOT_TESTED,
-)  # fmt: skip
-BLAMES = {
-    "series": "series failed", "user": "usage error", "workload": "not measured",
-    "host": "host failed", "lab": "lab failed",
-}  # fmt: skip
-
-
-def word_of(entry: QueueEntry) -> str:
-    """What became of an ended entry in a few words: who is to blame, or the worst verdict."""
-    if entry.blame:
-        return BLAMES[entry.blame]
-    verdicts = {result.verdict for result in entry.results}
-    return next(
-        (str(verdict) for verdict in WORST_FIRST if verdict in verdicts), str(Verdict.NO_CHANGE)
-    )
-
-
-def result_line(result: PrimaryResult) -> str:
-    """``filemap-4k 4k.bw: -1.31 % [-1.60, -1.02], regression``."""
-    change = f"{wording.percent(result.change)} " if result.change is not None else ""
-    within = (
-        f"{wording.between(result.low, result.high)}"
-        if result.low is not None and result.high is not None
-        else ""
-    )
-    shown = f"{change}{within}".strip()
-    return f"{result.case} {result.metric}: {shown + ', ' if shown else ''}{result.verdict}"
-
-
-def is_worked_on(entry: QueueEntry) -> bool:
-    """Whether an entry's worker (``HOST:PID``) may be there; of another host nothing is known."""
-    host, _, pid = entry.worker.rpartition(":")
-    return host != socket.gethostname() or Path(f"/proc/{pid}").exists()

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -159,8 +159,11 @@ class QueueStore:
             except Timeout:
                 continue
             try:
-                now = self._reread(entry)
-                if now is not None and now.is_open:
+                try:
+                    now = self._entry(entry.id)
+                except InfraError:
+                    continue
+                if now.is_open:
                     yield now
                     return
             finally:
@@ -174,12 +177,6 @@ class QueueStore:
     def mails(self, entry: QueueEntry) -> Path:
         """The file with an entry's mails."""
         return self.folder / MAILS / entry.mailbox
-
-    def _reread(self, entry: QueueEntry) -> QueueEntry | None:
-        """What has become of an entry since it was listed; None where it cannot be read."""
-        with suppress(InfraError):
-            return self._entry(entry.id)
-        return None
 
     def _lock(self, entry_id: str) -> FileLock:
         # It follows no link itself.

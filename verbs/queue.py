@@ -71,15 +71,13 @@ def list_verb(
 
 def _line(entry: QueueEntry) -> str:
     """An entry in one line: state, id, priority, name, what came out."""
-    from queues.entry import is_worked_on, result_line, word_of
-
     word: str = entry.state
     if entry.state in ("done", "failed"):
-        word = word_of(entry)
-    elif entry.state == "running" and not is_worked_on(entry):
+        word = entry.word
+    elif entry.state == "running" and not entry.is_worked_on:
         word = "interrupted"
     priority = f"  priority {entry.priority}" if entry.priority and entry.is_open else ""
-    text = entry.message or "; ".join(result_line(outcome) for outcome in entry.results)
+    text = entry.message or "; ".join(map(str, entry.results))
     sender = f"  {entry.sender}" if entry.mailbox else ""
     return f"{word:<13}  {entry.id}{priority}  {entry.name}{sender}{f'  ({text})' if text else ''}"
 

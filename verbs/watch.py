@@ -118,8 +118,9 @@ def follow(
         InfraError: the mailbox cannot be read in the one look.
     """
     from experiment.ad_hoc import from_series
+    from queues.mailboxes import mailbox_of
     from queues.store import QueueStore
-    from queues.watch import Selection, Watch, mailbox_of
+    from queues.watch import Selection, Watch
     from runs.resolved import catalogue
 
     source = request.source

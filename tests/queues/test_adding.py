@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errors import UsageError
-from queues.adding import COLUMNS, flag, of_row, read_table
+from queues.adding import COLUMNS, of_row, read_table
 from runs.request import Request
 
 
@@ -41,7 +41,7 @@ def test_every_column_and_none_but_the_series(tmp_path: Path) -> None:
     assert priority is None
     (row,) = read_table(table(tmp_path, "\ufeffseries\n  x.mbox \n"))
     assert row == {name: "x.mbox" if name == "series" else "" for name in COLUMNS}
-    assert not flag(row, "auto")
+    assert not of_row(row, Request())[0].automatic
 
 
 @pytest.mark.parametrize(

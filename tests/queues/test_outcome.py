@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from analysis.many import compare_session
 from queues.entry import QueueEntry
 from queues.work import of_session
@@ -26,9 +24,8 @@ def test_an_entry_says_which_functions_changed_in_the_words_of_the_report() -> N
     waiting = QueueEntry(
         id="one", question=Request(name="filemap-v4"), added="2026-01-01T00:00:00Z"
     )
-    ended = ending.of(waiting, "2026-01-01T01:00:00Z")
+    ended = waiting.closed(ending, "2026-01-01T01:00:00Z")
     assert QueueEntry.model_validate_json(ended.model_dump_json()).functions == ending.functions
     assert ended.requeued(anew=True).functions == ()
     # Where nothing was counted nothing is said.
     assert of_session(compare_session(measured(manifest, records))).functions == ()
-    assert replace(ending, functions=()).of(waiting, "").functions == ()

@@ -8,7 +8,7 @@ import json
 import lzma
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,8 +19,9 @@ from kernels.intake import take_in
 from kernels.mail import Mail
 from queues import watch as watching
 from queues.entry import QueueEntry
+from queues.mailboxes import MailBatch, mailbox_of
 from queues.store import QueueStore
-from queues.watch import Attest, PollReport, Selection, Watch, mailbox_of, read_posted
+from queues.watch import Attest, PollReport, Selection, Watch, read_posted
 from results import door
 from runs.request import Request
 from tests.kernels.fake import keep
@@ -389,13 +390,12 @@ def test_one_watch_at_a_time_and_a_state_of_another_version(
     archive.add(series("a", 1))
     watch = Watch(store, archive.folder, Selection(Request()), vouched)
 
-    class Reentered:
-        def new(self, positions: object, *, since: float, now: float) -> list[object]:
-            with pytest.raises(UsageError, match="another lab process watches it"):
-                poll(store, archive.folder)
-            return []
+    def reentered(positions: object, since: float, now: float) -> Iterator[MailBatch]:
+        with pytest.raises(UsageError, match="another lab process watches it"):
+            poll(store, archive.folder)
+        yield MailBatch((), {})
 
-    watch.poll(Reentered(), NOW)  # type: ignore[arg-type]
+    watch.poll(reentered, NOW)
     (watch.folder / "state.json").write_text('{"schema_version": 2, "mailbox": "x"}')
     with pytest.raises(UsageError, match="another version of the lab"):
         poll(store, archive.folder)

@@ -17,7 +17,7 @@ import queues.work
 from errors import InfraError, SeriesError, SpecError, UsageError, WorkloadError
 from queues.page import INDEX
 from queues.store import QueueStore
-from queues.work import Rules, line_of, work
+from queues.work import Rules, work
 from reports.forms import write_all
 from results.record import RunRecord
 from tests.analysis.factory import ExactSession, fails
@@ -215,9 +215,10 @@ def test_interrupted_by_the_keyboard_it_is_still_to_be_done(store: QueueStore) -
         work(store, MadeUpMeasuring(errors={entry.id: [KeyboardInterrupt()]}), quiet)
     assert states(store) == {"a": "running"}
     measuring = MadeUpMeasuring()
-    work(store, measuring, quiet)
+    lines: list[str] = []
+    work(store, measuring, lines.append)
     assert [job.resume for job in measuring.jobs] == [True]
-    assert line_of(store.find(entry.id)).startswith(f"done  {entry.id}  filemap-4k 4k.bw")
+    assert lines[-1].startswith(f"done  {entry.id}  filemap-4k 4k.bw")
 
 
 def start(store: QueueStore, ledger: Path, pause_s: float, *meeting: Path) -> subprocess.Popen[str]:
