@@ -324,6 +324,17 @@ class Entry(Record):
                     pairs.setdefault((each.arm, each.against), []).append((case.name, each))
         return pairs
 
+    @property
+    def is_fit(self) -> bool:
+        """Whether the night's numbers are evidence: an inexact session's are none."""
+        return self.exactness != "inexact"
+
+    def ensemble(self, case: str, metric: str, arm: str) -> Ensemble | None:
+        """The values of a metric of an arm; None where the night has none."""
+        of_case = self.case(case)
+        measured = of_case.arm(arm) if of_case else None
+        return measured.metrics.get(metric) if measured else None
+
     def arm(self, name: str) -> ArmEntry | None:
         """The arm of this name."""
         return next((arm for arm in self.arms if arm.name == name), None)

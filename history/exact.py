@@ -10,8 +10,10 @@ because a year has 365 chances (docs/history.md has the figures of both).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -21,9 +23,8 @@ from analysis.statistics import Floats, pairs_needed
 from analysis.verdict import CALLED, Evidence, Judgement, Verdict, judge_primary
 from analysis.verdict import Change as Estimate
 from experiment.spec import Direction, Thresholds
-from history.entry import PINNED, Entry
+from history.entry import PINNED, Ensemble, Entry
 
-UNFIT = ("inexact",)
 # ``step`` and ``drift`` are the kernel's, ``lab`` the lab's; ``mixed`` is a step on a
 # night on which the lab moved too and no pinned arm tells them apart; ``unexplained``
 # is the same code in the same setting with other numbers, which must not be.
@@ -32,6 +33,13 @@ UNFIT = ("inexact",)
 Kind = Literal["step", "drift", "lab", "mixed", "unexplained", "suspected", "incomparable"]
 Key = tuple[str, str, str]
 Pair = tuple[Floats, Floats]
+
+# Nights of different code that a baseline is the mean of.
+BASELINE = 8
+# Share of the threshold that a change has to reach; the verdict rule asks for half of it.
+SHARE = 1.0
+# A rise of fewer nights is a step that came in parts.
+DRIFT_NIGHTS = 4
 
 
 class Followed(NamedTuple):
@@ -42,11 +50,9 @@ class Followed(NamedTuple):
     those of the columns, in ascending order.
     """
 
-    case: str
-    metric: str
     logs: Floats
     control: Floats
-    seeds: tuple[int, ...] = ()
+    seeds: tuple[int, ...]
 
     def relative(self) -> Floats:
         """Logarithms relative to the pinned arm."""
@@ -60,48 +66,34 @@ class Followed(NamedTuple):
         return ", ".join(map(str, seeds)) or "none"
 
 
-def fit(entry: Entry) -> bool:
-    """Whether a night's numbers are evidence: an inexact session's are none."""
-    return entry.exactness not in UNFIT
-
-
-def courses_of(entries: Sequence[Entry]) -> list[tuple[str, str, str]]:
+def courses_of(entries: Sequence[Entry]) -> list[Key]:
     """(case, metric, arm) of every primary metric of a followed arm, in order of appearance."""
-    courses: dict[tuple[str, str, str], None] = {}
-    for entry in entries:
-        for case in entry.cases:
-            for metric in case.primary:
-                for arm in entry.followed:
-                    courses[case.name, metric, arm.name] = None
-    return list(courses)
+    courses = (
+        (case.name, metric, arm.name)
+        for entry in entries
+        for case in entry.cases
+        for metric in case.primary
+        for arm in entry.followed
+    )
+    return list(dict.fromkeys(courses))
 
 
 def followed(entries: Sequence[Entry], case: str, metric: str, arm: str) -> Followed:
     """The values of one metric of one arm, night by night, and those of the pinned arm."""
-    seeds = sorted({s for e in entries if (case_entry := e.case(case)) for s in case_entry.seeds})
+    seeds = sorted({s for e in entries if (of_case := e.case(case)) for s in of_case.seeds})
     column = {seed: at for at, seed in enumerate(seeds)}
-    logs = np.full((len(entries), len(seeds)), np.nan)
-    control = logs.copy()
+    logs = np.full((2, len(entries), len(seeds)), np.nan)
     for row, entry in enumerate(entries):
-        if not fit(entry):
+        of_case = entry.case(case)
+        if of_case is None or not entry.is_fit:
             continue
-        _fill(logs[row], entry, case, metric, arm, column)
-        if entry.pinned:
-            _fill(control[row], entry, case, metric, entry.pinned.name, column)
-    return Followed(case, metric, logs, control, tuple(seeds))
-
-
-def _fill(
-    row: Floats, entry: Entry, case: str, metric: str, arm: str, column: dict[int, int]
-) -> None:
-    case_entry = entry.case(case)
-    measured = case_entry.arm(arm) if case_entry else None
-    if case_entry is None or measured is None or metric not in measured.metrics:
-        return
-    # A value that is not above zero has no ratio to anything.
-    for seed, value in zip(case_entry.seeds, measured.metrics[metric].values, strict=False):
-        if value is not None and value > 0:
-            row[column[seed]] = np.log(value)
+        for which, name in enumerate((arm, entry.pinned.name if entry.pinned else "")):
+            ensemble = entry.ensemble(case, metric, name) or Ensemble()
+            for seed, value in zip(of_case.seeds, ensemble.values, strict=False):
+                # A value that is not above zero has no ratio to anything.
+                if value is not None and value > 0:
+                    logs[which, row, column[seed]] = np.log(value)
+    return Followed(logs[0], logs[1], tuple(seeds))
 
 
 def moved_settings(before: Entry, after: Entry) -> tuple[str, ...]:
@@ -120,12 +112,14 @@ def same_code(before: Entry, after: Entry, arm: str) -> bool:
     return same and first.settings == second.settings
 
 
-# Nights of different code that a baseline is the mean of.
-BASELINE = 8
-# Share of the threshold that a change has to reach; the verdict rule asks for half of it.
-SHARE = 1.0
-# A rise of fewer nights is a step that came in parts.
-DRIFT_NIGHTS = 4
+def direction_of(entries: Sequence[Entry], case: str, metric: str) -> Direction:
+    """Which way is better, as the newest night that has the metric says."""
+    for entry in reversed(entries):
+        of_case = entry.case(case)
+        of_metric = of_case.metric(metric) if of_case else None
+        if of_metric:
+            return of_metric.direction
+    return "higher"
 
 
 @dataclass(frozen=True)
@@ -162,23 +156,19 @@ def find(
     epochs = [0] * len(entries)
     for now in range(1, len(entries)):
         epochs[now] = epochs[now - 1] + bool(moved_settings(entries[now - 1], entries[now]))
-    courses = [
-        _Course(entries, key, followed(entries, *key), epochs, baseline)
-        for key in courses_of(entries)
-    ]
-    changes = _pinned(entries)
-    for arm in dict.fromkeys(course.key[2] for course in courses):
-        mine = {course.key: course for course in courses if course.key[2] == arm}
-        directions = {key: direction_of(entries, *key[:2]) for key in mine}
+    courses = {key: _Course(entries, key, epochs, baseline) for key in courses_of(entries)}
+    changes = _of_pinned(entries)
+    for arm in dict.fromkeys(key[2] for key in courses):
+        mine = {key: course for key, course in courses.items() if key[2] == arm}
+        directions = {key: course.direction for key, course in mine.items()}
         states = dict.fromkeys(mine, _State())
         for now, entry in enumerate(entries):
             nights = {key: course.night(states[key], now) for key, course in mine.items()}
-            pairs = {key: night.pair for key, night in nights.items() if night.pair}
-            for key, judgement in _called(pairs, directions, entry.thresholds, share).items():
-                nights[key] = mine[key].changed(nights[key], now, judgement)
-            across = {key: night.across for key, night in nights.items() if night.across}
-            for key, judgement in _called(across, directions, entry.thresholds, share).items():
-                nights[key] = mine[key].changed_across(nights[key], now, judgement)
+            for across in (False, True):
+                pairs = {key: n.across if across else n.pair for key, n in nights.items()}
+                called = _called(pairs, directions, entry.thresholds, share)
+                for key, judgement in called.items():
+                    nights[key] = mine[key].changed(nights[key], now, judgement, across=across)
             states = {key: night.state for key, night in nights.items()}
             changes += [change for night in nights.values() for change in night.changes]
         changes += [state.gap for state in states.values() if state.gap]
@@ -217,72 +207,77 @@ class _Night:
     across: Pair | None = None
 
 
-@dataclass(frozen=True)
 class _Course:
     """One metric of one arm over the nights of a track; ``epochs`` number its environments."""
 
-    entries: Sequence[Entry]
-    key: Key
-    values: Followed
-    epochs: Sequence[int]
-    baseline: int
+    def __init__(
+        self, entries: Sequence[Entry], key: Key, epochs: Sequence[int], baseline: int
+    ) -> None:
+        self.entries, self.key, self.epochs, self.baseline = entries, key, epochs, baseline
+        self.values = followed(entries, *key)
+        self.direction = direction_of(entries, *key[:2])
+        self.has_control = np.asarray(np.isfinite(self.values.control).any(axis=1))
 
     def night(self, state: _State, now: int) -> _Night:
         """Hold a night against what came before it."""
-        if not np.isfinite(self.values.logs[now]).any():
+        logs = self.values.logs
+        if not np.isfinite(logs[now]).any():
             return _Night(state)
         last, state = state.last, replace(state, last=now)
         if last is None:
             return _Night(self._begin(state, now))
         environment = moved_settings(self.entries[last], self.entries[now])
         same = same_code(self.entries[last], self.entries[now], self.key[2])
-        if environment and not controlled(self.entries, self.values, last, now):
+        if environment and not self._controlled(last, now):
             return self._uncontrolled(state, last, now, environment, same=same)
         if same and environment:
             # The kernel is the one of last night; from here on the dice are others.
             return _Night(replace(state, nights=(now,), carried=(*state.carried, now)))
         if not same:
             return self._compare(state, last, now)
-        logs = self.values.logs
         if not _differ(logs[last], logs[now]):
             return _Night(state)
         change = self._judged(logs[last], logs[now], now).change
         unexplained = DetectedChange("unexplained", *self.key, last, now, now, None, change)
         return _Night(self._begin(state, now), (unexplained,))
 
-    def changed(self, night: _Night, now: int, judgement: Judgement) -> _Night:
-        """Tonight is another than the baseline of its own environment."""
-        compared = night.compared
-        where, kind = self._locate(_rows(self.values, compared), compared)
-        change = self._record(kind, compared[where], now, judgement)
-        state = self._begin(night.state, *(compared[where:] if kind == "step" else (now,)))
-        nights = tuple(each for each in state.nights if self.epochs[each] == self.epochs[now])
-        return _Night(replace(state, nights=nights), (*night.changes, change))
+    def changed(self, night: _Night, now: int, judgement: Judgement, *, across: bool) -> _Night:
+        """Tonight is another than the baseline of its own environment.
 
-    def changed_across(self, night: _Night, now: int, judgement: Judgement) -> _Night:
-        """The newest nights are others than the baseline of a former environment."""
-        carried = night.state.carried
-        where, kind = self._locate(self.values.relative()[list(carried)], carried)
-        change = self._record(kind, carried[where], now, judgement)
-        # Of a drift the baseline to come is what was judged: nights after it would hide what
-        # it went by until then.
-        carried = carried[where:] if kind == "step" else self._recent(carried)
-        state = replace(night.state, carried=carried, nights=(now,))
+        With ``across`` the newest nights are others than the baseline of a former one.
+        """
+        nights = night.state.carried if across else night.compared
+        where, kind = locate(self._rows(nights), [self.epochs[each] for each in nights])
+        at = nights[where]
+        before = int(np.flatnonzero(np.isfinite(self.values.logs[:at]).any(axis=1))[-1])
+        lab = moved_settings(self.entries[before], self.entries[at])
+        change = DetectedChange(
+            kind, *self.key, before, at, now, judgement.verdict, judgement.change, lab
+        )
+        if across:
+            # Of a drift the baseline to come is what was judged: nights after it would hide what
+            # it went by until then.
+            carried = nights[where:] if kind == "step" else self._recent(nights)
+            state = replace(night.state, carried=carried, nights=(now,))
+        else:
+            state = self._begin(night.state, *(nights[where:] if kind == "step" else (now,)))
+            here = tuple(each for each in state.nights if self.epochs[each] == self.epochs[now])
+            state = replace(state, nights=here)
         return _Night(state, (*night.changes, change))
 
     def _begin(self, state: _State, *nights: int) -> _State:
         """Forget all nights but these."""
-        carried = tuple(night for night in nights if self._has_control(night))
+        carried = tuple(night for night in nights if self.has_control[night])
         return replace(state, nights=nights, carried=carried, former=None)
 
     def _compare(self, state: _State, last: int, now: int) -> _Night:
         needed = _needed(self.entries[now])
         before, pair = self._against(state.nights, last, now)
-        if _count(pair[1] - pair[0]) < needed and state.former:
+        if _common(pair) < needed and state.former:
             # A night or two had other seeds: back on the old ones the old baseline is good.
             nights, carried = state.former
             back, other = self._against(nights, nights[-1], now)
-            if _count(other[1] - other[0]) >= needed:
+            if _common(other) >= needed:
                 state = replace(state, former=None, carried=carried)
                 before, pair = back, other
         state, comparable, changes = self._comparable(state, pair, last, now)
@@ -293,33 +288,37 @@ class _Course:
         # of the former one they would be in every night to come as if they were the kernel's.
         moved = self.epochs[before[-1]] != self.epochs[now]
         state = replace(state, nights=(now,) if moved else compared)
-        if not self._has_control(now):
+        if not self.has_control[now]:
             return _Night(state, changes, pair, compared)
-        state = replace(state, carried=(*state.carried, now))
-        night = _Night(state, changes, pair, compared)
-        recent = self._recent(state.carried)
-        if self.epochs[state.carried[0]] == self.epochs[now] or not recent:
-            return night
-        # Here those dice are a part of the scatter that the change is held against.
-        relative = self.values.relative()
-        across = (
-            _mean(relative[list(state.carried[: self.baseline])]),
-            _mean(relative[list(recent)]),
-        )
-        return replace(night, across=across) if _count(across[1] - across[0]) >= needed else night
+        carried = (*state.carried, now)
+        state, recent = replace(state, carried=carried), self._recent(carried)
+        across = None
+        if self.epochs[carried[0]] != self.epochs[now] and recent:
+            # Here those dice are a part of the scatter that the change is held against.
+            relative = self.values.relative()
+            across = _mean(relative[list(carried[: self.baseline])]), _mean(relative[list(recent)])
+            across = across if _common(across) >= needed else None
+        return _Night(state, changes, pair, compared, across)
 
     def _against(
         self, nights: tuple[int, ...], last: int, now: int
     ) -> tuple[tuple[int, ...], Pair]:
         """The nights that tonight can be held against, and their mean and tonight's values."""
         if self.epochs[nights[-1]] != self.epochs[now]:
-            pinned = (n for n in nights if controlled(self.entries, self.values, n, now))
-            nights = tuple(pinned) or (last,)
-        rows = _rows(self.values, [*nights[: self.baseline], now])
+            nights = tuple(each for each in nights if self._controlled(each, now)) or (last,)
+        rows = self._rows((*nights[: self.baseline], now))
         return nights, (_mean(rows[:-1]), rows[-1])
 
-    def _has_control(self, night: int) -> bool:
-        return bool(np.isfinite(self.values.control[night]).any())
+    def _rows(self, nights: Sequence[int]) -> Floats:
+        """The nights' logarithms: relative to the pinned arm where all of them have one."""
+        rows = self.values.logs[list(nights)]
+        has_control = self.has_control[list(nights)].all()
+        return rows - self.values.control[list(nights)] if has_control else rows
+
+    def _controlled(self, before: int, now: int) -> bool:
+        """Whether both nights have the same pinned kernel, built anew or not."""
+        pins = {self.entries[night].setting.get(PINNED) for night in (before, now)}
+        return len(pins) == 1 and bool(self.has_control[[before, now]].all())
 
     def _recent(self, carried: tuple[int, ...]) -> tuple[int, ...]:
         """The newest nights that are not of the carried baseline, as many as that has."""
@@ -332,8 +331,7 @@ class _Course:
 
         A night with seeds enough of its own is the first of a new baseline.
         """
-        needed = _needed(self.entries[now])
-        common = _count(pair[1] - pair[0])
+        needed, common = _needed(self.entries[now]), _common(pair)
         if common >= needed:
             return replace(state, gap=None), True, (state.gap,) if state.gap else ()
         if state.gap is None:
@@ -343,14 +341,13 @@ class _Course:
             gap = DetectedChange("incomparable", *self.key, last, now, now, None, change, (words,))
         else:
             gap = replace(state.gap, detected=now)
-        if _count(self.values.logs[now]) < needed:
+        if np.isfinite(self.values.logs[now]).sum() < needed:
             return replace(state, gap=gap), False, ()
         begun = self._begin(replace(state, gap=None), now)
         return replace(begun, former=(state.nights, state.carried)), False, (gap,)
 
     def _judged(self, before: Floats, after: Floats, now: int) -> Judgement:
-        direction = direction_of(self.entries, *self.key[:2])
-        return judged(before, after, self.entries[now], direction, *self.key[:2])
+        return judged(before, after, self.entries[now], self.direction, *self.key[:2])
 
     def _uncontrolled(
         self, state: _State, last: int, now: int, environment: tuple[str, ...], *, same: bool
@@ -360,11 +357,12 @@ class _Course:
         pair = self.values.logs[last], self.values.logs[now]
         state, comparable, changes = self._comparable(state, pair, last, now)
         judgement = self._judged(*pair, now)
-        if comparable and judgement.verdict not in CALLED and len(pins) == 1:
+        is_called = judgement.verdict in CALLED
+        if comparable and not is_called and len(pins) == 1:
             # The control arm may only have failed tonight: what was carried is good still.
-            carried = (*state.carried, now) if self._has_control(now) else state.carried
+            carried = (*state.carried, now) if self.has_control[now] else state.carried
             return _Night(replace(state, nights=(now,), carried=carried), changes)
-        if comparable and judgement.verdict in CALLED:
+        if comparable and is_called:
             repinned = all(line.startswith(f"{PINNED}: ") for line in environment)
             kind: Kind = "lab" if same else "step" if repinned else "mixed"
             verdict = None if same else judgement.verdict
@@ -374,39 +372,15 @@ class _Course:
             changes = (*changes, change)
         return _Night(self._begin(state, now), changes)
 
-    def _locate(self, rows: Floats, nights: Sequence[int]) -> tuple[int, Kind]:
-        return locate(rows, [self.epochs[night] for night in nights])
-
-    def _record(self, kind: Kind, at: int, now: int, judgement: Judgement) -> DetectedChange:
-        finite = np.isfinite(self.values.logs[:at]).any(axis=1)
-        before = int(np.flatnonzero(finite)[-1])
-        environment = moved_settings(self.entries[before], self.entries[at])
-        return DetectedChange(
-            kind, *self.key, before, at, now, judgement.verdict, judgement.change, environment
-        )
-
 
 def _needed(entry: Entry) -> int:
     """The fewest seeds in common that can have a verdict at the night's level."""
     return pairs_needed(1 - entry.thresholds.alpha)
 
 
-def _count(row: Floats) -> int:
-    return int(np.isfinite(row).sum())
-
-
-def controlled(entries: Sequence[Entry], values: Followed, before: int, now: int) -> bool:
-    """Whether both nights have the same pinned kernel, built anew or not."""
-    pins = [entries[night].setting.get(PINNED) for night in (before, now)]
-    rows = values.control[[before, now]]
-    return pins[0] == pins[1] and bool(np.isfinite(rows).any(axis=1).all())
-
-
-def _rows(values: Followed, nights: Sequence[int]) -> Floats:
-    """The nights' logarithms: relative to the pinned arm where all of them have one."""
-    control = values.control[list(nights)]
-    rows = values.logs[list(nights)]
-    return np.asarray(rows - control if np.isfinite(control).any(axis=1).all() else rows)
+def _common(pair: Pair) -> int:
+    """How many seeds both have."""
+    return int(np.isfinite(pair[1] - pair[0]).sum())
 
 
 def _differ(before: Floats, after: Floats) -> bool:
@@ -423,45 +397,41 @@ def _mean(rows: Floats) -> Floats:
     return np.asarray(np.where(counts, total / np.maximum(counts, 1), np.nan))
 
 
-def _pinned(entries: Sequence[Entry]) -> list[DetectedChange]:
+def _of_pinned(entries: Sequence[Entry]) -> list[DetectedChange]:
     """What the pinned arm moved by on nights on which the lab moved."""
     changes = []
-    primaries = dict.fromkeys((c, m) for c, m, _ in courses_of(entries))
-    for case, metric in primaries:
-        values = followed(entries, case, metric, PINNED)
-        direction = direction_of(entries, case, metric)
-        last: int | None = None
-        for now, row in enumerate(values.logs):
-            if not np.isfinite(row).any():
-                continue
-            if last is not None and _differ(values.logs[last], row):
-                judgement = judged(values.logs[last], row, entries[now], direction, case, metric)
+    for case, metric in dict.fromkeys((c, m) for c, m, _ in courses_of(entries)):
+        key = (case, metric, PINNED)
+        logs, direction = followed(entries, *key).logs, direction_of(entries, case, metric)
+        nights = np.flatnonzero(np.isfinite(logs).any(axis=1)).tolist()
+        for last, now in itertools.pairwise(nights):
+            if _differ(logs[last], logs[now]):
                 lab = moved_settings(entries[last], entries[now])
                 kind: Kind = "lab" if lab else "unexplained"
-                changes.append(
-                    DetectedChange(
-                        kind, case, metric, PINNED, last, now, now, None, judgement.change, lab
-                    )
-                )
-            last = now
+                change = judged(logs[last], logs[now], entries[now], direction, case, metric).change
+                changes.append(DetectedChange(kind, *key, last, now, now, None, change, lab))
     return changes
 
 
 def _called(
-    pairs: dict[Key, Pair], directions: dict[Key, Direction], thresholds: Thresholds, share: float
+    pairs: Mapping[Key, Pair | None],
+    directions: Mapping[Key, Direction],
+    thresholds: Thresholds,
+    share: float,
 ) -> dict[Key, Judgement]:
     """The improvements and regressions of a night's metrics, judged as one family.
 
     Changes below a share of the threshold are none.
     """
-    own = {key: thresholds.of(*key[:2]) for key in pairs}
-    if not any(_may_differ(*pair, own[key], share) for key, pair in pairs.items()):
+    family = {key: pair for key, pair in pairs.items() if pair}
+    own = {key: thresholds.of(*key[:2]) for key in family}
+    if not any(_may_differ(*pair, own[key], share) for key, pair in family.items()):
         return {}
-    family = [_evidence(*pair, directions[key], *key[:2]) for key, pair in pairs.items()]
-    judgements = dict(zip(pairs, judge_primary(family, thresholds), strict=True))
+    evidence = [_evidence(*pair, directions[key], *key[:2]) for key, pair in family.items()]
+    judgements = zip(family, judge_primary(evidence, thresholds), strict=True)
     return {
         key: judgement
-        for key, judgement in judgements.items()
+        for key, judgement in judgements
         if judgement.verdict in CALLED
         and judgement.change
         and abs(judgement.change.estimate) >= share * own[key].change
@@ -478,13 +448,9 @@ def _may_differ(before: Floats, after: Floats, thresholds: Thresholds, share: fl
     return bool(abs(apart.mean()) >= half)
 
 
+@cache
 def _quantile(alpha: float, n: int) -> float:
-    if (alpha, n) not in _QUANTILES:
-        _QUANTILES[alpha, n] = float(stats.t.ppf(1 - alpha / 2, n - 1))
-    return _QUANTILES[alpha, n]
-
-
-_QUANTILES: dict[tuple[float, int], float] = {}
+    return float(stats.t.ppf(1 - alpha / 2, n - 1))
 
 
 def judged(
@@ -506,16 +472,6 @@ def _evidence(
         case=case,
         metric=metric,
     )
-
-
-def direction_of(entries: Sequence[Entry], case: str, metric: str) -> Direction:
-    """Which way is better, as the newest night that has the metric says."""
-    for entry in reversed(entries):
-        case_entry = entry.case(case)
-        metric_entry = case_entry.metric(metric) if case_entry else None
-        if metric_entry:
-            return metric_entry.direction
-    return "higher"
 
 
 def locate(rows: Floats, epochs: Sequence[int]) -> tuple[int, Kind]:

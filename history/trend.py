@@ -12,7 +12,7 @@ from experiment.spec import Direction, Mode
 from history import wall
 from history.changes import Course, NightlyChange
 from history.entry import PINNED, Entry, Role
-from history.exact import direction_of, fit, followed, moved_settings
+from history.exact import Key, followed, moved_settings
 from results.record import Record
 from results.units import shown_unit
 
@@ -76,36 +76,51 @@ def trends(
     return tuple(_trend(entries, key, listed) for key in keys)
 
 
-def _trend(
-    entries: Sequence[Entry], key: tuple[str, str, str], changes: list[NightlyChange]
-) -> Trend:
+def _trend(entries: Sequence[Entry], key: Key, changes: list[NightlyChange]) -> Trend:
     case, name, arm = key
-    newest = next(e for e in reversed(entries) if (c := e.case(case)) and c.metric(name))
-    head = newest.case(case)
-    metric = head.metric(name) if head else None
-    assert head is not None
-    assert metric is not None
+    newest, head, metric = next(
+        (entry, head, metric)
+        for entry in reversed(entries)
+        if (head := entry.case(case)) and (metric := head.metric(name))
+    )
     mode: Mode = newest.mode
     course = Course(*newest.track[:2], mode, *key)
-    mine = [c for c in changes if c.course == course]
+    mine = [change for change in changes if change.course == course]
     against = wall.reference(entries, arm) if mode == "wall" and arm != PINNED else ""
-    values = _values(entries, key, against)
+    width = newest.thresholds.of(case, name).change
+    values = [_mean(entry, *key) for entry in entries]
+    if against:
+        below = [_mean(entry, case, name, against) for entry in entries]
+        values = [
+            a / b if a is not None and b else None for a, b in zip(values, below, strict=True)
+        ]
+        logs = followed(entries, *key).logs - followed(entries, case, name, against).logs
+        nights, estimates, errors = wall.nightly(logs)
+        # Thinned nights have means alone; the others the estimate that is judged.
+        for night, estimate in zip(nights, estimates, strict=True):
+            values[night] = math.exp(estimate)
+        if len(estimates) >= 3:
+            recent = slice(-wall.LONGEST, None)
+            width = SIGMAS * wall.night_noise(estimates[recent], errors[recent])
     # A change that is only suspected has not shown that there are two levels.
-    breaks = {c.entry for c in mine if c.kind != "suspected"} | (
-        {c.entry for c in changes if c.kind in ("lab", "mixed")} if mode == "exact" else set()
-    )
-    levels = _levels(entries, values, breaks)
-    width = _width(entries, key, against, newest)
-    role = next((each.role for e in entries for each in e.arms if each.name == arm), "followed")
-    points = [
-        _point(entries, at, key, values[at], levels[at], width, mine) for at in range(len(entries))
-    ]
+    breaks = {c.entry for c in mine if c.kind != "suspected"}
+    if mode == "exact":
+        breaks |= {c.entry for c in changes if c.kind in ("lab", "mixed")}
+    starts = [at for at, entry in enumerate(entries) if at == 0 or entry.id in breaks]
+    points = []
+    for start, end in itertools.pairwise([*starts, len(entries)]):
+        numbers = [value for value in values[start:end] if value is not None]
+        level = float(np.mean(numbers)) if numbers else None
+        for at in range(start, end):
+            ids = tuple(change.id for change in mine if change.entry == entries[at].id)
+            lab = moved_settings(entries[at - 1], entries[at]) if at else ()
+            points.append(_point(entries[at], key, values[at], level, width, lab, ids))
     return Trend(
         course=course,
-        role=role,
+        role=next((each.role for e in entries for each in e.arms if each.name == arm), "followed"),
         title=metric.title,
         unit=f"ratio to {against}" if against else shown_unit(metric.unit, mode),
-        direction=direction_of(entries, case, name),
+        direction=metric.direction,
         primary=name in head.primary,
         against=against,
         points=tuple(points),
@@ -113,75 +128,36 @@ def _trend(
 
 
 def _mean(entry: Entry, case: str, metric: str, arm: str) -> float | None:
-    case_entry = entry.case(case)
-    measured = case_entry.arm(arm) if case_entry else None
-    ensemble = measured.metrics.get(metric) if measured else None
-    return ensemble.summary.mean if ensemble and ensemble.summary and fit(entry) else None
-
-
-def _values(
-    entries: Sequence[Entry], key: tuple[str, str, str], against: str
-) -> list[float | None]:
-    means = [_mean(entry, *key) for entry in entries]
-    if not against:
-        return means
-    below = [_mean(entry, *key[:2], against) for entry in entries]
-    ratios = [a / b if a is not None and b else None for a, b in zip(means, below, strict=True)]
-    logs = followed(entries, *key).logs - followed(entries, *key[:2], against).logs
-    # Thinned nights have means alone; the others the estimate that is judged.
-    for night, estimate in zip(*wall.nightly(logs)[:2], strict=True):
-        ratios[night] = math.exp(estimate)
-    return ratios
-
-
-def _levels(
-    entries: Sequence[Entry], values: Sequence[float | None], breaks: set[str]
-) -> list[float | None]:
-    """The mean of all nights between two breaks, for each of them."""
-    starts = [at for at, entry in enumerate(entries) if at == 0 or entry.id in breaks]
-    levels: list[float | None] = []
-    for start, end in itertools.pairwise([*starts, len(entries)]):
-        numbers = [value for value in values[start:end] if value is not None]
-        levels += [float(np.mean(numbers)) if numbers else None] * (end - start)
-    return levels
-
-
-def _width(
-    entries: Sequence[Entry], key: tuple[str, str, str], against: str, newest: Entry
-) -> float:
-    if not against:
-        return newest.thresholds.of(*key[:2]).change
-    logs = followed(entries, *key).logs - followed(entries, *key[:2], against).logs
-    _, estimates, errors = wall.nightly(logs)
-    if len(estimates) < 3:
-        return newest.thresholds.of(*key[:2]).change
-    recent = slice(-wall.LONGEST, None)
-    return SIGMAS * wall.night_noise(estimates[recent], errors[recent])
+    ensemble = entry.ensemble(case, metric, arm)
+    return ensemble.summary.mean if ensemble and ensemble.summary and entry.is_fit else None
 
 
 def _point(
-    entries: Sequence[Entry], at: int, key: tuple[str, str, str], value: float | None,
-    level: float | None, width: float, changes: Sequence[NightlyChange],
-) -> Point:  # fmt: skip
-    entry, (case, metric, name) = entries[at], key
-    arm, case_entry = entry.arm(name), entry.case(case)
-    measured = case_entry.arm(name) if case_entry else None
-    ensemble = measured.metrics.get(metric) if measured else None
-    summary = ensemble.summary if ensemble else None
+    entry: Entry,
+    key: Key,
+    value: float | None,
+    level: float | None,
+    width: float,
+    lab: tuple[str, ...],
+    changes: tuple[str, ...],
+) -> Point:
+    case, metric, name = key
+    arm, of_case, ensemble = entry.arm(name), entry.case(case), entry.ensemble(case, metric, name)
+    measured = of_case.arm(name) if of_case else None
     why_not = ""
     if value is None:
-        why_not = entry.exactness if not fit(entry) else "no valid run"
-        why_not = measured.failures[0] if measured and measured.failures and fit(entry) else why_not
+        failures = measured.failures if measured else ()
+        why_not = entry.exactness if not entry.is_fit else next(iter(failures), "no valid run")
     return Point(
         night=entry.night,
         entry=entry.id,
         kernel=arm.version if arm else "",
         value=value,
-        stddev=summary.stddev if summary else None,
+        stddev=ensemble.summary.stddev if ensemble and ensemble.summary else None,
         level=level,
         low=level * (1 - width) if level is not None else None,
         high=level * (1 + width) if level is not None else None,
-        lab=moved_settings(entries[at - 1], entry) if at else (),
-        changes=tuple(c.id for c in changes if c.entry == entry.id),
+        lab=lab,
+        changes=changes,
         why_not=why_not,
     )

@@ -27,6 +27,7 @@ from analysis.verdict import Verdict
 from history.entry import PINNED, Entry
 from history.exact import (
     DetectedChange,
+    Key,
     Kind,
     courses_of,
     direction_of,
@@ -45,6 +46,24 @@ NEAR = 10
 # Confidence of the interval of the change and of the range of its dates.
 LEVEL = 0.99
 DATE_LEVEL = 0.95
+
+# Nights that show the new level before it is told; nights before anything is told at all,
+# for the noise has to be known; and the most that are looked back on.
+LEAST = 3
+FEWEST = 14
+LONGEST = 120
+# Cost of a change point in variances, times ln(nights).  With 4, a year of nothing has one
+# false alarm; BIC would be 2 for the level alone (docs/history.md has the figures).
+PENALTY = 6.0
+# Share of the threshold that the two levels must differ by.
+SHARE = 0.75
+# The deviation of a normal sample is 1.4826 times its median one.
+MAD = 1.4826
+# Dates on nights without new code are believed only where the others are less likely than this:
+# the same code in the same environment gives the same numbers but for a fault of the lab.
+UNLIKELY = 1e-4
+# In place of no noise at all, which made-up nights have.
+TINY = 1e-12
 
 Nights = npt.NDArray[np.bool_]
 
@@ -69,16 +88,14 @@ def date_probabilities(values: Floats, near: int, noise: float) -> Floats:
     if first > last:
         probabilities[near] = 1.0
         return probabilities
-    losses = np.array([_loss(values, at, noise) for at in range(first, last + 1)])
+    losses = np.zeros(last + 1 - first)
+    for number, at in enumerate(range(first, last + 1)):
+        sides = values[:at], values[at:]
+        residuals = np.concatenate([side - level(side, noise) for side in sides])
+        losses[number] = np.minimum((residuals / noise) ** 2, OUTLYING**2).sum()
     likelihoods = np.exp((losses.min() - losses) / 2)
     probabilities[first : last + 1] = likelihoods / likelihoods.sum()
     return probabilities
-
-
-def _loss(values: Floats, at: int, noise: float) -> float:
-    sides = values[:at], values[at:]
-    residuals = np.concatenate([side - level(side, noise) for side in sides])
-    return float(np.minimum((residuals / noise) ** 2, OUTLYING**2).sum())
 
 
 def dates(probabilities: Floats) -> Dates:
@@ -124,25 +141,6 @@ def without_outliers(values: Floats, noise: float) -> Floats:
     return np.where(np.abs(values - medians) > OUTLYING * noise, medians, values)
 
 
-# Nights that show the new level before it is told; nights before anything is told at all,
-# for the noise has to be known; and the most that are looked back on.
-LEAST = 3
-FEWEST = 14
-LONGEST = 120
-# Cost of a change point in variances, times ln(nights).  With 4, a year of nothing has one
-# false alarm; BIC would be 2 for the level alone (docs/history.md has the figures).
-PENALTY = 6.0
-# Share of the threshold that the two levels must differ by.
-SHARE = 0.75
-# The deviation of a normal sample is 1.4826 times its median one.
-MAD = 1.4826
-# Dates on nights without new code are believed only where the others are less likely than this:
-# the same code in the same environment gives the same numbers but for a fault of the lab.
-UNLIKELY = 1e-4
-# In place of no noise at all, which made-up nights have.
-TINY = 1e-12
-
-
 def find(
     entries: Sequence[Entry], *, penalty: float = PENALTY, least: int = LEAST
 ) -> list[DetectedChange]:
@@ -152,35 +150,25 @@ def find(
     pinned arm; where no night has one, the other arms as ratios to the subject.  What the
     pinned arm itself moves by is told as the lab's.
     """
+    keys = courses_of(entries)
     changes: list[DetectedChange] = []
-    for case, metric, arm in courses_of(entries):
-        values = followed(entries, case, metric, arm)
-        against = reference(entries, arm)
-        if not against:
-            continue
-        control = followed(entries, case, metric, against).logs
-        changes += _course(entries, (case, metric, arm), values.logs - control, penalty, least)
-    for case, metric in dict.fromkeys((c, m) for c, m, _ in courses_of(entries)):
-        logs = followed(entries, case, metric, PINNED).logs
-        changes += _course(entries, (case, metric, PINNED), logs, penalty, least)
-    changes += _lab_moves(entries, {(f.case, f.metric, f.at) for f in changes if f.arm == PINNED})
-    return sorted(changes, key=lambda f: (f.detected, f.arm, f.case, f.metric))
-
-
-def _lab_moves(
-    entries: Sequence[Entry], reported: set[tuple[str, str, int]]
-) -> list[DetectedChange]:
-    """Nights on which the setting moved: told as they are, for one night's level says little."""
-    changes = []
+    for key in keys:
+        if against := reference(entries, key[2]):
+            logs = followed(entries, *key).logs - followed(entries, *key[:2], against).logs
+            changes += _course(entries, key, logs, penalty, least)
+    for case, metric in dict.fromkeys((case, metric) for case, metric, _ in keys):
+        key = (case, metric, PINNED)
+        changes += _course(entries, key, followed(entries, *key).logs, penalty, least)
+    reported = {(each.case, each.metric, each.at) for each in changes if each.arm == PINNED}
+    # A night on which the setting moved is told as it is, for one night's level says little.
     for now in range(1, len(entries)):
         lab = moved_settings(entries[now - 1], entries[now])
-        for case in entries[now].cases if lab else ():
-            for metric in case.primary:
-                if (case.name, metric, now) not in reported:
-                    changes.append(
-                        DetectedChange("lab", case.name, metric, PINNED, now - 1, now, now, lab=lab)
-                    )
-    return changes
+        for case_entry in entries[now].cases if lab else ():
+            for metric in case_entry.primary:
+                key = (case_entry.name, metric, PINNED)
+                if (*key[:2], now) not in reported:
+                    changes.append(DetectedChange("lab", *key, now - 1, now, now, lab=lab))
+    return sorted(changes, key=lambda f: (f.detected, f.arm, f.case, f.metric))
 
 
 def reference(entries: Sequence[Entry], arm: str) -> str:
@@ -196,23 +184,23 @@ def reference(entries: Sequence[Entry], arm: str) -> str:
 
 
 def _course(
-    entries: Sequence[Entry], key: tuple[str, str, str], logs: Floats, penalty: float, least: int
+    entries: Sequence[Entry], key: Key, logs: Floats, penalty: float, least: int
 ) -> list[DetectedChange]:
     nights, estimates, errors = nightly(logs)
-    nominated = change_points(
-        estimates,
-        errors,
-        change=entries[-1].thresholds.of(*key[:2]).change,
-        penalty=penalty,
-        least=least,
-    )
+    threshold = entries[-1].thresholds.of(*key[:2]).change
+    nominated = change_points(estimates, errors, change=threshold, penalty=penalty, least=least)
     if not nominated:
         return []
-    course = _Levels.of(entries, key, nights, estimates, errors)
+    pairs = [(entries[a], entries[b]) for a, b in itertools.pairwise(nights)]
+    new = [key[2] != PINNED and not same_code(*pair, key[2]) for pair in pairs]
+    moved = [bool(moved_settings(*pair)) for pair in pairs]
+    levels = _Levels(
+        entries, key, nights, estimates, errors, np.array([False, *new]), np.array([False, *moved])
+    )
     ends = [*(at for _, at, _ in nominated[1:]), len(nights)]
     changes, begin = [], 0
     for (start, at, noticed), end in zip(nominated, ends, strict=True):
-        change = course.change(_Nomination(max(start, begin), at, noticed, end))
+        change = levels.change(max(start, begin), at, noticed, end)
         if change is None:
             begin = min(begin or start, start)
             continue
@@ -221,90 +209,73 @@ def _course(
     return changes
 
 
-class _Nomination(NamedTuple):
-    """The nights from ``start`` to before ``end`` have two levels, the second from about ``at``.
-
-    ``seen`` is the night that nominated it.  All are positions among the nights with values.
-    """
-
-    start: int
-    at: int
-    night: int
-    end: int
-
-
 @dataclass(frozen=True)
 class _Levels:
     """One metric of one arm; by position among the nights that have values.
 
     ``new`` are the nights on which the arm had other code than on the night before,
-    ``moved`` those on which the environment was another.
+    ``moved`` those on which the environment was another.  A change that is nominated has nights
+    from ``start`` to before ``end`` of two levels, the second from about ``at``; ``noticed`` is the
+    night that nominated it.
     """
 
     entries: Sequence[Entry]
-    key: tuple[str, str, str]
+    key: Key
     nights: Sequence[int]
     estimates: Floats
     errors: Floats
     new: Nights
     moved: Nights
 
-    @classmethod
-    def of(
-        cls, entries: Sequence[Entry], key: tuple[str, str, str], nights: Sequence[int],
-        estimates: Floats, errors: Floats,
-    ) -> _Levels:  # fmt: skip
-        pairs = [(entries[a], entries[b]) for a, b in itertools.pairwise(nights)]
-        new = [key[2] != PINNED and not same_code(*pair, key[2]) for pair in pairs]
-        moved = [bool(moved_settings(*pair)) for pair in pairs]
-        return cls(
-            entries, key, nights, estimates, errors,
-            np.array([False, *new]), np.array([False, *moved]),
-        )  # fmt: skip
-
-    def change(self, nomination: _Nomination) -> DetectedChange | None:
+    def change(self, start: int, at: int, noticed: int, end: int) -> DetectedChange | None:
         """What all nights say of a nomination; None where they say that it was none.
 
         A change is suspected until its interval excludes zero, and seen on the night on
         which it first does.
         """
-        change, last = self._known_by(nomination, nomination.night + 1), nomination.night + 1
-        while change.kind == "suspected" and last < nomination.end:
-            last += 1
-            change = self._known_by(nomination, last)
-        noticed = change.detected
-        change = self._known_by(nomination, nomination.end)
+        for known in range(noticed + 1, max(end, noticed + 1) + 1):
+            first = self._known_by(start, at, noticed, known)
+            if first.kind != "suspected":
+                break
+        change = self._known_by(start, at, noticed, end)
         if change.kind == "suspected":
-            withdrawn = nomination.end - nomination.night > FEWEST
-            return None if withdrawn else replace(change, detected=self.nights[nomination.night])
-        return replace(change, detected=noticed)
+            withdrawn = end - noticed > FEWEST
+            return None if withdrawn else replace(change, detected=self.nights[noticed])
+        return replace(change, detected=first.detected)
 
-    def _known_by(self, nomination: _Nomination, end: int) -> DetectedChange:
+    def _known_by(self, start: int, at: int, noticed: int, end: int) -> DetectedChange:
         """The change as the nights before position ``end`` show it."""
-        start = nomination.start
         recent = slice(max(0, end - LONGEST), end)
         noise = night_noise(self.estimates[recent], self.errors[recent]) or TINY
         values = self.estimates[start:end]
-        probabilities = date_probabilities(values, nomination.at - start, noise)
-        kind, date = self._whose(probabilities, start, end)
-        at = date.at
-        interval = difference(values[:at], values[at:], noise)
+        kind, date = self._whose(date_probabilities(values, at - start, noise), start, end)
+        interval = difference(values[: date.at], values[date.at :], noise)
         apart = (interval.low + interval.high) / 2
         if kind != "lab" and not interval.excludes(0):
             kind = "suspected"
         better = (apart > 0) == (direction_of(self.entries, *self.key[:2]) == "higher")
         verdict = Verdict.IMPROVEMENT if better else Verdict.REGRESSION
-        estimate = Estimate(
-            estimate=as_change(apart), hodges_lehmann=as_change(apart), level=LEVEL,
-            low=as_change(interval.low), high=as_change(interval.high),
-        )  # fmt: skip
-        night = [self.nights[start + position] for position in (at - 1, *date)]
+        before, first, earliest, latest = (
+            self.nights[start + position] for position in (date.at - 1, *date)
+        )
         return DetectedChange(
-            kind, *self.key, night[0], night[1], self.nights[end - 1],
-            verdict if kind == "step" else None, estimate,
-            moved_settings(self.entries[night[0]], self.entries[night[1]]),
-            dates=(night[2], night[3]), nominated=self.nights[nomination.night],
-        )  # fmt: skip
+            kind,
+            *self.key,
+            before=before,
+            at=first,
+            detected=self.nights[end - 1],
+            verdict=verdict if kind == "step" else None,
+            estimate=Estimate(
+                estimate=as_change(apart),
+                hodges_lehmann=as_change(apart),
+                level=LEVEL,
+                low=as_change(interval.low),
+                high=as_change(interval.high),
+            ),
+            lab=moved_settings(self.entries[before], self.entries[first]),
+            dates=(earliest, latest),
+            nominated=self.nights[noticed],
+        )
 
     def _whose(self, probabilities: Floats, start: int, end: int) -> tuple[Kind, Dates]:
         """Whose a change is, and its dates among the nights that can be so."""
@@ -339,9 +310,13 @@ def nightly(logs: Floats) -> tuple[list[int], Floats, Floats]:
 
 
 def change_points(
-    estimates: Floats, errors: Floats, *, change: float, penalty: float = PENALTY,
+    estimates: Floats,
+    errors: Floats,
+    *,
+    change: float,
+    penalty: float = PENALTY,
     least: int = LEAST,
-) -> list[tuple[int, int, int]]:  # fmt: skip
+) -> list[tuple[int, int, int]]:
     """(start of the old level, first of the new level, where it was seen) of each change.
 
     ``estimates`` and ``errors`` are logarithms, shape (nights,); ``change`` is the

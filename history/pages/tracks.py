@@ -11,7 +11,6 @@ from analysis.verdict import Verdict
 from experiment.load import NONE, Subsystems
 from history.changes import Gap, NightlyChange, is_open
 from history.entry import Entry
-from history.exact import fit
 from history.function_changes import FunctionsChange
 from history.store import HistoryContents
 from history.trend import Trend, trends
@@ -80,7 +79,7 @@ def of_night(
     untested = [each for pair in pairs for _, each in pair]
     if untested and all(each.verdict is Verdict.NOT_TESTED for each in untested):
         states.append(status("not tested", untested[0].reason))
-    states += [] if fit(entry) else [status("inexact", "a repeated run was not bit-identical")]
+    states += [] if entry.is_fit else [status("inexact", "a repeated run was not bit-identical")]
     if not states:
         return status("first night" if first else "no change")
     word = min((state.word for state in states), key=lambda w: ORDER.index(w) if w in ORDER else 99)
