@@ -23,18 +23,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
+from analysis.statistics import Floats
 from benchmarks.nulls import measured
 from experiment.spec import Experiment, PhaseTimes
 from results.store import SessionStore
 from workloads.metrics import work_ns
 from workloads.spec import Phase, load_catalogue
 
-Floats = npt.NDArray[np.float64]
 # Fitting costs and arms in turns: it moves by less than the last printed digit after three.
 TURNS = 20
 
@@ -54,20 +53,16 @@ def with_share(experiment: Experiment, share: float) -> Experiment:
     cases = []
     for case in experiment.cases:
         times = {
-            guest: {phase: _share_of(each, share) for phase, each in phases.items()}
-            for guest, phases in case.times.items() if guest == experiment.guest
-        }  # fmt: skip
-        cases.append(case.model_copy(update={"times": times, "published": ()}))
+            phase: PhaseTimes(ios=round(each.ios * share))
+            if each.ios is not None
+            else PhaseTimes(ramp_s=each.ramp_s, runtime_s=(each.runtime_s or 0) * share)
+            for phase, each in case.times.get(experiment.guest, {}).items()
+        }
+        by_guest = {experiment.guest: times} if times else {}
+        cases.append(case.model_copy(update={"times": by_guest, "published": ()}))
     return experiment.model_copy(
         update={"cases": tuple(cases), "max_seeds": None, "twins": (), "check": None}
     )
-
-
-def _share_of(times: PhaseTimes, share: float) -> PhaseTimes:
-    if times.ios is not None:
-        return PhaseTimes(ios=round(times.ios * share))
-    assert times.runtime_s is not None
-    return PhaseTimes(ramp_s=times.ramp_s, runtime_s=times.runtime_s * share)
 
 
 def runs_of(folder: Path) -> dict[tuple[str, str, str], list[CostRun]]:
@@ -167,18 +162,16 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=None, help="guests at once")
     arguments = parser.parse_args()
     if arguments.share:
-        measured(
-            arguments.sessions[-1], arguments, lambda loaded: with_share(loaded, arguments.share)
-        )
+        arguments.session = arguments.sessions[-1]
+        measured(arguments, lambda loaded: with_share(loaded, arguments.share))
     by_phase: dict[tuple[str, str, str], list[CostRun]] = defaultdict(list)
     for folder in arguments.sessions:
         for name, runs in runs_of(folder).items():
             by_phase[name] += runs
     catalogue = load_catalogue()
     for name, runs in by_phase.items():
-        workload, variant, phase = name
-        phases = catalogue[workload].phases_of(variant)
-        report(name, next(spec for spec in phases if spec.name == phase), runs)
+        phases = {spec.name: spec for spec in catalogue[name[0]].phases_of(name[1])}
+        report(name, phases[name[2]], runs)
 
 
 if __name__ == "__main__":

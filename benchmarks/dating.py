@@ -16,7 +16,6 @@ import argparse
 import itertools
 import sys
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -40,34 +39,6 @@ TRACKS, QUICK_TRACKS = 200, 20
 SEED = 20261122
 
 
-@dataclass
-class Tally:
-    """What came of the tracks of one size of step."""
-
-    tracks: int = 0
-    verdicts: int = 0
-    suspected: int = 0
-    unexplained: int = 0
-    zero_inside: int = 0
-    in_range: int = 0
-    widths: list[int] = field(default_factory=list)
-    size_inside: int = 0
-    offsets: Counter[int] = field(default_factory=Counter)
-    best: int = 0
-    more: int = 0
-
-    def row(self, size: float, share: float) -> str:
-        """One line of the table."""
-        off = ", ".join(f"{at:+d}: {count}" for at, count in sorted(self.offsets.items()) if at)
-        return (
-            f"| {100 * size:g} % | {100 * share:g} % | {self.verdicts} of {self.tracks} "
-            f"| {self.offsets[0]} | {self.best} | {off or '–'} "
-            f"| {self.in_range}, {np.mean(self.widths) if self.widths else 0:.1f} "
-            f"| {self.zero_inside} | {self.size_inside} | {self.suspected}, {self.unexplained} "
-            f"| {self.more} |"
-        )
-
-
 def track(size: float, share: float, number: int) -> tuple[list[Entry], int]:
     """A track of nights with one step down, and the night of the step, which has new code."""
     random = np.random.default_rng([SEED, number, round(1e4 * size), round(100 * share)])
@@ -89,46 +60,61 @@ def best_date(estimates: Floats, size: float, new: Floats) -> int:
     return int(np.argmin(np.where(new > 0, losses[:-1], np.inf)))
 
 
-def tally(size: float, share: float, tracks: int) -> Tally:
-    """Date the step of every track."""
-    result = Tally()
+def tally(size: float, share: float, tracks: int) -> dict[str, list[int]]:
+    """What came of the tracks with one size of step: a number a track, or a verdict, by heading."""
+    result: dict[str, list[int]] = {name: [] for name in (
+        "verdict", "offset", "best", "in range", "width", "zero inside", "size inside",
+        "suspected", "unexplained", "more",
+    )}  # fmt: skip
     for number in range(tracks):
         entries, night = track(size, share, number)
         logs = followed(entries, "filemap-4k", "4k.bw", "tonight").relative()
         codes = [entry.subject.kernel.code_key for entry in entries]
         new = np.array([0.0, *(float(a != b) for a, b in itertools.pairwise(codes))])
-        result.tracks += 1
-        result.best += best_date(wall.nightly(logs)[1], size, new) == night
+        result["best"].append(best_date(wall.nightly(logs)[1], size, new) == night)
         changes = [c for c in changes_of(entries) if c.course.arm == "tonight"]
-        kinds = Counter(change.kind for change in changes)
-        result.suspected += kinds["suspected"]
-        result.unexplained += kinds["unexplained"]
+        kinds = [change.kind for change in changes]
+        result["suspected"].append(kinds.count("suspected"))
+        result["unexplained"].append(kinds.count("unexplained"))
         verdicts = [change for change in changes if change.verdict is not None]
-        result.verdicts += bool(verdicts)
-        result.more += max(0, len(verdicts) - 1)
-        result.zero_inside += sum((c.low or 0) <= 0 <= (c.high or 0) for c in verdicts)
+        result["verdict"].append(bool(verdicts))
+        result["more"].append(max(0, len(verdicts) - 1))
+        result["zero inside"] += [(c.low or 0) <= 0 <= (c.high or 0) for c in verdicts]
         # Of several the one nearest to the truth is that of the step.
         nearest = min(verdicts, key=lambda c: abs(night_number(c.night) - night), default=None)
         if nearest:
-            result.offsets[night_number(nearest.night) - night] += 1
             first, last = map(night_number, (nearest.earliest, nearest.latest))
-            result.in_range += first <= night <= last
-            result.widths.append(last - first + 1)
-            result.size_inside += (nearest.low or 0) <= -size <= (nearest.high or 0)
+            result["offset"].append(night_number(nearest.night) - night)
+            result["in range"].append(first <= night <= last)
+            result["width"].append(last - first + 1)
+            result["size inside"].append((nearest.low or 0) <= -size <= (nearest.high or 0))
     return result
 
 
+def row(size: float, share: float, result: dict[str, list[int]]) -> str:
+    """One line of the table."""
+    total = {name: sum(values) for name, values in result.items()}
+    offsets = Counter(result["offset"])
+    off = ", ".join(f"{at:+d}: {count}" for at, count in sorted(offsets.items()) if at)
+    return (
+        f"| {100 * size:g} % | {100 * share:g} % | {total['verdict']} of {len(result['best'])} "
+        f"| {offsets[0]} | {total['best']} | {off or '–'} "
+        f"| {total['in range']}, {np.mean(result['width'] or [0]):.1f} "
+        f"| {total['zero inside']} | {total['size inside']} "
+        f"| {total['suspected']}, {total['unexplained']} | {total['more']} |"
+    )
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer tracks")
     tracks = QUICK_TRACKS if parser.parse_args().quick else TRACKS
     print("| step | new code on | verdict | dated right | best possible | off by nights "
           "| in the range of dates, its nights | zero in the interval | true size in it "
           "| suspected, unexplained | verdicts more |")  # fmt: skip
     print("|---|---|---|---|---|---|---|---|---|---|---|")
-    for share in SHARES:
-        for size in SIZES:
-            print(tally(size, share, tracks).row(size, share), flush=True)
+    for share, size in itertools.product(SHARES, SIZES):
+        print(row(size, share, tally(size, share, tracks)), flush=True)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import itertools
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,7 +33,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy import stats
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -42,11 +40,11 @@ sys.path.insert(0, str(CHECKOUT))
 
 from analysis.comparison import compare_views
 from analysis.many import views
+from analysis.statistics import Floats
 from analysis.verdict import CALLED, Verdict
 from experiment.load import load_experiment
 from experiment.spec import ArmSpec, Compare, Experiment, SeriesSpec, ShapeSpec
 from host.facts import cache_folder
-from results.profile import Profile
 from results.session import MeasuredSession, open_session
 from results.store import MANIFEST, SessionStore
 from runs import session as sessions
@@ -55,7 +53,6 @@ from runs.local import Options
 from runs.measure import measure
 from runs.resolved import catalogue, resolve
 
-Floats = npt.NDArray[np.float64]
 BASE = "base"
 
 
@@ -115,18 +112,15 @@ def shift(values: Floats) -> Shift:
     Source: Scheffe, The Analysis of Variance, 1959, 4.2 and 7.4.
     """
     arms, seeds = values.shape
+    degrees = (arms - 1, (arms - 1) * (seeds - 1))
     centred = values - values.mean(axis=0)
     of_arms = centred.mean(axis=1)
-    rest = centred - of_arms[:, None]
-    within = float((rest**2).sum() / ((arms - 1) * (seeds - 1)))
+    within = float(((centred - of_arms[:, None]) ** 2).sum() / degrees[1])
     between = float(seeds * of_arms.var(ddof=1))
     own = max(0.0, (between - within) / seeds)
-    degrees = (arms - 1, (arms - 1) * (seeds - 1))
     ratio = between / within if within else float("inf") if between else 1.0
-    return Shift(
-        100 * float(np.sqrt(2 * within)), 100 * float(np.sqrt(own)),
-        float(stats.f.sf(ratio, *degrees)),
-    )  # fmt: skip
+    p_value = float(stats.f.sf(ratio, *degrees))
+    return Shift(100 * float(np.sqrt(2 * within)), 100 * float(np.sqrt(own)), p_value)
 
 
 def nulls_of(experiment: Experiment, case: str = "", arm: str = "") -> Experiment:
@@ -173,9 +167,10 @@ def arguments_of(parser: argparse.ArgumentParser) -> argparse.Namespace:
 
 
 def measured(
-    folder: Path, arguments: argparse.Namespace, arms_of: Callable[[Experiment], Experiment]
+    arguments: argparse.Namespace, arms_of: Callable[[Experiment], Experiment]
 ) -> MeasuredSession:
-    """The session in ``folder``: begun, finished, or as it is."""
+    """The session in the folder that is named: begun, finished, or as it is."""
+    folder: Path = arguments.session
     options, reporter = Options(CHECKOUT, cache_folder(), guests_at_once=arguments.jobs), Reporter()
     if (folder / MANIFEST).exists():
         with sessions.SessionLock(folder, must_exist=True):
@@ -184,7 +179,7 @@ def measured(
                 opened, store, options = sessions.reopen(folder, options, reporter.building)
                 measure(opened, options, store, reporter)
         return open_session(folder)
-    overrides = tuple(f"guest={arguments.guest}" for _ in range(bool(arguments.guest)))
+    overrides = (f"guest={arguments.guest}",) if arguments.guest else ()
     loaded = load_experiment(
         Path(arguments.experiment), overrides=overrides, catalogue=catalogue(CHECKOUT)
     )
@@ -193,17 +188,6 @@ def measured(
         opened, store = sessions.start(resolved, options, folder, overrides, reporter.building)
         measure(opened, options, store, reporter)
     return open_session(folder)
-
-
-def functions_alone(profile: Profile) -> Profile:
-    """What was counted of functions, without what explains it: locks, kinds, what interrupted."""
-    return profile.model_copy(update={"phases": tuple(
-        phase.model_copy(update={
-            "locks": None, "user_kinds": {}, "interruptions": None,
-            "kernel": tuple(dataclasses.replace(f, kinds=()) for f in phase.kernel),
-        })
-        for phase in profile.phases
-    )})  # fmt: skip
 
 
 class JudgedPair(NamedTuple):
@@ -222,11 +206,20 @@ class JudgedPair(NamedTuple):
 def pairs_of(session: MeasuredSession) -> Iterator[JudgedPair]:
     """Every pair of arms, each judged as a session of its own would be.
 
-    A whole comparison of 78 pairs has gigabytes of rows that nothing here is printed of.
+    Of what was counted without what explains it, and one after the other: a whole comparison of
+    78 pairs has gigabytes of rows that nothing here is printed of.
     """
-    plain = dataclasses.replace(
-        session, profiles=tuple(map(functions_alone, session.profiles))
-    )  # fmt: skip
+    profiles = [
+        profile.model_copy(update={"phases": tuple(
+            phase.model_copy(update={
+                "locks": None, "user_kinds": {}, "interruptions": None,
+                "kernel": tuple(dataclasses.replace(each, kinds=()) for each in phase.kernel),
+            })
+            for phase in profile.phases
+        )})
+        for profile in session.profiles
+    ]  # fmt: skip
+    plain = dataclasses.replace(session, profiles=tuple(profiles))
     for view in views(session.manifest):
         pair = compare_views([view], plain)[0]
         base, patched = (arm.name for arm in view.arms)
@@ -250,16 +243,10 @@ def values_of(session: MeasuredSession, case: str, metric: str) -> dict[str, lis
     return {arm: [by_block[block] for block in blocks] for arm, by_block in by_arm.items()}
 
 
-def changes(values: Mapping[str, Sequence[float]]) -> str:
-    """The change of each arm against the base: mean and its standard error, in %."""
-    base = np.log(values[BASE])
-    parts = []
-    for arm, of_arm in values.items():
-        if arm != BASE:
-            apart = 100 * (np.log(of_arm) - base)
-            error = apart.std(ddof=1) / np.sqrt(len(apart))
-            parts.append(f"{arm} {apart.mean():+.3f} ± {error:.3f}")
-    return ", ".join(parts)
+def apart(values: Mapping[str, Sequence[float]], arm: str) -> str:
+    """The change of an arm against the base: mean over the seeds and its standard error, in %."""
+    logs = 100 * (np.log(values[arm]) - np.log(values[BASE]))
+    return f"{logs.mean():+.3f} ± {logs.std(ddof=1) / np.sqrt(len(logs)):.3f}"
 
 
 def main() -> None:
@@ -267,11 +254,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--arm", default="", help="an arm whose settings all have")
     arguments = arguments_of(parser)
-    session = measured(
-        arguments.session,
-        arguments,
-        lambda experiment: nulls_of(experiment, arguments.case, arguments.arm),
-    )
+    session = measured(arguments, lambda all_: nulls_of(all_, arguments.case, arguments.arm))
     pairs = list(pairs_of(session))
     print("| case | metric | seeds scatter | a build's own | p | called | no change |")
     print("|---|---|---|---|---|---|---|")
@@ -289,7 +272,8 @@ def main() -> None:
             counted = f"{called} of {len(verdicts)} | {same}" if verdicts else "not judged |"
             print(f"| {case.name} | {metric} | {scatter.pair:.3f} | {scatter.own:.3f} "
                   f"| {scatter.p_value:.3f} | {counted} |")  # fmt: skip
-            print(f"  {changes(values)}", file=sys.stderr)
+            changes = (f"{arm} {apart(values, arm)}" for arm in values if arm != BASE)
+            print(f"  {', '.join(changes)}", file=sys.stderr)
     counts = Counter(function for pair in pairs for function in pair.changed)
     wrong = sum(bool(pair.changed) for pair in pairs)
     tested = [number for pair in pairs for number in pair.tested]
@@ -298,9 +282,9 @@ def main() -> None:
     for function, count in counts.most_common():
         most = max(pair.changed.get(function, 0.0) for pair in pairs)
         print(f"  {' '.join(function)}: {count}, at most {most:.3%} of the phase")
-    kernels = len({arm.kernel.code_key for arm in session.manifest.arms})
-    print(f"{len(session.manifest.arms)} arms, {kernels} kernels, "
-          f"{len(list(itertools.combinations(session.manifest.arms, 2)))} pairs")  # fmt: skip
+    arms = session.manifest.arms
+    print(f"{len(arms)} arms, {len({arm.kernel.code_key for arm in arms})} kernels, "
+          f"{len(arms) * (len(arms) - 1) // 2} pairs")  # fmt: skip
 
 
 if __name__ == "__main__":

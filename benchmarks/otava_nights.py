@@ -62,15 +62,13 @@ def main() -> None:
                 score["delay"].append(noticed - year["truth"][hits[-1]][0])
         score["false"].append(false)
         score["again"].append(again)
-    print(
-        "| the year | found | delay, nights (median) | told again | false |\n|---|---|---|---|---|"
-    )
+    print("| the year | found | delay, nights (median) | told again | false |")
+    print("|---|---|---|---|---|")
     for name, score in scores.items():
         delay = f"{statistics.median(score['delay']):.0f}" if score["delay"] else "–"
-        print(
-            f"| {name} | {len(score['delay'])} of {sum(score['of']):.0f} | {delay} "
-            f"| {statistics.mean(score['again']):.2f} | {statistics.mean(score['false']):.2f} |"
-        )
+        means = " | ".join(f"{statistics.mean(score[key]):.2f}" for key in ("again", "false"))
+        detected = f"{len(score['delay'])} of {sum(score['of']):.0f}"
+        print(f"| {name} | {detected} | {delay} | {means} |")
 
 
 if __name__ == "__main__":

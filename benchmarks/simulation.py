@@ -24,8 +24,8 @@ import argparse
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,13 +35,13 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
 from analysis import statistics
-from analysis.statistics import rate_interval
+from analysis.statistics import Floats, rate_interval
 from experiment.plan import LOOKS, Look, at_look
 from experiment.spec import WALL_CHANGE, Thresholds
 
-Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 Random = np.random.Generator
+Draw = Callable[[Random, int, int], Floats]
 SPREAD = 0.01
 SEED = 20261121
 TRIALS, QUICK_TRIALS = 20_000, 2_000
@@ -52,20 +52,8 @@ ARMS = 3
 CHUNK = 2_000
 
 
-@dataclass(frozen=True)
-class Noise:
-    """How runs scatter: ``draw(random, trials, runs)`` has the shape (trials, runs).
-
-    The runs of a trial are in order of time over one session; ``one_boot`` draws the
-    same for runs that are repeats within a single boot.
-    """
-
-    name: str
-    draw: Callable[[Random, int, int], Floats]
-    one_boot: Callable[[Random, int, int], Floats] | None = None
-
-
 def normal(random: Random, trials: int, runs: int) -> Floats:
+    """Runs of each trial in order of time over one session, shape (trials, runs), as all below."""
     return SPREAD * random.standard_normal((trials, runs))
 
 
@@ -87,44 +75,34 @@ def bimodal(random: Random, trials: int, runs: int) -> Floats:
 
 def linear_drift(random: Random, trials: int, runs: int) -> Floats:
     """Three spreads up or down over the session."""
-    time = np.linspace(0, 1, runs)
     direction = random.choice([-1.0, 1.0], (trials, 1))
-    return normal(random, trials, runs) + 3 * SPREAD * direction * time
+    return normal(random, trials, runs) + 3 * SPREAD * direction * np.linspace(0, 1, runs)
 
 
 def periodic_drift(random: Random, trials: int, runs: int) -> Floats:
     """A day's rhythm: one period over the session, three spreads from peak to peak."""
-    time = np.linspace(0, 1, runs)
-    phase = random.uniform(0, 1, (trials, 1))
-    return normal(random, trials, runs) + 1.5 * SPREAD * np.sin(2 * math.pi * (time + phase))
+    times = np.linspace(0, 1, runs) + random.uniform(0, 1, (trials, 1))
+    return normal(random, trials, runs) + 1.5 * SPREAD * np.sin(2 * math.pi * times)
 
 
 def between_boots(random: Random, trials: int, runs: int) -> Floats:
     """Most of the spread is between boots: one boot a run."""
-    return normal(random, trials, runs) + within_boot(random, trials, runs)
+    return normal(random, trials, runs) + 0.3 * normal(random, trials, runs)
 
 
-def within_boot(random: Random, trials: int, runs: int) -> Floats:
-    return 0.3 * SPREAD * random.standard_normal((trials, runs))
+def of_one_boot(random: Random, trials: int, runs: int) -> Floats:
+    """The same for runs that are repeats within a single boot."""
+    return normal(random, trials, 1) + 0.3 * normal(random, trials, runs)
 
 
-def repeats_of_one_boot(random: Random, trials: int, runs: int) -> Floats:
-    return normal(random, trials, 1) + within_boot(random, trials, runs)
+NOISES: dict[str, Draw] = {
+    "normal": normal, "skewed (lognormal)": skewed, "heavy tails (t, 3 d.f.)": heavy_tailed,
+    "bimodal": bimodal, "linear drift": linear_drift, "periodic drift": periodic_drift,
+    "between boots": between_boots,
+}  # fmt: skip
 
 
-NOISES = (
-    Noise("normal", normal),
-    Noise("skewed (lognormal)", skewed),
-    Noise("heavy tails (t, 3 d.f.)", heavy_tailed),
-    Noise("bimodal", bimodal),
-    Noise("linear drift", linear_drift),
-    Noise("periodic drift", periodic_drift),
-    Noise("between boots", between_boots, repeats_of_one_boot),
-)
-
-
-@dataclass(frozen=True)
-class SimulatedSession:
+class SimulatedSession(NamedTuple):
     """Log values of our blocks, each of shape (trials, blocks)."""
 
     base: Floats
@@ -133,56 +111,47 @@ class SimulatedSession:
 
 
 def blocks(
-    noise: Noise, random: Random, trials: int, count: int, effect: float, *, shuffled: bool = True
+    draw: Draw, random: Random, trials: int, count: int, effect: float, *, shuffled: bool = True
 ) -> SimulatedSession:
     """Randomised complete blocks; without ``shuffled`` one arm after the other."""
-    drawn = noise.draw(random, trials, ARMS * count)
+    drawn = draw(random, trials, ARMS * count)
     if shuffled:
-        slots = drawn.reshape(trials, count, ARMS)
-        slots = random.permuted(slots, axis=2)
+        slots = random.permuted(drawn.reshape(trials, count, ARMS), axis=2)
     else:
         slots = drawn.reshape(trials, ARMS, count).transpose(0, 2, 1)
-    return SimulatedSession(base=slots[..., 0], patched=slots[..., 1] + effect, again=slots[..., 2])
-
-
-def rank_sums(differences: Floats) -> Floats:
-    """Wilcoxon's W+ of each row, shape (trials,); no ties and no zeros, as drawn noise has."""
-    order = np.argsort(np.abs(differences), axis=1)
-    signs = np.take_along_axis(differences, order, axis=1) > 0
-    return np.asarray((signs * np.arange(1, differences.shape[1] + 1)).sum(axis=1), dtype=float)
-
-
-def critical(n: int, alpha: float) -> int:
-    """Largest c with P(W+ <= c) <= alpha / 2; -1 when there is none."""
-    cumulated = np.cumsum(statistics.signed_rank_probabilities(n))
-    return int(np.searchsorted(cumulated, alpha / 2 * (1 + 1e-12), side="right")) - 1
+    return SimulatedSession(slots[..., 0], slots[..., 1] + effect, slots[..., 2])
 
 
 def above(differences: Floats, value: float, alpha: float) -> Bools:
-    """Whether the whole interval of level ``1 - alpha`` lies above ``value``."""
-    n = differences.shape[1]
-    return np.asarray(rank_sums(value - differences) <= critical(n, alpha))
+    """Whether the whole interval of level ``1 - alpha`` lies above ``value``, for each row.
+
+    By Wilcoxon's W+ of a row without ties and zeros, as drawn noise is, and the largest W+ that
+    is no likelier than ``alpha / 2``.
+    """
+    less = value - differences
+    order = np.argsort(np.abs(less), axis=1)
+    n = less.shape[1]
+    ranks = (np.take_along_axis(less, order, axis=1) > 0) * np.arange(1, n + 1)
+    cumulated = np.cumsum(statistics.signed_rank_probabilities(n))
+    critical = np.searchsorted(cumulated, alpha / 2 * (1 + 1e-12), side="right") - 1
+    return np.asarray(ranks.sum(axis=1) <= critical)
 
 
 def below(differences: Floats, value: float, alpha: float) -> Bools:
-    return np.asarray(rank_sums(differences - value) <= critical(differences.shape[1], alpha))
+    return above(-differences, -value, alpha)
 
 
 def estimates(differences: Floats) -> Floats:
     """Hodges-Lehmann of each row, shape (trials,)."""
     first, second = np.triu_indices(differences.shape[1])
-    parts = [
-        np.median((chunk[:, first] + chunk[:, second]) / 2, axis=1)
-        for start in range(0, len(differences), CHUNK)
-        for chunk in (differences[start : start + CHUNK],)
-    ]
+    chunks = (differences[start : start + CHUNK] for start in range(0, len(differences), CHUNK))
+    parts = [np.median((chunk[:, first] + chunk[:, second]) / 2, axis=1) for chunk in chunks]
     return np.concatenate(parts) if parts else np.empty(0)
 
 
 def judge(session: SimulatedSession, thresholds: Thresholds) -> tuple[Bools, Bools]:
     """Called a change, and called equal, for each trial: the rule of analysis/verdict.py."""
-    differences = session.patched - session.base
-    again = session.again - session.base
+    differences, again = session.patched - session.base, session.again - session.base
     alpha, change = thresholds.alpha, thresholds.change
     steady = ~(above(again, 0, alpha) | below(again, 0, alpha))
     called = (above(differences, 0, alpha) | below(differences, 0, alpha)) & steady
@@ -200,21 +169,15 @@ def ours(session: SimulatedSession, looks: Sequence[Look]) -> tuple[Bools, Bools
     spent = np.full(trials, float(looks[-1].blocks))
     for look in looks:
         left = np.flatnonzero(~(called | equal))
-        remaining = SimulatedSession(
-            session.base[left, : look.blocks],
-            session.patched[left, : look.blocks],
-            session.again[left, : look.blocks],
-        )
-        now_called, now_equal = judge(remaining, at_look(THRESHOLDS, look))
-        called[left], equal[left] = now_called, now_equal
-        spent[left[now_called | now_equal]] = look.blocks
+        so_far = SimulatedSession(*(arm[left, : look.blocks] for arm in session))
+        called[left], equal[left] = judge(so_far, at_look(THRESHOLDS, look))
+        spent[left[called[left] | equal[left]]] = look.blocks
     return called, equal, spent
 
 
 def in_sequence(
-    draw: Callable[[Random, int, int], Floats], random: Random, trials: int, runs: int,
-    effect: float,
-) -> tuple[Floats, Floats]:  # fmt: skip
+    draw: Draw, random: Random, trials: int, runs: int, effect: float
+) -> tuple[Floats, Floats]:
     """All runs of the base, then all of the patched arm, over one session."""
     drawn = draw(random, trials, 2 * runs)
     return np.exp(drawn[:, :runs]), np.exp(drawn[:, runs:] + effect)
@@ -222,16 +185,11 @@ def in_sequence(
 
 def lkp(base: Floats, patched: Floats) -> Bools:
     """The rule of LKP on plain values, shape (trials, runs) each."""
-
-    def summary(values: Floats) -> tuple[Floats, Floats, Floats]:
-        margin = values.shape[1] >> 5
-        kept = np.sort(values, axis=1)[:, margin : values.shape[1] - margin]
-        return kept[:, 0], kept[:, kept.shape[1] // 2], kept[:, -1]
-
-    low_a, middle_a, high_a = summary(base)
-    low_b, middle_b, high_b = summary(patched)
-    up = (low_b > middle_a) & (middle_b > high_a)
-    return np.asarray(up | ((low_a > middle_b) & (middle_a > high_b)))
+    margin = base.shape[1] >> 5
+    a, b = (np.sort(v, axis=1)[:, margin : v.shape[1] - margin] for v in (base, patched))
+    middle = a.shape[1] // 2
+    up = (b[:, 0] > a[:, middle]) & (b[:, middle] > a[:, -1])
+    return np.asarray(up | ((a[:, 0] > b[:, middle]) & (a[:, middle] > b[:, -1])))
 
 
 def mmtests(base: Floats, patched: Floats) -> Bools:
@@ -246,79 +204,61 @@ def welch(base: Floats, patched: Floats) -> Bools:
     return np.asarray(stats.ttest_ind(base, patched, axis=1, equal_var=False).pvalue < 0.05)
 
 
-RULES = (
-    "ours, 12 blocks",
-    "ours, looks to 48",
-    "LKP, 4 runs",
-    "LKP, 12 runs",
-    "mmtests, 12 runs",
-    "Welch 5 %, 12 runs",
-)
-
-
-def calls(noise: Noise, random: Random, trials: int, effect: float) -> dict[str, int]:
-    """How many of ``trials`` sessions each rule calls a change, by rule."""
-    session = blocks(noise, random, trials, LOOKS[-1].blocks, effect)
-    short = blocks(noise, random, trials, BLOCKS, effect)
+def calls(name: str, random: Random, trials: int, effect: float) -> dict[str, int]:
+    """How many of ``trials`` sessions with this noise each rule calls a change, by rule."""
+    draw = NOISES[name]
+    session = blocks(draw, random, trials, LOOKS[-1].blocks, effect)
+    short = blocks(draw, random, trials, BLOCKS, effect)
     by_rule = {
-        RULES[0]: ours(short, (Look(BLOCKS, 1.0),))[0],
-        RULES[1]: ours(session, LOOKS)[0],
-        RULES[2]: lkp(*in_sequence(noise.draw, random, trials, 4, effect)),
-        RULES[3]: lkp(*in_sequence(noise.draw, random, trials, BLOCKS, effect)),
+        "ours, 12 blocks": ours(short, (Look(BLOCKS, 1.0),))[0],
+        "ours, looks to 48": ours(session, LOOKS)[0],
+        "LKP, 4 runs": lkp(*in_sequence(draw, random, trials, 4, effect)),
+        "LKP, 12 runs": lkp(*in_sequence(draw, random, trials, BLOCKS, effect)),
     }
-    if noise.one_boot is None:
-        values = in_sequence(noise.draw, random, trials, BLOCKS, effect)
+    if draw is between_boots:
+        base, other = (of_one_boot(random, trials, BLOCKS) for _ in range(2))
+        values = np.exp(base), np.exp(other + effect)
     else:
-        base = np.exp(noise.one_boot(random, trials, BLOCKS))
-        other = np.exp(noise.one_boot(random, trials, BLOCKS) + effect)
-        values = (base, other)
-    by_rule[RULES[4]] = mmtests(*values)
-    by_rule[RULES[5]] = welch(*values)
+        values = in_sequence(draw, random, trials, BLOCKS, effect)
+    by_rule |= {"mmtests, 12 runs": mmtests(*values), "Welch 5 %, 12 runs": welch(*values)}
     return {rule: int(called.sum()) for rule, called in by_rule.items()}
 
 
-def table(trials: int, effect: float, seed: int = SEED) -> list[tuple[str, dict[str, int]]]:
-    """Name of each noise, and calls by rule."""
-    return [
-        (noise.name, calls(noise, np.random.default_rng([seed, number]), trials, effect))
-        for number, noise in enumerate(NOISES)
-    ]
-
-
-def markdown(rows: list[tuple[str, dict[str, int]]], trials: int) -> str:
-    """The rows as percentages, ours with their 95 % interval."""
-    lines = ["| noise | " + " | ".join(RULES) + " |", "|---" * (len(RULES) + 1) + "|"]
-    for name, called in rows:
+def table(trials: int, effect: float) -> str:
+    """Percent of sessions called a change, by noise and rule, ours with their 95 % interval."""
+    lines: list[str] = []
+    for number, name in enumerate(NOISES):
+        called = calls(name, np.random.default_rng([SEED, number]), trials, effect)
+        if not lines:
+            lines = ["| noise | " + " | ".join(called) + " |", "|---" * (len(called) + 1) + "|"]
         cells = [name]
-        for rule in RULES:
-            rate = called[rule] / trials
-            low, high, _ = rate_interval(called[rule], trials)
+        for rule, count in called.items():
+            rate = count / trials
+            low, high, _ = rate_interval(count, trials)
             span = f" ({100 * low:.2f}–{100 * high:.2f})" if rule.startswith("ours") else ""
             cells.append(f"{100 * rate:.2f}{span}" if rate < 0.1 else f"{100 * rate:.0f}")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_TRIALS} sessions a cell")
     trials = QUICK_TRIALS if parser.parse_args().quick else TRIALS
     print(f"{trials} sessions a cell, seed {SEED}; percent of sessions called a change.\n")
-    print("False alarms: nothing changed.\n")
-    print(markdown(table(trials, 0.0), trials))
+    print(f"False alarms: nothing changed.\n\n{table(trials, 0.0)}")
     for effect in (0.01, 0.02):
         print(f"\nDetection: a change of {100 * effect:.0f} %.\n")
-        print(markdown(table(trials, math.log1p(effect)), trials))
+        print(table(trials, math.log1p(effect)))
     random = np.random.default_rng(SEED)
     print("\nBlocks spent with looks, normal noise:\n")
     print("| change | called a change | called no change | mean blocks |\n|---|---|---|---|")
     for effect in (0.0, 0.005, 0.01, 0.015, 0.02):
-        session = blocks(NOISES[0], random, trials, LOOKS[-1].blocks, math.log1p(effect))
+        session = blocks(normal, random, trials, LOOKS[-1].blocks, math.log1p(effect))
         called, equal, spent = ours(session, LOOKS)
         cells = (f"{100 * effect:g} %", f"{called.mean():.1%}", f"{equal.mean():.1%}")
         print(f"| {' | '.join(cells)} | {spent.mean():.1f} |")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

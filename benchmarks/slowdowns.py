@@ -19,14 +19,12 @@ import argparse
 import sys
 from pathlib import Path
 
-import numpy as np
-
 CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
 from analysis import looks as rates
 from analysis.verdict import OPEN, Evidence, judge_primary
-from benchmarks.nulls import BASE, arguments_of, measured, pairs_of, values_of, with_arms
+from benchmarks.nulls import BASE, apart, arguments_of, measured, pairs_of, values_of, with_arms
 from experiment.spec import ArmSpec, Experiment, SeriesSpec, looks_of
 from results.record import CaseRecord
 from results.session import MeasuredSession
@@ -70,13 +68,9 @@ def judged(session: MeasuredSession, case: CaseRecord, arm: str) -> dict[str, st
             for metric, of in values.items()
         ]  # fmt: skip
         verdicts = judge_primary(family, session.manifest.experiment.thresholds)
-        answers = {
-            metric: (
-                f"{'undecided' if judgement.cause in OPEN else judgement.verdict} after {n}"
-            )
-            for metric, judgement in zip(values, verdicts, strict=True)
-        }  # fmt: skip
-        if not any(judgement.cause in OPEN for judgement in verdicts):
+        words = ["undecided" if each.cause in OPEN else str(each.verdict) for each in verdicts]
+        answers = {metric: f"{word} after {n}" for metric, word in zip(values, words, strict=True)}
+        if "undecided" not in words:
             break
     return answers
 
@@ -90,9 +84,7 @@ def main() -> None:
     arguments = arguments_of(parser)
     series = tuple(arguments.series.split(","))
     session = measured(
-        arguments.session,
-        arguments,
-        lambda experiment: slowed(experiment, series, arguments.case, arguments.seeds),
+        arguments, lambda all_: slowed(all_, series, arguments.case, arguments.seeds)
     )
     functions = {pair.arms[1]: pair.changed for pair in pairs_of(session)}
     print("| series | metric | change | verdict | functions that changed |\n|---|---|---|---|---|")
@@ -102,9 +94,7 @@ def main() -> None:
             named = [name for at, _, name in functions[arm] if at == case.name]
             for metric in case.primary:
                 values = values_of(session, case.name, metric)
-                apart = 100 * (np.log(values[arm]) - np.log(values[BASE]))
-                error = apart.std(ddof=1) / np.sqrt(len(apart))
-                print(f"| {arm} | {metric} | {apart.mean():+.3f} ± {error:.3f} % "
+                print(f"| {arm} | {metric} | {apart(values, arm)} % "
                       f"| {verdicts[metric]} | {', '.join(named)} |")  # fmt: skip
 
 

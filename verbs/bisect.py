@@ -18,7 +18,7 @@ from runs.request import SUBJECT, Request
 from text import percent
 from verbs.cli import Without, flattened
 from verbs.invocation import log, options, placed, resolved_of, resumable, write_out
-from verbs.options import CHECKOUT, SESSION, SESSIONS, Booting, Folder
+from verbs.options import CHECKOUT, SESSION, SESSIONS, Booting, Folder, opt
 
 if TYPE_CHECKING:
     from analysis.explain.functions import Attribution
@@ -32,92 +32,12 @@ app = typer.Typer(add_completion=False)
 
 
 SEARCH = "The search"
-
-
 # A search is of one series in exact mode, and decides itself what it boots of it.
 OF_SEARCH = Without("mode", "twins", "per_patch", "check", "arms", "quick", "seeds", "max_seeds")
 
 
-@app.command("bisect")
-@flattened
-def bisect_verb(
-    request: Annotated[Request, OF_SEARCH],
-    booting: Booting,
-    metric: Annotated[
-        str,
-        typer.Option(
-            "--metric",
-            metavar="PHASE.METRIC",
-            rich_help_panel=SEARCH,
-            help="the metric that changed, for example 4k.bw",
-        ),
-    ] = "",
-    threshold: Annotated[
-        str,
-        typer.Option(
-            "--threshold",
-            metavar="PERCENT",
-            rich_help_panel=SEARCH,
-            help="smallest change to look for",
-        ),
-    ] = "0.5%",
-    between: Annotated[
-        str,
-        typer.Option(
-            "--range", metavar="A..B", rich_help_panel=SUBJECT, help="commits in --source git:PATH"
-        ),
-    ] = "",
-    case: Annotated[
-        str,
-        typer.Option(
-            "--case",
-            metavar="CASE",
-            rich_help_panel=SEARCH,
-            help="the case, if several have the metric",
-        ),
-    ] = "",
-    seeds: Annotated[
-        int | None,
-        typer.Option(
-            "--seeds",
-            min=1,
-            max=1000,
-            rich_help_panel=SEARCH,
-            help="seeds per step; by default as many as the threshold needs",
-        ),
-    ] = None,
-    folder: Folder = None,
-    resume: Annotated[
-        Path | None,
-        typer.Option(
-            "--resume", rich_help_panel=SESSION, help="continue the search in this folder"
-        ),
-    ] = None,
-) -> None:
-    """Find the patch of a series, or the commit of a range, that changed a metric.
-
-    Exit codes: 0 found, 1 no change to find, 3 nothing that changed ran, 5 narrowed down to
-    patches that cannot be built or measured.
-
-    Examples:
-    ./lab.py bisect filemap-v4 --metric 4k.bw  # which patch of a series
-    ./lab.py bisect --range v6.11..v6.12 --source git:/src/linux --metric 4k.bw --workloads \
-        filemap-4k --threshold 1%  # which commit
-    """
-    code = search(
-        # What explains is of no use to a search.
-        replace(request, twins=False), booting, metric=metric, threshold=threshold, between=between,
-        case=case, seeds=seeds, folder=folder, resume=resume,
-    )  # fmt: skip
-    raise typer.Exit(code)
-
-
 MOST_SHOWN = 10
-
-
 NO_REASONS: Mapping[int, str] = {}
-
-
 SHORT_COMMIT = 12
 
 
@@ -130,19 +50,44 @@ class BisectExit(enum.IntEnum):
     RANGE = 5
 
 
-def search(
-    request: Request,
+@app.command("bisect")
+@flattened
+def bisect_verb(
+    request: Annotated[Request, OF_SEARCH],
     booting: Booting,
-    *,
-    metric: str,
-    threshold: str,
-    between: str,
-    case: str,
-    seeds: int | None,
-    folder: Path | None,
-    resume: Path | None,
-) -> BisectExit:
-    """Do a new search or finish an old one, print what it shows, and return the exit code."""
+    metric: Annotated[
+        str, opt("--metric PHASE.METRIC", "the metric that changed, for example 4k.bw", SEARCH)
+    ] = "",
+    threshold: Annotated[
+        str, opt("--threshold PERCENT", "smallest change to look for", SEARCH)
+    ] = "0.5%",
+    between: Annotated[str, opt("--range A..B", "commits in --source git:PATH", SUBJECT)] = "",
+    case: Annotated[str, opt("--case CASE", "the case, if several have the metric", SEARCH)] = "",
+    seeds: Annotated[
+        int | None,
+        opt(
+            "--seeds",
+            "seeds per step; by default as many as the threshold needs",
+            SEARCH,
+            min=1,
+            max=1000,
+        ),
+    ] = None,
+    folder: Folder = None,
+    resume: Annotated[
+        Path | None, opt("--resume", "continue the search in this folder", SESSION)
+    ] = None,
+) -> None:
+    """Find the patch of a series, or the commit of a range, that changed a metric.
+
+    Exit codes: 0 found, 1 no change to find, 3 nothing that changed ran, 5 narrowed down to
+    patches that cannot be built or measured.
+
+    Examples:
+    ./lab.py bisect filemap-v4 --metric 4k.bw  # which patch of a series
+    ./lab.py bisect --range v6.11..v6.12 --source git:/src/linux --metric 4k.bw --workloads \
+        filemap-4k --threshold 1%  # which commit
+    """
     from experiment.steps import threshold_of
     from reports.forms import write_all
     from results.session import open_session
@@ -151,6 +96,8 @@ def search(
     from runs.boots import Reporter
 
     run_options, reporter = options(booting), Reporter()
+    # What explains is of no use to a search.
+    request = replace(request, twins=False)
     if resume is not None:
         if folder or between or metric or not request.is_empty:
             raise UsageError(
@@ -178,7 +125,13 @@ def search(
             )
             bisect.begin(search, resolved.series, target, run_options)
             reporter.log(f"session {target}")
-            reporter.log(_plan_text(search, chosen=seeds is None))
+            why = "from --seeds" if seeds else (
+                f"enough to detect a change of {percent(search.threshold)}"
+            )  # fmt: skip
+            most = max(1, (len(search.points) - 2).bit_length())
+            reporter.log(
+                f"{search.last} patches, about {most} steps; {_seeds(search)} a step, {why}"
+            )
             result = bisect.run(target, on, reporter, reporter.building)
     recorded = (target / MANIFEST).exists()
     untested = _untested(result, open_session(target)) if recorded else NO_REASONS
@@ -186,10 +139,9 @@ def search(
     if recorded:
         write_all(target)
         log(f"report: {target / 'report.html'}")
-    code = {"found": BisectExit.FOUND, "range": BisectExit.RANGE, "nothing": BisectExit.NOTHING}
     if result.kind == "nothing" and result.search.last in untested:
-        return BisectExit.NOT_TESTED
-    return code[result.kind]
+        raise typer.Exit(BisectExit.NOT_TESTED)
+    raise typer.Exit(BisectExit[result.kind.upper()])
 
 
 def _resolved(request: Request, between: str, stack: ExitStack) -> tuple[Resolved, tuple[str, ...]]:
@@ -294,12 +246,6 @@ def _case_of(experiment: Experiment, metric: str, case: str, catalogue: Catalogu
         allowed = ", ".join(spec.name for spec in experiment.cases)
         raise SpecError([f"--case: found {case!r}; name a case that has {metric}: {allowed}"])
     return having[0]
-
-
-def _plan_text(search: Search, *, chosen: bool) -> str:
-    why = f"enough to detect a change of {percent(search.threshold)}" if chosen else "from --seeds"
-    most = max(1, (len(search.points) - 2).bit_length())
-    return f"{search.last} patches, about {most} steps; {_seeds(search)} a step, {why}"
 
 
 def _untested(result: Result, session: MeasuredSession) -> dict[int, str]:

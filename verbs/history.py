@@ -1,41 +1,32 @@
-"""Verbs of the benchmark history: kept nights, and what changed between them."""
+"""Verbs of the benchmark history: nights kept, what changed, the CI policy, and a site."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
-from collections.abc import Iterable, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from errors import RecordError, UsageError
+from errors import InfraError, RecordError, UsageError
 from text import clean_line
 from verbs.invocation import emit, log, write_out
-from verbs.options import CHECKOUT, OUTPUT, Json
+from verbs.options import CHECKOUT, OUTPUT, Json, opt, session_argument, sessions_folder
 
 if TYPE_CHECKING:
-    from history.known import KnownChanges
+    from analysis.many import SessionComparison
+    from history.gate import Gate
     from history.policy import Policy
-    from history.store import HistoryContents, HistoryStore, UnreadFile
 
+app = typer.Typer(add_completion=False)
 HISTORY = CHECKOUT / "history-data"
-
-
 KNOWN = CHECKOUT / "configs" / "known-changes.toml"
-
-
 POLICY = CHECKOUT / "configs" / "gate.toml"
-
-
 FILES = "Files"
-
-
-Folder = Annotated[
-    Path, typer.Option("--history", rich_help_panel=FILES, help="folder of the history")
-]
+Folder = Annotated[Path, opt("--history", "folder of the history", FILES)]
 
 
 def _existing_list(file: Path) -> Path:
@@ -49,143 +40,60 @@ def _existing_list(file: Path) -> Path:
 
 
 KnownFile = Annotated[
-    Path,
-    typer.Option(
-        "--known",
-        rich_help_panel=FILES,
-        help="list of known changes, as TOML",
-        callback=_existing_list,
-    ),
+    Path, opt("--known", "list of known changes, as TOML", FILES, callback=_existing_list)
 ]
-
-
 PolicyFile = Annotated[
-    Path,
-    typer.Option(
-        "--policy", rich_help_panel=FILES, help="CI policy: what fails, and thresholds, as TOML"
-    ),
+    Path, opt("--policy", "CI policy: what fails, and thresholds, as TOML", FILES)
 ]
-
-
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+# Clocks and time zones differ by less.
+AHEAD = timedelta(days=1)
+NIGHT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @app.command("add")
 def add_verb(
-    sessions: Annotated[list[Path], typer.Argument(metavar="SESSION...")],
+    sessions: Annotated[list[Path], session_argument("SESSION...")],
     folder: Folder = HISTORY,
     night: Annotated[
         str,
-        typer.Option(
-            "--night",
-            metavar="ID",
-            rich_help_panel=FILES,
-            help="the night of these sessions: an id that all its jobs share, or a date "
-            "YYYY-MM-DD if not the session's own",
+        opt(
+            "--night ID",
+            "the night of these sessions: an id that all its jobs share, or a date YYYY-MM-DD if "
+            "not the session's own",
+            FILES,
         ),
     ] = "",
-    link: Annotated[
-        str,
-        typer.Option(
-            "--link", metavar="URL", rich_help_panel=FILES, help="URL of the session's reports"
-        ),
-    ] = "",
+    link: Annotated[str, opt("--link URL", "URL of the session's reports", FILES)] = "",
 ) -> None:
     """Add the results of sessions to the history, one entry each; exit 2 if one cannot be added.
 
     Examples:
-    ./lab.py history add sessions/NAME  # with the session's date
+    ./lab.py history add latest  # with the session's date
     ./lab.py history add sessions/A sessions/B --night 2026-01-02  # as one night
     """
-    add(sessions, folder, night, link)
-
-
-@app.command("show")
-def show_verb(
-    entry: Annotated[str, typer.Argument(help="an entry's id or session", metavar="ENTRY")] = "",
-    folder: Folder = HISTORY,
-    known_file: KnownFile = KNOWN,
-    policy_file: PolicyFile = POLICY,
-    experiment: Annotated[
-        str,
-        typer.Option(
-            "--experiment",
-            metavar="NAME",
-            rich_help_panel=OUTPUT,
-            help="also list the nights of this experiment",
-        ),
-    ] = "",
-    nights: Annotated[
-        int, typer.Option("--nights", min=1, rich_help_panel=OUTPUT, help="how many nights to list")
-    ] = 10,
-    as_json: Json = False,
-) -> None:
-    """Show every benchmark of the history and what changed, or one entry.
-
-    Examples:
-    ./lab.py history show  # every benchmark and every change
-    ./lab.py history show --experiment nightly --nights 30  # a month of one experiment
-    """
-    show(
-        entry,
-        folder,
-        known_file,
-        policy_file,
-        experiment=experiment,
-        nights=nights,
-        as_json=as_json,
-    )
-
-
-@app.command("export")
-def export_verb(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines")],
-    folder: Folder = HISTORY,
-) -> None:
-    """Write the whole history to one file, a line of JSON for each entry.
-
-    Examples:
-    ./lab.py history export all.jsonl  # for another lab, or pandas
-    ./lab.py history export all.jsonl --history /srv/history  # of another folder
-    """
-    export(file, folder)
-
-
-@app.command("import")
-def import_verb(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...")],
-    folder: Folder = HISTORY,
-) -> None:
-    """Add the entries of exported files; exit 2 if any cannot be read.
-
-    Examples:
-    ./lab.py history import all.jsonl  # from another lab
-    ./lab.py history import a.jsonl b.jsonl --history /srv/history  # elsewhere
-    """
-    read_in(files, folder)
-
-
-# Clocks and time zones differ by less.
-AHEAD = timedelta(days=1)
-
-
-NIGHT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-
-def add(sessions: Sequence[Path], folder: Path, night: str, link: str) -> None:
-    """Keep what the sessions measured, as one entry each; exit 2 where one could not be."""
+    from history.entry import calendar_date
     from history.ingest import SessionError, read_session
     from history.policy import too_late
     from history.store import HistoryStore
 
-    day, name = _night(night)
+    is_date = re.fullmatch(r"[0-9]+-[0-9]+-[0-9]+", night)
+    if is_date:
+        try:
+            calendar_date(night)
+        except ValueError as error:
+            raise UsageError(str(error), where="--night", next_step="write YYYY-MM-DD") from None
+    elif night and not NIGHT_ID.fullmatch(night):
+        raise UsageError(
+            f"{night!r} is neither a date nor an id", where="--night",
+            next_step="write YYYY-MM-DD, or up to 64 letters, digits, dots, dashes",
+        )  # fmt: skip
     store, bad = HistoryStore(folder), []
     for session in sessions:
         try:
-            entry, functions = read_session(session, night=day, link=link)
-            if ahead := too_late(entry.night, _today(), AHEAD):
+            entry, functions = read_session(session, night=night if is_date else "", link=link)
+            if ahead := too_late(entry.night, datetime.now(UTC).date(), AHEAD):
                 raise SessionError(f"night: {ahead}; write --night, or set this host's clock")
-            entry = entry.model_copy(update={"night_id": name})
+            entry = entry.model_copy(update={"night_id": "" if is_date else night})
             added = store.add(entry, functions)
         except RecordError as error:
             # A night that lost one experiment still has the others.
@@ -200,25 +108,35 @@ def add(sessions: Sequence[Path], folder: Path, night: str, link: str) -> None:
         )  # fmt: skip
 
 
-def show(
-    entry: str,
-    folder: Path,
-    known_file: Path,
-    policy_file: Path,
-    *,
-    experiment: str,
-    nights: int,
-    as_json: bool,
+@app.command("show")
+def show_verb(
+    entry: Annotated[str, typer.Argument(help="an entry's id or session", metavar="ENTRY")] = "",
+    folder: Folder = HISTORY,
+    known_file: KnownFile = KNOWN,
+    policy_file: PolicyFile = POLICY,
+    experiment: Annotated[
+        str, opt("--experiment NAME", "also list the nights of this experiment", OUTPUT)
+    ] = "",
+    nights: Annotated[int, opt("--nights", "how many nights to list", OUTPUT, min=1)] = 10,
+    as_json: Json = False,
 ) -> None:
-    """Show the tracks and every change, or one entry."""
+    """Show every benchmark of the history and what changed, or one entry.
+
+    Examples:
+    ./lab.py history show  # every benchmark and every change
+    ./lab.py history show --experiment nightly --nights 30  # a month of one experiment
+    """
     from experiment.frozen import closest
     from history import wording
     from history.changes import changes_of
     from history.function_changes import function_changes
+    from history.known import load_known
+    from history.store import HistoryStore
     from history.trend import trends
     from results.record import as_json as as_json_values
 
-    store, read, known_changes = _open(folder, known_file)
+    store, known_changes = HistoryStore(folder), load_known(known_file)
+    read = store.read()
     if entry:
         of_name = read.entry(entry)
         if of_name is None:
@@ -238,7 +156,7 @@ def show(
         )  # fmt: skip
     changes = changes_of(read.entries, store.functions, known_changes, policy_of(policy_file))
     of_functions = [
-        change for change in function_changes(read.entries, known_changes) if change.functions
+        each for each in function_changes(read.entries, known_changes) if each.functions
     ]
     if as_json:
         emit({
@@ -254,27 +172,44 @@ def show(
         })  # fmt: skip
         return
     write_out("\n".join(wording.overview(read)))
-    of_functions_lines = wording.function_change_lines(of_functions)
-    lines = [*wording.change_lines(changes), *of_functions_lines]
+    lines = [*wording.change_lines(changes), *wording.function_change_lines(of_functions)]
     write_out("\n".join([*lines, *wording.untested_lines(read.entries)]) or "no change seen")
     for track, entries in read.tracks().items():
         if track[0] == experiment:
-            write_out(
-                "\n".join(wording.trend_lines(trends(entries, changes, primary_only=True), nights))
-            )
+            of_track = trends(entries, changes, primary_only=True)
+            write_out("\n".join(wording.trend_lines(of_track, nights)))
 
 
-def export(file: Path, folder: Path) -> None:
-    """Write the whole history to one file, a line of JSON for each entry."""
+@app.command("export")
+def export_verb(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines")],
+    folder: Folder = HISTORY,
+) -> None:
+    """Write the whole history to one file, a line of JSON for each entry.
+
+    Examples:
+    ./lab.py history export all.jsonl  # for another lab, or pandas
+    ./lab.py history export all.jsonl --history /srv/history  # of another folder
+    """
     from history.store import HistoryStore, export_lines
 
     read = export_lines(HistoryStore(folder), file)
-    _left_out(read.problems)
+    for problem in read.problems:
+        log(clean_line(f"left out: {problem}"))
     write_out(f"{len(read.entries)} entries in {file}")
 
 
-def read_in(files: Sequence[Path], folder: Path) -> None:
-    """Add the entries of exported files; exit 2 where any could not be read."""
+@app.command("import")
+def import_verb(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...")],
+    folder: Folder = HISTORY,
+) -> None:
+    """Add the entries of exported files; exit 2 if any cannot be read.
+
+    Examples:
+    ./lab.py history import all.jsonl  # from another lab
+    ./lab.py history import a.jsonl b.jsonl --history /srv/history  # elsewhere
+    """
     from history.policy import too_late
     from history.store import HistoryStore, UnreadFile, read_lines
 
@@ -283,14 +218,15 @@ def read_in(files: Sequence[Path], folder: Path) -> None:
         read, problems = read_lines(file)
         added = there = 0
         for entry, functions in read:
-            if ahead := too_late(entry.night, _today(), AHEAD):
+            if ahead := too_late(entry.night, datetime.now(UTC).date(), AHEAD):
                 problems.append(UnreadFile(file, f"entry {entry.id}: night: {ahead}"))
             elif store.add(entry, functions):
                 added += 1
             else:
                 there += 1
         write_out(f"{file}: {added} added, {there} there already")
-        _left_out(problems)
+        for problem in problems:
+            log(clean_line(f"left out: {problem}"))
         bad = bad or bool(problems)
     if bad:
         raise UsageError(
@@ -298,46 +234,6 @@ def read_in(files: Sequence[Path], folder: Path) -> None:
             where=", ".join(map(str, files)),
             next_step="export them again; what could be read was added",
         )
-
-
-def _open(folder: Path, known_file: Path) -> tuple[HistoryStore, HistoryContents, KnownChanges]:
-    from history.known import load_known
-    from history.store import HistoryStore
-
-    store = HistoryStore(folder)
-    return store, store.read(), load_known(known_file)
-
-
-def _left_out(problems: Iterable[UnreadFile]) -> None:
-    for problem in problems:
-        log(clean_line(f"left out: {problem}"))
-
-
-def _night(text: str) -> tuple[str, str]:
-    """The date and the id that ``--night`` gives; either is empty where it gives none."""
-    if re.fullmatch(r"[0-9]+-[0-9]+-[0-9]+", text):
-        _date(text, "--night")
-        return text, ""
-    if text and not NIGHT_ID.fullmatch(text):
-        raise UsageError(
-            f"{text!r} is neither a date nor an id", where="--night",
-            next_step="write YYYY-MM-DD, or up to 64 letters, digits, dots, dashes",
-        )  # fmt: skip
-    return "", text
-
-
-def _today() -> date:
-    return datetime.now(UTC).date()
-
-
-def _date(text: str, option: str) -> None:
-    from history.entry import calendar_date
-
-    try:
-        if text:
-            calendar_date(text)
-    except ValueError as error:
-        raise UsageError(str(error), where=option, next_step="write YYYY-MM-DD") from None
 
 
 def policy_of(file: Path) -> Policy:
@@ -358,3 +254,147 @@ def policy_of(file: Path) -> Policy:
             for metric, change in own.items()
         }
     )
+
+
+@app.command("gate")
+def gate_verb(
+    session: Annotated[Path | None, session_argument("SESSION")] = None,
+    history: Annotated[
+        Path | None, opt("--history", "judge the newest night of this history")
+    ] = None,
+    policy_file: PolicyFile = POLICY,
+    known_file: KnownFile = KNOWN,
+    night: Annotated[
+        str, typer.Option(metavar="ID", help="with --history: fail if this night is not in it")
+    ] = "",
+    annotate: Annotated[
+        bool | None,
+        opt(
+            "--annotations/--no-annotations",
+            "print GitHub annotations; default: on in GitHub Actions",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Turn a session or the newest night of a history into an exit code by a CI policy.
+
+    Examples:
+    ./lab.py gate latest  # an exit code for CI
+    ./lab.py gate --history history-data --night 2026-01-02  # of the nightly job
+    """
+    if (session is None) == (history is None):
+        raise UsageError(
+            "give either SESSION or --history FOLDER", where="gate",
+            next_step="./lab.py gate SESSION, or ./lab.py gate --history FOLDER",
+        )  # fmt: skip
+    from history.gate import of_session, workflow_commands
+
+    policy = policy_of(policy_file)
+    if session is not None:
+        gate = of_session(_finished(session), policy)
+    elif history is not None:
+        gate = _of_history(history, policy, known_file, night)
+    if as_json:
+        emit({"exit_code": gate.exit_code, "messages": [m._asdict() for m in gate.messages]})
+    else:
+        for message in gate.messages:
+            write_out(clean_line(f"{message.level}: {message.title}: {message.text}"))
+        write_out(f"gate: exit {gate.exit_code}")
+    annotated = os.environ.get("GITHUB_ACTIONS") == "true" if annotate is None else annotate
+    if annotated:
+        write_out(workflow_commands(gate.messages), end="")
+    raise typer.Exit(gate.exit_code)
+
+
+def _finished(folder: Path) -> SessionComparison:
+    """The comparison of a session that is judged whole.
+
+    Raises:
+        InfraError: runs or checks of it are still to be made.
+    """
+    from analysis.comparison import unfinished
+    from analysis.many import compare_session
+    from reports.headline import pending
+    from results.session import open_session
+
+    session = open_session(folder)
+    compared = None if (problem := unfinished(session)) else compare_session(session)
+    if compared is None or pending(compared):
+        raise InfraError(
+            problem or "its checks are pending", where=str(folder),
+            next_step=f"./lab.py run --resume {folder}",
+        )  # fmt: skip
+    return compared
+
+
+def _of_history(folder: Path, policy: Policy, known_file: Path, night: str) -> Gate:
+    """What a policy says of the newest night.
+
+    Raises:
+        InfraError: no session of ``night`` was added.
+        UsageError: a history without entries.
+    """
+    from history.changes import changes_of
+    from history.gate import of_history
+    from history.known import load_known
+    from history.store import HistoryStore
+
+    store, known_changes = HistoryStore(folder), load_known(known_file)
+    read = store.read()
+    if not read.entries:
+        # A gate that judges nothing must not look like a gate that passed.
+        raise UsageError(
+            "a history without entries", where=str(folder),
+            next_step="./lab.py history add SESSION",
+        )  # fmt: skip
+    if night and night not in {entry.night_key for entry in read.entries}:
+        # The night before would be judged in its place, and pass once more.
+        raise InfraError(
+            f"no entry of night {night!r}: none of its sessions was added", where=str(folder),
+            next_step=f"./lab.py history add SESSION --night {night}",
+        )  # fmt: skip
+    changes = changes_of(read.entries, store.functions, known_changes, policy)
+    return of_history(
+        read.entries, changes, policy, problems=read.problems, known_changes=known_changes
+    )
+
+
+@app.command("pages")
+def pages_verb(
+    history: Annotated[
+        Path, typer.Argument(help="folder of the history", metavar="HISTORY")
+    ] = HISTORY,
+    output: Annotated[
+        Path, opt("--output -o", "folder of the site; a site in it is replaced")
+    ] = Path("site"),
+    sessions: Annotated[
+        Path | None,
+        typer.Option(help="a folder of sessions; their reports are made anew for the site"),
+    ] = None,
+    known_file: KnownFile = KNOWN,
+    policy_file: PolicyFile = POLICY,
+) -> None:
+    """Write a static web site of the history: trends, nights, and comparisons of any two nights.
+
+    Examples:
+    ./lab.py pages  # a site of the history in ./site
+    ./lab.py pages history-data -o /srv/www/perf --sessions sessions  # with reports
+    """
+    from history.known import load_known
+    from history.pages import site
+    from history.store import HistoryStore
+    from history.wording import counted
+
+    if sessions is not None:
+        sessions_folder(sessions)
+    counts = site.build(
+        HistoryStore(history), output, known_changes=load_known(known_file),
+        policy=policy_of(policy_file), sessions=sessions,
+    )  # fmt: skip
+    log(
+        f"{counted(counts.tracks, 'track')}, {counted(counts.nights, 'night')}, "
+        f"{counted(counts.reports, 'report')}"
+    )
+    for line in counts.left_out:
+        log(f"left out: {line}")
+    write_out(counts.folder / site.FRONT)

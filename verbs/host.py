@@ -17,7 +17,7 @@ from host import facts
 from runs.request import Request
 from verbs import session
 from verbs.invocation import emit, log, options, write_out
-from verbs.options import CHECKOUT, Folder, Json, Measuring
+from verbs.options import CHECKOUT, Folder, Json, Measuring, opt
 
 if TYPE_CHECKING:
     from analysis.many import SessionComparison
@@ -32,27 +32,20 @@ app = typer.Typer(add_completion=False)
 @app.command("doctor")
 def doctor_verb(
     wall: Annotated[
-        bool, typer.Option("--wall", help="also check whether this host is fit for wall mode")
+        bool, opt("--wall", "also check whether this host is fit for wall mode")
     ] = False,
     exact: Annotated[
-        bool,
-        typer.Option("--exact", help="also check by booting guests whether this QEMU is bit-exact"),
+        bool, opt("--exact", "also check by booting guests whether this QEMU is bit-exact")
     ] = False,
     fix: Annotated[
-        bool,
-        typer.Option(
-            "--fix", help="with --wall: print commands that make this host fit, and undo it"
-        ),
+        bool, opt("--fix", "with --wall: print commands that make this host fit, and undo it")
     ] = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="exit 3 if there is any warning")
-    ] = False,
+    strict: Annotated[bool, opt("--strict", "exit 3 if there is any warning")] = False,
     kernel: Annotated[
         str,
-        typer.Option(
-            "--kernel",
-            metavar="TREE",
-            help="try a kernel instead: configure, build, boot and measure it, and look names up",
+        opt(
+            "--kernel TREE",
+            "try a kernel instead: configure, build, boot and measure it, and look names up",
         ),
     ] = "",
     folder: Folder = None,
@@ -156,19 +149,13 @@ def fetch_verb(
         ),
     ],
     into: Annotated[
-        Path | None,
-        typer.Option("--into", metavar="FOLDER", help="unpack it there as well; a new folder"),
+        Path | None, opt("--into FOLDER", "unpack it there as well; a new folder")
     ] = None,
     suite: Annotated[
-        list[str] | None,
-        typer.Option("--suite", help="releases to look in; default: sid, backports, testing"),
+        list[str] | None, opt("--suite", "releases to look in; default: sid, backports, testing")
     ] = None,
-    mirror: Annotated[
-        str, typer.Option("--mirror", metavar="URL", help="archive; default: the host's own")
-    ] = "",
-    keyring: Annotated[
-        str, typer.Option("--keyring", metavar="FILE", help="keys of the archive")
-    ] = "",
+    mirror: Annotated[str, opt("--mirror URL", "archive; default: the host's own")] = "",
+    keyring: Annotated[str, opt("--keyring FILE", "keys of the archive")] = "",
 ) -> None:
     """Fetch a kernel of a newer Debian than this host's; nothing is installed.
 
@@ -226,12 +213,8 @@ def clean_verb(
 
 
 WORKLOAD = "filemap-4k"
-
-
 # Names and options beyond these are counted only.
 NAMED = 8
-
-
 WITHOUT_IT = "what it is for is not measured, or is under another name"
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,6 +16,16 @@ from runs import request
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 SESSIONS = CHECKOUT / "sessions"
+
+
+def opt(flags: str, help_text: str, panel: str | None = None, **more: Any) -> Any:
+    """An option of a verb as its help shows it: ``--name -n METAVAR``, and what it does."""
+    words = flags.split(" ")
+    names = [word for word in words if word.startswith("-")]
+    metavar = " ".join(word for word in words if word not in names)
+    return typer.Option(
+        *names, help=help_text, rich_help_panel=panel, metavar=metavar or None, **more
+    )
 
 
 def sessions_folder(folder: Path) -> Path:
@@ -44,38 +54,33 @@ def session_folder(name: Path) -> Path:
     return folder
 
 
+def _folders(given: Path | list[Path] | None) -> Path | list[Path] | None:
+    return (
+        [*map(session_folder, given)]
+        if isinstance(given, list)
+        else given and session_folder(given)
+    )
+
+
+def session_argument(metavar: str | None = None) -> Any:
+    """A session that is there already, or several, as an argument."""
+    return typer.Argument(
+        help="a session's folder, its name, or latest", metavar=metavar, callback=_folders,
+        autocompletion=request.sessions,
+    )  # fmt: skip
+
+
 WHERE = "Where it runs"
 SESSION = "The session"
 OUTPUT = "What is printed"
 
-Json = Annotated[bool, typer.Option("--json", rich_help_panel=OUTPUT, help="print JSON")]
+Json = Annotated[bool, opt("--json", "print JSON", OUTPUT)]
 DryRun = Annotated[
-    bool,
-    typer.Option(
-        "--dry-run", rich_help_panel=OUTPUT, help="print the shell commands instead of running them"
-    ),
+    bool, opt("--dry-run", "print the shell commands instead of running them", OUTPUT)
 ]
-Strict = Annotated[
-    bool,
-    typer.Option("--strict", rich_help_panel=OUTPUT, help="exit 5 if a verdict is inconclusive"),
-]
-Folder = Annotated[
-    Path | None,
-    typer.Option("--session", rich_help_panel=SESSION, help="folder for the new session"),
-]
-Resume = Annotated[
-    Path | None,
-    typer.Option("--resume", rich_help_panel=SESSION, help="finish the session in this folder"),
-]
-Session = Annotated[
-    Path,
-    typer.Argument(
-        help="a session's folder, its name, or latest",
-        metavar="SESSION",
-        callback=session_folder,
-        autocompletion=request.sessions,
-    ),
-]
+Strict = Annotated[bool, opt("--strict", "exit 5 if a verdict is inconclusive", OUTPUT)]
+Folder = Annotated[Path | None, opt("--session", "folder for the new session", SESSION)]
+Resume = Annotated[Path | None, opt("--resume", "finish the session in this folder", SESSION)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,39 +89,36 @@ class ExecutorOptions:
 
     executor: Annotated[
         str,
-        typer.Option(
-            "--executor",
-            metavar="WHERE",
+        opt(
+            "--executor WHERE",
+            "local, dask:// or tls://HOST:PORT, or dask-jobqueue:NAME; see docs/fleet.md",
+            WHERE,
             envvar="TWINBOOT_EXECUTOR",
-            rich_help_panel=WHERE,
-            help="local, dask:// or tls://HOST:PORT, or dask-jobqueue:NAME; see docs/fleet.md",
         ),
     ] = "local"
     store: Annotated[
         str,
-        typer.Option(
-            "--store",
-            metavar="URL",
+        opt(
+            "--store URL",
+            "with --executor: a folder that all hosts share, or an fsspec URL",
+            WHERE,
             envvar="TWINBOOT_STORE",
-            rich_help_panel=WHERE,
-            help="with --executor: a folder that all hosts share, or an fsspec URL",
         ),
     ] = ""
     insecure: Annotated[
         bool,
-        typer.Option(
+        opt(
             "--insecure",
-            rich_help_panel=WHERE,
-            help="allow a dask scheduler without TLS that others can reach (docs/fleet.md)",
+            "allow a dask scheduler without TLS that others can reach (docs/fleet.md)",
+            WHERE,
         ),
     ] = False
     trusted: Annotated[
         tuple[str, ...],
-        typer.Option(
-            "--trust-series",
-            metavar="NAME",
-            rich_help_panel=WHERE,
-            help="build this series without a sandbox, though it changes what builds execute",
+        opt(
+            "--trust-series NAME",
+            "build this series without a sandbox, though it changes what builds execute",
+            WHERE,
         ),
     ] = ()
 
@@ -130,20 +132,14 @@ class Booting(ExecutorOptions):
     """
 
     guests: Annotated[
-        int | None,
-        typer.Option(
-            "--guests",
-            min=1,
-            rich_help_panel=WHERE,
-            help="number of guests that run at the same time",
-        ),
+        int | None, opt("--guests", "number of guests that run at the same time", WHERE, min=1)
     ] = None
     sandbox: Annotated[
         bool | None,
-        typer.Option(
+        opt(
             "--sandbox/--no-sandbox",
-            rich_help_panel=WHERE,
-            help="build patches in a sandbox; default: those from mail only (SECURITY.md)",
+            "build patches in a sandbox; default: those from mail only (SECURITY.md)",
+            WHERE,
         ),
     ] = None
 
@@ -154,25 +150,16 @@ class Measuring(Booting):
 
     snapshot: Annotated[
         bool,
-        typer.Option(
+        opt(
             "--snapshot/--no-snapshot",
-            rich_help_panel=WHERE,
-            help="restore each run from a snapshot of the booted guest, or boot it",
+            "restore each run from a snapshot of the booted guest, or boot it",
+            WHERE,
         ),
     ] = True
     measure_anyway: Annotated[
         bool,
-        typer.Option(
-            "--measure-anyway",
-            rich_help_panel=WHERE,
-            help="measure even if the machine code of the arms is equal",
-        ),
+        opt("--measure-anyway", "measure even if the machine code of the arms is equal", WHERE),
     ] = False
     probe: Annotated[
-        bool,
-        typer.Option(
-            "--probe/--no-probe",
-            rich_help_panel=WHERE,
-            help="count instructions and calls by function",
-        ),
+        bool, opt("--probe/--no-probe", "count instructions and calls by function", WHERE)
     ] = True

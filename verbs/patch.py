@@ -16,7 +16,7 @@ from errors import Exit, SeriesError, SpecError, UsageError
 from experiment.series_name import split_mail
 from text import clean, enumerated
 from verbs.invocation import write_out
-from verbs.options import OUTPUT, SESSIONS, sessions_folder
+from verbs.options import OUTPUT, SESSIONS, opt, sessions_folder
 
 if TYPE_CHECKING:
     from kernels.diff import Diff
@@ -32,14 +32,9 @@ def patch_verb(
     mail: Annotated[
         Path, typer.Argument(metavar="MAIL", help="a patch as a mail; - reads standard input")
     ] = Path("-"),
-    sessions: Annotated[
-        Path, typer.Option("--sessions", help="folder with the sessions to search")
-    ] = SESSIONS,
+    sessions: Annotated[Path, opt("--sessions", "folder with the sessions to search")] = SESSIONS,
     always: Annotated[
-        bool,
-        typer.Option(
-            "--always", rich_help_panel=OUTPUT, help="print a line even if there is no regression"
-        ),
+        bool, opt("--always", "print a line even if there is no regression", OUTPUT)
     ] = False,
 ) -> None:
     """Print what past sessions say of one patch, in one line.
@@ -61,14 +56,8 @@ def patch_verb(
 
 
 TIMEOUT_S = 20.0
-
-
 LONGEST = 300
-
-
 MOST_NAMES = 4
-
-
 # Files of a kernel tree that no kernel is built from.
 TEXTS = ("Documentation/*", "MAINTAINERS", "CREDITS", ".mailmap", "*.rst")
 

@@ -1,9 +1,8 @@
-"""Verbs of a queue of series: add, list, run, remove, retry."""
+"""Verbs of a queue of series: add, list, run, remove, retry; and watch, which fills it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,37 +10,33 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from errors import InfraError, UsageError
+from experiment.series_name import from_here
 from runs.request import Request
 from verbs import session
 from verbs.cli import Without, flattened
-from verbs.invocation import emit, log, options, resolved_of, write_out
-from verbs.options import CHECKOUT, Booting, Json
+from verbs.invocation import emit, log, options, placed, resolved_of, write_out
+from verbs.options import CHECKOUT, Booting, Json, opt
 
 if TYPE_CHECKING:
-    from queues.entry import QueueEntry, State
-
-QUEUE = CHECKOUT / "queue-data"
-
+    from queues.watch import PollReport
 
 app = typer.Typer(add_completion=False)
-
-
+QUEUE = CHECKOUT / "queue-data"
 QUEUE_PANEL = "The queue"
-
-
-Folder = Annotated[
-    Path, typer.Option("--queue", rich_help_panel=QUEUE_PANEL, help="folder of the queue")
+Folder = Annotated[Path, opt("--queue", "folder of the queue", QUEUE_PANEL)]
+Priority = Annotated[int, opt("--priority", "higher numbers are measured first", QUEUE_PANEL)]
+Entries = Annotated[
+    list[str], typer.Argument(metavar="ID...", help="an entry's id, or its beginning")
 ]
+# An entry is one series, which has an argument of its own.
+OF_ENTRY = Without("name", "series", "arms")
 
 
 @app.command("list")
 def list_verb(
     folder: Folder = QUEUE,
     everything: Annotated[
-        bool,
-        typer.Option(
-            "--all", rich_help_panel=QUEUE_PANEL, help="also entries that were removed or replaced"
-        ),
+        bool, opt("--all", "also entries that were removed or replaced", QUEUE_PANEL)
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -55,7 +50,7 @@ def list_verb(
     from results.record import as_json as as_json_values
 
     read = QueueStore(folder).read()
-    hidden: tuple[State, ...] = () if everything else ("removed", "replaced")
+    hidden = () if everything else ("removed", "replaced")
     entries = [entry for entry in read.entries if entry.state not in hidden]
     entries.sort(key=lambda entry: (not entry.is_open, entry.ended, entry.order))
     for problem in read.problems:
@@ -64,39 +59,20 @@ def list_verb(
         emit([as_json_values(entry) for entry in entries])
         return
     for entry in entries:
-        write_out(_line(entry))
+        word: str = entry.state
+        if entry.state in ("done", "failed"):
+            word = entry.word
+        elif entry.state == "running" and not entry.is_worked_on:
+            word = "interrupted"
+        parts = [
+            f"priority {entry.priority}" if entry.priority and entry.is_open else "",
+            f"{entry.name}  {entry.sender}" if entry.mailbox else entry.name,
+        ]
+        if text := entry.message or "; ".join(map(str, entry.results)):
+            parts.append(f"({text})")
+        write_out("  ".join(filter(None, (f"{word:<13}", entry.id, *parts))))
     if not entries:
         log("the queue is empty")
-
-
-def _line(entry: QueueEntry) -> str:
-    """An entry in one line: state, id, priority, name, what came out."""
-    word: str = entry.state
-    if entry.state in ("done", "failed"):
-        word = entry.word
-    elif entry.state == "running" and not entry.is_worked_on:
-        word = "interrupted"
-    priority = f"  priority {entry.priority}" if entry.priority and entry.is_open else ""
-    text = entry.message or "; ".join(map(str, entry.results))
-    sender = f"  {entry.sender}" if entry.mailbox else ""
-    return f"{word:<13}  {entry.id}{priority}  {entry.name}{sender}{f'  ({text})' if text else ''}"
-
-
-Priority = Annotated[
-    int,
-    typer.Option(
-        "--priority", rich_help_panel=QUEUE_PANEL, help="higher numbers are measured first"
-    ),
-]
-
-
-Entries = Annotated[
-    list[str], typer.Argument(metavar="ID...", help="an entry's id, or its beginning")
-]
-
-
-# An entry is one series, which has an argument of its own.
-OF_ENTRY = Without("name", "series", "arms")
 
 
 @app.command("add")
@@ -109,11 +85,10 @@ def add_verb(
     ] = None,
     tables: Annotated[
         list[Path],
-        typer.Option(
-            "--table",
-            metavar="FILE.csv",
-            rich_help_panel=QUEUE_PANEL,
-            help="a table with one series a row; see docs/queue.md for the columns",
+        opt(
+            "--table FILE.csv",
+            "a table with one series a row; see docs/queue.md for the columns",
+            QUEUE_PANEL,
         ),
     ] = [],  # noqa: B006
     folder: Folder = QUEUE,
@@ -125,9 +100,38 @@ def add_verb(
     ./lab.py queue add v3.mbox --priority 2  # ahead of the others
     ./lab.py queue add --table series.csv --set guest=smoke  # a row each
     """
+    from queues import adding, page
+    from queues.store import QueueStore
+    from runs.resolved import catalogue
+
     if not (series or tables):
         raise typer.BadParameter("no series named", param_hint="SERIES")
-    add(request, tuple(series or ()), tables, folder, priority)
+    # Request, the folder that its paths start in, the table that it comes from, priority.
+    wishes = [(replace(request, series=(name,)), Path.cwd(), "", priority) for name in series or ()]
+    for file in tables:
+        for row in adding.read_table(file):
+            of_entry, own = adding.of_row(row, request)
+            place = file.absolute()
+            wishes.append((of_entry, place.parent, str(place), priority if own is None else own))
+    known = catalogue(CHECKOUT)
+    entries = [
+        adding.entry_of(
+            wish, here=here, checkout=CHECKOUT, catalogue=known, priority=own_priority,
+            origin=origin,
+        )
+        for wish, here, origin, own_priority in wishes
+    ]  # fmt: skip
+    for entry in entries:
+        try:
+            resolved_of(entry.question)
+        except InfraError as error:
+            # A thread may have to wait for a network.
+            log(f"{entry.id}: not taken in now, but when it is measured: {error.in_one_line}")
+    # All of them are sound, or none is queued.
+    store = QueueStore(folder)
+    for entry in entries:
+        write_out(f"{entry.id}  {adding.put(store, entry)}")
+    page.write(store)
 
 
 @app.command("run")
@@ -136,36 +140,21 @@ def run_verb(
     where: Booting,
     folder: Folder = QUEUE,
     limit: Annotated[
-        int | None,
-        typer.Option(
-            "--limit", min=1, rich_help_panel=QUEUE_PANEL, help="stop after this many entries"
-        ),
+        int | None, opt("--limit", "stop after this many entries", QUEUE_PANEL, min=1)
     ] = None,
     tries: Annotated[
-        int,
-        typer.Option(
-            "--tries",
-            min=1,
-            rich_help_panel=QUEUE_PANEL,
-            help="maximum attempts of an entry after host failures",
-        ),
+        int, opt("--tries", "maximum attempts of an entry after host failures", QUEUE_PANEL, min=1)
     ] = 2,
     wait: Annotated[
         float | None,
-        typer.Option(
-            "--wait",
-            min=1,
-            metavar="S",
-            rich_help_panel=QUEUE_PANEL,
-            help="keep running, and check the queue every S seconds",
-        ),
+        opt("--wait S", "keep running, and check the queue every S seconds", QUEUE_PANEL, min=1),
     ] = None,
     trust_authors: Annotated[
         bool,
-        typer.Option(
+        opt(
             "--trust-authors",
-            rich_help_panel=QUEUE_PANEL,
-            help="build series from mail without a sandbox, too; their makefiles run as you",
+            "build series from mail without a sandbox, too; their makefiles run as you",
+            QUEUE_PANEL,
         ),
     ] = False,
 ) -> None:
@@ -181,128 +170,18 @@ def run_verb(
     ./lab.py queue run --limit 1  # the first that waits
     ./lab.py queue run --wait 60 --guests 2  # for ever, two guests at once
     """
-    work_all(where, folder, limit=limit, tries=tries, wait=wait, trust_authors=trust_authors)
-
-
-@app.command("remove")
-def remove_verb(names: Entries, folder: Folder = QUEUE) -> None:
-    """Remove entries from the queue; their sessions are kept, and watch does not queue them
-    again.
-
-    Examples:
-    ./lab.py queue remove v3-1a2b3c4d  # by its id
-    ./lab.py queue remove v3- v4-  # by the beginnings of ids
-    """
-    remove(names, folder)
-
-
-@app.command("retry")
-def retry_verb(
-    names: Entries,
-    folder: Folder = QUEUE,
-    anew: Annotated[
-        bool,
-        typer.Option(
-            "--new-session",
-            rich_help_panel=QUEUE_PANEL,
-            help="start a new session even if the old can be resumed",
-        ),
-    ] = False,
-) -> None:
-    """Measure entries again; a session that the host interrupted is resumed, others start anew.
-
-    Examples:
-    ./lab.py queue retry v3-1a2b3c4d  # resume its session
-    ./lab.py queue retry v3-1a2b3c4d --new-session  # or start a new one
-    """
-    retry(names, folder, anew=anew)
-
-
-def add(
-    request: Request,
-    series: Sequence[str],
-    tables: Sequence[Path],
-    folder: Path,
-    priority: int,
-) -> None:
-    """Queue each series, and each row of the tables, with the request's options.
-
-    Raises:
-        UsageError, SpecError: one of them cannot be measured; then none is queued.
-    """
-    from queues import adding, page
-    from queues.adding import entry_of, of_row, put
-    from queues.store import QueueStore
-    from runs.resolved import catalogue as known_names
-
-    catalogue = known_names(CHECKOUT)
-
-    def made(request: Request, here: Path, origin: str, own_priority: int) -> QueueEntry:
-        return entry_of(
-            request, here=here, checkout=CHECKOUT, catalogue=catalogue, priority=own_priority,
-            origin=origin,
-        )  # fmt: skip
-
-    entries = [made(replace(request, series=(name,)), Path.cwd(), "", priority) for name in series]
-    for file in tables:
-        for row in adding.read_table(file):
-            of_entry, own = of_row(row, request)
-            own_priority = priority if own is None else own
-            entries.append(
-                made(of_entry, file.absolute().parent, str(file.absolute()), own_priority)
-            )
-    for entry in entries:
-        _take_in(entry)
-    # All of them are sound, or none is queued.
-    store = QueueStore(folder)
-    for entry in entries:
-        write_out(f"{entry.id}  {put(store, entry)}")
-    page.write(store)
-
-
-def _take_in(entry: QueueEntry) -> None:
-    """Say what is in a series, as it will be measured; a thread may have to wait for a network."""
-    try:
-        resolved_of(entry.question)
-    except InfraError as error:
-        log(f"{entry.id}: not taken in now, but when it is measured: {error.in_one_line}")
-
-
-def work_all(
-    where: Booting,
-    folder: Path,
-    *,
-    limit: int | None,
-    tries: int,
-    wait: float | None,
-    trust_authors: bool,
-) -> None:
-    """Measure what waits until nothing is left, or for ever with ``wait`` (seconds).
-
-    Raises:
-        UsageError: something waits that nobody trusted who mailed it.
-        InfraError: two entries in a row were ended by the host or the lab.
-    """
     from host import sandbox
     from host.packages import install_line
     from queues import page
     from queues.store import QueueStore
     from queues.work import Job, Rules, refused, work
-    from runs.fleet.configured import executor_of
+    from runs.boots import Reporter
 
     waiting, run_options = QueueStore(folder), options(where)
     waiting.read()
     # A word that is wrong ends this, and not every entry; nothing is connected yet.
-    executor_of(
-        where.executor,
-        where.store,
-        checkout=CHECKOUT,
-        cache=run_options.cache,
-        log=log,
-        insecure=where.insecure,
-    )
-
-    boxed = run_options.sandbox is not False and sandbox.available() is not None
+    with placed(run_options, where, Reporter()):
+        boxed = run_options.sandbox is not False and sandbox.available() is not None
 
     def measure(job: Job) -> None:
         options_here = replace(run_options, sandbox=boxed) if job.is_from_mail else run_options
@@ -323,9 +202,8 @@ def work_all(
         left = refused(waiting, rules)
         for entry in left:
             if entry.id not in names:
-                log(
-                    f"not built  {entry.id}  {entry.name}: by {entry.author or 'an unknown author'}"
-                )
+                author = entry.author or "an unknown author"
+                log(f"not built  {entry.id}  {entry.name}: by {author}")
         names |= {entry.id for entry in left}
         limit = None if limit is None else limit - finished
         if wait is None or limit == 0:
@@ -342,11 +220,14 @@ def work_all(
         )
 
 
-def remove(names: Sequence[str], folder: Path) -> None:
-    """Take entries out of the queue.
+@app.command("remove")
+def remove_verb(names: Entries, folder: Folder = QUEUE) -> None:
+    """Remove entries from the queue; their sessions are kept, and watch does not queue them
+    again.
 
-    Raises:
-        UsageError: no such entry, or somebody changes it.
+    Examples:
+    ./lab.py queue remove v3-1a2b3c4d  # by its id
+    ./lab.py queue remove v3- v4-  # by the beginnings of ids
     """
     from queues import page
     from queues.store import QueueStore
@@ -359,11 +240,20 @@ def remove(names: Sequence[str], folder: Path) -> None:
     page.write(store)
 
 
-def retry(names: Sequence[str], folder: Path, *, anew: bool) -> None:
-    """Have entries measured again, in a new session if ``anew``.
+@app.command("retry")
+def retry_verb(
+    names: Entries,
+    folder: Folder = QUEUE,
+    anew: Annotated[
+        bool,
+        opt("--new-session", "start a new session even if the old can be resumed", QUEUE_PANEL),
+    ] = False,
+) -> None:
+    """Measure entries again; a session that the host interrupted is resumed, others start anew.
 
-    Raises:
-        UsageError: no such entry, or somebody changes it.
+    Examples:
+    ./lab.py queue retry v3-1a2b3c4d  # resume its session
+    ./lab.py queue retry v3-1a2b3c4d --new-session  # or start a new one
     """
     from queues import page
     from queues.store import QueueStore
@@ -377,3 +267,113 @@ def retry(names: Sequence[str], folder: Path, *, anew: bool) -> None:
             again = store.save(entry.requeued(anew=anew))
         write_out(f"{entry.id}  requeued, session {again.session}")
     page.write(store)
+
+
+MAILBOX = "The mailbox"
+# The mails are the series, and their files name the workloads where nothing else does.
+OF_MAILS = Without("name", "series", "arms", "automatic")
+
+
+@app.command("watch")
+@flattened
+def watch_verb(
+    request: Annotated[Request, OF_MAILS],
+    mailbox: Annotated[
+        Path, typer.Argument(help="a public-inbox archive (v2), maildir, mbox or folder of mboxes")
+    ],
+    more_paths: Annotated[
+        list[str] | None, typer.Argument(metavar="PATH", help="the same as --paths")
+    ] = None,
+    paths: Annotated[
+        list[str],
+        opt(
+            "--paths PATH",
+            "queue only series that change files under these, for example mm/ 'fs/*.c'",
+            MAILBOX,
+        ),
+    ] = [],  # noqa: B006
+    once: Annotated[bool, opt("--once", "check the mailbox once, then exit", MAILBOX)] = False,
+    every: Annotated[
+        float, opt("--every S", "check the mailbox every S seconds", MAILBOX, min=1)
+    ] = 60.0,
+    days: Annotated[
+        float,
+        opt(
+            "--days",
+            "age of the oldest mail read at the first check, and how long an incomplete "
+            "series is waited for",
+            MAILBOX,
+            min=0.01,
+        ),
+    ] = 14.0,
+    folder: Folder = QUEUE,
+    priority: Priority = 0,
+) -> None:
+    """Watch a mailbox, and queue every new, complete series that changes files under the paths.
+
+    A series with a missing patch waits until it is complete or --days old.  A newer version
+    replaces an older one that is not measured yet.  The queue remembers which mails were read.
+    Without --workloads, those are measured that execute what a series changes (see suggest).
+
+    Examples:
+    ./lab.py watch ~/lore/linux-mm mm/ fs/*.c --once  # check a mailbox once
+    ./lab.py watch ~/mail/linux-mm.mbox --every 300 --set guest=smoke  # for ever
+    """
+    from experiment.ad_hoc import from_series
+    from queues.mailboxes import mailbox_of
+    from queues.store import QueueStore
+    from queues.watch import Selection, Watch
+    from runs.resolved import catalogue
+
+    source = request.source
+    source = from_here(source, here=Path.cwd(), checkout=CHECKOUT) if source else ""
+    request = replace(request, source=source, automatic=not request.workloads)
+    # What is wrong with it is said now, and not by every entry.
+    from_series(
+        ("x.mbox",), source=source, workloads=request.named_workloads,
+        reverse=request.reverse, overrides=request.all_overrides,
+        catalogue=catalogue(CHECKOUT),
+    )  # fmt: skip
+    conditions = Selection(request, (*paths, *(more_paths or ())), priority, days=days)
+    watch = Watch(QueueStore(folder), mailbox, conditions)
+    before: list[str] = []
+    while True:
+        try:
+            report = watch.poll(mailbox_of(mailbox), time.time())
+            for line in lines_of(report, before):
+                write_out(line, flush=True)
+            before = report.waiting
+        except InfraError as error:
+            # A mirror may be packed anew while it is read: the next look finds it whole.
+            if once:
+                raise
+            log(error.for_terminal)
+        if once:
+            break
+        time.sleep(every)
+    ends = f"{len(report.queued)} series queued, {len(report.waiting)} incomplete"
+    log(f"{report.mails} new mails; {ends}")
+
+
+# Of the mails that are no members of a series, by reason.
+MOST_NAMED = 5
+
+
+def lines_of(report: PollReport, waited: list[str]) -> list[str]:
+    """What a look found, a line each; series that ``waited`` before are not told again."""
+    kinds = {
+        "note": report.notes, "queued": report.queued, "replaced": report.replaced,
+        "left out": report.left_out, "given up": report.given_up,
+        "waits": [line for line in report.waiting if line not in waited],
+    }  # fmt: skip
+    lines = [f"{kind:<9} {line}" for kind, texts in kinds.items() for line in texts]
+    for why, names in report.unposted.items():
+        more = f"; and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        count = "1 mail has" if len(names) == 1 else f"{len(names)} mails have"
+        lines.append(
+            f"no series {count} a diff and no place in a series ({why}): "
+            f"{'; '.join(names[:MOST_NAMED])}{more}"
+        )
+    if report.elsewhere:
+        lines.append(f"ignored   {report.elsewhere} series change no file under --paths")
+    return lines

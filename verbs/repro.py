@@ -13,49 +13,40 @@ import typer
 from errors import UsageError
 from verbs.cli import flattened
 from verbs.invocation import emit, log, options, placed, resumable, write_out
-from verbs.options import CHECKOUT, SESSION, SESSIONS, Booting, Folder, Json
+from verbs.options import CHECKOUT, SESSION, SESSIONS, Booting, Folder, Json, opt, session_argument
 
 if TYPE_CHECKING:
-    from runs.boots import Reporter
-    from runs.local import Options
     from runs.repro import RunAgain
 
 app = typer.Typer(add_completion=False)
+MOST_SHOWN = 12
+
+
+class ReproExit(enum.IntEnum):
+    """Exit codes of ``repro --check``; 2, 3 and 4 are those of every verb."""
+
+    SAME = 0
+    DIFFERENT = 1
 
 
 @app.command("repro")
 @flattened
 def repro_verb(
     where: Booting,
-    given: Annotated[
-        Path | None, typer.Argument(help="a session folder", metavar="SESSION")
-    ] = None,
+    given: Annotated[Path | None, session_argument("SESSION")] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="ARCHIVE",
-            rich_help_panel=SESSION,
-            help="archive to write; default: SESSION.tar.gz",
-        ),
+        opt("-o --output ARCHIVE", "archive to write; default: SESSION.tar.gz", SESSION),
     ] = None,
     check: Annotated[
-        Path | None,
-        typer.Option(
-            "--check",
-            metavar="ARCHIVE",
-            rich_help_panel=SESSION,
-            help="repeat the session of this archive",
-        ),
+        Path | None, opt("--check ARCHIVE", "repeat the session of this archive", SESSION)
     ] = None,
     source: Annotated[
         str,
-        typer.Option(
-            "--source",
-            metavar="SOURCE",
-            rich_help_panel=SESSION,
-            help="with --check: the kernel source on this host, if elsewhere than in the archive",
+        opt(
+            "--source SOURCE",
+            "with --check: the kernel source on this host, if elsewhere than in the archive",
+            SESSION,
         ),
     ] = "",
     folder: Folder = None,
@@ -75,106 +66,81 @@ def repro_verb(
             next_step="./lab.py repro SESSION, or ./lab.py repro --check ARCHIVE",
         )  # fmt: skip
     if check is not None:
-        raise typer.Exit(repeat(check, source, folder, where, as_json=as_json))
+        raise typer.Exit(_repeat(check, source, folder, where, as_json=as_json))
     if source or folder or as_json:
         raise UsageError(
             "--source, --session and --json are options of --check", where="repro",
             next_step="leave them out, or add --check ARCHIVE",
         )  # fmt: skip
     assert given is not None
-    pack(given, output)
-
-
-MOST_SHOWN = 12
-
-
-class ReproExit(enum.IntEnum):
-    """Exit codes of ``repro --check``; 2, 3 and 4 are those of every verb."""
-
-    SAME = 0
-    DIFFERENT = 1
-
-
-def pack(folder: Path, output: Path | None) -> None:
-    """Write a session's archive, and print where.
-
-    Raises:
-        StoreError: no session in ``folder``.
-    """
     from runs import repro
 
-    archive = output or Path(f"{folder.resolve().name}.tar.gz")
-    lines = repro.by_hand_lines(folder, options())
-    names = repro.write_archive(folder, archive, options(), lines)
+    archive = output or Path(f"{given.resolve().name}.tar.gz")
+    lines = repro.by_hand_lines(given, options())
+    names = repro.write_archive(given, archive, options(), lines)
     log(f"{len(names)} files, {archive.stat().st_size >> 10} KiB")
     write_out(archive)
 
 
-def repeat(
+def _repeat(
     archive: Path, source: str, folder: Path | None, booting: Booting, *, as_json: bool
-) -> int:
-    """Repeat an archive's session wherever is asked; return the exit code."""
-    from runs.boots import Reporter
-
-    reporter = Reporter()
-    with placed(options(booting), booting, reporter) as on:
-        return do_check(archive, source, folder, on, reporter, as_json)
-
-
-def do_check(
-    archive: Path,
-    source: str,
-    folder: Path | None,
-    here: Options,
-    reporter: Reporter,
-    as_json: bool,
-) -> int:
-    """Repeat an archive's session; say what differs, and return the exit code."""
+) -> ReproExit:
+    """Repeat an archive's session wherever is asked; say what differs, and return the exit code."""
     from results.store import MANIFEST
     from runs import repro, session
+    from runs.boots import Reporter
     from runs.manifest import tools_of
     from runs.measure import measure
-    from runs.repro import compare_sessions
     from runs.resolved import catalogue, resolve
 
-    with tempfile.TemporaryDirectory(prefix="twinboot-repro-") as scratch:
+    reporter = Reporter()
+    with (
+        placed(options(booting), booting, reporter) as here,
+        tempfile.TemporaryDirectory(prefix="twinboot-repro-") as scratch,
+    ):
         opened = repro.read_archive(archive, Path(scratch))
         manifest = opened.manifest
         repro.require_known(manifest.experiment, catalogue(CHECKOUT))
-        run_options = session.options_of(manifest, here)
-        tools = tools_of(manifest.experiment.kernel.architecture, run_options)
-        differing = list(repro.differs_here(opened, run_options, tools))
+        on = session.options_of(manifest, here)
+        tools = tools_of(manifest.experiment.kernel.architecture, on)
+        differing = list(repro.differs_here(opened, on, tools))
         for line in differing:
             reporter.log(f"differs  {line}")
-        experiment = repro.experiment_again(opened, run_options, source)
+        experiment = repro.experiment_again(opened, on, source)
         target = folder or session.new_folder(SESSIONS, experiment)
         again = ("repro", "--check", str(archive), "--session", str(target))
         with session.SessionLock(target), resumable(again, target / MANIFEST):
             if (target / MANIFEST).exists():
-                prepared, store, run_options = session.reopen(
-                    target, run_options, reporter.building
-                )
+                prepared, store, on = session.reopen(target, on, reporter.building)
             else:
                 prepared, store = session.start(
-                    resolve(experiment, checkout=run_options.checkout, cache=run_options.cache),
-                    run_options,
-                    target,
-                    manifest.overrides,
-                    reporter.building,
-                    manifest.arguments,
-                )
+                    resolve(experiment, checkout=on.checkout, cache=on.cache), on, target,
+                    manifest.overrides, reporter.building, manifest.arguments,
+                )  # fmt: skip
             reporter.log(f"session {target}")
             built = repro.differs_built(manifest, prepared)
             for line in built:
                 reporter.log(f"differs  {line}")
-            measure(prepared, run_options, store, reporter)
-        compared = compare_sessions(opened.kept(), repro.kept_in(target))
+            measure(prepared, on, store, reporter)
+        compared = repro.compare_sessions(opened.kept(), repro.kept_in(target))
         differing += built
+    same = all(run.same for run in compared)
     if as_json:
-        emit(_as_data(differing, compared))
+        emit({
+            "same": same,
+            "differs": differing,
+            "runs": [
+                {
+                    "run_id": run.run_id, "same": run.same, "result": vars(run.result),
+                    "numbers": [vars(each) | {"same": each.same} for each in run.numbers],
+                    "counts": [vars(each) | {"same": each.same} for each in run.counts],
+                }
+                for run in compared
+            ],
+        })  # fmt: skip
     else:
         write_out(as_text(differing, compared, manifest.session))
-    same = all(run.same for run in compared) and not any("code_key" in line for line in built)
+    same = same and not any("code_key" in line for line in built)
     return ReproExit.SAME if same else ReproExit.DIFFERENT
 
 
@@ -216,20 +182,3 @@ def as_text(differing: Sequence[str], compared: Sequence[RunAgain], name: str) -
     else:
         lines.append(f"reproduced: all {total} are equal")
     return "\n".join(lines)
-
-
-def _as_data(differing: Sequence[str], compared: Sequence[RunAgain]) -> dict[str, object]:
-    return {
-        "same": all(run.same for run in compared),
-        "differs": list(differing),
-        "runs": [
-            {
-                "run_id": run.run_id,
-                "same": run.same,
-                "result": vars(run.result),
-                "numbers": [vars(each) | {"same": each.same} for each in run.numbers],
-                "counts": [vars(each) | {"same": each.same} for each in run.counts],
-            }
-            for run in compared
-        ],
-    }

@@ -1,4 +1,4 @@
-"""Verbs that make and judge sessions: build, cache-key, measure, report, run.
+"""Verbs that plan, make and judge sessions: build, cache-key, measure, plan, report, run, tree.
 
 What is slow to import is imported where it is called, in all verbs: ``--help`` and completion
 read these files, too.
@@ -6,6 +6,7 @@ read these files, too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +14,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from errors import SeriesError, UsageError
+from errors import InfraError, SeriesError, UsageError
+from host import facts
+from host.facts import guests_at_once
 from reports import FORM_NAMES
-from runs.request import Request, arguments
-from verbs.cli import flattened
+from runs.request import SUBJECT, Request, arguments
+from verbs.cli import Without, flattened
 from verbs.invocation import (
     emit,
     log,
@@ -37,15 +40,18 @@ from verbs.options import (
     Json,
     Measuring,
     Resume,
-    Session,
     Strict,
+    opt,
+    session_argument,
 )
 
 if TYPE_CHECKING:
     from results.store import SessionStore
     from runs.boots import Reporter
+    from runs.building import KernelForecast
     from runs.local import Options
     from runs.prepare import Prepared
+    from runs.resolved import Resolved
 
 app = typer.Typer(add_completion=False)
 
@@ -146,24 +152,12 @@ def measure_verb(
 
 @app.command("report")
 def report_verb(
-    folder: Session,
-    form: Annotated[
-        str,
-        typer.Option(
-            "--form",
-            metavar="FORM",
-            rich_help_panel=OUTPUT,
-            help=", ".join(FORM_NAMES),
-        ),
-    ] = "text",
+    folder: Annotated[Path, session_argument("SESSION")],
+    form: Annotated[str, opt("--form FORM", ", ".join(FORM_NAMES), OUTPUT)] = "text",
     strict: Strict = False,
     judge: Annotated[
         bool,
-        typer.Option(
-            "--judge/--no-judge",
-            rich_help_panel=OUTPUT,
-            help="exit with the code of the verdict, or always with 0",
-        ),
+        opt("--judge/--no-judge", "exit with the code of the verdict, or always with 0", OUTPUT),
     ] = True,
 ) -> None:
     """Write the reports of a session and print one of them; the exit code is the verdict's.
@@ -343,3 +337,124 @@ def report(folder: Path, form: str, *, strict: bool) -> int:
         log(line)
     log(f"report: {folder / 'report.html'}")
     return outcome(comparison, strict=strict)
+
+
+# The range names these, or the tree is them.
+OF_TREE = Without("name", "series", "source", "automatic", "reverse", "arms")
+
+
+@app.command("tree")
+@flattened
+def tree_verb(
+    request: Annotated[Request, OF_TREE],
+    measuring: Measuring,
+    commits: Annotated[
+        str, typer.Argument(metavar="A..B|BRANCH", help="a range of commits, or a branch")
+    ] = "",
+    base: Annotated[
+        str, opt("--base REF", "the branch or commit that BRANCH (or HEAD) started from", SUBJECT)
+    ] = "",
+    uncommitted: Annotated[bool, opt("--dirty", "include uncommitted changes", SUBJECT)] = False,
+    tree: Annotated[
+        Path,
+        opt("--tree", "the kernel tree, or a folder in it; default: the current folder", SUBJECT),
+    ] = Path(),
+    folder: Folder = None,
+    strict: Strict = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Measure commits of the kernel tree in the current folder against the commit before them.
+
+    `twinboot HEAD~3..` is short for `twinboot tree HEAD~3..`, `twinboot --dirty` for `twinboot
+    tree --dirty`, and `twinboot run topic --base mainline` for `twinboot tree topic --base
+    mainline`. The base arm is the commit that the range starts from. The tree is not
+    changed. Without --workloads, those are measured that execute what the range changes (see
+    `suggest`). The exit code is the verdict's.
+
+    Examples:
+    ./lab.py tree HEAD~3.. --quick  # your last three commits
+    ./lab.py tree topic --base mainline --per-patch  # each patch of a branch
+    """
+    from kernels.git_range import series_of, tree_at
+
+    series = series_of(
+        tree_at(tree), commits, base=base, uncommitted=uncommitted, cache=facts.cache_folder()
+    )
+    for note in series.notes:
+        log(note)
+    request = replace(request, series=series.series, source=series.source)
+    raise typer.Exit(run(request, measuring, folder=folder, strict=strict, dry_run=dry_run))
+
+
+@app.command("plan")
+@flattened
+def plan_verb(request: Request, as_json: Json = False) -> None:
+    """Show the kernels, runs and checks that a session would make, in order, with an estimate of
+    the time.
+
+    Examples:
+    ./lab.py plan filemap-v4  # what a session would build and boot, and how long
+    ./lab.py plan --series v3.mbox --no-check  # the same for a posting
+    """
+    from runs.building import forecast_kernels
+
+    resolved = resolved_of(request)
+    problem: InfraError | None = None
+    try:
+        kernels = forecast_kernels(resolved, options())
+    except InfraError as error:
+        # What this host lacks to know them is said last.
+        kernels, problem = (), error
+    if as_json:
+        emit({
+            **resolved.plan.model_dump(mode="json"),
+            "checks": [
+                {
+                    "run_id": check.run_id, "arm": check.arm.name, "flavour": check.flavour,
+                    "vcpus": check.vcpus, "cases": [case.name for case in check.cases],
+                    "selftests": list(check.selftests),
+                }
+                for check in resolved.checks
+            ],
+            "kernels": [vars(kernel) for kernel in kernels],
+        })  # fmt: skip
+    else:
+        _print(resolved, kernels)
+    if problem:
+        raise problem
+
+
+def _print(resolved: Resolved, kernels: Sequence[KernelForecast]) -> None:
+    from runs.boots import duration
+    from runs.building import forecast_run
+
+    experiment, plan, checks = resolved.experiment, resolved.plan, resolved.checks
+    if kernels:
+        missing = [kernel for kernel in kernels if not kernel.cached]
+        line = f"{len(kernels)} kernels: {len(kernels) - len(missing)} in the cache"
+        if missing:
+            seconds = duration(sum(kernel.seconds for kernel in missing))
+            names = ", ".join(f"{kernel.arm} ({kernel.flavour})" for kernel in missing)
+            line += f", {len(missing)} to be built, about {seconds} (an estimate): {names}"
+        log(line)
+    if checks:
+        log(f"{len(checks)} guests for correctness checks, after the measured runs")
+    run = forecast_run(experiment, SESSIONS)
+    slots = 1 if experiment.mode == "wall" else guests_at_once(resolved.measured.guest.memory_mib)
+    where = f"in {run.session}" if run.session else "on the host that coverage was counted on"
+    log(
+        f"{len(plan.runs)} runs, {slots} at once: about "
+        f"{duration(run.seconds * len(plan.runs) / slots)} (an estimate from "
+        f"{duration(run.seconds)} a run, as {where})"
+    )
+    size = resolved.measured.sizes[resolved.arms[0].spec.name]
+    limit, brd = (f"{mib} MiB" if mib else "none" for mib in (size.cgroup_limit_mib, size.brd_mib))
+    log(f"cgroup limit {limit}, file {size.file_mib} MiB, brd {brd}, {size.jobs} jobs")
+    judged = [each for each in plan.runs if not each.twin]
+    for each in judged:
+        repeats = "  checks exactness" if each.repeat else ""
+        write_out(f"{each.run_id:<40} seed {each.seed}{repeats}")
+    for check in checks:
+        write_out(f"{check.run_id:<40} {check.does}")
+    for each in plan.runs[len(judged) :]:
+        write_out(f"{each.run_id:<40} seed {each.seed}")

@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from errors import UsageError
-from runs import request
 from verbs.invocation import emit, log, write_out
-from verbs.options import SESSIONS, Json, Strict, session_folder, sessions_folder
+from verbs.options import SESSIONS, Json, Strict, opt, session_argument, sessions_folder
 
 app = typer.Typer(add_completion=False)
 
@@ -19,7 +18,7 @@ app = typer.Typer(add_completion=False)
 def sessions_verb(
     folder: Annotated[Path, typer.Argument(help="folder of sessions", metavar="FOLDER")] = SESSIONS,
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="list the newest N")] = 10,
-    everything: Annotated[bool, typer.Option("--all", help="every session")] = False,
+    everything: Annotated[bool, opt("--all", "every session")] = False,
     as_json: Json = False,
 ) -> None:
     """List sessions with their verdicts, newest first.
@@ -48,19 +47,12 @@ def sessions_verb(
         log(f"{len(heads) - len(listed_sessions)} older sessions not shown; --all lists them")
 
 
-SessionName = Annotated[
-    Path,
-    typer.Argument(
-        help="a session's folder, its name, or latest",
-        callback=session_folder,
-        autocompletion=request.sessions,
-    ),
-]
-
-
 @app.command("compare")
 def compare_verb(
-    first: SessionName, second: SessionName, strict: Strict = False, as_json: Json = False
+    first: Annotated[Path, session_argument()],
+    second: Annotated[Path, session_argument()],
+    strict: Strict = False,
+    as_json: Json = False,
 ) -> None:
     """Compare two sessions of the same cases: the second against the first.
 

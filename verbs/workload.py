@@ -15,11 +15,6 @@ from verbs.options import CHECKOUT
 app = typer.Typer(add_completion=False)
 
 
-@app.callback()
-def of_workloads() -> None:
-    """Workloads of the catalogue."""
-
-
 @app.command("new")
 def new_verb(
     name: Annotated[str, typer.Argument(metavar="NAME", help="of the workload, and of its files")],
@@ -37,11 +32,7 @@ def new_verb(
 
 
 SKELETON = "workloads/skeleton"
-
-
 NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
-
-
 # Where each file of the skeleton goes.
 PLACES = {
     "catalogue.toml": "workloads/catalogue/{name}.toml",

@@ -6,17 +6,12 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
+from experiment.machine import PageSize, TlbLevel
 from host.facts import NOT_FOUND, cpu_model, text_of
 from host.topology import SYSTEM, Cpu, cpu_list
 
-CacheKind = Literal["Data", "Instruction", "Unified"]
-CACHE_KINDS: dict[str, CacheKind] = {
-    "Data": "Data", "Instruction": "Instruction", "Unified": "Unified",
-}  # fmt: skip
-PageSize = Literal["4K", "2M", "1G"]
-TlbLevel = Literal["data", "code", "second", "second_data", "second_code"]
+CACHE_KINDS = ("Data", "Instruction", "Unified")
 # A row of the program's answers: leaf, subleaf, EAX, EBX, ECX, EDX.
 Cpuid = Sequence[int]
 INTEL_TLBS = 0x18
@@ -27,9 +22,17 @@ INTEL_LEVELS: dict[tuple[int, int], TlbLevel] = {
     (2, 1): "second_data", (2, 2): "second_code", (2, 3): "second",
 }  # fmt: skip
 INTEL_SIZES: tuple[tuple[int, PageSize], ...] = ((1, "4K"), (2, "2M"), (8, "1G"))
-# AMD APM 3, functions 8000_0006h and 8000_0019h: ways by their code; 15 is all of the entries.
+# AMD APM 3, functions 8000_0005h, 8000_0006h and 8000_0019h: register, size of the pages, bits of
+# the entries' number (the others are of the ways), and the levels for data and for code.
+FIRST: tuple[TlbLevel, TlbLevel] = ("data", "code")
+SECOND: tuple[TlbLevel, TlbLevel] = ("second_data", "second_code")
+AMD_TLBS: tuple[tuple[int, int, PageSize, int, tuple[TlbLevel, TlbLevel]], ...] = (
+    (AMD_L1, 0, "2M", 8, FIRST), (AMD_L1, 1, "4K", 8, FIRST),
+    (AMD_L2, 0, "2M", 12, SECOND), (AMD_L2, 1, "4K", 12, SECOND),
+    (AMD_1G, 0, "1G", 12, FIRST), (AMD_1G, 1, "1G", 12, SECOND),
+)  # fmt: skip
+# Ways by their code of four bits; all ones is all of the entries, there and in eight bits.
 AMD_WAYS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 8: 16, 10: 32, 11: 48, 12: 64, 13: 96, 14: 128}
-AMD_ANY, AMD_ANY_OF_L1 = 15, 0xFF
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class CpuCache:
     """A cache of one CPU: its level, what it holds, and the CPUs that it is for."""
 
     level: int
-    kind: CacheKind
+    kind: str
     kib: int
     ways: int
     line_bytes: int
@@ -59,19 +62,13 @@ def caches_of(cpu: int, *, system: Path = SYSTEM) -> tuple[CpuCache, ...]:
     folders = (system / "cpu" / f"cpu{cpu}" / "cache").glob("index*")
     caches = []
     for folder in sorted(folders, key=lambda path: int(path.name.removeprefix("index") or 0)):
-
-        def word_of(name: str, of: Path = folder) -> str:
-            return text_of(of / name).strip()
-
-        size = re.fullmatch(r"(\d+)K", word_of("size"))
-        numbers = [word_of(name) for name in
-                   ("level", "ways_of_associativity", "coherency_line_size")]  # fmt: skip
-        kind = CACHE_KINDS.get(word_of("type"))
-        if kind is None or not size or not all(word.isdecimal() and int(word) for word in numbers):
-            continue
-        level, ways, line = map(int, numbers)
-        cpus = cpu_list(word_of("shared_cpu_list")) or (cpu,)
-        caches.append(CpuCache(level, kind, int(size[1]), ways, line, cpus))
+        names = ("level", "ways_of_associativity", "coherency_line_size", "size", "type")
+        *numbers, size, kind = (text_of(folder / name).strip() for name in names)
+        numbers.append(size.removesuffix("K"))
+        if kind in CACHE_KINDS and all(word.isdecimal() and int(word) for word in numbers):
+            level, ways, line, kib = map(int, numbers)
+            cpus = cpu_list(text_of(folder / "shared_cpu_list").strip()) or (cpu,)
+            caches.append(CpuCache(level, kind, kib, ways, line, cpus))
     return tuple(caches)
 
 
@@ -82,75 +79,35 @@ def cores_of(cache: CpuCache, cpus: Iterable[Cpu]) -> int:
 
 
 def tlbs_of(rows: Iterable[Cpuid]) -> tuple[CpuTlb, ...]:
-    """The TLBs that a CPU's answers name; empty where it, or a hypervisor, names none."""
-    by_leaf: dict[int, list[Cpuid]] = {}
-    for row in rows:
-        by_leaf.setdefault(row[0], []).append(row[2:])
-    of_intel = [tlb for registers in by_leaf.get(INTEL_TLBS, []) for tlb in _intel(registers)]
+    """The TLBs that a CPU's answers name; empty where it, or a hypervisor, names none.
+
+    AMD's hold all sizes together for which a level has equal numbers.
+    """
+    rows = list(rows)
+    of_intel = []
+    for _, b, sets, d in (row[2:] for row in rows if row[0] == INTEL_TLBS):
+        level = INTEL_LEVELS.get((d >> 5 & 7, d & 31))
+        sizes = tuple(size for bit, size in INTEL_SIZES if b & bit)
+        ways = b >> 16
+        if level is not None and sizes and ways and sets:
+            all_ways = ways * sets if d >> 8 & 1 else ways
+            of_intel.append(CpuTlb(level, sizes, ways * sets, all_ways))
     if of_intel:
         return tuple(of_intel)
-    parts = [
-        *(tlb for registers in by_leaf.get(AMD_L1, []) for tlb in _amd_first(registers)),
-        *(tlb for registers in by_leaf.get(AMD_L2, []) for tlb in _amd(registers, "2M", "4K", 2)),
-        *(tlb for registers in by_leaf.get(AMD_1G, []) for tlb in _amd_1g(registers)),
-    ]
-    return _merged(parts)
-
-
-def _intel(registers: Cpuid) -> list[CpuTlb]:
-    _, b, sets, d = registers
-    level = INTEL_LEVELS.get((d >> 5 & 7, d & 31))
-    sizes = tuple(size for bit, size in INTEL_SIZES if b & bit)
-    ways = b >> 16
-    if level is None or not sizes or not ways or not sets:
-        return []
-    entries = ways * sets
-    return [CpuTlb(level, sizes, entries, entries if d >> 8 & 1 else ways)]
-
-
-def _amd_first(registers: Cpuid) -> list[CpuTlb]:
-    """Function 8000_0005h: bytes of entries and ways, of code below data."""
-    tlbs = []
-    levels: tuple[tuple[TlbLevel, int], ...] = (("data", 16), ("code", 0))
-    sizes: tuple[tuple[PageSize, int], ...] = (("2M", registers[0]), ("4K", registers[1]))
-    for size, word in sizes:
-        for level, shift in levels:
-            entries, ways = word >> shift & 0xFF, word >> shift + 8 & 0xFF
-            if entries and ways:
-                ways = entries if ways == AMD_ANY_OF_L1 else ways
-                tlbs.append(CpuTlb(level, (size,), entries, ways))
-    return tlbs
-
-
-def _amd(registers: Cpuid, of_a: PageSize, of_b: PageSize, level: int) -> list[CpuTlb]:
-    """Functions with 12 bits of entries and 4 of ways, of code below data."""
-    levels: tuple[tuple[TlbLevel, int], ...] = (
-        (("second_data", 16), ("second_code", 0)) if level == 2 else (("data", 16), ("code", 0))
-    )
-    tlbs = []
-    for size, word in ((of_a, registers[0]), (of_b, registers[1])):
-        for name, shift in levels:
-            entries, code = word >> shift & 0xFFF, word >> shift + 12 & 15
-            ways = entries if code == AMD_ANY else AMD_WAYS.get(code, 0)
-            if entries and ways:
-                tlbs.append(CpuTlb(name, (size,), entries, ways))
-    return tlbs
-
-
-def _amd_1g(registers: Cpuid) -> list[CpuTlb]:
-    a, b, *_ = registers
-    return [*_amd((a, 0), "1G", "1G", 1), *_amd((b, 0), "1G", "1G", 2)]
-
-
-def _merged(parts: Sequence[CpuTlb]) -> tuple[CpuTlb, ...]:
-    """Sizes for which a level has equal numbers are one TLB: AMD's hold all sizes together."""
-    sizes: dict[tuple[TlbLevel, int, int], set[PageSize]] = {}
-    for part in parts:
-        sizes.setdefault((part.level, part.entries, part.ways), set()).add(part.pages[0])
-    order: tuple[PageSize, ...] = ("4K", "2M", "1G")
+    merged: dict[tuple[TlbLevel, int, int], set[PageSize]] = {}
+    for leaf, at, size, bits, levels in AMD_TLBS:
+        for row in (row for row in rows if row[0] == leaf):
+            # Of data in the upper half of a register, of code in the lower.
+            for level, half in zip(levels, (row[2 + at] >> 16, row[2 + at]), strict=True):
+                entries, code = half & (1 << bits) - 1, half >> bits & (1 << 16 - bits) - 1
+                ways = AMD_WAYS.get(code, 0) if bits == 12 else code
+                if code == (1 << 16 - bits) - 1:
+                    ways = entries
+                if entries and ways:
+                    merged.setdefault((level, entries, ways), set()).add(size)
     return tuple(
-        CpuTlb(level, tuple(size for size in order if size in those), entries, ways)
-        for (level, entries, ways), those in sizes.items()
+        CpuTlb(level, tuple(size for _, size in INTEL_SIZES if size in sizes), entries, ways)
+        for (level, entries, ways), sizes in merged.items()
     )
 
 

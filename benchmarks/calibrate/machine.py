@@ -81,14 +81,6 @@ class Sample(NamedTuple):
         return f"least of {len(self.values)}, the median {100 * self.spread:.0f} % above"
 
 
-class PairTime(NamedTuple):
-    """A line between two CPUs, one way, ns."""
-
-    first: int
-    second: int
-    ns: Sample
-
-
 @dataclass(frozen=True)
 class HostParts:
     """What the host says of itself: caches of one CPU, its TLBs, and the CPUs that there are."""
@@ -132,7 +124,7 @@ class Timed:
     held_kib: int
     lost_kib: int
     huge: bool
-    pairs: tuple[PairTime, ...] = ()
+    pairs: tuple[Sample, ...] = ()
     pair_count: int = 0
     small: tuple[float, ...] = ()
     large: tuple[float, ...] = ()
@@ -179,19 +171,6 @@ def sample(given: Answers, word: str = "ns") -> Sample:
     return Sample(values)
 
 
-def host_parts(cpu: int, cpuid: Answers) -> HostParts:
-    """Caches, TLBs and CPUs of this host, as the kernel and ``cpuid`` tell them."""
-    cpuinfo = text_of(Path("/proc/cpuinfo"))
-    rows = [tuple(map(int, row)) for row in cpuid.get("cpuid", ()) if len(row) == 6]
-    return HostParts(
-        title=hardware.title(cpuinfo),
-        guest=is_guest(cpuinfo),
-        caches=hardware.caches_of(cpu),
-        tlbs=hardware.tlbs_of(rows),
-        cpus=read_cpus(),
-    )
-
-
 def like_here() -> str:
     """The machine whose numbers stand where this host gives none, by who made the CPU."""
     return LIKE[hardware.vendor(text_of(Path("/proc/cpuinfo")))]
@@ -221,7 +200,15 @@ def measure(cache: Path, cpu: int, progress: Callable[[str], None]) -> tuple[Hos
         done = run([str(program), *map(str, words)], timeout_s=TIMEOUT_S)
         return answers(done.stdout)
 
-    parts = host_parts(cpu, answer_of("cpuid"))
+    cpuinfo = text_of(Path("/proc/cpuinfo"))
+    rows = answer_of("cpuid").get("cpuid", ())
+    parts = HostParts(
+        title=hardware.title(cpuinfo),
+        guest=is_guest(cpuinfo),
+        caches=hardware.caches_of(cpu),
+        tlbs=hardware.tlbs_of(tuple(map(int, row)) for row in rows if len(row) == 6),
+        cpus=read_cpus(),
+    )
     cycle = sample(answer_of("cycle", cpu, REPEATS))
     progress(f"a cycle: {cycle.least:.3f} ns ({1 / cycle.least:.2f} GHz)")
     second, last = parts.cache(2, "Unified"), parts.last
@@ -250,9 +237,9 @@ def measure(cache: Path, cpu: int, progress: Callable[[str], None]) -> tuple[Hos
     chosen, count = pairs_of(host_cpus())
     pairs = []
     for number, (first, other) in enumerate(chosen, start=1):
-        pairs.append(PairTime(first, other, sample(answer_of("pair", first, other, SLOW_REPEATS))))
+        pairs.append(sample(answer_of("pair", first, other, SLOW_REPEATS)))
         if number % 10 == 0 or number == len(chosen):
-            best = sorted(pair.ns.least for pair in pairs)
+            best = sorted(pair.least for pair in pairs)
             progress(f"a line between CPUs: {best[0]:.1f} to {best[-1]:.1f} ns, "
                 f"{number} of {len(chosen)} pairs")  # fmt: skip
     counted = answer_of("counters", cpu, SLOW_REPEATS)
@@ -337,16 +324,6 @@ def _kept(name: str, source: str) -> str:
     return f"{KEPT} {name}: {source}"
 
 
-def _shared_by(kib: int, ways: int, at_least: int, most_kib: float) -> int | None:
-    """The least number of cores that leaves each a power of two of sets, and no more KiB."""
-    lines = kib * 1024 // LINE_BYTES
-    for cores in range(at_least, MOST_SHARING):
-        sets, rest = divmod(lines, ways * cores)
-        if sets and not rest and is_power_of_two(sets) and kib / cores <= most_kib:
-            return cores
-    return None
-
-
 def _cache(
     parts: HostParts, cache: CpuCache | None, like: CacheSpec, name: str,
     *, first: bool = False, timed: Timed | None = None,
@@ -356,8 +333,19 @@ def _cache(
     sharing = 1 if first else hardware.cores_of(cache, parts.cpus)
     # Between what was held and what was not.
     most = timed.lost_kib - 1 if timed and timed.lost_kib else math.inf
-    cores = _shared_by(cache.kib, cache.ways, sharing, most)
-    sets = cache.kib * 1024 // LINE_BYTES // cache.ways
+    lines = cache.kib * 1024 // LINE_BYTES
+    # The least number of cores that leaves each a power of two of sets, and no more KiB.
+    cores = next(
+        (
+            cores
+            for cores in range(sharing, MOST_SHARING)
+            if not lines % (cache.ways * cores)
+            and is_power_of_two(lines // (cache.ways * cores))
+            and cache.kib / cores <= most
+        ),
+        None,
+    )
+    sets = lines // cache.ways
     if cores is None or (first and (cores != 1 or sets % LINES_OF_PAGE)):
         return like.model_copy(update={"source": _kept(name, like.source)})
     source = f"/sys of {parts.title}"
@@ -418,7 +406,7 @@ def _many(timed: Timed, like: MachineSpec, by: str) -> ManyCpus:
     sources = [f"clock, {by}: additions that each need the one before ({timed.cycle.words()})"]
     kept: list[str] = []
     if timed.pairs:
-        ns = sorted(pair.ns.least for pair in timed.pairs)
+        ns = sorted(pair.least for pair in timed.pairs)
         transfer = (round(ns[0], 1), round(ns[-1], 1))
         pairs = f"all {timed.pair_count}" if len(ns) == timed.pair_count else (
             f"{len(ns)} evenly chosen of {timed.pair_count}"
@@ -456,23 +444,15 @@ def _many(timed: Timed, like: MachineSpec, by: str) -> ManyCpus:
 
 def as_toml(machine: MachineSpec) -> str:
     """The machine as its file."""
-    # A string of JSON is one of TOML.
     plain = machine.model_dump(mode="json", exclude_none=True)
-    tables = {key: value for key, value in plain.items() if isinstance(value, dict)}
-
-    def entry(key: str, value: object) -> str:
-        return f"{key} = {json.dumps(value, ensure_ascii=False)}"
-
-    lines = [entry(k, v) for k, v in plain.items() if k not in tables and k != "tlbs"]
-
-    def table(head: str, values: Mapping[str, object]) -> None:
-        lines.extend(["", head, *(entry(key, value) for key, value in values.items())])
-
-    for key in ("l1d", "l1i", "l2", "llc"):
-        table(f"[{key}]", tables[key])
-    for tlb in plain["tlbs"]:
-        table("[[tlbs]]", tlb)
-    for key in ("cycles", "many"):
-        if key in tables:
-            table(f"[{key}]", tables[key])
-    return "\n".join(lines) + "\n"
+    tables = [(f"[{key}]", value) for key, value in plain.items() if isinstance(value, dict)]
+    tables += [("[[tlbs]]", tlb) for tlb in plain.pop("tlbs")]
+    single = {key: value for key, value in plain.items() if not isinstance(value, dict)}
+    return "\n".join(
+        # A string of JSON is one of TOML.
+        "".join(
+            [f"{head}\n" * bool(head)]
+            + [f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in of.items()]
+        )
+        for head, of in [("", single), *tables]
+    )

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks.nulls import CHECKOUT, NULLS, NULLS_OF_MEMORY, Floats, nulls_of, shift, word
+from analysis.statistics import Floats
+from benchmarks.nulls import CHECKOUT, NULLS, NULLS_OF_MEMORY, nulls_of, shift, word
 from experiment.load import load_experiment
 from experiment.spec import Experiment
 from runs.resolved import catalogue

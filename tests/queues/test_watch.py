@@ -28,7 +28,7 @@ from tests.kernels.fake import keep
 from tests.kernels.poison import ODD, UNREADABLE
 from tests.kernels.posting import Post, mbox, reply
 from tests.queues.archive import DAY, NOW, MailArchive, diff, git, patch, series
-from verbs.watch import lines_of
+from verbs.queue import lines_of
 
 
 @pytest.fixture

@@ -12,13 +12,13 @@ from typer.main import get_command
 
 from runs.request import Request
 from tests.verbs.test_table import verbs
-from verbs import bisect, queue, tree, watch
+from verbs import bisect, queue, session
 from verbs.cli import Without, flattened
 from verbs.options import Booting, ExecutorOptions, Measuring
 
 # Fields that a verb has in its own way, and why is said where they are.
 LEFT_OUT = {
-    "tree": tree.OF_TREE, "bisect": bisect.OF_SEARCH, "watch": watch.OF_MAILS,
+    "tree": session.OF_TREE, "bisect": bisect.OF_SEARCH, "watch": queue.OF_MAILS,
     "add": queue.OF_ENTRY,
 }  # fmt: skip
 WITH_REQUEST = {

@@ -116,3 +116,17 @@ def test_an_unfinished_session_is_not_judged(
     assert f"./lab.py run --resume {folder}" in message
     assert lab.main(["history", "add", str(folder), "--history", str(tmp_path / "h")]) == Exit.USAGE
     assert not (tmp_path / "h").exists()
+
+
+@pytest.mark.parametrize("name", ["latest", "one"])
+def test_a_session_is_named_as_for_report(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("verbs.options.SESSIONS", tmp_path)
+    assert lab.main(["gate", name]) == Exit.USAGE
+    session_folder(tmp_path / "one", with_check=False)
+    capsys.readouterr()
+    assert lab.main(["gate", name]) == lab.main(["gate", str(tmp_path / "one")]) == 0
+    history = ["--history", str(tmp_path / "h")]
+    assert lab.main(["history", "add", name, *history]) == 0
+    assert len(HistoryStore(tmp_path / "h").read().entries) == 1

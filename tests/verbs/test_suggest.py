@@ -8,7 +8,7 @@ import pytest
 
 from results.coverage import Coverage, Suggestion
 from runs.coverage import Advice
-from verbs.suggest import _command
+from verbs.coverage import _command
 
 ANSWER = Advice(
     Coverage("deb:linux", "6.12", (), {}),

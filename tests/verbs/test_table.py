@@ -41,12 +41,11 @@ def verbs() -> list[LazyVerb]:
     return [verb for verb in every if isinstance(verb, LazyVerb)]
 
 
-@pytest.mark.parametrize("verb", verbs(), ids=lambda verb: f"{verb.module}.{verb.name}")
-def test_the_help_line_is_what_the_verb_itself_says(verb: LazyVerb) -> None:
-    command = verb.load()
-    assert command.name in (verb.name, "", None)
-    first = re.split(r"\n\n|(?<=\.)\s", str(command.help), maxsplit=1)[0]
-    assert verb.help == " ".join(first.split())
+def test_the_line_of_each_verb_begins_its_help() -> None:
+    for verb in verbs():
+        text = str(verb.load().help)
+        assert verb.help == " ".join(text.partition("\n\n")[0].split())
+        assert len(str(verb.help)) > 20
 
 
 def test_no_verb_of_a_module_is_left_out() -> None:
@@ -54,10 +53,9 @@ def test_no_verb_of_a_module_is_left_out() -> None:
     written = {
         (path.stem, name)
         for path in (CHECKOUT / "verbs").glob("*.py")
-        if path.stem != "history"
-        for name in re.findall(r'@app\.command\("([^"]+)"\)', path.read_text())
+        for name in re.findall(r'^@app\.command\("([^"]+)"\)', path.read_text(), re.M)
     }
-    assert known == written | {("history", "history")}
+    assert known == written
 
 
 @pytest.mark.parametrize(

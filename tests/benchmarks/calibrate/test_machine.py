@@ -12,7 +12,6 @@ from benchmarks.calibrate.machine import (
     KEPT,
     MOST_PAIRS,
     HostParts,
-    PairTime,
     Sample,
     Timed,
     answers,
@@ -56,7 +55,7 @@ TIMED = Timed(
     cycle=times(0.25, 0.26, 0.25), l2=times(3.6, 3.5, 9.0), llc=times(17.6, 18.0),
     memory=times(90.0, 91.0), far=times(20.0, 22.0), near=times(4.0, 5.0),
     l2_kib=1024, llc_kib=6144, held_kib=6144, lost_kib=0, huge=True,
-    pairs=(PairTime(0, 1, times(40.06, 50.0)), PairTime(0, 8, times(120.0, 130.0))), pair_count=120,
+    pairs=(times(40.06, 50.0), times(120.0, 130.0)), pair_count=120,
     small=(1.1, 1.9, 1.4), large=(0.42, 0.5),
 )  # fmt: skip
 
