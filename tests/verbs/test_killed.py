@@ -81,8 +81,8 @@ def test_entries_of_a_queue_are_kept_and_end_once(
     ids = {line.split()[0] for line in added.stdout.splitlines()}
     assert len(ids) == len(patches)
     # So that each ends without a kernel.
-    for path in patches:
-        Path(path).unlink()
+    for name in patches:
+        Path(name).unlink()
 
     def intact() -> None:
         read = QueueStore(queue).read()
@@ -96,4 +96,4 @@ def test_entries_of_a_queue_are_kept_and_end_once(
     ends = {(entry.state, entry.code) for entry in QueueStore(queue).read().entries}
     assert ends == {("failed", Exit.USAGE)}
     page = (queue / "index.html").read_text()
-    assert all(Path(path).stem in page for path in patches)
+    assert all(Path(name).stem in page for name in patches)
