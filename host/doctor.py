@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -49,6 +49,15 @@ class DoctorCheck:
     mend: str = ""
 
 
+def judged(
+    name: str, found: str, wrong: Status | Literal[""] | bool, why: str, mend: str
+) -> DoctorCheck:
+    """A check that is ok, or ``wrong`` in this way (true: a warning) with reason and mend."""
+    if not wrong:
+        return DoctorCheck(name, "ok", found, "")
+    return DoctorCheck(name, "warn" if wrong is True else wrong, found, why, mend)
+
+
 @dataclass(frozen=True)
 class KnownVersions:
     """Versions of a tool that the lab was run with: from ``least`` up to, not with, ``below``.
@@ -74,35 +83,25 @@ def check_package(package: SystemPackage) -> DoctorCheck:
     """Whether all that a package provides is there."""
     places = {provided: locate(provided) for provided in package.provides}
     lacking = [provided for provided, place in places.items() if place is None]
-    if not lacking:
-        return DoctorCheck(
-            package.name, "ok", " ".join(str(place) for place in places.values()), ""
-        )
-    status: Status = "fail" if package.need == "required" else "warn"
-    return DoctorCheck(
-        package.name,
-        status,
-        f"{NOT_FOUND}: {' '.join(lacking)}",
-        package.why,
-        install_line([package.name]),
-    )
+    there = " ".join(map(str, places.values()))
+    state = f"{NOT_FOUND}: {' '.join(lacking)}" if lacking else there
+    wrong: Status = "fail" if package.need == "required" else "warn"
+    mend = install_line([package.name])
+    return judged(package.name, state, wrong if lacking else "", package.why, mend)
 
 
 def check_version(known: KnownVersions, version: str) -> DoctorCheck:
     """Whether a tool's version is one that the lab was run with."""
     name = f"{known.tool} version"
     numbers = version_numbers(version)
-    span = f"{_dotted(known.least)} or newer"
-    if known.below is not None:
-        span += f", older than {_dotted(known.below)}"
-    if not numbers:
-        return DoctorCheck(name, "warn", version, known.why, f"use {known.tool} {span}")
-    if numbers < known.least:
-        return DoctorCheck(name, known.too_old, version, known.why, f"use {known.tool} {span}")
-    if known.below is not None and numbers >= known.below:
+    if numbers and known.below is not None and numbers >= known.below:
         why = f"newer than any the lab was run with; {known.why}"
         return DoctorCheck(name, "warn", version, why, "run make test before trusting its numbers")
-    return DoctorCheck(name, "ok", version, "")
+    span = f"{'.'.join(map(str, known.least))} or newer"
+    if known.below is not None:
+        span += f", older than {'.'.join(map(str, known.below))}"
+    wrong = "warn" if not numbers else known.too_old if numbers < known.least else ""
+    return judged(name, version, wrong, known.why, f"use {known.tool} {span}")
 
 
 def check_exact_mode() -> DoctorCheck:
@@ -110,77 +109,76 @@ def check_exact_mode() -> DoctorCheck:
     argv = ["qemu-system-x86_64", "-machine", "none", "-nodefaults", "-display", "none"]
     argv += ["-accel", "tcg", "-icount", "shift=0,sleep=off", "-monitor", "stdio"]
     why = "exact mode counts instructions in QEMU's translator"
+    env = {"PATH": search_path()}
     try:
-        done = run(
-            argv,
-            timeout_s=QUERY_TIMEOUT_S,
-            env={"PATH": search_path()},
-            stdin_text="quit\n",
-            check=False,
-        )
+        done = run(argv, timeout_s=QUERY_TIMEOUT_S, env=env, stdin_text="quit\n", check=False)
     except InfraError as error:
-        return DoctorCheck(
-            "exact mode", "fail", error.what, why, install_line([package_of(argv[0])])
-        )
-    if done.returncode != 0:
-        message = (done.tail().splitlines() or ["no message"])[-1]
-        return DoctorCheck("exact mode", "fail", message, why, "install a QEMU with TCG for x86_64")
-    return DoctorCheck("exact mode", "ok", "QEMU accepts tcg with -icount shift=0,sleep=off", "")
+        mend = install_line([package_of(argv[0])])
+        return DoctorCheck("exact mode", "fail", error.what, why, mend)
+    message = (done.tail().splitlines() or ["no message"])[-1]
+    good = "QEMU accepts tcg with -icount shift=0,sleep=off"
+    return judged(
+        "exact mode",
+        message if done.returncode else good,
+        "fail" if done.returncode else "",
+        why,
+        "install a QEMU with TCG for x86_64",
+    )
 
 
 def check_exactness(cache: Path) -> DoctorCheck:
     """Whether this QEMU's guests are known to be exact: by its release, or as tried here."""
     why = "a QEMU may give guests that differ from boot to boot"
-    name = "exactness"
     try:
         qemu = exactness.standing(cache)
     except InfraError as error:
-        return DoctorCheck(
-            name, "fail", error.what, why, install_line([package_of(exactness.QEMU)])
-        )
-    if qemu.status == "inexact":
-        return DoctorCheck(name, "fail", qemu.text, why, "use another QEMU, see docs/systems.md")
+        mend = install_line([package_of(exactness.QEMU)])
+        return DoctorCheck("exactness", "fail", error.what, why, mend)
     if qemu.status == "untried":
-        return DoctorCheck(name, "warn", qemu.text, why, "./lab.py doctor --exact")
-    return DoctorCheck(name, "ok", qemu.text, "")
+        return DoctorCheck("exactness", "warn", qemu.text, why, "./lab.py doctor --exact")
+    wrong: Status | bool = "fail" if qemu.status == "inexact" else False
+    return judged("exactness", qemu.text, wrong, why, "use another QEMU, see docs/systems.md")
 
 
 def check_kvm(device: Path = Path("/dev/kvm")) -> DoctorCheck:
     """Note whether KVM is offered; that it opens does not mean that it runs a kernel."""
     offered = os.access(device, os.R_OK | os.W_OK)
     state = f"{device} opens" if offered else f"no access to {device}"
-    return DoctorCheck(
-        "kvm", "ok", f"{state}; not needed in exact mode", "wall mode finds out by booting a guest"
-    )
+    why = "wall mode finds out by booting a guest"
+    return DoctorCheck("kvm", "ok", f"{state}; not needed in exact mode", why)
 
 
 def check_boxes() -> DoctorCheck:
     """What strangers' series are built in, and how their memory is bounded here."""
-    why = "series from mails are built in a box, see SECURITY.md"
     tool = sandbox.available()
-    if tool is None:
-        return DoctorCheck("boxes", "warn", "neither bwrap nor unshare makes one", why,
-                           install_line(["bubblewrap"]))  # fmt: skip
-    return DoctorCheck("boxes", "ok", f"{tool}; their memory: {sandbox.accounting()}", "")
+    none = "neither bwrap nor unshare makes one"
+    return judged(
+        "boxes",
+        f"{tool}; their memory: {sandbox.accounting()}" if tool else none,
+        not tool,
+        "series from mails are built in a box, see SECURITY.md",
+        install_line(["bubblewrap"]),
+    )
 
 
 def check_memory(total_mib: int) -> DoctorCheck:
     """Whether the machine's memory (MiB) carries guests and a kernel build."""
-    size = f"{total_mib} MiB"
-    why = "the default guest and a kernel build fit 4 GiB"
-    if total_mib >= MEMORY_MIB:
-        return DoctorCheck("memory", "ok", size, "")
-    status: Status = "fail" if total_mib < LEAST_MEMORY_MIB else "warn"
-    return DoctorCheck("memory", status, size, why, "use a machine with 4 GiB, or the smoke guest")
+    wrong: Status = "fail" if total_mib < LEAST_MEMORY_MIB else "warn"
+    return judged(
+        "memory",
+        f"{total_mib} MiB",
+        wrong if total_mib < MEMORY_MIB else "",
+        "the default guest and a kernel build fit 4 GiB",
+        "use a machine with 4 GiB, or the smoke guest",
+    )
 
 
 def check_cores(cores: int) -> DoctorCheck:
     """How many guests can run side by side."""
-    count = f"{cores} to run on"
-    if cores >= 2:
-        return DoctorCheck("cores", "ok", count, "")
     why = "guests run one after the other, each on one core"
-    return DoctorCheck("cores", "warn", count, why, "use two cores or more, or be patient")
+    return judged(
+        "cores", f"{cores} to run on", cores < 2, why, "use two cores or more, or be patient"
+    )
 
 
 def check_cache(folder: Path) -> DoctorCheck:
@@ -193,13 +191,12 @@ def check_cache(folder: Path) -> DoctorCheck:
     except InfraError as error:
         return DoctorCheck("cache folder", "fail", error.where, error.what, error.next_step)
     at = _existing(folder)
-    if at.is_dir() and os.access(at, os.W_OK | os.X_OK):
-        note = "" if at == folder else ", to be made"
-        return DoctorCheck("cache folder", "ok", f"{folder}{note}", "")
-    return DoctorCheck(
+    usable = at.is_dir() and os.access(at, os.W_OK | os.X_OK)
+    there = f"{folder}{'' if at == folder else ', to be made'}"
+    return judged(
         "cache folder",
-        "fail",
-        f"{at} cannot be written",
+        there if usable else f"{at} cannot be written",
+        "" if usable else "fail",
         "kernels, trees and snapshots are kept there",
         "set TWINBOOT_CACHE to a folder of yours",
     )
@@ -207,14 +204,11 @@ def check_cache(folder: Path) -> DoctorCheck:
 
 def check_disk(folder: Path, free_bytes: int) -> DoctorCheck:
     """Whether ``free_bytes`` at the cache folder suffice to build with nothing cached."""
-    space = f"{free_bytes / GIB:.1f} GiB free at {folder}"
-    if free_bytes >= COLD_BUILD_GIB * GIB:
-        return DoctorCheck("disk", "ok", space, "")
-    status: Status = "fail" if free_bytes < LEAST_GIB * GIB else "warn"
-    return DoctorCheck(
+    wrong: Status = "fail" if free_bytes < LEAST_GIB * GIB else "warn"
+    return judged(
         "disk",
-        status,
-        space,
+        f"{free_bytes / GIB:.1f} GiB free at {folder}",
+        wrong if free_bytes < COLD_BUILD_GIB * GIB else "",
         f"a build with nothing cached takes up to {COLD_BUILD_GIB} GiB",
         "./lab.py clean, or set TWINBOOT_CACHE to a larger disk",
     )
@@ -229,20 +223,17 @@ def run_checks(*, cache: Path | None = None, proc: Path = Path("/proc")) -> tupl
     folder = cache if cache is not None else cache_folder()
     listed = [package for package in packages() if package.need in ("required", "useful")]
     versions = {tool.name: tool for tool in TOOLS}
-    later: tuple[Callable[[], DoctorCheck], ...] = (
-        check_exact_mode,
-        lambda: check_exactness(folder),
-        check_kvm,
-        check_boxes,
-        lambda: check_memory(meminfo_mib(text_of(proc / "meminfo"), "MemTotal")),
-        lambda: check_cores(cores_available()),
-        lambda: check_cache(folder),
-        lambda: check_disk(folder, shutil.disk_usage(_existing(folder)).free),
-    )
     return (
         *(check_package(package) for package in listed),
         *(check_version(known, tool_version(versions[known.tool])) for known in KNOWN),
-        *(check() for check in later),
+        check_exact_mode(),
+        check_exactness(folder),
+        check_kvm(),
+        check_boxes(),
+        check_memory(meminfo_mib(text_of(proc / "meminfo"), "MemTotal")),
+        check_cores(cores_available()),
+        check_cache(folder),
+        check_disk(folder, shutil.disk_usage(_existing(folder)).free),
     )
 
 
@@ -274,7 +265,3 @@ def as_text(checks: Iterable[DoctorCheck]) -> str:
 def _existing(folder: Path) -> Path:
     """The folder, or the nearest one above it that exists."""
     return next(each for each in (folder, *folder.parents) if each.exists())
-
-
-def _dotted(numbers: tuple[int, ...]) -> str:
-    return ".".join(str(number) for number in numbers)

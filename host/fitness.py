@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -13,7 +13,7 @@ from types import MappingProxyType
 from errors import InfraError
 from host import accelerator as accelerators
 from host.accelerator import AcceleratorTest
-from host.doctor import DoctorCheck
+from host.doctor import DoctorCheck, Status, judged
 from host.facts import HOST_RESERVE_MIB, QEMU_OVERHEAD_MIB, meminfo_mib, text_of
 from host.topology import Placement, host_cpus, place
 
@@ -37,10 +37,6 @@ def to_change(*, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> tuple[
     Threads that share a core go off first: that takes their CPUs' own files away, and with
     them the need to set those.
     """
-    return tuple(_unfit(proc, sys))
-
-
-def _unfit(proc: Path, sys: Path) -> Iterator[Setting]:
     cpu, memory = sys / "devices/system/cpu", sys / "kernel/mm"
     switches = {
         cpu / "smt/control": ("on", "off"),
@@ -52,27 +48,28 @@ def _unfit(proc: Path, sys: Path) -> Iterator[Setting]:
         switches[proc / "sys/kernel/numa_balancing"] = ("1", "0")
     if "[never]" not in text_of(memory / "transparent_hugepage/enabled"):
         switches[memory / "transparent_hugepage/khugepaged/defrag"] = ("1", "0")
-    for path, (unfit, target) in switches.items():
-        if text_of(path).strip() == unfit:
-            yield Setting(path, unfit, target)
-    for path in sorted(cpu.glob("cpu[0-9]*/cpufreq/scaling_governor")):
-        now = text_of(path).strip()
-        if now and now != "performance":
-            yield Setting(path, now, "performance")
+    governors = sorted(cpu.glob("cpu[0-9]*/cpufreq/scaling_governor"))
+    now = {path: text_of(path).strip() for path in (*switches, *governors)}
+    return (
+        *(Setting(path, *values) for path, values in switches.items() if now[path] == values[0]),
+        *(
+            Setting(path, now[path], "performance")
+            for path in governors
+            if now[path] not in ("", "performance")
+        ),
+    )
 
 
 def as_shell(settings: Sequence[Setting]) -> str:
     """Lines for a root's shell that change them, and in a second part those that undo it."""
     if not settings:
         return NOTHING
-    there = [_line(setting.target, setting.path) for setting in settings]
     # In the same order: the files of a CPU that was off come back with it.
-    back = [_line(setting.now, setting.path) for setting in settings]
+    there, back = (
+        [f"echo {shlex.quote(value)} > {shlex.quote(str(path))}" for path, value in values]
+        for values in ([(s.path, s.target) for s in settings], [(s.path, s.now) for s in settings])
+    )
     return "\n".join([HEAD, *there, "", UNDO, *back])
-
-
-def _line(value: str, path: Path) -> str:
-    return f"echo {shlex.quote(value)} > {shlex.quote(str(path))}"
 
 
 # Of all CPU time.  A hypervisor that takes 1 % moves a change of 1 %.
@@ -143,98 +140,84 @@ def check_accelerator(test: AcceleratorTest | None) -> DoctorCheck:
     if test is None:
         why = "only booting a kernel tells whether KVM runs one"
         return DoctorCheck("accelerator", "warn", "not tried: no kernel", why, "./lab.py build")
-    if test.real_time:
-        return DoctorCheck("accelerator", "ok", test.text(), "")
     why = "the time of QEMU's translator (TCG) says nothing: wall mode gives no verdict"
     mend = 'use mode = "exact", or a host where KVM boots a kernel'
-    return DoctorCheck("accelerator", "fail", test.text(), why, mend)
+    return judged("accelerator", test.text(), "" if test.real_time else "fail", why, mend)
 
 
 def check_governor(governors: Sequence[str]) -> DoctorCheck:
     """Whether every CPU keeps its clock up (texts of cpufreq/scaling_governor)."""
     used = sorted({text.strip() for text in governors if text.strip()})
-    why = "the clock follows the load, and a run its clock"
-    if not used:
-        mend = "measure on bare metal; a guest of another hypervisor does not own its clock"
-        return DoctorCheck("governor", "warn", UNKNOWN, why, mend)
-    if used == ["performance"]:
-        return DoctorCheck("governor", "ok", "performance", "")
+    bare = "measure on bare metal; a guest of another hypervisor does not own its clock"
     mend = "echo performance | tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
-    return DoctorCheck("governor", "warn", ", ".join(used), why, mend)
+    return judged(
+        "governor",
+        ", ".join(used) or UNKNOWN,
+        used != ["performance"],
+        "the clock follows the load, and a run its clock",
+        mend if used else bare,
+    )
 
 
 def check_turbo(no_turbo: str, boost: str) -> DoctorCheck:
     """Whether turbo is off (texts of intel_pstate/no_turbo and cpufreq/boost)."""
     why = "turbo depends on heat and on what other cores do"
-    if no_turbo.strip():
-        path, on, off = "intel_pstate/no_turbo", no_turbo.strip() == "0", "1"
-    elif boost.strip():
-        path, on, off = "cpufreq/boost", boost.strip() == "1", "0"
-    else:
-        return DoctorCheck(
-            "turbo", "warn", UNKNOWN, why, "turn it off in the firmware if it is there"
-        )
-    if not on:
-        return DoctorCheck("turbo", "ok", "off", "")
-    return DoctorCheck("turbo", "warn", "on", why, f"echo {off} > /sys/devices/system/cpu/{path}")
+    intel = (no_turbo.strip(), "intel_pstate/no_turbo", "0", "1")
+    others = (boost.strip(), "cpufreq/boost", "1", "0")
+    for text, path, on, off in (intel, others):
+        if text:
+            mend = f"echo {off} > /sys/devices/system/cpu/{path}"
+            return judged("turbo", "on" if text == on else "off", text == on, why, mend)
+    mend = "turn it off in the firmware if it is there"
+    return DoctorCheck("turbo", "warn", UNKNOWN, why, mend)
 
 
 def check_smt(active: str) -> DoctorCheck:
     """Whether two threads share a core (text of smt/active)."""
-    if active.strip() == "1":
-        why = "a vCPU shares its core with whatever runs on the other thread"
-        mend = "echo off > /sys/devices/system/cpu/smt/control"
-        return DoctorCheck("smt", "warn", "on", why, mend)
-    return DoctorCheck("smt", "ok", "off" if active.strip() else "none", "")
+    why = "a vCPU shares its core with whatever runs on the other thread"
+    mend = "echo off > /sys/devices/system/cpu/smt/control"
+    on = active.strip() == "1"
+    return judged("smt", "on" if on else "off" if active.strip() else "none", on, why, mend)
 
 
 def check_numa(nodes: int, balancing: str) -> DoctorCheck:
     """Whether the kernel moves a guest's memory between nodes (text of numa_balancing)."""
-    count = f"{nodes} {'node' if nodes == 1 else 'nodes'}"
-    if nodes > 1 and balancing.strip() not in ("", "0"):
-        why = "pages of the guest are unmapped and moved while it runs"
-        return DoctorCheck(
-            "numa", "warn", f"{count}, balancing on", why, "sysctl kernel.numa_balancing=0"
-        )
-    return DoctorCheck("numa", "ok", count, "")
+    on = nodes > 1 and balancing.strip() not in ("", "0")
+    count = f"{nodes} {'node' if nodes == 1 else 'nodes'}{', balancing on' if on else ''}"
+    why = "pages of the guest are unmapped and moved while it runs"
+    return judged("numa", count, on, why, "sysctl kernel.numa_balancing=0")
 
 
 def check_steal(sample: Meanwhile) -> DoctorCheck:
     """Whether a hypervisor below takes CPU time."""
-    share = f"{sample.stolen:.1%} of CPU time"
-    if sample.stolen <= STOLEN:
-        return DoctorCheck("steal", "ok", share, "")
     why = "another tenant runs in our time, and no clock of ours shows where"
-    return DoctorCheck("steal", "fail", share, why, "use a host of its own")
+    wrong: Status | bool = "fail" if sample.stolen > STOLEN else False
+    return judged("steal", f"{sample.stolen:.1%} of CPU time", wrong, why, "use a host of its own")
 
 
 def check_load(sample: Meanwhile) -> DoctorCheck:
     """Whether the host is idle before a session."""
     share = f"{sample.busy:.1%} of CPU time in use"
-    if sample.busy <= BUSY:
-        return DoctorCheck("load", "ok", share, "")
     why = "other work takes cache, memory bandwidth and CPU time"
-    return DoctorCheck("load", "warn", share, why, "stop it; top -b -n 1 | head -n 20 names it")
+    mend = "stop it; top -b -n 1 | head -n 20 names it"
+    return judged("load", share, sample.busy > BUSY, why, mend)
 
 
 def check_ksm(run: str) -> DoctorCheck:
     """Whether equal pages are merged (text of ksm/run)."""
-    if run.strip() == "1":
-        why = "pages of equal guests are merged, and each write to one copies it"
-        return DoctorCheck("ksm", "warn", "on", why, "echo 2 > /sys/kernel/mm/ksm/run")
-    return DoctorCheck("ksm", "ok", "off", "")
+    on = run.strip() == "1"
+    why = "pages of equal guests are merged, and each write to one copies it"
+    return judged("ksm", "on" if on else "off", on, why, "echo 2 > /sys/kernel/mm/ksm/run")
 
 
 def check_thp(enabled: str, defrag: str, *, huge_pages: bool) -> DoctorCheck:
     """Whether guest memory stays as it was backed (texts of enabled and khugepaged/defrag)."""
     chosen = enabled.partition("[")[2].partition("]")[0] or "none"
-    if huge_pages:
-        return DoctorCheck("thp", "ok", f"{chosen}; the guest has pages of its own", "")
-    if chosen in ("always", "madvise") and defrag.strip() != "0":
-        why = "how much of a guest is in huge pages differs from boot to boot, and changes"
-        mend = "huge_pages = true in the guest's [wall], with pages reserved"
-        return DoctorCheck("thp", "warn", f"{chosen}, khugepaged at work", why, mend)
-    return DoctorCheck("thp", "ok", chosen, "")
+    moves = not huge_pages and chosen in ("always", "madvise") and defrag.strip() != "0"
+    note = "; the guest has pages of its own" if huge_pages else ", khugepaged at work" * moves
+    why = "how much of a guest is in huge pages differs from boot to boot, and changes"
+    mend = "huge_pages = true in the guest's [wall], with pages reserved"
+    return judged("thp", f"{chosen}{note}", moves, why, mend)
 
 
 def check_free_memory(
@@ -257,38 +240,34 @@ def check_free_memory(
             if where:
                 mend = f"echo {needed_pages} > {NODE_PAGES.format(node=where.split()[-1])}"
             return DoctorCheck("memory", "fail", space, why, mend)
-    mend = "end other work, or use a smaller guest"
-    available = meminfo_mib(meminfo, "MemAvailable")
     needed = HOST_RESERVE_MIB + QEMU_OVERHEAD_MIB + (0 if huge_pages else guest_mib)
-    space = f"{available} MiB available, {needed} needed"
-    if available < needed:
-        return DoctorCheck("memory", "fail", space, why, mend)
-    for where, text in texts.items():
-        free_mib = sum(meminfo_mib(text, name) for name in FREE_OF_NODE)
-        if not huge_pages and free_mib < share_mib:
-            on_node = f"{free_mib} MiB available{where}, {share_mib} needed"
-            return DoctorCheck("memory", "fail", on_node, why, mend)
-    return DoctorCheck("memory", "ok", space, "")
+    # What there is and what is needed, of the host and of each node; the first that is short.
+    spaces = [(meminfo_mib(meminfo, "MemAvailable"), "", needed)]
+    for where, text in texts.items() if not huge_pages else ():
+        spaces.append((sum(meminfo_mib(text, name) for name in FREE_OF_NODE), where, share_mib))
+    short = next((each for each in spaces if each[0] < each[2]), None)
+    there, where, needed = short or spaces[0]
+    space = f"{there} MiB available{where}, {needed} needed"
+    mend = "end other work, or use a smaller guest"
+    return judged("memory", space, "fail" if short else "", why, mend)
 
 
 def check_swap(meminfo: str) -> DoctorCheck:
     """Whether anything is swapped out (text of /proc/meminfo)."""
     total, free = meminfo_mib(meminfo, "SwapTotal"), meminfo_mib(meminfo, "SwapFree")
-    if total - free > 0:
-        why = "what is swapped out comes back while a run is measured"
-        return DoctorCheck("swap", "warn", f"{total - free} MiB in use", why, "swapoff -a")
-    return DoctorCheck("swap", "ok", f"{total} MiB, unused" if total else "none", "")
+    unused = f"{total} MiB, unused" if total else "none"
+    state = f"{total - free} MiB in use" if total > free else unused
+    why = "what is swapped out comes back while a run is measured"
+    return judged("swap", state, total > free, why, "swapoff -a")
 
 
 def check_other_guests(commands: Mapping[int, str]) -> DoctorCheck:
     """Whether other virtual machines run; ``commands`` maps process ids to their names."""
     others = sorted(pid for pid, name in commands.items() if OTHER_GUESTS.match(name))
-    if not others:
-        return DoctorCheck("other guests", "ok", "none", "")
     running = ", ".join(f"{commands[pid]} ({pid})" for pid in others)
     why = "they share cache, memory bandwidth and cores with ours"
     mend = "shut them down, or measure when they are gone"
-    return DoctorCheck("other guests", "fail", running, why, mend)
+    return judged("other guests", running or "none", "fail" if others else "", why, mend)
 
 
 def check_placement(placement: Placement | None, vcpus: int) -> DoctorCheck:
@@ -297,10 +276,10 @@ def check_placement(placement: Placement | None, vcpus: int) -> DoctorCheck:
     mend = f"use a guest with fewer vCPUs than {vcpus}, or a host with more cores"
     if placement is None:
         return DoctorCheck("pinning", "fail", f"no cores left for {vcpus} vCPUs", why, mend)
-    cores = f"vCPUs on {_listed(placement.vcpus)}, the lab on {_listed(placement.lab)}"
-    if placement.isolated:
-        return DoctorCheck("pinning", "ok", cores, "")
-    return DoctorCheck("pinning", "warn", f"{cores}; cores are shared", why, mend)
+    pinned, lab = (",".join(map(str, cpus)) for cpus in (placement.vcpus, placement.lab))
+    shared = "" if placement.isolated else "; cores are shared"
+    cores = f"vCPUs on {pinned}, the lab on {lab}{shared}"
+    return judged("pinning", cores, not placement.isolated, why, mend)
 
 
 def require_fit(checks: Iterable[DoctorCheck]) -> None:
@@ -411,7 +390,3 @@ def wall_checks(
         placement=place(host_cpus(), vcpus=vcpus, nodes=nodes),
         accelerator=accelerators.provide(cache, kernel) if kernel else None,
     )
-
-
-def _listed(cpus: Iterable[int]) -> str:
-    return ",".join(map(str, cpus))

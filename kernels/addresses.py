@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +15,12 @@ from numpy.typing import NDArray
 from errors import InfraError
 from host import folders
 from host.process import run
-from kernels.symbols import STT_FILE, STT_FUNC, Elf, read
+from kernels.products import MOST_BYTES
+from kernels.symbols import STT_FILE, STT_FUNC, STT_NOTYPE, Elf, load_table, read, save_table
 from results import door
 from results.door import StoreError
 
 FORMAT = 1
-STT_NOTYPE = 0
 STB_LOCAL = 0
 ARCHIVE = "vmlinux.a"
 LIBRARY = "lib.a"
@@ -37,7 +35,7 @@ SYSCALL = re.compile(r"^(?:COMPAT_)?SYSCALL_DEFINE\d\((\w+)", re.MULTILINE)
 OF_SYSCALL = re.compile(r"_sys_(\w+)$")
 ASSEMBLY = re.compile(r"^SYM_\w*START\w*\((\w+)\)", re.MULTILINE)
 # name → objects that define it, in the order of the link: local ones, then others.
-Defined = Mapping[str, tuple[str, ...]]
+Defined = Mapping[str, Sequence[str]]
 
 
 class Origin(NamedTuple):
@@ -74,9 +72,13 @@ def collect(objects: Path, source: Path) -> dict[int, Origin]:
     names_in: dict[str, set[str]] = defaultdict(set)
     for each in built.values():
         names_in[sources[each.object]].add(each.name)
-    lines = {file: _lines(source / file, names) for file, names in names_in.items()}
+    lines = {
+        file: definition_lines((source / file).read_text(encoding="utf-8", errors="replace"), names)
+        for file, names in names_in.items()
+        if (source / file).is_file()  # an object may have no source
+    }
     return {
-        address: Origin(file := sources[each.object], lines[file].get(each.name, 0))
+        address: Origin(file := sources[each.object], lines.get(file, {}).get(each.name, 0))
         for address, each in built.items()
     }
 
@@ -127,7 +129,7 @@ def definitions(lines: Iterable[str], prefix: str) -> tuple[Defined, Defined]:
     for name, where in weak.items():
         # The linker takes the strong one, else the first.
         other.setdefault(name, where)
-    return _frozen(local), _frozen(other)
+    return local, other
 
 
 def built_from(elf: Elf, local: Defined, other: Defined) -> dict[int, _Built]:
@@ -168,10 +170,9 @@ def save(origins: Mapping[int, Origin], path: Path) -> None:
     """Write a table; equal tables are equal bytes."""
     files = sorted({origin.file for origin in origins.values()})
     number = {file: at for at, file in enumerate(files)}
-    at = {f"{address:x}": number[origin.file] for address, origin in sorted(origins.items())}
-    lines = {f"{address:x}": origin.line for address, origin in sorted(origins.items())}
-    text = json.dumps({"format": FORMAT, "files": files, "at": at, "lines": lines}, indent=0)
-    path.write_bytes(gzip.compress(text.encode(), mtime=0))
+    at = {f"{address:x}": number[origin.file] for address, origin in origins.items()}
+    lines = {f"{address:x}": origin.line for address, origin in origins.items()}
+    save_table(path, {"format": FORMAT, "files": files, "at": at, "lines": lines})
 
 
 def load(path: Path) -> dict[int, Origin]:
@@ -180,35 +181,15 @@ def load(path: Path) -> dict[int, Origin]:
     Raises:
         InfraError: written by another version of the lab, or damaged.
     """
-    if not path.exists():
-        return {}
-    try:
-        content = json.loads(gzip.decompress(path.read_bytes()))
-        if content["format"] == FORMAT:
-            files, lines = content["files"], content["lines"]
-            return {
-                int(address, 16): Origin(str(files[at]), int(lines[address]))
-                for address, at in content["at"].items()
-            }
-    except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError):
-        pass
-    raise InfraError(
-        "not an origins file of this version of the lab",
-        where=str(path),
-        next_step=f"remove {path.parent} to have the kernel built again",
-    )
+    return load_table(path, FORMAT, _origins_in) if path.exists() else {}
 
 
-def _frozen(files: Mapping[str, list[str]]) -> Defined:
-    return {name: tuple(where) for name, where in files.items()}
-
-
-def _lines(file: Path, names: Collection[str]) -> dict[str, int]:
-    """None of a file that is not there, as an object without a source."""
-    try:
-        return definition_lines(file.read_text(encoding="utf-8", errors="replace"), names)
-    except OSError:
-        return {}
+def _origins_in(content: dict[str, Any]) -> dict[int, Origin]:
+    files, lines = content["files"], content["lines"]
+    return {
+        int(address, 16): Origin(str(files[at]), int(lines[address]))
+        for address, at in content["at"].items()
+    }
 
 
 def _source(name: str, objects: Path, source: Path) -> str:
@@ -237,8 +218,6 @@ PADDING = ("__pfx_", "__cfi_")
 COLD = ".cold"
 # No sign, no underscore, and no more digits than an address has.
 ADDRESS = re.compile(r"[0-9a-fA-F]{1,16}")
-# A kernel's with everything built in has some 15 MiB.
-LARGEST = 64 * door.MIB
 RANGES = (("_text", "_etext"), ("_stext", "_etext"), ("_sinittext", "_einittext"))
 NOWHERE = Origin("")
 Addresses = NDArray[np.uint64]
@@ -325,9 +304,10 @@ def text_of(system_map: Path) -> str:
         OSError: there is none.
     """
     try:
-        return door.read(system_map.parent, system_map.name, LARGEST).decode(errors="replace")
+        data = door.read(system_map.parent, system_map.name, MOST_BYTES["map"])
     except StoreError as error:
         raise AddressesError(error.what, where=str(system_map)) from None
+    return data.decode(errors="replace")
 
 
 def parse(text: str) -> AddressTable:

@@ -18,6 +18,8 @@ from host.process import run
 from kernels import cache as store
 from text import clean
 
+# Of the lab's own, in the cache: the folder, and what apt fetches them from.
+LISTS, SOURCES = "apt", "lab.sources"
 # Where kernels are newest; a suite that an archive lacks is left out.
 SUITES = ("sid", "stable-backports", "testing")
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -28,7 +30,8 @@ UPDATE_TIMEOUT_S = 600.0
 
 def options(cache: Path) -> tuple[str, ...]:
     """What apt is told to read these lists and no others; nothing where there are none."""
-    return _options(_folder(cache)) if _list(_folder(cache)).exists() else ()
+    lists = cache / LISTS
+    return _options(lists) if (lists / SOURCES).exists() else ()
 
 
 def update(cache: Path, *, mirror: str = "", suites: Sequence[str] = (), keyring: str = "") -> str:
@@ -41,7 +44,7 @@ def update(cache: Path, *, mirror: str = "", suites: Sequence[str] = (), keyring
     mirror = mirror or _mirror_of_host()
     keys = Path(keyring) if keyring else KEYRING
     signed = f"Signed-By: {keys}\n" if keys.exists() or keyring else ""
-    new = _folder(cache).with_name("apt.new")
+    new = cache / f"{LISTS}.new"
     shutil.rmtree(new, ignore_errors=True)
     failures: list[str] = []
     there: list[str] = []
@@ -53,7 +56,7 @@ def update(cache: Path, *, mirror: str = "", suites: Sequence[str] = (), keyring
         # A suite that ends so is a folder of packages, and has no components.
         components = "" if suite.endswith("/") else "Components: main\n"
         entry = f"Types: deb\nURIs: {mirror}\nSuites: {suite}\n{components}{signed}\n"
-        _list(new).write_text("".join([*there, entry]))
+        (new / SOURCES).write_text("".join([*there, entry]))
         argv = ["apt-get", "-q", *_options(new), "update", "--error-on=any"]
         result = run(argv, timeout_s=UPDATE_TIMEOUT_S, check=False, env={"LC_ALL": "C"})
         codename = _codename(new, suite)
@@ -71,9 +74,9 @@ def update(cache: Path, *, mirror: str = "", suites: Sequence[str] = (), keyring
             where=mirror,
             next_step="name another --mirror, --suite or --keyring",
         )
-    _list(new).write_text("".join(there))
-    shutil.rmtree(_folder(cache), ignore_errors=True)
-    new.rename(_folder(cache))
+    (new / SOURCES).write_text("".join(there))
+    shutil.rmtree(cache / LISTS, ignore_errors=True)
+    new.rename(cache / LISTS)
     return mirror
 
 
@@ -86,17 +89,9 @@ def _codename(folder: Path, suite: str) -> str:
     return suite
 
 
-def _folder(cache: Path) -> Path:
-    return cache / "apt"
-
-
-def _list(folder: Path) -> Path:
-    return folder / "lab.sources"
-
-
 def _options(folder: Path) -> tuple[str, ...]:
     places = {
-        "Dir::Etc::SourceList": _list(folder),
+        "Dir::Etc::SourceList": folder / SOURCES,
         "Dir::Etc::SourceParts": "/dev/null",
         "Dir::State::Lists": folder / "lists",
         "Dir::Cache::Archives": folder / "archives",

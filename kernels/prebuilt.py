@@ -264,6 +264,11 @@ class _PrebuiltFiles:
     config: Path | None = None
     modules: tuple[Path, ...] = ()
 
+    @property
+    def config_text(self) -> str:
+        """The configuration beside the image; empty without one."""
+        return self.config.read_text(errors="replace") if self.config else ""
+
 
 def key_of(spec: KernelSpec, *, checkout: Path, cache: Path) -> str:
     """The content key (32 hex digits): of the package's digest, or of image and modules.
@@ -391,7 +396,7 @@ def require_image(spec: KernelSpec, wants: Iterable[Want], *, checkout: Path) ->
     with tempfile.TemporaryDirectory() as folder:
         unpacked = Path(folder) / "vmlinux"
         vmlinux.extract(vmlinux.read(provided.image), unpacked)
-        text = in_image(unpacked.read_bytes()) or _beside(provided)
+        text = in_image(unpacked.read_bytes()) or provided.config_text
     names = [plain(path.name) for path in provided.modules]
     require_options(text, names, wants, where=spec.source)
 
@@ -405,10 +410,6 @@ def require(kernel: Kernel, wants: Iterable[Want]) -> None:
     text = kernel.config.read_text(errors="replace") if kernel.config.exists() else ""
     names = [plain(path.name.partition("-")[2]) for path in kernel.modules]
     require_options(text, names, wants, where=kernel.identity.source)
-
-
-def _beside(provided: _PrebuiltFiles) -> str:
-    return provided.config.read_text(errors="replace") if provided.config else ""
 
 
 def _shipped(package: packages.DebianPackage, root: Path) -> _PrebuiltFiles:
@@ -442,12 +443,18 @@ def _keep(key: str, source: str, provided: _PrebuiltFiles, cache: Path) -> Kerne
         data = unpacked.read_bytes()
         shutil.copyfile(provided.image, folder / "bzImage")
         # What is in the image is its own, whatever lies beside it.
-        text = in_image(data) or _beside(provided)
+        text = in_image(data) or provided.config_text
         if text:
             (folder / "config").write_text(text)
         for number, (path, content) in enumerate(loaded):
             (folder / f"{number:02}-{plain(path.name)}.ko").write_bytes(content)
-        _name_code(data, folder, source)
+        try:
+            listed = vmlinux.symbols(data)
+        except KallsymsError as error:
+            log.info("%s: its functions stay without names: %s", source, error)
+        else:
+            (folder / "System.map").write_text(vmlinux.system_map(listed))
+            symbols.save(_sizes(listed), folder / "symbols.json.gz")
         identity = KernelIdentity(
             key=key,
             release=image.release,
@@ -462,17 +469,6 @@ def _keep(key: str, source: str, provided: _PrebuiltFiles, cache: Path) -> Kerne
         unpacked.unlink()
         (folder / store.IDENTITY).write_text(identity.model_dump_json(indent=1))
     return Kernel(store.kernels_folder(cache) / key, identity)
-
-
-def _name_code(data: bytes, folder: Path, source: str) -> None:
-    """Write System.map and the table of functions, as far as the kernel names its code."""
-    try:
-        listed = vmlinux.symbols(data)
-    except KallsymsError as error:
-        log.info("%s: its functions stay without names: %s", source, error)
-        return
-    (folder / "System.map").write_text(vmlinux.system_map(listed))
-    symbols.save(_sizes(listed), folder / "symbols.json.gz")
 
 
 def _sizes(listed: Sequence[Symbol]) -> dict[str, symbols.FunctionCode]:

@@ -13,10 +13,10 @@ from typing import Literal
 
 from errors import InfraError, LabError
 from results import door
+from results.door import MIB
 from text import clean
 
 Kind = Literal["release", "configuration", "list", "log", "module", "map", "image", "program"]
-MIB = 1 << 20
 # Of a large kernel's: a release of 64 characters (the kernel's own bound), a configuration of 300
 # KiB, a System.map of 10 MiB, an image of 40 MiB, and a vmlinux of 800 MiB with debug information.
 MOST_BYTES: Mapping[Kind, int] = {
@@ -42,16 +42,11 @@ def read(objects: Path, name: str, kind: Kind) -> bytes:
     Raises:
         ProductError: it is not there, no plain file or too large.
     """
-    most = MOST_BYTES[kind]
     try:
-        with door.opened(objects, name, most) as file:
-            content = file.read(most + 1)
+        return door.read(objects, name, MOST_BYTES[kind])
     except (LabError, OSError) as error:
         reason = error.what if isinstance(error, LabError) else error.strerror
         raise ProductError(f"{clean(name)} ({kind}): {reason}") from None
-    if len(content) > most:
-        raise ProductError(f"{clean(name)} ({kind}): grows while it is read")
-    return content
 
 
 def text(objects: Path, name: str, kind: Kind) -> str:

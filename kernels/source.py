@@ -68,13 +68,29 @@ def identify(spec: str, *, checkout: Path, cache: Path) -> Source:
         return _debian(name, cache)
     if kind == "tarball":
         path = _existing(spec, checkout / Path(name).expanduser(), "file")
-        return Source("tarball", f"tarball:{_file_digest(path, cache)}", path)
+        digest = _digest(path, cache, stamp_of(path.stat()), sha256_of)
+        return Source("tarball", f"tarball:{digest}", path)
     if kind == "dir":
         path = _existing(spec, checkout / Path(name).expanduser(), "folder")
-        _refuse_sparse(spec, path)
+        sparse = ["git", "-C", str(path), "config", "--bool", "core.sparseCheckout"]
+        if (path / ".git").exists() and _query(sparse).strip() == "true":
+            raise UsageError(
+                "a sparse checkout, in which files of the kernel are missing",
+                where=spec,
+                next_step=f"use git:{path}@HEAD, or git -C {path} sparse-checkout disable",
+            )
         require_source(spec, path)
-        _refuse_built(spec, path)
-        return Source("dir", f"dir:{_folder_digest(path, cache)}", path)
+        if (path / ".config").exists() or (path / "include/config").exists():
+            raise UsageError(
+                "the folder has been built in, and kbuild refuses such a source",
+                where=spec,
+                next_step=f"make -C {path} mrproper, or use git:{path}@HEAD",
+            )
+        stamps = hashlib.sha256()
+        for inside, entry in _entries(path):
+            stamps.update(f"{inside}\0{stamp_of(entry.stat(follow_symlinks=False))}\n".encode())
+        digest = _digest(path, cache, stamps.hexdigest(), _hash_folder)
+        return Source("dir", f"dir:{digest}", path)
     if kind == "git":
         return _git(spec, name, checkout)
     raise UsageError(
@@ -90,8 +106,7 @@ def release_of(source: Source) -> str:
         makefile = source.origin / "Makefile"
         text = makefile.read_text() if source.kind == "dir" and makefile.is_file() else ""
         if source.kind == "git":
-            argv = ["git", "-C", str(source.origin), "show", f"{source.tree_id}:Makefile"]
-            text = run(argv, timeout_s=QUERY_TIMEOUT_S, check=False).stdout
+            text = _query(["git", "-C", str(source.origin), "show", f"{source.tree_id}:Makefile"])
         parts = [re.search(rf"^{part} = (\d+)$", text, re.M) for part in ("VERSION", "PATCHLEVEL")]
         return ".".join(part[1] for part in parts if part)
     name = source.identity if source.kind == "deb" else source.origin.name
@@ -110,7 +125,14 @@ def unpack(source: Source, into: Path) -> None:
     if source.kind != "dir":
         into.mkdir(parents=True)
     if source.kind == "dir":
-        shutil.copytree(source.origin, into, symlinks=True, ignore=_ignore_git(source.origin))
+        shutil.copytree(
+            source.origin,
+            into,
+            symlinks=True,
+            ignore=lambda top, names: (
+                {".git"} & {*names} if Path(top) == source.origin else set[str]()
+            ),
+        )
         if f"dir:{_hash_folder(into)}" != source.identity:
             raise InfraError(
                 "the folder changed while it was copied",
@@ -172,9 +194,12 @@ def _tarball(sources: Path, package: str) -> Path | None:
 
 def _debian(request: str, cache: Path) -> Source:
     package, _, version = request.partition("=")
-    installed, tarball = _installed(package)
-    if tarball and version in ("", installed):
-        return Source("deb", f"deb:{package}={installed}", tarball)
+    tarball = None if "/" in package else _tarball(DEBIAN_SOURCES, package)
+    if tarball and locate("dpkg-query") is not None:
+        argv = ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", "--", package]
+        status, _, installed = _query(argv).partition(" ")
+        if status == "installed" and version in ("", installed):
+            return Source("deb", f"deb:{package}={installed}", tarball)
     if version:
         packages.parts(request)
         return Source("deb", f"deb:{request}", cache, package=request)
@@ -191,21 +216,6 @@ def _debian(request: str, cache: Path) -> Source:
         next_step=f"{install_line([package])}; where this release does not have it: "
         f"./lab.py fetch {package}, which looks in newer ones and installs nothing; or {own}",
     )
-
-
-def _installed(package: str) -> tuple[str, Path | None]:
-    """Version and tarball of an installed source package; nothing where it is not."""
-    tarball = None if "/" in package else _tarball(DEBIAN_SOURCES, package)
-    if tarball is None or locate("dpkg-query") is None:
-        return "", None
-    result = run(
-        ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", "--", package],
-        timeout_s=QUERY_TIMEOUT_S,
-        check=False,
-    )
-    status, _, version = result.stdout.partition(" ")
-    there = result.returncode == 0 and status == "installed"
-    return (version, tarball) if there else ("", None)
 
 
 def _git(spec: str, name: str, checkout: Path) -> Source:
@@ -253,29 +263,8 @@ def _no_source(spec: str, name: str) -> UsageError:
     )
 
 
-def _refuse_built(spec: str, path: Path) -> None:
-    if (path / ".config").exists() or (path / "include/config").exists():
-        raise UsageError(
-            "the folder has been built in, and kbuild refuses such a source",
-            where=spec,
-            next_step=f"make -C {path} mrproper, or use git:{path}@HEAD",
-        )
-
-
-def _refuse_sparse(spec: str, path: Path) -> None:
-    if not (path / ".git").exists():
-        return
-    argv = ["git", "-C", str(path), "config", "--bool", "core.sparseCheckout"]
-    if run(argv, timeout_s=QUERY_TIMEOUT_S, check=False).stdout.strip() == "true":
-        raise UsageError(
-            "a sparse checkout, in which files of the kernel are missing",
-            where=spec,
-            next_step=f"use git:{path}@HEAD, or git -C {path} sparse-checkout disable",
-        )
-
-
-def _ignore_git(top: Path) -> Callable[[str, list[str]], set[str]]:
-    return lambda folder, names: {".git"} & set(names) if Path(folder) == top else set()
+def _query(argv: list[str]) -> str:
+    return run(argv, timeout_s=QUERY_TIMEOUT_S, check=False).stdout
 
 
 def _entries(top: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
@@ -322,37 +311,16 @@ def stamp_of(stat: os.stat_result) -> str:
     return f"{stat.st_ino} {stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns}"
 
 
-def _folder_digest(top: Path, cache: Path) -> str:
-    stamps = hashlib.sha256()
-    for path, entry in _entries(top):
-        stamps.update(f"{path}\0{stamp_of(entry.stat(follow_symlinks=False))}\n".encode())
-    stamp = stamps.hexdigest()
-    return _remembered(cache, str(top), stamp) or _remember(
-        cache, str(top), stamp, _hash_folder(top)
-    )
-
-
-def _file_digest(path: Path, cache: Path) -> str:
-    stamp = stamp_of(path.stat())
-    remembered = _remembered(cache, str(path), stamp)
-    if remembered:
-        return remembered
-    return _remember(cache, str(path), stamp, sha256_of(path))
-
-
-def _memory(cache: Path, name: str) -> Path:
-    return cache / "digests" / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.json"
-
-
-def _remembered(cache: Path, name: str, stamp: str) -> str:
+def _digest(path: Path, cache: Path, stamp: str, compute: Callable[[Path], str]) -> str:
+    """The digest of a file or folder, computed again only where its stamp is another one."""
+    name = hashlib.sha256(str(path).encode()).hexdigest()[:16]
+    memory = cache / "digests" / f"{name}.json"
     try:
-        stored = json.loads(_memory(cache, name).read_text())
-    except (OSError, ValueError):
-        return ""
-    return str(stored["digest"]) if stored.get("stamp") == stamp else ""
-
-
-def _remember(cache: Path, name: str, stamp: str, digest: str) -> str:
-    path = _memory(cache, name)
-    write_atomically(path, json.dumps({"stamp": stamp, "digest": digest}))
+        stored = json.loads(memory.read_text())
+        if stored["stamp"] == stamp:
+            return str(stored["digest"])
+    except (OSError, ValueError, LookupError, TypeError):
+        pass
+    digest = compute(path)
+    write_atomically(memory, json.dumps({"stamp": stamp, "digest": digest}))
     return digest

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from elftools.common.exceptions import ELFError
@@ -25,6 +25,7 @@ from errors import InfraError
 SHF_ALLOC = 0x2
 SHF_EXECINSTR = 0x4
 SHF_STRINGS = 0x20
+STT_NOTYPE = 0
 STT_OBJECT = 1
 STT_FUNC = 2
 STT_SECTION = 3
@@ -43,6 +44,7 @@ SYMBOL = np.dtype(
 )
 RELOCATION = np.dtype([("offset", "<u8"), ("type", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
 Table = NDArray[np.void]
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -174,8 +176,9 @@ class References:
         Both lists are in the order of their offsets.
         """
         relocations = self._elf.relocations.get(section.index, np.zeros(0, RELOCATION))
-        blank = BLANK.get(self._elf.machine, _blank_nothing)
-        data, calls = blank(section, starts, relocations)
+        # Of other machines' code nothing is known: what the assembler resolved stays.
+        blank = BLANK.get(self._elf.machine)
+        data, calls = blank(section, starts, relocations) if blank else (section.data, [])
         ordered = relocations[np.argsort(relocations["offset"], kind="stable")]
         pointers = [
             Pointer(offset, f"{kind} {self._label(target, kind, addend)}")
@@ -271,19 +274,11 @@ def _blank_branches(
     return data, sorted(calls, key=lambda call: call.offset)
 
 
-def _blank_nothing(
-    section: Section, starts: Mapping[int, str], relocations: Table
-) -> tuple[bytes, list[Pointer]]:
-    """Nothing is known of this machine's code: what the assembler resolved stays."""
-    return section.data, []
-
-
 Blank = Callable[[Section, Mapping[int, str], Table], tuple[bytes, list[Pointer]]]
 BLANK: Mapping[str, Blank] = {"EM_X86_64": _blank_calls, "EM_AARCH64": _blank_branches}
 
 
 FORMAT = 2
-STT_NOTYPE = 0
 # Release, build number and date; all else that is loaded decides what a kernel does.
 BANNERS = ("linux_banner", "linux_proc_banner", "init_uts_ns")
 _offset = attrgetter("offset")
@@ -414,9 +409,7 @@ def variables(image: Path) -> dict[str, list[tuple[int, str]]]:
 
 def save(table: dict[str, FunctionCode], path: Path, data: Variables | None = None) -> None:
     """Write tables of functions and variables; equal tables are equal bytes."""
-    content = {"format": FORMAT, "functions": table}
-    text = json.dumps({**content, **({"data": data} if data else {})}, sort_keys=True, indent=0)
-    path.write_bytes(gzip.compress(text.encode(), mtime=0))
+    save_table(path, {"format": FORMAT, "functions": table, **({"data": data} if data else {})})
 
 
 def load(path: Path) -> dict[str, FunctionCode]:
@@ -425,7 +418,11 @@ def load(path: Path) -> dict[str, FunctionCode]:
     Raises:
         InfraError: written by another version of the lab, or damaged.
     """
-    return _tables(path)[0]
+    return load_table(
+        path,
+        FORMAT,
+        lambda content: {name: FunctionCode(*code) for name, code in content["functions"].items()},
+    )
 
 
 def load_variables(path: Path) -> Variables | None:
@@ -434,22 +431,34 @@ def load_variables(path: Path) -> Variables | None:
     Raises:
         InfraError: as :func:`load`.
     """
-    return _tables(path)[1]
+    return load_table(path, FORMAT, _variables_in)
 
 
-def _tables(path: Path) -> tuple[dict[str, FunctionCode], Variables | None]:
+def _variables_in(content: dict[str, Any]) -> Variables | None:
+    data = content.get("data")
+    return data and {name: [(size, code) for size, code in each] for name, each in data.items()}
+
+
+def save_table(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a value as packed JSON; equal values are equal bytes."""
+    text = json.dumps(content, sort_keys=True, indent=0)
+    path.write_bytes(gzip.compress(text.encode(), mtime=0))
+
+
+def load_table(path: Path, version: int, made_of: Callable[[dict[str, Any]], Value]) -> Value:
+    """What ``save_table`` wrote of this ``format``, as a value that is made of it.
+
+    Raises:
+        InfraError: written by another version of the lab, or damaged.
+    """
     try:
         content = json.loads(gzip.decompress(path.read_bytes()))
-        if content["format"] == FORMAT:
-            table = {name: FunctionCode(*code) for name, code in content["functions"].items()}
-            data = content.get("data")
-            return table, data and {
-                name: [(size, code) for size, code in each] for name, each in data.items()
-            }
-    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError):
+        if content["format"] == version:
+            return made_of(content)
+    except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError):
         pass
     raise InfraError(
-        "not a symbols file of this version of the lab",
+        "not a table of this version of the lab",
         where=str(path),
         next_step=f"remove {path.parent} to have the kernel built again",
     )
@@ -482,17 +491,13 @@ def differing_variables(first: Variables, second: Variables) -> tuple[CodeChange
     """
     changes = []
     for name in sorted({*first, *second}):
-        both = Counter(first.get(name, ())), Counter(second.get(name, ()))
+        before, after = Counter(first.get(name, ())), Counter(second.get(name, ()))
         gone, new = (
-            sum(size for size, _ in left.elements())
-            for left in (both[0] - both[1], both[1] - both[0])
+            sum(size for size, _ in some.elements()) if some else None
+            for some in (before - after, after - before)
         )
-        if both[0] != both[1]:
-            changes.append(
-                CodeChange(
-                    name, gone if both[0] - both[1] else None, new if both[1] - both[0] else None
-                )
-            )
+        if before != after:
+            changes.append(CodeChange(name, gone, new))
     return tuple(changes)
 
 

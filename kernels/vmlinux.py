@@ -242,7 +242,9 @@ def read(path: Path) -> Image:
     payload = data[start + offset : start + offset + length]
     if not length or len(payload) != length:
         raise UsageError("the boot image is cut short", where=str(path))
-    return Image(path, _release(data), payload)
+    (release_at,) = struct.unpack_from("<H", data, RELEASE_AT)
+    text = data[release_at + SECTOR :][:256].partition(b"\0")[0] if release_at else b""
+    return Image(path, text.decode(errors="replace").partition(" ")[0], payload)
 
 
 def extract(image: Image, into: Path) -> None:
@@ -252,48 +254,36 @@ def extract(image: Image, into: Path) -> None:
         UsageError: damaged, or compressed in a way that is not known.
         InfraError: the program that unpacks it is not installed.
     """
-    into.write_bytes(_unpacked(image, into))
-    with into.open("rb") as stream:
-        if stream.read(4) != ELF_MAGIC:
-            raise UsageError("what it unpacks to is no ELF file", where=str(image.path))
+    payload = image.payload
+    if packed.is_packed(payload):
+        whole = payload if payload.startswith(b"\x1f\x8b") else payload[:-LENGTH_BYTES]
+        try:
+            payload = packed.plain(whole, MOST_BYTES["program"])
+            if len(payload) > MOST_BYTES["program"]:
+                raise ValueError("it is larger than any")
+        except packed.DAMAGED as error:
+            what = f"the kernel in it is damaged: {error}"
+            raise UsageError(what, where=str(image.path)) from None
+    elif payload.startswith(LZ4):
+        source, target = into.with_suffix(".packed"), into.with_suffix(".unpacked")
+        source.write_bytes(payload[:-LENGTH_BYTES])
+        argv = ["lz4", "-d", "-f", "-q", str(source), str(target)]
+        run(argv, timeout_s=DECOMPRESS_TIMEOUT_S)
+        payload = target.read_bytes()
+        source.unlink()
+        target.unlink()
+    elif not payload.startswith(ELF_MAGIC):
+        raise UsageError(
+            f"the kernel in it is compressed in an unknown way ({payload[:4].hex()})",
+            where=str(image.path),
+            next_step="known are gzip, xz, lzma, bzip2, lz4 and zstd",
+        )
+    if not payload.startswith(ELF_MAGIC):
+        raise UsageError("what it unpacks to is no ELF file", where=str(image.path))
+    into.write_bytes(payload)
 
 
 def compiler(vmlinux: bytes) -> str:
     """Compiler and linker, as the kernel's own banner names them; empty where it does not."""
     match = BANNER.search(vmlinux)
     return match["tools"].decode(errors="replace") if match else ""
-
-
-def _release(data: bytes) -> str:
-    (offset,) = struct.unpack_from("<H", data, RELEASE_AT)
-    text = data[offset + SECTOR :][:256].partition(b"\0")[0] if offset else b""
-    return text.decode(errors="replace").partition(" ")[0]
-
-
-def _unpacked(image: Image, beside: Path) -> bytes:
-    payload = image.payload
-    try:
-        if packed.is_packed(payload):
-            whole = payload if payload.startswith(b"\x1f\x8b") else payload[:-LENGTH_BYTES]
-            data = packed.plain(whole, MOST_BYTES["program"])
-            if len(data) > MOST_BYTES["program"]:
-                raise ValueError("it is larger than any")
-            return data
-    except packed.DAMAGED as error:
-        raise UsageError(f"the kernel in it is damaged: {error}", where=str(image.path)) from None
-    if payload.startswith(LZ4):
-        source, target = beside.with_suffix(".packed"), beside.with_suffix(".unpacked")
-        source.write_bytes(payload[:-LENGTH_BYTES])
-        argv = ["lz4", "-d", "-f", "-q", str(source), str(target)]
-        run(argv, timeout_s=DECOMPRESS_TIMEOUT_S)
-        data = target.read_bytes()
-        source.unlink()
-        target.unlink()
-        return data
-    if payload.startswith(ELF_MAGIC):
-        return payload
-    raise UsageError(
-        f"the kernel in it is compressed in an unknown way ({payload[:4].hex()})",
-        where=str(image.path),
-        next_step="known are gzip, xz, lzma, bzip2, lz4 and zstd",
-    )

@@ -109,7 +109,13 @@ def prepare(source: Source, folder: Path) -> WorkTree:
     tree = WorkTree(folder)
     if tree.src.is_dir():
         if not (strange := _strange(tree)):
-            _drop_strange_objects(tree)
+            for objects in tree.src.glob(f"{OBJECTS}*"):
+                try:
+                    for _ in folders.entries(objects):
+                        pass
+                except (OSError, folders.StrangeFolderError) as error:
+                    log.warning("%s is thrown away: %s", objects, error)
+                    folders.remove(objects)
             return tree
         log.warning("%s is unpacked again, and its objects are lost: %s", folder, strange)
     log.info("unpacking %s", source.origin)
@@ -117,7 +123,7 @@ def prepare(source: Source, folder: Path) -> WorkTree:
     folders.remove(folder)
     folder.mkdir(parents=True)
     unpack(source, new)
-    _write_contents(tree, _contents_of(new, {}))
+    door.write(folder, CONTENTS, json.dumps(_contents_of(new, {})))
     run(["sync", "-f", str(new)], timeout_s=SYNC_TIMEOUT_S)
     new.rename(tree.src)
     return tree
@@ -156,7 +162,7 @@ def _strange(tree: WorkTree) -> str:
         return f"{clean(min((*lost, *odd)))} is not as it was ({len(lost) + len(odd)} of such)"
     written = {name: now[name] for name in before.keys() & now.keys() - changed}
     if any(before[name].stamp != content.stamp for name, content in written.items()):
-        _write_contents(tree, {**before, **written})
+        door.write(tree.folder, CONTENTS, json.dumps({**before, **written}))
     return ""
 
 
@@ -201,24 +207,10 @@ def _content_of(path: Path, known: _Content | None) -> _Content:
     return _Content(f"{'program' if mode & 0o100 else 'file'} {sha256_of(path)}", stamp)
 
 
-def _write_contents(tree: WorkTree, contents: Mapping[str, _Content]) -> None:
-    door.write(tree.folder, CONTENTS, json.dumps(contents))
-
-
 def _changed(tree: WorkTree) -> list[str]:
     if not door.exists(tree.folder, CHANGED):
         return []
     return list(json.loads(door.read(tree.folder, CHANGED, door.LINES)))
-
-
-def _drop_strange_objects(tree: WorkTree) -> None:
-    for objects in tree.src.glob(f"{OBJECTS}*"):
-        try:
-            for _ in folders.entries(objects):
-                pass
-        except (OSError, folders.StrangeFolderError) as error:
-            log.warning("%s is thrown away: %s", objects, error)
-            folders.remove(objects)
 
 
 def copy_objects(tree: WorkTree, source: Path, target: Path, mark: str) -> None:
@@ -237,26 +229,16 @@ def copy_objects(tree: WorkTree, source: Path, target: Path, mark: str) -> None:
     folders.remove(beside)
     argv = ["cp", "-a", "--reflink=auto", str(source), str(beside)]
     run(argv, timeout_s=COPY_TIMEOUT_S)
-    if (beside / "tools").is_dir():
-        for name, entry in folders.entries(beside / "tools"):
-            if entry.name.startswith(".") and name.endswith(".cmd"):
-                _rename_in(Path(entry.path), source, target)
+    # The build of tools/ names its output by whole paths.  With another one objtool would be
+    # built again, and with it every object of the kernel, which kbuild has depend on objtool.
+    for name, entry in folders.entries(beside / "tools") if (beside / "tools").is_dir() else ():
+        path = Path(entry.path)
+        if entry.name.startswith(".") and name.endswith(".cmd"):
+            text, times = path.read_bytes(), path.stat()
+            path.write_bytes(text.replace(os.fsencode(f"{source}/"), os.fsencode(f"{target}/")))
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     (beside / mark).touch()
     beside.rename(target)
-
-
-def _rename_in(path: Path, old: Path, new: Path) -> None:
-    """Replace a folder's name in a file that keeps its times.
-
-    The build of tools/ names its output by whole paths.  With another one objtool would be
-    built again, and with it every object of the kernel, which kbuild has depend on objtool.
-    """
-    text = path.read_bytes()
-    changed = text.replace(os.fsencode(f"{old}/"), os.fsencode(f"{new}/"))
-    if changed != text:
-        times = path.stat()
-        path.write_bytes(changed)
-        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
 def switch(tree: WorkTree, patches: Sequence[Patch], *, boxed: bool = False) -> tuple[str, ...]:
@@ -284,7 +266,12 @@ def switch(tree: WorkTree, patches: Sequence[Patch], *, boxed: bool = False) -> 
         folders.remove(tree.spare)  # there may be a link in it
         raise
     for name in {*touched} - former:
-        _save_original(tree, name)
+        saved, beside = tree.original(name), tree.spare / "saving"
+        saved.unlink(missing_ok=True)
+        if _is_file(tree.src / name):
+            _copy(tree.src / name, beside)
+            saved.parent.mkdir(exist_ok=True)
+            beside.replace(saved)
     intended = {name: tree.original(name) for name in former}
     intended |= {name: patched / name for name in touched}
     door.write(tree.folder, CHANGED, json.dumps(sorted(intended)))
@@ -317,8 +304,16 @@ def _vet_applied(
     """
     inhabited = {above for patch in patches for name in patch.files for above in _folders_of(name)}
     for inside, entry in folders.entries(patched):
-        path = Path(entry.path)
-        if _is_plain(path, _original(tree, inside, former), inside in inhabited):
+        path, before = Path(entry.path), _original(tree, inside, former)
+        mode = path.lstat().st_mode
+        if stat.S_ISDIR(mode):
+            # A submodule is an empty folder where no patch has a file.
+            is_plain = inside in inhabited or any(path.iterdir())
+        elif stat.S_ISLNK(mode):
+            is_plain = before.is_symlink() and _same(path, before)
+        else:
+            is_plain = stat.S_ISREG(mode) and not mode & SPECIAL_BITS
+        if is_plain:
             continue
         culprits = [patch.name for patch in patches if inside in patch.files]
         raise SeriesError(
@@ -326,16 +321,6 @@ def _vet_applied(
             where=", ".join(culprits) or patches[-1].name,
             next_step="take symbolic links, submodules and odd modes out of the series",
         )
-
-
-def _is_plain(path: Path, before: Path, inhabited: bool) -> bool:
-    mode = path.lstat().st_mode
-    if stat.S_ISDIR(mode):
-        # A submodule is an empty folder where no patch has a file.
-        return inhabited or any(path.iterdir())
-    if stat.S_ISLNK(mode):
-        return before.is_symlink() and _same(path, before)
-    return stat.S_ISREG(mode) and not mode & SPECIAL_BITS
 
 
 def _original(tree: WorkTree, name: str, changed: Collection[str]) -> Path:
@@ -347,15 +332,6 @@ def untouched(tree: WorkTree) -> Callable[[str], Path]:
     """Where the source's own version of a path is, whatever arm the tree is in now."""
     changed = frozenset(_changed(tree))
     return lambda name: _original(tree, name, changed)
-
-
-def _save_original(tree: WorkTree, name: str) -> None:
-    saved, beside = tree.original(name), tree.spare / "saving"
-    saved.unlink(missing_ok=True)
-    if _is_file(tree.src / name):
-        _copy(tree.src / name, beside)
-        saved.parent.mkdir(exist_ok=True)
-        beside.replace(saved)
 
 
 def _is_file(path: Path) -> bool:
@@ -372,17 +348,13 @@ def _copy(source: Path, target: Path) -> None:
 def _same(first: Path, second: Path) -> bool:
     if not _is_file(first) or not _is_file(second):
         return _is_file(first) == _is_file(second)
-    if _kind(first) != _kind(second):
+    # Type and executable bit, which is all of a mode that git knows.
+    modes = [path.lstat().st_mode for path in (first, second)]
+    if len({stat.S_IFMT(mode) | mode & 0o100 for mode in modes}) > 1:
         return False
     if first.is_symlink():
         return first.readlink() == second.readlink()
     return first.read_bytes() == second.read_bytes()
-
-
-def _kind(path: Path) -> int:
-    """Type and executable bit, which is all of a mode that git knows."""
-    mode = path.lstat().st_mode
-    return stat.S_IFMT(mode) | mode & 0o100
 
 
 def _replace(tree: WorkTree, original: Path, target: Path) -> None:
@@ -399,21 +371,17 @@ def _refuse_strange(tree: WorkTree, name: str, patches: Sequence[Patch]) -> None
     """Refuse a path that no file of a kernel has, or that leads out of the tree."""
     above = _folders_of(name)
     linked = next((each for each in above if (tree.src / each).is_symlink()), "")
-    if len(above) < folders.MOST_PARTS and not linked:
+    if linked:
+        what = f"changes a file beyond a symbolic link: {clean(name)}"
+        next_step = f"patch the file that {linked} leads to"
+    elif len(above) >= folders.MOST_PARTS:
+        parts = f"{len(above) + 1} parts, more than {folders.MOST_PARTS}"
+        what = f"has a path of {parts}: {clean(name, 60)}"
+        next_step = "put the file into a folder nearer to the top"
+    else:
         return
     culprit = next(patch for patch in patches if name in patch.files)
-    where = f"{culprit.name} ({culprit.subject})"
-    if linked:
-        raise SeriesError(
-            f"changes a file beyond a symbolic link: {clean(name)}",
-            where=where,
-            next_step=f"patch the file that {linked} leads to",
-        )
-    raise SeriesError(
-        f"has a path of {len(above) + 1} parts, more than {folders.MOST_PARTS}: {clean(name, 60)}",
-        where=where,
-        next_step="put the file into a folder nearer to the top",
-    )
+    raise SeriesError(what, where=f"{culprit.name} ({culprit.subject})", next_step=next_step)
 
 
 TIMEOUT_S = 120.0
