@@ -165,7 +165,7 @@ def _judged(
         _key(m): wall.again(
             m.pairs, thresholds.of(m.case.name, m.metric.name),
             specified=manifest.experiment.thresholds.of(m.case.name, m.metric.name),
-            family=len(first), planned=len(manifest.seeds),
+            family=len(first),
         )
         for m in measured
     }  # fmt: skip

@@ -1,40 +1,151 @@
-"""What a number of seeds can and cannot decide: pure functions of spread, looks and the rule.
+"""What several looks cost of the error rates, and what a number of seeds or blocks can decide.
 
-The power that is stated is that of the rule by which verdicts of exact mode are given
-(``analysis.verdict``), over all looks of a session: the rule itself is applied to normal
-differences of a fixed seed, and a session ends where it would.  What numbers of blocks are worth
-in wall mode is in ``analysis.wall_power``.
+Pure.  *Looks.*  A session that is judged again and again finds a change in the end, whether there
+is one or not (Armitage, McPherson and Rowe, J. R. Stat. Soc. A 132, 1969).  So the error rates are
+spent over the looks, by functions of the number of seeds alone (Lan and DeMets, Biometrika 70,
+1983):
+
+    spent after n seeds = asked for * n**2 / (n**2 + half**2)
+
+No budget is in it, and with any number of seeds something is left, so that seeds may always be
+added, whatever made somebody add them.  Little is spent early: what a handful of seeds shows of
+a skewed distribution is not what it is (``statistics.mean_p``).  With ``half`` seeds half is
+spent; "no change", which is what most comparisons end with, spends earlier than "change".
+
+From the shares follow the levels of the tests at each look: increments of a sum are independent,
+and the density of the sum among those that went on is integrated from look to look (Jennison and
+Turnbull, Group Sequential Methods, 2000, chapter 19).  The levels are those of normal sums, used
+as levels of t tests (Pocock, Biometrika 64, 1977).
+
+Each metric has looks of its own: they are those of its case.  A level bounds the chance that a
+metric's p value is below it at any of its looks, whatever made the session stop there, so a case
+may stop while others go on; and Holm's correction asks no more of p values than that each is one,
+however they depend on each other (Holm, Scand. J. Stat. 6, 1979).  A case that is not judged at a
+look spends nothing there, which makes the levels stricter than they had to be.
+
+*Power.*  What is stated is that of the rule by which verdicts are given (``analysis.verdict``), on
+normal differences of a fixed seed.  In exact mode the rule is applied over all looks of a session,
+which ends where it would.  In wall mode the rule of signed ranks is applied to samples of up to
+:data:`MOST_RANKED` pairs; beyond that the non-central t distribution is used (Owen, Biometrika 52,
+1965) with the rank test's asymptotic efficiency, 3/pi (Hodges and Lehmann, Ann. Math. Stat. 27,
+1956).
+
+scipy takes a second to import and is imported where it is called (as in ``statistics``).
 """
 
 from __future__ import annotations
 
 import functools
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from analysis import looks as rates
-from analysis.statistics import (
-    Floats,
-    mean_bounds,
-    pairs_needed,
-    signed_rank_bounds,
-    skewness,
-)
+from analysis.statistics import Floats, mean_bounds, pairs_needed, signed_rank_bounds, skewness
 from experiment.spec import SEED_LOOKS, Looks, looks_of
 
+HALF_OF_CHANGE = 24.0
+HALF_OF_EQUIVALENCE = 16.0
+# Of the density; the levels of 6 looks are then good to 1 % of themselves.
+POINTS = 301
+# In standard errors: no bound of an error rate that a float can hold is as far.
+FARTHEST = 12.0
+# Error rates of which the levels are tabulated, to find the one that belongs to a p value.
+SMALLEST, TABULATED = 1e-12, 49
+
 POWER = 0.95
-MOST_SEEDS = SEED_LOOKS[-1]
-# The 95 % point is then good to 1 % of itself.
+MOST_SEEDS, MOST_BLOCKS = SEED_LOOKS[-1], 1000
+# The 95 % point is then good to 1 % of itself; in wall mode with few blocks, and with many.
 SAMPLES = 4_000
+SAMPLES_OF_FEW, FEW, SAMPLES_OF_MANY = 20_000, 16, 5_000
 SEED = 20_260_101
 # With more pairs than that the rank interval never is the wider one under normal noise.
 MOST_RANKED = 32
+RANK_EFFICIENCY = 3 / math.pi
 ROWS_AT_ONCE = 500
 # In standard deviations: more than any session detects that detects something.
 LARGEST = 64.0
+# Fewer A/A pairs say nothing about a spread: with 8 its 90 % interval spans 0.7 to 1.8.
+FEWEST_AGAIN = 8
+
+
+def change_level(looks: Looks, alpha: float) -> float:
+    """Two-sided level of the test for a change at the last look, for ``alpha`` over all looks."""
+    return _levels(looks.seeds, alpha, HALF_OF_CHANGE)[-1] if looks.sequential else alpha
+
+
+def equivalence_level(looks: Looks, alpha: float) -> float:
+    """Level of each of the two one-sided tests of "no change" at the last look."""
+    # The bound on the other side is never near: two-sided at 2 alpha is one-sided at alpha.
+    levels = _levels(looks.seeds, 2 * alpha, HALF_OF_EQUIVALENCE) if looks.sequential else ()
+    return levels[-1] / 2 if levels else alpha
+
+
+def repeated_p(looks: Looks, p_value: float) -> float:
+    """The error rate over all looks at which a p value of the last look is just significant.
+
+    The repeated p value of Jennison and Turnbull (2000, 9.4): valid at whatever look a session
+    ends, so that Holm's correction may be applied to it.
+    """
+    if not looks.sequential:
+        return p_value
+    levels, rates = _tabulated(looks.seeds)
+    if p_value <= levels[0]:
+        return float(p_value * rates[0] / levels[0])
+    if p_value >= levels[-1]:
+        return 1.0
+    return float(np.exp(np.interp(math.log(p_value), np.log(levels), np.log(rates))))
+
+
+def so_far(looks: Looks) -> tuple[Looks, ...]:
+    """The looks up to the first, up to the second, and so on; those of one are themselves."""
+    return tuple(Looks(looks.seeds[: k + 1], looks.sequential) for k in range(len(looks.seeds)))
+
+
+@functools.lru_cache(maxsize=64)
+def _tabulated(seeds: tuple[int, ...]) -> tuple[Floats, Floats]:
+    rates = np.geomspace(SMALLEST, 1.0, TABULATED)
+    levels = [_levels(seeds, float(rate), HALF_OF_CHANGE)[-1] for rate in rates]
+    return np.asarray(levels), rates
+
+
+@functools.lru_cache(maxsize=1024)
+def _levels(seeds: tuple[int, ...], alpha: float, half: float) -> tuple[float, ...]:
+    """Two-sided levels at each look, of which all together have the error rate spent by then.
+
+    Raises:
+        ValueError: ``alpha`` is not above 0, or is above 1.
+    """
+    from scipy.optimize import brentq
+    from scipy.special import log_ndtr, ndtr, ndtri
+
+    if not 0 < alpha <= 1:
+        raise ValueError(f"alpha {alpha} is not between 0 and 1")
+    spent = [alpha * n * n / (n * n + half * half) for n in seeds]
+    bound = float(-ndtri(spent[0] / 2))
+    levels = [spent[0]]
+    # The sum of n standard normals among samples that went on, and the weights of its integral.
+    at = np.linspace(-bound, bound, POINTS) * math.sqrt(seeds[0])
+    density = np.exp(-(at**2) / (2 * seeds[0])) / math.sqrt(2 * math.pi * seeds[0])
+    for before, now, share in zip(seeds, seeds[1:], np.diff(spent), strict=False):
+        step = math.sqrt(now - before)
+        mass = density * np.gradient(at)
+        mass[[0, -1]] /= 2
+
+        def over(z: float, mass: Floats = mass, at: Floats = at, now: int = now,
+                 step: float = step, share: float = float(share)) -> float:  # fmt: skip
+            edge = z * math.sqrt(now)
+            return math.log(2 * float(mass @ ndtr((at - edge) / step))) - math.log(share)
+
+        bound = float(brentq(over, 0.0, FARTHEST, xtol=1e-6))
+        levels.append(2 * math.exp(float(log_ndtr(-bound))))
+        reached = np.linspace(-bound, bound, POINTS) * math.sqrt(now)
+        steps = np.exp(-((reached[:, None] - at[None, :]) ** 2) / (2 * step * step))
+        density = steps @ mass / (step * math.sqrt(2 * math.pi))
+        at = reached
+    return tuple(levels)
 
 
 @dataclass(frozen=True)
@@ -65,13 +176,9 @@ class Chances(NamedTuple):
     seeds: float
 
 
-class _Sampled(NamedTuple):
-    """Samples of n standard normals: means, and the bounds of the three intervals."""
-
-    means: Floats
-    low: Floats
-    equal_low: Floats
-    equal_high: Floats
+def _check(sd: float) -> None:
+    if not math.isfinite(sd) or sd < 0:
+        raise ValueError(f"a standard deviation of {sd} makes no sense")
 
 
 def chances(effect: float, sd: float, looks: Looks, question: Question) -> Chances:
@@ -81,22 +188,21 @@ def chances(effect: float, sd: float, looks: Looks, question: Question) -> Chanc
     called only in the direction of the effect.
 
     Raises:
-        ValueError: ``sd`` not above zero or not finite.
+        ValueError: ``sd`` negative or not finite.
     """
-    if not math.isfinite(sd) or sd <= 0:
-        raise ValueError(f"a standard deviation of {sd} makes no sense")
+    _check(sd)
     shift, room = abs(effect) / sd, question.change / sd
     going = np.ones(SAMPLES, dtype=bool)
     significant = same = spent = 0.0
-    for so_far in rates.so_far(looks):
-        here = _sampled(so_far, question)
-        change = (here.low + shift > 0) & (here.means + shift >= room / 2)
-        equal = (here.equal_low + shift > -room) & (here.equal_high + shift < room)
+    for at in so_far(looks):
+        means, low, equal_low, equal_high = _sampled(at, question)
+        change = (low + shift > 0) & (means + shift >= room / 2)
+        equal = (equal_low + shift > -room) & (equal_high + shift < room)
         significant += float((going & change).mean())
         same += float((going & ~change & equal).mean())
         ended = going & (change | equal)
         going &= ~ended
-        spent += so_far.seeds[-1] * float(ended.mean())
+        spent += at.seeds[-1] * float(ended.mean())
     return Chances(significant, same, spent + looks.seeds[-1] * float(going.mean()))
 
 
@@ -110,8 +216,7 @@ def detectable_effect(
     Raises:
         ValueError: ``sd`` negative or not finite.
     """
-    if not math.isfinite(sd) or sd < 0:
-        raise ValueError(f"a standard deviation of {sd} makes no sense")
+    _check(sd)
     if looks.seeds[-1] < pairs_needed(1 - question.alpha):
         return None
     if sd == 0:
@@ -152,34 +257,33 @@ def _normals() -> Floats:
 
 
 @functools.lru_cache(maxsize=256)
-def _sampled(looks: Looks, question: Question) -> _Sampled:
-    """Samples at the last of these looks, judged by the rule there."""
+def _sampled(looks: Looks, question: Question) -> tuple[Floats, Floats, Floats, Floats]:
+    """Samples at the last of these looks, judged by the rule there.
+
+    Their means, the lower bound that a change has to have above zero, and both of equivalence.
+    """
     n = looks.seeds[-1]
-    samples = _normals()[:, :n] if n <= MOST_SEEDS else _more(n)
+    if n <= MOST_SEEDS:
+        samples = _normals()[:, :n]
+    else:
+        samples = np.random.default_rng(SEED + n).standard_normal((SAMPLES, n))
     means = samples.mean(axis=1)
     errors = samples.std(axis=1, ddof=1) / math.sqrt(n) if n > 1 else np.full(SAMPLES, np.inf)
     skew = skewness(samples) if looks.sequential else np.zeros(SAMPLES)
-    alpha = rates.change_level(looks, question.alpha / question.family)
-    level = 1 - 2 * rates.equivalence_level(looks, question.equivalence_alpha)
+    alpha = change_level(looks, question.alpha / question.family)
+    level = 1 - 2 * equivalence_level(looks, question.equivalence_alpha)
     change = mean_bounds(means, errors, skew, n, 1 - alpha)
     equal = mean_bounds(means, errors, skew, n, level)
-    low, _ = _wider(change, _ranked(n, 1 - question.alpha))
-    # The p value has to be small as well, which is to say that the first bound is above zero.
-    return _Sampled(
-        means,
-        np.minimum(low, change[0]),
-        *_wider(equal, _ranked(n, 1 - 2 * question.equivalence_alpha)),
+    # The wider interval of each sample, as ``statistics.wider``.
+    (low, _), (equal_low, equal_high) = (
+        np.where(mean[1] - mean[0] >= ranked[1] - ranked[0], mean, ranked)
+        for mean, ranked in (
+            (change, _ranked(n, 1 - question.alpha)),
+            (equal, _ranked(n, 1 - 2 * question.equivalence_alpha)),
+        )
     )
-
-
-def _wider(mean: tuple[Floats, Floats], ranked: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
-    """The wider interval of each sample, as ``statistics.wider``."""
-    first = mean[1] - mean[0] >= ranked[1] - ranked[0]
-    return np.where(first, mean[0], ranked[0]), np.where(first, mean[1], ranked[1])
-
-
-def _more(n: int) -> Floats:
-    return np.random.default_rng(SEED + n).standard_normal((SAMPLES, n))
+    # The p value has to be small as well, which is to say that the first bound is above zero.
+    return means, np.minimum(low, change[0]), equal_low, equal_high
 
 
 @functools.lru_cache(maxsize=32)
@@ -189,8 +293,116 @@ def _ranked(n: int, level: float) -> tuple[Floats, Floats]:
         return np.full(SAMPLES, -np.inf), np.full(SAMPLES, np.inf)
     if n > MOST_RANKED:
         return np.zeros(SAMPLES), np.zeros(SAMPLES)
-    samples = _normals()[:, :n]
-    rows = range(0, SAMPLES, ROWS_AT_ONCE)
+    return _rank_bounds(_normals()[:, :n], level)
+
+
+def _rank_bounds(samples: Floats, level: float) -> tuple[Floats, Floats]:
+    """``statistics.signed_rank_bounds`` of many rows, some at a time: they take memory."""
+    rows = range(0, len(samples), ROWS_AT_ONCE)
     parts = [signed_rank_bounds(samples[at : at + ROWS_AT_ONCE], level) for at in rows]
     low, high = (np.concatenate(bounds) for bounds in zip(*parts, strict=True))
     return low, high
+
+
+@functools.lru_cache(maxsize=64)
+def _sampled_blocks(n: int, level: float) -> tuple[Floats, Floats]:
+    """Means and lower bounds of rank intervals of samples of n standard normals.
+
+    Shifting a sample shifts its mean and bounds alike.
+    """
+    rows = SAMPLES_OF_FEW if n <= FEW else SAMPLES_OF_MANY
+    samples = np.random.default_rng(SEED + n).standard_normal((rows, n))
+    return samples.mean(axis=1), _rank_bounds(samples, level)[0]
+
+
+def detectable_in_blocks(
+    sd: float, n: int, alpha: float, least: float = 0.0, power: float = POWER
+) -> float | None:
+    """Smallest true mean log ratio that the ranks of n blocks call with ``power``.
+
+    In the right direction: their interval of level ``1 - alpha`` excludes zero, and the estimate
+    is at least ``least`` from it.  ``sd`` is as above.  None where n pairs are too few for the
+    interval.
+
+    Raises:
+        ValueError: ``sd`` negative or not finite, or ``alpha`` outside (0, 1).
+    """
+    from scipy import optimize, stats
+
+    _check(sd)
+    if n < max(2, pairs_needed(1 - alpha)):
+        return None
+    if sd == 0:
+        return least
+    if n <= MOST_RANKED:
+        means, low = _sampled_blocks(n, 1 - alpha)
+        # The smallest shift with which each sample is called; the effect is their 95 % point.
+        return sd * float(np.quantile(np.maximum(-low, least / sd - means), power))
+    # The smallest mean, in standard errors, that a two-sided t test misses no more often.
+    critical = float(stats.t.ppf(1 - alpha / 2, n - 1))
+    farthest = 4 * (critical + float(stats.t.ppf(power, n - 1)))
+    shift = optimize.brentq(
+        lambda x: float(stats.nct.cdf(critical, n - 1, x)) - (1 - power), 0.0, farthest
+    )
+    effect = sd * (float(shift) / math.sqrt(n)) / math.sqrt(RANK_EFFICIENCY)
+    reached = least + sd * float(stats.norm.ppf(power)) / math.sqrt(n)
+    return max(effect, reached if least else 0.0)
+
+
+def blocks_to_detect(sd: float, effect: float, alpha: float, power: float = POWER) -> int | None:
+    """Blocks with which the ranks call a mean log ratio of ``effect``.
+
+    None for more than :data:`MOST_BLOCKS`.
+
+    Raises:
+        ValueError: as :func:`detectable_in_blocks`.
+    """
+    _check(sd)
+    blocks = range(max(2, pairs_needed(1 - alpha)), MOST_BLOCKS + 1)
+    if effect <= 0 or (detectable_in_blocks(sd, MOST_BLOCKS, alpha, 0.0, power) or 0.0) > effect:
+        return None
+    return blocks[
+        bisect_left(
+            blocks, True,
+            key=lambda n: (detectable_in_blocks(sd, n, alpha, 0.0, power) or 0.0) <= effect,
+        )
+    ]  # fmt: skip
+
+
+def blocks_to_exclude(sd: float, room: float, alpha: float, power: float = POWER) -> int | None:
+    """Blocks after which an interval of level ``1 - 2 alpha`` fits into ``room`` on its near side.
+
+    ``room`` is the distance from the estimate to the threshold.  The approximation of
+    Schuirmann's two one-sided tests (J. Pharmacokinet. Biopharm. 15, 1987) by the nearer
+    one.  None for more than :data:`MOST_BLOCKS`.
+    """
+    from scipy import stats
+
+    _check(sd)
+    level = 1 - 2 * alpha
+
+    def reaches(n: int) -> float:
+        if n > MOST_RANKED:
+            quantiles = float(stats.t.ppf(1 - alpha, n - 1) + stats.t.ppf(power, n - 1))
+            return quantiles * sd / math.sqrt(n * RANK_EFFICIENCY)
+        # Normal samples are symmetric: the upper bound lies as far off as the lower one.
+        return sd * float(np.quantile(-_sampled_blocks(n, level)[1], power))
+
+    if room <= 0 or reaches(MOST_BLOCKS) > room:
+        return None
+    blocks = range(max(2, pairs_needed(level)), MOST_BLOCKS + 1)
+    return blocks[bisect_left(blocks, True, key=lambda n: reaches(n) <= room)]
+
+
+def blocks_to_decide(estimate: float, sd: float, question: Question) -> int | None:
+    """Blocks that would decide if the truth is what it looks like.
+
+    An estimate of at least half the threshold has to be told from zero; a smaller
+    one has to be shown to stay inside the threshold.  None for more than :data:`MOST_BLOCKS`.
+    """
+    size = abs(estimate)
+    if size >= question.change / 2:
+        # Whether the estimate stays beyond half the threshold is not asked: a smaller one
+        # is decided the other way.
+        return blocks_to_detect(sd, size, question.alpha / question.family)
+    return blocks_to_exclude(sd, question.change - size, question.equivalence_alpha)

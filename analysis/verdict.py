@@ -14,7 +14,7 @@ where guests did not run on the host's own CPUs, and nothing where the A/A arm, 
 under another name, differs as well.
 
 A session that adds seeds until it is decided is judged at each of its looks by that look's
-share of the error rates (``analysis.looks``); its t test and interval are guarded against skewed
+share of the error rates (``analysis.power``); its t test and interval are guarded against skewed
 differences, which few seeds do not show.
 """
 
@@ -24,8 +24,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from analysis import looks as rates
-from analysis import power, statistics, wall_power
+from analysis import power, statistics
 from analysis.statistics import Interval, NoiseFloor, as_change
 from experiment.spec import Direction, Looks, Thresholds
 from results.record import Failure, Record
@@ -168,103 +167,77 @@ class Evidence:
         """What is repeated: seeds, and in wall mode blocks."""
         return "seed" if self.again is None else "block"
 
+    @property
+    def exactly_zero(self) -> bool:
+        """Whether, in exact mode, every value is the same on both arms."""
+        return self.again is None and bool(self.base) and self.base == self.patched
+
+    @property
+    def reached(self) -> Looks:
+        """The looks so far; a single one where nothing else is said."""
+        return self.looks or Looks((max(1, len(self.base)),), sequential=False)
+
 
 @dataclass(frozen=True)
 class _Estimates:
-    """The numbers of one metric; None where there are too few pairs or no ratio."""
+    """The numbers of one metric, log ratios; None where there are too few pairs or no ratio."""
 
-    n: int
     estimate: float
-    hodges_lehmann: float
     sd: float | None
     interval: Interval | None
-    rank_interval: Interval | None
     equivalence: Interval | None
     p_value: float | None
-    exactly_zero: bool = False
-    noise: NoiseFloor | None = None
+    noise: NoiseFloor | None
+    change: Change
 
 
-@dataclass(frozen=True)
-class _Rule:
-    """By what a metric is judged: thresholds, the looks there were, and how many share alpha."""
-
-    thresholds: Thresholds
-    looks: Looks
-    family: int = 1
-
-    @property
-    def question(self) -> power.Question:
-        """The same as what power is computed for."""
-        thresholds = self.thresholds
-        return power.Question(
-            thresholds.change, thresholds.alpha, thresholds.equivalence_alpha, self.family
-        )
+def _question(evidence: Evidence, thresholds: Thresholds, family: int = 1) -> power.Question:
+    """By what a metric is judged: the same as what power is computed for."""
+    own = thresholds.of(evidence.case, evidence.metric)
+    return power.Question(own.change, own.alpha, own.equivalence_alpha, family)
 
 
-def _measure(evidence: Evidence, rule: _Rule) -> _Estimates | None:
-    exactly_zero = bool(evidence.base) and evidence.base == evidence.patched
-    again = None
+def _measure(evidence: Evidence, question: power.Question) -> _Estimates | None:
+    alpha, again = question.alpha, evidence.again
+    equivalence = question.equivalence_alpha
+    noise = None
     try:
-        if exactly_zero and evidence.again is None:
+        if evidence.exactly_zero:
             ones = [1.0] * len(evidence.base)
             differences = statistics.log_ratios(ones, ones)
         else:
             differences = statistics.log_ratios(evidence.base, evidence.patched)
-        if evidence.again:
-            again = statistics.log_ratios(evidence.base, evidence.again)
+        if again:
+            noise = statistics.noise_floor(statistics.log_ratios(evidence.base, again), alpha)
     except ValueError:
         return None
-    thresholds, looks = rule.thresholds, rule.looks
-    outer, inner = 1 - thresholds.alpha, 1 - 2 * thresholds.equivalence_alpha
-    rank = statistics.signed_rank_interval(differences, outer)
-    equal = statistics.signed_rank_interval(differences, inner)
-    middle = statistics.hodges_lehmann(differences)
-    if evidence.again is not None:
-        return _Estimates(
-            n=len(differences),
-            estimate=middle,
-            hodges_lehmann=middle,
-            sd=statistics.standard_deviation(differences),
-            interval=rank,
-            rank_interval=rank,
-            equivalence=equal,
-            p_value=statistics.signed_rank_p(differences),
-            noise=None if again is None else statistics.noise_floor(again, thresholds.alpha),
-        )
-    of_mean = statistics.mean_interval if looks.sequential else statistics.t_interval
-    p_of_mean = statistics.mean_p if looks.sequential else statistics.t_p
-    interval = of_mean(differences, 1 - rates.change_level(looks, thresholds.alpha))
-    level = 1 - 2 * rates.equivalence_level(looks, thresholds.equivalence_alpha)
-    p_value = p_of_mean(differences)
-    return _Estimates(
-        n=len(differences),
-        estimate=statistics.mean(differences),
-        hodges_lehmann=middle,
-        sd=statistics.standard_deviation(differences),
-        interval=statistics.wider(interval, rank),
-        rank_interval=rank,
-        equivalence=statistics.wider(of_mean(differences, level), equal) if equal else None,
-        p_value=None if p_value is None else rates.repeated_p(looks, p_value),
-        exactly_zero=exactly_zero,
-    )
-
-
-def _change(measured: _Estimates, thresholds: Thresholds) -> Change:
-    interval = measured.interval if measured.rank_interval else None
-    return Change(
-        estimate=as_change(measured.estimate),
-        hodges_lehmann=as_change(measured.hodges_lehmann),
+    interval = statistics.signed_rank_interval(differences, 1 - alpha)
+    equal = statistics.signed_rank_interval(differences, 1 - 2 * equivalence)
+    estimate = middle = statistics.hodges_lehmann(differences)
+    if again is not None:
+        p_value: float | None = statistics.signed_rank_p(differences)
+    else:
+        looks = evidence.reached
+        of_mean = statistics.mean_interval if looks.sequential else statistics.t_interval
+        p_of_mean = statistics.mean_p if looks.sequential else statistics.t_p
+        estimate = statistics.mean(differences)
+        if interval:
+            level = 1 - power.change_level(looks, alpha)
+            interval = statistics.wider(of_mean(differences, level), interval)
+        if equal:
+            level = 1 - 2 * power.equivalence_level(looks, equivalence)
+            equal = statistics.wider(of_mean(differences, level), equal)
+        p_value = p_of_mean(differences)
+        p_value = None if p_value is None else power.repeated_p(looks, p_value)
+    change = Change(
+        estimate=as_change(estimate),
+        hodges_lehmann=as_change(middle),
         low=as_change(interval.low) if interval else None,
         high=as_change(interval.high) if interval else None,
-        level=1 - thresholds.alpha,
+        level=1 - alpha,
     )
-
-
-def blamed(failures: Iterable[Failure]) -> str:
-    """The gravest blame among failures, in the order series, workload, host, lab, user."""
-    blames = {failure.blame for failure in failures}
-    return next((blame for blame in BLAME_ORDER if blame in blames), "")
+    sd = statistics.standard_deviation(differences)
+    return _Estimates(estimate, sd, interval, equal, p_value, noise, change)
 
 
 def count_text(n: int, what: str) -> str:
@@ -272,14 +245,14 @@ def count_text(n: int, what: str) -> str:
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
-def lost(evidence: Evidence, n: int) -> Judgement:
+def _lost(evidence: Evidence) -> Judgement:
     """Failed: too few of the planned seeds or blocks are left; says whose fault."""
-    reason = f"{n} of {evidence.blocks_planned} {evidence.repeated}s left"
+    reason = f"{len(evidence.base)} of {evidence.blocks_planned} {evidence.repeated}s left"
     blame = "lab"
     if evidence.dropped:
         reason += f", {len(evidence.dropped)} dropped ({evidence.dropped[0]})"
     if evidence.failures:
-        blame = blamed(evidence.failures)
+        blame = min((failure.blame for failure in evidence.failures), key=BLAME_ORDER.index)
         kinds = sorted({failure.kind for failure in evidence.failures if failure.blame == blame})
         runs = count_text(len(evidence.failures), "run")
         reason += f", {runs} failed ({', '.join(kinds)}; blame: {blame})"
@@ -290,88 +263,65 @@ def lost(evidence: Evidence, n: int) -> Judgement:
     return Judgement(verdict=Verdict.FAILED, reason=reason, cause=Cause.LOST, blame=blame)
 
 
-def _undecided(evidence: Evidence, measured: _Estimates, rule: _Rule) -> Judgement:
+def _undecided(evidence: Evidence, measured: _Estimates, question: power.Question) -> Judgement:
     """Inconclusive, or not judged: what so many seeds or blocks detect, and how many are needed."""
-    thresholds, n, what = rule.thresholds, measured.n, evidence.repeated
-    level = 1 - thresholds.alpha
-    needed = statistics.pairs_needed(level)
-    detectable = decide = None
-    if evidence.again is not None:
-        most = wall_power.MOST_BLOCKS
-        if n < needed or measured.sd is None:
-            decide = needed
-        else:
-            ranks = wall_power.DecisionRule(
-                thresholds.alpha / rule.family, least=thresholds.change / 2
-            )
-            detectable = wall_power.detectable_effect(measured.sd, n, ranks)
-            decide = wall_power.blocks_to_decide(
-                measured.estimate, measured.sd, change=thresholds.change, rule=ranks,
-                equivalence_alpha=thresholds.equivalence_alpha,
-            )  # fmt: skip
-    else:
-        most = power.MOST_SEEDS
-        if measured.sd is not None:
-            # Of a session that lost seeds and has one look: what is left of it.
-            looks = rule.looks if rule.looks.sequential else Looks((n,), sequential=False)
-            if n >= needed:
-                detectable = power.detectable_effect(measured.sd, looks, rule.question)
-            decide = power.seeds_to_decide(measured.estimate, measured.sd, looks, rule.question)
-    if decide is not None and (evidence.again is None or n >= needed):
+    n, what, sd, looks = len(evidence.base), evidence.repeated, measured.sd, evidence.reached
+    needed = statistics.pairs_needed(1 - question.alpha)
+    in_wall, few = evidence.again is not None, n < needed
+    detectable, decide = None, needed if in_wall else None
+    if sd is not None and in_wall and not few:
+        alpha = question.alpha / question.family
+        detectable = power.detectable_in_blocks(sd, n, alpha, question.change / 2)
+        decide = power.blocks_to_decide(measured.estimate, sd, question)
+    elif sd is not None and not in_wall:
+        # Of a session that lost seeds and has one look: what is left of it.
+        looks = looks if looks.sequential else Looks((n,), sequential=False)
+        detectable = None if few else power.detectable_effect(sd, looks, question)
+        decide = power.seeds_to_decide(measured.estimate, sd, looks, question)
+    if decide is not None and not (in_wall and few):
         decide = max(decide, needed, n + 1)
-    if n < needed:
-        reason = f"{count_text(n, what)}, {needed} needed at {100 * level:g} %"
-        verdict, cause = Verdict.NOT_JUDGED, Cause.TOO_FEW
+    if few:
+        reason = f"{count_text(n, what)}, {needed} needed at {100 * (1 - question.alpha):g} %"
     else:
+        most = power.MOST_BLOCKS if in_wall else power.MOST_SEEDS
         effect = "none" if detectable is None else percent(as_change(detectable))
         more = f"more than {most}" if decide is None else f"about {decide}"
         with_these = f"minimum detectable effect with {count_text(n, what)}"
         reason = f"{with_these}: {effect}; {more} {what}s needed"
-        verdict, cause = Verdict.INCONCLUSIVE, Cause.UNDECIDED
     return Judgement(
-        verdict=verdict,
+        verdict=Verdict.NOT_JUDGED if few else Verdict.INCONCLUSIVE,
         reason=reason,
-        cause=cause,
+        cause=Cause.TOO_FEW if few else Cause.UNDECIDED,
         detectable=None if detectable is None else as_change(detectable),
         blocks_to_decide=decide,
     )
 
 
 def _decide(
-    evidence: Evidence, measured: _Estimates, adjusted: float | None, rule: _Rule
+    evidence: Evidence, measured: _Estimates, adjusted: float | None, question: power.Question
 ) -> Judgement:
-    thresholds = rule.thresholds
-    delta = thresholds.change
-    estimate = as_change(measured.estimate)
-    significant = (
-        measured.rank_interval is not None
-        and measured.interval is not None
-        and measured.interval.excludes(0)
-        and abs(estimate) >= delta / 2
-    )
-    inner = measured.equivalence
+    delta, estimate, inner = question.change, measured.change.estimate, measured.equivalence
+    interval, noise = measured.interval, measured.noise
+    significant = interval is not None and interval.excludes(0) and abs(estimate) >= delta / 2
     step = evidence.resolution if evidence.again is None else 0.0
     equal = (
         inner is not None
         and -delta < as_change(inner.low - step)
         and as_change(inner.high + step) < delta
     )
-    noise = measured.noise
     if (significant or equal) and noise is not None and noise.differs:
         # The same kernel differs from itself: neither a change nor its absence is
         # worth anything from this session.
         text = percent(as_change(noise.estimate))
         reason = f"A/A differs by {text}: the host is not steady, nothing can be said"
         return Judgement(verdict=Verdict.INCONCLUSIVE, reason=reason, cause=Cause.UNSTEADY)
-    if significant and adjusted is not None and adjusted <= thresholds.alpha:
+    if significant and adjusted is not None and adjusted <= question.alpha:
         better = (estimate > 0) == (evidence.direction == "higher")
-        return Judgement(
-            verdict=Verdict.IMPROVEMENT if better else Verdict.REGRESSION,
-            reason="the interval excludes zero",
-            cause=Cause.EXCLUDES_ZERO,
-        )
+        verdict = Verdict.IMPROVEMENT if better else Verdict.REGRESSION
+        reason = "the interval excludes zero"
+        return Judgement(verdict=verdict, reason=reason, cause=Cause.EXCLUDES_ZERO)
     if equal:
-        level = 100 * (1 - 2 * thresholds.equivalence_alpha)
+        level = 100 * (1 - 2 * question.equivalence_alpha)
         return Judgement(
             verdict=Verdict.NO_CHANGE,
             reason=f"with {level:.4g} % confidence the change is within ±{percent(delta)}",
@@ -386,53 +336,45 @@ def _decide(
             f"too coarse for ±{percent(delta)}; a longer run is needed (times, or a larger guest)",
             cause=Cause.UNUSABLE,
         )
-    needed = statistics.pairs_needed(1 - thresholds.alpha)
-    if measured.n < min(evidence.blocks_planned, needed):
-        return lost(evidence, measured.n)
-    left = _undecided(evidence, measured, rule)
+    needed = statistics.pairs_needed(1 - question.alpha)
+    if len(evidence.base) < min(evidence.blocks_planned, needed):
+        return _lost(evidence)
+    left = _undecided(evidence, measured, question)
     if not significant:
         return left
     # It would be a change if it were the only metric.
-    reason = f"not significant among {rule.family} primary metrics (Holm); {left.reason}"
+    reason = f"not significant among {question.family} primary metrics (Holm); {left.reason}"
     return left.model_copy(update={"cause": Cause.FAMILY, "reason": reason})
 
 
 def _judge_one(
-    evidence: Evidence, measured: _Estimates | None, adjusted: float | None, rule: _Rule
+    evidence: Evidence,
+    measured: _Estimates | None,
+    adjusted: float | None,
+    question: power.Question,
 ) -> Judgement:
-    n = len(evidence.base)
-    same = Judgement(verdict=Verdict.NO_CHANGE, reason="same code", cause=Cause.SAME_CODE)
+    n, exactly = len(evidence.base), evidence.exactly_zero
+    zero = ", change exactly 0" if exactly else ""
+    same = Judgement(verdict=Verdict.NO_CHANGE, reason=f"same code{zero}", cause=Cause.SAME_CODE)
     if n == 0:
-        return same if evidence.same_code else lost(evidence, 0)
+        return same if evidence.same_code else _lost(evidence)
     if measured is None:
-        return Judgement(
-            verdict=Verdict.INCONCLUSIVE,
-            pairs=n,
-            reason="a value is zero or no number: no ratio",
-            cause=Cause.NO_RATIO,
-        )
-    enough = statistics.pairs_needed(1 - 2 * rule.thresholds.equivalence_alpha)
+        reason = "a value is zero or no number: no ratio"
+        return Judgement(verdict=Verdict.INCONCLUSIVE, pairs=n, reason=reason, cause=Cause.NO_RATIO)
+    enough = statistics.pairs_needed(1 - 2 * question.equivalence_alpha)
     withheld = evidence.unusable or ("" if evidence.real_time else WITHHELD)
-    all_zero = measured.exactly_zero and not evidence.resolution
     if withheld:
         judgement = Judgement(verdict=Verdict.INCONCLUSIVE, reason=withheld, cause=Cause.UNUSABLE)
     elif evidence.same_code:
-        exactly = ", change exactly 0" if measured.exactly_zero else ""
-        judgement = same.model_copy(update={"reason": f"same code{exactly}"})
-    elif all_zero and n >= min(evidence.blocks_planned, enough):
+        judgement = same
+    elif exactly and not evidence.resolution and n >= min(evidence.blocks_planned, enough):
         judgement = Judgement(
             verdict=Verdict.NO_CHANGE, reason="change exactly 0", cause=Cause.EXACTLY_ZERO
         )
     else:
-        judgement = _decide(evidence, measured, adjusted, rule)
-    return judgement.model_copy(
-        update={
-            "change": _change(measured, rule.thresholds),
-            "pairs": n,
-            "p_value": measured.p_value,
-            "p_adjusted": adjusted,
-        }
-    )
+        judgement = _decide(evidence, measured, adjusted, question)
+    update = {"p_value": measured.p_value, "p_adjusted": adjusted}
+    return judgement.model_copy(update={"change": measured.change, "pairs": n, **update})
 
 
 def judge_primary(family: Sequence[Evidence], thresholds: Thresholds) -> list[Judgement]:
@@ -442,19 +384,16 @@ def judge_primary(family: Sequence[Evidence], thresholds: Thresholds) -> list[Ju
     runs must not make the others easier to call.  At an early look of wall mode ``thresholds`` are
     those of the look (``experiment.design.at_look``).
     """
-    rules = [
-        _Rule(thresholds.of(evidence.case, evidence.metric), _looks(evidence), len(family))
-        for evidence in family
+    questions = [_question(evidence, thresholds, len(family)) for evidence in family]
+    measured = [_measure(*each) for each in zip(family, questions, strict=True)]
+    p_values = [None if m is None else m.p_value for m in measured]
+    adjusted = statistics.holm([1.0 if p is None else p for p in p_values])
+    return [
+        _judge_one(evidence, estimates, None if p is None else corrected, question)
+        for evidence, estimates, p, corrected, question in zip(
+            family, measured, p_values, adjusted, questions, strict=True
+        )
     ]
-    measured = [_measure(evidence, rule) for evidence, rule in zip(family, rules, strict=True)]
-    p_values = [1.0 if m is None or m.p_value is None else m.p_value for m in measured]
-    judged = []
-    for evidence, estimates, p, rule in zip(
-        family, measured, statistics.holm(p_values), rules, strict=True
-    ):
-        known = estimates is not None and estimates.p_value is not None
-        judged.append(_judge_one(evidence, estimates, p if known else None, rule))
-    return judged
 
 
 def decides(verdicts: Iterable[Verdict | None]) -> bool:
@@ -462,25 +401,22 @@ def decides(verdicts: Iterable[Verdict | None]) -> bool:
     return not {*UNDECIDED, *MISSING} & set(verdicts)
 
 
-def _looks(evidence: Evidence) -> Looks:
-    return evidence.looks or Looks((max(1, len(evidence.base)),), sequential=False)
-
-
 def judge_secondary(metrics: Sequence[Evidence], thresholds: Thresholds) -> list[Judgement]:
     """Describe the secondary metrics: numbers and what differs, no verdict."""
-    measured = [_measure(each, _Rule(thresholds, _looks(each))) for each in metrics]
+    measured = [_measure(each, _question(each, thresholds)) for each in metrics]
     p_values = [m.p_value for m in measured if m is not None and m.p_value is not None]
     values = iter(statistics.benjamini_hochberg(p_values))
     judgements = []
     for evidence, measurement in zip(metrics, measured, strict=True):
-        q = next(values) if measurement is not None and measurement.p_value is not None else None
+        p_value = measurement.p_value if measurement else None
+        q = None if p_value is None else next(values)
         judgements.append(
             Judgement(
                 verdict=None,
                 reason=evidence.unusable or ("" if measurement else "no pairs with a ratio"),
-                change=_change(measurement, thresholds) if measurement else None,
+                change=measurement.change if measurement else None,
                 pairs=len(evidence.base),
-                p_value=measurement.p_value if measurement else None,
+                p_value=p_value,
                 p_adjusted=q,
                 differs=q is not None and q <= FALSE_DISCOVERY_RATE and not evidence.unusable,
             )

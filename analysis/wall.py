@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from analysis import wall_power
 from analysis.findings import data_points
 from analysis.model import Again, DriftPoint, DroppedBlock, HostCheck, Pair, WallFacts
+from analysis.power import FEWEST_AGAIN, blocks_to_detect
 from analysis.statistics import as_change, log_ratios, noise_floor
 from analysis.verdict import WITHHELD, Evidence, Judgement, judge_secondary
 from experiment.plan import LOOKS, Conditions, Look, at_look, dropped_blocks
@@ -132,16 +132,11 @@ def standing(manifest: Manifest, records: Sequence[RunRecord]) -> WallStanding:
 
 
 def again(
-    pairs: Sequence[Pair],
-    thresholds: Thresholds,
-    *,
-    specified: Thresholds,
-    family: int,
-    planned: int,
+    pairs: Sequence[Pair], thresholds: Thresholds, *, specified: Thresholds, family: int
 ) -> Again:
     """A/A of one metric, and how many blocks would see the threshold on this host.
 
-    ``thresholds`` are those of the look, ``asked`` those of the whole session, whose error
+    ``thresholds`` are those of the look, ``specified`` those of the whole session, whose error
     rate ``family`` primary metrics share.
     """
     measured = Again(pairs=len(pairs), level=1 - thresholds.alpha, change=thresholds.change)
@@ -153,20 +148,20 @@ def again(
         noise = noise_floor(ratios, thresholds.alpha)
     except ValueError:
         return measured
-    ahead = wall_power.forecast(
-        ratios, change=specified.change, alpha=specified.alpha / max(1, family), blocks=planned
-    )
-    floor, interval = noise.floor, noise.interval
+    interval, needed = noise.interval, None
+    if foreseen := noise.sd is not None and len(ratios) >= FEWEST_AGAIN:
+        alpha = specified.alpha / max(1, family)
+        needed = blocks_to_detect(noise.sd or 0.0, specified.change, alpha)
     return measured.model_copy(
         update={
             "estimate": as_change(noise.estimate),
             "low": None if interval is None else as_change(interval.low),
             "high": None if interval is None else as_change(interval.high),
-            "floor": None if floor is None else as_change(floor),
+            "floor": None if interval is None else as_change(interval.width / 2),
             "sd": noise.sd,
             "differs": noise.differs,
-            "needed": ahead.needed if ahead else None,
-            "beyond": ahead is not None and ahead.needed is None,
+            "needed": needed,
+            "beyond": foreseen and needed is None,
         }
     )
 

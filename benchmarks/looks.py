@@ -6,7 +6,7 @@ One primary metric, six kinds of paired differences with a standard deviation of
 changes from 0 to 0.5 %, a threshold of 0.25 %.  A session of eight seeds, and one that adds seeds
 up to 32 until it is decided.  The differences are drawn here and by nothing else, with a generator
 of another kind than that of ``analysis.power``; the bounds come from ``analysis.statistics`` and
-the levels from ``analysis.looks``, and a share of all sessions is judged by ``analysis.verdict``
+the levels from ``analysis.power``, and a share of all sessions is judged by ``analysis.verdict``
 itself, which has to say the same.
 """
 
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analysis import looks as rates
+from analysis import power as rates
 from analysis import statistics
 from analysis.statistics import Floats
 from analysis.verdict import CALLED, OPEN, Evidence, Verdict, judge_primary

@@ -22,7 +22,7 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
-from analysis import looks as rates
+from analysis import power as rates
 from analysis.verdict import OPEN, Evidence, judge_primary
 from benchmarks.nulls import BASE, apart, arguments_of, measured, pairs_of, values_of, with_arms
 from experiment.spec import ArmSpec, Experiment, SeriesSpec, looks_of

@@ -68,7 +68,7 @@ class Looks(NamedTuple):
     """Numbers of seeds after which a session was or will be judged, in ascending order.
 
     ``sequential`` is true where seeds are added until the verdicts are decided; then each look
-    has a share of the error rates (``analysis.looks``).  Otherwise there is one look.
+    has a share of the error rates (``analysis.power``).  Otherwise there is one look.
     """
 
     seeds: tuple[int, ...]

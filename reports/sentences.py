@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
-from analysis import wall_power
+from analysis import power
 from analysis.by_arm import ArmCell
 from analysis.explain.functions import Attribution
 from analysis.many import SessionComparison
@@ -413,9 +413,9 @@ def noise(metric: MetricComparison) -> str:
         # How many blocks a steady host would need is no advice for one that is not.
         return f"{text}. That is significant: the host is too unstable for a verdict"
     if again.beyond:
-        return f"{text}; more than {wall_power.MOST_BLOCKS} blocks needed to detect {smallest}"
+        return f"{text}; more than {power.MOST_BLOCKS} blocks needed to detect {smallest}"
     if again.needed is not None:
         return f"{text}; {again.needed} blocks needed to detect {smallest}"
-    if again.pairs < wall_power.FEWEST_AGAIN:
+    if again.pairs < power.FEWEST_AGAIN:
         return f"{text}; too few blocks to estimate how many would detect {smallest}"
     return text

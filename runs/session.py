@@ -158,7 +158,7 @@ def with_budget(experiment: Experiment, measured: int, max_seeds: int, folder: P
     """The experiment with another budget of seeds; ``measured`` are planned already.
 
     Its rule knows no budget, so that a larger one may be asked for at any time
-    (``analysis.looks``).  A fixed number of seeds has had the whole error rate.
+    (``analysis.power``).  A fixed number of seeds has had the whole error rate.
 
     Raises:
         UsageError: the session has a fixed number, is one of wall mode, or there is no look

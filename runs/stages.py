@@ -150,7 +150,7 @@ def _decided(
 ) -> Prepared:
     """Add seeds until every verdict is decided or the budget is spent: with all of them.
 
-    Only cases with an open verdict get them (``analysis.looks`` says why that is sound).
+    Only cases with an open verdict get them (``analysis.power`` says why that is sound).
     """
     looks = session.experiment.looks()
     if not looks.sequential or session.same_code:

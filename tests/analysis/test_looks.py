@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis import looks as rates
+from analysis import power as rates
 from experiment.spec import SEED_LOOKS, Looks, budgets, looks_of
 
 TO_32 = looks_of(8, 32)

@@ -9,8 +9,7 @@ import pytest
 from statsmodels.stats.power import TTestPower  # type: ignore[import-untyped]
 
 from analysis import power
-from analysis.looks import so_far
-from analysis.power import Question
+from analysis.power import Question, so_far
 from analysis.verdict import CALLED, OPEN, Evidence, Verdict, judge_primary
 from experiment.spec import Looks, Thresholds, looks_of
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.looks import so_far
+from analysis.power import so_far
 from analysis.statistics import Floats, pairs_needed
 from analysis.verdict import (
     CALLED,
@@ -18,7 +18,6 @@ from analysis.verdict import (
     Evidence,
     Judgement,
     Verdict,
-    blamed,
     judge_primary,
     judge_secondary,
 )
@@ -229,8 +228,10 @@ def test_too_few_ios_never_become_a_verdict() -> None:
 
 
 def test_the_gravest_blame_is_named() -> None:
-    assert blamed([failure("host"), failure("series"), failure("workload")]) == "series"
-    assert blamed([]) == ""
+    failures = failure("host"), failure("series", "panic"), failure("workload")
+    result = judge(evidence([], planned=8, failures=failures))
+    assert result.blame == "series"
+    assert result.reason == "0 of 8 seeds left, 3 runs failed (panic; blame: series)"
 
 
 def test_holm_covers_all_primary_metrics_also_failed_ones() -> None:

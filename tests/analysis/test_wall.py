@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis import wall, wall_power
+from analysis import power, wall
 from analysis.model import Comparison, ReportError
 from analysis.statistics import as_change, log_ratios, noise_floor
 from analysis.verdict import WITHHELD, Verdict
@@ -87,11 +87,7 @@ def test_a_a_is_that_of_the_same_blocks() -> None:
     assert metric.again.estimate == as_change(noise.estimate)
     assert metric.again.low == as_change(noise.interval.low)
     assert metric.again.sd == noise.sd
-    ahead = wall_power.forecast(
-        log_ratios(*values), change=0.01, alpha=0.01 / 3, blocks=24
-    )  # fmt: skip
-    assert ahead is not None
-    assert metric.again.needed == ahead.needed
+    assert metric.again.needed == power.blocks_to_detect(noise.sd or 0.0, 0.01, 0.01 / 3)
 
 
 def test_few_blocks_give_a_a_without_interval_or_forecast() -> None:

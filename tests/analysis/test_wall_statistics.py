@@ -1,13 +1,11 @@
-"""Noise floors and forecasts, checked against R's and published values and by simulation."""
+"""Noise floors and rates, checked against R's and published values and by simulation."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from scipy import stats
 
 from analysis.statistics import noise_floor, rate_interval
-from analysis.wall_power import FEWEST_AGAIN, forecast
 
 
 def test_noise_floor_is_half_the_interval() -> None:
@@ -31,24 +29,6 @@ def test_few_pairs_have_no_floor() -> None:
     noise = noise_floor([0.01, -0.01], 0.01)
     assert (noise.floor, noise.interval, noise.differs) == (None, None, False)
     assert noise_floor([0.01], 0.01).sd is None
-
-
-def test_forecast_needs_enough_a_a_pairs() -> None:
-    again = [0.01, -0.01] * 4
-    assert forecast(again[: FEWEST_AGAIN - 1], change=0.01, alpha=0.01, blocks=12) is None
-    prediction = forecast(again, change=0.01, alpha=0.01, blocks=12)
-    assert prediction is not None
-    assert prediction.sd == pytest.approx(float(np.std(again, ddof=1)))
-    assert prediction.needed is not None
-    assert prediction.needed > 12
-    assert prediction.detectable is not None
-    assert prediction.detectable > 0.01
-
-
-def test_forecast_says_when_no_number_of_blocks_will_do() -> None:
-    prediction = forecast([1.0, -1.0] * 4, change=0.001, alpha=0.01, blocks=12)
-    assert prediction is not None
-    assert prediction.needed is None
 
 
 @pytest.mark.parametrize(("calls", "trials"), [(0, 20), (1, 20), (7, 20), (20, 20), (13, 1000)])
