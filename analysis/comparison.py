@@ -22,8 +22,8 @@ from analysis.blocks import (
 from analysis.counts import Recorded
 from analysis.execution import Execution, as_explained, as_tested, executions
 from analysis.explain import explain
-from analysis.explain.contention import EXPLANATION as CONTENTION
 from analysis.explain.functions import EXPLANATION as FUNCTIONS
+from analysis.explain.locks import WAITS
 from analysis.gate import gate_of
 from analysis.model import (
     Again,
@@ -396,7 +396,7 @@ def _comparison(
             references=[each for of_case in published.values() for each in of_case],
             course=course,
         )
-        + facts.of_twins(view.records, CONTENTION.of(recorded))
+        + facts.of_twins(view.records, WAITS.of(recorded))
         + of_executions(manifest, view.executions),
         failed_runs=failed,
         failure_counts=counts,

@@ -5,14 +5,16 @@ Pure.  What is counted explains a verdict and never makes one.
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
+from pydantic import ConfigDict
 
-from analysis import paired
-from analysis.paired import Floats, Paired
 from experiment.spec import Published
 from results.calls import Calls
 from results.profile import Locks, PhaseProfile, Profile
@@ -20,11 +22,164 @@ from results.record import CaseRecord, Manifest, PhaseRecord, Record, RunRecord
 
 T = TypeVar("T")
 Key = TypeVar("Key", bound=tuple[object, ...] | str)
+Floats = npt.NDArray[np.float64]
+# One row of numbers an arm, base first; one number a seed.
+Table = Sequence[Sequence[float]] | Floats
 # What only one arm has is of it.
 Arm = Literal["", "base", "patched"]
+# Counts explain and gate nothing: a plain 95 % interval, without correction for their number.
+LEVEL = 0.95
 # What moved by less than this share of all is not worth a row, and so many rows are enough.
 LEAST_SHARE, MOST_LISTED = 0.0005, 40
 FAVOURITE_UNIT = "folio"
+
+
+# No Record: a night's session has two million, each of which would be checked for some
+# microseconds and take a kilobyte.  What makes them checks what it is given.
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """One quantity on both arms over n seeds; every value in the quantity's own unit.
+
+    ``base``, ``patched`` and ``difference`` (patched minus base) are arithmetic means,
+    so that means of parts add up to the mean of the whole.  Ranges are the smallest and
+    the largest seed.  ``low`` and ``high`` are Student's 95 % interval of the mean
+    difference, None for one seed.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = Record.model_config
+
+    base: float
+    patched: float
+    difference: float
+    base_range: tuple[float, float]
+    patched_range: tuple[float, float]
+    difference_range: tuple[float, float]
+    low: float | None
+    high: float | None
+    n: int
+
+    @property
+    def both(self) -> float:
+        """How much there is of it on both arms."""
+        return self.base + self.patched
+
+    @property
+    def change(self) -> float | None:
+        """Difference as a fraction of base; None where base is zero."""
+        return self.difference / self.base if self.base else None
+
+    @property
+    def equal(self) -> bool:
+        """Whether every seed has the same value on both arms, to the last digit."""
+        return self.difference_range == (0.0, 0.0)
+
+    @property
+    def within_scatter(self) -> bool:
+        """Whether the seeds scatter so much that the mean difference may be zero."""
+        if self.equal or self.low is None or self.high is None:
+            return False
+        return self.low <= 0 <= self.high
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether the arms differ by what may be chance: within the scatter, or of one seed."""
+        return self.within_scatter or (self.n < 2 and not self.equal)
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether the arms differ, and beyond what the seeds scatter by."""
+        return not self.equal and not self.within_scatter
+
+
+@functools.lru_cache(maxsize=64)
+def _quantile(n: int) -> float:
+    from scipy import stats  # as in statistics.py
+
+    return float(stats.t.ppf((1 + LEVEL) / 2, n - 1))
+
+
+def columns(base: Floats, patched: Floats) -> list[Paired]:
+    """One :class:`Paired` a column of two matrices of shape (seeds, columns).
+
+    Raises:
+        ValueError: shapes that differ, no seed, or a value that is not finite.
+    """
+    if base.ndim != 2 or base.shape != patched.shape or not base.shape[0]:
+        raise ValueError(f"pairs need two equal matrices with rows: {base.shape}, {patched.shape}")
+    n = base.shape[0]
+    apart = patched - base
+    if not np.isfinite(apart).all():
+        raise ValueError("pairs need finite numbers")
+    means = [matrix.mean(axis=0) for matrix in (base, patched, apart)]
+    half = (
+        _quantile(n) * apart.std(axis=0, ddof=1) / math.sqrt(n)
+        if n > 1
+        else np.zeros(base.shape[1])
+    )
+    # The mean of equal differences may be off by a last bit: exactly equal stays exact.
+    constant = (apart == apart[0]).all(axis=0)
+    means[2] = np.where(constant, apart[0], means[2])
+    half = np.where(constant, 0.0, half)
+    ends = [
+        list(zip(matrix.min(axis=0).tolist(), matrix.max(axis=0).tolist(), strict=True))
+        for matrix in (base, patched, apart)
+    ]
+    low, high = (means[2] - half).tolist(), (means[2] + half).tolist()
+    # Numbers of Python's own: taking thousands out of arrays one by one takes longer than all else.
+    rows = zip(*(mean.tolist() for mean in means), *ends, low, high, strict=True)
+    return [
+        Paired(
+            base=before, patched=after, difference=difference,
+            base_range=before_range, patched_range=after_range, difference_range=moved_range,
+            low=least if n > 1 else None, high=most if n > 1 else None, n=n,
+        )
+        for (
+            before, after, difference, before_range, after_range, moved_range, least, most,
+        ) in rows
+    ]  # fmt: skip
+
+
+def pair(base: Sequence[float] | Floats, patched: Sequence[float] | Floats) -> Paired:
+    """One quantity from its values by seed, in the same order on both arms.
+
+    Raises:
+        ValueError: lengths that differ, or no seed.
+    """
+    both = (np.asarray(row, dtype=np.float64).reshape(-1, 1) for row in (base, patched))
+    return columns(*both)[0]
+
+
+def ratios(above: Floats, below: Floats, scale: float = 1.0) -> list[Paired | None]:
+    """``scale * above / below``, a column each, of two arrays of shape (2 arms, seeds, columns).
+
+    None where a divisor is not above zero.  ``below`` may have one column for all.
+
+    Raises:
+        ValueError: shapes that differ, or no seed.
+    """
+    below = np.broadcast_to(below, above.shape)
+    known = np.asarray((below > 0).all(axis=(0, 1)), dtype=np.bool_)
+    both = scale * above[:, :, known] / below[:, :, known]
+    pairs = iter(columns(both[0], both[1]))
+    return [next(pairs) if is_known else None for is_known in known.tolist()]
+
+
+def ratio(above: Table, below: Table, scale: float = 1.0) -> Paired | None:
+    """``scale * above / below`` by arm and seed; None where a divisor is not above zero."""
+    top, bottom = (np.asarray(each, dtype=np.float64)[:, :, None] for each in (above, below))
+    return ratios(top, bottom, scale)[0]
+
+
+def per(above: Table, below: Table, scale: float = 1.0) -> Paired:
+    """:func:`ratio` where the divisors are known to be above zero.
+
+    Raises:
+        ValueError: one of them is not.
+    """
+    pair = ratio(above, below, scale)
+    if pair is None:
+        raise ValueError(f"not above zero: {below}")
+    return pair
 
 
 @dataclass(frozen=True)
@@ -76,6 +231,15 @@ class Named(NamedTuple):
     user: bool
 
 
+class OnePhase(Record):
+    """What was counted in one phase of one case; ``seeds`` are those that both arms have."""
+
+    case: str
+    phase: str
+    unit_title: str
+    seeds: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class CountedPhase:
     """A phase whose runs have the counts in question on both arms, and the unit they are per."""
@@ -86,15 +250,22 @@ class CountedPhase:
     unit: str
     unit_title: str
 
-    @property
+    @functools.cached_property
     def runs(self) -> tuple[list[PhaseProfile], list[PhaseProfile]]:
         """By arm and seed."""
         return [block.base for block in self.blocks], [block.patched for block in self.blocks]
 
     @property
-    def seeds(self) -> tuple[int, ...]:
-        """The seeds, in the order of the blocks."""
-        return tuple(block.seed for block in self.blocks)
+    def every(self) -> list[PhaseProfile]:
+        """All runs, those of a seed beside each other."""
+        return [run for block in self.blocks for run in block[1:]]
+
+    @property
+    def where(self) -> dict[str, Any]:
+        """The fields of :class:`OnePhase`."""
+        seeds = tuple(block.seed for block in self.blocks)
+        names = {"case": self.case.name, "phase": self.phase.name}
+        return {**names, "unit_title": self.unit_title, "seeds": seeds}
 
     @property
     def units(self) -> Floats:
@@ -103,7 +274,13 @@ class CountedPhase:
 
     def per_unit(self, of: Callable[[PhaseProfile], float], scale: float = 1.0) -> Paired:
         """One number of each run, or ``scale`` times as much."""
-        return paired.per([[of(run) for run in arm] for arm in self.runs], self.units, scale)
+        return per([[of(run) for run in arm] for arm in self.runs], self.units, scale)
+
+    def table(
+        self, counted: Callable[[PhaseProfile], Iterable[Row[Key]]], columns: int
+    ) -> CountTable[Key]:
+        """Sums of what ``counted`` has of each run."""
+        return table(self.runs, self.units, counted, columns)
 
 
 def paired_phases(
@@ -137,8 +314,9 @@ def profiled_phases(
     recorded: Recorded, twin: str = ""
 ) -> Iterator[tuple[CaseRecord, PhaseRecord, list[SeedProfiles]]]:
     """Each case and phase that has seeds with a profile on both arms, and those seeds."""
-    runs = {each.run_id: {phase.phase: phase for phase in each.phases}
-            for each in recorded.profiles}  # fmt: skip
+    runs = {
+        each.run_id: {phase.phase: phase for phase in each.phases} for each in recorded.profiles
+    }
     return paired_phases(recorded, runs, twin)
 
 
@@ -162,10 +340,14 @@ def phases(
 ) -> Iterator[CountedPhase]:
     """The phases of the judged runs, or of a twin's, in which every run has the counts."""
     for case, phase, blocks in profiled_phases(recorded, twin):
-        runs = [run for block in blocks for run in (block.base, block.patched)]
+        runs = [run for block in blocks for run in block[1:]]
         unit = unit_of(phase, runs, favourite)
         if unit and all(map(has, runs)):
             yield CountedPhase(case, phase, blocks, *unit)
+
+
+# A key, the source file where it has one, and a number a column.
+Row = tuple[Key, str, Sequence[float]]
 
 
 @dataclass(frozen=True)
@@ -185,35 +367,44 @@ class CountTable(Generic[Key]):
 
     def rows(self) -> list[list[Paired]]:
         """For each key, each column per unit."""
-        _, seeds, keys, columns = self.raw.shape
-        flat = self.per_unit.reshape(2, seeds, keys * columns)
+        _, seeds, keys, columns_ = self.raw.shape
+        flat = self.per_unit.reshape(2, seeds, keys * columns_)
         # All at once: a session has tens of thousands, and each array has a price.
-        pairs = paired.columns(flat[0], flat[1])
-        return [pairs[at * columns : (at + 1) * columns] for at in range(keys)]
+        pairs = columns(flat[0], flat[1])
+        return [pairs[at * columns_ : (at + 1) * columns_] for at in range(keys)]
+
+    def places(self) -> list[dict[str, Any]]:
+        """Of keys that are :class:`Named`: what a record says of where a row was counted."""
+        return [
+            {**key._asdict(), "file": self.files[key], "only_in": only_in}
+            for key, only_in in zip(self.keys, self.only_in, strict=True)
+            if isinstance(key, Named)
+        ]
 
     def total(self, keys: Sequence[int] | slice = slice(None)) -> list[Paired]:
         """Each column per unit over these keys, all without."""
         sums = self.raw[:, :, keys].sum(axis=2) / self.units[:, :, None]
-        return [paired.pair(*sums[..., column]) for column in range(sums.shape[2])]
+        return [pair(*sums[..., column]) for column in range(sums.shape[2])]
 
 
 def table(
-    here: CountedPhase,
-    counted: Callable[[PhaseProfile], Iterable[tuple[Key, str, Sequence[float]]]],
+    runs: Sequence[Sequence[T]],
+    units: Floats,
+    counted: Callable[[T], Iterable[Row[Key]]],
     columns: int,
 ) -> CountTable[Key]:
-    """Sums what ``counted`` has of each run: a key, its source file, a number a column."""
+    """Sums of what ``counted`` has of each run, by arm and seed."""
     at: dict[Key, int] = {}
     files: dict[Key, str] = {}
     where: list[tuple[int, int, int]] = []
     numbers: list[Sequence[float]] = []
-    for arm, runs in enumerate(here.runs):
-        for seed, run in enumerate(runs):
+    for arm, of_arm in enumerate(runs):
+        for seed, run in enumerate(of_arm):
             for key, file, row in counted(run):
                 where.append((arm, seed, at.setdefault(key, len(at))))
                 numbers.append(row)
                 files[key] = files.get(key) or file
-    raw = np.zeros((2, len(here.blocks), len(at), columns))
+    raw = np.zeros((2, len(runs[0]), len(at), columns))
     present = np.zeros((2, len(at)), np.bool_)
     if where:
         arms, seeds, places = np.array(where).T
@@ -225,7 +416,7 @@ def table(
         "" if base and patched else "base" if base else "patched"
         for base, patched in present[:, order].T.tolist()
     ]
-    return CountTable(keys, files, only, np.ascontiguousarray(raw[:, :, order]), here.units)
+    return CountTable(keys, files, only, np.ascontiguousarray(raw[:, :, order]), units)
 
 
 def share(count: Paired, whole: Paired) -> float:

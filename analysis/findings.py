@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 
-from analysis.explain.contention import LockComparison
+from analysis.explain.locks import LockComparison
 from analysis.model import Exactness, FailedRun, FailureCount, Finding, Reference, WallFacts
 from analysis.series_findings import series_findings
 from experiment.plan import AGAIN

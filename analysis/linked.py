@@ -31,8 +31,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from analysis import paired
-from analysis.paired import Floats, Paired
+from analysis.counts import Floats, Paired, pair
 from results.calls import Calls
 from results.coverage import TRACING
 from results.record import Record
@@ -144,16 +143,16 @@ def split(counted: Counted, changed: Collection[str], network: Network) -> Split
     shares = np.where(is_changed, 0.0, _linked_shares(counted, is_changed, network))
     own = [np.where(is_changed, arm, 0.0).sum(axis=1) for arm in counted.instructions]
     linked = [(arm * shares).sum(axis=1) for arm in counted.instructions]
-    rest = paired.pair(*(
+    rest = pair(*(
         whole - mine - theirs
         for whole, mine, theirs in zip(counted.total, own, linked, strict=True)
     ))  # fmt: skip
     left = differences.mean(axis=0) * np.where(is_changed, 0.0, 1 - shares)
     order = np.argsort(-left * np.sign(rest.difference), kind="stable")
     return Split(
-        total=paired.pair(*counted.total),
-        changed=paired.pair(*own),
-        linked=paired.pair(*linked),
+        total=pair(*counted.total),
+        changed=pair(*own),
+        linked=pair(*linked),
         rest=rest,
         functions=tuple(
             Part(name=counted.names[at], difference=float(left[at]))

@@ -28,11 +28,10 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
 from analysis.comparison import compare_views
-from analysis.counts import Recorded, phases
+from analysis.counts import Floats, Recorded, pair, phases
 from analysis.explain.functions import counted
 from analysis.linked import Split, network, split
 from analysis.many import views
-from analysis.paired import Floats, pair
 from analysis.verdict import CALLED, Evidence, judge_primary
 from experiment.spec import Thresholds
 from results.profile import PATH

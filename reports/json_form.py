@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, create_model
 
 from analysis.explain import explanations
-from analysis.explain.contention import LockComparison
+from analysis.explain.locks import LockComparison
 from analysis.many import SessionComparison
 from analysis.model import CaseComparison, Comparison, FailureCount, Finding, MetricComparison, Pair
 from reports.sentences import of_finding

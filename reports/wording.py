@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 
 from analysis.by_arm import ArmCell, MetricRow
+from analysis.counts import Paired
 from analysis.model import MetricComparison, Reference, is_share
-from analysis.paired import Paired
 from analysis.verdict import MISSING, Change
 from experiment.spec import FUNCTIONS, Thresholds
 from text import counted

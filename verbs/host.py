@@ -315,7 +315,7 @@ def _of_runs(
 
 def lock_names() -> tuple[NameUse, ...]:
     """The functions that well-known locks are recognised by; each has others beside it."""
-    from analysis.lock_identity import catalogue
+    from analysis.explain.locks import catalogue
     from runs.manifest import NameUse
 
     return tuple(

@@ -12,18 +12,31 @@ often that is wrong where nothing changed is measured (``benchmarks/nulls.py``; 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-from collections.abc import Iterator, Sequence
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from analysis import counts, paired
-from analysis.counts import Arm, CountedPhase, Named, Recorded, SeedProfiles
+from analysis import counts
+from analysis.counts import (
+    Arm,
+    CountedPhase,
+    CountTable,
+    Floats,
+    Named,
+    OnePhase,
+    Paired,
+    Recorded,
+    Row,
+    SeedProfiles,
+)
 from analysis.explain import Explanation
-from analysis.function_names import FunctionRow, Hint, find_hints, subsystem
 from analysis.linked import Counted, Split, network, split
-from analysis.paired import Floats, Paired
 from analysis.statistics import holm, pairs_needed
 from experiment.spec import FUNCTIONS
 from results.profile import IDLE_PROGRAM, UNKNOWN, WORK, PhaseProfile
@@ -51,6 +64,56 @@ BY_BOOT = frozenset({"__rmqueue_pcplist"})
 Moved = Literal["instructions", "calls"]
 # Changed functions that are shown, and kept of a night; functions.csv marks them all.
 MOST_CHANGED = 12
+FILE = Path(__file__).parent.parent / "subsystems.toml"
+OTHER = "other kernel code"
+VARIANT = re.compile(r"(?:\.(?:constprop|isra|part|cold|llvm)(?:\.\d+)*)+$")
+# A rename keeps the number of calls and about the size.
+SAME_CALLS, SAME_SIZE = 0.10, 0.30
+# Inlined code gets shorter: its prologue goes, and what the compiler now knows.  A function
+# that moved by far more than what it may have taken in moved for another reason.
+KEPT, MORE = 0.30, 2.0
+# Taking code in or giving it away does not change how often a function is entered.
+SAME_CALLS_KEPT = 0.02
+# Below this share of all movement a hint would cost more attention than it is worth.
+LEAST = 0.01
+HintKind = Literal["variant", "renamed", "inlined", "split"]
+
+
+class FunctionRow(Record):
+    """One kernel function, or one file of user code (``user``), per unit of work.
+
+    ``only_in`` names the arm that alone executed it; ``calls`` is None for user code,
+    whose functions are not told apart.  ``lines`` are where its definition
+    begins in ``file`` on base and patched, 0 where that is not known.
+    """
+
+    name: str
+    file: str
+    lines: tuple[int, int] = (0, 0)
+    subsystem: str
+    instructions: Paired
+    calls: Paired | None
+    user: bool = False
+    only_in: Arm = ""
+
+    @property
+    def shown_name(self) -> str:
+        """The name; a file of user code says so."""
+        return f"{self.name} (user)" if self.user else self.name
+
+
+class Hint(Record):
+    """Two functions that may be one piece of code under another name.
+
+    ``kind`` is ``variant`` (the same name but for a suffix of the compiler),
+    ``renamed``, ``inlined`` (``name`` is gone and ``other`` grew) or ``split``
+    (``name`` is new and ``other`` shrank).  ``together`` is the sum of both differences.
+    """
+
+    kind: HintKind
+    name: str
+    other: str
+    together: float
 
 
 class FileRow(Record):
@@ -111,7 +174,7 @@ class FunctionChange(Record):
         )
 
 
-class Attribution(Record):
+class Attribution(OnePhase):
     """Instructions per unit of work in one phase of one case, base against patched.
 
     ``functions`` holds every row, the largest absolute difference first, and sums to
@@ -126,12 +189,8 @@ class Attribution(Record):
     functions that differ ran and it is known who calls whom.
     """
 
-    case: str
-    phase: str
     unit: str
-    unit_title: str
     headline: bool
-    seeds: tuple[int, ...]
     total: Paired
     functions: tuple[FunctionRow, ...]
     listed: int
@@ -173,6 +232,123 @@ class Attribution(Record):
         return listed / everything if everything else None
 
 
+class Subsystem(Record):
+    """Prefixes of source files, and of function names for functions of no known file."""
+
+    title: str
+    files: tuple[str, ...] = ()
+    functions: tuple[str, ...] = ()
+
+
+@functools.cache
+def catalogue() -> tuple[Subsystem, ...]:
+    """All subsystems in the order of the data file."""
+    with FILE.open("rb") as source:
+        rows = tomllib.load(source)["subsystems"]
+    return tuple(Subsystem.model_validate(row) for row in rows)
+
+
+@functools.cache
+def programs() -> dict[str, str]:
+    """What user files are, by name; only those that need a word."""
+    with FILE.open("rb") as source:
+        return {str(k): str(v) for k, v in tomllib.load(source)["programs"].items()}
+
+
+@functools.cache
+def subsystem(function: str, file: str) -> str:
+    """Title of the subsystem; :data:`OTHER` where no prefix fits."""
+    best, title = 0, OTHER
+    for entry in catalogue():
+        for prefix in entry.files if file else entry.functions:
+            if (file or function).startswith(prefix) and len(prefix) > best:
+                best, title = len(prefix), entry.title
+    return title
+
+
+def _near(first: float, second: float, tolerance: float) -> bool:
+    return abs(first - second) <= tolerance * max(abs(first), abs(second))
+
+
+def _size(row: FunctionRow) -> float:
+    return row.instructions.base or row.instructions.patched
+
+
+def _calls(row: FunctionRow) -> float:
+    return (row.calls.base or row.calls.patched) if row.calls else 0.0
+
+
+def _counterpart(
+    row: FunctionRow, rows: Sequence[FunctionRow]
+) -> tuple[HintKind, FunctionRow] | None:
+    """What a row that one arm alone has may be on the other, and how: the likeliest first."""
+    stem = VARIANT.sub("", row.name)
+    # Of the same stem, run on the other arm (on both, if none ran there alone).
+    variants = [
+        other
+        for other in rows
+        if other is not row
+        and VARIANT.sub("", other.name) == stem
+        and other.only_in != row.only_in
+        and (not row.file or not other.file or row.file == other.file)
+    ]
+    if variants:
+        return "variant", min(variants, key=lambda other: (not other.only_in, other.name))
+    beside = [other for other in rows if row.file and other.file == row.file]
+    renamed = [
+        other
+        for other in beside
+        if other.only_in not in ("", row.only_in)
+        and _near(_calls(row), _calls(other), SAME_CALLS)
+        and _near(_size(row), _size(other), SAME_SIZE)
+    ]
+    if renamed:
+        size = _size(row)
+        return "renamed", min(renamed, key=lambda other: (abs(_size(other) - size), other.name))
+    # Called as often on both arms, and moved most the other way.
+    sign = 1 if row.instructions.difference < 0 else -1
+    moved = [
+        other
+        for other in beside
+        if not other.only_in
+        and KEPT <= sign * other.instructions.difference / _size(row) <= MORE
+        and not other.instructions.within_scatter
+        and other.calls is not None
+        and _near(other.calls.base, other.calls.patched, SAME_CALLS_KEPT)
+    ]
+    if not moved:
+        return None
+    first = min(moved, key=lambda other: (-sign * other.instructions.difference, other.name))
+    return ("inlined" if row.only_in == "base" else "split"), first
+
+
+def find_hints(rows: Sequence[FunctionRow]) -> tuple[Hint, ...]:
+    """Hints on functions that ran on one arm only, in the order of the rows.
+
+    A compiler inlines, clones and splits, and a series renames.  Then a difference is shown at two
+    functions of which neither changed.  Counts alone cannot prove that, so rows stay as they were
+    counted and a hint stands beside them, never a merge.  A pair of functions is named once;
+    functions that moved less than :data:`LEAST` of all absolute differences get no hint.
+    """
+    least = LEAST * sum(abs(row.instructions.difference) for row in rows)
+    hints: list[Hint] = []
+    mentioned: set[str] = set()
+    for row in rows:
+        moved = abs(row.instructions.difference)
+        if row.user or not row.only_in or row.name in mentioned or not moved or moved < least:
+            continue
+        match = _counterpart(row, rows)
+        if match is None or match[1].name in mentioned:
+            continue
+        kind, other = match
+        new_first = kind in {"variant", "renamed"} and row.only_in == "patched"
+        first, second = (other, row) if new_first else (row, other)
+        together = row.instructions.difference + other.instructions.difference
+        hints.append(Hint(kind=kind, name=first.name, other=second.name, together=together))
+        mentioned |= {row.name, *([other.name] if other.only_in else [])}
+    return tuple(hints)
+
+
 class PhaseCounts(NamedTuple):
     """Kernel functions of one phase per unit of work: each array is (seeds, functions)."""
 
@@ -212,60 +388,62 @@ def changed(phases: Sequence[PhaseCounts], alpha: float) -> list[Tested]:
 
     Fewer seeds than a verdict at that level needs test nothing.
     """
-    candidates = [
-        candidate
-        for at, counts in enumerate(phases)
-        for candidate in _candidates(at, counts, alpha)
-    ]
+    candidates: list[_Candidate] = []
+    for at, here in enumerate(phases):
+        (base, patched), calls = here.instructions, here.calls
+        if base.shape[0] < pairs_needed(1 - alpha):
+            continue
+        # Chosen by the mean of both arms, which says nothing of the difference.
+        means = (base.mean(axis=0) + patched.mean(axis=0)) / 2
+        entered = (calls[0].mean(axis=0) + calls[1].mean(axis=0)) / 2
+        length = np.divide(means, entered, out=np.zeros_like(means), where=entered > 0)
+        large = np.flatnonzero(means >= here.smallest / 2 * here.total)
+        tests: tuple[tuple[Moved, Floats, Floats], ...] = (
+            ("instructions", patched - base, np.ones_like(length)),
+            ("calls", calls[1] - calls[0], length),
+        )
+        for moved, differences, scale in tests:
+            apart = differences[:, large]
+            sizes, p_values = apart.mean(axis=0) * scale[large], _t_p(apart)
+            one_direction = np.abs(np.sign(apart).sum(axis=0)) == len(apart)
+            numbers = zip(sizes.tolist(), p_values.tolist(), one_direction.tolist(), strict=True)
+            candidates += [
+                _Candidate(at, column, moved, *each)
+                for column, each in zip(large.tolist(), numbers, strict=True)
+                if moved == "calls" or here.names[column] not in BY_BOOT
+            ]
     adjusted = holm([candidate.p_value for candidate in candidates])
-    significant: list[dict[int, list[tuple[_Candidate, float]]]] = [{} for _ in phases]
-    for candidate, p_value in zip(candidates, adjusted, strict=True):
-        phase = phases[candidate.phase]
-        large = abs(candidate.size) >= phase.smallest * phase.total
-        if candidate.one_direction and large and p_value <= alpha:
-            significant[candidate.phase].setdefault(candidate.column, []).append(
-                (candidate, p_value)
+    changes: list[list[FunctionChange]] = [[] for _ in phases]
+    significant: dict[tuple[int, int], list[tuple[_Candidate, float]]] = {}
+    for each, p_value in zip(candidates, adjusted, strict=True):
+        least = phases[each.phase].smallest * phases[each.phase].total
+        if each.one_direction and abs(each.size) >= least and p_value <= alpha:
+            significant.setdefault((each.phase, each.column), []).append((each, p_value))
+    for (at, column), own in significant.items():
+        here, one = phases[at], slice(column, column + 1)
+        instructions, calls_ = (
+            counts.columns(base[:, one], patched[:, one])[0]
+            for base, patched in (here.instructions, here.calls)
+        )
+        changes[at].append(
+            FunctionChange(
+                name=here.names[column],
+                file=here.files[column],
+                lines=here.lines[column],
+                instructions=instructions,
+                calls=calls_,
+                moved=tuple(each.moved for each, _ in own),
+                size=max((each.size for each, _ in own), key=abs),
+                p_value=min(p_value for _, p_value in own),
             )
+        )
     return [
         Tested(
-            len({candidate.column for candidate in candidates if candidate.phase == at}),
-            tuple(
-                sorted(
-                    (_change(counts, column, tests) for column, tests in significant[at].items()),
-                    key=lambda change: (-abs(change.size), change.name),
-                )
-            ),
+            len({each.column for each in candidates if each.phase == at}),
+            tuple(sorted(of_phase, key=lambda change: (-abs(change.size), change.name))),
         )
-        for at, counts in enumerate(phases)
+        for at, of_phase in enumerate(changes)
     ]
-
-
-def _candidates(at: int, counts: PhaseCounts, alpha: float) -> list[_Candidate]:
-    (base, patched), calls = counts.instructions, counts.calls
-    if base.shape[0] < pairs_needed(1 - alpha):
-        return []
-    # Chosen by the mean of both arms, which says nothing of the difference.
-    means = (base.mean(axis=0) + patched.mean(axis=0)) / 2
-    entered = (calls[0].mean(axis=0) + calls[1].mean(axis=0)) / 2
-    length = np.divide(means, entered, out=np.zeros_like(means), where=entered > 0)
-    large = np.flatnonzero(means >= counts.smallest / 2 * counts.total)
-    tests: tuple[tuple[Moved, Floats, Floats], ...] = (
-        ("instructions", patched - base, np.ones_like(length)),
-        ("calls", calls[1] - calls[0], length),
-    )
-    candidates = []
-    for moved, differences, scale in tests:
-        apart = differences[:, large]
-        sizes, p_values = apart.mean(axis=0) * scale[large], _t_p(apart)
-        one_direction = np.abs(np.sign(apart).sum(axis=0)) == len(apart)
-        candidates += [
-            _Candidate(
-                at, int(column), moved, float(sizes[n]), float(p_values[n]), bool(one_direction[n])
-            )
-            for n, column in enumerate(large)
-            if moved == "calls" or counts.names[int(column)] not in BY_BOOT
-        ]
-    return candidates
 
 
 def _t_p(differences: Floats) -> Floats:
@@ -285,90 +463,65 @@ def _t_p(differences: Floats) -> Floats:
     return np.asarray(np.where(constant, certain, 2 * special.stdtr(seeds - 1, -ratio)))
 
 
-def _change(
-    counts: PhaseCounts, column: int, tests: Sequence[tuple[_Candidate, float]]
-) -> FunctionChange:
-    moved: tuple[Moved, ...] = tuple(candidate.moved for candidate, _ in tests)
-    of_one = slice(column, column + 1)
-    instructions, calls = (
-        paired.columns(both[0][:, of_one], both[1][:, of_one])[0]
-        for both in (counts.instructions, counts.calls)
-    )
-    return FunctionChange(
-        name=counts.names[column],
-        file=counts.files[column],
-        lines=counts.lines[column],
-        instructions=instructions,
-        calls=calls,
-        moved=moved,
-        size=max((candidate.size for candidate, _ in tests), key=abs),
-        p_value=min(p_value for _, p_value in tests),
-    )
-
-
-def _programs(run: PhaseProfile) -> list[tuple[str, int]]:
-    """User code, but what only keeps the vCPU from being idle."""
-    return [(name, count) for name, count in run.user.items() if name != IDLE_PROGRAM]
-
-
-def _counted(run: PhaseProfile) -> Iterator[tuple[Named, str, tuple[float, float]]]:
+def _counted(run: PhaseProfile) -> Iterator[Row[Named]]:
     left = run.busy
     for function in run.kernel:
         left -= function.instructions
         if function.instructions or function.calls:
             spent = function.instructions, function.calls
             yield Named(function.name, False), function.file, spent
-    for name, instructions in _programs(run):
-        left -= instructions
-        if instructions:
+    for name, instructions in run.user.items():
+        # What only keeps the vCPU from being idle is no part of what was done.
+        if name != IDLE_PROGRAM and instructions:
+            left -= instructions
             yield Named(name, True), "", (instructions, 0)
     if left:
         yield Named(NOT_ATTRIBUTED, False), "", (left, 0)
 
 
-class _FunctionTable(NamedTuple):
-    """Instructions and calls of each function, and where its definition begins on both arms."""
-
-    counts: counts.CountTable[Named]
-    lines: dict[str, tuple[int, int]]
-
-    def per(self, column: int, keys: Sequence[int] | slice = slice(None)) -> tuple[Floats, Floats]:
-        """Instructions or calls of these keys per unit, by arm: (seeds, keys)."""
-        base, patched = self.counts.raw[:, :, keys, column] / self.counts.units[:, :, None]
-        return np.asfortranarray(base), np.asfortranarray(patched)
-
-    def summed(self, columns: Sequence[int] | slice = slice(None)) -> Paired:
-        """Instructions of these keys together."""
-        sums = self.counts.raw[:, :, columns, 0].sum(axis=2) / self.counts.units
-        return paired.pair(*sums)
-
-    def rows(self) -> list[tuple[int, FunctionRow]]:
-        """Every row with its column, the largest difference first, then by name."""
-        rows = []
-        executed = np.asarray(self.counts.raw[..., 0].any(axis=1), np.bool_)
-        spent, calls = (paired.columns(*self.per(column)) for column in (0, 1))
-        for column, key in enumerate(self.counts.keys):
-            in_base, in_patched = executed[:, column].tolist()
-            file = self.counts.files[key]
-            only: Arm = "" if in_base and in_patched else "base" if in_base else "patched"
-            part = f"{USER}{key.name}" if key.user else subsystem(key.name, file)
-            rows.append((column, FunctionRow(
-                name=key.name, file=file, subsystem=part, user=key.user, only_in=only,
-                lines=(0, 0) if key.user else self.lines.get(key.name, (0, 0)),
-                instructions=spent[column], calls=None if key.user else calls[column],
-            )))  # fmt: skip
-        rows.sort(key=lambda row: (-abs(row[1].instructions.difference), row[1].name, row[1].user))
-        return rows
+def _per(
+    table: CountTable[Named], column: int, keys: Sequence[int] | slice = slice(None)
+) -> tuple[Floats, Floats]:
+    """Instructions or calls of these keys per unit, by arm: (seeds, keys)."""
+    base, patched = table.raw[:, :, keys, column] / table.units[:, :, None]
+    return np.asfortranarray(base), np.asfortranarray(patched)
 
 
-def _table(here: CountedPhase) -> _FunctionTable:
+def _summed(table: CountTable[Named], keys: Sequence[int] | slice = slice(None)) -> Paired:
+    """Instructions of these keys together."""
+    return counts.pair(*(table.raw[:, :, keys, 0].sum(axis=2) / table.units))
+
+
+def _lines(blocks: Sequence[SeedProfiles]) -> dict[str, tuple[int, int]]:
+    """Where the definition of each function begins on both arms."""
     lines: dict[str, tuple[int, int]] = {}
-    for block in here.blocks:
+    for block in blocks:
         for function in block.base.kernel:
             lines[function.name] = function.line, lines.get(function.name, (0, 0))[1]
         for function in block.patched.kernel:
             lines[function.name] = lines.get(function.name, (0, 0))[0], function.line
-    return _FunctionTable(counts.table(here, _counted, 2), lines)
+    return lines
+
+
+def _rows(
+    table: CountTable[Named], lines: Mapping[str, tuple[int, int]]
+) -> list[tuple[int, FunctionRow]]:
+    """Every row with its column, the largest difference first, then by name."""
+    rows = []
+    executed = np.asarray(table.raw[..., 0].any(axis=1), np.bool_)
+    spent, calls = (counts.columns(*_per(table, column)) for column in (0, 1))
+    for column, key in enumerate(table.keys):
+        in_base, in_patched = executed[:, column].tolist()
+        file = table.files[key]
+        only: Arm = "" if in_base and in_patched else "base" if in_base else "patched"
+        rows.append((column, FunctionRow(
+            name=key.name, file=file, user=key.user, only_in=only,
+            subsystem=f"{USER}{key.name}" if key.user else subsystem(key.name, file),
+            lines=(0, 0) if key.user else lines.get(key.name, (0, 0)),
+            instructions=spent[column], calls=None if key.user else calls[column],
+        )))  # fmt: skip
+    rows.sort(key=lambda row: (-abs(row[1].instructions.difference), row[1].name, row[1].user))
+    return rows
 
 
 def listed(differences: Sequence[float], most: int = counts.MOST_LISTED) -> int:
@@ -388,7 +541,7 @@ def listed(differences: Sequence[float], most: int = counts.MOST_LISTED) -> int:
 
 
 def _groups(
-    rows: Sequence[tuple[int, FunctionRow]], table: _FunctionTable, total: Paired
+    rows: Sequence[tuple[int, FunctionRow]], table: CountTable[Named], total: Paired
 ) -> tuple[GroupRow, ...]:
     least = SMALL_FILE * total.base
     alone = {column: row.instructions for column, row in rows}
@@ -402,86 +555,73 @@ def _groups(
         file_rows = [
             FileRow(
                 file=file,
-                functions=len(of_file),
+                functions=len(own),
                 # Most files and programs are a single row.
-                instructions=table.summed(of_file) if of_file[1:] else alone[of_file[0]],
+                instructions=_summed(table, own) if own[1:] else alone[own[0]],
             )
-            for file, of_file in files.items()
+            for file, own in files.items()
         ]
         file_rows.sort(key=lambda row: (-abs(row.instructions.difference), row.file))
-        columns = [column for of_file in files.values() for column in of_file]
-        groups.append(GroupRow(
-            title=title, functions=len(columns), instructions=table.summed(columns),
-            files=tuple(file_rows),
-        ))  # fmt: skip
+        every = [column for own in files.values() for column in own]
+        together = {"functions": len(every), "instructions": _summed(table, every)}
+        groups.append(GroupRow(title=title, files=tuple(file_rows), **together))
     return tuple(sorted(groups, key=lambda g: (-abs(g.instructions.difference), g.title)))
 
 
-def _ratios(
-    case: CaseRecord, phase: PhaseRecord, blocks: Sequence[SeedProfiles], table: _FunctionTable
-) -> tuple[RatioRow, ...]:
-    def columns(functions: Sequence[str]) -> list[int]:
-        return [
-            at for at, key in enumerate(table.counts.keys) if not key.user and key.name in functions
-        ]
-
+def _ratios(here: CountedPhase, table: CountTable[Named]) -> tuple[RatioRow, ...]:
+    known = {key.name: number for number, key in enumerate(table.keys) if not key.user}
+    calls = table.raw[..., 1]
     rows = []
-    calls = table.counts.raw[..., 1]
-    for ratio in phase.ratios:
-        if not _has(blocks, ratio.unit):
+    for ratio in here.phase.ratios:
+        if not all(run.units.get(ratio.unit, 0.0) > 0 for run in here.every):
             continue
-        here = columns(ratio.functions)
-        times = calls[:, :, here].sum(axis=2) - calls[:, :, columns(ratio.less)].sum(axis=2)
-        units = CountedPhase(case, phase, blocks, ratio.unit, "").units
-        entered = {table.counts.keys[at].name for at in here if calls[:, :, at].any(axis=1).all()}
+        mine, less = (
+            sorted(known[name] for name in {*names} if name in known)
+            for names in (ratio.functions, ratio.less)
+        )
+        times = calls[:, :, mine].sum(axis=2) - calls[:, :, less].sum(axis=2)
+        entered = {
+            table.keys[number].name for number in mine if calls[:, :, number].any(axis=1).all()
+        }
         rows.append(RatioRow(
             name=ratio.name, title=ratio.title, functions=ratio.functions,
-            calls=paired.pair(*(times / units)),
+            calls=counts.pair(*(times / dataclasses.replace(here, unit=ratio.unit).units)),
             absent=tuple(name for name in ratio.functions if name not in entered),
         ))  # fmt: skip
     return tuple(rows)
 
 
-def _has(blocks: Sequence[SeedProfiles], unit: str) -> bool:
-    return all(run.units.get(unit, 0.0) > 0 for block in blocks for run in block[1:])
-
-
 def _phase(
     case: CaseRecord, phase: PhaseRecord, blocks: Sequence[SeedProfiles]
-) -> Iterator[tuple[Attribution, _FunctionTable]]:
+) -> Iterator[tuple[Attribution, CountTable[Named]]]:
     """One per unit of work that every run did, that of the first unit in full."""
     names = sorted(blocks[0].base.units)
     units = phase.units or [UnitRecord(name=name, title=name) for name in names]
-    every = [
-        CountedPhase(case, phase, blocks, unit.name, unit.title)
-        for unit in units if _has(blocks, unit.name)
-    ]  # fmt: skip
-    of_first = _table(every[0]) if every else None
+    every = [CountedPhase(case, phase, blocks, unit.name, unit.title) for unit in units]
+    every = [here for here in every if all(run.units.get(here.unit, 0.0) > 0 for run in here.every)]
+    lines = _lines(blocks)
+    table = every[0].table(_counted, 2) if every else None
     for here in every:
-        assert of_first is not None
-        table = of_first._replace(counts=dataclasses.replace(of_first.counts, units=here.units))
-        rows = table.rows()
+        assert table is not None
+        table = dataclasses.replace(table, units=here.units)
+        rows = _rows(table, lines)
         number = listed([row.instructions.difference for _, row in rows])
         functions = tuple(row for _, row in rows)
-        total = table.summed()
+        total = _summed(table)
         rest = [column for column, _ in rows[number:]]
-        base, patched = table.counts.raw
         yield (
             Attribution(
-                case=case.name,
-                phase=phase.name,
+                **here.where,
                 unit=here.unit,
-                unit_title=here.unit_title,
                 headline=here is every[0],
-                seeds=here.seeds,
                 total=total,
                 functions=functions,
                 listed=number,
-                others=table.summed(rest) if rest else None,
+                others=_summed(table, rest) if rest else None,
                 groups=_groups(rows, table, total),
-                ratios=_ratios(case, phase, blocks, table) if here is every[0] else (),
+                ratios=_ratios(here, table) if here is every[0] else (),
                 hints=find_hints(functions),
-                identical=np.array_equal(base, patched)
+                identical=np.array_equal(*table.raw)
                 and all(block.base.units == block.patched.units for block in blocks),
             ),
             table,
@@ -500,6 +640,7 @@ def attribute(recorded: Recorded) -> tuple[Attribution, ...]:
     counts_of: dict[int, PhaseCounts] = {}
     thresholds = recorded.manifest.experiment.thresholds
     for case, phase, blocks in counts.profiled_phases(recorded):
+        lines = _lines(blocks)
         for attribution, table in _phase(case, phase, blocks):
             if attribution.headline and not phase.prepares:
                 names = recorded.ran.get((case.name, phase.name), ())
@@ -507,49 +648,52 @@ def attribute(recorded: Recorded) -> tuple[Attribution, ...]:
                 if names and recorded.calls is not None:
                     # What boots differ by is in the rest.
                     own = None
-                    here = _split_of(table, attribution.unit)
+                    here = _of_path(table, attribution.unit)
                     parts = split(here, names, network(here.names, recorded.calls))
                     attribution = attribution.model_copy(update={"split": parts})
-                counts_of[len(attributions)] = _counts(table, own)
+                counts_of[len(attributions)] = _counts(table, lines, own)
             attributions.append(attribution)
     tests = changed(list(counts_of.values()) if recorded.trusted else [], thresholds.alpha)
     for at, tested in zip(counts_of, tests, strict=False):
         of = attributions[at].split
         functions = tuple(f for f in tested.changed if of is None or f.name in of.linked_with)
-        attributions[at] = attributions[at].model_copy(
-            update={"tested": tested.functions, "changed": functions}
-        )
+        update = {"tested": tested.functions, "changed": functions}
+        attributions[at] = attributions[at].model_copy(update=update)
     return tuple(attributions)
 
 
 def counted(here: CountedPhase) -> Counted:
     """What a phase's path is made of."""
-    return _split_of(_table(here), here.unit)
+    return _of_path(here.table(_counted, 2), here.unit)
 
 
-def _split_of(table: _FunctionTable, unit: str) -> Counted:
+def _of_path(table: CountTable[Named], unit: str) -> Counted:
     """The same per a unit; of a phase with a program a path is the kernel's alone."""
-    counting = [at for at, key in enumerate(table.counts.keys) if unit == WORK or not key.user]
-    per = _counts(table)
-    whole = table.counts.raw[:, :, counting, 0].sum(axis=2) / table.counts.units
+    counting = [at for at, key in enumerate(table.keys) if unit == WORK or not key.user]
+    per = _counts(table, {})
+    whole = table.raw[:, :, counting, 0].sum(axis=2) / table.units
     return Counted(per.names, per.instructions, per.calls, list(whole))
 
 
-def _counts(table: _FunctionTable, smallest: float | None = None) -> PhaseCounts:
+def _counts(
+    table: CountTable[Named],
+    lines: Mapping[str, tuple[int, int]],
+    smallest: float | None = None,
+) -> PhaseCounts:
     """The kernel's functions per a unit; None for the usual smallest change."""
     kernel = [
         at
-        for at, key in enumerate(table.counts.keys)
+        for at, key in enumerate(table.keys)
         if not key.user and key.name not in (NOT_ATTRIBUTED, UNKNOWN)
     ]
-    names = [table.counts.keys[at].name for at in kernel]
+    names = [table.keys[at].name for at in kernel]
     return PhaseCounts(
         names=names,
-        files=[table.counts.files[table.counts.keys[at]] for at in kernel],
-        lines=[table.lines.get(name, (0, 0)) for name in names],
-        instructions=table.per(0, kernel),
-        calls=table.per(1, kernel),
-        total=float(table.per(0)[0].sum(axis=1).mean()),
+        files=[table.files[table.keys[at]] for at in kernel],
+        lines=[lines.get(name, (0, 0)) for name in names],
+        instructions=_per(table, 0, kernel),
+        calls=_per(table, 1, kernel),
+        total=float(_per(table, 0)[0].sum(axis=1).mean()),
         smallest=smallest or SMALLEST,
     )
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from analysis import counts
-from analysis.counts import Arm, CountedPhase, Recorded
+from analysis.counts import Arm, CountedPhase, CountTable, OnePhase, Paired, Recorded
 from analysis.explain import Explanation
-from analysis.paired import Paired
-from results.profile import INTERRUPTIONS, InterruptionKind, PhaseProfile
+from results.profile import INTERRUPTIONS, Interruption, InterruptionKind
 from results.record import Record
 
 
@@ -29,7 +28,7 @@ class InterruptionCount(HandlerCount):
     only_in: Arm = ""
 
 
-class InterruptionComparison(Record):
+class InterruptionComparison(OnePhase):
     """One phase of one case in the judged runs, virtual, per its first unit of work.
 
     ``kinds`` has each kind that there was, ``handlers`` is in the order of kinds and names.
@@ -37,11 +36,7 @@ class InterruptionComparison(Record):
     beyond their scatter, by the largest share of all of their kind first.
     """
 
-    case: str
-    phase: str
     unit: str
-    unit_title: str
-    seeds: tuple[int, ...]
     kinds: dict[InterruptionKind, Paired]
     handlers: tuple[HandlerCount, ...]
     rows: tuple[InterruptionCount, ...]
@@ -55,54 +50,43 @@ class _Place(NamedTuple):
     function: str = ""
 
 
-def _phase(here: CountedPhase) -> InterruptionComparison:
-    def places(run: PhaseProfile) -> Iterator[tuple[_Place, str, Sequence[float]]]:
-        for each in run.interruptions or ():
-            # The clock's interrupts come anywhere, and that says nothing.
-            if each.kind != "interrupt":
-                place = _Place(each.kind, each.handler, each.user, each.function)
-                yield place, "", (each.count,)
-
-    def table(*, with_handlers: bool) -> counts.CountTable[_Place]:
-        def counted(run: PhaseProfile) -> Iterator[tuple[_Place, str, Sequence[float]]]:
-            for each in run.interruptions or ():
-                handler = each.handler if with_handlers else ""
-                yield _Place(each.kind, handler), "", (each.count,)
-
-        return counts.table(here, counted, 1)
-
-    kinds, handlers = table(with_handlers=False), table(with_handlers=True)
-    every = counts.table(here, places, 1)
-    of_kind = {key.kind: count for key, (count,) in zip(kinds.keys, kinds.rows(), strict=True)}
-    ranked = []
-    for key, only_in, (count,) in zip(every.keys, every.only_in, every.rows(), strict=True):
-        row = InterruptionCount(**key._asdict(), count=count, only_in=only_in)
-        ranked.append((-counts.share(count, of_kind[key.kind]), key, row))
-    ranked.sort(key=lambda each: each[:2])
-    entered = sorted(
-        zip(handlers.keys, handlers.rows(), strict=True),
-        key=lambda each: (INTERRUPTIONS.index(each[0].kind), each[0]),
-    )
-    return InterruptionComparison(
-        case=here.case.name,
-        phase=here.phase.name,
-        unit=here.unit,
-        unit_title=here.unit_title,
-        seeds=here.seeds,
-        kinds={kind: of_kind[kind] for kind in INTERRUPTIONS if kind in of_kind},
-        handlers=tuple(
-            HandlerCount(kind=key.kind, handler=key.handler, count=count)
-            for key, (count,) in entered
-        ),
-        rows=tuple(row for _, _, row in ranked),
-        listed=counts.listed(-share for share, _, _ in ranked),
+def _sums(here: CountedPhase, place: Callable[[Interruption], _Place]) -> CountTable[_Place]:
+    return here.table(
+        lambda run: ((place(each), "", (each.count,)) for each in run.interruptions or ()), 1
     )
 
 
-def compare_interruptions(recorded: Recorded) -> tuple[InterruptionComparison, ...]:
+def compare_interruptions(recorded: Recorded) -> Iterator[InterruptionComparison]:
     """One comparison a case and phase whose interruptions were counted on both arms."""
-    counted = counts.phases(recorded, lambda run: run.interruptions is not None)
-    return tuple(map(_phase, counted))
+    for here in counts.phases(recorded, lambda run: run.interruptions is not None):
+        kinds = _sums(here, lambda each: _Place(each.kind))
+        of_kind = {key.kind: count for key, (count,) in zip(kinds.keys, kinds.rows(), strict=True)}
+        handlers = _sums(here, lambda each: _Place(each.kind, each.handler))
+        entered = [
+            HandlerCount(kind=key.kind, handler=key.handler, count=count)
+            for key, (count,) in zip(handlers.keys, handlers.rows(), strict=True)
+        ]
+        entered.sort(key=lambda each: (INTERRUPTIONS.index(each.kind), each.handler))
+        every = _sums(here, lambda each: _Place(each.kind, each.handler, each.user, each.function))
+        ranked = [
+            (
+                -counts.share(count, of_kind[key.kind]),
+                key,
+                InterruptionCount(**key._asdict(), count=count, only_in=only_in),
+            )
+            for key, only_in, (count,) in zip(every.keys, every.only_in, every.rows(), strict=True)
+            # The clock's interrupts come anywhere, and that says nothing.
+            if key.kind != "interrupt"
+        ]
+        ranked.sort(key=lambda each: each[:2])
+        yield InterruptionComparison(
+            **here.where,
+            unit=here.unit,
+            kinds={kind: of_kind[kind] for kind in INTERRUPTIONS if kind in of_kind},
+            handlers=tuple(entered),
+            rows=tuple(row for _, _, row in ranked),
+            listed=counts.listed(-share for share, _, _ in ranked),
+        )
 
 
 EXPLANATION = Explanation(

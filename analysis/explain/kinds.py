@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from analysis import counts
-from analysis.counts import Arm, CountedPhase, Named, Recorded
+from analysis.counts import Arm, Named, OnePhase, Paired, Recorded, Row
 from analysis.explain import Explanation
-from analysis.paired import Paired
 from results.profile import IDLE_PROGRAM, KINDS, PhaseProfile
 from results.record import Record
 
@@ -35,24 +34,20 @@ class KindsIn(Kinds):
     only_in: Arm = ""
 
 
-class KindsComparison(Record):
+class KindsComparison(OnePhase):
     """One phase of one case in the judged runs, per its first unit of work.
 
     ``total`` is of everything but idling.  ``rows`` are all functions; the first ``listed`` moved
     some kind beyond its scatter, by the largest share of all instructions of that kind first.
     """
 
-    case: str
-    phase: str
     unit: str
-    unit_title: str
-    seeds: tuple[int, ...]
     total: Kinds
     rows: tuple[KindsIn, ...]
     listed: int
 
 
-def _counted(run: PhaseProfile) -> Iterator[tuple[Named, str, Sequence[float]]]:
+def _counted(run: PhaseProfile) -> Iterator[Row[Named]]:
     for function in run.kernel:
         yield Named(function.name, False), function.file, function.kinds
     for name, kinds in run.user_kinds.items():
@@ -60,34 +55,28 @@ def _counted(run: PhaseProfile) -> Iterator[tuple[Named, str, Sequence[float]]]:
             yield Named(name, True), "", kinds
 
 
-def _has(run: PhaseProfile) -> bool:
-    return bool(run.kernel) and all(function.kinds for function in run.kernel)
-
-
-def _phase(here: CountedPhase) -> KindsComparison:
-    table = counts.table(here, _counted, len(KINDS))
-    total = table.total()
-    ranked = []
-    for key, only_in, pairs in zip(table.keys, table.only_in, table.rows(), strict=True):
-        kinds = dict(zip(KINDS, pairs, strict=True))
-        row = KindsIn(name=key.name, file=table.files[key], user=key.user, only_in=only_in, **kinds)
-        ranked.append((max(map(counts.share, pairs, total)), row))
-    ranked.sort(key=lambda each: (-each[0], each[1].name, each[1].user))
-    return KindsComparison(
-        case=here.case.name,
-        phase=here.phase.name,
-        unit=here.unit,
-        unit_title=here.unit_title,
-        seeds=here.seeds,
-        total=Kinds(**dict(zip(KINDS, total, strict=True))),
-        rows=tuple(row for _, row in ranked),
-        listed=counts.listed(share for share, _ in ranked),
-    )
-
-
-def compare_kinds(recorded: Recorded) -> tuple[KindsComparison, ...]:
+def compare_kinds(recorded: Recorded) -> Iterator[KindsComparison]:
     """One comparison a case and phase whose instructions were told apart on both arms."""
-    return tuple(map(_phase, counts.phases(recorded, _has)))
+    for here in counts.phases(
+        recorded, lambda run: bool(run.kernel) and all(each.kinds for each in run.kernel)
+    ):
+        table = here.table(_counted, len(KINDS))
+        total = table.total()
+        ranked = [
+            (
+                max(map(counts.share, pairs, total)),
+                KindsIn(**place, **dict(zip(KINDS, pairs, strict=True))),
+            )
+            for place, pairs in zip(table.places(), table.rows(), strict=True)
+        ]
+        ranked.sort(key=lambda each: (-each[0], each[1].name, each[1].user))
+        yield KindsComparison(
+            **here.where,
+            unit=here.unit,
+            total=Kinds(**dict(zip(KINDS, total, strict=True))),
+            rows=tuple(row for _, row in ranked),
+            listed=counts.listed(share for share, _ in ranked),
+        )
 
 
 EXPLANATION = Explanation(

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from analysis import counts
-from analysis.counts import Arm, CountedPhase, Named, Recorded
+from analysis.counts import Arm, CountedPhase, Named, OnePhase, Paired, Recorded, Row
 from analysis.explain import Explanation
-from analysis.paired import Paired
 from experiment.machine import MachineSpec
-from results.profile import IDLE_PROGRAM, Misses, PhaseProfile
+from results.profile import IDLE_PROGRAM, MemoryUse, Misses, PhaseProfile
 from results.record import Record
 
 EVENTS = tuple(Misses.model_fields)
@@ -42,7 +41,7 @@ class MissedIn(Missed):
     only_in: Arm = ""
 
 
-class MemoryComparison(Record):
+class MemoryComparison(OnePhase):
     """One phase of one case in the diagnostic run that models a machine.
 
     ``total`` is of everything but idling.  ``rows`` are the functions whose events moved most by
@@ -55,10 +54,6 @@ class MemoryComparison(Record):
     twin: str
     machine: str
     machine_title: str
-    case: str
-    phase: str
-    unit_title: str
-    seeds: tuple[int, ...]
     instructions: Paired
     total: Missed
     cycles: Paired
@@ -87,63 +82,49 @@ def weights(machine: MachineSpec) -> Mapping[str, float]:
 def _phase(here: CountedPhase, twin: str, machine: MachineSpec) -> MemoryComparison:
     cycles_of = weights(machine)
 
-    def counted(run: PhaseProfile) -> Iterator[tuple[Named, str, Sequence[float]]]:
-        assert run.memory is not None
-        kernel = ((Named(each.name, False), each.file, each) for each in run.memory.kernel)
-        user = ((Named(name, True), "", each) for name, each in run.memory.user.items()
-                if name != IDLE_PROGRAM)  # fmt: skip
+    def counted(run: PhaseProfile) -> Iterator[Row[Named]]:
+        memory = run.memory or MemoryUse(kernel=(), user={})
+        kernel = ((Named(each.name, False), each.file, each) for each in memory.kernel)
+        user = ((Named(name, True), "", each) for name, each in memory.user.items())
         for key, file, each in (*kernel, *user):
             numbers = [float(getattr(each, event)) for event in EVENTS]
-            if any(numbers):
+            if any(numbers) and key != Named(IDLE_PROGRAM, True):
                 cycles = sum(weight * getattr(each, event) for event, weight in cycles_of.items())
                 yield key, file, (*numbers, cycles)
 
     def missed(pairs: Sequence[Paired]) -> dict[str, Paired]:
         return dict(zip((*EVENTS, "cycles"), pairs, strict=True))
 
-    table = counts.table(here, counted, len(EVENTS) + 1)
+    table = here.table(counted, len(EVENTS) + 1)
     rows = [
-        MissedIn(
-            name=key.name, file=table.files[key], user=key.user, only_in=only_in, **missed(pairs)
-        )
-        for key, only_in, pairs in zip(table.keys, table.only_in, table.rows(), strict=True)
+        MissedIn(**place, **missed(pairs))
+        for place, pairs in zip(table.places(), table.rows(), strict=True)
     ]
-    rows.sort(
-        key=lambda row: (
-            -abs(row.cycles.difference), -(row.cycles.base + row.cycles.patched), row.name,
-        )
-    )  # fmt: skip
+    rows.sort(key=lambda row: (-abs(row.cycles.difference), -row.cycles.both, row.name))
     shown = {Named(row.name, row.user) for row in rows[:MOST_ROWS]}
     rest = [at for at, key in enumerate(table.keys) if key not in shown]
-    unmapped = (
-        sum(run.memory.unmapped for run in arm if run.memory is not None) for arm in here.runs
-    )
+    base, patched = (sum(run.memory.unmapped for run in arm if run.memory) for arm in here.runs)
     return MemoryComparison(
+        **here.where,
         twin=twin,
         machine=machine.name,
         machine_title=machine.title,
-        case=here.case.name,
-        phase=here.phase.name,
-        unit_title=here.unit_title,
-        seeds=here.seeds,
         instructions=here.per_unit(lambda run: run.busy),
         total=Missed(**missed(table.total())),
         cycles=here.per_unit(lambda run: run.busy + sum(each[-1] for _, _, each in counted(run))),
         rows=tuple(rows[:MOST_ROWS]),
         others=Missed(**missed(table.total(rest))) if rest else None,
         other_count=len(rest),
-        unmapped=(next(unmapped), next(unmapped)),
+        unmapped=(base, patched),
     )
 
 
-def compare_memory(recorded: Recorded) -> tuple[MemoryComparison, ...]:
+def compare_memory(recorded: Recorded) -> Iterator[MemoryComparison]:
     """One comparison a twin that models a machine, case and phase, where both arms have counts."""
-    return tuple(
-        _phase(here, twin.name, twin.machine)
-        for twin in recorded.manifest.twins
-        if twin.machine
-        for here in counts.phases(recorded, lambda run: run.memory is not None, twin.name)
-    )
+    for twin in recorded.manifest.twins:
+        for here in counts.phases(recorded, lambda run: run.memory is not None, twin.name):
+            if twin.machine:
+                yield _phase(here, twin.name, twin.machine)
 
 
 EXPLANATION = Explanation(

@@ -11,23 +11,21 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from analysis import counts
-from analysis.counts import FAVOURITE_UNIT, CountedPhase, Recorded
+from analysis.counts import FAVOURITE_UNIT, CountedPhase, Floats, Paired, Recorded
 from analysis.explain import Explanation
 from analysis.explain.lines import lines_held
 from analysis.explain.locks import EXPLANATION as LOCKS
-from analysis.explain.locks import MeasuredLock, MeasuredLocks
+from analysis.explain.locks import MeasuredLocks, names_in
 from analysis.explain.memory import weights
-from analysis.lock_identity import TakerNames
-from analysis.paired import Floats, ratio
 from experiment.machine import MachineSpec, ManyCpus
-from results.profile import IDLE_PROGRAM, PhaseProfile
+from results.profile import IDLE_PROGRAM, MemoryUse, PhaseProfile
 from results.record import Record
 
 Range = tuple[float, float]
@@ -130,56 +128,61 @@ class MissedInPhase(NamedTuple):
     held: Mapping[str, MissedEach]
 
 
-def missed_in_phases(recorded: Recorded) -> dict[tuple[str, str], MissedInPhase]:
-    """By case and phase, of the diagnostic runs that model the manifest's machine."""
-    return {
-        (here.case.name, here.phase.name): _missed(here)
-        for twin in recorded.manifest.twins
-        if twin.observe == "memory" and twin.machine == recorded.manifest.machine
-        for here in counts.phases(
-            recorded, lambda run: run.memory is not None and run.memory.by_lock, twin.name,
-            FAVOURITE_UNIT,
-        )
-    }  # fmt: skip
-
-
-def _missed(here: CountedPhase) -> MissedInPhase:
-    names = TakerNames([use for arm in here.runs for run in arm for use in run.locks or ()])
-
-    def in_all(event: str, run: PhaseProfile) -> float:
-        assert run.memory is not None
-        user = (missed for file, missed in run.memory.user.items() if file != IDLE_PROGRAM)
-        return float(sum(getattr(each, event) for each in (*run.memory.kernel, *user)))
-
-    def by_lock(run: PhaseProfile) -> Iterator[tuple[str, str, Sequence[float]]]:
-        for use in run.locks or ():
-            for site, taker in zip(use.sites, names.of(use), strict=True):
-                yield taker.label, "", [getattr(site, field) for field in ("held", *EVENTS)]
-
-    table = counts.table(here, by_lock, 1 + len(EVENTS))
-    # A lock that some run never took is none that many CPUs meet at.
-    taken = [
-        {taker.label for use in run.locks or () for taker in names.of(use)}
-        for arm in here.runs for run in arm
-    ]  # fmt: skip
-    held = {}
-    for at, label in enumerate(table.keys):
-        pairs = {
-            event: ratio(table.raw[:, :, at, column], table.raw[:, :, at, 0])
-            for column, event in enumerate(EVENTS, start=1)
-        }
-        if all(label in labels for labels in taken) and all(pairs.values()):
-            each = {event: (pair.base, pair.patched) for event, pair in pairs.items() if pair}
-            held[label] = MissedEach(**each)
-    total = {event: here.per_unit(functools.partial(in_all, event)) for event in EVENTS}
-    return MissedInPhase(
-        here.unit_title,
-        MissedEach(**{event: (pair.base, pair.patched) for event, pair in total.items()}),
-        held,
+def _of_both(pairs: Iterable[Paired]) -> MissedEach:
+    return MissedEach(
+        **{event: (each.base, each.patched) for event, each in zip(EVENTS, pairs, strict=True)}
     )
 
 
-def cycles_of(machine: MachineSpec, missed: MissedEach) -> tuple[float, float]:
+def missed_in_phases(recorded: Recorded) -> dict[tuple[str, str], MissedInPhase]:
+    """By case and phase, of the diagnostic runs that model the manifest's machine."""
+
+    def in_all(run: PhaseProfile, event: str) -> float:
+        memory = run.memory or MemoryUse(kernel=(), user={})
+        user = (missed for file, missed in memory.user.items() if file != IDLE_PROGRAM)
+        return float(sum(getattr(each, event) for each in (*memory.kernel, *user)))
+
+    manifest = recorded.manifest
+    twins = [twin for twin in manifest.twins if twin.observe == "memory"]
+    return {
+        (here.case.name, here.phase.name): MissedInPhase(
+            here.unit_title,
+            _of_both(here.per_unit(functools.partial(in_all, event=event)) for event in EVENTS),
+            _missed_held(here),
+        )
+        for twin in twins
+        if twin.machine == manifest.machine
+        for here in counts.phases(
+            recorded,
+            lambda run: run.memory is not None and run.memory.by_lock,
+            twin.name,
+            FAVOURITE_UNIT,
+        )
+    }
+
+
+def _missed_held(here: CountedPhase) -> dict[str, MissedEach]:
+    """Events of each instruction with a lock held, by the label of the lock."""
+    names = names_in(here.every)
+    table = here.table(
+        lambda run: (
+            (taker.label, "", [getattr(site, field) for field in ("held", *EVENTS)])
+            for _, site, taker in names.in_run(run)
+        ),
+        1 + len(EVENTS),
+    )
+    # A lock that some run never took is none that many CPUs meet at.
+    taken = [{taker.label for _, _, taker in names.in_run(run)} for run in here.every]
+    held = table.raw[..., 0]
+    each = [counts.ratios(table.raw[..., at], held) for at in range(1, 1 + len(EVENTS))]
+    return {
+        label: _of_both(pair for pair in pairs if pair)
+        for label, *pairs in zip(table.keys, *each, strict=True)
+        if all(pairs) and all(label in labels for labels in taken)
+    }
+
+
+def cycles_of(machine: MachineSpec, missed: MissedEach) -> Range:
     """Cycles that events take on base and on patched, each waited for from its first to its last.
 
     A miss of L2 adds the way from there to the last level, and one of that the way to memory.
@@ -220,8 +223,7 @@ def lock_throughput(
     never = apart == 0
     arriving = np.where(never, 1.0, apart)
     # Probabilities of k at the lock, relative to that of the one before it.
-    weight, total = np.ones(held.shape), np.ones(held.shape)
-    served = np.zeros(held.shape)
+    weight, total, served = np.ones(held.shape), np.ones(held.shape), np.zeros(held.shape)
     for at_lock in range(1, cpus + 1):
         rate = alone if at_lock == 1 else waited_for
         weight = weight * ((cpus - at_lock + 1) / arriving / rate)
@@ -249,21 +251,6 @@ class _Arm(NamedTuple):
     missed_held_ns: float = 0.0
 
 
-class _Assumptions(NamedTuple):
-    """ns of an instruction without and with the lock, of a transfer; and lines of a hold.
-
-    Then the parts of misses' latencies that are waited for without the lock and with it.  Arrays
-    of one length, a number of each for an assumption.
-    """
-
-    apart_ns: Floats
-    held_ns: Floats
-    transfer_ns: Floats
-    lines: Floats
-    apart_waited: Floats
-    held_waited: Floats
-
-
 def speeds_of(many: ManyCpus, *, misses: bool) -> Range | None:
     """Instructions of a cycle, from least to most, beside counted ``misses`` or with them in it.
 
@@ -272,11 +259,13 @@ def speeds_of(many: ManyCpus, *, misses: bool) -> Range | None:
     return many.instructions_per_cycle_in_caches if misses else many.instructions_per_cycle
 
 
-def _assumptions(many: ManyCpus, lines: Range, *, misses: bool) -> _Assumptions:
+def _assumptions(many: ManyCpus, lines: Range, *, misses: bool) -> Floats:
     """Every range in steps, in all combinations: a change may be largest between two ends.
 
-    What is counted, with no line that moves, no miss that is waited for and instructions that are
-    all as fast, is among them.
+    Rows, a number of each for an assumption: ns of an instruction without and with the lock, ns of
+    a transfer, lines of a hold, then the parts of misses' latencies that are waited for without the
+    lock and with it.  What is counted, with no line that moves, no miss that is waited for and
+    instructions that are all as fast, is among them.
     """
     per_cycle = speeds_of(many, misses=misses)
     assert per_cycle is not None
@@ -285,39 +274,22 @@ def _assumptions(many: ManyCpus, lines: Range, *, misses: bool) -> _Assumptions:
     held_lines = np.linspace(*lines, STEPS)
     transfers = [(0.0, 0.0), *itertools.product(sorted({*many.transfer_ns}), held_lines)]
     combined = itertools.product(itertools.product(speeds, repeat=2), transfers, waits)
-    rows = [(*speed, *transfer, *waited) for speed, transfer, waited in combined]
-    return _Assumptions(*np.array(rows, np.float64).T)
+    return np.array([(*speed, *transfer, *waited) for speed, transfer, waited in combined]).T
 
 
-def _throughput(arm: _Arm, cpus: int, by: _Assumptions) -> Floats:
+def _throughput(arm: _Arm, cpus: int, assumptions: Floats) -> Floats:
     """Units of work in a nanosecond."""
-    apart = (arm.instructions - arm.held) * by.apart_ns + arm.missed_ns * by.apart_waited
-    apart = apart / arm.acquisitions
+    apart_ns, held_ns, transfer_ns, lines, apart_waited, held_waited = assumptions
+    apart = (arm.instructions - arm.held) * apart_ns + arm.missed_ns * apart_waited
+    held = arm.held * held_ns + arm.missed_held_ns * held_waited
     # What another CPU held last is fetched from there.
-    fetched = by.lines * by.transfer_ns * (cpus - 1) / cpus
-    held = arm.held * by.held_ns + arm.missed_held_ns * by.held_waited
-    held = held / arm.acquisitions + fetched
-    return lock_throughput(cpus, apart, held, HANDOVER_LINES * by.transfer_ns) / arm.acquisitions
+    fetched = lines * transfer_ns * (cpus - 1) / cpus
+    times = apart / arm.acquisitions, held / arm.acquisitions + fetched
+    return lock_throughput(cpus, *times, HANDOVER_LINES * transfer_ns) / arm.acquisitions
 
 
 def _ends(values: Floats) -> Range:
     return float(values.min()), float(values.max())
-
-
-def _arm(busy: float, cpus: float, held: float, taken: float) -> _Arm:
-    """Of the instance that is held longest: its share of what is taken is that of what is held."""
-    return _Arm(busy, busy / cpus, taken * busy / cpus / held)
-
-
-def _first_full(locks: MeasuredLocks) -> MeasuredLock | None:
-    """The lock that the fewest CPUs keep held all the time, None where none is near."""
-    rows = [
-        (min(row.saturation.base, row.saturation.patched), row)
-        for row in locks.rows
-        if row.saturation is not None and row.taken.base > 0 and row.taken.patched > 0
-    ]
-    full, row = min(rows, key=lambda each: (each[0], each[1].label), default=(FARTHEST, None))
-    return row if full < FARTHEST else None
 
 
 def _scaling(
@@ -326,23 +298,33 @@ def _scaling(
     held_lines: Mapping[str, Range],
     missed: MissedInPhase | None,
 ) -> Scaling | None:
-    machine, lock = recorded.manifest.machine, _first_full(locks)
-    if machine is None or machine.many is None or lock is None or locks.vcpus > 1:
+    machine = recorded.manifest.machine
+    # The lock that the fewest CPUs keep held all the time.
+    near = [
+        (min(full.base, full.patched), row.label, row, full)
+        for row in locks.rows
+        if (full := row.saturation) and min(row.taken.base, row.taken.patched) > 0
+    ]
+    if machine is None or machine.many is None or locks.vcpus > 1 or not near:
         return None
-    full = lock.saturation
-    assert full is not None
-    base = _arm(locks.busy.base, full.base, lock.held.base, lock.taken.base)
-    patched = _arm(locks.busy.patched, full.patched, lock.held.patched, lock.taken.patched)
+    fewest, _, lock, full = min(near, key=lambda each: each[:2])
+    if fewest >= FARTHEST:
+        return None
+    # Of the instance that is held longest: its share of what is taken is that of what is held.
+    base, patched = (
+        _Arm(busy, busy / cpus, taken * busy / cpus / held)
+        for busy, cpus, held, taken in (
+            (locks.busy.base, full.base, lock.held.base, lock.taken.base),
+            (locks.busy.patched, full.patched, lock.held.patched, lock.taken.patched),
+        )
+    )
     of_lock = missed.held.get(lock.label) if missed else None
     usable = speeds_of(machine.many, misses=True) is not None
     missed_held = None
     if missed and of_lock and usable and missed.unit_title == locks.unit_title:
+        each = {event: getattr(of_lock, event) for event in EVENTS}
         missed_held = MissedEach(
-            **{
-                event: (each[0] * base.held, each[1] * patched.held)
-                for event in EVENTS
-                for each in [getattr(of_lock, event)]
-            }
+            **{event: (of[0] * base.held, of[1] * patched.held) for event, of in each.items()}
         )
         in_all, with_it = cycles_of(machine, missed.total), cycles_of(machine, missed_held)
         base, patched = (
@@ -352,26 +334,24 @@ def _scaling(
             )
             for arm, every, part in zip((base, patched), in_all, with_it, strict=True)
         )
-    jobs = recorded.manifest.experiment.dataset.jobs
     # Bandwidths: bw, or those of reads or writes.
-    reference = next(
-        (
-            figure
-            for figure in recorded.published(locks.case)
-            if figure.metric.startswith(f"{locks.phase}.") and figure.metric.endswith("bw")
-        ),
-        None,
-    )
+    figures = [
+        PublishedPoint(
+            jobs=recorded.manifest.experiment.dataset.jobs,
+            change=figure.change,
+            document=figure.document,
+        )
+        for figure in recorded.published(locks.case)
+        if figure.metric.startswith(f"{locks.phase}.") and figure.metric.endswith("bw")
+    ][:1]
     lines = held_lines.get(lock.label, LINES)
     assumptions = _assumptions(machine.many, lines, misses=missed_held is not None)
     alone = _throughput(base, 1, assumptions)
     points = []
-    for cpus in sorted({*CPUS, *([jobs] if reference else [])}):
+    for cpus in sorted({*CPUS, *(figure.jobs for figure in figures)}):
         before, after = (_throughput(arm, cpus, assumptions) for arm in (base, patched))
-        points.append(ScalingPoint(
-            cpus=cpus, base=_ends(before / alone), patched=_ends(after / alone),
-            change=_ends(after / before - 1),
-        ))  # fmt: skip
+        ends = {"base": _ends(before / alone), "patched": _ends(after / alone)}
+        points.append(ScalingPoint(cpus=cpus, **ends, change=_ends(after / before - 1)))
     return Scaling(
         case=locks.case,
         phase=locks.phase,
@@ -389,24 +369,21 @@ def _scaling(
         at_one=base.instructions / patched.instructions - 1,
         significant=not (locks.busy.within_scatter or lock.held.within_scatter),
         points=tuple(points),
-        published=PublishedPoint(jobs=jobs, change=reference.change, document=reference.document)
-        if reference
-        else None,
+        published=figures[0] if figures else None,
     )
 
 
-def estimate(recorded: Recorded) -> tuple[Scaling, ...]:
+def estimate(recorded: Recorded) -> Iterator[Scaling]:
     """A range for each phase of one vCPU that has a lock which few CPUs keep held.
 
     Lines that came while a lock was held once, and what a modelled machine missed, are those of
     diagnostic runs where there are any.
     """
     held_lines, missed = lines_held(recorded), missed_in_phases(recorded)
-    ranges = []
     for locks in LOCKS.of(recorded):
         at = locks.case, locks.phase
-        ranges.append(_scaling(recorded, locks, held_lines.get(at, {}), missed.get(at)))
-    return tuple(each for each in ranges if each is not None)
+        if scaling := _scaling(recorded, locks, held_lines.get(at, {}), missed.get(at)):
+            yield scaling
 
 
 EXPLANATION = Explanation("scaling", "Many CPUs, an estimated range", 90, Scaling, estimate)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from analysis import counts, paired
-from analysis.counts import CountedPhase, Recorded
+from analysis import counts
+from analysis.counts import CountedPhase, OnePhase, Paired, Recorded, Row
 from analysis.explain import Explanation
-from analysis.paired import Paired
 from results.profile import SMALLER, PhaseProfile
 from results.record import Record
 
@@ -37,7 +36,7 @@ class StackRow(Record):
         return (*self.callers, self.function)
 
 
-class StackComparison(Record):
+class StackComparison(OnePhase):
     """One phase of one case in a diagnostic run of the judged guests, virtual, per unit of work.
 
     ``total`` is what the kernel executed on any path.  ``rows`` are all paths, callers before what
@@ -47,10 +46,6 @@ class StackComparison(Record):
     """
 
     twin: str
-    case: str
-    phase: str
-    unit_title: str
-    seeds: tuple[int, ...]
     total: Paired
     rows: tuple[StackRow, ...]
     listed: tuple[int, ...]
@@ -58,7 +53,7 @@ class StackComparison(Record):
     focus_share: float
 
 
-def _counted(run: PhaseProfile) -> Iterator[tuple[Path, str, Sequence[float]]]:
+def _counted(run: PhaseProfile) -> Iterator[Row[Path]]:
     """Each frame by its path."""
     above: list[str] = []
     for frame in run.stacks or ():
@@ -66,25 +61,8 @@ def _counted(run: PhaseProfile) -> Iterator[tuple[Path, str, Sequence[float]]]:
         yield tuple(above), "", (frame.instructions, frame.calls)
 
 
-def _focus(rows: Sequence[StackRow]) -> tuple[Path, float]:
-    """The longest path that most of what changed is on or below, and how much of it is."""
-    moved: dict[Path, float] = {}
-    for row in rows:
-        if not row.instructions.is_significant:
-            continue
-        for depth in range(len(row.path) + 1):
-            above = row.path[:depth]
-            moved[above] = moved.get(above, 0.0) + abs(row.instructions.difference)
-    everything = moved.get((), 0.0)
-    most = [path for path, here in moved.items() if path and here >= FOCUS * everything]
-    if not everything or not most:
-        return (), 0.0
-    longest = max(most, key=len)
-    return longest, moved[longest] / everything
-
-
 def _phase(twin: str, here: CountedPhase) -> StackComparison:
-    table = counts.table(here, _counted, 2)
+    table = here.table(_counted, 2)
     own = table.per_unit[..., 0]
     totals = own.copy()
     at = {path: number for number, path in enumerate(table.keys)}
@@ -95,10 +73,10 @@ def _phase(twin: str, here: CountedPhase) -> StackComparison:
     rows = tuple(
         StackRow(callers=path[:-1], function=path[-1], instructions=mine, total=total, calls=calls)
         for path, (mine, calls), total in zip(
-            table.keys, table.rows(), paired.columns(*totals), strict=True
+            table.keys, table.rows(), counts.columns(*totals), strict=True
         )
     )
-    total = paired.pair(*own.sum(axis=-1))
+    total = counts.pair(*own.sum(axis=-1))
     least = LEAST_SHARE * max(total.base, total.patched)
     changed = [
         number
@@ -108,41 +86,37 @@ def _phase(twin: str, here: CountedPhase) -> StackComparison:
         and abs(row.instructions.difference) > least
     ]
     changed.sort(key=lambda number: (-abs(rows[number].instructions.difference), number))
-    focus, share = _focus(rows)
+    # How much of what changed is on or below each path.
+    moved: dict[Path, float] = {(): 0.0}
+    for row in rows:
+        for depth in range(len(row.path) + 1) if row.instructions.is_significant else ():
+            above = row.path[:depth]
+            moved[above] = moved.get(above, 0.0) + abs(row.instructions.difference)
+    everything = moved[()]
+    most = [path for path, size in moved.items() if path and size >= FOCUS * everything > 0]
+    focus = max(most, key=len, default=())
     return StackComparison(
+        **here.where,
         twin=twin,
-        case=here.case.name,
-        phase=here.phase.name,
-        unit_title=here.unit_title,
-        seeds=here.seeds,
         total=total,
         rows=rows,
         listed=tuple(changed[: counts.MOST_LISTED]),
         focus=focus,
-        focus_share=share,
+        focus_share=moved[focus] / everything if focus else 0.0,
     )
 
 
-def compare_stacks(recorded: Recorded) -> tuple[StackComparison, ...]:
+def compare_stacks(recorded: Recorded) -> Iterator[StackComparison]:
     """One comparison a twin that followed call stacks, case and phase, where both arms have."""
-    return tuple(
-        _phase(twin.name, here)
-        for twin in recorded.manifest.twins
-        for here in counts.phases(recorded, lambda run: run.stacks is not None, twin.name)
-        if any(run.stacks for arm in here.runs for run in arm)
-    )
+    for twin in recorded.manifest.twins:
+        for here in counts.phases(recorded, lambda run: run.stacks is not None, twin.name):
+            if any(run.stacks for run in here.every):
+                yield _phase(twin.name, here)
 
 
-EXPLANATION = Explanation(
-    "stacks",
-    "Call stacks",
-    80,
-    StackComparison,
-    compare_stacks,
-    lambda each: each.model_copy(
-        update={
-            "rows": tuple(each.rows[number] for number in each.listed),
-            "listed": tuple(range(len(each.listed))),
-        }
-    ),
-)
+def _shortened(each: StackComparison) -> StackComparison:
+    rows = tuple(each.rows[number] for number in each.listed)
+    return each.model_copy(update={"rows": rows, "listed": tuple(range(len(rows)))})
+
+
+EXPLANATION = Explanation("stacks", "Call stacks", 80, StackComparison, compare_stacks, _shortened)

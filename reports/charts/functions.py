@@ -15,9 +15,9 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from analysis.counts import Paired
 from analysis.explain.functions import Attribution
 from analysis.model import Comparison
-from analysis.paired import Paired
 from reports import wording
 from reports.charts import canvas
 from reports.charts.canvas import BAD, BAND, GOOD, INK, MUTED, PAPER, Chart

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from analysis.counts import Arm
+from analysis.counts import Arm, Paired
 from analysis.explain import Explanation
 from analysis.model import Comparison
-from analysis.paired import Paired
 from reports import wording
 from reports.document import Block, Cell, Column, Fold, Row, Table, row
 from reports.sections.view import OfPhase, View, by_phase, titled, totals

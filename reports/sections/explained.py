@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from analysis.counts import Paired
 from analysis.explain import explanations
 from analysis.explain import kinds as counted_kinds
 from analysis.explain import stacks as counted_stacks
@@ -14,7 +15,6 @@ from analysis.explain.interruptions import EXPLANATION as INTERRUPTIONS
 from analysis.explain.interruptions import InterruptionComparison
 from analysis.explain.stacks import StackComparison, StackRow
 from analysis.model import Comparison
-from analysis.paired import Paired
 from reports import wording
 from reports.charts import stacks as charts
 from reports.document import Block, Cell, Column, Row, Table, row

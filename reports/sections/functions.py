@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from analysis.counts import Paired
 from analysis.explain.functions import (
     MOST_CHANGED,
     TOLERANCE,
     Attribution,
     FunctionChange,
+    FunctionRow,
+    Hint,
     RatioRow,
+    programs,
 )
 from analysis.explain.locks import EXPLANATION as LOCKS
-from analysis.function_names import FunctionRow, Hint, programs
 from analysis.linked import Split
 from analysis.model import Comparison, MetricComparison
-from analysis.paired import Paired
 from analysis.verdict import CALLED
 from reports import wording
 from reports.charts import functions as charted

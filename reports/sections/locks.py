@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from analysis.explain.contention import EXPLANATION, LockComparison, WaitRow
+from analysis.counts import Paired
+from analysis.explain.locks import WAITS, LockComparison, WaitRow
 from analysis.model import Comparison
-from analysis.paired import Paired
 from analysis.verdict import Change
 from reports import wording
 from reports.charts import forest
@@ -82,7 +82,7 @@ def chain(row: WaitRow) -> str:
 def blocks(view: View, comparison: Comparison) -> list[Block]:
     """The section: what contends or is held, by lock and by caller."""
     body: list[Block] = []
-    for each in EXPLANATION.of(comparison):
+    for each in WAITS.of(comparison):
         body += _of_guest(view, comparison, each)
     if body:
         body.insert(0, Paragraph(DIAGNOSTIC, "note"))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from analysis.explain.locks import EXPLANATION, MeasuredLock, MeasuredLocks, TakenIn
-from analysis.lock_identity import TakerBy
+from analysis.counts import Paired
+from analysis.explain.locks import EXPLANATION, MeasuredLock, MeasuredLocks, TakenIn, TakerBy
 from analysis.model import Comparison
-from analysis.paired import Paired
 from reports import wording
 from reports.document import Block, Cell, Column, Fold, Paragraph, Row, Table, row
 from reports.sections.view import OfPhase, by_phase

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from analysis.counts import Paired
 from analysis.explain.memory import EXPLANATION, MemoryComparison, Missed, MissedIn
 from analysis.model import Comparison
-from analysis.paired import Paired
 from reports import wording
 from reports.document import Block, Cell, Column, Paragraph, Row, Strong, row
 from reports.sections.counted import MOST_SHOWN, change, first_and_more, notes, of_phases, only

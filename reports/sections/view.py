@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from analysis.by_arm import MANY_CASES
+from analysis.counts import Paired
 from analysis.many import SessionComparison
 from analysis.model import Comparison
-from analysis.paired import Paired
 from reports.charts.canvas import Chart, rem, within
 from reports.document import (
     Block,

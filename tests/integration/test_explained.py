@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from analysis.explain.contention import EXPLANATION as LOCKS
-from analysis.explain.contention import LockComparison
 from analysis.explain.functions import Attribution
 from analysis.explain.kinds import EXPLANATION as KINDS
 from analysis.explain.locks import EXPLANATION as MEASURED_LOCKS
+from analysis.explain.locks import WAITS as LOCKS
+from analysis.explain.locks import LockComparison
 from analysis.explain.memory import EXPLANATION as MEMORY
 from analysis.explain.scaling import EXPLANATION as SCALING
 from analysis.explain.stacks import EXPLANATION as STACKS

@@ -8,8 +8,8 @@ import json
 
 import pytest
 
+from analysis.counts import pair
 from analysis.model import Comparison
-from analysis.paired import pair
 from reports import forms
 from reports.charts import functions as charted
 from reports.sections import functions

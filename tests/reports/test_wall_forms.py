@@ -8,7 +8,7 @@ import re
 import pytest
 
 from analysis import findings
-from analysis.explain.contention import EXPLANATION as LOCKS
+from analysis.explain.locks import WAITS as LOCKS
 from analysis.model import Comparison
 from reports import forms
 from tests.analysis import counts_factory

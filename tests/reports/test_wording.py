@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from analysis.counts import pair
 from analysis.many import compare_session
 from analysis.model import Comparison
-from analysis.paired import pair
 from experiment.spec import ArmSpec, KernelSpec
 from reports import forms, sentences, wording
 from tests.analysis.factory import ExactSession

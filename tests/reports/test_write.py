@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.explain.contention import EXPLANATION as LOCKS
+from analysis.explain.locks import WAITS as LOCKS
 from reports import forms
 from reports.forms import read_comparison, write_all
 from results.door import StoreError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.lock_identity import catalogue
+from analysis.explain.locks import catalogue
 from host import facts
 from kernels.cache import Kernel, cached_kernels
 from results.record import KernelIdentity

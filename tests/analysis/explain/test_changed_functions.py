@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.counts import Recorded
+from analysis.counts import Floats, Recorded
 from analysis.explain.functions import SMALLEST, PhaseCounts, attribute, changed
-from analysis.paired import Floats
 from tests.analysis import counts_factory
 from tests.analysis.factory import ExactSession
 

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.counts import Recorded
-from analysis.explain.contention import EXPLANATION as LOCKS
-from analysis.explain.contention import LockComparison, compare_locks
-from analysis.explain.locks import saturation
+from analysis.explain.locks import WAITS as LOCKS
+from analysis.explain.locks import LockComparison, saturation
 from analysis.model import Comparison
 from reports.headline import outcome
 from results.record import Manifest
@@ -56,7 +55,7 @@ def test_the_same_kernels_show_no_difference(manifest: Manifest) -> None:
     profiles = [p.model_copy(update={
         "phases": counted[p.run_id.replace("-patched-", "-base-")].phases
     }) for p in profiles]  # fmt: skip
-    for table in compare_locks(Recorded(manifest, records, profiles, locks=same)):
+    for table in LOCKS.made(Recorded(manifest, records, profiles, locks=same)):
         assert table.virtual_ns.equal
         assert all(wait.count.equal and wait.wait.equal for wait in table.waits)
 
@@ -69,12 +68,12 @@ def test_the_order_does_not_matter(manifest: Manifest, counted: Comparison) -> N
     )}) for of_run in locks]  # fmt: skip
     for rows in (records, profiles, locks):
         random.Random(3).shuffle(rows)
-    assert compare_locks(Recorded(manifest, records, profiles, locks=locks)) == LOCKS.of(counted)
+    assert LOCKS.made(Recorded(manifest, records, profiles, locks=locks)) == LOCKS.of(counted)
 
 
 def test_without_a_profile_counts_are_per_virtual_millisecond(manifest: Manifest) -> None:
     records, _, locks = counts.twin_runs(manifest)
-    tables = compare_locks(Recorded(manifest, records, [], locks=locks))
+    tables = LOCKS.made(Recorded(manifest, records, [], locks=locks))
     assert {each.unit_title for each in tables} == {"virtual ms"}
     assert all(each.slow_share is None for each in tables)
     assert tables[0].virtual_ns.base == pytest.approx(1e6)

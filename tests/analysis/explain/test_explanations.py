@@ -239,8 +239,8 @@ def test_nothing_is_compared_unless_every_run_was_counted(
     records, profiles = of_twins(manifest, missing)
     for own in (counts.of_runs(session, half), counts.profiles(session)):
         recorded = Recorded(manifest, [*session.records(), *records], [*own, *profiles])
-        assert counted.explanation.compare(recorded) == ()
-    assert counted.explanation.compare(Recorded(manifest, session.records(), [])) == ()
+        assert not tuple(counted.explanation.compare(recorded))
+    assert not tuple(counted.explanation.compare(Recorded(manifest, session.records(), [])))
 
 
 @OF_EACH
@@ -270,9 +270,8 @@ def test_a_session_without_counts_has_no_section(session: ExactSession, manifest
 NEW = """
 from collections.abc import Iterator
 from analysis import counts
-from analysis.counts import Named, Recorded
+from analysis.counts import Named, OnePhase, Paired, Recorded
 from analysis.explain import Explanation
-from analysis.paired import Paired
 from results.record import Record
 
 class Length(Record):
@@ -284,11 +283,7 @@ class LengthOf(Length):
     user: bool
     only_in: counts.Arm = ""
 
-class Lengths(Record):
-    case: str
-    phase: str
-    unit_title: str
-    seeds: tuple[int, ...]
+class Lengths(OnePhase):
     total: Length
     rows: tuple[LengthOf, ...]
     listed: int
@@ -297,17 +292,15 @@ def _counted(run):
     for function in run.kernel:
         yield Named(function.name, False), function.file, (len(function.name) * function.calls,)
 
-def _phase(here):
-    table = counts.table(here, _counted, 1)
-    rows = tuple(
-        LengthOf(name=key.name, file=table.files[key], user=False, only_in=only, letters=pair)
-        for key, only, (pair,) in zip(table.keys, table.only_in, table.rows(), strict=True)
-    )
-    return Lengths(case=here.case.name, phase=here.phase.name, unit_title=here.unit_title,
-                   seeds=here.seeds, total=Length(letters=table.total()[0]), rows=rows, listed=3)
-
 def compare(recorded: Recorded):
-    return tuple(map(_phase, counts.phases(recorded, lambda run: True)))
+    for here in counts.phases(recorded, lambda run: True):
+        table = here.table(_counted, 1)
+        rows = tuple(
+            LengthOf(**place, letters=pair)
+            for place, (pair,) in zip(table.places(), table.rows(), strict=True)
+        )
+        total = Length(letters=table.total()[0])
+        yield Lengths(**here.where, total=total, rows=rows, listed=3)
 
 EXPLANATION = Explanation("made_up_lengths", "Letters of what was called", 65, Lengths, compare)
 """

@@ -8,8 +8,12 @@ import pytest
 
 from analysis.counts import Recorded
 from analysis.explain.locks import EXPLANATION as MEASURED_LOCKS
-from analysis.explain.locks import MeasuredLock, MeasuredLocks, measured_locks
-from analysis.lock_identity import TakerNames, catalogue
+from analysis.explain.locks import (
+    MeasuredLock,
+    MeasuredLocks,
+    TakerNames,
+    catalogue,
+)
 from analysis.model import Comparison
 from reports import forms
 from reports.sections import measured_locks as section
@@ -85,7 +89,7 @@ def manifest(session: ExactSession) -> Manifest:
 
 @pytest.fixture(scope="module")
 def locks(session: ExactSession, manifest: Manifest) -> MeasuredLocks:
-    return measured_locks(Recorded(manifest, session.records(), counts.profiles(session)))[0]
+    return MEASURED_LOCKS.made(Recorded(manifest, session.records(), counts.profiles(session)))[0]
 
 
 def row(table: MeasuredLocks, label: str) -> MeasuredLock:
@@ -117,7 +121,7 @@ def test_what_moved_most_is_a_lock_that_spins_and_moved_beyond_the_scatter(
     assert locks.rows[-1].label == "mapping.invalidate_lock (read)"
     assert locks.rows[-1].held.difference > 1000
     assert locks.listed == len(locks.rows) - 1
-    equal = measured_locks(
+    equal = MEASURED_LOCKS.made(
         Recorded(manifest, session.records(), counts.profiles(session, same=True))
     )[0]
     lock = row(equal, XA_LOCK)
@@ -132,7 +136,7 @@ def test_the_same_counts_on_both_arms_differ_by_zero(
         Profile(run_id=run_id, phases=by_run[run_id.replace("-patched", "-base")].phases)
         for run_id in by_run
     ]
-    for table in measured_locks(Recorded(manifest, session.records(), same)):
+    for table in MEASURED_LOCKS.made(Recorded(manifest, session.records(), same)):
         assert table.moved_most == ""
         assert all(lock.held.equal and lock.taken.equal for lock in table.rows)
         assert all(site.held.equal for lock in table.rows for site in lock.sites)
@@ -155,10 +159,10 @@ def test_runs_whose_locks_nobody_watched_have_none(
     session: ExactSession, manifest: Manifest
 ) -> None:
     profiles = counts.profiles(session, locks=False)
-    assert measured_locks(Recorded(manifest, session.records(), profiles)) == ()
+    assert MEASURED_LOCKS.made(Recorded(manifest, session.records(), profiles)) == ()
     # Of one arm alone there is no pair.
     half = [p for p in counts.profiles(session) if "-base" in p.run_id]
-    assert measured_locks(Recorded(manifest, session.records(), half)) == ()
+    assert MEASURED_LOCKS.made(Recorded(manifest, session.records(), half)) == ()
 
 
 def test_the_line_gives_both_values_the_difference_and_its_interval(counted: Comparison) -> None:
@@ -208,7 +212,9 @@ def waiting(session: ExactSession) -> list[Profile]:
 def test_who_waited_for_whom_is_per_unit_and_paired(
     session: ExactSession, manifest: Manifest
 ) -> None:
-    table = measured_locks(Recorded(many_cpus(manifest), session.records(), waiting(session)))[0]
+    table = MEASURED_LOCKS.made(Recorded(many_cpus(manifest), session.records(), waiting(session)))[
+        0
+    ]
     assert [(pair.label, pair.waiter, pair.holder) for pair in table.pairs] == [
         (XA_LOCK, "__filemap_add_folio", "__remove_mapping"),
         (XA_LOCK, "__remove_mapping", "__remove_mapping"),
@@ -250,5 +256,5 @@ def test_where_folios_are_huge_locks_are_per_the_first_unit(
         return case.model_copy(update={"phases": phases})
 
     other = manifest.model_copy(update={"cases": tuple(map(huge, manifest.cases))})
-    (first, *_) = measured_locks(Recorded(other, session.records(), counts.profiles(session)))
+    (first, *_) = MEASURED_LOCKS.made(Recorded(other, session.records(), counts.profiles(session)))
     assert first.unit_title == manifest.cases[0].phases[0].units[0].title == "I/O"

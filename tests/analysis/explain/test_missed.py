@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from analysis.counts import Recorded
-from analysis.explain.locks import measured_locks
+from analysis.explain.locks import EXPLANATION as MEASURED_LOCKS
 from analysis.explain.memory import weights
-from analysis.explain.scaling import MissedEach, Scaling, cycles_of, estimate, missed_in_phases
+from analysis.explain.scaling import EXPLANATION as SCALING
+from analysis.explain.scaling import MissedEach, Scaling, cycles_of, missed_in_phases
 from reports.sections import scaling as section
 from results.profile import FunctionMisses, LockSite, LockUse, MemoryUse, Misses, Profile
 from results.record import Manifest, RunRecord
@@ -64,8 +65,8 @@ def ranges(
     own, twin = counts.profiles(session, same=same), runs(manifest, saved=saved, by_lock=by_lock)
     records, profiles = session.records() + twin[0], own + twin[1]
     recorded = Recorded(manifest, records, profiles)
-    recorded.explained["measured_locks"] = measured_locks(recorded)
-    return estimate(recorded)[0]
+    recorded.explained["measured_locks"] = MEASURED_LOCKS.made(recorded)
+    return SCALING.made(recorded)[0]
 
 
 def test_misses_are_per_unit_and_per_instruction_with_the_lock(manifest: Manifest) -> None:

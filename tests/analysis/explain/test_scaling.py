@@ -9,9 +9,8 @@ import pytest
 
 from analysis.counts import Recorded
 from analysis.explain.locks import EXPLANATION as MEASURED_LOCKS
-from analysis.explain.locks import measured_locks
 from analysis.explain.scaling import EXPLANATION as SCALING
-from analysis.explain.scaling import FARTHEST, LINES, Scaling, estimate
+from analysis.explain.scaling import FARTHEST, LINES, Scaling
 from analysis.model import Comparison
 from reports import forms
 from reports.charts import scaling as chart
@@ -43,8 +42,8 @@ def ranges(
     manifest: Manifest, session: ExactSession, profiles: list[Profile]
 ) -> tuple[Scaling, ...]:
     recorded = Recorded(manifest, session.records(), profiles)
-    recorded.explained["measured_locks"] = measured_locks(recorded)
-    return estimate(recorded)
+    recorded.explained["measured_locks"] = MEASURED_LOCKS.made(recorded)
+    return SCALING.made(recorded)
 
 
 def test_the_lock_that_fills_first_is_taken_from_the_judged_runs(
@@ -122,7 +121,7 @@ def test_what_may_be_luck_is_in_parentheses(comparison: Comparison, first: Scali
     rows = tuple(r.model_copy(update={"held": loose}) if r is tree else r for r in locks.rows)
     recorded = Recorded(comparison.manifest, [], [])
     recorded.explained["measured_locks"] = (locks.model_copy(update={"rows": rows}),)
-    (luck,) = estimate(recorded)
+    (luck,) = SCALING.made(recorded)
     assert not luck.significant
     assert "CPUs (+" in section.sentence(luck)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from analysis.counts import Recorded
-from analysis.explain.locks import measured_locks
-from analysis.explain.scaling import estimate
+from analysis.explain.locks import EXPLANATION as MEASURED_LOCKS
+from analysis.explain.scaling import EXPLANATION as SCALING
 from benchmarks.calibrate.__main__ import calibrate, file_of
 from benchmarks.calibrate.machine import KEPT, SOURCE
 from errors import InfraError, UsageError
@@ -80,8 +80,8 @@ def test_its_range_is_estimated(machine: MachineSpec) -> None:
     session = ExactSession()
     manifest = counts.counted(session.manifest()).model_copy(update={"machine": machine})
     recorded = Recorded(manifest, session.records(), counts.profiles(session))
-    recorded.explained["measured_locks"] = measured_locks(recorded)
-    scaling = estimate(recorded)
+    recorded.explained["measured_locks"] = MEASURED_LOCKS.made(recorded)
+    scaling = SCALING.made(recorded)
     assert [each.machine for each in scaling] == ["this-host"] * len(scaling)
     assert scaling
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from analysis.explain.contention import EXPLANATION as LOCKS
+from analysis.counts import pair
+from analysis.explain.locks import WAITS as LOCKS
 from analysis.model import Comparison
-from analysis.paired import pair
 from analysis.verdict import Verdict
 from reports import forms, wording
 from reports.document import Block, Fold, Table

@@ -1,12 +1,18 @@
-"""Hints on inlined, renamed and cloned functions: pointed out, never merged, seldom wrong."""
+"""What functions are part of, and hints on inlined, renamed and cloned ones: seldom wrong."""
 
 from __future__ import annotations
 
 import pytest
 
-from analysis.counts import Arm
-from analysis.function_names import FunctionRow, find_hints, stem
-from analysis.paired import pair
+from analysis.counts import Arm, pair
+from analysis.explain.functions import (
+    OTHER,
+    FunctionRow,
+    catalogue,
+    find_hints,
+    programs,
+    subsystem,
+)
 
 
 def row(
@@ -22,24 +28,15 @@ def row(
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("xas_create", "xas_create"),
-        ("xas_create.constprop.0", "xas_create"),
-        ("foo.isra.0.cold", "foo"),
-        ("foo.part.12", "foo"),
-        ("foo.partial", "foo.partial"),
-    ],
-)
-def test_stems(name: str, expected: str) -> None:
-    assert stem(name) == expected
+CLONES = ("xas.constprop.0", "xas.isra.0.cold", "xas.part.12", "xas.partial")
 
 
-def test_a_clone_is_paired_with_its_original() -> None:
-    (hint,) = find_hints([row("xas_x.constprop.0", 36, 0), row("xas_x", 0, 30)])
-    assert (hint.kind, hint.name, hint.other) == ("variant", "xas_x.constprop.0", "xas_x")
-    assert hint.together == pytest.approx(-6, rel=0.01)
+@pytest.mark.parametrize("clone", CLONES)
+def test_a_clone_is_paired_with_its_original(clone: str) -> None:
+    hints = find_hints([row(clone, 36, 0), row("xas", 0, 30, file="")])
+    variants = [(hint.kind, hint.name, hint.other) for hint in hints]
+    assert variants == ([] if clone == "xas.partial" else [("variant", clone, "xas")])
+    assert [hint.together for hint in hints] == pytest.approx([-6] * len(hints), rel=0.01)
 
 
 def test_a_part_of_a_function_that_stayed() -> None:
@@ -81,3 +78,39 @@ def test_what_hardly_moved_gets_no_hint() -> None:
 def test_functions_without_a_file_are_not_guessed_at() -> None:
     rows = [row("callee", 50, 0, file=""), row("caller", 200, 238, file="")]
     assert find_hints(rows) == ()
+
+
+@pytest.mark.parametrize(
+    ("function", "file", "expected"),
+    [
+        ("xas_load", "lib/xarray.c", "page-cache tree (xarray)"),
+        ("filemap_fault", "mm/filemap.c", "page cache"),
+        ("try_charge_memcg", "mm/memcontrol-v1.c", "memory cgroups"),
+        ("do_user_addr_fault", "arch/x86/mm/fault.c", "faults and page tables"),
+        ("iomap_iter", "fs/iomap/iter.c", "file system"),
+        ("brd_submit_bio", "drivers/block/brd.c", "block and brd"),
+        ("asm_exc_page_fault", "", "kernel entry and exit"),
+        ("native_queued_spin_lock_slowpath", "", "locks and RCU"),
+        ("__xas_next", "", "page-cache tree (xarray)"),
+        ("page_vma_mapped_walk", "mm/page_vma_mapped.c", "reclaim"),
+        ("folio_mapping", "mm/util.c", "other memory management"),
+        ("nobody_knows", "", OTHER),
+        # A known file is believed, whatever the name looks like.
+        ("xas_imitation", "drivers/foo.c", OTHER),
+    ],
+)
+def test_where_functions_belong(function: str, file: str, expected: str) -> None:
+    assert subsystem(function, file) == expected
+
+
+def test_no_prefix_is_in_two_subsystems() -> None:
+    for kind in ("files", "functions"):
+        prefixes = [prefix for entry in catalogue() for prefix in getattr(entry, kind)]
+        assert len(prefixes) == len(set(prefixes))
+    titles = [entry.title for entry in catalogue()]
+    assert len(titles) == len(set(titles))
+    assert OTHER not in titles
+
+
+def test_the_spinning_agent_is_explained() -> None:
+    assert "idle" in programs()["busybox"]
