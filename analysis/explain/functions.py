@@ -420,9 +420,9 @@ def changed(phases: Sequence[PhaseCounts], alpha: float) -> list[Tested]:
         if each.one_direction and abs(each.size) >= least and p_value <= alpha:
             significant.setdefault((each.phase, each.column), []).append((each, p_value))
     for (at, column), own in significant.items():
-        here, one = phases[at], slice(column, column + 1)
+        here, own_column = phases[at], slice(column, column + 1)
         instructions, calls_ = (
-            counts.columns(base[:, one], patched[:, one])[0]
+            counts.columns(base[:, own_column], patched[:, own_column])[0]
             for base, patched in (here.instructions, here.calls)
         )
         changes[at].append(
