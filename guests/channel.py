@@ -130,7 +130,9 @@ class Ending:
 # for before the panic that panic_on_oops makes of it.
 PATTERNS: tuple[tuple[Kind, str, re.Pattern[str]], ...] = (
     ("oom", "the kernel killed a process for memory",
-     re.compile(r"Out of memory: Killed|Memory cgroup out of memory: Killed|invoked oom-killer")),
+     # Tasks of the workload cgroups are killed on purpose; a console may be told late, from 7.x on.
+     re.compile(r"Out of memory: Killed|Memory cgroup out of memory: Killed process \d+ "
+                r"\((?!cgroups\))|invoked oom-killer")),
     ("oops", "the kernel oopsed",
      # Not "BUG: soft lockup"; and "general protection fault ip:" is a program's.
      re.compile(r"BUG: (?!soft lockup|workqueue lockup)|Oops: |general protection fault(?! ip:)|"

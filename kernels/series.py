@@ -29,6 +29,7 @@ FOREIGN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
 # Of a patch and of a series; the largest patch of a release (generated register headers) has 10 MB.
 LARGEST = 32 << 20
 LONGEST_HEADER = 4096
+RELEASE = re.compile(r"-\d+\.\d+$")
 FAILED = re.compile(r"patch failed: (?P<file>.+):(?P<line>\d+)$", re.M)
 
 
@@ -193,6 +194,16 @@ def _does_not_apply(patch: Patch, message: str, *, only_whitespace: bool = False
             if hunk.line == int(match["line"]):
                 what += f" (hunk {hunk.number} of {len(of_file)}: {clean(hunk.header)})"
     next_step = "rebase the series onto this kernel source, or choose its own base as source"
+    folder = patch.path.parent
+    if folder.parent.parts[-2:] == ("configs", "series"):
+        # One that comes with the lab: NAME is for 6.12, NAME-7.3 beside it for that release.
+        name = RELEASE.sub("", folder.name)
+        there = {each.name for each in folder.parent.glob(f"{name}*")} - {folder.name}
+        others = " or ".join(sorted(each for each in there if RELEASE.sub("", each) == name))
+        next_step = (
+            f"{folder.name} is for linux-source-{folder.name[len(name) + 1 :] or '6.12'}; for "
+            + f"another: {others or 'none'} (configs/series/README.md)"
+        )
     if only_whitespace:
         what += "; it would if white space did not count"
         next_step = "tabs or line ends were changed on its way: take the patch from git"

@@ -248,6 +248,13 @@ def test_recorded(name: str, agent_done: bool, deadline: Clock, kind: Kind, mess
     assert message in ending.message
 
 
+@pytest.mark.parametrize(("name", "kind"), [("cgroups", "done"), ("cgroups-2", "oom")])
+def test_a_task_that_is_killed_on_purpose_is_no_ending(name: str, kind: Kind) -> None:
+    """From 7.x on a console is told by a thread, after the workload has restored its level."""
+    text = recorded("memcg-oom-kill").replace("(fio)", f"({name})")
+    assert classify(text, agent_done=True).kind == kind
+
+
 def test_every_recorded_console_is_classified() -> None:
     assert {path.stem for path in RECORDED.iterdir()} == {name for name, *_ in ENDINGS}
 

@@ -7,29 +7,44 @@ from pathlib import Path
 
 import pytest
 
+from errors import SeriesError
 from kernels.patch_folder import known_series, read_folder
 from kernels.series import apply, read_patch
 
 CHECKOUT = Path(__file__).parents[2]
-TARBALL = Path("/usr/src/linux-source-6.12.tar.xz")
-SERIES = known_series(CHECKOUT)
+EVERY = known_series(CHECKOUT)
+SERIES = [name for name in EVERY if not name.endswith("-7.3")]
+AS_THEY_ARE = ("noop", "slow-", "null-", "shared-line-", "broken-lookup", "broken-uaf")
+ON_7_3 = [
+    name for name in EVERY if name.endswith("-7.3") or Path(name).name.startswith(AS_THEY_ARE)
+]
+
+
+def unpacked(release: str, folder: Path) -> Path:
+    """The files that series change, of a package's source."""
+    source = Path(f"/usr/src/linux-source-{release}.tar.xz")
+    if not source.exists():
+        pytest.skip(f"linux-source-{release} is not installed")
+    touched = {
+        name
+        for series in (ON_7_3 if release == "7.3" else SERIES)
+        for path in read_folder(CHECKOUT, series).files
+        for name in read_patch(path).files
+    }
+    members = [f"linux-source-{release}/{name}" for name in sorted(touched)]
+    argv = ["tar", "-C", str(folder), "--strip-components=1", "-xf", str(source), *members]
+    subprocess.run(argv, check=True)
+    return folder
 
 
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if not TARBALL.exists():
-        pytest.skip("linux-source-6.12 is not installed")
-    folder = tmp_path_factory.mktemp("linux")
-    touched = {
-        name
-        for series in SERIES
-        for path in read_folder(CHECKOUT, series).files
-        for name in read_patch(path).files
-    }
-    members = [f"linux-source-6.12/{name}" for name in sorted(touched)]
-    argv = ["tar", "-C", str(folder), "--strip-components=1", "-xf", str(TARBALL), *members]
-    subprocess.run(argv, check=True)
-    return folder
+    return unpacked("6.12", tmp_path_factory.mktemp("linux"))
+
+
+@pytest.fixture(scope="module")
+def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpacked("7.3", tmp_path_factory.mktemp("linux-7.3"))
 
 
 def patched(pristine: Path, folder: Path, series: str) -> dict[str, str]:
@@ -51,7 +66,27 @@ def test_applies_to_the_debian_source(pristine: Path, tmp_path: Path, series: st
     assert all(text != (pristine / name).read_text() for name, text in after.items())
 
 
-@pytest.mark.parametrize("series", SERIES)
+@pytest.mark.slow
+@pytest.mark.parametrize("series", ON_7_3)
+def test_applies_to_the_source_of_7_3(newer: Path, tmp_path: Path, series: str) -> None:
+    assert patched(newer, tmp_path, series)
+
+
+def test_a_series_of_another_release_names_those_that_there_are(tmp_path: Path) -> None:
+    (tmp_path / "mm").mkdir()
+    (tmp_path / "mm/filemap.c").write_text("int nothing;\n")
+    for name, other in (
+        ("filemap-walks", "6.12; for another: filemap-walks-7.3 ("),
+        ("filemap-walks-7.3", "7.3; for another: filemap-walks ("),
+        ("slow-add-16", "6.12; for another: none ("),
+    ):
+        files = read_folder(CHECKOUT, f"configs/series/{name}").files
+        with pytest.raises(SeriesError) as refused:
+            apply([read_patch(path) for path in files], tmp_path)
+        assert f"{name} is for linux-source-{other}" in refused.value.next_step
+
+
+@pytest.mark.parametrize("series", EVERY)
 def test_is_signed_off_and_described(series: str) -> None:
     for path in read_folder(CHECKOUT, series).files:
         text = path.read_text()
@@ -94,13 +129,13 @@ def test_filemap_walks_makes_three_walks(pristine: Path, tmp_path: Path) -> None
 
 def test_no_shipped_series_touches_a_header_that_other_folders_include() -> None:
     """It would rebuild most of the kernel for the second arm; `mm/swap.h` is 38 objects."""
-    for series in SERIES:
+    for series in EVERY:
         for path in read_folder(CHECKOUT, series).files:
             headers = [name for name in read_patch(path).files if name.endswith(".h")]
             assert not [name for name in headers if "include" in Path(name).parts]
 
 
-@pytest.mark.parametrize("series", [name for name in SERIES if "broken-" in name])
+@pytest.mark.parametrize("series", [name for name in EVERY if "broken-" in name])
 def test_what_is_broken_on_purpose_says_so_and_changes_no_header(series: str) -> None:
     for path in read_folder(CHECKOUT, series).files:
         assert "BROKEN ON PURPOSE: " in path.read_text()
