@@ -45,29 +45,6 @@ class ExactFiles:
     job: Path
 
 
-@dataclass(frozen=True)
-class Plugin:
-    """The probe as QEMU loads it: its file, where it writes, and its window.
-
-    ``window`` cuts phases into so many instructions each; 0 does not cut.  ``spans`` are
-    [start, end) of code in which vCPUs wait, ``locks`` the functions that take locks or let
-    go of them, each with its kind (``guests.probe.places``).  ``model`` describes caches and TLBs
-    to be modelled (``guests.probe.models``), of a guest whose memory is one file, which
-    /proc/PID/maps calls ``memory``.  ``functions`` is the kernel's System.map, by which
-    call stacks are followed, and ``stacks`` are those with a meaning (``guests.probe.counts``).
-    """
-
-    path: Path
-    counts: Path
-    window: int = 0
-    spans: tuple[tuple[int, int], ...] = ()
-    locks: tuple[tuple[str, int, int], ...] = ()
-    model: tuple[str, ...] = ()
-    memory: str = ""
-    functions: Path | None = None
-    stacks: tuple[str, ...] = ()
-
-
 def environment(preload: Path, guest: Guest) -> dict[str, str]:
     """What QEMU's environment holds beside the lab's own."""
     held = {"LD_PRELOAD": str(preload)}
@@ -134,70 +111,50 @@ def qemu_argv(
     *,
     monitor_fd: int | None = None,
     incoming: bool = False,
-    plugin: Plugin | None = None,
+    plugin: str = "",
     cmdline: Sequence[str] = (),
 ) -> list[str]:
-    """The whole QEMU command line; with ``plugin`` the probe counts along.
+    """The whole QEMU command line; with ``plugin`` (``Probe.argument``) the probe counts along.
 
     With ``monitor_fd`` QEMU starts stopped and listens for QMP on that socket;
     without, the line can be pasted and runs by itself to the agent's end.
     """
+    board, nodes = ARCHITECTURES[guest.arch].board, guest.numa_nodes
+    share, each = "on" if files.memory_shared else "off", guest.vcpus // nodes
+    # One memory for the machine, or one for each node, with its share of the vCPUs.
+    names = ["ram"] if nodes == 1 else [f"ram{node}" for node in range(nodes)]
+    memory = ["-machine", f"{board.machine},memory-backend=ram" if nodes == 1 else board.machine]
+    for name, path in zip(names, memory_files(files.memory, guest), strict=True):
+        size_mib = f"size={guest.memory_mib // nodes}M"
+        place = (f"mem-path={path}", f"share={share}")
+        memory += ["-object", joined("memory-backend-file", f"id={name}", size_mib, *place)]
+    memory += ["-m", f"{guest.memory_mib}M"]
+    for node, name in enumerate(names if nodes > 1 else []):
+        cpus = f"{node * each}-{(node + 1) * each - 1}"
+        memory += ["-numa", f"node,nodeid={node},cpus={cpus},memdev={name}"]
     argv = [
         *machine_argv(guest, stops=monitor_fd is not None),
         "-sandbox", REFUSED_CALLS,
-        *_memory_argv(guest, files),
+        *memory,
         "-chardev", joined("file", "id=console", f"path={files.console}"),
         "-serial", "chardev:console",
         "-chardev", joined("file", "id=result", f"path={files.result}"),
-        *ARCHITECTURES[guest.arch].board.result,
+        *board.result,
         "-fw_cfg", joined("name=opt/twinboot/prepare", f"file={files.prepare}"),
         "-fw_cfg", joined("name=opt/twinboot/job", f"file={files.job}"),
         "-kernel", str(files.kernel),
         "-initrd", str(files.initramfs),
         "-append", kernel_command_line(guest, size, cmdline),
     ]  # fmt: skip
-    if plugin is not None:
-        argv += ["-plugin", _plugin_argument(plugin)]
+    if plugin:
+        argv += ["-plugin", plugin]
     if monitor_fd is not None:
-        argv += [
-            "-chardev", f"socket,id=monitor,fd={monitor_fd}",
-            "-mon", "chardev=monitor,mode=control",
-        ]  # fmt: skip
+        argv += ["-chardev", f"socket,id=monitor,fd={monitor_fd}"]
+        argv += ["-mon", "chardev=monitor,mode=control"]
         argv += ["-incoming", "defer"] if incoming else ["-S"]
-    return argv
-
-
-def _memory_argv(guest: Guest, files: ExactFiles) -> list[str]:
-    """One memory for the machine, or one for each node, with its share of the vCPUs."""
-    nodes, share = guest.numa_nodes, "on" if files.memory_shared else "off"
-    names = ["ram"] if nodes == 1 else [f"ram{node}" for node in range(nodes)]
-    machine = ARCHITECTURES[guest.arch].board.machine
-    argv = ["-machine", f"{machine},memory-backend=ram" if nodes == 1 else machine]
-    for name, path in zip(names, memory_files(files.memory, guest), strict=True):
-        size = f"size={guest.memory_mib // nodes}M"
-        backend = ("memory-backend-file", f"id={name}", size, f"mem-path={path}", f"share={share}")
-        argv += ["-object", joined(*backend)]
-    argv += ["-m", f"{guest.memory_mib}M"]
-    each = guest.vcpus // nodes
-    for node, name in enumerate(names if nodes > 1 else []):
-        cpus = f"{node * each}-{(node + 1) * each - 1}"
-        argv += ["-numa", f"node,nodeid={node},cpus={cpus},memdev={name}"]
     return argv
 
 
 def joined(*words: str) -> str:
     """The argument of a QEMU option, which reads a comma as the end of a value, and two as one."""
     return ",".join(word.replace(",", ",,") for word in words)
-
-
-def _plugin_argument(plugin: Plugin) -> str:
-    words = [f"file={plugin.path}", f"out={plugin.counts}"]
-    if plugin.window:
-        words.append(f"window={plugin.window}")
-    words += [f"span={start:x}-{end:x}" for start, end in plugin.spans]
-    words += [f"{kind}={start:x}-{end:x}" for kind, start, end in plugin.locks]
-    if plugin.model:
-        words += [*plugin.model, f"ram={plugin.memory}"]
-    if plugin.functions:
-        words += [f"functions={plugin.functions}", *plugin.stacks]
-    return joined(*words)

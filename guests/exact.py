@@ -18,7 +18,7 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ from errors import InfraError
 from experiment.architecture import ARCHITECTURES
 from experiment.spec import Guest
 from guests import channel
-from guests.argv import ExactFiles, Plugin, environment, memory_files, qemu_argv
+from guests.argv import ExactFiles, environment, memory_files, qemu_argv
 from guests.channel import OWN_MEMORY_BYTES, POLL_S, Clock, Follower, Monitor, ending_of, sent_files
 from guests.channel import Machine as Machine
 from guests.channel import Outcome as Outcome
@@ -39,40 +39,11 @@ from host.facts import HOST_RESERVE_MIB, memory_available_mib
 from host.process import Process, cpu_s, ended, kill_group, spawn, wait_for_end
 
 # A subsection: type byte 5, length of its name, the name, a version of 4 bytes,
-# then the fields.  Those of timer/icount are two signed 64-bit big-endian numbers
+# then the fields.  Those of timer/icount are two signed 64-bit big-endian numbers, nanoseconds that
+# the clock was moved without executing any instruction, and instructions
 # (vmstate_icount in QEMU's softmmu/cpu-timers.c, from 2.4 on the same).
 HEADER = b"\x05\x0ctimer/icount"
 VERSION_BYTES = 4
-
-
-class StreamError(InfraError):
-    """The stream has no icount state: QEMU ran without -icount, or its format changed."""
-
-
-@dataclass(frozen=True)
-class VirtualTime:
-    """Instructions executed, and nanoseconds the clock was moved without executing any."""
-
-    instructions: int
-    warped_ns: int
-
-
-def virtual_time(stream: bytes) -> VirtualTime:
-    """Return the virtual time in a saved stream.
-
-    Raises:
-        StreamError: there is none in it.
-    """
-    at = stream.find(HEADER)
-    fields = stream[at + len(HEADER) + VERSION_BYTES :][:16]
-    if at < 0 or len(fields) < 16:
-        raise StreamError("no icount state in the migration stream")
-    bias, instructions = (
-        int.from_bytes(fields[offset : offset + 8], "big", signed=True) for offset in (0, 8)
-    )
-    return VirtualTime(instructions=instructions, warped_ns=bias)
-
-
 MIGRATION_TIMEOUT_S = 120.0
 # preload.c makes a disturbed stop rare, not impossible; see _ExactGuest.save.
 BOOT_ATTEMPTS = 5
@@ -86,7 +57,7 @@ BOX_TOOLS: tuple[sandbox.Tool, ...] = ("unshare", "bwrap")
 BY_SIGNAL = 128
 # How many times slower a guest is on a host that is as busy as hosts are.
 BUSIEST_HOST = 10
-MEMORY = "memory"
+MEMORY, COUNTS = "memory", "counts"
 # As /proc/PID/maps has it behind "/memfd:".
 IN_MEMORY = "twinboot"
 # Of guests like one, for whose memory the host's has to have room: this one, those beside it, and
@@ -170,20 +141,16 @@ def run_cold(
     """
     for attempt in range(1, BOOT_ATTEMPTS + 1):
         place = folder / f"boot-{attempt}"
-        with (
-            ExitStack() as kept,
-            _booted(
-                machine, place, logs, job_text, new_memory(place, machine.guest, kept),
-                probe=probe,
-            ) as boot,
-        ):  # fmt: skip
-            boot.console_bytes = console_bytes
-            try:
-                boot.to_stop_point(watch)
-            except BootError as error:
-                return Outcome(None, error.ending, boot.cpu_s(), boot.elapsed_s())
-            if boot.save():
-                return boot.to_end(watch)
+        with ExitStack() as kept:
+            memory = new_memory(place, machine.guest, kept)
+            with _booted(machine, place, logs, job_text, memory, probe=probe) as boot:
+                boot.console_bytes = console_bytes
+                try:
+                    boot.to_stop_point(watch)
+                except BootError as error:
+                    return Outcome(None, error.ending, boot.cpu_s(), boot.elapsed_s())
+                if boot.save():
+                    return boot.to_end(watch)
         shutil.rmtree(place)
     raise _disturbed(folder)
 
@@ -198,10 +165,7 @@ def run_restored(
     probe: Probe | None = None,
     console_bytes: int = channel.LARGEST,
 ) -> Outcome:
-    """Restore ``snapshot`` into a machine of its own and run ``job_text``.
-
-    With ``probe`` the run is counted, and its result is the same.  As for :func:`run_cold`.
-    """
+    """Restore ``snapshot`` into a machine of its own and run ``job_text``; as :func:`run_cold`."""
     with _booted(
         snapshot.machine, folder, logs, job_text, snapshot.held, snapshot=snapshot, probe=probe
     ) as boot:
@@ -215,7 +179,7 @@ def run_restored(
 
 @dataclass
 class _ExactGuest:
-    """One QEMU process with its clocks."""
+    """One QEMU process with its clocks; ``counts`` is where its probe writes."""
 
     machine: Machine
     files: ExactFiles
@@ -243,15 +207,21 @@ class _ExactGuest:
         with ThreadPoolExecutor(1) as reader, os.fdopen(source, "rb") as pipe:
             # QEMU holds the only writing end, so the stream ends with QEMU at the latest.
             try:
-                state = reader.submit(pipe.read)
+                reading = reader.submit(pipe.read)
                 self.monitor.give_file(STREAM, sink)
             finally:
                 os.close(sink)
             self.monitor.command("migrate", uri=f"fd:{STREAM}")
             self.monitor.await_migration(MIGRATION_TIMEOUT_S)
-            self.state.write_bytes(state.result())
-        time_then = virtual_time(self.state.read_bytes())
-        return self.machine.guest.vcpus > 1 or time_then.warped_ns == 0
+            state = reading.result()
+        self.state.write_bytes(state)
+        _, header, fields = state.partition(HEADER)
+        fields = fields[VERSION_BYTES:][:16]
+        if not header or len(fields) < 16:
+            # QEMU ran without -icount, or its format changed.
+            raise InfraError("no icount state in the migration stream")
+        warped_ns = int.from_bytes(fields[:8], "big", signed=True)
+        return self.machine.guest.vcpus > 1 or warped_ns == 0
 
     def load(self, state: Path) -> None:
         """Read the device state of a machine that waits for it."""
@@ -284,8 +254,7 @@ class _ExactGuest:
         return max(self.cpu_s() - used, (time.monotonic() - monotonic) / BUSIEST_HOST)
 
     def to_stop_point(self, watch: Callable[[str], None]) -> None:
-        limit_s = self.machine.guest.boot_timeout_s
-        began = self.moment()
+        limit_s, began = self.machine.guest.boot_timeout_s, self.moment()
         self.monitor.command("cont")
 
         def give_up() -> bool:
@@ -316,8 +285,7 @@ class _ExactGuest:
         return Outcome(files, ending, used, self.elapsed_s(), counts)
 
     def _wait(self, watch: Callable[[str], None]) -> Clock:
-        guest = self.machine.guest
-        began = self.moment()
+        guest, began = self.machine.guest, self.moment()
         last_size, grown = -1, began
         while not ended(self.process):
             wait_for_end(self.process, POLL_S)
@@ -374,37 +342,25 @@ def files_of(
     """Where the files of one boot are: what only it needs in ``folder``, the rest in ``logs``."""
     folder, logs = folder.absolute(), logs.absolute()
     return ExactFiles(
-        kernel=machine.kernel.absolute(), initramfs=machine.initramfs.absolute(),
+        kernel=machine.kernel.absolute(),
+        initramfs=machine.initramfs.absolute(),
         memory=snapshot.memory if snapshot and not snapshot.held else folder / MEMORY,
         memory_shared=snapshot is None,
-        console=logs / "console.log", result=logs / "result",
-        prepare=folder / "prepare", job=folder / "job",
-    )  # fmt: skip
-
-
-def plugin_of(probe: Probe | None, folder: Path, memory: Path) -> Plugin | None:
-    """The probe as QEMU loads it for one boot; None where nothing is counted."""
-    if probe is None:
-        return None
-    return Plugin(
-        probe.path.absolute(),
-        folder.absolute() / "counts",
-        probe.window,
-        probe.spans,
-        probe.locks,
-        probe.model,
-        f"/memfd:{IN_MEMORY}" if memory.is_symlink() else str(memory),
-        probe.functions and probe.functions.absolute(),
-        probe.stacks,
+        console=logs / "console.log",
+        result=logs / "result",
+        prepare=folder / "prepare",
+        job=folder / "job",
     )
 
 
+def plugin_of(probe: Probe | None, folder: Path, memory: Path) -> str:
+    """The probe as QEMU loads it for one boot; empty where nothing is counted."""
+    ram = f"/memfd:{IN_MEMORY}" if memory.is_symlink() else str(memory)
+    return probe.argument(folder.absolute() / COUNTS, ram) if probe else ""
+
+
 def _box(
-    machine: Machine,
-    files: ExactFiles,
-    folder: Path,
-    plugin: Plugin | None,
-    shared: tuple[Path, ...],
+    machine: Machine, files: ExactFiles, folder: Path, probe: Probe | None, shared: tuple[Path, ...]
 ) -> sandbox.Box | None:
     """Where QEMU sees the files of its boot and nothing else; None where no box can be made.
 
@@ -417,11 +373,14 @@ def _box(
         return None
     memory_bytes = machine.guest.memory_mib << 20
     readable = [files.kernel, files.initramfs, machine.preload.absolute()]
-    readable += [path for path in (plugin.path, plugin.functions) if path] if plugin else []
+    readable += [path.absolute() for path in (probe.path, probe.functions) if path] if probe else []
+    # Of a QEMU that is not the system's: its program, libraries and firmware.
+    places, beside = sandbox.programs(qemu), ("lib", "lib64", "share/qemu")
+    installed = [*places, *(place.parent / name for place in places for name in beside)]
     return sandbox.Box(
         tool,
         writable=tuple((place, place) for place in (folder, files.console, files.result)),
-        readable=(*readable, *_installed(qemu)),
+        readable=(*readable, *installed),
         limits=sandbox.Limits(
             cpu_s=int(2 * (machine.guest.boot_timeout_s + machine.guest.run_timeout_s)),
             memory_bytes=memory_bytes + OWN_MEMORY_BYTES,
@@ -433,13 +392,6 @@ def _box(
         shared=shared,
         sockets=True,
     )
-
-
-def _installed(qemu: str) -> Sequence[Path]:
-    """The folders of a QEMU that is not the system's: its program, libraries and firmware."""
-    places = sandbox.programs(qemu)
-    beside = ("lib", "lib64", "share/qemu")
-    return [*places, *(place.parent / name for place in places for name in beside)]
 
 
 @contextmanager
@@ -464,30 +416,29 @@ def _booted(
     for path in (files.console, files.result):
         path.write_bytes(b"")
     ours, theirs = socket.socketpair()
-    plugin = plugin_of(probe, folder, files.memory)
     argv = qemu_argv(
-        machine.guest, machine.size, files,
-        monitor_fd=theirs.fileno(), incoming=snapshot is not None,
-        plugin=plugin,
+        machine.guest,
+        machine.size,
+        files,
+        monitor_fd=theirs.fileno(),
+        incoming=snapshot is not None,
+        plugin=plugin_of(probe, folder, files.memory),
         cmdline=machine.cmdline,
-    )  # fmt: skip
+    )
     variables = environment(machine.preload.absolute(), machine.guest)
     on_disk = memory_files(files.memory, machine.guest) if snapshot and not memory else ()
-    box = _box(machine, files, folder.absolute(), plugin, on_disk)
+    box = _box(machine, files, folder.absolute(), probe, on_disk)
     if box is not None:
         # Of QEMU alone, and of nothing that makes its box.
         inside = ["env", *(f"{name}={value}" for name, value in variables.items()), *argv]
         argv, variables = box.argv(inside, folder.absolute()), {}
-    started = time.monotonic()
-    qemu_log = logs / "qemu.log"
+    started, qemu_log = time.monotonic(), logs / "qemu.log"
+    passed = [theirs.fileno(), *(each.fileno() for each in memory)]
     with (
         ours,
         box.owned() if box else nullcontext(),
-        spawn(
-            argv, log=qemu_log, env=variables,
-            pass_fds=[theirs.fileno(), *(each.fileno() for each in memory)],
-        ) as process,
-    ):  # fmt: skip
+        spawn(argv, log=qemu_log, env=variables, pass_fds=passed) as process,
+    ):
         theirs.close()
         monitor = Monitor(ours)
         try:
@@ -499,8 +450,10 @@ def _booted(
                     where=str(qemu_log),
                     next_step="./lab.py doctor",
                 ) from None
-            counts = plugin.counts if plugin else None
-            follower = Follower(files.console)
+            counts, follower = (
+                folder.absolute() / COUNTS if probe else None,
+                Follower(files.console),
+            )
             yield _ExactGuest(machine, files, process, monitor, started, counts, follower)
         finally:
             kill_group(process)

@@ -17,7 +17,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -65,45 +65,18 @@ SHELL_LINE = (
 )
 
 
-@dataclass(frozen=True)
 class WallFiles:
-    """Host files of one boot, all in one folder of its own with a plain name.
+    """Host files of one boot, all in one ``folder`` of its own with a plain name.
 
-    ``share`` is offered to the guest read-only; ``result`` and ``monitor`` are made
-    by QEMU.
+    ``kernel`` is the image or a link to it.  ``share``, with agent and texts, is offered to the
+    guest read-only; ``result``, of its port, and ``monitor`` are made by QEMU.  ``home`` is empty:
+    virtme-ng's configuration file overrides its flags.  ``temporary`` is for its own files.
     """
 
-    folder: Path
-
-    @property
-    def kernel(self) -> Path:
-        """The kernel image, or a link to it."""
-        return self.folder / "bzImage"
-
-    @property
-    def share(self) -> Path:
-        """Agent and texts."""
-        return self.folder / "share"
-
-    @property
-    def result(self) -> Path:
-        """What comes through the result port."""
-        return self.folder / "result"
-
-    @property
-    def monitor(self) -> Path:
-        """QEMU's monitor socket."""
-        return self.folder / "monitor"
-
-    @property
-    def home(self) -> Path:
-        """An empty home: virtme-ng's configuration file overrides its flags."""
-        return self.folder / "home"
-
-    @property
-    def temporary(self) -> Path:
-        """virtme-ng's own temporary files."""
-        return self.folder / "tmp"
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.kernel, self.share = folder, folder / "bzImage", folder / "share"
+        self.result, self.monitor = folder / "result", folder / "monitor"
+        self.home, self.temporary = folder / "home", folder / "tmp"
 
 
 def environment(files: WallFiles) -> dict[str, str]:
@@ -114,37 +87,8 @@ def environment(files: WallFiles) -> dict[str, str]:
 
 def kernel_command_line(size: Size, more: Sequence[str] = ()) -> str:
     """What is added to virtme-ng's kernel command line."""
-    words = [
-        "panic=-1",
-        f"brd.rd_nr={int(size.brd_mib > 0)}",
-        f"brd.rd_size={size.brd_mib * 1024}",
-        *more,
-    ]
-    return " ".join(words)
-
-
-def qemu_options(
-    guest: Guest,
-    files: WallFiles,
-    accelerator: Accelerator,
-    placement: Placement | None,
-) -> list[str]:
-    """QEMU options of ours, behind those of virtme-ng.
-
-    QEMU starts stopped, so that its vCPU threads are pinned before they run.
-    """
-    return [
-        *machine_options(accelerator),
-        "-cpu", guest.wall.cpu or CPU_MODELS[accelerator],
-        *_memory_options(guest, placement),
-        "-chardev", joined("file", "id=twinboot-result", f"path={files.result}"),
-        "-device", f"virtserialport,name={PORT_NAME},chardev=twinboot-result",
-        "-chardev",
-        joined("socket", "id=twinboot-monitor", f"path={files.monitor}", "server=on", "wait=off"),
-        "-mon", "chardev=twinboot-monitor,mode=control",
-        "-sandbox", REFUSED_CALLS,
-        "-S",
-    ]  # fmt: skip
+    brd = (f"brd.rd_nr={int(size.brd_mib > 0)}", f"brd.rd_size={size.brd_mib * 1024}")
+    return " ".join(["panic=-1", *brd, *more])
 
 
 def vng_argv(
@@ -155,23 +99,25 @@ def vng_argv(
     placement: Placement | None = None,
     cmdline: Sequence[str] = (),
 ) -> list[str]:
-    """The whole virtme-ng command line of one run."""
-    argv = [
-        VNG,
-        "--run", str(files.kernel),
-        "--verbose",
-        "--user", "root",
-        "--disable-microvm",
-        "--force-9p",
-        "--cpus", str(guest.vcpus),
-        "--memory", f"{guest.memory_mib}M",
-        "--rodir", f"{SHARE_IN_GUEST}={files.share}",
-        "--append", kernel_command_line(size, cmdline),
-    ]  # fmt: skip
-    if accelerator == "tcg":
-        argv.append("--disable-kvm")
-    options = shlex.join(qemu_options(guest, files, accelerator, placement))
-    return [*argv, f"--qemu-opts={options}", "--exec", f"sh {SHARE_IN_GUEST}/{ENTER_NAME}"]
+    """The whole virtme-ng command line of one run.
+
+    QEMU starts stopped, so that its vCPU threads are pinned before they run.
+    """
+    argv = [VNG, "--run", str(files.kernel), "--verbose", "--user", "root"]
+    argv += ["--disable-microvm", "--force-9p", "--cpus", str(guest.vcpus)]
+    argv += ["--memory", f"{guest.memory_mib}M", "--rodir", f"{SHARE_IN_GUEST}={files.share}"]
+    argv += ["--append", kernel_command_line(size, cmdline)]
+    argv += ["--disable-kvm"] if accelerator == "tcg" else []
+    port = f"virtserialport,name={PORT_NAME},chardev=twinboot-result"
+    monitor = ("socket", "id=twinboot-monitor", f"path={files.monitor}", "server=on", "wait=off")
+    # Of QEMU, behind those of virtme-ng.
+    options = [*machine_options(accelerator), "-cpu", guest.wall.cpu or CPU_MODELS[accelerator]]
+    options += _memory_options(guest, placement)
+    options += ["-chardev", joined("file", "id=twinboot-result", f"path={files.result}")]
+    options += ["-device", port, "-chardev", joined(*monitor)]
+    options += ["-mon", "chardev=twinboot-monitor,mode=control", "-sandbox", REFUSED_CALLS, "-S"]
+    execute = ["--exec", f"sh {SHARE_IN_GUEST}/{ENTER_NAME}"]
+    return [*argv, f"--qemu-opts={shlex.join(options)}", *execute]
 
 
 def wrapped(argv: Sequence[str]) -> list[str]:
@@ -249,20 +195,43 @@ def run(
     :class:`Outcome` too, not an exception.
 
     Raises:
-        InfraError: virtme-ng or QEMU did not start, or KVM cannot run the guest.
+        InfraError: virtme-ng or QEMU did not start, KVM cannot run the guest, or no box can be made
+            here: a guest would read all that the lab may read.
     """
     folder.mkdir(parents=True)
     logs.mkdir(parents=True, exist_ok=True)
     with _plain_name(folder) as name:
-        files = WallFiles(name)
-        _lay_out(files, machine, job_text)
-        log = logs / "console.log"
+        files, log, accelerator = WallFiles(name), logs / "console.log", machine.accelerator
+        for part in (files.home, files.temporary, files.share):
+            part.mkdir()
+        files.kernel.symlink_to(machine.kernel.absolute())
+        for script in (ENTER, WALL_AGENT):
+            shutil.copyfile(script, files.share / script.name)
+        shutil.copyfile(machine.initramfs, files.share / ROOT_NAME)
+        # Named as fw_cfg shows its files, so that the agent reads them in both modes alike.
+        for text_name, text in (("prepare", machine.prepare_text), ("job", job_text)):
+            (files.share / text_name).mkdir()
+            (files.share / text_name / "raw").write_text(text)
         log.write_bytes(b"")
         argv = vng_argv(
-            machine.guest, machine.size, files, machine.accelerator, machine.placement,
-            machine.cmdline,
-        )  # fmt: skip
-        box = box_of(machine, files, folder.absolute())
+            machine.guest, machine.size, files, accelerator, machine.placement, machine.cmdline
+        )
+        # virtme-ng's root is the guest's: the system's programs and the run's files.
+        memory_bytes = machine.guest.memory_mib << 20
+        box = sandbox.box(
+            (folder.absolute(), files.folder),
+            readable=(machine.kernel.absolute(), *sandbox.programs(VNG, QEMU)),
+            limits=sandbox.Limits(
+                cpu_s=ALL_CPU_S,
+                memory_bytes=memory_bytes + OWN_MEMORY_BYTES,
+                file_bytes=max(memory_bytes, 2 * channel.LARGEST),
+                # A guest's size is known: what others leave of the host's memory is no measure.
+                all_memory_bytes=memory_bytes + OWN_MEMORY_BYTES,
+            ),
+        )
+        kvm = (DEVICE,) if accelerator != "tcg" and DEVICE.exists() else ()
+        # QEMU's monitor is a socket, and memory by node or in huge pages a file without a name.
+        box = replace(box, devices=kvm, empty=MOUNTED_ON, sockets=True, memfd=True)
         # Out of "/": virtme-ng makes the folder it is started in writable in the guest.
         line = wrapped(box.argv(argv, Path("/"), environment(files)))
         started = time.monotonic()
@@ -274,29 +243,6 @@ def run(
             result = door.read(folder, files.result.name, channel.LARGEST)
             (logs / "result").write_bytes(result)
     return outcome
-
-
-def box_of(machine: WallMachine, files: WallFiles, folder: Path) -> sandbox.Box:
-    """Where virtme-ng is, whose root is the guest's: the system's programs and the run's files.
-
-    Raises:
-        InfraError: no box can be made here; a guest would read all that the lab may read.
-    """
-    memory_bytes = machine.guest.memory_mib << 20
-    made = sandbox.box(
-        (folder, files.folder),
-        readable=(machine.kernel.absolute(), *sandbox.programs(VNG, QEMU)),
-        limits=sandbox.Limits(
-            cpu_s=ALL_CPU_S,
-            memory_bytes=memory_bytes + OWN_MEMORY_BYTES,
-            file_bytes=max(memory_bytes, 2 * channel.LARGEST),
-            # A guest's size is known: what other guests leave of the host's memory is no measure.
-            all_memory_bytes=memory_bytes + OWN_MEMORY_BYTES,
-        ),
-    )
-    kvm = (DEVICE,) if machine.accelerator != "tcg" and DEVICE.exists() else ()
-    # QEMU's monitor is a socket, and memory by node or in huge pages a file without a name.
-    return replace(made, devices=kvm, empty=MOUNTED_ON, sockets=True, memfd=True)
 
 
 @dataclass
@@ -322,7 +268,11 @@ class _WallGuest:
             }
             if self.machine.placement is not None:
                 _pin(self.qemu_pid, threads, self.machine.placement)
-            pinning.write_text(_affinities(threads))
+            with pinning.open("w") as shown:
+                for index, thread in sorted(threads.items()):
+                    with suppress(ProcessLookupError):
+                        cpus = ",".join(map(str, sorted(os.sched_getaffinity(thread))))
+                        shown.write(f"vcpu {index}: host CPUs {cpus}\n")
             monitor.command("cont")
         finally:
             monitor.close()
@@ -346,8 +296,7 @@ class _WallGuest:
         return Outcome(files, ending, self.cpu_s, time.monotonic() - self.started)
 
     def _wait(self, watch: Callable[[str], None]) -> Clock:
-        guest = self.machine.guest
-        patience = self.machine.patience
+        guest, patience = self.machine.guest, self.machine.patience
         last_size, grown_at = -1, time.monotonic()
         ready_at: float | None = None
         while not ended(self.process):
@@ -362,12 +311,17 @@ class _WallGuest:
                 ready_at = now
             if max(self.follower.size, self._result_bytes()) > channel.LARGEST:
                 return "flood"
-            if self.follower.kvm_error and self._stopped_by_kvm():
-                raise InfraError(
-                    f"KVM cannot run the guest any further: {self.follower.kvm_error}",
-                    where=str(self.follower.path),
-                    next_step="./lab.py doctor --wall",
-                )
+            if self.follower.kvm_error:
+                # Whether QEMU says so as well, and not only the guest's console.
+                status = ""
+                with suppress(InfraError), closing(self._monitor()) as monitor:
+                    status = str(monitor.command("query-status")["status"])
+                if status == "internal-error":
+                    raise InfraError(
+                        f"KVM cannot run the guest any further: {self.follower.kvm_error}",
+                        where=str(self.follower.path),
+                        next_step="./lab.py doctor --wall",
+                    )
             if ready_at is None and now - self.started > patience * guest.boot_timeout_s:
                 return "boot"
             if ready_at is not None and now - grown_at > patience * guest.silence_timeout_s:
@@ -393,22 +347,12 @@ class _WallGuest:
                 monitor.connect()
                 return monitor
             break
+        tail = channel.read_console(self.follower.path).strip()[-TAIL:]
         raise InfraError(
-            "virtme-ng started no guest: "
-            f"{channel.read_console(self.follower.path).strip()[-TAIL:]}",
+            f"virtme-ng started no guest: {tail}",
             where=str(self.follower.path),
             next_step="./lab.py doctor",
         )
-
-    def _stopped_by_kvm(self) -> bool:
-        """Whether QEMU says so as well, and not only the guest's console."""
-        with suppress(InfraError):
-            monitor = self._monitor()
-            try:
-                return bool(monitor.command("query-status")["status"] == "internal-error")
-            finally:
-                monitor.close()
-        return False
 
     def _result_bytes(self) -> int:
         return self.files.result.stat().st_size if self.files.result.exists() else 0
@@ -419,7 +363,14 @@ def _plain_name(folder: Path) -> Iterator[Path]:
     """A short, plain name for ``folder``: a socket's has at most 107 characters, and
     commas and spaces mean something to QEMU and to virtme-ng's shell.
     """
-    _sweep(Path(tempfile.gettempdir()))
+    # Stale names of labs that were killed: their folder is gone.
+    for place in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        name = place / "run"
+        # Into what another user made we cannot look.
+        with suppress(OSError):
+            ours = place.lstat().st_uid == os.getuid()
+            if ours and name.is_symlink() and not name.exists():
+                shutil.rmtree(place, ignore_errors=True)
     place = Path(tempfile.mkdtemp(prefix=PREFIX))
     try:
         name = place / "run"
@@ -427,31 +378,6 @@ def _plain_name(folder: Path) -> Iterator[Path]:
         yield name
     finally:
         shutil.rmtree(place, ignore_errors=True)
-
-
-def _sweep(temporary: Path) -> None:
-    """Remove what killed labs of ours left: names whose folder is gone."""
-    for place in temporary.glob(f"{PREFIX}*"):
-        name = place / "run"
-        # Into what another user made we cannot look.
-        with suppress(OSError):
-            ours = place.lstat().st_uid == os.getuid()
-            if ours and name.is_symlink() and not name.exists():
-                shutil.rmtree(place, ignore_errors=True)
-
-
-def _lay_out(files: WallFiles, machine: WallMachine, job_text: str) -> None:
-    """Everything the guest and virtme-ng find in the private folder."""
-    for folder in (files.home, files.temporary, files.share):
-        folder.mkdir()
-    files.kernel.symlink_to(machine.kernel.absolute())
-    for script in (ENTER, WALL_AGENT):
-        shutil.copyfile(script, files.share / script.name)
-    shutil.copyfile(machine.initramfs, files.share / ROOT_NAME)
-    # Named as fw_cfg shows its files, so that the agent reads them in both modes alike.
-    for name, text in (("prepare", machine.prepare_text), ("job", job_text)):
-        (files.share / name).mkdir()
-        (files.share / name / "raw").write_text(text)
 
 
 def _qemu_of(pid: int) -> tuple[int, dict[int, int]]:
@@ -464,17 +390,15 @@ def _qemu_of(pid: int) -> tuple[int, dict[int, int]]:
     while waiting:
         at = waiting.pop()
         if text_of(Path(f"/proc/{at}/comm")).startswith(QEMU[:COMM_LENGTH]):
-            tasks = [int(task.name) for task in Path(f"/proc/{at}/task").glob("*")]
-            return at, {_inner(task): task for task in tasks}
+            threads = {}
+            for task in (int(each.name) for each in Path(f"/proc/{at}/task").glob("*")):
+                lines = text_of(Path(f"/proc/{task}/status")).splitlines()
+                # Its id in the innermost of its namespaces is the last.
+                ids = [line.split() for line in lines if line.startswith("NSpid:")]
+                threads[int(ids[0][-1]) if ids else task] = task
+            return at, threads
         waiting += map(int, text_of(Path(f"/proc/{at}/task/{at}/children")).split())
     raise InfraError("QEMU is gone", where="QEMU")
-
-
-def _inner(task: int) -> int:
-    """A thread's id in the innermost of its namespaces."""
-    lines = text_of(Path(f"/proc/{task}/status")).splitlines()
-    ids = [line.split() for line in lines if line.startswith("NSpid:")]
-    return int(ids[0][-1]) if ids else task
 
 
 def _pin(qemu_pid: int, threads: dict[int, int], placement: Placement) -> None:
@@ -495,13 +419,3 @@ def _pin(qemu_pid: int, threads: dict[int, int], placement: Placement) -> None:
         raise InfraError(
             f"cannot pin vCPUs to host CPUs {placement.vcpus}: {error}", where="QEMU"
         ) from None
-
-
-def _affinities(threads: dict[int, int]) -> str:
-    """Where each vCPU may run, as the kernel says it, a line each."""
-    lines = []
-    for index, thread in sorted(threads.items()):
-        with suppress(ProcessLookupError):
-            cpus = ",".join(map(str, sorted(os.sched_getaffinity(thread))))
-            lines.append(f"vcpu {index}: host CPUs {cpus}\n")
-    return "".join(lines)

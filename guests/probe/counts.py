@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,60 +17,29 @@ from results.profile import INTERRUPTIONS, KINDS, SMALLER, UNKNOWN, StackFrame
 
 MAGIC = b"TWINPROB"
 VERSION = 9
-HEADER = np.dtype(
-    [
-        ("magic", "S8"),
-        ("version", "<u4"),
-        ("vcpus", "<u4"),
-        ("window", "<u8"),
-        ("spans", "<u8"),
-        ("modelled", "<u8"),
-        ("shared", "<u8"),
-        ("interrupted", "<u8"),
-        ("stacked", "<u8"),
-    ]
-)
-ROW = np.dtype(
-    [
-        ("phase", "<u4"),
-        ("window", "<u4"),
-        ("vcpu", "<u2"),
-        ("instructions", "<u2"),
-        ("kinds", "<u4"),
-        ("address", "<u8"),
-        ("entries", "<u8"),
-    ]
-)
-LOCK = np.dtype(
-    [
-        ("phase", "<u4"),
-        ("kind", "<u4"),
-        ("lock", "<u8"),
-        ("site", "<u8"),
-        ("holder", "<u8"),
-        ("taken", "<u8"),
-        ("held", "<u8"),
-        ("waits", "<u8"),
-        ("waited", "<u8"),
-        ("moved", "<u8"),
-        ("object", "<u8"),
-        ("l2", "<u8"),
-        ("llc", "<u8"),
-        ("walks", "<u8"),
-    ]
-)
+
+
+def _of(form: str, names: str) -> list[tuple[str, str]]:
+    return [(name, form) for name in names.split()]
+
+
+HEADER = np.dtype([
+    ("magic", "S8"), *_of("<u4", "version vcpus"),
+    *_of("<u8", "window spans modelled shared interrupted stacked"),
+])  # fmt: skip
+ROW = np.dtype([
+    *_of("<u4", "phase window"), *_of("<u2", "vcpu instructions"), ("kinds", "<u4"),
+    *_of("<u8", "address entries"),
+])  # fmt: skip
+LOCK = np.dtype([
+    *_of("<u4", "phase kind"),
+    *_of("<u8", "lock site holder taken held waits waited moved object l2 llc walks"),
+])  # fmt: skip
 # Added to the kind of rows of locks that say who waited for whom.
 PAIR = 16
 # What the model of caches and TLBs counts, in the order of a row.
 MISSES = ("l1d", "l1i", "l2", "llc", "prefetched", "tlb", "walks")
-MISS = np.dtype(
-    [
-        ("phase", "<u4"),
-        ("instructions", "<u4"),
-        ("address", "<u8"),
-        *((name, "<u8") for name in MISSES),
-    ]
-)
+MISS = np.dtype([*_of("<u4", "phase instructions"), *_of("<u8", f"address {' '.join(MISSES)}")])
 # Lines that moved: the numbers that are added up, and bits of the bytes on either side.
 MOVED = ("reads", "writes", "apart")
 # Objects that are no address in the kernel's image (lines.c).
@@ -79,42 +48,21 @@ OF_PAGES, OF_USER, OF_MEMORY = 0x0050474500000000, 0x0055534500000000, 0x004D454
 # Of a slab cache: its number, and where in the object the line begins, a line more than that.
 OF_SLAB, SLAB_BITS, LINE_BYTES = 0x00534C4100000000, 20, 64
 MOVE = np.dtype(
-    [
-        ("phase", "<u4"),
-        ("unused", "<u4"),
-        ("object", "<u8"),
-        ("to", "<u8"),
-        ("from", "<u8"),
-        *((name, "<u8") for name in MOVED),
-        ("mine", "<u8"),
-        ("theirs", "<u8"),
-    ]
+    [*_of("<u4", "phase unused"), *_of("<u8", f"object to from {' '.join(MOVED)} mine theirs")]
 )
-SLAB = np.dtype([("name", "S40"), ("size", "<u4"), ("users", "<u4")])
+SLAB = np.dtype([("name", "S40"), *_of("<u4", "size users")])
 # How often a vCPU went from an instruction to a handler; the kinds are those of the profile.
-INTERRUPTION = np.dtype(
-    [("phase", "<u4"), ("kind", "<u4"), ("handler", "<u8"), ("from", "<u8"), ("count", "<u8")]
-)
+INTERRUPTION = np.dtype([*_of("<u4", "phase kind"), *_of("<u8", "handler from count")])
 # A function as called from another path, and what was executed in it itself.
-PATH = np.dtype([("parent", "<u4"), ("unused", "<u4"), ("function", "<u8")])
-STACK = np.dtype([("phase", "<u4"), ("path", "<u4"), ("instructions", "<u8"), ("calls", "<u8")])
+PATH = np.dtype([*_of("<u4", "parent unused"), ("function", "<u8")])
+STACK = np.dtype([*_of("<u4", "phase path"), *_of("<u8", "instructions calls")])
 KINDS_ROW = np.dtype([(name, "<u2") for name in KINDS])
-TRAILER = np.dtype(
-    [
-        ("phase", "<u4"),
-        ("lost", "<u4"),
-        ("rows", "<u8"),
-        ("locks", "<u8"),
-        ("misses", "<u8"),
-        ("kinds", "<u8"),
-        ("moves", "<u8"),
-        ("slabs", "<u8"),
-        ("interruptions", "<u8"),
-        ("paths", "<u8"),
-        ("stacks", "<u8"),
-        ("unmapped", "<u8"),
-    ]
-)
+# In the order of the file, by the trailer's fields.
+TABLES = {
+    "rows": ROW, "locks": LOCK, "misses": MISS, "kinds": KINDS_ROW, "moves": MOVE, "slabs": SLAB,
+    "interruptions": INTERRUPTION, "paths": PATH, "stacks": STACK,
+}  # fmt: skip
+TRAILER = np.dtype([*_of("<u4", "phase lost"), *_of("<u8", f"{' '.join(TABLES)} unmapped")])
 TRAILER_PHASE = 0xFFFFFFFF
 # Rows from this address on are no blocks but spans; no code can be there.
 SPAN = 0x0053504100000000
@@ -184,6 +132,12 @@ class Counts:
     paths: Rows
     stacks: Rows
 
+    def in_phase(self, number: int) -> Counts:
+        """The same with the rows of one phase."""
+        tables = ("rows", "spans", "locks", "pairs", "misses", "moves", "interruptions", "stacks")
+        of_all = {name: getattr(self, name) for name in tables}
+        return replace(self, **{name: t[t["phase"] == number] for name, t in of_all.items()})
+
 
 def parse(data: bytes) -> Counts:
     """Read the probe's file.
@@ -200,45 +154,39 @@ def parse(data: bytes) -> Counts:
     if len(body) < TRAILER.itemsize:
         raise CountsError(f"cut short after {len(data)} bytes")
     last = np.frombuffer(body[-TRAILER.itemsize :], TRAILER)[0]
-    parts = tuple(
-        (kind, int(last[name]))
-        for kind, name in (
-            (ROW, "rows"),
-            (LOCK, "locks"),
-            (MISS, "misses"),
-            (KINDS_ROW, "kinds"),
-            (MOVE, "moves"),
-            (SLAB, "slabs"),
-            (INTERRUPTION, "interruptions"),
-            (PATH, "paths"),
-            (STACK, "stacks"),
-        )
-    )
-    whole = sum(kind.itemsize * count for kind, count in parts) + TRAILER.itemsize
-    if last["phase"] != TRAILER_PHASE or whole != len(body):
+    whole = sum(kind.itemsize * int(last[name]) for name, kind in TABLES.items())
+    if last["phase"] != TRAILER_PHASE or whole + TRAILER.itemsize != len(body):
         raise CountsError(f"cut short after {len(data)} bytes")
-    tables, start = [], 0
-    for kind, count in parts:
-        tables.append(np.frombuffer(body, kind, count, start))
-        start += kind.itemsize * count
-    rows, locks, misses, kinds, moves, slabs, interruptions, paths, stacks = tables
-    vcpus = int(header["vcpus"])
+    tables, start = {}, 0
+    for name, kind in TABLES.items():
+        tables[name] = np.frombuffer(body, kind, int(last[name]), start)
+        start += tables[name].nbytes
+    vcpus, rows, locks, kinds = int(header["vcpus"]), *map(tables.pop, ("rows", "locks", "kinds"))
     if np.any(rows["vcpu"] >= vcpus) or np.any(rows["phase"] == TRAILER_PHASE):
         raise CountsError(f"rows of a vCPU or phase that is none, with {vcpus} vCPUs")
     if len(rows) and int(rows["kinds"].max()) >= max(len(kinds), 1):
         raise CountsError(f"rows of kinds that are not there: of {len(kinds)}")
-    if len(interruptions) and int(interruptions["kind"].max()) >= len(INTERRUPTIONS):
+    if np.any(tables["interruptions"]["kind"] >= len(INTERRUPTIONS)):
         raise CountsError(f"interruptions of a kind that is none: of {len(INTERRUPTIONS)}")
     is_pair = locks["kind"] >= PAIR
     is_span = (rows["address"] >= SPAN) & (rows["address"] < SPAN + MAX_SPANS)
     return Counts(
-        vcpus, int(header["window"]), rows[~is_span], rows[is_span], int(header["spans"]),
-        locks[~is_pair], locks[is_pair], int(last["lost"]),
-        bool(header["modelled"]), misses, int(last["unmapped"]),
-        np.stack([kinds[name] for name in KINDS], axis=1).astype(np.uint64),
-        bool(header["shared"]), moves, slabs, bool(header["interrupted"]), interruptions,
-        bool(header["stacked"]), paths, stacks,
-    )  # fmt: skip
+        vcpus=vcpus,
+        window=int(header["window"]),
+        rows=rows[~is_span],
+        spans=rows[is_span],
+        span_count=int(header["spans"]),
+        locks=locks[~is_pair],
+        pairs=locks[is_pair],
+        lost_locks=int(last["lost"]),
+        unmapped=int(last["unmapped"]),
+        kinds=np.stack([kinds[name] for name in KINDS], axis=1).astype(np.uint64),
+        modelled=bool(header["modelled"]),
+        shared=bool(header["shared"]),
+        interrupted=bool(header["interrupted"]),
+        stacked=bool(header["stacked"]),
+        **tables,
+    )
 
 
 # Where the CPU begins to handle an interrupt or an exception, on top of what it executed.
@@ -265,26 +213,23 @@ def words(kernel: Kernel, table: AddressTable) -> tuple[str, ...]:
     return tuple(places)
 
 
-def fold(of: Counts, phase: int, functions: FunctionMap) -> tuple[StackFrame, ...]:
-    """One phase's stacks: each path by its functions, callers before what they called.
+def fold(of: Counts, functions: FunctionMap) -> tuple[StackFrame, ...]:
+    """The stacks of one phase: each path by its functions, callers before what they called.
 
     What the user's code executed is in none of them.
 
     Raises:
         CountsError: a path that leads to no beginning.
     """
-    tree = _Tree(_names(of.paths, functions), of.paths["parent"].tolist())
-    for row in of.stacks[of.stacks["phase"] == phase]:
-        tree.add(int(row["path"]), int(row["instructions"]), int(row["calls"]))
-    return tuple(tree.frames())
-
-
-def _names(paths: Rows, functions: FunctionMap) -> list[str]:
-    at = np.searchsorted(functions.table.starts, paths["function"], side="right") - 1
-    return [
+    at = np.searchsorted(functions.table.starts, of.paths["function"], side="right") - 1
+    names = [
         functions.named[int(functions.owner[start])][0] if start >= 0 else UNKNOWN
         for start in at.tolist()
     ]
+    tree = _Tree(names, of.paths["parent"].tolist())
+    for row in of.stacks:
+        tree.add(int(row["path"]), int(row["instructions"]), int(row["calls"]))
+    return tuple(tree.frames())
 
 
 class _Tree:

@@ -13,11 +13,11 @@ guest's own clock (``overcount``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
-from typing import NamedTuple
+from operator import add
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,7 @@ from workloads.metrics import PER_WORK, WORK, ios_of, work_ns
 from workloads.parse import GuestResult, PhaseResult
 from workloads.spec import Phase, Unit
 
+Key = TypeVar("Key")
 MODULE = "[module]"
 USER_CODE = "[user]"
 # Of a phase with a program: what it started, with the libraries of that.
@@ -117,39 +118,33 @@ def profile(
             (*addresses.module_ranges(_text(files, "modules")), *later),
             user_map(_text(files, "maps"), root.program_at),
         )
-        _require_right_map(places.functions, kernel, files, result)
-        watched = bool(lock_places(places.functions.table, kernel.identity.arch))
-        kinds = [kind for kind, _ in waiting_places(places.functions.table)]
+        table = places.functions.table
+        # The agent kept some lines of /proc/kallsyms.  A kernel without it proves itself by its
+        # build id, which was read from the same link as System.map.
+        compared = addresses.require_same(table, _text(files, "kallsyms"))
+        if not compared and (not result.build_id or result.build_id != kernel.identity.build_id):
+            raise AddressesError("neither /proc/kallsyms nor a build id shows that it fits")
+        watched = bool(lock_places(table, kernel.identity.arch))
+        kinds = [kind for kind, _ in waiting_places(table)][: parsed.span_count]
         types = btf.of(kernel) if len(parsed.slabs) else Types([])
         objects = KernelObjects(types, parsed.slabs)
         folded = []
         for number, (phase, sent) in enumerate(zip(phases, result.phases, strict=True), start=1):
-            rows = parsed.rows[parsed.rows["phase"] == number]
-            if not len(rows):
+            of = parsed.in_phase(number)
+            if not len(of.rows):
                 raise CountsError(f"phase {phase.name} (number {number}) was not counted")
-            folded_phase = fold_phase(rows, parsed, places, phase, sent)
-            spans = parsed.spans[parsed.spans["phase"] == number]
-            waited = waits(spans, parsed.vcpus, kinds[: parsed.span_count])
-            more: dict[str, object] = {"waits": waited}
+            more: dict[str, object] = {"waits": _waits(of, kinds)}
             if watched:
-                uses = parsed.locks[parsed.locks["phase"] == number]
-                pairs = parsed.pairs[parsed.pairs["phase"] == number]
-                more |= {
-                    "locks": fold_locks(uses, pairs, places, objects),
-                    "lost_locks": parsed.lost_locks,
-                }
+                more |= {"locks": _locks(of, places, objects), "lost_locks": parsed.lost_locks}
             if parsed.modelled:
-                missed = parsed.misses[parsed.misses["phase"] == number]
-                more["memory"] = fold_memory(missed, parsed.unmapped, places, by_lock=watched)
+                more["memory"] = _memory(of, places, by_lock=watched)
             if parsed.shared:
-                moves = parsed.moves[parsed.moves["phase"] == number]
-                more["lines"] = fold_lines(moves, places, objects)
+                more["lines"] = _lines(of.moves, places, objects)
             if parsed.interrupted:
-                interruptions = parsed.interruptions[parsed.interruptions["phase"] == number]
-                more["interruptions"] = fold_interruptions(interruptions, places, phase)
+                more["interruptions"] = _interruptions(of.interruptions, places, phase)
             if parsed.stacked:
-                more["stacks"] = counts.fold(parsed, number, places.functions)
-            folded.append(folded_phase.model_copy(update=more))
+                more["stacks"] = counts.fold(of, places.functions)
+            folded.append(_phase(of, places, phase, sent).model_copy(update=more))
         return tuple(folded)
     except (CountsError, AddressesError) as error:
         raise InfraError(
@@ -159,18 +154,17 @@ def profile(
         ) from None
 
 
-def fold_phase(
-    rows: Rows, of: Counts, places: Places, phase: Phase, result: PhaseResult
-) -> PhaseProfile:
-    """One phase's rows, out of all those that were counted, as a profile.
+def _phase(of: Counts, places: Places, phase: Phase, result: PhaseResult) -> PhaseProfile:
+    """What was executed in one phase.
 
     Raises:
         AddressesError: too much of the kernel's code is where System.map has none.
     """
+    rows, functions = of.rows, places.functions
     spent = rows["entries"] * rows["instructions"]
     kinds = of.kinds[rows["kinds"]] * rows["entries"][:, np.newaxis]
     inside = rows["address"] >= KERNEL_HALF
-    kernel = _fold_kernel(rows[inside], spent[inside], kinds[inside], places)
+    kernel = _kernel(rows[inside], spent[inside], kinds[inside], places)
     where = rows["address"][~inside]
     user, *by_kind = (
         _of_phase(phase, places.user.fold(where, column))
@@ -180,12 +174,11 @@ def fold_phase(
         {
             unit.name: value
             for unit in those
-            if (value := _unit(unit, places.functions, kernel, result)) is not None
+            if (value := _unit(unit, functions, kernel, result)) is not None
         }
         for those in (phase.units, phase.costs)
     )
-    done = work_ns(phase, work)
-    if done:
+    if done := work_ns(phase, work):
         units = {WORK: done / PER_WORK, **units}
     return PhaseProfile(
         phase=phase.name,
@@ -199,6 +192,20 @@ def fold_phase(
     )
 
 
+def _added(rows: Iterable[tuple[Key, Iterable[int]]]) -> dict[Key, list[int]]:
+    """The numbers of rows with the same key, added up in whole numbers."""
+    sums: dict[Key, list[int]] = {}
+    for key, numbers in rows:
+        known = sums.get(key)
+        sums[key] = [*map(add, known, numbers)] if known else list(numbers)
+    return sums
+
+
+def _columns(rows: Rows, names: Iterable[str]) -> Iterator[tuple[int, ...]]:
+    """Some numbers of each row; by columns, as a phase may have taken ten thousands of locks."""
+    return zip(*(rows[name].tolist() for name in names), strict=True)
+
+
 def _of_phase(phase: Phase, by_file: Mapping[str, int]) -> dict[str, int]:
     """Instructions by user file; fio's loader knows nothing of where a phase's program has its."""
     if not phase.program:
@@ -208,105 +215,80 @@ def _of_phase(phase: Phase, by_file: Mapping[str, int]) -> dict[str, int]:
     return {**named, **({PROGRAMS: rest} if rest else {})}
 
 
-def fold_locks(
-    rows: Rows, pairs: Rows, places: Places, objects: KernelObjects
-) -> tuple[LockUse, ...]:
-    """One phase's rows of locks, and of who waited for whom, put together by who took them.
+def _locks(of: Counts, places: Places, objects: KernelObjects) -> tuple[LockUse, ...]:
+    """One phase's locks, and who waited for whom, put together by who took them.
 
     In the order of the time that they were held, the longest first.
     """
-    names = dict(zip(rows["site"].tolist(), _names(rows["site"], places), strict=True))
-    by_lock: dict[int, dict[tuple[str, str, int], list[tuple[int, ...]]]] = {}
-    # By columns: a phase may have taken ten thousands of locks.
-    keys = (rows[key].tolist() for key in ("lock", "site", "kind"))
-    spent = zip(*(rows[field].tolist() for field in SPENT), strict=True)
-    for lock, site, kind, each in zip(*keys, spent, strict=True):
-        by_lock.setdefault(lock, {}).setdefault((*names[site], kind), []).append(each)
+    rows, pairs = of.locks, of.pairs
+    names = _names(rows["site"], places)
+    takers = zip(rows["lock"].tolist(), names, rows["kind"].tolist(), strict=True)
+    by_lock: dict[int, dict[tuple[str, str, int], list[int]]] = {}
+    keyed = ((lock, (*name, kind)) for lock, name, kind in takers)
+    for (lock, taker), sums in _added(zip(keyed, _columns(rows, SPENT), strict=True)).items():
+        by_lock.setdefault(lock, {})[taker] = sums
+    waiters, holders = (_names(pairs[end], places) for end in ("site", "holder"))
+    waits: dict[int, list[tuple[tuple[str, str, bool], tuple[int, ...]]]] = {}
+    for row, (waiter, _), (holder, _), numbers in zip(
+        pairs, waiters, holders, _columns(pairs, WAITED), strict=True
+    ):
+        of_lock = waits.setdefault(int(row["lock"]), [])
+        of_lock.append(((waiter, holder, bool(int(row["kind"]) & SHARED)), numbers))
     place_of = dict(zip(rows["lock"].tolist(), rows["object"].tolist(), strict=True))
     symbols = places.functions.table.variables(np.array(list(by_lock), np.uint64))
     same: dict[tuple[str, str, tuple[tuple[str, str, int], ...]], list[int]] = {}
     for (lock, sites), symbol in zip(by_lock.items(), symbols, strict=True):
         member = objects.lock(place_of[lock], lock)
         same.setdefault((symbol, member, tuple(sorted(sites))), []).append(lock)
-    waits = _fold_waits(pairs, places)
     uses = []
-    for (symbol, member, takers), members in same.items():
-        sums = {
-            taker: map(
-                sum, zip(*(row for lock in members for row in by_lock[lock][taker]), strict=True)
+    for (symbol, member, those), locks in same.items():
+        spent = _added(row for lock in locks for row in by_lock[lock].items())
+        waited = _added(row for lock in locks for row in waits.get(lock, ()))
+        sites_of = (
+            LockSite(
+                function=function,
+                file=file,
+                shared=bool(kind & SHARED),
+                **dict(zip(SPENT, spent[function, file, kind], strict=True)),
             )
-            for taker in takers
-        }
+            for function, file, kind in those
+        )
         uses.append(
             LockUse(
-                instances=len(members),
-                sleeps=any(kind & SLEEPS for _, _, kind in takers),
+                instances=len(locks),
+                sleeps=any(kind & SLEEPS for _, _, kind in those),
                 symbol=symbol,
                 member=member,
-                sites=tuple(
-                    LockSite(
-                        function=function, file=file, shared=bool(kind & SHARED),
-                        **dict(zip(SPENT, sums[function, file, kind], strict=True)),
+                sites=tuple(sites_of),
+                pairs=tuple(
+                    LockWait(
+                        waiter=waiter,
+                        holder=holder,
+                        shared=shared,
+                        **dict(zip(("waits", "handovers", "waited"), numbers, strict=True)),
                     )
-                    for function, file, kind in takers
+                    for (waiter, holder, shared), numbers in sorted(waited.items())
                 ),
-                pairs=_summed_waits([waits[lock] for lock in members if lock in waits]),
             )
-        )  # fmt: skip
-    uses.sort(
-        key=lambda use: (
-            -sum(site.held for site in use.sites),
-            use.symbol,
-            use.member,
-            use.sites[0].function,
         )
-    )
+    uses.sort(key=lambda use: (
+        -sum(site.held for site in use.sites), use.symbol, use.member, use.sites[0].function,
+    ))  # fmt: skip
     return tuple(uses)
 
 
-Waits = dict[tuple[str, str, bool], NDArray[np.uint64]]
-
-
-def _fold_waits(pairs: Rows, places: Places) -> dict[int, Waits]:
-    """By lock: waiter, holder and whether a reader waited, to the numbers of a ``LockWait``."""
-    waiters, holders = (_names(pairs[end], places) for end in ("site", "holder"))
-    by_lock: dict[int, Waits] = {}
-    for row, (waiter, _), (holder, _) in zip(pairs, waiters, holders, strict=True):
-        spent = np.array([row[field] for field in WAITED], np.uint64)
-        here = by_lock.setdefault(int(row["lock"]), {})
-        key = (waiter, holder, bool(int(row["kind"]) & SHARED))
-        here[key] = here.get(key, np.zeros(len(WAITED), np.uint64)) + spent
-    return by_lock
-
-
-def _summed_waits(waits: Sequence[Waits]) -> tuple[LockWait, ...]:
-    keys = sorted({key for each in waits for key in each})
-    sums = {key: np.sum([each[key] for each in waits if key in each], 0).tolist() for key in keys}
-    return tuple(
-        LockWait(
-            waiter=key[0], holder=key[1], shared=key[2],
-            waits=sums[key][0], handovers=sums[key][1], waited=sums[key][2],
-        )
-        for key in keys
-    )  # fmt: skip
-
-
-def fold_memory(rows: Rows, unmapped: int, places: Places, *, by_lock: bool) -> MemoryUse:
-    """One phase's rows of misses, by kernel function and by user file, in the order of names.
+def _memory(of: Counts, places: Places, *, by_lock: bool) -> MemoryUse:
+    """One phase's misses, by kernel function and by user file, in the order of names.
 
     ``by_lock`` says whether locks were watched, too.
     """
-    inside = rows["address"] >= KERNEL_HALF
-    kernel: dict[tuple[str, str], list[int]] = {}
-    names = _names(rows["address"][inside], places)
-    for name, row in zip(names, rows[inside], strict=True):
-        sums = kernel.setdefault(name, [0] * len(counts.MISSES))
-        for at, field in enumerate(counts.MISSES):
-            sums[at] += int(row[field])
+    inside = of.misses["address"] >= KERNEL_HALF
+    in_kernel, in_user = of.misses[inside], of.misses[~inside]
+    names = _names(in_kernel["address"], places)
+    kernel = _added(zip(names, _columns(in_kernel, counts.MISSES), strict=True))
     user: dict[str, dict[str, int]] = {}
     for field in counts.MISSES:
-        by_file = places.user.fold(rows["address"][~inside], rows[field][~inside])
-        for file, count in by_file.items():
+        for file, count in places.user.fold(in_user["address"], in_user[field]).items():
             user.setdefault(file, {})[field] = count
     return MemoryUse(
         kernel=tuple(
@@ -314,7 +296,7 @@ def fold_memory(rows: Rows, unmapped: int, places: Places, *, by_lock: bool) -> 
             for (name, file), sums in sorted(kernel.items())
         ),
         user={file: Misses(**sums) for file, sums in sorted(user.items())},
-        unmapped=unmapped,
+        unmapped=of.unmapped,
         by_lock=by_lock,
     )
 
@@ -353,32 +335,36 @@ class KernelObjects(NamedTuple):
         return ".".join(words[-2:]) if len(words) > 1 else ""
 
 
-def fold_lines(rows: Rows, places: Places, objects: KernelObjects) -> tuple[LineMove, ...]:
-    """One phase's rows of lines that moved, put together by object and functions.
+def _lines(rows: Rows, places: Places, objects: KernelObjects) -> tuple[LineMove, ...]:
+    """One phase's lines that moved, put together by object and functions.
 
     In the order of their numbers, the most first.
     """
-    takers, holders = (_touching(rows[end], places) for end in ("to", "from"))
-    sums: dict[tuple[str, str, str, str], list[int]] = {}
+    takers, holders = (
+        [
+            USER_CODE if address < KERNEL_HALF else name
+            for address, (name, _) in zip(
+                rows[end].tolist(), _names(rows[end], places), strict=True
+            )
+        ]
+        for end in ("to", "from")
+    )
+    keys: list[tuple[str, str, str, str]] = []
     ranges: dict[tuple[str, str, str, str], list[tuple[int, int]]] = {}
     for row, taker, holder in zip(rows, takers, holders, strict=True):
         address, bits = int(row["object"]), [int(row[side]) for side in ("mine", "theirs")]
-        tag = address & ~counts.OF_CPU_BYTES
-        kind = KINDS_OF_LINES.get(tag, "variable")
+        value = address & counts.OF_CPU_BYTES
+        kind = KINDS_OF_LINES.get(address - value, "variable")
         name = ""
         if kind in ("variable", "of_cpu"):
-            base = address & counts.OF_CPU_BYTES if kind == "of_cpu" else address
+            base = value if kind == "of_cpu" else address
             name, into = places.functions.table.placed(base + _bytes(bits[0])[0])
-            start = base + _bytes(bits[0])[0] - into
+            begins = into - _bytes(bits[0])[0]
             name = name or ("variables of a CPU" if kind == "of_cpu" else "the kernel's image")
-            begins = base - start
         elif kind in ("slab", "pages"):
-            value = address & counts.OF_CPU_BYTES
             name, begins = objects.named(kind, value, _bytes(bits[0])[0])
         key = (kind, name, taker, holder)
-        so_far = sums.setdefault(key, [0] * len(counts.MOVED))
-        for at, field in enumerate(counts.MOVED):
-            so_far[at] += int(row[field])
+        keys.append(key)
         if name:
             both = [(begins + low, begins + high) for low, high in map(_bytes, bits)]
             known = ranges.get(key, both)
@@ -387,32 +373,32 @@ def fold_lines(rows: Rows, places: Places, objects: KernelObjects) -> tuple[Line
                 for (low, high), (old_low, old_high) in zip(both, known, strict=True)
             ]
     moves = []
-    for (kind, name, taker, holder), numbers in sums.items():
-        mine, theirs = ranges.get((kind, name, taker, holder), (None, None))
-        moves.append(LineMove.model_validate({
-            "kind": kind, "object": name, "taker": taker, "holder": holder,
-            **dict(zip(counts.MOVED, numbers, strict=True)), "mine": mine, "theirs": theirs,
-        }))  # fmt: skip
-    return tuple(sorted(moves, key=lambda move: (
+    fields = ("kind", "object", "taker", "holder")
+    for key, numbers in _added(zip(keys, _columns(rows, counts.MOVED), strict=True)).items():
+        mine, theirs = ranges.get(key, (None, None))
+        values = dict(zip((*fields, *counts.MOVED), (*key, *numbers), strict=True))
+        moves.append(LineMove.model_validate(values | {"mine": mine, "theirs": theirs}))
+    moves.sort(key=lambda move: (
         -(move.reads + move.writes), move.kind, move.object, move.taker, move.holder,
-    )))  # fmt: skip
+    ))  # fmt: skip
+    return tuple(moves)
 
 
-def fold_interruptions(rows: Rows, places: Places, phase: Phase) -> tuple[Interruption, ...]:
-    """One phase's rows of interruptions, put together by names and in their order."""
-    sums: dict[tuple[int, str, bool, str], int] = {}
+def _interruptions(rows: Rows, places: Places, phase: Phase) -> tuple[Interruption, ...]:
+    """One phase's interruptions, put together by names and in their order."""
+    keys = []
     handlers, functions = (_names(rows[end], places) for end in ("handler", "from"))
     for row, (handler, _), (function, _) in zip(rows, handlers, functions, strict=True):
         user = bool(row["from"] < KERNEL_HALF)
         address = np.array([row["from"]], np.uint64), np.array([1], np.uint64)
         (name,) = _of_phase(phase, places.user.fold(*address)) if user else (function,)
-        key = (int(row["kind"]), handler, user, name)
-        sums[key] = sums.get(key, 0) + int(row["count"])
+        keys.append((int(row["kind"]), handler, user, name))
+    sums = _added(zip(keys, _columns(rows, ("count",)), strict=True))
     return tuple(
         Interruption(
             kind=INTERRUPTIONS[kind], handler=handler, function=name, user=user, count=count
         )
-        for (kind, handler, user, name), count in sorted(sums.items())
+        for (kind, handler, user, name), (count,) in sorted(sums.items())
     )
 
 
@@ -428,15 +414,6 @@ def _bytes(bits: int) -> tuple[int, int]:
     if not bits:
         return 0, 63
     return (bits & -bits).bit_length() - 1, bits.bit_length() - 1
-
-
-def _touching(where: NDArray[np.uint64], places: Places) -> list[str]:
-    """The function of each address of code, user code as one."""
-    names = _names(where, places)
-    return [
-        USER_CODE if address < KERNEL_HALF else name
-        for address, (name, _) in zip(where.tolist(), names, strict=True)
-    ]
 
 
 def _names(where: NDArray[np.uint64], places: Places) -> list[tuple[str, str]]:
@@ -487,13 +464,13 @@ def _table_of(kernel: Kernel) -> AddressTable:
         ) from None
 
 
-def waits(spans: Rows, vcpus: int, kinds: Sequence[str]) -> dict[str, tuple[int, ...]]:
+def _waits(of: Counts, kinds: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """Instructions of all vCPUs while each one waited, by kind; ``kinds`` names the spans."""
-    number = (spans["address"] - np.uint64(counts.SPAN)).astype(np.int64)
+    number = (of.spans["address"] - np.uint64(counts.SPAN)).astype(np.int64)
     by_kind: dict[str, tuple[int, ...]] = {}
     for kind in dict.fromkeys(kinds):
         mine = np.isin(number, [at for at, name in enumerate(kinds) if name == kind])
-        by_kind[kind] = _sums(spans["vcpu"][mine], spans["entries"][mine], vcpus)
+        by_kind[kind] = _sums(of.spans["vcpu"][mine], of.spans["entries"][mine], of.vcpus)
     return by_kind
 
 
@@ -517,39 +494,21 @@ def overcount(data: bytes, files: Mapping[str, bytes], phases: Sequence[str]) ->
     return shares
 
 
+@lru_cache(maxsize=8)
 def functions_of(kernel: Kernel, called: frozenset[str] = frozenset()) -> FunctionMap:
     """A kernel's functions with their files; kept for the next run of the same kernel.
 
     Raises:
         AddressesError, InfraError: System.map or the origins cannot be read.
     """
-    return _functions_of(kernel.system_map, kernel.origins, called)
+    table = addresses.parse(addresses.text_of(kernel.system_map))
+    return addresses.functions(table, addresses.load(kernel.origins), called)
 
 
-@lru_cache(maxsize=8)
-def _functions_of(system_map: Path, origins_file: Path, called: frozenset[str]) -> FunctionMap:
-    table = addresses.parse(addresses.text_of(system_map))
-    return addresses.functions(table, addresses.load(origins_file), called)
-
-
-def _require_right_map(
-    functions: FunctionMap, kernel: Kernel, files: Mapping[str, bytes], result: GuestResult
-) -> None:
-    """Refuse a System.map of another kernel.
-
-    The agent kept some lines of /proc/kallsyms.  A kernel without it proves itself by
-    its build id, which was read from the same link as System.map.
-    """
-    compared = addresses.require_same(functions.table, _text(files, "kallsyms"))
-    if not compared and (not result.build_id or result.build_id != kernel.identity.build_id):
-        raise AddressesError("neither /proc/kallsyms nor a build id shows that it fits")
-
-
-def _fold_kernel(
+def _kernel(
     rows: Rows, spent: NDArray[np.uint64], kinds: NDArray[np.uint64], places: Places
 ) -> tuple[FunctionCount, ...]:
-    functions, table = places.functions, places.functions.table
-    where = rows["address"]
+    functions, table, where = places.functions, places.functions.table, rows["address"]
     known = _within(where, table.ranges)
     modules = _within(where, places.modules) & ~known
     lost = ~known & ~modules

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from errors import InfraError
 from experiment.architecture import X86_64, Architecture
+from guests.argv import joined
 from guests.programs import SHARED_LIBRARY, build
 from host.process import run
 
@@ -31,9 +32,12 @@ OLDEST = ".".join(map(str, FORMS[-1][0]))
 class Probe:
     """A built plugin: its file and digest, the interface's version, QEMU's version.
 
-    ``window`` is the instructions of a window, ``spans`` is code to wait in, ``locks`` are
-    the functions of locks, ``model`` is a machine's caches, ``functions`` and ``stacks`` are a
-    kernel's functions, see ``guests.argv.Plugin``.
+    ``window`` cuts phases into so many instructions each; 0 does not cut.  ``spans`` are
+    [start, end) of code in which vCPUs wait, ``locks`` the functions that take locks or let
+    go of them, each with its kind (``guests.probe.places``).  ``model`` describes caches and TLBs
+    to be modelled (``guests.probe.models``), of a guest whose memory is one file.  ``functions``
+    is the kernel's System.map, by which call stacks are followed, and ``stacks`` are those with a
+    meaning (``guests.probe.counts``).
     """
 
     path: Path
@@ -46,6 +50,19 @@ class Probe:
     model: tuple[str, ...] = ()
     functions: Path | None = None
     stacks: tuple[str, ...] = ()
+
+    def argument(self, counts: Path, memory: str) -> str:
+        """As QEMU's ``-plugin`` has it: it writes to ``counts``, and /proc/PID/maps calls the
+        guest's memory ``memory``.
+        """
+        words = [f"file={self.path.absolute()}", f"out={counts}"]
+        words += [f"window={self.window}"] if self.window else []
+        words += [f"span={start:x}-{end:x}" for start, end in self.spans]
+        words += [f"{kind}={start:x}-{end:x}" for kind, start, end in self.locks]
+        words += [*self.model, f"ram={memory}"] if self.model else []
+        if self.functions:
+            words += [f"functions={self.functions.absolute()}", *self.stacks]
+        return joined(*words)
 
 
 def provide(cache: Path, architecture: Architecture = X86_64) -> Probe:

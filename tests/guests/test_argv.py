@@ -13,13 +13,13 @@ from experiment.plan import Size
 from experiment.spec import Guest
 from guests.argv import (
     ExactFiles,
-    Plugin,
     environment,
     kernel_command_line,
     machine_argv,
     memory_files,
     qemu_argv,
 )
+from guests.probe.plugin import Probe
 from host.process import paste
 
 CHECKOUT = Path(__file__).parents[2]
@@ -43,6 +43,11 @@ def files(*, memory_shared: bool = True) -> ExactFiles:
     )  # fmt: skip
 
 
+def probe(path: str, **more: Any) -> Probe:
+    return Probe(Path(path), "", 0, "", **more)
+
+
+AT = 0xFFFFFFFF81000000
 ARM64 = guest("laptop").model_copy(update={"arch": "arm64"})
 NODES = guest("laptop").model_copy(update={"vcpus": 8, "numa_nodes": 4})
 ARGVS = {
@@ -57,7 +62,7 @@ ARGVS = {
         files(memory_shared=False),
         monitor_fd=5,
         incoming=True,
-        plugin=Plugin(Path("/c/native/probe-1"), Path("/w/counts")),
+        plugin=probe("/c/native/probe-1").argument(Path("/w/counts"), ""),
     ),
     "nodes-cold": qemu_argv(NODES, LAPTOP_SIZE, files(), monitor_fd=5),
     "nodes-restored": qemu_argv(
@@ -119,11 +124,22 @@ def test_probed_guest_differs_only_by_the_plugin() -> None:
     assert probed[:at] + probed[at + 2 :] == restored
 
 
-def test_commas_in_a_path_end_no_value() -> None:
-    plugin = Plugin(Path("/a,b/probe"), Path("/c,d/counts"), window=1000)
-    argv = qemu_argv(guest("laptop"), LAPTOP_SIZE, files(), plugin=plugin)
-    option = argv[argv.index("-plugin") + 1]
-    assert option == "file=/a,,b/probe,out=/c,,d/counts,window=1000"
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"window": 1000}, "window=1000"),
+        ({"spans": ((AT, AT + 16), (1, 2))}, f"span={AT:x}-{AT + 16:x},span=1-2"),
+        ({"locks": (("spin", AT, AT + 16), ("free", 1, 2))}, f"spin={AT:x}-{AT + 16:x},free=1-2"),
+        ({"model": ("cache=l2:1:2", "bits=64")}, "cache=l2:1:2,bits=64,ram=/memfd:m"),
+        ({"functions": Path("/m,ap"), "stacks": ("begin=1",)}, "functions=/m,,ap,begin=1"),
+    ],
+)
+def test_plugin_is_given_what_the_probe_reads(more: dict[str, Any], words: str) -> None:
+    """Commas in a path end no value."""
+    argument = probe("/a,b/probe", **more).argument(Path("/c,d/counts"), "/memfd:m")
+    assert argument == f"file=/a,,b/probe,out=/c,,d/counts,{words}"
+    argv = qemu_argv(guest("laptop"), LAPTOP_SIZE, files(), plugin=argument)
+    assert argv[argv.index("-plugin") + 1] == argument
 
 
 def test_commas_in_the_places_of_files_end_no_value() -> None:
@@ -140,23 +156,6 @@ def test_commas_in_the_places_of_files_end_no_value() -> None:
             parts = word if word.startswith("/") else word.replace(",,", ",")
             assert parts.replace("/a,b/", "/") == before
             assert word.startswith("/") or "/a,b" not in word
-
-
-def test_spans_are_what_the_probe_reads() -> None:
-    plugin = Plugin(
-        Path("/p"), Path("/c"), spans=((0xFFFFFFFF81000000, 0xFFFFFFFF81000010), (1, 2))
-    )
-    argv = qemu_argv(NODES, LAPTOP_SIZE, files(), plugin=plugin)
-    option = argv[argv.index("-plugin") + 1]
-    assert option == "file=/p,out=/c,span=ffffffff81000000-ffffffff81000010,span=1-2"
-
-
-def test_functions_of_locks_are_what_the_probe_reads() -> None:
-    plugin = Plugin(Path("/p"), Path("/c"), locks=(("spin", 0xFFFFFFFF81000000, 0xFFFFFFFF81000010),
-                                                   ("free", 1, 2)))  # fmt: skip
-    argv = qemu_argv(NODES, LAPTOP_SIZE, files(), plugin=plugin)
-    option = argv[argv.index("-plugin") + 1]
-    assert option == "file=/p,out=/c,spin=ffffffff81000000-ffffffff81000010,free=1-2"
 
 
 def test_line_to_paste_starts_by_itself() -> None:

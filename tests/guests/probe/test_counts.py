@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -75,64 +76,67 @@ def written(
     return header + blocks + b"".join(struct.pack("<IIQQ", *row) for row in stacks) + trailer
 
 
-def test_rows_as_they_were_written() -> None:
-    counted = counts.parse(written(ROWS, window=7))
-    assert (counted.vcpus, counted.window) == (2, 7)
-    assert [tuple(row) for row in counted.rows.tolist()] == ROWS
-
-
-def test_spans_are_no_blocks() -> None:
+def test_all_tables_are_as_they_were_written() -> None:
     waited: list[Row] = [(1, 0, 1, 0, 0, counts.SPAN + 1, 77)]
-    counted = counts.parse(written([*ROWS, *waited], spans=2))
-    assert [tuple(row) for row in counted.rows.tolist()] == ROWS
-    assert [tuple(row) for row in counted.spans.tolist()] == waited
-    assert counted.span_count == 2
+    counted = counts.parse(
+        written(
+            [*ROWS, *waited],
+            window=7,
+            spans=2,
+            locks=[*PAIRS, *LOCKS],
+            lost=3,
+            misses=MISSES,
+            unmapped=2,
+            moves=MOVES,
+            slabs=SLABS,
+            interruptions=INTERRUPTIONS,
+            paths=PATHS,
+            stacks=STACKS,
+        )
+    )
+    tables = {
+        "rows": ROWS,
+        "spans": waited,
+        "locks": LOCKS,
+        "pairs": PAIRS,
+        "misses": MISSES,
+        "moves": MOVES,
+        "slabs": SLABS,
+        "interruptions": INTERRUPTIONS,
+        "paths": PATHS,
+        "stacks": STACKS,
+    }
+    assert {name: [*map(tuple, getattr(counted, name).tolist())] for name in tables} == tables
+    assert (counted.vcpus, counted.window, counted.span_count) == (2, 7, 2)
+    assert (counted.lost_locks, counted.unmapped) == (3, 2)
+    second = counted.in_phase(2)
+    assert [len(table) for table in (second.rows, second.locks, second.pairs, second.moves)] == [
+        1,
+        1,
+        1,
+        0,
+    ]
 
 
-def test_locks_stand_behind_the_rows() -> None:
-    counted = counts.parse(written(ROWS, locks=[LOCKS[0], *PAIRS, LOCKS[1]], lost=3))
-    assert [tuple(row) for row in counted.pairs.tolist()] == PAIRS
-    assert [tuple(row) for row in counted.rows.tolist()] == ROWS
-    assert [tuple(row) for row in counted.locks.tolist()] == LOCKS
-    assert counted.lost_locks == 3
+@pytest.mark.parametrize(
+    ("more", "watched"),
+    [
+        ({"misses": MISSES}, "modelled"),
+        ({"moves": MOVES}, "shared"),
+        ({"interruptions": INTERRUPTIONS}, "interrupted"),
+        ({"paths": PATHS, "stacks": STACKS}, "stacked"),
+        ({}, ""),
+    ],
+)
+def test_what_nobody_looked_for_differs_from_what_never_was(
+    more: dict[str, Any], watched: str
+) -> None:
+    counted = counts.parse(written(ROWS, **more))
+    kinds = ("modelled", "shared", "interrupted", "stacked")
+    assert [kind for kind in kinds if getattr(counted, kind)] == [watched] * bool(watched)
 
 
-def test_misses_of_a_modelled_machine_stand_behind_the_locks() -> None:
-    counted = counts.parse(written(ROWS, locks=LOCKS, misses=MISSES, unmapped=2))
-    assert [tuple(row) for row in counted.misses.tolist()] == MISSES
-    assert [tuple(row) for row in counted.locks.tolist()] == LOCKS
-    assert (counted.modelled, counted.unmapped) == (True, 2)
-    assert not counts.parse(written(ROWS)).modelled
-
-
-def test_lines_that_moved_stand_behind_the_kinds() -> None:
-    counted = counts.parse(written(ROWS, locks=LOCKS, moves=MOVES))
-    assert [tuple(row) for row in counted.moves.tolist()] == MOVES
-    assert (counted.shared, counted.modelled) == (True, False)
-    assert not len(counted.slabs)
-    assert not counts.parse(written(ROWS)).shared
-
-
-def test_slab_caches_that_objects_are_of_stand_behind_the_lines() -> None:
-    counted = counts.parse(written(ROWS, moves=MOVES, slabs=SLABS))
-    assert [tuple(row) for row in counted.slabs.tolist()] == SLABS
-    assert [tuple(row) for row in counted.moves.tolist()] == MOVES
-
-
-def test_stacks_stand_behind_all_else() -> None:
-    counted = counts.parse(written(ROWS, interruptions=INTERRUPTIONS, paths=PATHS, stacks=STACKS))
-    assert counted.stacked
-    assert [tuple(row) for row in counted.paths.tolist()] == PATHS
-    assert [tuple(row) for row in counted.stacks.tolist()] == STACKS
-    assert [tuple(row) for row in counted.interruptions.tolist()] == INTERRUPTIONS
-    assert not counts.parse(written(ROWS)).stacked
-
-
-def test_interruptions_are_none_where_nobody_tells_of_them() -> None:
-    counted = counts.parse(written(ROWS, interruptions=INTERRUPTIONS))
-    assert counted.interrupted
-    assert [tuple(row) for row in counted.interruptions.tolist()] == INTERRUPTIONS
-    assert not counts.parse(written(ROWS)).interrupted
+def test_interruption_of_a_kind_that_is_none() -> None:
     with pytest.raises(CountsError, match="of a kind that is none: of 3"):
         counts.parse(written(ROWS, interruptions=[(1, 3, 0, 0, 1)]))
 

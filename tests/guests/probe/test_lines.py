@@ -162,11 +162,3 @@ def test_the_counts_are_the_same_again_and_leave_the_probe_as_it_is(
     assert np.array_equal(plain.rows, large.rows)
     again = run(image, probe, tmp_path / "again", "private=64:8")
     assert np.array_equal(again.moves, large.moves)
-
-
-@pytest.mark.parametrize("words", ["private=3:1", "private=4", "private=4:0", "private=a:b"])
-def test_a_cache_that_is_none_is_refused(
-    image: ProbedImage, probe: Probe, tmp_path: Path, words: str
-) -> None:
-    with pytest.raises(AssertionError, match="cannot be used"):
-        run(image, probe, tmp_path / "counts", words)

@@ -185,29 +185,3 @@ def test_what_is_missed_while_a_lock_is_held_counts_for_it(images: Path, paged: 
     here = sums(paged, 11)
     assert (here["l2"], here["llc"], here["walks"]) == (28, 28, 28)
     assert not paged.locks[paged.locks["phase"] < 11]["l2"].any()
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "cache=l1d:60:2", "cache=l1d:32:2", "cache=l3:64:2", "cache=l1d:64", "tlb=d1:8:1:4",
-        "tlb=d3:1:1:4", "tlb=d1:1:3:4", "prefetch=x", "root=12z", "cache=l1d:65536:1",
-    ],
-)  # fmt: skip
-def test_machine_that_is_none_is_refused(probe: Probe, tmp_path: Path, words: str) -> None:
-    assert f"probe: cannot be used: {words}" in refused(probe, tmp_path, words)
-
-
-@pytest.mark.parametrize(
-    "words", ["cache=l1d:64:2", f"{CACHES},root=1000", f"{CACHES},{TLBS},swapper=1000,ram=/x"]
-)
-def test_half_a_machine_is_refused(probe: Probe, tmp_path: Path, words: str) -> None:
-    assert "probe: a machine is" in refused(probe, tmp_path, words)
-
-
-def refused(probe: Probe, tmp_path: Path, words: str) -> str:
-    option = f"file={probe.path},out={tmp_path}/counts,{words}"
-    argv = [X86_64.board.qemu, "-display", "none", "-plugin", option]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
-    assert done.returncode != 0
-    return done.stderr

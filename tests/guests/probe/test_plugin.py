@@ -80,3 +80,49 @@ def test_qemu_without_plugins_differs_from_one_with(
     with pytest.raises(InfraError, match=r"QEMU 10\.0\.2 was built without plugins") as caught:
         plugin.provide(tmp_path / "cache")
     assert "--enable-plugins" in str(caught.value)
+
+
+SMALL = "cache=l1d:64:2,cache=l1i:64:2,cache=l2:64:4,cache=llc:128:8"
+REFUSED = {
+    "no span": ("span=7", "span=9-5", "span=a-b-c", "span=x-y"),
+    "no function": ("spin=7", "free=9-5", "slow=7-7", "sleep_shared=x-y"),
+    "unknown argument": ("colour=red",),
+    "cannot be used": (
+        "functions=/nowhere", "enter=1000", "begin=x", "cache=l1d:60:2", "cache=l1d:32:2",
+        "cache=l3:64:2", "cache=l1d:64", "tlb=d1:8:1:4", "tlb=d3:1:1:4", "tlb=d1:1:3:4",
+        "prefetch=x", "root=12z", "cache=l1d:65536:1", "private=3:1", "private=4", "private=4:0",
+        "private=a:b",
+    ),
+    "a machine is": (
+        "cache=l1d:64:2", f"{SMALL},root=1000", f"{SMALL},tlb=d1:1:16:4,swapper=1000,ram=/x",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def probe(tmp_path_factory: pytest.TempPathFactory) -> plugin.Probe:
+    return plugin.provide(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.mark.parametrize(
+    ("why", "words"), [(why, words) for why, every in REFUSED.items() for words in every]
+)
+def test_arguments_that_mean_nothing_are_refused(
+    probe: plugin.Probe, tmp_path: Path, why: str, words: str
+) -> None:
+    text = said(probe, f"out={tmp_path}/counts,{words}")
+    assert f"probe: {why}" in text
+    assert words in text or why == "a machine is"
+
+
+def test_file_that_cannot_be_written_is_named(probe: plugin.Probe, tmp_path: Path) -> None:
+    place = f"{tmp_path}/no/counts"
+    assert f"{place}: No such file or directory" in said(probe, f"out={place}")
+
+
+def said(probe: plugin.Probe, words: str) -> str:
+    """What a QEMU says that ends at once."""
+    argv = [X86_64.board.qemu, "-display", "none", "-plugin", f"file={probe.path},{words}"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    return done.stderr
