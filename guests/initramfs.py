@@ -3,6 +3,11 @@
 busybox, fio, mkfs and their libraries as the host has them
 (``guests.programs``), or as Debian ships them for another architecture, and the agent as
 ``/init``.  Uncompressed: inflating it would cost a guest more than copying.
+
+Of a guest that needs more there is a second archive behind the first, so that the first stays what
+it is: of a kernel that was built elsewhere its modules, an agent that loads them, and a program
+that writes to ports; of a workload its programs, those of the host that it needs, and modules of a
+kernel of ours.  The kernel unpacks both, and later files win.
 """
 
 from __future__ import annotations
@@ -12,25 +17,32 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from filelock import FileLock
 
+from errors import InfraError
 from experiment.architecture import X86_64, Architecture
-from files import sha256_of, written_beside
+from experiment.spec import PREBUILT
+from files import sha256_of, write_atomically, written_beside
 from guests import programs
-from guests.programs import ADD_ENTROPY, BUSYBOX, MARK, MKFS_XFS, PROGRAMS, STATIC_PROGRAM, build
+from guests.programs import BUSYBOX, MKFS_XFS, OUTB, PROGRAMS, STATIC_PROGRAM, build
 from host.process import run
+from kernels.cache import Kernel
+from workloads.spec import Extras
 
 AGENT = Path(__file__).parent.parent / "workloads" / "agent.sh"
 XFS_OPTIONS = AGENT.with_name("xfs.conf")
 FOLDERS = ("bin", "sbin", "usr/bin", "usr/sbin", "etc", "proc", "sys", "dev", "tmp", "run", "mnt")
-NATIVE = (ADD_ENTROPY, MARK)
+NATIVE = (programs.ADD_ENTROPY, programs.MARK)
+PREBUILT_AGENT = AGENT.with_name("prebuilt.sh")
 # A line of a configuration of mkfs.xfs, as far as its usage text has the same.
 OPTION = re.compile(r"^[a-z0-9]+=")
-RECIPE = 4
+RECIPE, OVERLAY_RECIPE = 4, 2
+NOTHING = Extras()
 FOLDER = "initramfs"
 SHA256_DIGITS = 64
 # Of the format newc: members are aligned to 4 bytes, archives to blocks.
@@ -57,16 +69,21 @@ def provide(cache: Path, architecture: Architecture = X86_64) -> Initramfs:
     Raises:
         InfraError: a program is missing or cannot be fetched, or the compiler failed.
     """
-    ours = not architecture.root.debian
-    files = programs.host_files(cache) if ours else _foreign_files(architecture, cache)
+    if debian := architecture.root.debian:
+        folder = programs.provide(debian, cache)
+        files = programs.with_libraries(folder, (BUSYBOX, *PROGRAMS))
+    else:
+        files = programs.host_files(cache)
     helpers = {source: helper(source, cache, architecture) for source in NATIVE}
     folder = cache / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     image = folder / f"{_inputs_key(files, helpers, architecture)}.cpio"
     digest = image.with_suffix(".sha256")
     with FileLock(folder / "lock"):
-        if not _whole(image, digest):
-            _build(files, helpers, image, cache, architecture)
+        # A lab may have been killed while it wrote the digest.
+        is_whole = digest.exists() and len(digest.read_text()) == SHA256_DIGITS
+        if not (is_whole and image.exists()):
+            _build(files, helpers, image, architecture)
             digest.write_text(sha256_of(image))
         # The newest is kept in use; others are removed when the cache is cleaned.
         os.utime(image)
@@ -88,24 +105,6 @@ def helper(source: Path, cache: Path, architecture: Architecture) -> Path:
     return build(source, STATIC_PROGRAM, cache, tools=tools)
 
 
-def _whole(image: Path, digest: Path) -> bool:
-    """Whether both are there; a lab may have been killed while it wrote the digest."""
-    return image.exists() and digest.exists() and len(digest.read_text()) == SHA256_DIGITS
-
-
-def _foreign_files(architecture: Architecture, cache: Path) -> dict[str, Path]:
-    """Path in the guest → file of a package for another architecture."""
-    folder = programs.provide(architecture.root.debian, cache)
-    return programs.with_libraries(folder, (BUSYBOX, *PROGRAMS))
-
-
-def _init(architecture: Architecture) -> dict[str, Path]:
-    """The scripts of the agent by their names in the root; the first is what is started."""
-    if not architecture.root.agent:
-        return {"init": AGENT}
-    return {"init": AGENT.with_name(architecture.root.agent), "agent.sh": AGENT}
-
-
 def _inputs_key(
     files: Mapping[str, Path], helpers: Mapping[Path, Path], architecture: Architecture
 ) -> str:
@@ -125,34 +124,43 @@ def _build(
     files: Mapping[str, Path],
     helpers: Mapping[Path, Path],
     image: Path,
-    cache: Path,
     architecture: Architecture,
 ) -> None:
-    root = image.with_suffix(".root")
-    shutil.rmtree(root, ignore_errors=True)
-    for name in FOLDERS:
-        (root / name).mkdir(parents=True, exist_ok=True)
-    for path, file in files.items():
-        target = root / path.lstrip("/")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file.resolve(), target)
-        target.chmod(0o755)
+    agents = {"init": AGENT}
+    if architecture.root.agent:
+        agents = {"init": AGENT.with_name(architecture.root.agent), "agent.sh": AGENT}
+    helping = {f"bin/{source.stem}": built for source, built in helpers.items()}
+    root = _root(image, {**files, **agents, **helping}, FOLDERS)
     options = known_options(XFS_OPTIONS.read_text(), files[MKFS_XFS].read_bytes())
     (root / "etc" / XFS_OPTIONS.name).write_text(options)
-    for applet in _applets(files[BUSYBOX], cache, architecture):
+    busybox = files[BUSYBOX]
+    if architecture.root.debian:
+        # A program of another architecture.
+        applets = programs.applets(busybox)
+    else:
+        listed = run([str(busybox), "--list"], timeout_s=TIMEOUT_S).stdout
+        applets = tuple(listed.split())
+    for applet in applets:
         link = root / "bin" / applet
         if not link.exists():
             link.symlink_to("busybox")
-    for name, script in _init(architecture).items():
-        shutil.copyfile(script, root / name)
-        (root / name).chmod(0o755)
-    for source, built in helpers.items():
-        target = root / "bin" / source.stem
-        shutil.copyfile(built, target)
-        target.chmod(0o755)
     with written_beside(image) as beside:
         pack(root, beside)
     shutil.rmtree(root)
+
+
+def _root(image: Path, files: Mapping[str, Path], folders: Iterable[str] = ()) -> Path:
+    """A new folder beside an image, with programs by their places in the guest."""
+    root = image.with_suffix(".root")
+    shutil.rmtree(root, ignore_errors=True)
+    for name in folders:
+        (root / name).mkdir(parents=True, exist_ok=True)
+    for place, file in files.items():
+        target = root / place.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file.resolve(), target)
+        target.chmod(0o755)
+    return root
 
 
 def known_options(text: str, program: bytes) -> str:
@@ -167,13 +175,6 @@ def known_options(text: str, program: bytes) -> str:
         for line in lines
         if not (option := OPTION.match(line)) or option[0].encode() in program
     )
-
-
-def _applets(busybox: Path, cache: Path, architecture: Architecture) -> tuple[str, ...]:
-    # A program of another architecture.
-    if architecture.root.debian:
-        return programs.applets(busybox)
-    return tuple(run([str(busybox), "--list"], timeout_s=TIMEOUT_S).stdout.split())
 
 
 def pack(root: Path, archive: Path) -> None:
@@ -208,3 +209,113 @@ def _member(name: str, number: int, mode: int, links: int, data: bytes) -> bytes
     fields = (number, mode, 0, 0, links, 0, len(data), 0, 0, 0, 0, len(encoded), 0)
     head = b"070701" + "".join(f"{field:08X}" for field in fields).encode() + encoded
     return head + bytes(-len(head) % ALIGNED) + data + bytes(-len(data) % ALIGNED)
+
+
+class Lacks(NamedTuple):
+    """What the lab's root lacks: the key of a kernel whose modules are wanted, and a workload's."""
+
+    kernel: str
+    extras: Extras
+
+
+def lacks(kernel: Kernel, extras: Extras) -> Lacks:
+    """What a guest of this kernel lacks for a workload; of a kernel of ours modules if named."""
+    own = kernel.identity.flavour == PREBUILT or extras.modules
+    return Lacks(kernel.identity.key if own else "", extras)
+
+
+def overlays(
+    base: Initramfs,
+    kernels: Iterable[Kernel],
+    extras: Iterable[Extras],
+    cache: Path,
+    architecture: Architecture = X86_64,
+) -> dict[Lacks, Initramfs]:
+    """The initramfs of each kernel with each workload's extras, where they need one.
+
+    Of modules of a kernel that is only planned, or that some do not build with, nothing is made,
+    and the file's place is named.
+
+    Raises:
+        InfraError: as :func:`overlay`.
+    """
+    sets = [*dict.fromkeys(extras)] or [NOTHING]
+    # All that is not installed is named at once.
+    programs.more_programs(name for each in sets for name in each.host_programs)
+    roots: dict[Lacks, Initramfs] = {}
+    for kernel in kernels:
+        for each in sets:
+            key = lacks(kernel, each)
+            if not (key.kernel or any(each)) or key in roots:
+                continue
+            roots[key] = (
+                overlay(base, kernel, cache, each, architecture)
+                if not key.kernel or (kernel.is_built and not kernel.lacks(each.modules))
+                else Initramfs(path_of(base, key, cache), "")
+            )
+    return roots
+
+
+def overlay(
+    base: Initramfs,
+    kernel: Kernel,
+    cache: Path,
+    extras: Extras = NOTHING,
+    architecture: Architecture = X86_64,
+) -> Initramfs:
+    """The initramfs of a kernel and a workload's extras, built if it is not cached.
+
+    Raises:
+        InfraError: the compiler failed, a program of the host is missing, or the kernel was built
+            without a module.
+    """
+    image = path_of(base, lacks(kernel, extras), cache)
+    digest = image.with_suffix(".sha256")
+    with FileLock(image.parent / "lock"):
+        if not (image.exists() and digest.exists()):
+            files = {
+                f"bin/{source.stem}": helper(source, cache, architecture)
+                for source in extras.programs
+            }
+            files |= {f"modules/{name}.ko": kernel.folder / f"{name}.ko" for name in extras.modules}
+            if missing := [n for n in extras.modules if not files[f"modules/{n}.ko"].exists()]:
+                raise InfraError(
+                    f"has no module {missing[0]}",
+                    where=str(kernel.folder),
+                    next_step="remove the folder: the kernel is then built again, with its modules",
+                )
+            folders, modules = ["bin"], tuple[Path, ...]()
+            if kernel.identity.flavour == PREBUILT:
+                outb = helper(OUTB, cache, architecture)
+                files |= {"init": PREBUILT_AGENT, "agent.sh": AGENT, "bin/outb": outb}
+                folders, modules = ["bin", "modules"], kernel.modules
+            files |= programs.more_host_files(extras.host_programs)
+            root = _root(image, files, folders)
+            for module in modules:
+                shutil.copyfile(module, root / "modules" / module.name)
+            more = image.with_suffix(".more")
+            pack(root, more)
+            with written_beside(image) as beside, beside.open("wb") as both:
+                for path in (base.path, more):
+                    with path.open("rb") as stream:
+                        shutil.copyfileobj(stream, both)
+            more.unlink()
+            shutil.rmtree(root)
+            write_atomically(digest, sha256_of(image))
+        os.utime(image)
+    return Initramfs(image, digest.read_text())
+
+
+def path_of(base: Initramfs, key: Lacks, cache: Path) -> Path:
+    """Where the initramfs of what the lab's root lacks is, or will be."""
+    total = hashlib.sha256(f"overlay {OVERLAY_RECIPE} {base.sha256} {key.kernel}\n".encode())
+    # The base holds the agent and has a digest of its own.
+    for path in (AGENT, PREBUILT_AGENT, OUTB) if key.kernel else ():
+        total.update(hashlib.sha256(path.read_bytes()).digest())
+    for program in key.extras.programs:
+        total.update(f"program {program.stem} {programs.digest(program)}\n".encode())
+    for module in key.extras.modules:
+        total.update(f"module {module}\n".encode())
+    for place, file in programs.more_host_files(key.extras.host_programs).items():
+        total.update(f"{place} {sha256_of(file)}\n".encode())
+    return cache / FOLDER / f"{total.hexdigest()[:32]}.cpio"

@@ -20,7 +20,6 @@ from runs.local import CONSOLE, Options
 from runs.prepare import Prepared
 from runs.resolved import CheckGuest, PlannedCheck, check_guest
 from workloads import check
-from workloads.check import CheckTask
 
 # A guest that ended so and whose console shows nothing says nothing of the kernel.
 SILENT_ENDINGS = ("lost", "silent", "boot", "hung")
@@ -42,32 +41,46 @@ def run_gate(
     todo = session.checks
     if not todo:
         return session
-    kept = {check.run_id: check for check in store.checks() if check.status != "not run"}
-    missing = [
-        entry
-        for entry in todo
-        if (check := kept.get(entry.run_id)) is None
-        or check.kernel_key != session.kernels[entry.flavour][entry.arm.name].identity.key
-    ]
-    able = [entry for entry in missing if not _hindered(session, store, reporter, entry)]
+    keys = {
+        (flavour, arm): kernel.identity.key
+        for flavour, of_arms in session.kernels.items()
+        for arm, kernel in of_arms.items()
+    }
+    able = []
+    for entry in unmade(session, store.checks(), keys):
+        workloads = [session.resolved.workloads[case.workload] for case in entry.cases]
+        lacks = [session.lacks(entry.flavour, entry.arm.name, each) for each in workloads]
+        if reason := next(filter(None, lacks), ""):
+            # What it needs does not build.
+            reporter.log(f"not checked: {entry.run_id}: {reason}")
+            unjudged = check.CheckResult((), ())
+            result = _check(session, entry, "not run", unjudged, reason, console="")
+            store.append_check(result, RunCost(run_id=entry.run_id, elapsed_s=0.0, guest_cpu_s=0.0))
+        else:
+            able.append(entry)
     if able:
-        _make(session, options, store, reporter, able)
+        guests = {entry.run_id: _guest(session, entry) for entry in able}
+        memory = max(each.guest.memory_mib for each in guests.values())
+        slots = options.executor.slots(memory, options.guests_at_once)
+        judge = _Judge(session, store, reporter, {entry.run_id: entry for entry in todo})
+        place = Place(options.cache, store.raw, reporter, slots)
+        with ExitStack() as held, reporter.runs(len(todo), len(todo) - len(able), slots):
+            for flavour in dict.fromkeys(entry.flavour for entry in todo):
+                for kernel in session.kernels[flavour].values():
+                    held.enter_context(hold(kernel))
+            boots = [
+                Boot(
+                    entry.run_id,
+                    entry.arm.name,
+                    machine(session, entry, guests[entry.run_id]),
+                    guests[entry.run_id].job_text,
+                    cold=True,
+                    console_bytes=FLOOD_BYTES,
+                )
+                for entry in able
+            ]
+            options.executor.boot([boots], judge, place)
     return without_broken(session, store.checks(), reporter)
-
-
-def _hindered(
-    session: Prepared, store: SessionStore, reporter: Reporter, entry: PlannedCheck
-) -> bool:
-    """Whether a check cannot be made for want of what does not build; it is put on record so."""
-    workloads = [session.resolved.workloads[case.workload] for case in entry.cases]
-    lacks = [session.lacks(entry.flavour, entry.arm.name, each) for each in workloads]
-    reason = next(filter(None, lacks), "")
-    if reason:
-        reporter.log(f"not checked: {entry.run_id}: {reason}")
-        unjudged = check.CheckResult((), ())
-        result = _check(session, entry, "not run", unjudged, reason, console="")
-        store.append_check(result, RunCost(run_id=entry.run_id, elapsed_s=0.0, guest_cpu_s=0.0))
-    return bool(reason)
 
 
 def _check(
@@ -157,33 +170,6 @@ def _guest(session: Prepared, entry: PlannedCheck) -> CheckGuest:
     return check_guest(session.resolved, entry, session.initramfs.mib)
 
 
-def _make(
-    session: Prepared,
-    options: Options,
-    store: SessionStore,
-    reporter: Reporter,
-    missing: list[PlannedCheck],
-) -> None:
-    memory = max(_guest(session, entry).guest.memory_mib for entry in missing)
-    slots = options.executor.slots(memory, options.guests_at_once)
-    todo = session.checks
-    judge = _Judge(session, store, reporter, {entry.run_id: entry for entry in todo})
-    place = Place(options.cache, store.raw, reporter, slots)
-    with ExitStack() as held, reporter.runs(len(todo), len(todo) - len(missing), slots):
-        for flavour in dict.fromkeys(entry.flavour for entry in todo):
-            for kernel in session.kernels[flavour].values():
-                held.enter_context(hold(kernel))
-        options.executor.boot([[_boot(session, entry) for entry in missing]], judge, place)
-
-
-def _boot(session: Prepared, entry: PlannedCheck) -> Boot:
-    guest = _guest(session, entry)
-    booted = machine(session, entry, guest)
-    return Boot(
-        entry.run_id, entry.arm.name, booted, guest.job_text, cold=True, console_bytes=FLOOD_BYTES
-    )
-
-
 @dataclass(frozen=True)
 class _Judge:
     """Puts on record what each guest of the gate found."""
@@ -203,7 +189,12 @@ class _Judge:
         task = _guest(self.session, entry).task
         log = self.store.raw / entry.run_id / CONSOLE
         text = channel.read_console(log) if log.exists() else ""
-        judged = _judged(text, outcome.files, task)
+        try:
+            judged = limited.call(check.judge, text, outcome.files, task)
+        except Exception as error:  # as in runs.measure: of what a guest sent
+            # One whose words nobody can read is not sound.
+            title = f"what it sent cannot be read: {type(error).__name__}: {error}"
+            judged = check.CheckResult((check.problem("step", title),), ())
         status, reason = how_it_went(outcome, judged)
         if status == "not run" and not last:
             return True
@@ -217,15 +208,6 @@ class _Judge:
         first = result.reason or next((p.title for p in result.problems), "")
         self.reporter.finished(entry.run_id, problem=first)
         return False
-
-
-def _judged(text: str, files: Mapping[str, bytes] | None, task: CheckTask) -> check.CheckResult:
-    """What a guest shows; one whose words nobody can read is not sound."""
-    try:
-        return limited.call(check.judge, text, files, task)
-    except Exception as error:  # as in runs.measure: of what a guest sent
-        title = f"what it sent cannot be read: {type(error).__name__}: {error}"
-        return check.CheckResult((check.problem("step", title),), ())
 
 
 def how_it_went(outcome: Outcome, result: check.CheckResult) -> tuple[CheckStatus, str]:

@@ -43,18 +43,17 @@ def diverging(first: Mapping[str, bytes], second: Mapping[str, bytes]) -> tuple[
         if name not in first or name not in second:
             differences.append(f"{name}: only in the {'first' if name in first else 'second'} run")
         elif first[name] != second[name]:
-            differences.append(f"{name}: {_first_difference(first[name], second[name])}")
+            sides = (first[name].splitlines(keepends=True), second[name].splitlines(keepends=True))
+            pairs = enumerate(zip(*sides, strict=False), start=1)
+            where = f"{len(sides[0])} against {len(sides[1])} lines"
+            for number, (left, right) in pairs:
+                if left != right:
+                    where = f"line {number}{_values(left, right)}"
+                    break
+            differences.append(f"{name}: {where}")
     if len(differences) > MAX_FIELDS:
         return (*differences[:MAX_FIELDS], f"and {len(differences) - MAX_FIELDS} more files")
     return tuple(differences)
-
-
-def _first_difference(first: bytes, other: bytes) -> str:
-    lines, others = first.splitlines(keepends=True), other.splitlines(keepends=True)
-    for number, (left, right) in enumerate(zip(lines, others, strict=False), start=1):
-        if left != right:
-            return f"line {number}{_values(left, right)}"
-    return f"{len(lines)} against {len(others)} lines"
 
 
 def _values(left: bytes, right: bytes) -> str:

@@ -46,7 +46,10 @@ def workspace(cache: Path, needed_bytes: int) -> Iterator[Path]:
     top.mkdir(parents=True, exist_ok=True)
     # One at a time: a folder just made is not yet its owner's to a sweep elsewhere.
     with FileLock(top.with_suffix(".lock")):
-        _sweep(top)
+        for folder in top.glob("session-*"):
+            # Not found: its owner has just left it.
+            with suppress(Timeout, FileNotFoundError), FileLock(folder / OWNER, timeout=0):
+                shutil.rmtree(folder, ignore_errors=True)
         require_space(top, needed_bytes)
         folder = Path(tempfile.mkdtemp(prefix="session-", dir=top))
         owner = FileLock(folder / OWNER)
@@ -71,13 +74,6 @@ def require_space(top: Path, needed_bytes: int) -> None:
             where=str(top),
             next_step="./lab.py clean, or set TWINBOOT_CACHE to a larger disk",
         )
-
-
-def _sweep(top: Path) -> None:
-    for folder in top.glob("session-*"):
-        # Not found: its owner has just left it.
-        with suppress(Timeout, FileNotFoundError), FileLock(folder / OWNER, timeout=0):
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 CONSOLE = "console.log"
@@ -267,7 +263,15 @@ def _run(stage: _Stage, boot: Boot) -> Outcome:
     if stage.stop.is_set():
         raise InterruptedRunError
     stage.place.reporter.started(boot.name)
-    outcome = _boot(stage, boot)
+    folder, logs = stage.scratch / boot.name, stage.place.raw / boot.name
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        snapshot = None if boot.cold else stage.snapshots.by_machine[boot.machine].result()
+        outcome = boot_guest(boot, snapshot, folder, logs, _watch(stage, boot.name))
+    except BootError as error:
+        outcome = Outcome(None, error.ending, 0.0, 0.0)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
     stage.cpu_s.append(outcome.cpu_s)
     return outcome
 
@@ -282,23 +286,6 @@ def _read(stage: _Stage, boot: Boot, guest: Future[Outcome], pool: ThreadPoolExe
         if not stage.judge.receive(boot, outcome, last=attempt == ATTEMPTS):
             return
         guest = pool.submit(_run, stage, boot)
-
-
-def _boot(stage: _Stage, boot: Boot) -> Outcome:
-    folder = stage.scratch / boot.name
-    shutil.rmtree(folder, ignore_errors=True)
-    try:
-        if boot.cold:
-            return boot_guest(boot, None, folder, stage.place.raw / boot.name,
-                            _watch(stage, boot.name))  # fmt: skip
-        try:
-            snapshot = stage.snapshots.by_machine[boot.machine].result()
-        except BootError as error:
-            return Outcome(None, error.ending, 0.0, 0.0)
-        return boot_guest(boot, snapshot, folder, stage.place.raw / boot.name,
-                        _watch(stage, boot.name))  # fmt: skip
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def boot_guest(

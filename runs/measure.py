@@ -53,13 +53,12 @@ def record_of(
         return failed(session, run, outcome.ending), ()
     try:
         return _judged(session, run, outcome, outcome.files, differs)
-    except parse.ParseError as error:
-        ending = Ending("unreadable", f"result not readable: {error}")
     except Exception as error:  # nobody knows all that a reader of foreign text may raise
-        message = f"result not readable: {type(error).__name__}: {error}"
-        raised = traceback.format_exc().splitlines()[-EVIDENCE_LINES:]
-        ending = Ending("unreadable", message, tuple(raised))
-    return failed(session, run, ending), ()
+        known = isinstance(error, parse.ParseError)
+        kind = "" if known else f"{type(error).__name__}: "
+        raised = () if known else traceback.format_exc().splitlines()[-EVIDENCE_LINES:]
+        ending = Ending("unreadable", f"result not readable: {kind}{error}", tuple(raised))
+        return failed(session, run, ending), ()
 
 
 def _judged(
@@ -105,13 +104,13 @@ def _judged(
     for profile in profiles:
         samples |= metrics.of_profile(profile, phases)
         findings += tuple(metrics.uncounted(profile, phases))
-    valid = _identity(session, run) | {
+    valid = {
         "samples": samples,
         "findings": findings,
         "timelines": tuple(phase.timeline for phase in result.phases),
         "fingerprint": channel.fingerprint(dict(files)),
     }
-    return RunRecord.model_validate(valid), observed
+    return _record(session, run, valid), observed
 
 
 def _claim(session: Prepared, parts: RunParts) -> validity.Claim:
@@ -150,9 +149,9 @@ def observe(
     """
     beside: list[Profile | Locks] = []
     findings: list[str] = []
-    for read, what in ((_profile, "probe"), (_locks, "locks")):
+    for what in ("probe", "locks"):
         try:
-            record = read(parts, outcome, result)
+            record = _observed(what, parts, outcome, result)
         except LabError as error:
             findings.append(f"{what}: {error}")
         except Exception as error:  # as in :func:`record_of`: of what a guest sent
@@ -178,44 +177,35 @@ def unseen_memory(profile: Profile) -> list[str]:
     return []
 
 
-def _profile(parts: RunParts, outcome: Outcome, result: GuestResult) -> Profile | None:
-    if outcome.counts is None or outcome.files is None:
+def _observed(
+    what: str, parts: RunParts, outcome: Outcome, result: GuestResult
+) -> Profile | Locks | None:
+    run, files = parts.run, outcome.files
+    if files is None:
         return None
-    phases = fold.profile(outcome.counts, parts.kernel, outcome.files, parts.phases, result)
-    return Profile(run_id=parts.run.run_id, phases=phases)
-
-
-def _locks(parts: RunParts, outcome: Outcome, result: GuestResult) -> Locks | None:
-    if parts.bench.observe != CONTENTION or outcome.files is None:
+    if what == "locks":
+        if parts.bench.observe != CONTENTION:
+            return None
+        phases = [limited.call(phase_locks, files, phase.name) for phase in result.phases]
+        return Locks(run_id=run.run_id, twin=run.twin, phases=tuple(phases))
+    if outcome.counts is None:
         return None
-    names = [phase.name for phase in result.phases]
-    phases = tuple(limited.call(phase_locks, outcome.files, name) for name in names)
-    return Locks(run_id=parts.run.run_id, twin=parts.run.twin, phases=phases)
+    counted = fold.profile(outcome.counts, parts.kernel, files, parts.phases, result)
+    return Profile(run_id=run.run_id, phases=counted)
 
 
-def _identity(session: Prepared, run: PlannedRun) -> dict[str, object]:
+def _record(session: Prepared, run: PlannedRun, values: Mapping[str, object]) -> RunRecord:
     of_run = run.model_dump(include={*RunRecord.model_fields})
-    return of_run | {"kernel_key": parts_of(session, run).kernel.identity.key}
+    key = parts_of(session, run).kernel.identity.key
+    return RunRecord.model_validate({**of_run, "kernel_key": key, **values})
 
 
 def failed(session: Prepared, run: PlannedRun, ending: Ending, kind: str = "") -> RunRecord:
     """The record of a run that is no data point; ``kind`` is the ending's if not given."""
     kind = kind or ending.kind
-    return hindered(
-        session,
-        run,
-        Failure(
-            kind=kind,
-            blame=_blame(session, run.arm, kind, by_clock=ending.by_clock),
-            message=ending.message,
-            evidence=ending.evidence,
-        ),
-    )
-
-
-def hindered(session: Prepared, run: PlannedRun, failure: Failure) -> RunRecord:
-    """The record of a run that cannot be made."""
-    return RunRecord.model_validate(_identity(session, run) | {"failure": failure})
+    blame = _blame(session, run.arm, kind, by_clock=ending.by_clock)
+    failure = Failure(kind=kind, blame=blame, message=ending.message, evidence=ending.evidence)
+    return _record(session, run, {"failure": failure})
 
 
 def cost_of(run: PlannedRun, outcome: Outcome) -> RunCost:
@@ -268,7 +258,11 @@ class Measurement:
         run = self.runs[boot.name]
 
         def differs(files: Mapping[str, bytes]) -> tuple[str, ...]:
-            return _difference(self.store, run, files)
+            """How a repeat differs from the run it repeats; empty when equal."""
+            first = self.store.raw / run.original_id / RESULT
+            if not first.exists():
+                return (f"{run.original_id} left no result to compare with",)
+            return diverging(limited.call(channel.read_result, first), files)
 
         record, beside = record_of(self.session, run, outcome, differs)
         if record.failure is not None and record.failure.kind in RETRIED and not last:
@@ -292,7 +286,7 @@ class Measurement:
             if failure := obstacles[run.run_id]:
                 self.failures[run.run_id] = failure
                 cost = RunCost(run_id=run.run_id, elapsed_s=0.0, guest_cpu_s=0.0)
-                self.store.append(hindered(self.session, run, failure), cost)
+                self.store.append(_record(self.session, run, {"failure": failure}), cost)
         hindered_arms = {(run.arm, o.message): o for run in runs if (o := obstacles[run.run_id])}
         for (arm, message), failure in hindered_arms.items():
             self.reporter.log(f"not measured: {arm}: {failure.kind}: {message}")
@@ -367,16 +361,6 @@ def _base_of(session: Prepared, run: PlannedRun) -> str:
     base = session.resolved.arms[0].spec.name
     words = [run.original_id.removesuffix(f".{run.arm}"), base, run.twin]
     return ".".join(filter(None, words))
-
-
-def _difference(
-    store: SessionStore, run: PlannedRun, files: Mapping[str, bytes]
-) -> tuple[str, ...]:
-    """How a repeat differs from the run it repeats; empty when equal."""
-    first = store.raw / run.original_id / RESULT
-    if not first.exists():
-        return (f"{run.original_id} left no result to compare with",)
-    return diverging(limited.call(channel.read_result, first), files)
 
 
 def host_failed(record: RunRecord) -> bool:

@@ -11,10 +11,10 @@ from typing import Literal
 from errors import SeriesError, WorkloadError
 from experiment.plan import Plan, PlannedRun, require_memory
 from experiment.spec import CONTENTION, LINES, MEMORY, Experiment, Guest, PhaseTimes, TwinSpec
-from guests import initramfs, overlay, programs
+from guests import initramfs, programs
 from guests.argv import ROOT_IN_RAMFS
 from guests.exact import Machine
-from guests.initramfs import Initramfs
+from guests.initramfs import Initramfs, Lacks
 from guests.probe import fold, models, plugin
 from guests.probe.plugin import Probe
 from guests.virtme import WallMachine, on_host
@@ -63,7 +63,7 @@ class Prepared:
     same_code: bool
     qemu: QemuStanding | None = None
     wall: WallHost | None = None
-    overlaid: Mapping[overlay.Lacks, Initramfs] = field(default_factory=dict)
+    overlaid: Mapping[Lacks, Initramfs] = field(default_factory=dict)
     unbuilt: Mapping[tuple[str, str], SeriesError] = field(default_factory=dict)
 
     @property
@@ -95,7 +95,7 @@ class Prepared:
 
     def root_of(self, kernel: Kernel, extras: Extras) -> Initramfs:
         """The initramfs of a guest with this kernel, for a workload that needs these extras."""
-        lacks = overlay.lacks(kernel, extras)
+        lacks = initramfs.lacks(kernel, extras)
         return self.overlaid[lacks] if lacks.kernel or any(lacks.extras) else self.initramfs
 
     def lacks(self, flavour: str, arm: str, workload: Workload) -> str:
@@ -233,25 +233,18 @@ def obstacle(prepared: Prepared, run: PlannedRun) -> Failure | None:
     return Failure(kind=NOT_BUILT, blame=blame, message=why)
 
 
-def placements_of(
-    guests: Mapping[str, Mapping[str, Guest]],
-) -> dict[tuple[str, str], Placement | None]:
-    """Where each guest goes on this host, by the names of bench and arm."""
-    cpus = host_cpus()
-    return {
-        (name, arm): place(cpus, vcpus=guest.vcpus, nodes=guest.numa_nodes)
-        for name, of_arms in guests.items()
-        for arm, guest in of_arms.items()
-    }
-
-
 def wall_host(guests: Mapping[str, Mapping[str, Guest]], image: Path, options: Options) -> WallHost:
     """Find out what runs wall guests on this host, and how fit it is.
 
     Raises:
         InfraError: no kernel boots at all, or the host is unfit and ``options.fit_only``.
     """
-    placements = placements_of(guests)
+    cpus = host_cpus()
+    placements: dict[tuple[str, str], Placement | None] = {
+        (name, arm): place(cpus, vcpus=guest.vcpus, nodes=guest.numa_nodes)
+        for name, of_arms in guests.items()
+        for arm, guest in of_arms.items()
+    }
     result = options.executor.accelerator(options.cache, image)
     first, guest = next(iter(guests[""].items()))
     checks = fitness.fitness(
@@ -346,19 +339,19 @@ def _require_comparable(prepared: Prepared) -> None:
     Raises:
         SeriesError, WorkloadError: the first reason, by who is to blame.
     """
+    experiment = prepared.experiment
     judged = [run for run in prepared.plan.runs if not run.twin and not run.repeat]
     obstacles = {(run.case, run.arm): obstacle(prepared, run) for run in judged}
-    pairs = [
-        [obstacles[case.name, arm] for arm in pair]
-        for case in prepared.experiment.cases
-        for pair in prepared.experiment.compared
-    ]
+    is_comparable = any(
+        not any(obstacles[case.name, arm] for arm in pair)
+        for case in experiment.cases
+        for pair in experiment.compared
+    )
     # A block of wall mode is every arm, back to back.
-    if any(not any(pair) for pair in pairs) and not (prepared.wall and any(obstacles.values())):
-        return
-    failure = next(failure for failure in obstacles.values() if failure)
-    kind = SeriesError if failure.blame == "series" else WorkloadError
-    raise kind(failure.message, where=prepared.experiment.name)
+    if not is_comparable or (prepared.wall and any(obstacles.values())):
+        failure = next(failure for failure in obstacles.values() if failure)
+        kind = SeriesError if failure.blame == "series" else WorkloadError
+        raise kind(failure.message, where=experiment.name)
 
 
 def with_kernels(
@@ -387,12 +380,10 @@ def with_kernels(
 
 def _overlaid(
     image: Initramfs, kernels: Iterable[Kernel], resolved: Resolved, options: Options
-) -> dict[overlay.Lacks, Initramfs]:
+) -> dict[Lacks, Initramfs]:
     experiment = resolved.experiment
     extras = [extras_of(resolved.workloads[case.workload]) for case in experiment.cases]
-    return overlay.provide_all(
-        image, kernels, extras, options.cache, experiment.kernel.architecture
-    )
+    return initramfs.overlays(image, kernels, extras, options.cache, experiment.kernel.architecture)
 
 
 def _can_run(

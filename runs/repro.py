@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from errors import LabError, UsageError
 from experiment.architecture import ARCHITECTURES
@@ -40,8 +42,7 @@ from text import clean
 Value = float | str | None
 
 
-@dataclass(frozen=True)
-class Number:
+class Number(NamedTuple):
     """One value of one run, then and now; None where there is none."""
 
     name: str
@@ -80,52 +81,37 @@ class Kept:
     profiles: Sequence[Profile] = ()
     locks: Sequence[Locks] = ()
 
+    def values(self) -> dict[str, tuple[Value, dict[str, Value], dict[str, Value]]]:
+        """By run: how it ended, its samples, and everything counted by place in its record."""
+        counted: dict[str, dict[str, Value]] = {}
+        records: list[Profile | Locks] = [*self.profiles, *self.locks]
+        for record in records:
+            leaves = _leaves(record.model_dump(mode="json"))
+            counted.setdefault(record.run_id, {}).update(leaves)
+        return {
+            run.run_id: (
+                f"failed: {run.failure.kind}" if run.failure else run.fingerprint,
+                dict(run.samples or {}),
+                counted.get(run.run_id, {}),
+            )
+            for run in self.records
+        }
+
 
 def compare_sessions(then: Kept, now: Kept) -> tuple[RunAgain, ...]:
     """Each run that was on record then, compared with the same run now."""
-    runs = {record.run_id: record for record in now.records}
-    before, after = _beside(then), _beside(now)
-    return tuple(_run(record, runs.get(record.run_id), before, after) for record in then.records)
-
-
-def _run(
-    then: RunRecord,
-    now: RunRecord | None,
-    before: dict[str, dict[str, Value]],
-    after: dict[str, dict[str, Value]],
-) -> RunAgain:
-    run_id = then.run_id
-    samples: tuple[dict[str, Value], dict[str, Value]] = (
-        dict(then.samples or {}),
-        dict((now.samples if now else None) or {}),
-    )
-    return RunAgain(
-        run_id,
-        Number("result", _ended(then), _ended(now) if now else None),
-        _numbers(*samples),
-        _numbers(before.get(run_id, {}), after.get(run_id, {})),
-    )
-
-
-def _ended(record: RunRecord) -> str:
-    return record.fingerprint if record.failure is None else f"failed: {record.failure.kind}"
-
-
-def _numbers(then: dict[str, Value], now: dict[str, Value]) -> tuple[Number, ...]:
-    names = dict.fromkeys([*then, *now])
-    return tuple(Number(name, then.get(name), now.get(name)) for name in names)
-
-
-def _beside(kept: Kept) -> dict[str, dict[str, Value]]:
-    """Everything counted, by run and by place in its record."""
-    by_run: dict[str, dict[str, Value]] = {}
-    of_runs: list[tuple[str, Record]] = [
-        *((profile.run_id, profile) for profile in kept.profiles),
-        *((locks.run_id, locks) for locks in kept.locks),
-    ]
-    for run_id, record in of_runs:
-        by_run.setdefault(run_id, {}).update(_leaves(record.model_dump(mode="json")))
-    return by_run
+    after = now.values()
+    again = []
+    for run_id, (ended, *before) in then.values().items():
+        now_ended, *today = after.get(run_id, (None, {}, {}))
+        numbers, counted = (
+            tuple(
+                Number(name, was.get(name), is_.get(name)) for name in dict.fromkeys([*was, *is_])
+            )
+            for was, is_ in zip(before, today, strict=True)
+        )
+        again.append(RunAgain(run_id, Number("result", ended, now_ended), numbers, counted))
+    return tuple(again)
 
 
 def _leaves(value: object, place: str = "") -> Iterator[tuple[str, Value]]:
@@ -222,11 +208,12 @@ def write_archive(
         LabError: its patches cannot be had any more, or the archive cannot be written.
     """
     manifest = SessionStore(folder).manifest()
-    files = {
-        f"{SESSION}/{name}": _whole_records(folder, name)
-        for name in RECORDS
-        if door.exists(folder, name)
-    }
+    files = {}
+    for name in filter(partial(door.exists, folder), RECORDS):
+        content = door.read(folder, name, MOST_BYTES)
+        # Without what a killed process left of its last record.
+        whole = len(content) if name in (MANIFEST, CALLS) else content.rfind(b"\n") + 1
+        files[f"{SESSION}/{name}"] = content[:whole]
     for of in door.names(folder, SERIES):
         for patch in door.names(folder, f"{SERIES}/{of}"):
             name = f"{SERIES}/{of}/{patch}"
@@ -238,9 +225,22 @@ def write_archive(
         config = f"{kernel.key}/config"
         if door.exists(kernels_folder(options.cache), config):
             files[f"{KERNELS}/{config}"] = door.read(kernels_folder(options.cache), config)
-    if root := _root_of(manifest, options.cache):
-        files[ROOT] = root.read_bytes()
-    files[COMMANDS] = _commands(manifest, options, by_hand).encode()
+    booted = manifest.provenance.initramfs_sha256
+    for kept in sorted((options.cache / initramfs.FOLDER).glob("*.sha256")):
+        image = kept.with_suffix(".cpio")
+        if kept.read_text() == booted and image.is_file() and sha256_of(image) == booted:
+            files[ROOT] = image.read_bytes()
+            break
+    script = [
+        f"# Repeats {manifest.session} and says whether every number is the same:",
+        "./lab.py repro --check ARCHIVE",
+        *(["", "# By hand, on the machine it came from:"] if by_hand else []),
+        *by_hand,
+    ]
+    text = "\n".join(script) + "\n"
+    for place, called in ((options.cache, "$TWINBOOT_CACHE"), (options.checkout, "$CHECKOUT")):
+        text = text.replace(str(place), called)
+    files[COMMANDS] = text.encode()
     head = ArchiveHead(
         format=FORMAT,
         session=manifest.session,
@@ -249,22 +249,6 @@ def write_archive(
     files[HEAD] = json.dumps(head.model_dump(), indent=1).encode()
     pack(files, archive)
     return tuple(sorted(files))
-
-
-def _root_of(manifest: Manifest, cache: Path) -> Path | None:
-    """The initramfs of a session, where the cache still has it."""
-    booted = manifest.provenance.initramfs_sha256
-    for kept in sorted((cache / initramfs.FOLDER).glob("*.sha256")):
-        image = kept.with_suffix(".cpio")
-        if kept.read_text() == booted and image.is_file() and sha256_of(image) == booted:
-            return image
-    return None
-
-
-def _whole_records(folder: Path, name: str) -> bytes:
-    """The file without what a killed process left of its last record."""
-    content = door.read(folder, name, MOST_BYTES)
-    return content if name in (MANIFEST, CALLS) else content[: content.rfind(b"\n") + 1]
 
 
 def inputs(manifest: Manifest, checkout: Path) -> dict[str, bytes]:
@@ -313,20 +297,6 @@ def by_hand_lines(folder: Path, options: Options) -> list[str]:
         return [f"# not to be had any more: {clean(str(error))}"]
 
 
-def _commands(manifest: Manifest, options: Options, lines: Sequence[str]) -> str:
-    """What was run; first in one line, then as far as is known by hand."""
-    text = [
-        f"# Repeats {manifest.session} and says whether every number is the same:",
-        "./lab.py repro --check ARCHIVE",
-        *(["", "# By hand, on the machine it came from:"] if lines else []),
-        *lines,
-    ]
-    script = "\n".join(text) + "\n"
-    for place, name in ((options.cache, "$TWINBOOT_CACHE"), (options.checkout, "$CHECKOUT")):
-        script = script.replace(str(place), name)
-    return script
-
-
 def read_archive(archive: Path, into: Path) -> Repro:
     """Unpack an archive into the empty folder ``into`` and check that it is whole.
 
@@ -335,29 +305,26 @@ def read_archive(archive: Path, into: Path) -> Repro:
     """
     where = clean(str(archive))
     names = unpack(archive, into)
+    problem, next_step = "", ""
     try:
         head = ArchiveHead.model_validate_json(door.read(into, HEAD))
     except (OSError, StoreError, ValueError):
         raise UsageError(
-            f"has no {HEAD} that this lab reads", where=where,
+            f"has no {HEAD} that this lab reads",
+            where=where,
             next_step="name a file made by ./lab.py repro",
-        ) from None  # fmt: skip
-    if head.format != FORMAT:
-        raise UsageError(
-            f"is of format {head.format}; this lab reads {FORMAT}", where=where,
-            next_step="use the lab that made it",
-        )  # fmt: skip
+        ) from None
     digests = {name: sha256_of(into / name) for name in names if name != HEAD}
-    wrong = sorted(
-        name
-        for name in digests.keys() | head.files.keys()
-        if digests.get(name) != head.files.get(name)
-    )
-    if wrong:
-        raise UsageError(
-            f"was damaged or changed: {clean(', '.join(wrong[:5]))}", where=where,
-            next_step="copy it again",
-        )  # fmt: skip
+    known = digests.keys() | head.files.keys()
+    wrong = sorted(name for name in known if digests.get(name) != head.files.get(name))
+    if head.format != FORMAT:
+        problem = f"is of format {head.format}; this lab reads {FORMAT}"
+        next_step = "use the lab that made it"
+    elif wrong:
+        problem = f"was damaged or changed: {clean(', '.join(wrong[:5]))}"
+        next_step = "copy it again"
+    if problem:
+        raise UsageError(problem, where=where, next_step=next_step)
     try:
         manifest = SessionStore(into / SESSION).manifest()
     except StoreError as error:
@@ -384,20 +351,8 @@ def experiment_again(repro: Repro, options: Options, source: str = "") -> Experi
         UsageError: it asks for more than a session of ours, or for what is on this machine and was
             not measured: nothing has been done yet.
     """
-    _require_modest(repro)
-    experiment = with_series_of(repro.manifest.experiment, repro.session, options)
-    # The gate says nothing of a number, and takes kernels of its own.
-    experiment = experiment.model_copy(update={"check": None})
-    if source:
-        kernel = experiment.kernel.model_copy(update={"source": source})
-        experiment = experiment.model_copy(update={"kernel": kernel})
-    _require_sources(repro.manifest, experiment, options)
-    return experiment
-
-
-def _require_modest(repro: Repro) -> None:
-    """Refuse an archive that would have this machine work for days, or read patches of its own."""
-    experiment, where = repro.manifest.experiment, clean(repro.manifest.session)
+    experiment, session = repro.manifest.experiment, clean(repro.manifest.session)
+    # Nobody's archive has this machine work for days, or read patches of its own.
     seeds = max(experiment.blocks, experiment.max_seeds or 0, len(repro.manifest.seeds))
     arms, cases = len(experiment.all_arms), len(experiment.cases)
     runs = arms * cases * (seeds + sum(twin.blocks for twin in experiment.twins))
@@ -405,16 +360,24 @@ def _require_modest(repro: Repro) -> None:
         raise UsageError(
             f"plans {runs} runs ({arms} arms, {cases} cases, {seeds} seeds and those of diagnostic "
             f"runs), more than the {MOST_RUNS} that are repeated for somebody else",
-            where=where,
+            where=session,
             next_step="measure such a session yourself: ./lab.py run",
         )
     for name, series in series_of(experiment):
         if not door.names(repro.session, f"{SERIES}/{folder_of(name)}"):
             raise UsageError(
                 f"names patches that are not in it: {clean(series.path)}",
-                where=where,
+                where=session,
                 next_step="ask for an archive made by ./lab.py repro",
             )
+    experiment = with_series_of(experiment, repro.session, options)
+    # The gate says nothing of a number, and takes kernels of its own.
+    experiment = experiment.model_copy(update={"check": None})
+    if source:
+        kernel = experiment.kernel.model_copy(update={"source": source})
+        experiment = experiment.model_copy(update={"kernel": kernel})
+    _require_sources(repro.manifest, experiment, options)
+    return experiment
 
 
 def _require_sources(manifest: Manifest, experiment: Experiment, options: Options) -> None:
@@ -447,21 +410,22 @@ def require_known(experiment: Experiment, known: Catalogue) -> None:
     """
     flavours = [experiment.kernel.flavour]
     flavours += [arm.kernel.flavour for arm in experiment.arms if arm.kernel]
-    names = [
-        *(("workload", case.workload, case.workload in known.workloads)
-          for case in experiment.cases),
-        *(("variant", case.name, case.variant in known.workloads.get(case.workload, ()))
-          for case in experiment.cases),
-        ("guest", experiment.guest, experiment.guest in known.guests),
-        *(("flavour", flavour, flavour in known.flavours) for flavour in flavours),
-        *(("addition", name, name in known.additions) for name in experiment.kernel.additions),
-    ]  # fmt: skip
+    names: list[tuple[str, str, bool]] = []
+    for case in experiment.cases:
+        variants = known.workloads.get(case.workload)
+        names.append(("workload", case.workload, variants is not None))
+        names.append(("variant", case.name, case.variant in (variants or ())))
+    names.append(("guest", experiment.guest, experiment.guest in known.guests))
+    names += [("flavour", flavour, flavour in known.flavours) for flavour in flavours]
+    added = experiment.kernel.additions
+    names += [("addition", name, name in known.additions) for name in added]
     for kind, name, is_known in names:
         if not is_known:
             raise UsageError(
-                f"this lab has no {kind} {name!r}", where=experiment.name,
+                f"this lab has no {kind} {name!r}",
+                where=experiment.name,
                 next_step="use the version of the lab that the archive's manifest names",
-            )  # fmt: skip
+            )
 
 
 def differs_here(repro: Repro, options: Options, tools: Mapping[str, str]) -> tuple[str, ...]:
@@ -495,14 +459,15 @@ def differs_built(manifest: Manifest, session: Prepared) -> tuple[str, ...]:
         ("probe", then.probe[:12], session.probe.sha256[:12] if session.probe else ""),
         ("guest", manifest.guest.model_dump_json(), guest.model_dump_json()),
     ]
-    kernels = [
-        (arm.name, arm.kernel, session.measured[arm.name].identity)
-        for arm in manifest.arms
-        if arm.name in session.measured
-    ]
-    for name, old, new in kernels:
-        for field in ("source", "compiler", "config_sha256", "code_key"):
-            pairs.append((f"kernel {name}: {field}", getattr(old, field), getattr(new, field)))
+    for arm in manifest.arms:
+        if kernel := session.measured.get(arm.name):
+            pairs += [
+                (
+                    f"kernel {arm.name}: {field}",
+                    *(getattr(k, field) for k in (arm.kernel, kernel.identity)),
+                )
+                for field in ("source", "compiler", "config_sha256", "code_key")
+            ]
     return tuple(_line(*pair) for pair in pairs if pair[1] != pair[2])
 
 

@@ -7,13 +7,12 @@ slow to import is imported: ``--help`` and completion read this file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
-from typer.models import ArgumentInfo, OptionInfo
+from typer.models import ArgumentInfo
 
 from experiment.series_name import from_here
 
@@ -26,39 +25,36 @@ MANIFEST = "manifest.json"
 MODES = ("exact", "wall")
 
 
+def _stems(folder: Path) -> list[str]:
+    return [path.stem for path in sorted(folder.glob("*.toml"))]
+
+
 def experiments(incomplete: str) -> list[str]:
     """Names of shipped experiments that begin so."""
-    return _beginning(incomplete, (path.stem for path in sorted(EXPERIMENTS.glob("*.toml"))))
+    return [name for name in _stems(EXPERIMENTS) if name.startswith(incomplete)]
 
 
 def modes(incomplete: str) -> list[str]:
     """The ways to measure that begin so."""
-    return _beginning(incomplete, MODES)
+    return [name for name in MODES if name.startswith(incomplete)]
 
 
 def machines(incomplete: str) -> list[str]:
     """Names of machines whose caches are modelled, and ``none``, that begin so."""
-    return _beginning(
-        incomplete, ["none", *(path.stem for path in sorted(MACHINES.glob("*.toml")))]
-    )
+    return [name for name in ["none", *_stems(MACHINES)] if name.startswith(incomplete)]
 
 
 def workloads(incomplete: str) -> list[str]:
     """Names of workloads; with commas the last of them is completed."""
     before, comma, last = incomplete.rpartition(",")
-    names = (path.stem for path in sorted(WORKLOADS.glob("*.toml")))
-    return [f"{before}{comma}{name}" for name in _beginning(last, names)]
+    return [f"{before}{comma}{name}" for name in _stems(WORKLOADS) if name.startswith(last)]
 
 
 def sessions(incomplete: str) -> list[str]:
     """``latest``, and names of this lab's sessions, newest first."""
-    heads = sorted(
-        SESSIONS.glob(f"*/{MANIFEST}"), key=lambda path: path.stat().st_mtime, reverse=True
-    )
-    return _beginning(incomplete, ["latest", *(path.parent.name for path in heads)])
-
-
-def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
+    heads = SESSIONS.glob(f"*/{MANIFEST}")
+    newest = sorted(heads, key=lambda path: path.stat().st_mtime, reverse=True)
+    names = ["latest", *(path.parent.name for path in newest)]
     return [name for name in names if name.startswith(incomplete)]
 
 
@@ -66,6 +62,15 @@ SUBJECT = "What is compared"
 METHOD = "How it is measured"
 # Their values name places, of which relative ones start where the user is.
 PLACES = ("series", "source", "arms")
+
+
+def option(flag: str, panel: str, text: str, **more: Any) -> Any:
+    """An option with its help, in one of the two panels."""
+    return typer.Option(flag, rich_help_panel=panel, help=text, **more)
+
+
+NAMES: dict[str, Any] = {"metavar": "NAME,NAME", "autocompletion": workloads}
+SEEDS: dict[str, Any] = {"metavar": "N", "min": 1, "max": 1000}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,152 +99,129 @@ class Request:
     ] = ""
     overrides: Annotated[
         tuple[str, ...],
-        typer.Option(
+        option(
             "--set",
+            SUBJECT,
+            "override a key of the experiment: guest=smoke, blocks=12",
             metavar="KEY=VALUE",
             envvar="TWINBOOT_SET",
-            rich_help_panel=SUBJECT,
-            help="override a key of the experiment: guest=smoke, blocks=12",
         ),
     ] = ()
     mode: Annotated[
         str,
-        typer.Option(
+        option(
             "--mode",
+            METHOD,
+            "exact, or wall: real time under virtme-ng and KVM",
             metavar="MODE",
             autocompletion=modes,
-            rich_help_panel=METHOD,
-            help="exact, or wall: real time under virtme-ng and KVM",
         ),
     ] = ""
     twins: Annotated[
         bool | None,
-        typer.Option(
+        option(
             "--twins/--no-twins",
-            rich_help_panel=METHOD,
-            help="also make the diagnostic runs (lock waits, cache misses, lines that move)",
+            METHOD,
+            "also make the diagnostic runs (lock waits, cache misses, lines that move)",
         ),
     ] = None
     series: Annotated[
         tuple[str, ...],
-        typer.Option(
+        option(
             "--series",
+            SUBJECT,
+            "patches: a FOLDER, FILE, MESSAGE-ID or range A..B; see docs/series.md",
             metavar="SERIES",
-            rich_help_panel=SUBJECT,
-            help="patches: a FOLDER, FILE, MESSAGE-ID or range A..B; see docs/series.md",
         ),
     ] = ()
     source: Annotated[
         str,
-        typer.Option(
+        option(
             "--source",
+            SUBJECT,
+            "kernel source for --series: deb:, tarball:, dir: or git:PATH\\[@REF]",
             metavar="SOURCE",
-            rich_help_panel=SUBJECT,
-            help="kernel source for --series: deb:, tarball:, dir: or git:PATH\\[@REF]",
         ),
     ] = ""
     workloads: Annotated[
-        str,
-        typer.Option(
-            "--workloads",
-            metavar="NAME,NAME",
-            autocompletion=workloads,
-            rich_help_panel=METHOD,
-            help="with --series or --arm: workloads to run",
-        ),
+        str, option("--workloads", METHOD, "with --series or --arm: workloads to run", **NAMES)
     ] = ""
     automatic: Annotated[
         bool,
-        typer.Option(
+        option(
             "--auto",
-            rich_help_panel=METHOD,
-            help="the default with --series: the workloads that execute what it changes",
+            METHOD,
+            "the default with --series: the workloads that execute what it changes",
         ),
     ] = False
     reverse: Annotated[
         bool,
-        typer.Option(
-            "--reverse",
-            rich_help_panel=SUBJECT,
-            help="the source contains --series already: remove it for the base",
+        option(
+            "--reverse", SUBJECT, "the source contains --series already: remove it for the base"
         ),
     ] = False
     per_patch: Annotated[
         bool,
-        typer.Option(
+        option(
             "--per-patch",
-            rich_help_panel=SUBJECT,
-            help="measure after each patch of the series, without diagnostic runs",
+            SUBJECT,
+            "measure after each patch of the series, without diagnostic runs",
         ),
     ] = False
     check: Annotated[
         bool | None,
-        typer.Option(
-            "--check/--no-check",
-            rich_help_panel=METHOD,
-            help="run the correctness checks on every arm, or skip them",
+        option(
+            "--check/--no-check", METHOD, "run the correctness checks on every arm, or skip them"
         ),
     ] = None
     arms: Annotated[
         tuple[str, ...],
-        typer.Option(
+        option(
             "--arm",
-            metavar="KERNEL",
-            rich_help_panel=SUBJECT,
-            help="a kernel to compare; the first one is the base: deb:linux-image-RELEASE, "
+            SUBJECT,
+            "a kernel to compare; the first one is the base: deb:linux-image-RELEASE, "
             "image:PATH@MODULES, or a source as for --source",
+            metavar="KERNEL",
         ),
     ] = ()
     quick: Annotated[
         bool,
-        typer.Option(
-            "--quick",
-            rich_help_panel=METHOD,
-            help="only the first case, without correctness checks and diagnostic runs",
+        option(
+            "--quick", METHOD, "only the first case, without correctness checks and diagnostic runs"
         ),
     ] = False
-
     seeds: Annotated[
         int | None,
-        typer.Option(
-            "--seeds",
-            metavar="N",
-            min=1,
-            max=1000,
-            rich_help_panel=METHOD,
-            help="as many seeds, and no more (with --max-seeds: at first)",
+        option(
+            "--seeds", METHOD, "as many seeds, and no more (with --max-seeds: at first)", **SEEDS
         ),
     ] = None
     max_seeds: Annotated[
         int | None,
-        typer.Option(
+        option(
             "--max-seeds",
-            metavar="N",
-            min=1,
-            max=1000,
-            rich_help_panel=METHOD,
-            help="add seeds, up to as many, until every verdict is decided",
+            METHOD,
+            "add seeds, up to as many, until every verdict is decided",
+            **SEEDS,
         ),
     ] = None
-
     memory: Annotated[
         str,
-        typer.Option(
+        option(
             "--memory",
+            METHOD,
+            "after the verdict: what this machine's caches and TLBs would miss; none: nothing",
             metavar="MACHINE",
             autocompletion=machines,
-            rich_help_panel=METHOD,
-            help="after the verdict: what this machine's caches and TLBs would miss; none: nothing",
         ),
     ] = ""
-
     config: Annotated[
         tuple[str, ...],
-        typer.Option(
+        option(
             "--config",
+            SUBJECT,
+            "an option of the kernel, on all arms or one: patched:CONFIG_X=y",
             metavar="\\[ARM:]CONFIG_X=y",
-            rich_help_panel=SUBJECT,
-            help="an option of the kernel, on all arms or one: patched:CONFIG_X=y",
         ),
     ] = ()
 
@@ -265,13 +247,9 @@ class Request:
         A wall guest counts real seconds, so it has a profile of its own.
         """
         guest = ("guest=wall",) if self.mode == "wall" else ()
-        mode = (f"mode={self.mode}",) if self.mode else ()
-        return (*guest, *self.overrides, *self._of_seeds, *mode)
-
-    @property
-    def _of_seeds(self) -> tuple[str, ...]:
-        settings = {"blocks": self.seeds, "max_seeds": self.max_seeds}
-        return tuple(f"{key}={value}" for key, value in settings.items() if value is not None)
+        settings = {"blocks": self.seeds, "max_seeds": self.max_seeds, "mode": self.mode or None}
+        given = (f"{key}={value}" for key, value in settings.items() if value is not None)
+        return (*guest, *self.overrides, *given)
 
     @property
     def recorded(self) -> tuple[str, ...]:
@@ -303,28 +281,16 @@ def arguments(request: Request, *, here: Path, checkout: Path) -> tuple[str, ...
         value = getattr(request, field.name)
         if value == field.default:
             continue
+        values = list(value) if isinstance(value, tuple) else [value]
         if field.name in PLACES or (field.name == "name" and value.endswith(".toml")):
-            value = _placed(value, here, checkout)
+            values = [from_here(each, here=here, checkout=checkout) for each in values]
         (declared,) = hints[field.name].__metadata__
-        words += _words(declared, value)
+        # typer keeps the first name of an annotated option as its default.
+        flag, _, negated = str(declared.default).partition("/")
+        if isinstance(declared, ArgumentInfo):
+            words += values
+        elif isinstance(value, bool):
+            words.append(flag if value else negated)
+        else:
+            words += [word for each in values for word in (flag, str(each))]
     return tuple(words)
-
-
-def _placed(value: Any, here: Path, checkout: Path) -> Any:
-    if isinstance(value, tuple):
-        return tuple(from_here(name, here=here, checkout=checkout) for name in value)
-    return from_here(value, here=here, checkout=checkout)
-
-
-def _words(declared: ArgumentInfo | OptionInfo, value: Any) -> Iterator[str]:
-    """The words of a command line that give a parameter this value."""
-    if isinstance(declared, ArgumentInfo):
-        yield value
-        return
-    # typer keeps the first name of an annotated option as its default.
-    option, _, negated = str(declared.default).partition("/")
-    if isinstance(value, bool):
-        yield option if value else negated
-        return
-    for item in value if isinstance(value, tuple) else (value,):
-        yield from (option, str(item))

@@ -61,7 +61,26 @@ class SeriesIntake:
         """All of it for people, of at most ``width`` columns; the problem only if it is wanted."""
         lines: list[str] = []
         for record in self.records:
-            lines += _record_lines(record, self.source, width)
+            version = f" v{record.version}" if record.version > 1 else ""
+            author = f", by {record.author}" if record.author else ""
+            lines += _wrapped(f'series: "{record.title}"{version}{author}', width, indent="")
+            count = len(record.patches)
+            files = [*dict.fromkeys(file for patch in record.patches for file in patch.files)]
+            more = f" and {len(files) - MOST_FILES} more" if len(files) > MOST_FILES else ""
+            commit = record.base_commit[:12]
+            base = f"base-commit {commit}" if commit else "no base is named"
+            subjects = [f"{at}. {each.subject}" for at, each in enumerate(record.patches, 1)]
+            texts = [
+                f"{count} patch{'es'[: 2 * (count != 1)]} from {record.origin}",
+                *(subjects[:MOST_PATCHES] if count > 1 else ()),
+                *([f"... {subjects[-1]}"] if count > MOST_PATCHES else ()),
+                f"changes {', '.join(files[:MOST_FILES])}{more}",
+                f"{base}; built on {clean(self.source)}",
+                *(f"finding: {text}" for text in record.findings),
+            ]
+            if record.host_code:
+                texts.append(f"runs on this host when it is built: {', '.join(record.host_code)}")
+            lines += [line for text in texts for line in _wrapped(text, width)]
         problem = self.problem if with_problem else None
         for note in (*self.notes, *([problem.in_one_line] if problem else [])):
             lines += _wrapped(f"note: {note}", width)
@@ -78,27 +97,21 @@ def taken_in(settled: Settled, options: Options) -> SeriesIntake:
     boxed = any(record.kind == "thread" for record in records)
     notes: list[str] = []
     problem = None
+    # Each source with the longest lists of patches that are applied to it.
+    pairs = [
+        ((arm.kernel or experiment.kernel).source, patches_of(arm, every))
+        for arm in experiment.all_arms
+    ]
+    tried: list[tuple[str, tuple[Path, ...]]] = []
     try:
-        for source, patches in _to_be_tried(settled):
-            notes += _tried(source, patches, options, boxed=boxed)
+        for source, patches in sorted(pairs, key=lambda pair: len(pair[1]), reverse=True):
+            longer = (p for s, p in tried if s == source)
+            if patches and not any(p[: len(patches)] == patches for p in longer):
+                tried.append((source, patches))
+                notes += _tried(source, patches, options, boxed=boxed)
     except SeriesError as error:
         problem = error
     return SeriesIntake(records, experiment.kernel.source, tuple(dict.fromkeys(notes)), problem)
-
-
-def _to_be_tried(settled: Settled) -> list[tuple[str, tuple[Path, ...]]]:
-    """Each source with the longest lists of patches that are applied to it."""
-    every: list[tuple[str, tuple[Path, ...]]] = []
-    experiment: Experiment = settled.experiment
-    pairs = [
-        ((arm.kernel or experiment.kernel).source, patches_of(arm, settled.series))
-        for arm in experiment.all_arms
-    ]
-    for source, patches in sorted(pairs, key=lambda pair: len(pair[1]), reverse=True):
-        longer = (p for s, p in every if s == source)
-        if patches and not any(p[: len(patches)] == patches for p in longer):
-            every.append((source, patches))
-    return every
 
 
 def _tried(source: str, paths: Sequence[Path], options: Options, *, boxed: bool) -> list[str]:
@@ -142,28 +155,6 @@ def _require_kernels(files: Sequence[str], is_kernels: bool, source: str) -> Non
         )
 
 
-def _record_lines(record: SeriesRecord, source: str, width: int) -> list[str]:
-    version = f" v{record.version}" if record.version > 1 else ""
-    author = f", by {record.author}" if record.author else ""
-    count = len(record.patches)
-    files = tuple(dict.fromkeys(file for patch in record.patches for file in patch.files))
-    more = f" and {len(files) - MOST_FILES} more" if len(files) > MOST_FILES else ""
-    base = f"base-commit {record.base_commit[:12]}" if record.base_commit else "no base is named"
-    subjects = [f"{number}. {each.subject}" for number, each in enumerate(record.patches, 1)]
-    texts = [
-        f"{count} patch{'es'[: 2 * (count != 1)]} from {record.origin}",
-        *(subjects[:MOST_PATCHES] if count > 1 else ()),
-        *([f"... {count}. {record.patches[-1].subject}"] if count > MOST_PATCHES else ()),
-        f"changes {', '.join(files[:MOST_FILES])}{more}",
-        f"{base}; built on {clean(source)}",
-        *(f"finding: {text}" for text in record.findings),
-    ]
-    if record.host_code:
-        texts.append(f"runs on this host when it is built: {', '.join(record.host_code)}")
-    head = _wrapped(f'series: "{record.title}"{version}{author}', width, indent="")
-    return head + [line for text in texts for line in _wrapped(text, width)]
-
-
 def _wrapped(text: str, width: int, indent: str = "  ") -> list[str]:
     return wrap(
         clean(text, 1000),
@@ -197,13 +188,15 @@ def resolve_request(
     """
     require_usable(cache, checkout)
     _require_one_subject(request)
-    if request.name or request.arms:
-        settled = settle(
-            _without_series(request, checkout, here, catalogue), checkout=checkout, cache=cache
-        )
-        on_intake(settled)
-    else:
-        settled = _of_series(request, checkout, cache, here, catalogue, on_intake)
+    named = request.named_workloads
+    experiment = _experiment(request, named, checkout, here, catalogue)
+    settled = settle(experiment, checkout=checkout, cache=cache)
+    on_intake(settled)
+    if not (request.name or request.arms or named):
+        source = identify(settled.experiment.kernel.source, checkout=checkout, cache=cache)
+        chosen = automatic(*texts_and_files(settled.series[COMMON]), release_of(source))
+        experiment = _experiment(request, chosen, checkout, here, catalogue)
+        settled = settle(experiment, checkout=checkout, cache=cache, known=settled.series)
     experiment = settled.experiment
     if request.check and experiment.prebuilt:
         raise UsageError(
@@ -259,19 +252,28 @@ def _require_one_subject(request: Request) -> None:
         )
 
 
-def _without_series(
-    request: Request, checkout: Path, here: Path, catalogue: Catalogue
+def _experiment(
+    request: Request, workloads: tuple[str, ...], checkout: Path, here: Path, catalogue: Catalogue
 ) -> Experiment:
-    """The experiment of a file, or that of kernels."""
+    """The experiment of a file, or that of kernels or a series with these workloads."""
     if request.name:
         # Cases may be overridden, and what explains those that are not there is then no mistake.
         without = ("twins=[]",) if request.twins is False and not request.memory else ()
-        return load_experiment(
-            Path(request.name), overrides=(*request.all_overrides, *without), catalogue=catalogue
+        overrides = (*request.all_overrides, *without)
+        return load_experiment(Path(request.name), overrides=overrides, catalogue=catalogue)
+    places = [
+        from_here(name, here=here, checkout=checkout) for name in request.arms or request.series
+    ]
+    if request.arms:
+        return from_kernels(
+            places, workloads=workloads, overrides=request.all_overrides, catalogue=catalogue
         )
-    return from_kernels(
-        [from_here(name, here=here, checkout=checkout) for name in request.arms],
-        workloads=request.named_workloads,
+    source = request.source
+    return from_series(
+        places,
+        source=from_here(source, here=here, checkout=checkout) if source else "",
+        workloads=workloads,
+        reverse=request.reverse,
         overrides=request.all_overrides,
         catalogue=catalogue,
     )
@@ -315,32 +317,3 @@ def _twins(request: Request, experiment: Experiment, guest: Guest) -> tuple[Twin
         for twin in others
     ]
     return (*(others if diagnostic else ()), *twins)
-
-
-def _of_series(
-    request: Request,
-    checkout: Path,
-    cache: Path,
-    here: Path,
-    catalogue: Catalogue,
-    on_intake: Callable[[Settled], None],
-) -> Settled:
-    def made(workloads: tuple[str, ...]) -> Experiment:
-        source = request.source
-        return from_series(
-            [from_here(name, here=here, checkout=checkout) for name in request.series],
-            source=from_here(source, here=here, checkout=checkout) if source else "",
-            workloads=workloads,
-            reverse=request.reverse,
-            overrides=request.all_overrides,
-            catalogue=catalogue,
-        )
-
-    named = request.named_workloads
-    settled = settle(made(named), checkout=checkout, cache=cache)
-    on_intake(settled)
-    if named:
-        return settled
-    release = release_of(identify(settled.experiment.kernel.source, checkout=checkout, cache=cache))
-    workloads = automatic(*texts_and_files(settled.series[COMMON]), release)
-    return settle(made(workloads), checkout=checkout, cache=cache, known=settled.series)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -239,7 +239,19 @@ def resolve(
     judged = experiment.kernel.flavour
     of_checks = experiment.check.flavours if experiment.check else ()
     flavours = tuple(dict.fromkeys([judged, *of_checks]))
-    arms = [_arm(experiment, arm, series, flavours) for arm in experiment.all_arms]
+    arms = []
+    for arm in experiment.all_arms:
+        spec = arm.kernel or experiment.kernel
+        update = {"mode": experiment.mode, "config": {**spec.config, **arm.config}}
+        # The experiment's own flavour is what an arm has that names none: one that does keeps it.
+        kernels = {
+            flavour: spec.model_copy(
+                update={**update, "flavour": spec.flavour if flavour == judged else flavour}
+            )
+            for flavour in flavours
+        }
+        records = series[arm.name].records if arm.series else ()
+        arms.append(ResolvedArm(arm, patches_of(arm, series), records, kernels))
     if in_wall:
         arms.append(replace(arms[0], spec=specs[-1]))
     guests = {arm.name: arm.guest.of(guest) for arm in specs}
@@ -254,7 +266,12 @@ def resolve(
         modelled = load_machine(Path(machine)) if machine else None
         return Bench(name, observe, of_arms, sizes, modelled)
 
-    workloads = workloads_of(experiment, next(iter(guests.values())))
+    kernel = experiment.all_arms[0].kernel or experiment.kernel
+    vcpus = next(iter(guests.values())).vcpus
+    workloads = {
+        name: workload.in_guest(page_bytes=kernel.page_kib << 10, vcpus=vcpus)
+        for name, workload in load_catalogue().items()
+    }
     return Resolved(
         experiment=experiment,
         series=series,
@@ -346,36 +363,10 @@ def plan_of(experiment: Experiment) -> Plan:
     return wall_plan(experiment) if experiment.mode == "wall" else make_plan(experiment)
 
 
-def workloads_of(experiment: Experiment, guest: Guest) -> dict[str, Workload]:
-    """The workloads that can be used, as they are in the base arm's guest."""
-    kernel = experiment.all_arms[0].kernel or experiment.kernel
-    return {
-        name: workload.in_guest(page_bytes=kernel.page_kib << 10, vcpus=guest.vcpus)
-        for name, workload in load_catalogue().items()
-    }
-
-
 def patches_of(arm: ArmSpec, series: Mapping[str, Taken]) -> tuple[Path, ...]:
     """The patch files applied for one arm: of the experiment's series, then of its own."""
     common = series[COMMON].patches[: arm.upto] if arm.patches and COMMON in series else ()
     return (*common, *(series[arm.name].patches if arm.series else ()))
-
-
-def _arm(
-    experiment: Experiment, arm: ArmSpec, series: Mapping[str, Taken], flavours: Iterable[str]
-) -> ResolvedArm:
-    spec = arm.kernel or experiment.kernel
-    common = {"mode": experiment.mode, "config": {**spec.config, **arm.config}}
-    # The experiment's own flavour is what an arm has that names none: one that does keeps it.
-    judged = experiment.kernel.flavour
-    kernels = {
-        flavour: spec.model_copy(
-            update={**common, "flavour": spec.flavour if flavour == judged else flavour}
-        )
-        for flavour in flavours
-    }
-    records = series[arm.name].records if arm.series else ()
-    return ResolvedArm(arm, patches_of(arm, series), records, kernels)
 
 
 def kernel_keys(resolved: Resolved, *, checkout: Path, cache: Path) -> dict[tuple[str, str], str]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from errors import InfraError
@@ -21,8 +22,6 @@ from host import accelerator, fitness
 from host.fitness import read_counters
 from host.topology import Placement
 from kernels.cache import hold
-from results.profile import Locks, Profile
-from results.record import RunCost, RunRecord
 from results.store import SessionStore
 from runs import measure
 from runs.boots import Reporter, duration
@@ -63,7 +62,8 @@ def measure_wall(
         return
     recorded = store.records()
     left = remaining_whole(session.plan, {record.run_id for record in recorded})
-    todo = [tuple(runs) for _, runs in itertools.groupby(left, key=_block)]
+    blocks = itertools.groupby(left, key=lambda run: (run.twin, run.block))
+    todo = [tuple(runs) for _, runs in blocks]
     if not todo:
         reporter.log("every planned run is on record")
         return
@@ -80,8 +80,10 @@ def measure_wall(
             held.enter_context(hold(kernel))
         stage = WallStage(session, store, reporter, scratch, time.monotonic() - before)
         for runs in todo:
-            if not runs[0].twin and _may_stop(session, runs[0].block) and decided():
-                reporter.log(f"decided after {runs[0].block} blocks")
+            made, may_stop = runs[0].block, session.experiment.wall.early_looks
+            may_stop = may_stop and not runs[0].twin and look_after(made) is not None
+            if may_stop and decided():
+                reporter.log(f"decided after {made} blocks")
                 todo = [later for later in todo if later[0].twin]
                 break
             _make(stage, runs)
@@ -104,37 +106,22 @@ def lab_kept_off(placement: Placement | None) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def _block(run: PlannedRun) -> tuple[str, int]:
-    return run.twin, run.block
-
-
-def _may_stop(session: Prepared, blocks: int) -> bool:
-    return session.experiment.wall.early_looks and look_after(blocks) is not None
-
-
 def _make(stage: WallStage, runs: Sequence[PlannedRun]) -> None:
     for run in runs:
         stage.reporter.started(run.run_id)
-        record, cost, beside = _run(stage, run)
-        stage.store.append(record, cost, *beside)
+        attempts = stage.session.experiment.wall.attempts
+        for attempt in range(1, attempts + 1):
+            at_s = time.monotonic() - stage.began
+            outcome, conditions = watched(partial(_boot, stage, run))
+            record, beside = measure.record_of(stage.session, run, outcome, lambda files: ())
+            if record.failure is None or record.failure.blame != "host" or attempt == attempts:
+                break
+            stage.reporter.log(f"again    {run.run_id}: {record.failure.message}")
+        record = record.model_copy(update={"conditions": conditions, "at_s": round(at_s, 1)})
+        stage.store.append(record, measure.cost_of(run, outcome), *beside)
         stage.reporter.finished(
             run.run_id, problem=record.failure.message if record.failure else ""
         )
-
-
-def _run(
-    stage: WallStage, run: PlannedRun
-) -> tuple[RunRecord, RunCost, tuple[Profile | Locks, ...]]:
-    attempts = stage.session.experiment.wall.attempts
-    for attempt in range(1, attempts + 1):
-        at_s = time.monotonic() - stage.began
-        outcome, conditions = watched(lambda: _boot(stage, run))
-        record, beside = measure.record_of(stage.session, run, outcome, lambda files: ())
-        if record.failure is None or record.failure.blame != "host" or attempt == attempts:
-            break
-        stage.reporter.log(f"again    {run.run_id}: {record.failure.message}")
-    record = record.model_copy(update={"conditions": conditions, "at_s": round(at_s, 1)})
-    return record, measure.cost_of(run, outcome), beside
 
 
 def watched(boot: Callable[[], Outcome]) -> tuple[Outcome, Conditions]:

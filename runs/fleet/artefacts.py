@@ -62,10 +62,6 @@ class KernelFiles:
         if not FILE_NAME.fullmatch(self.key):
             raise ValueError("no kernel: its key is no name of a file")
 
-    def file(self, name: str) -> Artefact:
-        """The file of this name."""
-        return next(artefact for artefact in self.files if artefact.name == name)
-
 
 @dataclass(frozen=True)
 class ArtefactStore:
@@ -79,10 +75,9 @@ class ArtefactStore:
         Raises:
             InfraError: the store cannot be written.
         """
-        digest = sha256_of(path)
-        artefact = Artefact(name or path.name, digest, path.stat().st_size)
+        artefact = Artefact(name or path.name, sha256_of(path), path.stat().st_size)
         if not self._has(artefact):
-            self._write(self._blob(artefact), path.read_bytes())
+            self._write(f"blobs/{artefact.sha256}", path.read_bytes())
         return artefact
 
     def fetch(self, artefact: Artefact, cache: Path) -> Path:
@@ -96,7 +91,9 @@ class ArtefactStore:
         kept = held_in(cache, artefact)
         kept.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(kernel_cache.lock_path(cache, f"fleet-{artefact.sha256}")):
-            if _is(kept, artefact):
+            # Read once a process, unless it was changed.
+            known = VERIFIED.get(kept, ()) if kept.exists() else None
+            if known is not None and (known == _stamp(kept) or sha256_of(kept) == artefact.sha256):
                 os.utime(kept)
                 VERIFIED[kept] = _stamp(kept)
                 return kept
@@ -169,33 +166,32 @@ class ArtefactStore:
             )
         return kernel
 
-    def _blob(self, artefact: Artefact) -> str:
-        return f"blobs/{artefact.sha256}"
-
     def _has(self, artefact: Artefact) -> bool:
-        files, top = self._open()
-        with self._request("read"):
+        with self._opened("read") as (files, top, _):
             try:
-                return bool(files.size(f"{top}/{self._blob(artefact)}") == artefact.size)
+                return bool(files.size(f"{top}/blobs/{artefact.sha256}") == artefact.size)
             except MISSING:
                 return False
 
     def _read(self, place: str) -> bytes | None:
-        files, top = self._open()
-        with self._request("read"):
+        with self._opened("read") as (files, top, is_folder):
             try:
-                if _is_folder(files):
+                if is_folder:
                     return door.read(Path(top), place)
                 return bytes(files.cat_file(f"{top}/{place}", start=0, end=door.TEXT))
             except MISSING:
                 return None
 
     def _read_into(self, artefact: Artefact, path: Path) -> str:
-        """Fetch a file's bytes; return their SHA-256."""
-        files, top = self._open()
-        with self._request("read"):
+        """Fetch a file's bytes, and no more than it has; return their SHA-256."""
+        blob = f"blobs/{artefact.sha256}"
+        with self._opened("read") as (files, top, is_folder), path.open("wb") as sink:
             try:
-                self._copy(files, top, artefact, path)
+                if is_folder:
+                    with door.opened(Path(top), blob, artefact.size) as source:
+                        sink.write(source.read(artefact.size))
+                elif files.size(f"{top}/{blob}") <= artefact.size:
+                    files.get_file(f"{top}/{blob}", str(path))
             except MISSING:
                 raise InfraError(
                     f"{artefact.name} (SHA-256 {artefact.sha256[:16]}) is not there",
@@ -204,43 +200,21 @@ class ArtefactStore:
                 ) from None
         return sha256_of(path)
 
-    def _copy(self, files: Any, top: str, artefact: Artefact, path: Path) -> None:
-        """No more than an artefact has, whatever lies there by its name."""
-        blob = self._blob(artefact)
-        with path.open("wb") as sink:
-            if _is_folder(files):
-                with door.opened(Path(top), blob, artefact.size) as source:
-                    sink.write(source.read(artefact.size))
-                return
-        if files.size(f"{top}/{blob}") <= artefact.size:
-            files.get_file(f"{top}/{blob}", str(path))
-
     def _write(self, place: str, data: bytes) -> None:
-        files, top = self._open()
-        target = f"{top}/{place}"
-        with self._request("written"):
-            if _is_folder(files):
+        with self._opened("written") as (files, top, is_folder):
+            if is_folder:
                 # A reader could see half of it; object stores show all or nothing.
                 door.write(Path(top), place, data)
             else:
-                files.makedirs(target.rpartition("/")[0], exist_ok=True)
-                files.pipe_file(target, data)
+                files.makedirs(f"{top}/{place}".rpartition("/")[0], exist_ok=True)
+                files.pipe_file(f"{top}/{place}", data)
 
     @contextmanager
-    def _request(self, to_be: str) -> Iterator[None]:
-        """Whatever a driver raises is the store's trouble: clouds' have no error in common."""
-        try:
-            yield
-        except InfraError:
-            raise
-        except Exception as error:
-            raise InfraError(
-                f"cannot be {to_be}: {' '.join(str(error).split()) or type(error).__name__}",
-                where=f"store {self.url}",
-                next_step="see that it can be reached from here, or name another one: --store",
-            ) from None
+    def _opened(self, to_be: str) -> Iterator[tuple[Any, str, bool]]:
+        """The store, its top, and whether it is a folder of this host's: others write there, too.
 
-    def _open(self) -> tuple[Any, str]:
+        Whatever a driver raises is the store's trouble: clouds' have no error in common.
+        """
         # Loads what a URL needs, so only where a store is used.
         import fsspec
 
@@ -252,26 +226,21 @@ class ArtefactStore:
                 where=f"store {self.url}",
                 next_step="a folder that all hosts see, or a URL that fsspec knows",
             ) from None
-        return files, str(top).rstrip("/")
-
-
-def _is_folder(files: Any) -> bool:
-    """Whether a store is a folder of this host's, which others can write to, too."""
-    return "file" in files.protocol
+        try:
+            yield files, str(top).rstrip("/"), "file" in files.protocol
+        except InfraError:
+            raise
+        except Exception as error:
+            raise InfraError(
+                f"cannot be {to_be}: {' '.join(str(error).split()) or type(error).__name__}",
+                where=f"store {self.url}",
+                next_step="see that it can be reached from here, or name another one: --store",
+            ) from None
 
 
 def held_in(cache: Path, artefact: Artefact) -> Path:
     """Where a host keeps an artefact that arrived."""
     return cache / "fleet" / artefact.sha256
-
-
-def _is(path: Path, artefact: Artefact) -> bool:
-    """Whether a file in the cache is whole; read once a process unless it was changed."""
-    if not path.exists():
-        return False
-    if VERIFIED.get(path) == _stamp(path):
-        return True
-    return sha256_of(path) == artefact.sha256
 
 
 def _stamp(path: Path) -> tuple[int, int]:
@@ -280,18 +249,12 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 def _signature(key: str, files: str, cache: Path) -> str:
-    return hmac.new(_own_key(cache), f"{key}\0{files}".encode(), hashlib.sha256).hexdigest()
-
-
-def _own_key(cache: Path) -> bytes:
-    """What this client signs with; made when it is first needed."""
+    """Of the client whose cache this is; what it signs with is made when it is first needed."""
     path = cache / "fleet" / KEY_NAME
     with FileLock(kernel_cache.lock_path(cache, KEY_NAME)):
         if not path.exists():
-            with written_beside(path) as beside, open(beside, "wb", opener=_for_owner) as sink:
-                sink.write(secrets.token_bytes(KEY_BYTES))
-        return path.read_bytes()
-
-
-def _for_owner(path: str, flags: int) -> int:
-    return os.open(path, flags, mode=0o600)
+            with written_beside(path) as beside:
+                beside.touch(mode=0o600)
+                beside.write_bytes(secrets.token_bytes(KEY_BYTES))
+        own = path.read_bytes()
+    return hmac.new(own, f"{key}\0{files}".encode(), hashlib.sha256).hexdigest()

@@ -12,15 +12,14 @@ import pytest
 
 from errors import InfraError
 from experiment.architecture import EXIT_PORT, PANIC_PORT, X86_64
-from guests import overlay, programs
+from guests import initramfs, programs
 from guests.channel import MAGIC
-from guests.initramfs import AGENT, Initramfs
-from guests.overlay import Lacks
+from guests.initramfs import AGENT, Initramfs, Lacks
 from kernels.cache import Kernel
 from results.record import KernelIdentity
 from workloads.spec import Extras
 
-TEXT = overlay.PREBUILT_AGENT.read_text()
+TEXT = initramfs.PREBUILT_AGENT.read_text()
 
 
 def archive(folder: Path, name: str, files: dict[str, str]) -> Path:
@@ -66,7 +65,7 @@ def listed(data: bytes, folder: Path) -> dict[str, str]:
 
 
 def test_second_archive_follows_the_first(base: Initramfs, kernel: Kernel, tmp_path: Path) -> None:
-    made = overlay.provide(base, kernel, tmp_path)
+    made = initramfs.overlay(base, kernel, tmp_path)
     data, first = made.path.read_bytes(), base.path.read_bytes()
     assert data.startswith(first)
     assert len(first) % 4 == 0
@@ -82,28 +81,28 @@ def test_second_archive_follows_the_first(base: Initramfs, kernel: Kernel, tmp_p
 
 
 def test_made_once_and_the_same_bytes(base: Initramfs, kernel: Kernel, tmp_path: Path) -> None:
-    made = overlay.provide(base, kernel, tmp_path / "one")
-    assert made.path == overlay.path_of(base, Lacks("1" * 32, Extras()), tmp_path / "one")
+    made = initramfs.overlay(base, kernel, tmp_path / "one")
+    assert made.path == initramfs.path_of(base, Lacks("1" * 32, Extras()), tmp_path / "one")
     inode = made.path.stat().st_ino
-    assert overlay.provide(base, kernel, tmp_path / "one") == made
+    assert initramfs.overlay(base, kernel, tmp_path / "one") == made
     assert made.path.stat().st_ino == inode
-    assert overlay.provide(base, kernel, tmp_path / "two").sha256 == made.sha256
+    assert initramfs.overlay(base, kernel, tmp_path / "two").sha256 == made.sha256
     names = {path.name for path in made.path.parent.iterdir()}
     assert names == {"lock", made.path.name, made.path.with_suffix(".sha256").name}
 
 
 def test_another_base_or_kernel_is_another_image(base: Initramfs, tmp_path: Path) -> None:
     places = {
-        overlay.path_of(base, Lacks("1" * 32, Extras()), tmp_path),
-        overlay.path_of(base, Lacks("2" * 32, Extras()), tmp_path),
-        overlay.path_of(Initramfs(base.path, "cd" * 32), Lacks("1" * 32, Extras()), tmp_path),
+        initramfs.path_of(base, Lacks("1" * 32, Extras()), tmp_path),
+        initramfs.path_of(base, Lacks("2" * 32, Extras()), tmp_path),
+        initramfs.path_of(Initramfs(base.path, "cd" * 32), Lacks("1" * 32, Extras()), tmp_path),
     }
     assert len(places) == 3
 
 
 @pytest.mark.parametrize("shell", [["sh"], ["busybox", "sh"]], ids=["sh", "busybox"])
 def test_syntax(shell: list[str]) -> None:
-    script = str(overlay.PREBUILT_AGENT)
+    script = str(initramfs.PREBUILT_AGENT)
     done = subprocess.run([*shell, "-n", script], capture_output=True, text=True, timeout=10)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -144,17 +143,17 @@ def test_a_kernel_of_ours_gives_the_modules_that_a_workload_names(
 ) -> None:
     ours = Kernel(kernel.folder, kernel.identity.model_copy(update={"flavour": "perf+tests"}))
     extras = Extras(modules=("00-brd",))
-    made = overlay.provide(base, ours, tmp_path, extras)
+    made = initramfs.overlay(base, ours, tmp_path, extras)
     # No agent: it is the workload's program that loads the module.
     data = made.path.read_bytes()[len(base.path.read_bytes()) :]
     assert listed(data, tmp_path / "out") == {"modules/00-brd.ko": "00-brd.ko"}
     # Another kernel's module is another image, and a workload without one needs none.
-    assert overlay.lacks(ours, extras) == Lacks("1" * 32, extras)
-    assert overlay.lacks(ours, Extras()) == Lacks("", Extras())
-    roots = overlay.provide_all(base, [ours], [Extras(), extras], tmp_path)
+    assert initramfs.lacks(ours, extras) == Lacks("1" * 32, extras)
+    assert initramfs.lacks(ours, Extras()) == Lacks("", Extras())
+    roots = initramfs.overlays(base, [ours], [Extras(), extras], tmp_path)
     assert {key: root.path for key, root in roots.items()} == {Lacks("1" * 32, extras): made.path}
     with pytest.raises(InfraError, match="has no module xfs"):
-        overlay.provide(base, ours, tmp_path, Extras(modules=("xfs",)))
+        initramfs.overlay(base, ours, tmp_path, Extras(modules=("xfs",)))
 
 
 @pytest.fixture
@@ -172,14 +171,14 @@ def test_programs_of_the_host_come_with_their_libraries(
     shutil.copy(shutil.which("sort") or "", with_programs / "sorter")
     ours = Kernel(kernel.folder, kernel.identity.model_copy(update={"flavour": "perf"}))
     extras = Extras(host_programs=("sorter",))
-    made = overlay.provide(base, ours, tmp_path, extras)
+    made = initramfs.overlay(base, ours, tmp_path, extras)
     files = listed(made.path.read_bytes()[len(base.path.read_bytes()) :], tmp_path / "out")
     libraries = {name for name in files if name != "usr/bin/sorter"}
     assert "usr/bin/sorter" in files
     assert any("libc.so" in name for name in libraries)
     # Another version of the program is another image.
     shutil.copy(shutil.which("cat") or "", with_programs / "sorter")
-    assert overlay.path_of(base, Lacks("", extras), tmp_path) != made.path
+    assert initramfs.path_of(base, Lacks("", extras), tmp_path) != made.path
 
 
 def test_a_missing_program_is_named_with_its_package(
@@ -187,7 +186,7 @@ def test_a_missing_program_is_named_with_its_package(
 ) -> None:
     monkeypatch.setattr(programs, "locate", lambda name: None)
     with pytest.raises(InfraError, match="not installed: tcc") as failure:
-        overlay.provide(base, kernel, tmp_path, Extras(host_programs=("tcc",)))
+        initramfs.overlay(base, kernel, tmp_path, Extras(host_programs=("tcc",)))
     assert failure.value.next_step.endswith(" tcc, or leave out the workload")
 
 
@@ -197,7 +196,7 @@ def test_all_missing_programs_of_a_session_are_named_at_once(
     monkeypatch.setattr(programs, "locate", lambda name: None)
     workloads = [Extras(host_programs=(name,)) for name in ("tcc", "sqlite3", "redis-check-rdb")]
     with pytest.raises(InfraError, match="tcc, sqlite3, redis-check-rdb") as failure:
-        overlay.provide_all(base, [kernel], workloads, tmp_path)
+        initramfs.overlays(base, [kernel], workloads, tmp_path)
     assert failure.value.next_step.endswith(" redis-tools sqlite3 tcc, or leave out the workload")
 
 
@@ -207,5 +206,5 @@ def test_a_program_of_another_name_is_another_image(base: Initramfs, tmp_path: P
     for name in ("one.c", "two.c"):
         source = tmp_path / name
         source.write_text("int main(void) { return 0; }\n")
-        places.add(overlay.path_of(base, Lacks("", Extras(programs=(source,))), tmp_path))
+        places.add(initramfs.path_of(base, Lacks("", Extras(programs=(source,))), tmp_path))
     assert len(places) == 2

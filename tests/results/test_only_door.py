@@ -12,26 +12,16 @@ import pytest
 CHECKOUT = Path(__file__).resolve().parents[2]
 # Who reads and writes sessions, histories, queues, stores, archives and sites.
 FOLDERS = ("results", "analysis", "history", "queues", "runs", "reports", "verbs")
-CALLS = frozenset(
-    [
-        "open",
-        "read_text",
-        "read_bytes",
-        "write_text",
-        "write_bytes",
-        "copyfile",
-        "copytree",
-        "copy",
-        "copy2",
-        "move",
-        "read_parquet",
-    ]
-)
+CALLS = {
+    "open", "read_text", "read_bytes", "write_text", "write_bytes", "copyfile", "copytree", "copy",
+    "copy2", "move", "read_parquet",
+}  # fmt: skip
 OWN_DATA = "a file of the lab's own checkout"
 ALLOWED = {
     "runs/fleet/artefacts.py": {
         "read_bytes": "the client's own kernels, and its key",
-        "open": "the key; an artefact into the host's own cache",
+        "open": "an artefact into the host's own cache",
+        "write_bytes": "the client's own key",
         "copyfile": "an artefact, whose digest was proven, within the host's own cache",
     },
     "runs/fleet/executor.py": {"read_bytes": "patches that were read before"},

@@ -55,7 +55,7 @@ def options(tmp_path: Path) -> Options:
 @pytest.fixture(autouse=True)
 def any_workload(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the experiment's only arms and kernels are looked at."""
-    monkeypatch.setattr(resolved, "workloads_of", lambda *_: {})
+    monkeypatch.setattr(resolved, "load_catalogue", dict)
     monkeypatch.setattr(resolved, "planned_checks", lambda *_: ())
 
 

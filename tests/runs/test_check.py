@@ -30,6 +30,9 @@ BROKEN = "[    2.1] kernel BUG at mm/filemap.c:3377!\n[    2.2] RIP: 0010:filema
 SLEEPS = "[    1.9] BUG: sleeping function called from invalid context at lib/xarray.c:300\n"
 
 
+Run = Callable[..., Prepared]
+
+
 class CheckGuests:
     """Stands in for ``guests.exact.run_cold``: what each kernel says is told beforehand."""
 
@@ -76,7 +79,7 @@ def store(tmp_path: Path) -> SessionStore:
 
 
 @pytest.fixture
-def run(tmp_path: Path, store: SessionStore) -> Callable[..., Prepared]:
+def run(tmp_path: Path, store: SessionStore) -> Run:
     initramfs = tmp_path / "initramfs"
     initramfs.write_bytes(b"root")
     (tmp_path / "cache" / "locks").mkdir(parents=True)
@@ -109,7 +112,7 @@ def standings(store: SessionStore) -> dict[str, str]:
 
 
 def test_every_arm_is_checked_on_every_kernel_before_it_is_measured(
-    run: Callable[..., Prepared], guests: CheckGuests, store: SessionStore
+    run: Run, guests: CheckGuests, store: SessionStore
 ) -> None:
     left = run()
     assert set(standings(store)) == {
@@ -124,9 +127,7 @@ def test_every_arm_is_checked_on_every_kernel_before_it_is_measured(
     assert store.records() == []
 
 
-def test_self_tests_run_in_their_own_kernel_only(
-    run: Callable[..., Prepared], guests: CheckGuests
-) -> None:
+def test_self_tests_run_in_their_own_kernel_only(run: Run, guests: CheckGuests) -> None:
     run(selftests=("xarray",), vcpus=(1,))
     left_out = {
         name: next(w for w in machine.cmdline if w.startswith("initcall_blacklist="))
@@ -136,9 +137,7 @@ def test_self_tests_run_in_their_own_kernel_only(
     assert "xarray_checks" not in left_out["check.patched.selftest.v1"]
 
 
-def test_a_broken_arm_is_not_measured(
-    run: Callable[..., Prepared], guests: CheckGuests, store: SessionStore
-) -> None:
+def test_a_broken_arm_is_not_measured(run: Run, guests: CheckGuests, store: SessionStore) -> None:
     guests.says["patched.lockdep"] = BROKEN
     left = run(vcpus=(1,))
     assert left.plan.runs == ()
@@ -149,7 +148,7 @@ def test_a_broken_arm_is_not_measured(
 
 
 def test_what_the_base_says_too_is_not_the_series(
-    run: Callable[..., Prepared], guests: CheckGuests, store: SessionStore
+    run: Run, guests: CheckGuests, store: SessionStore
 ) -> None:
     guests.says["lockdep"] = BROKEN
     left = run(vcpus=(1,))
@@ -157,16 +156,14 @@ def test_what_the_base_says_too_is_not_the_series(
     assert {c.arm for c in store.checks() if c.status == "red"} == {"base", "patched"}
 
 
-def test_what_the_patched_arm_says_besides_is_the_series(
-    run: Callable[..., Prepared], guests: CheckGuests
-) -> None:
+def test_what_the_patched_arm_says_besides_is_the_series(run: Run, guests: CheckGuests) -> None:
     guests.says["patched.lockdep"] = SLEEPS + "</TASK>\n" + BROKEN
     guests.says["base.lockdep"] = BROKEN
     assert run(vcpus=(1,)).plan.runs == ()
 
 
 def test_an_arm_that_does_not_build_for_the_checks_is_not_checked_and_the_others_are(
-    run: Callable[..., Prepared], guests: CheckGuests, store: SessionStore
+    run: Run, guests: CheckGuests, store: SessionStore
 ) -> None:
     error = SeriesError("does not build: x.c:1: error", where="0001-p.patch")
     session = run(unbuilt={("lockdep", "patched"): error}, vcpus=(1,))
@@ -179,7 +176,7 @@ def test_an_arm_that_does_not_build_for_the_checks_is_not_checked_and_the_others
 
 
 def test_a_lost_guest_is_tried_again_and_then_is_no_green(
-    run: Callable[..., Prepared], guests: CheckGuests, store: SessionStore
+    run: Run, guests: CheckGuests, store: SessionStore
 ) -> None:
     guests.endings["check.base.lockdep.v1"] = ["lost"]
     guests.endings["check.patched.lockdep.v1"] = ["lost", "silent"]
@@ -193,7 +190,7 @@ def test_a_lost_guest_is_tried_again_and_then_is_no_green(
 
 
 def test_a_guest_that_crashed_is_red_and_not_lost(
-    run: Callable[..., Prepared], guests: CheckGuests, store: SessionStore
+    run: Run, guests: CheckGuests, store: SessionStore
 ) -> None:
     guests.endings["check.patched.lockdep.v1"] = ["lost"]
     guests.says["patched.lockdep"] = BROKEN
@@ -202,7 +199,7 @@ def test_a_guest_that_crashed_is_red_and_not_lost(
 
 
 def test_a_guest_that_says_the_same_for_ever_is_ended_and_red(
-    run: Callable[..., Prepared], guests: CheckGuests, store: SessionStore
+    run: Run, guests: CheckGuests, store: SessionStore
 ) -> None:
     guests.says["patched"] = "[   29.1] BUG at check_get_order:1998\n </TASK>\n" * 20000
     run(vcpus=(), selftests=("xarray",))
@@ -213,7 +210,7 @@ def test_a_guest_that_says_the_same_for_ever_is_ended_and_red(
 
 
 def test_what_is_on_record_is_not_made_again_unless_the_kernel_changed(
-    run: Callable[..., Prepared], guests: CheckGuests
+    run: Run, guests: CheckGuests
 ) -> None:
     run(vcpus=(1,), selftests=())
     guests.machines.clear()
@@ -229,9 +226,7 @@ def test_without_a_gate_nothing_is_booted_and_everything_is_left() -> None:
     assert gate.run_gate(session, options, SessionStore(Path("/nowhere")), Reporter()) is session
 
 
-def test_a_torn_record_is_dropped(
-    store: SessionStore, run: Callable[..., Prepared], guests: CheckGuests
-) -> None:
+def test_a_torn_record_is_dropped(store: SessionStore, run: Run, guests: CheckGuests) -> None:
     run(vcpus=(1,), selftests=())
     path = store.folder / "checks.jsonl"
     path.write_bytes(path.read_bytes()[:-20])

@@ -29,6 +29,8 @@ from runs.prepare import Prepared, parts_of
 from tests.runs.made_up import CHECKOUT, prepared, shipped
 from workloads import metrics, parse, validity
 
+Run = Callable[..., dict[str, RunRecord]]
+
 
 class ExactGuests:
     """Stands in for ``guests.exact``: what each boot ends with is told beforehand."""
@@ -104,7 +106,7 @@ def guests(monkeypatch: pytest.MonkeyPatch) -> ExactGuests:
 
 
 @pytest.fixture
-def run(tmp_path: Path, guests: ExactGuests) -> Callable[..., dict[str, RunRecord]]:
+def run(tmp_path: Path, guests: ExactGuests) -> Run:
     store = SessionStore(tmp_path / "session")
     (tmp_path / "cache" / "locks").mkdir(parents=True)
 
@@ -134,7 +136,7 @@ def failed(records: Mapping[str, RunRecord]) -> dict[str, Failure]:
 
 
 def test_every_planned_run_once_and_the_repeat_from_cold(
-    run: Callable[..., dict[str, RunRecord]], guests: ExactGuests, tmp_path: Path
+    run: Run, guests: ExactGuests, tmp_path: Path
 ) -> None:
     records = run(2)
     assert failed(records) == {}
@@ -149,16 +151,12 @@ def test_every_planned_run_once_and_the_repeat_from_cold(
     assert list((tmp_path / "cache" / "scratch").iterdir()) == []
 
 
-def test_without_snapshots_every_run_is_cold(
-    run: Callable[..., dict[str, RunRecord]], guests: ExactGuests
-) -> None:
+def test_without_snapshots_every_run_is_cold(run: Run, guests: ExactGuests) -> None:
     run(1, snapshot=False)
     assert {word.split()[0] for word in guests.booted} == {"cold"}
 
 
-def test_nothing_is_made_twice(
-    run: Callable[..., dict[str, RunRecord]], guests: ExactGuests, tmp_path: Path
-) -> None:
+def test_nothing_is_made_twice(run: Run, guests: ExactGuests, tmp_path: Path) -> None:
     run(1)
     guests.booted.clear()
     run(1)
@@ -171,7 +169,7 @@ def test_nothing_is_made_twice(
 
 
 def test_snapshots_are_kept_from_look_to_look_and_gone_after_the_last(
-    run: Callable[..., dict[str, RunRecord]], guests: ExactGuests, tmp_path: Path
+    run: Run, guests: ExactGuests, tmp_path: Path
 ) -> None:
     with LocalExecutor().keeping() as executor:
         run(1, executor=executor)
@@ -186,7 +184,7 @@ def test_snapshots_are_kept_from_look_to_look_and_gone_after_the_last(
 
 
 def test_a_snapshot_that_the_host_lost_is_taken_again_at_the_next_look(
-    run: Callable[..., dict[str, RunRecord]], guests: ExactGuests
+    run: Run, guests: ExactGuests
 ) -> None:
     with LocalExecutor().keeping() as executor:
         guests.snapshot_endings = {"base": "lost"}
@@ -197,7 +195,7 @@ def test_a_snapshot_that_the_host_lost_is_taken_again_at_the_next_look(
 
 
 def test_a_repeat_of_a_run_of_another_day_is_compared_with_its_result(
-    run: Callable[..., dict[str, RunRecord]], guests: ExactGuests, tmp_path: Path
+    run: Run, guests: ExactGuests, tmp_path: Path
 ) -> None:
     run(1)
     records = tmp_path / "session" / "runs.jsonl"
@@ -210,9 +208,7 @@ def test_a_repeat_of_a_run_of_another_day_is_compared_with_its_result(
     assert (failure.kind, failure.blame) == ("inexact", "lab")
 
 
-def test_a_repeat_that_differs_names_what_does(
-    run: Callable[..., dict[str, RunRecord]], guests: ExactGuests
-) -> None:
+def test_a_repeat_that_differs_names_what_does(run: Run, guests: ExactGuests) -> None:
     guests.cold_files = {"out": b"other bytes\n"}
     failures = failed(run(1))
     assert list(failures) == ["filemap-4k.b00.patched.repeat"]
@@ -221,9 +217,7 @@ def test_a_repeat_that_differs_names_what_does(
     )
 
 
-def test_a_lost_guest_is_booted_once_more_and_no_more(
-    run: Callable[..., dict[str, RunRecord]], guests: ExactGuests
-) -> None:
+def test_a_lost_guest_is_booted_once_more_and_no_more(run: Run, guests: ExactGuests) -> None:
     guests.endings = {"filemap-4k.b00.base": ["lost"], "filemap-4k.b00.patched": ["lost"] * 3}
     failures = failed(run(1))
     assert guests.booted.count("restored filemap-4k.b00.base") == 2
@@ -234,9 +228,7 @@ def test_a_lost_guest_is_booted_once_more_and_no_more(
     assert failures["filemap-4k.b00.patched"].blame == "series"
 
 
-def test_what_the_host_broke_is_made_again_when_resumed(
-    run: Callable[..., dict[str, RunRecord]], guests: ExactGuests
-) -> None:
+def test_what_the_host_broke_is_made_again_when_resumed(run: Run, guests: ExactGuests) -> None:
     guests.endings = {"filemap-4k.b00.base": ["lost"] * 2, "filemap-4k.b00.patched": ["panic"]}
     assert failed(run(1))["filemap-4k.b00.base"].blame == "host"
     guests.booted.clear()
@@ -245,9 +237,7 @@ def test_what_the_host_broke_is_made_again_when_resumed(
 
 
 @pytest.mark.parametrize("kind", ["panic", "oops", "oom", "hung", "boot"])
-def test_only_the_patched_kernel_breaks(
-    run: Callable[..., dict[str, RunRecord]], guests: ExactGuests, kind: Kind
-) -> None:
+def test_only_the_patched_kernel_breaks(run: Run, guests: ExactGuests, kind: Kind) -> None:
     guests.endings = {"filemap-4k.b00.patched": [kind]}
     failure = failed(run(1))["filemap-4k.b00.patched"]
     assert (failure.kind, failure.blame) == (kind, "series")
@@ -258,7 +248,7 @@ def test_only_the_patched_kernel_breaks(
 @pytest.mark.parametrize("slots", [1, 2, 4])
 @pytest.mark.parametrize("snapshot", [True, False])
 def test_a_kernel_that_breaks_as_the_base_does_is_not_the_series_fault(
-    run: Callable[..., dict[str, RunRecord]], guests: ExactGuests, snapshot: bool, slots: int
+    run: Run, guests: ExactGuests, snapshot: bool, slots: int
 ) -> None:
     if snapshot:
         guests.snapshot_endings = {"base": "boot", "patched": "boot"}
@@ -273,7 +263,7 @@ def test_a_kernel_that_breaks_as_the_base_does_is_not_the_series_fault(
 
 
 def test_a_base_that_broke_on_another_day_counts_too(
-    run: Callable[..., dict[str, RunRecord]], guests: ExactGuests, tmp_path: Path
+    run: Run, guests: ExactGuests, tmp_path: Path
 ) -> None:
     guests.endings = {"filemap-4k.b00.base": ["hung"]}
     run(1)
@@ -294,7 +284,7 @@ def test_a_repeat_that_is_planned_alone_has_the_base_of_what_it_repeats() -> Non
 
 
 def test_the_next_guest_is_booted_while_the_result_of_one_is_read(
-    run: Callable[..., dict[str, RunRecord]], guests: ExactGuests, monkeypatch: pytest.MonkeyPatch
+    run: Run, guests: ExactGuests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = runs.measure.record_of
     booted = []
@@ -313,7 +303,7 @@ def test_the_next_guest_is_booted_while_the_result_of_one_is_read(
 
 
 def test_an_error_ends_all_and_keeps_what_is_on_record(
-    run: Callable[..., dict[str, RunRecord]], guests: ExactGuests, tmp_path: Path
+    run: Run, guests: ExactGuests, tmp_path: Path
 ) -> None:
     guests.error = OSError(28, "No space left on device")
     with pytest.raises(OSError, match="No space left"):
@@ -329,7 +319,7 @@ def test_an_error_ends_all_and_keeps_what_is_on_record(
 
 @pytest.mark.parametrize("raised", [ZeroDivisionError(), OverflowError("x"), RecursionError()])
 def test_whatever_a_result_has_a_reader_raise_is_one_failure(
-    run: Callable[..., dict[str, RunRecord]],
+    run: Run,
     guests: ExactGuests,
     monkeypatch: pytest.MonkeyPatch,
     raised: Exception,
@@ -352,7 +342,7 @@ def test_whatever_a_result_has_a_reader_raise_is_one_failure(
 
 
 def test_a_run_with_a_sample_that_is_not_finite_is_no_record(
-    run: Callable[..., dict[str, RunRecord]],
+    run: Run,
     guests: ExactGuests,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -370,7 +360,7 @@ def test_a_phase_with_a_program_is_given_no_arguments_of_fio() -> None:
 
 
 def test_runs_of_a_kernel_that_does_not_build_are_failed_and_the_others_measured(
-    run: Callable[..., dict[str, RunRecord]], guests: ExactGuests
+    run: Run, guests: ExactGuests
 ) -> None:
     error = SeriesError("does not build: x.c:1: error", where="0002-p.patch", next_step="see x")
     unbuilt = {("perf", "patched"): error}

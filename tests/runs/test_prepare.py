@@ -9,7 +9,7 @@ import pytest
 
 from errors import SeriesError, WorkloadError
 from experiment.spec import Experiment
-from guests import overlay
+from guests import initramfs
 from kernels.cache import Kernel
 from runs import prepare
 from runs.local import Options
@@ -56,7 +56,7 @@ def running(workload: str, *words: str) -> Prepared:
     arms = tuple(arm.model_copy(update={"cmdline": words}) for arm in experiment.all_arms)
     session = prepared(experiment.model_copy(update={"arms": arms}))
     extras = extras_of(session.resolved.workloads[workload])
-    lacks = overlay.lacks(session.measured["base"], extras)
+    lacks = initramfs.lacks(session.measured["base"], extras)
     return dataclasses.replace(session, overlaid={lacks: session.initramfs})
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +16,7 @@ import runs.session
 from errors import InfraError, UsageError
 from experiment.spec import Experiment
 from host import accelerator
-from host.accelerator import AcceleratorTest
+from host.accelerator import Accelerator, AcceleratorTest
 from results.calls import calls_of
 from results.door import StoreError
 from results.record import Manifest
@@ -81,6 +83,22 @@ def progress(arm: str, so_far: object) -> None:
     """Nobody looks."""
 
 
+Resumed = tuple[Any, SessionStore, Options]
+
+
+@pytest.fixture
+def resume(
+    tmp_path: Path, manifest: Manifest, prepared: StandIn, options: Options
+) -> Callable[..., Resumed]:
+    """Go on with a session that was begun with other values of its manifest."""
+
+    def again(max_seeds: int | None = None, **update: Any) -> Resumed:
+        SessionStore(tmp_path).create(manifest.model_copy(update=update))
+        return reopen(tmp_path, options, progress, max_seeds)
+
+    return again
+
+
 def test_the_date_is_that_of_the_clock_or_of_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -114,12 +132,9 @@ def test_a_session_is_not_begun_over_another(
     assert prepared.inputs is None
 
 
+@pytest.mark.usefixtures("prepared")
 def test_a_new_session_has_its_manifest_before_its_first_run(
-    tmp_path: Path,
-    manifest: Manifest,
-    options: Options,
-    prepared: StandIn,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, manifest: Manifest, options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1767225600")
 
@@ -167,121 +182,91 @@ def test_who_calls_whom_is_kept_where_counted_kernels_differ(
 
 
 def test_a_session_goes_on_with_its_own_patches(
-    tmp_path: Path, manifest: Manifest, prepared: StandIn, options: Options
+    tmp_path: Path, prepared: StandIn, resume: Callable[..., Resumed]
 ) -> None:
-    SessionStore(tmp_path).create(manifest)
     own = tmp_path / "series/common"
     own.mkdir(parents=True)
     (own / "0001-x.patch").write_text(PATCH)
-    reopen(tmp_path, options, progress)
+    resume()
     assert prepared.inputs
     series = prepared.inputs[0].series
     assert series
-    assert series.path == str(own)
-    assert series.reverse
+    assert (series.path, series.reverse) == (str(own), True)
 
 
 def test_a_session_goes_on_as_it_was_begun(
     tmp_path: Path, manifest: Manifest, prepared: StandIn, options: Options
 ) -> None:
+    """Its own way to boot and to count, today's host; of the same code nothing is booted."""
     cold = manifest.provenance.model_copy(update={"snapshot": False})
     SessionStore(tmp_path).create(manifest.model_copy(update={"provenance": cold}))
-    changed = Options(options.checkout, options.cache, snapshot=True, guests_at_once=1)
+    changed = dataclasses.replace(options, guests_at_once=1)
     _, store, chosen = reopen(tmp_path, changed, progress)
     assert store.folder == tmp_path
-    # Its own way to boot and to count, today's host.
-    assert chosen == Options(
-        options.checkout,
-        options.cache,
-        snapshot=False,
-        measure_anyway=True,
-        probe=False,
-        guests_at_once=1,
-    )
+    assert chosen == dataclasses.replace(changed, snapshot=False, measure_anyway=True, probe=False)
     assert prepared.inputs == (manifest.experiment, chosen)
-
-
-def test_a_session_of_the_same_code_is_not_booted_when_resumed(
-    tmp_path: Path, prepared: StandIn, options: Options
-) -> None:
     SessionStore(tmp_path).create(factory.ExactSession(same_code=True).manifest())
     assert not reopen(tmp_path, options, progress)[2].measure_anyway
 
 
-@pytest.mark.parametrize("what", ["initramfs", "kernel of arm base", "kernel of arm patched"])
+def by(ran_by: Accelerator, *, emulated: bool = False) -> dict[str, object]:
+    return {"wall": WallHost(AcceleratorTest(ran_by, (), emulated=emulated), {}, ())}
+
+
+def qemu(sha256: str) -> dict[str, object]:
+    return {"qemu": SimpleNamespace(binary_sha256=sha256)}
+
+
+KERNEL = SimpleNamespace(identity=SimpleNamespace(key="other"))
+GUEST = factory.ExactSession().manifest().guest.model_copy(update={"memory_mib": 4096})
+# What differs, what a session was begun with, what today was then, and what is refused of it.
+OTHERS: list[tuple[str, dict[str, str], dict[str, object], dict[str, object]]] = [
+    ("initramfs", {}, {}, {"roots_sha256": "other"}),
+    ("kernel of arm base", {}, {}, {"measured": dict.fromkeys(("base", "patched"), KERNEL)}),
+    ("guest", {}, {}, {"resolved": SimpleNamespace(measured=SimpleNamespace(guest=GUEST))}),
+    ("QEMU", {"qemu_sha256": "ab"}, qemu("ab"), qemu("cd")),
+    ("what runs guests", {"accelerator": "kvm"}, by("kvm"), by("tcg")),
+    ("what runs guests", {"accelerator": "kvm"}, by("kvm"), by("kvm", emulated=True)),
+]
+
+
+@pytest.mark.parametrize(("what", "begun", "then", "now"), OTHERS)
 def test_other_bits_are_refused(
-    tmp_path: Path, manifest: Manifest, prepared: StandIn, options: Options, what: str
-) -> None:
-    SessionStore(tmp_path).create(manifest)
-    if what == "initramfs":
-        prepared.today["roots_sha256"] = "other"
-    else:
-        arm = what.rpartition(" ")[2]
-        other = manifest.arms[0].kernel.model_copy(update={"key": "other"})
-        prepared.today["measured"][arm] = SimpleNamespace(identity=other)
-    with pytest.raises(InfraError, match=f"{what} differs from .*: now other, then") as caught:
-        reopen(tmp_path, options, progress)
-    assert "new session" in caught.value.next_step
-
-
-def test_another_qemu_is_refused(
-    tmp_path: Path, manifest: Manifest, prepared: StandIn, options: Options
-) -> None:
-    of_first = manifest.provenance.model_copy(update={"qemu_sha256": "ab" * 32})
-    SessionStore(tmp_path).create(manifest.model_copy(update={"provenance": of_first}))
-    prepared.today["qemu"] = SimpleNamespace(binary_sha256="ab" * 32)
-    reopen(tmp_path, options, progress)
-    prepared.today["qemu"] = SimpleNamespace(binary_sha256="cd" * 32)
-    with pytest.raises(InfraError, match="QEMU differs from the one this session started with"):
-        reopen(tmp_path, options, progress)
-
-
-def test_another_accelerator_is_refused(
-    tmp_path: Path,
     manifest: Manifest,
     prepared: StandIn,
-    options: Options,
+    resume: Callable[..., Resumed],
     monkeypatch: pytest.MonkeyPatch,
+    what: str,
+    begun: dict[str, str],
+    then: dict[str, object],
+    now: dict[str, object],
 ) -> None:
-    """A session begun on KVM does not go on in the translator."""
     monkeypatch.setattr(accelerator, "require_device", lambda ran_by: None)
-    of_first = manifest.provenance.model_copy(update={"accelerator": "kvm"})
-    SessionStore(tmp_path).create(manifest.model_copy(update={"provenance": of_first}))
-    prepared.today["wall"] = WallHost(AcceleratorTest("kvm", ()), {}, ())
-    reopen(tmp_path, options, progress)
-    for other in (AcceleratorTest("tcg", ()), AcceleratorTest("kvm", (), emulated=True)):
-        prepared.today["wall"] = WallHost(other, {}, ())
-        with pytest.raises(InfraError, match=f"now {other.name}, then kvm"):
-            reopen(tmp_path, options, progress)
+    provenance = manifest.provenance.model_copy(update=begun)
+    prepared.today |= then
+    resume(provenance=provenance)
+    prepared.today |= now
+    with pytest.raises(InfraError, match=f"{what} differs from .*: now .*, then") as caught:
+        resume(provenance=provenance)
+    assert "new session" in caught.value.next_step
 
 
 def test_a_session_waits_for_its_kvm(
     tmp_path: Path,
     manifest: Manifest,
     prepared: StandIn,
-    options: Options,
+    resume: Callable[..., Resumed],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Before anything is built or booted to find out what else runs guests here."""
     gone = functools.partial(accelerator.require_device, device=tmp_path / "kvm")
     monkeypatch.setattr(accelerator, "require_device", gone)
     of_first = manifest.provenance.model_copy(update={"accelerator": "emulated kvm"})
-    SessionStore(tmp_path).create(manifest.model_copy(update={"provenance": of_first}))
     with pytest.raises(InfraError, match="KVM is gone"):
-        reopen(tmp_path, options, progress)
+        resume(provenance=of_first)
     assert prepared.inputs is None
     (tmp_path / "kvm").touch()
-    reopen(tmp_path, options, progress)
-
-
-def test_another_shape_of_guest_is_refused(
-    tmp_path: Path, manifest: Manifest, prepared: StandIn, options: Options
-) -> None:
-    SessionStore(tmp_path).create(manifest)
-    other = manifest.guest.model_copy(update={"memory_mib": 4096})
-    prepared.today["resolved"].measured.guest = other
-    with pytest.raises(InfraError, match="guest differs from"):
-        reopen(tmp_path, options, progress)
+    resume(provenance=of_first)
 
 
 def test_no_session_to_go_on_with(tmp_path: Path, options: Options) -> None:
@@ -316,38 +301,36 @@ def test_nothing_is_made_where_there_is_no_session_to_resume(tmp_path: Path) -> 
 
 
 def test_a_larger_budget_may_be_given_when_a_session_is_resumed(
-    tmp_path: Path, manifest: Manifest, prepared: StandIn, options: Options
+    manifest: Manifest, prepared: StandIn, resume: Callable[..., Resumed]
 ) -> None:
     adding = manifest.experiment.model_copy(update={"max_seeds": 16})
-    SessionStore(tmp_path).create(manifest.model_copy(update={"experiment": adding}))
-    _, store, _ = reopen(tmp_path, options, progress, 48)
+    _, store, _ = resume(48, experiment=adding)
     assert store.manifest().experiment.max_seeds == 48
     assert prepared.inputs
     assert prepared.inputs[0].max_seeds == 48
-    for refused in (20, 4):
-        with pytest.raises(UsageError, match="judged after 8, 10, 12") as caught:
-            reopen(tmp_path, options, progress, refused)
-        assert caught.value.where == f"--max-seeds {refused}"
 
 
-def test_a_fixed_number_of_seeds_stays_what_it_is(
-    tmp_path: Path, manifest: Manifest, prepared: StandIn, options: Options
+@pytest.mark.parametrize(
+    ("begun", "most", "message"),
+    [
+        ({"max_seeds": 16}, 20, "judged after 8, 10, 12"),
+        ({"max_seeds": 16}, 4, "judged after 8, 10, 12"),
+        ({"max_seeds": None}, 32, "fixed number of 8 seeds"),
+        ({"mode": "wall", "max_seeds": 32}, 48, r"exact mode only, .* wall mode with 8 blocks"),
+    ],
+)
+def test_a_budget_that_cannot_be_had_is_refused_before_anything_is_built(
+    manifest: Manifest,
+    prepared: StandIn,
+    resume: Callable[..., Resumed],
+    begun: dict[str, Any],
+    most: int,
+    message: str,
 ) -> None:
-    fixed = manifest.experiment.model_copy(update={"max_seeds": None})
-    SessionStore(tmp_path).create(manifest.model_copy(update={"experiment": fixed}))
-    with pytest.raises(UsageError, match="fixed number of 8 seeds"):
-        reopen(tmp_path, options, progress, 32)
-    assert prepared.inputs is None
-
-
-def test_a_wall_session_has_no_budget_of_seeds(
-    tmp_path: Path, manifest: Manifest, prepared: StandIn, options: Options
-) -> None:
-    wall = manifest.experiment.model_copy(update={"mode": "wall", "max_seeds": 32})
-    SessionStore(tmp_path).create(manifest.model_copy(update={"experiment": wall}))
-    with pytest.raises(UsageError, match=r"exact mode only, .* wall mode with 8 blocks") as caught:
-        reopen(tmp_path, options, progress, 48)
-    assert caught.value.where == "--max-seeds 48"
+    experiment = manifest.experiment.model_copy(update=begun)
+    with pytest.raises(UsageError, match=message) as caught:
+        resume(most, experiment=experiment)
+    assert caught.value.where == f"--max-seeds {most}"
     assert prepared.inputs is None
 
 

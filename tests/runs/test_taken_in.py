@@ -43,7 +43,7 @@ def experiment(lab: Lab, path: str, source: str = "", **series: Any) -> Settled:
 @pytest.fixture(autouse=True)
 def any_workload(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the experiment only its series are looked at."""
-    monkeypatch.setattr(resolved, "workloads_of", lambda *_: {})
+    monkeypatch.setattr(resolved, "load_catalogue", dict)
 
 
 def needs_box(made: Settled, options: Options) -> bool:

@@ -30,6 +30,8 @@ from runs.wall import lab_kept_off, measure_wall
 from tests.runs.made_up import CHECKOUT, SMALL, prepared, shipped
 from workloads import parse, validity
 
+Run = Callable[..., dict[str, RunRecord]]
+
 
 class WallGuests:
     """Stands in for ``guests.virtme.run``: what each boot ends with is told beforehand."""
@@ -78,7 +80,7 @@ def wall_session(cache: Path, blocks: int, **wall: object) -> Prepared:
 
 
 @pytest.fixture
-def run(tmp_path: Path, guests: WallGuests) -> Callable[..., dict[str, RunRecord]]:
+def run(tmp_path: Path, guests: WallGuests) -> Run:
     cache = tmp_path / "cache"
     (cache / "locks").mkdir(parents=True)
     store = SessionStore(tmp_path / "session")
@@ -95,7 +97,7 @@ def run(tmp_path: Path, guests: WallGuests) -> Callable[..., dict[str, RunRecord
 
 
 def test_every_run_once_in_the_plans_order_with_what_the_host_did(
-    run: Callable[..., dict[str, RunRecord]], guests: WallGuests, tmp_path: Path
+    run: Run, guests: WallGuests, tmp_path: Path
 ) -> None:
     records = run(3)
     planned = [each.run_id for each in wall_session(tmp_path / "cache", 3).plan.runs]
@@ -109,7 +111,7 @@ def test_every_run_once_in_the_plans_order_with_what_the_host_did(
 
 
 def test_the_base_again_boots_the_base_kernel_in_the_same_machine(
-    run: Callable[..., dict[str, RunRecord]], guests: WallGuests
+    run: Run, guests: WallGuests
 ) -> None:
     run(1)
     base, patched, again = (
@@ -120,7 +122,7 @@ def test_the_base_again_boots_the_base_kernel_in_the_same_machine(
 
 
 def test_only_a_guest_that_was_lost_is_tried_again_and_as_often_as_planned(
-    run: Callable[..., dict[str, RunRecord]], guests: WallGuests
+    run: Run, guests: WallGuests
 ) -> None:
     lost, broken = "filemap-4k.b00.base", "filemap-4k.b01.base"
     guests.endings = {lost: ["lost", "lost", "done"], broken: ["panic"]}
@@ -134,7 +136,7 @@ def test_only_a_guest_that_was_lost_is_tried_again_and_as_often_as_planned(
 
 
 def test_a_guest_that_stays_lost_is_the_hosts_fault(
-    run: Callable[..., dict[str, RunRecord]], guests: WallGuests, monkeypatch: pytest.MonkeyPatch
+    run: Run, guests: WallGuests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*arguments: object) -> Outcome:
         raise InfraError("virtme-ng started no guest", where="here")
@@ -181,7 +183,7 @@ def test_a_session_whose_kvm_goes_stops_and_goes_on_where_it_was(
 
 
 def test_an_interrupted_block_is_made_again_whole(
-    run: Callable[..., dict[str, RunRecord]], guests: WallGuests, tmp_path: Path
+    run: Run, guests: WallGuests, tmp_path: Path
 ) -> None:
     run(2)
     lines = (tmp_path / "session" / "runs.jsonl").read_text().splitlines(keepends=True)
@@ -194,9 +196,7 @@ def test_an_interrupted_block_is_made_again_whole(
     assert guests.booted == []
 
 
-def test_early_looks_are_taken_only_when_requested(
-    run: Callable[..., dict[str, RunRecord]], guests: WallGuests
-) -> None:
+def test_early_looks_are_taken_only_when_requested(run: Run, guests: WallGuests) -> None:
     runs_before: list[int] = []
 
     def decided() -> bool:
@@ -208,9 +208,7 @@ def test_early_looks_are_taken_only_when_requested(
     guests.booted.clear()
 
 
-def test_a_session_that_is_decided_ends_at_its_look(
-    run: Callable[..., dict[str, RunRecord]], guests: WallGuests
-) -> None:
+def test_a_session_that_is_decided_ends_at_its_look(run: Run, guests: WallGuests) -> None:
     run(14, lambda: True, early_looks=True)
     assert len(guests.booted) == 12 * 3
 
@@ -225,9 +223,7 @@ def test_lab_is_kept_off_and_let_back() -> None:
         assert os.sched_getaffinity(0) == before
 
 
-def test_the_base_again_breaking_is_not_the_series_fault(
-    run: Callable[..., dict[str, RunRecord]], guests: WallGuests
-) -> None:
+def test_the_base_again_breaking_is_not_the_series_fault(run: Run, guests: WallGuests) -> None:
     again, patched = f"filemap-4k.b00.{AGAIN}", "filemap-4k.b01.patched"
     guests.endings = {again: ["panic"], patched: ["panic"]}
     records = run(2)
@@ -236,7 +232,7 @@ def test_the_base_again_breaking_is_not_the_series_fault(
 
 
 def test_a_clock_that_runs_out_of_translated_code_is_the_hosts_and_tried_again(
-    run: Callable[..., dict[str, RunRecord]], guests: WallGuests
+    run: Run, guests: WallGuests
 ) -> None:
     slow, late = "filemap-4k.b00.patched", "filemap-4k.b01.patched"
     guests.endings = {slow: ["boot", "boot"], late: ["boot", "done"]}

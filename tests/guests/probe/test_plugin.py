@@ -110,17 +110,17 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> plugin.Probe:
 def test_arguments_that_mean_nothing_are_refused(
     probe: plugin.Probe, tmp_path: Path, why: str, words: str
 ) -> None:
-    text = said(probe, f"out={tmp_path}/counts,{words}")
+    text = last_words(probe, f"out={tmp_path}/counts,{words}")
     assert f"probe: {why}" in text
     assert words in text or why == "a machine is"
 
 
 def test_file_that_cannot_be_written_is_named(probe: plugin.Probe, tmp_path: Path) -> None:
     place = f"{tmp_path}/no/counts"
-    assert f"{place}: No such file or directory" in said(probe, f"out={place}")
+    assert f"{place}: No such file or directory" in last_words(probe, f"out={place}")
 
 
-def said(probe: plugin.Probe, words: str) -> str:
+def last_words(probe: plugin.Probe, words: str) -> str:
     """What a QEMU says that ends at once."""
     argv = [X86_64.board.qemu, "-display", "none", "-plugin", f"file={probe.path},{words}"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60)

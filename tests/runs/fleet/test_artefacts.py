@@ -173,7 +173,8 @@ def test_a_kernel_whose_list_or_file_is_gone_is_not_there(tmp_path: Path) -> Non
     text.write_text(whole.replace("bzImage", "bzimage"))
     assert store.kernel(files.key, tmp_path) is None
     text.write_text(whole)
-    blob(tmp_path, files.file("bzImage")).unlink()
+    (image,) = (each for each in files.files if each.name == "bzImage")
+    blob(tmp_path, image).unlink()
     assert store.kernel(files.key, tmp_path) is None
 
 
