@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -118,19 +119,11 @@ def reason_in(stdout: str, stderr: str) -> str:
     return reasons[0].removeprefix(f"{QEMU}: ")[:REASON_CHARACTERS]
 
 
-def deadline_s(accelerator: Accelerator, *, emulated: bool) -> float:
-    """Seconds that a boot may take before it is taken for one that hangs."""
-    return DEADLINE_S[accelerator] * (EMULATED_PATIENCE if emulated else 1)
-
-
 def attempt(accelerator: Accelerator, kernel: Path, initrd: Path) -> Attempt:
     """Boot ``kernel`` once; a boot that fails in whatever way is an answer too."""
+    timeout_s = DEADLINE_S[accelerator] * (EMULATED_PATIENCE if cpu_is_emulated() else 1)
     try:
-        done = run(
-            boot_argv(accelerator, kernel, initrd),
-            timeout_s=deadline_s(accelerator, emulated=cpu_is_emulated()),
-            check=False,
-        )
+        done = run(boot_argv(accelerator, kernel, initrd), timeout_s=timeout_s, check=False)
     except InfraError as error:
         return Attempt(accelerator, False, error.what)
     works = WORD in done.stdout
@@ -161,24 +154,18 @@ def some_kernel(cache: Path, *, boot: Path = Path("/boot")) -> Path | None:
     A kernel with patches, or one that looks for bugs as it runs, may hang as it boots, and
     that would say nothing of the host.
     """
-    built = [path for path in cache.glob("kernels/*/bzImage") if _is_plain(path.parent)]
+    built = []
+    for path in cache.glob("kernels/*/bzImage"):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            identity = json.loads(path.with_name("identity.json").read_text())
+            debugging = identity["flavour"].partition("+")[0] in DEBUGGING
+            is_own = identity["arch"] == os.uname().machine
+            if is_own and not identity["patches"] and not debugging:
+                built.append(path)
     own = boot / f"vmlinuz-{os.uname().release}"
     if built:
         return max(built, key=lambda path: path.stat().st_mtime)
     return own if os.access(own, os.R_OK) else None
-
-
-def _is_plain(entry: Path) -> bool:
-    """Whether a kernel of the cache is for this host's CPU, unpatched, and no debugging one."""
-    try:
-        identity = json.loads((entry / "identity.json").read_text())
-        return (
-            identity["arch"] == os.uname().machine
-            and not identity["patches"]
-            and identity["flavour"].partition("+")[0] not in DEBUGGING
-        )
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
 
 
 def cpu_is_emulated(*, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> bool:
@@ -204,16 +191,15 @@ def provide(
     Raises:
         InfraError: QEMU, busybox or cpio is missing, or QEMU boots no kernel at all.
     """
-    key = _key(proc, device)
-    kept_file = cache / KEPT
     cache.mkdir(parents=True, exist_ok=True)
     with FileLock(cache / "accelerator.lock"):
-        result = _read(kept_file, key)
+        result = kept(cache, proc=proc, device=device)
         if result is None:
             initrd = small_root(cache)
             result = decide(lambda accelerator: attempt(accelerator, kernel, initrd))
             result = replace(result, emulated=cpu_is_emulated())
-            write_atomically(kept_file, json.dumps({"key": key, **asdict(result)}, indent=1))
+            content = {"key": _key(proc, device), **asdict(result)}
+            write_atomically(cache / KEPT, json.dumps(content, indent=1))
     return result
 
 
@@ -239,7 +225,14 @@ def kept(
     cache: Path, *, proc: Path = Path("/proc"), device: Path = DEVICE
 ) -> AcceleratorTest | None:
     """What was found out since the host booted, without finding it out; None if nothing was."""
-    return _read(cache / KEPT, _key(proc, device))
+    try:
+        kept = json.loads((cache / KEPT).read_text())
+        if kept["key"] != _key(proc, device) or kept["accelerator"] not in ACCELERATORS:
+            return None
+        attempts = tuple(Attempt(**fields) for fields in kept["attempts"])
+        return AcceleratorTest(kept["accelerator"], attempts, bool(kept["emulated"]))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
 
 
 def _key(proc: Path, device: Path) -> list[str]:
@@ -249,18 +242,6 @@ def _key(proc: Path, device: Path) -> list[str]:
         tool_version(qemu),
         str(os.access(device, os.R_OK | os.W_OK)),
     ]
-
-
-def _read(path: Path, key: list[str]) -> AcceleratorTest | None:
-    """The finding kept for ``key``; None when there is none, or it cannot be read."""
-    try:
-        kept = json.loads(path.read_text())
-        if kept["key"] != key or kept["accelerator"] not in ACCELERATORS:
-            return None
-        attempts = tuple(Attempt(**fields) for fields in kept["attempts"])
-        return AcceleratorTest(kept["accelerator"], attempts, bool(kept["emulated"]))
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
 
 
 def small_root(cache: Path) -> Path:

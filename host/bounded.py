@@ -38,7 +38,10 @@ GROUP = "twinboot-"
 # What is written where, in the folder of a group: version 2, then 1.
 MEMORY_2 = ("memory.max", "memory.swap.max", "memory.oom.group")
 MEMORY_1 = ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")
+EVENTS = ("memory.events", "memory.oom_control")
 ENDED = re.compile(r"^oom_kill ([1-9]\d*)$", re.M)
+# A process' own, KiB.
+OWN = re.compile(r"^(?:RssAnon|VmSwap|VmPTE):\s+(\d+)", re.M)
 # Memory that processes share and that is no file's, by the name of its mapping.
 SHARED = re.compile(
     r"^([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ (\d+) +/(?:dev/zero|memfd:|SYSV).*$", re.M
@@ -154,24 +157,22 @@ def memory_bytes(pid: int) -> int:
     """What a process and all that it started hold in memory that is no file's on a disk."""
     total, shared = 0, dict[str, int]()
     for each in _tree(pid):
-        total += _own_memory_bytes(each)
+        with suppress(OSError):
+            # One that has ended, and was not waited for, has none.
+            total += sum(map(int, OWN.findall(Path(f"/proc/{each}/status").read_text()))) << 10
         with suppress(OSError):
             for match in SHARED.finditer(Path(f"/proc/{each}/maps").read_text()):
                 size = int(match[2], 16) - int(match[1], 16)
                 shared[match[3]] = max(size, shared.get(match[3], 0))
     # In a box's own /tmp a file is memory, too.
     with suppress(OSError):
-        own = Path(f"/proc/{_last(pid)}/root/tmp")
+        # The process that was started last is inside of a box, whatever is between.
+        own = Path(f"/proc/{max(_tree(pid))}/root/tmp")
         if own.stat().st_dev != Path("/tmp").stat().st_dev:  # noqa: S108
             held = os.statvfs(own)
             total += (held.f_blocks - held.f_bfree) * held.f_frsize
             total += (held.f_files - held.f_ffree) * INODE_BYTES
     return total + sum(shared.values())
-
-
-def _last(pid: int) -> int:
-    """The process that was started last, which is inside of a box, whatever is between."""
-    return max(_tree(pid))
 
 
 def _tree(pid: int) -> Iterator[int]:
@@ -183,19 +184,6 @@ def _tree(pid: int) -> Iterator[int]:
             for task in Path(f"/proc/{each}/task").iterdir():
                 with suppress(OSError):
                     pending += map(int, (task / "children").read_text().split())
-
-
-def _own_memory_bytes(pid: int) -> int:
-    with suppress(OSError):
-        fields = dict(
-            line.split(":", 1)
-            for line in Path(f"/proc/{pid}/status").read_text().splitlines()
-            if ":" in line
-        )
-        # One that has ended, and was not waited for, has none.
-        names = ("RssAnon", "VmSwap", "VmPTE")
-        return sum(int(fields[name].split()[0]) for name in names if name in fields) << 10
-    return 0
 
 
 def disk_bytes(place: Path) -> int:
@@ -257,11 +245,10 @@ def excess(
 
 def _was_ended(groups: Sequence[Path]) -> bool:
     """Whether the kernel ended a process of a group that had too much memory."""
-    for group in groups:
-        for name in ("memory.events", "memory.oom_control"):
-            with suppress(OSError):
-                if ENDED.search((group / name).read_text()):
-                    return True
+    for path in (group / name for group in groups for name in EVENTS):
+        with suppress(OSError):
+            if ENDED.search(path.read_text()):
+                return True
     return False
 
 

@@ -17,7 +17,7 @@ from filelock import FileLock
 from errors import InfraError
 from files import sha256_of, write_atomically
 from host.facts import CHECKOUT, TOOLS, tool_version, version_numbers
-from host.packages import locate
+from host.packages import locate, table
 
 QEMU = "qemu-system-x86_64"
 TABLE = Path(__file__).with_name("qemu.txt")
@@ -65,30 +65,14 @@ class QemuStanding:
     text: str
 
 
-def parse(text: str, *, where: str = TABLE.name) -> tuple[KnownRelease, ...]:
-    """Read the table: ``program | release | vCPUs | what``, comments after ``#``.
-
-    Raises:
-        InfraError: a line that is not of this form.
-    """
-    known = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        fields = [field.strip() for field in line.split("|")]
-        if len(fields) != 4 or not all(fields):
-            raise InfraError("expected four fields between bars", where=f"{where}:{number}")
-        known.append(KnownRelease(*fields))
-    return tuple(known)
-
-
-def shipped() -> tuple[KnownRelease, ...]:
-    """The table that ships.
+def shipped(text: str = "") -> tuple[KnownRelease, ...]:
+    """The table that ships, or another one: ``program | release | vCPUs | what``.
 
     Raises:
         InfraError: it is malformed.
     """
-    return parse(TABLE.read_text())
+    rows = table(text or TABLE.read_text(), where=TABLE.name, fields=4)
+    return tuple(KnownRelease(*fields) for _, fields in rows)
 
 
 def identity(program: str = QEMU) -> tuple[str, str, str]:
@@ -121,22 +105,21 @@ def judged(
     """The standing of a binary by its trial, else by the release it is of."""
     name = f"QEMU {version}"
     own = f"{name}, binary {binary[:SHOWN]}"
+    release = (program, version_numbers(version)[:RELEASE_NUMBERS])
+    same = [each for each in known if release == (each.program, version_numbers(each.release))]
+    status: Status
     if trial is not None and trial.differences:
         first, more = trial.differences[0], len(trial.differences) - 1
         also = f" (and {more} more)" if more else ""
-        text = f"{own}: boots differed on {trial.date}: {first}{also}"
-        return QemuStanding("inexact", version, binary, text)
-    if trial is not None:
+        status, text = "inexact", f"{own}: boots differed on {trial.date}: {first}{also}"
+    elif trial is not None:
         shapes = ", ".join(map(str, trial.vcpus))
-        text = f"{own}: tried here on {trial.date}, exact with {shapes} vCPUs"
-        return QemuStanding("exact", version, binary, text)
-    release = version_numbers(version)[:RELEASE_NUMBERS]
-    for each in known:
-        if each.program == program and release == version_numbers(each.release):
-            text = f"{name}: this release was run with {each.vcpus} vCPUs"
-            return QemuStanding("known", version, binary, text)
-    text = f"{own}: this release was never tried, here or elsewhere"
-    return QemuStanding("untried", version, binary, text)
+        status, text = "exact", f"{own}: tried here on {trial.date}, exact with {shapes} vCPUs"
+    elif same:
+        status, text = "known", f"{name}: this release was run with {same[0].vcpus} vCPUs"
+    else:
+        status, text = "untried", f"{own}: this release was never tried, here or elsewhere"
+    return QemuStanding(status, version, binary, text)
 
 
 def trials(cache: Path) -> Mapping[str, Trial]:

@@ -10,7 +10,7 @@ import os
 import platform
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -176,13 +176,12 @@ def host_facts(*, proc: Path = Path("/proc"), etc: Path = Path("/etc")) -> dict[
 
 def tool_version(tool: Tool) -> str:
     """Ask one tool for its version."""
-
-    def query() -> str:
-        env = {"PATH": search_path(), "LC_ALL": "C"}
+    env = {"PATH": search_path(), "LC_ALL": "C"}
+    try:
         done = run(tool.argv, timeout_s=QUERY_TIMEOUT_S, env=env, check=False)
-        return version_in(tool, done.stdout + done.stderr)
-
-    return _or_missing(query)
+    except (LabError, OSError):
+        return NOT_FOUND
+    return version_in(tool, done.stdout + done.stderr)
 
 
 def tool_versions(programs: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
@@ -195,39 +194,33 @@ def tool_versions(programs: Mapping[str, str] = MappingProxyType({})) -> dict[st
         replace(tool, argv=(programs.get(tool.name, tool.argv[0]), *tool.argv[1:]))
         for tool in TOOLS
     ]
+    try:
+        virtme = metadata.version("virtme-ng")
+    except metadata.PackageNotFoundError:
+        virtme = NOT_FOUND
     return {
         **{tool.name: tool_version(tool) for tool in tools},
         "python": platform.python_version(),
-        "virtme-ng": _or_missing(lambda: metadata.version("virtme-ng")),
+        "virtme-ng": virtme,
     }
 
 
 def lab_version(checkout: Path = CHECKOUT) -> str:
     """The lab's version, as pyproject.toml says."""
-
-    def query() -> str:
-        project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
-        return str(project["version"])
-
-    return _or_missing(query)
+    try:
+        return str(tomllib.loads((checkout / "pyproject.toml").read_text())["project"]["version"])
+    except (OSError, LookupError, ValueError):
+        return NOT_FOUND
 
 
 def lab_commit(checkout: Path = CHECKOUT) -> str:
     """The checkout's commit, with ``-dirty`` behind it when tracked files were changed."""
-
-    def query() -> str:
-        argv = ["git", "-C", str(checkout), "status", "--porcelain=v2", "--branch"]
-        # A git command of the user's may hold the index lock; only look.
-        env = {"GIT_OPTIONAL_LOCKS": "0"}
-        return commit_text(run(argv, timeout_s=QUERY_TIMEOUT_S, env=env).stdout)
-
-    return _or_missing(query)
-
-
-def _or_missing(query: Callable[[], str]) -> str:
+    argv = ["git", "-C", str(checkout), "status", "--porcelain=v2", "--branch"]
+    # A git command of the user's may hold the index lock; only look.
+    env = {"GIT_OPTIONAL_LOCKS": "0"}
     try:
-        return query()
-    except (LabError, OSError, LookupError, ValueError, metadata.PackageNotFoundError):
+        return commit_text(run(argv, timeout_s=QUERY_TIMEOUT_S, env=env).stdout)
+    except (LabError, OSError):
         return NOT_FOUND
 
 

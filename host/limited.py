@@ -65,7 +65,13 @@ def call(function: Callable[P, Value], *arguments: P.args, **named: P.kwargs) ->
         Exception: whatever the function raises.
     """
     request = pickle.dumps((function.__module__, function.__qualname__, arguments, named))
-    process = _helper_process()
+    with _lock:
+        process = _idle.pop() if _idle else None
+    if process is None:
+        path = f"sys.path.insert(0, {str(CHECKOUT)!r})"
+        code = f"import sys; {path}; from {__name__} import serve; serve()"
+        box = READING if sandbox.available(("bwrap",)) else ()
+        process = helper([*box, sys.executable, "-I", "-c", code])
     try:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -109,7 +115,10 @@ def serve() -> None:
             answer = (True, getattr(importlib.import_module(module), name)(*arguments, **named))
             reply = pickle.dumps(answer)
         except Exception as error:
-            reply = _raised(error)
+            # One of somebody else's class by its words alone.
+            known = type(error).__module__ == "builtins" or isinstance(error, LabError)
+            raised = error if known else ValueError(f"{type(error).__name__}: {error}")
+            reply = pickle.dumps((False, raised.with_traceback(None)))
         _send(outgoing, reply)
 
 
@@ -122,24 +131,6 @@ def close() -> None:
             if pipe is not None:
                 pipe.close()
         process.wait()
-
-
-def _helper_process() -> Process:
-    with _lock:
-        if _idle:
-            return _idle.pop()
-    code = (
-        f"import sys; sys.path.insert(0, {str(CHECKOUT)!r}); from {__name__} import serve; serve()"
-    )
-    box = READING if sandbox.available(("bwrap",)) else ()
-    return helper([*box, sys.executable, "-I", "-c", code])
-
-
-def _raised(error: Exception) -> bytes:
-    """An exception as an answer; one of somebody else's class by its words alone."""
-    known = type(error).__module__ == "builtins" or isinstance(error, LabError)
-    answer = error if known else ValueError(f"{type(error).__name__}: {error}")
-    return pickle.dumps((False, answer.with_traceback(None)))
 
 
 def _send(pipe: IO[bytes], data: bytes) -> None:

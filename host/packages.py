@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -56,27 +56,37 @@ class System:
 UNKNOWN = System("", "install what Debian calls", {})
 
 
-def parse(text: str, *, where: str = LIST.name) -> tuple[SystemPackage, ...]:
-    """Read the list: ``package | need | provides | what for``, comments after ``#``.
+def table(text: str, *, where: str, fields: int = 0) -> Iterator[tuple[str, list[str]]]:
+    """Each line of a table with its place: fields between bars, comments after ``#``.
+
+    All have as many fields as the first one where no number is given.
 
     Raises:
-        InfraError: a line that is not of this form, or a need that is not known.
+        InfraError: a line of other fields, or with an empty one.
+    """
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip() and not line.startswith("#"):
+            row = [field.strip() for field in line.split("|")]
+            fields = fields or len(row)
+            if not all(row) or len(row) != fields:
+                raise InfraError(
+                    f"expected {fields} fields between bars", where=f"{where}:{number}"
+                )
+            yield f"{where}:{number}", row
+
+
+def parse(text: str, *, where: str = LIST.name) -> tuple[SystemPackage, ...]:
+    """Read the list: ``package | need | provides | what for``.
+
+    Raises:
+        InfraError: as :func:`table`, or a need that is not known.
     """
     packages = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        fields = [field.strip() for field in line.split("|")]
-        if len(fields) != 4 or not all(fields):
-            raise InfraError("expected four fields between bars", where=f"{where}:{number}")
-        name, need_name, provides, why = fields
+    for place, (name, need_name, provides, why) in table(text, where=where, fields=4):
         need = next((known for known in NEEDS if known == need_name), None)
         if need is None:
-            raise InfraError(
-                f"unknown need {need_name!r}",
-                where=f"{where}:{number}",
-                next_step=f"write one of {', '.join(NEEDS)}",
-            )
+            next_step = f"write one of {', '.join(NEEDS)}"
+            raise InfraError(f"unknown need {need_name!r}", where=place, next_step=next_step)
         packages.append(SystemPackage(name, need, tuple(provides.split()), why))
     return tuple(packages)
 
@@ -85,16 +95,11 @@ def parse_systems(text: str, *, where: str = SYSTEMS.name) -> tuple[System, ...]
     """Read the other list: a line of ids, one of commands, then one for each package.
 
     Raises:
-        InfraError: lines that are not of this form.
+        InfraError: as :func:`table`, or one of the first two lines is not there.
     """
-    rows: list[list[str]] = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        if line.strip() and not line.startswith("#"):
-            fields = [field.strip() for field in line.split("|")]
-            if not all(fields) or (rows and len(fields) != len(rows[0])):
-                expected = f"{len(rows[0])} fields" if rows else "fields"
-                raise InfraError(f"expected {expected} between bars", where=f"{where}:{number}")
-            rows.append([fields[0] if field == "=" else field for field in fields])
+    rows = [
+        [row[0] if field == "=" else field for field in row] for _, row in table(text, where=where)
+    ]
     if len(rows) < 2:
         raise InfraError("expected a line of systems and one of commands", where=where)
     ids, commands, *names = rows

@@ -100,7 +100,12 @@ class Box:
             f"--nproc={self.limits.processes}", f"--nofile={OPEN_FILES}", "--memlock=0", "--",
         ]  # fmt: skip
         if self.tool == "bwrap":
-            return [*outside, *_bwrap(self, cwd), *_dropped(self), *limits, *argv]
+            dropped = [
+                "setpriv", f"--reuid={BOX_UID}", f"--regid={BOX_UID}", _groups(self),
+                "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--",
+            ]  # fmt: skip
+            as_root = dropped if os.getuid() == 0 else []
+            return [*outside, *_bwrap(self, cwd), *as_root, *limits, *argv]
         return [*outside, "sh", "-c", UNSHARED, "sh", *_mounts(self), str(cwd), *limits, *argv]
 
     @contextmanager
@@ -167,11 +172,9 @@ def programs(*names: str) -> tuple[Path, ...]:
     paths = [Path(path) for name in names if (path := shutil.which(name)) is not None]
     places = [place for path in paths for place in (path.absolute().parent, path.resolve().parent)]
     places += [Path(sys.prefix), Path(sys.prefix).resolve(), Path(sys.base_prefix)]
-    outside = [
-        place for place in dict.fromkeys(places)
-        if place.is_dir() and not _in_system(place) and place not in (Path("/"), Path.home())
-    ]  # fmt: skip
-    return tuple(outside)
+    never = (Path("/"), Path.home())
+    outside = (place for place in places if not _in_system(place) and place not in never)
+    return tuple(place for place in dict.fromkeys(outside) if place.is_dir())
 
 
 def _in_system(place: Path) -> bool:
@@ -241,15 +244,6 @@ def _bwrap(box: Box, cwd: Path) -> list[str]:
     return [*argv, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(cwd), "--"]
 
 
-def _dropped(box: Box) -> list[str]:
-    if os.getuid() != 0:
-        return []
-    return [
-        "setpriv", f"--reuid={BOX_UID}", f"--regid={BOX_UID}", _groups(box), "--no-new-privs",
-        "--bounding-set=-all", "--inh-caps=-all", "--",
-    ]  # fmt: skip
-
-
 def _groups(box: Box) -> str:
     groups = ",".join(str(device.stat().st_gid) for device in box.devices)
     return f"--groups={groups}" if groups else "--clear-groups"
@@ -257,11 +251,10 @@ def _groups(box: Box) -> str:
 
 def _mounts(box: Box) -> list[str]:
     """Arguments of :data:`UNSHARED`: how, from where and to where each part is mounted."""
-    parts = [
-        word for how, source, target in _parts(box) for word in (how, str(source), str(target))
-    ]
+    parts = _parts(box)
+    words = [str(word) for part in parts for word in part]
     network = "" if box.network else "--net"
-    return [network, str(len(parts) // 3), str(_uid()), str(TMP_BYTES), _groups(box), *parts]
+    return [network, str(len(parts)), str(_uid()), str(TMP_BYTES), _groups(box), *words]
 
 
 # The same by util-linux alone.  An ordinary user needs two user namespaces: the outer one mounts,

@@ -10,7 +10,7 @@ import pytest
 
 from errors import InfraError
 from host import doctor, exactness, facts, packages
-from host.exactness import KnownRelease, Trial, judged, parse, remember, shipped, standing, trials
+from host.exactness import KnownRelease, Trial, judged, remember, shipped, standing, trials
 
 QEMU = "qemu-system-x86_64"
 KNOWN = (
@@ -120,7 +120,7 @@ def test_the_shipped_table_is_read_and_a_bad_line_is_named() -> None:
     assert {each.program for each in shipped()} == {QEMU, "qemu-system-aarch64"}
     assert all(len(each.release.split(".")) == 2 for each in shipped())
     with pytest.raises(InfraError, match=r"qemu.txt:2"):
-        parse("# comment\nqemu | 7.2 | 1\n")
+        shipped("# comment\nqemu | 7.2 | 1\n")
 
 
 def test_the_documented_table_is_the_shipped_one() -> None:

@@ -42,9 +42,9 @@ def test_a_line_becomes_a_package() -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("fio | required | fio", "four fields"),
-        ("fio | required | | why", "four fields"),
-        ("fio | required | fio | why | more", "four fields"),
+        ("fio | required | fio", "4 fields"),
+        ("fio | required | | why", "4 fields"),
+        ("fio | required | fio | why | more", "4 fields"),
         ("fio | needed | fio | why", "unknown need 'needed'"),
     ],
 )
