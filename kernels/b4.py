@@ -21,6 +21,24 @@ FETCH_TIMEOUT_S = 120.0
 MESSAGE_CHARACTERS = 400
 # What a fetch needs of the caller's environment to get out of some networks.
 NETWORK = ("http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
+TIMEOUT_S = 60.0
+LONGEST = 200
+KEYRING = Path("b4/keyring")
+# Where DNS is asked; nothing else of /etc is needed for that.
+RESOLVER = Path("/etc/resolv.conf")
+CHECK = Path(__file__).with_name("attestation_check.py")
+# -I: neither PYTHONPATH nor a file in the folder can stand in for a module.
+PYTHON = (sys.executable, "-I")
+
+
+def _environment(home: Path) -> dict[str, str]:
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": str(home),
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "LC_ALL": "C.UTF-8",
+    }
 
 
 def fetch_thread(message_id: str, into: Path) -> None:
@@ -31,26 +49,15 @@ def fetch_thread(message_id: str, into: Path) -> None:
     """
     with tempfile.TemporaryDirectory(prefix="twinboot-b4-") as name:
         folder = Path(name)
-        home = folder / "home"
-        home.mkdir()
-        variables = {
-            "PATH": os.environ.get("PATH", os.defpath),
-            "HOME": str(home),
-            "GIT_CONFIG_GLOBAL": os.devnull,
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_CEILING_DIRECTORIES": str(folder.parent),
-            "LC_ALL": "C.UTF-8",
-            **{name: os.environ[name] for name in NETWORK if name in os.environ},
-        }
-        # -I: neither PYTHONPATH nor a file in the folder can stand in for a module.
-        python = [sys.executable, "-I", "-m", "b4.command"]
+        (folder / "home").mkdir()
+        variables = _environment(folder / "home")
+        variables |= {"GIT_CEILING_DIRECTORIES": str(folder.parent)}
+        variables |= {key: os.environ[key] for key in NETWORK if key in os.environ}
         quiet = ["--no-interactive", "--no-stdin", "-c", "b4.attestation-policy=off"]
-        arguments = ["mbox", "-o", str(folder), "-n", "thread", message_id]
-        assignments = [f"{name}={value}" for name, value in variables.items()]
-        result = run(
-            ["env", "-i", *assignments, *python, *quiet, *arguments],
-            timeout_s=FETCH_TIMEOUT_S, cwd=folder, check=False,
-        )  # fmt: skip
+        argv = ["-m", "b4.command", *quiet, "mbox", "-o", name, "-n", "thread", message_id]
+        assigned = [f"{key}={value}" for key, value in variables.items()]
+        bare = ["env", "-i", *assigned, *PYTHON, *argv]
+        result = run(bare, timeout_s=FETCH_TIMEOUT_S, cwd=folder, check=False)
         if "No module named" in result.stderr:
             raise InfraError("b4 is not installed", where="b4", next_step="make setup")
         files = sorted(folder.glob("thread*"))
@@ -64,14 +71,6 @@ def fetch_thread(message_id: str, into: Path) -> None:
             shutil.copyfile(files[0], beside)
 
 
-TIMEOUT_S = 60.0
-LONGEST = 200
-KEYRING = Path("b4/keyring")
-# Where DNS is asked; nothing else of /etc is needed for that.
-RESOLVER = Path("/etc/resolv.conf")
-CHECK = Path(__file__).with_name("attestation_check.py")
-
-
 def attested(mails: Sequence[bytes], sender: str) -> str:
     """What vouches that all of these mails are of the address ``sender``; empty where nothing does.
 
@@ -82,23 +81,25 @@ def attested(mails: Sequence[bytes], sender: str) -> str:
         folder = Path(name)
         for number, raw in enumerate(mails):
             (folder / f"{number:05d}.eml").write_bytes(raw)
-        variables = {
-            "PATH": os.environ.get("PATH", os.defpath), "HOME": name, "LC_ALL": "C.UTF-8",
-            "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1",
-        }  # fmt: skip
-        # -I: neither PYTHONPATH nor a file in the folder can stand in for a module.
-        argv = [sys.executable, "-I", str(CHECK), name, sender, str(keyring())]
+        variables = _environment(folder)
+        argv = [*PYTHON, str(CHECK), name, sender, str(keyring())]
         try:
-            done = _run(argv, folder, variables)
-        except InfraError:
+            if sandbox.available() is None:
+                assigned = [f"{key}={value}" for key, value in variables.items()]
+                bare = ["env", "-i", *assigned, *argv]
+                done = run(bare, timeout_s=TIMEOUT_S, cwd=folder, check=False)
+            else:
+                readable = (CHECK, keyring(), RESOLVER, *sandbox.programs())
+                box = sandbox.box((folder, folder), readable=readable)
+                box = replace(box, network=True, sockets=True)
+                with box.owned():
+                    line = box.argv(argv, folder, variables)
+                    done = run(line, timeout_s=TIMEOUT_S, check=False)
+            attestors = json.loads(done.stdout or "[]")
+        except (InfraError, ValueError, RecursionError):
             return ""
-    try:
-        attestors = json.loads(done) if done else []
-    except (ValueError, RecursionError):
-        return ""
-    if not isinstance(attestors, list):
-        return ""
-    words = [clean(word, LONGEST) for word in attestors if isinstance(word, str)]
+    words = attestors if isinstance(attestors, list) else []
+    words = [clean(word, LONGEST) for word in words if isinstance(word, str)]
     return ", ".join(dict.fromkeys(words)) if len(words) == len(mails) and all(words) else ""
 
 
@@ -106,14 +107,3 @@ def keyring() -> Path:
     """The keys that this user trusts, as b4 keeps them."""
     home = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share")
     return home / KEYRING
-
-
-def _run(argv: Sequence[str], folder: Path, variables: dict[str, str]) -> str:
-    if sandbox.available() is None:
-        bare = ["env", "-i", *(f"{key}={value}" for key, value in variables.items()), *argv]
-        return run(bare, timeout_s=TIMEOUT_S, cwd=folder, check=False).stdout
-    readable = (CHECK, keyring(), RESOLVER, *sandbox.programs())
-    box = replace(sandbox.box((folder, folder), readable=readable), network=True, sockets=True)
-    with box.owned():
-        line = box.argv(argv, folder, variables)
-        return run(line, timeout_s=TIMEOUT_S, check=False).stdout

@@ -83,25 +83,17 @@ def mistakes(log: str) -> tuple[Mistake, ...]:
 
     What make says of them is only used where nothing else is said.
     """
-    mistakes = [
-        Mistake(
-            match["text"] or match["kconfig"] or match["make"] or "",
-            _from_top(match["file"]),
-            int(match["line"]),
-            _through(log, match.start()),
-        )
-        for match in islice(PLACED.finditer(log), MOST_READ)
-    ]
-    for pattern in (LINKER, MODPOST):
-        mistakes = mistakes or [
-            Mistake(match["text"].strip(), _source_of(match["object"], match["text"]))
-            for match in islice(pattern.finditer(log), MOST_READ)
-        ]
-    for pattern in (OTHER, MAKE):
-        mistakes = mistakes or [
-            Mistake(match["text"].strip()) for match in islice(pattern.finditer(log), MOST_READ)
-        ]
-    return tuple(dict.fromkeys(mistakes))[:ERRORS_SHOWN]
+    errors: list[Mistake] = []
+    for pattern in (PLACED, LINKER, MODPOST, OTHER, MAKE):
+        for match in islice(() if errors else pattern.finditer(log), MOST_READ):
+            groups = match.groupdict()
+            text = groups["text"] or groups.get("kconfig") or groups.get("make") or ""
+            if groups.get("file"):
+                errors.append(_placed(log, match, text))
+            else:
+                linked = groups.get("object", "")
+                errors.append(Mistake(text.strip(), _source_of(linked, text) if linked else ""))
+    return tuple(dict.fromkeys(errors))[:ERRORS_SHOWN]
 
 
 def failed_object(log: str, mistake: Mistake) -> str:
@@ -137,23 +129,11 @@ def new_warnings(base_log: str, patched_log: str) -> tuple[str, ...]:
 
 def warnings(log: str) -> tuple[Mistake, ...]:
     """All warnings of compiler, assembler and objtool, in their order."""
-    mistakes = [
-        (
-            match.start(),
-            Mistake(
-                match["text"],
-                _from_top(match["file"]),
-                int(match["line"]),
-                _through(log, match.start()),
-            ),
-        )
-        for match in WARNING.finditer(log)
-    ]
-    mistakes += [
-        (match.start(), Mistake(match["text"], _from_top(match["file"])))
-        for match in OBJTOOL.finditer(log)
-    ]
-    return tuple(mistake for _, mistake in sorted(mistakes, key=lambda pair: pair[0]))
+    matches = [*WARNING.finditer(log), *OBJTOOL.finditer(log)]
+    return tuple(
+        _placed(log, match, match["text"])
+        for match in sorted(matches, key=lambda match: match.start())
+    )
 
 
 def _source_of(linked: str, text: str) -> str:
@@ -164,18 +144,16 @@ def _source_of(linked: str, text: str) -> str:
     return _from_top(f"{linked.removesuffix('.o')}.c")
 
 
-def _through(log: str, end: int) -> tuple[str, ...]:
-    """The include chain printed right before ``end``, innermost first."""
-    lines = log[max(0, end - 4000) : end].splitlines()
-    while (lines and ": In function " in lines[-1]) or (lines and ": At top level" in lines[-1]):
+def _placed(log: str, match: re.Match[str], text: str) -> Mistake:
+    """A mistake with its place and the include chain printed right before it, innermost first."""
+    lines = log[max(0, match.start() - 4000) : match.start()].splitlines()
+    while lines and (": In function " in lines[-1] or ": At top level" in lines[-1]):
         lines.pop()
-    chain: list[str] = []
-    for line in reversed(lines):
-        match = INCLUDED.match(line)
-        if match is None:
-            break
-        chain.insert(0, _from_top(match["file"]))
-    return tuple(chain)
+    through: list[str] = []
+    while lines and (included := INCLUDED.match(lines.pop())):
+        through.insert(0, _from_top(included["file"]))
+    line = int(match.groupdict().get("line") or 0)
+    return Mistake(text, _from_top(match["file"]), line, tuple(through))
 
 
 def _from_top(path: str) -> str:

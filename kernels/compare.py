@@ -42,21 +42,31 @@ def triage(
     """
     changes = () if same_code else differing(before, after)
     functions = tuple(_function(change, touched, patches) for change in changes)
-    if same_code:
-        verdict = "same code"
-    elif functions:
-        verdict = "functions"
-    else:
-        verdict = "data or layout"
     moved = {function.name.partition("@")[0].partition(".")[0] for function in functions}
-    findings = {
-        entry: finding for entry in touched if (finding := _left_out(entry, moved, same_code))
-    }
+    left_out, findings = [], []
+    for entry in dict.fromkeys(touched):
+        options = "; ".join(entry.options)
+        names = {name.partition(".")[0] for name in entry.functions}
+        if KCONFIG.search(entry.file):
+            finding = f"adds options that are off: {options}" if options else ""
+        elif not entry.built:
+            why = f": {options}" if options else "; no option that decides it was found"
+            finding = f"is not built in this configuration{why}"
+        elif same_code or not names & moved:
+            why = f": its change is compiled out, {options}" if options else ""
+            finding = f"is built, and none of its functions changed{why}"
+        else:
+            finding = ""
+        if finding:
+            findings.append(f"{entry.file} {finding}")
+        if finding and (options or not entry.built):
+            short = "; ".join(option.partition(" (")[0] for option in entry.options)
+            left_out.append(f"{entry.file} ({short})" if short else entry.file)
     return TriageRecord(
-        verdict=verdict,
+        verdict="same code" if same_code else "functions" if functions else "data or layout",
         functions=functions,
-        left_out=tuple(_short(entry) for entry in findings if not entry.built or entry.options),
-        findings=tuple(findings.values()),
+        left_out=tuple(left_out),
+        findings=tuple(findings),
         warnings=tuple(warnings),
     )
 
@@ -82,26 +92,6 @@ def _function(
     )
 
 
-def _short(entry: Touched) -> str:
-    """``mm/numa.c (CONFIG_NUMA is n)``."""
-    options = "; ".join(option.partition(" (")[0] for option in entry.options)
-    return f"{entry.file} ({options})" if options else entry.file
-
-
-def _left_out(entry: Touched, moved: set[str], same_code: bool) -> str:
-    options = "; ".join(entry.options)
-    if KCONFIG.search(entry.file):
-        return f"{entry.file} adds options that are off: {options}" if options else ""
-    if not entry.built:
-        why = f": {options}" if options else "; no option that decides it was found"
-        return f"{entry.file} is not built in this configuration{why}"
-    names = {name.partition(".")[0] for name in entry.functions}
-    if not same_code and names & moved:
-        return ""
-    why = f": its change is compiled out, {options}" if options else ""
-    return f"{entry.file} is built, and none of its functions changed{why}"
-
-
 SIZES_ONLY = (
     "the kernels are prebuilt: their functions were compared by size, and those of one size "
     "may differ too"
@@ -117,40 +107,44 @@ def compare(base: Kernel, patched: Kernel, patches: Sequence[PatchRecord]) -> Tr
     Raises:
         InfraError: a table of symbols cannot be read.
     """
+    same_code = base.identity.code_key == patched.identity.code_key
     prebuilt = {kernel.identity.flavour == PREBUILT for kernel in (base, patched)}
     if True in prebuilt:
-        return _by_size(base, patched) if prebuilt == {True} else None
-    # With a series taken out, the base is the arm that has patches.
-    touched = compiled.load(patched.touched) or compiled.load(base.touched)
+        if False in prebuilt or not (base.symbols.exists() and patched.symbols.exists()):
+            return None
+        # A size that differs is a change, an equal one says nothing.
+        before, after = symbols.load(base.symbols), symbols.load(patched.symbols)
+        by_size = triage(same_code=same_code, before=before, after=after, touched=(), patches=())
+        if by_size.verdict == "data or layout":
+            return None
+        return by_size.model_copy(update={"findings": (SIZES_ONLY,) if by_size.functions else ()})
+    try:
+        warnings = limited.call(new_warnings, _log(base), _log(patched))
+    except limited.LimitError as error:
+        warnings = (f"the logs of the builds cannot be compared: {error.what}",)
     of_code = triage(
-        same_code=base.identity.code_key == patched.identity.code_key,
+        same_code=same_code,
         before=symbols.load(base.symbols),
         after=symbols.load(patched.symbols),
-        touched=touched,
+        # With a series taken out, the base is the arm that has patches.
+        touched=compiled.load(patched.touched) or compiled.load(base.touched),
         patches=patches,
-        warnings=_warnings(_log(base), _log(patched)),
+        warnings=warnings,
     )
-    besides = {"data": _data(base, patched), "modules": _modules(base, patched)}
-    return of_code.model_copy(update=besides)
-
-
-def _data(base: Kernel, patched: Kernel) -> tuple[FunctionRecord, ...] | None:
-    """The variables that differ; None where a kernel's were not kept."""
-    before, after = symbols.load_variables(base.symbols), symbols.load_variables(patched.symbols)
-    if before is None or after is None:
-        return None
-    return tuple(
-        FunctionRecord(name=each.name, before=each.before, after=each.after)
-        for each in symbols.differing_variables(before, after)
-    )
-
-
-def _modules(base: Kernel, patched: Kernel) -> tuple[str, ...]:
-    """The files of modules whose code or data differs, or that one kernel alone has."""
-    before, after = (
+    # The variables that differ; None where a kernel's were not kept.
+    data = None
+    old_data, new_data = map(symbols.load_variables, (base.symbols, patched.symbols))
+    if old_data is not None and new_data is not None:
+        data = tuple(
+            FunctionRecord(name=each.name, before=each.before, after=each.after)
+            for each in symbols.differing_variables(old_data, new_data)
+        )
+    # The files of modules whose code or data differs, or that one kernel alone has.
+    old, new = (
         {file.name: symbols.code_key(file) for file in kernel.modules} for kernel in (base, patched)
     )
-    return tuple(n for n in sorted({*before, *after}) if before.get(n) != after.get(n))
+    modules = tuple(name for name in sorted({*old, *new}) if old.get(name) != new.get(name))
+    return of_code.model_copy(update={"data": data, "modules": modules})
 
 
 def options_apart(base: Kernel, other: Kernel) -> tuple[OptionRecord, ...]:
@@ -166,29 +160,6 @@ def options_apart(base: Kernel, other: Kernel) -> tuple[OptionRecord, ...]:
         for name in config.differing(first, second)
         if not config.OF_TOOLS.fullmatch(name)
     )
-
-
-def _warnings(base_log: str, patched_log: str) -> tuple[str, ...]:
-    try:
-        return limited.call(new_warnings, base_log, patched_log)
-    except limited.LimitError as error:
-        return (f"the logs of the builds cannot be compared: {error.what}",)
-
-
-def _by_size(base: Kernel, patched: Kernel) -> TriageRecord | None:
-    """Two prebuilt kernels: a size that differs is a change, an equal one says nothing."""
-    if not (base.symbols.exists() and patched.symbols.exists()):
-        return None
-    result = triage(
-        same_code=base.identity.code_key == patched.identity.code_key,
-        before=symbols.load(base.symbols),
-        after=symbols.load(patched.symbols),
-        touched=(),
-        patches=(),
-    )
-    if result.verdict == "data or layout":
-        return None
-    return result.model_copy(update={"findings": (SIZES_ONLY,)} if result.functions else {})
 
 
 def _log(kernel: Kernel) -> str:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from typing import NoReturn
 
 from errors import SeriesError
 from text import clean, is_unfit
@@ -31,6 +32,7 @@ OCTAL = re.compile(rb"\\([0-7]{3}|.)", re.S)
 ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f"}
 # The lab's own folders in a prepared tree begin so.
 OBJECTS = "obj-"
+RENAME, LEAVE_OUT = "rename it", "leave that file out"
 # What is made of these at the top of a tree is built by nothing there.
 COMPILED = (".c", ".h", ".S", ".rs", ".dts", ".dtsi")
 
@@ -127,54 +129,46 @@ class _Reader:
         if text.count("\n") > MOST_LINES:
             self._refuse(f"has {text.count(chr(10))} lines, more than {MOST_LINES}", "split it")
         self._text = text
-        self._lines = text.split("\n")
+        self._lines = lines = text.split("\n")
         self._every: list[_File] = []
-        self._file: _File | None = None
         # Between "diff --git" and the first hunk: the only place where modes count.
         self._in_header = False
         self._vetted: set[str] = set()
-        self._read()
+        at = 0
+        while at < len(lines):
+            line = lines[at]
+            if self._every and line.startswith("@@ -") and (match := HUNK.match(line)):
+                at = self._hunk(self._every[-1], at, match)
+            else:
+                # Few lines of a mail are any of a diff's.
+                at += self._outside(line.rstrip("\r"), at)
 
     def diff(self, level: int | None) -> Diff:
         """What was read, with the paths that the names stand for."""
-        every = self._every
-        levels: list[int | None] = [level] * len(every)
+        levels = [level] * len(self._every)
         if level is None:
-            levels = levels_of([file.names for file in every])
+            levels = levels_of([file.names for file in self._every])
         files: dict[str, None] = {}
         made: dict[str, None] = {}
         hunks: list[Hunk] = []
-        counts: dict[str, int] = {}
+        counts: Counter[str] = Counter()
         changed: dict[int, str] = {}
-        for file, own in zip(every, levels, strict=True):
+        for file, own in zip(self._every, levels, strict=True):
             old, new = self._paths(file, own, explicit=level is not None)
             files.update(dict.fromkeys(path for path in (old, new, *file.moved) if path))
             path = new or old or ""
             if file.is_made and new:
                 made[new] = None
             for first, header, at in file.hunks:
-                counts[path] = counts.get(path, 0) + 1
+                counts[path] += 1
                 hunks.append(Hunk(path, counts[path], first, header, at))
             changed |= self._spelled(file, old, new)
-        text = self._text
-        if changed:
-            lines = [changed.get(number, line) for number, line in enumerate(self._lines)]
-            text = "\n".join(lines)
+        lines = [changed.get(number, line) for number, line in enumerate(self._lines)]
+        text = "\n".join(lines) if changed else self._text
         return Diff(tuple(files), tuple(hunks), text, tuple(made))
 
-    def _read(self) -> None:
-        lines, at = self._lines, 0
-        while at < len(lines):
-            line = lines[at]
-            if self._file and line.startswith("@@ -") and (match := HUNK.match(line)):
-                at = self._hunk(at, match)
-            else:
-                # Few lines of a mail are any of a diff's.
-                at += self._outside(line.rstrip("\r"), at)
-
-    def _hunk(self, at: int, match: re.Match[str]) -> int:
+    def _hunk(self, file: _File, at: int, match: re.Match[str]) -> int:
         """Go through a hunk, where "--- a/x" may be a removed line; return where it ends."""
-        assert self._file is not None
         lines, last = self._lines, len(self._lines) - 1
         first, old, position, new = hunk_numbers(match, self._where)
         header, changed = lines[at], 0
@@ -184,51 +178,48 @@ class _Reader:
             if at > last or (at == last and not lines[at]):
                 self._refuse("ends in the middle of a hunk", "have it sent again as a whole")
             kind = lines[at][:1]
-            if kind == "+":
-                new -= 1
+            if kind == "\\":
+                continue
+            # Mailers strip the space of an empty line.
+            is_old, is_new = kind in ("-", " ", "", "\r"), kind in ("+", " ", "", "\r")
+            old, new = old - is_old, new - is_new
+            if old < 0 or new < 0 or not (is_old or is_new):
+                self._refuse(
+                    f"was damaged on its way: line {at + 1} of the patch cannot stand in the hunk "
+                    f"of {file.shown}: {clean(lines[at], 60)!r}",
+                    "have it sent again unwrapped, or take it from git",
+                )
+            if is_old != is_new:
                 changed = changed or position
-                position += 1
-            elif kind == "-":
-                old -= 1
-                changed = changed or position
-            elif kind in ("", " ", "\r"):  # mailers strip the space of an empty line
-                old -= 1
-                new -= 1
-                position += 1
-            elif kind != "\\":
-                self._damaged(at)
-            if old < 0 or new < 0:
-                self._damaged(at)
-        self._file.hunks.append((first, header, changed))
+            position += is_new
+        file.hunks.append((first, header, changed))
         return at + 1
-
-    def _damaged(self, at: int) -> None:
-        assert self._file is not None
-        self._refuse(
-            f"was damaged on its way: line {at + 1} of the patch cannot stand in the hunk of "
-            f"{self._file.shown}: {clean(self._lines[at], 60)!r}",
-            "have it sent again unwrapped, or take it from git",
-        )
 
     def _outside(self, line: str, at: int) -> int:
         """One line that is in no hunk; return how many it is with those that belong to it."""
         if line.startswith(GIT):
             if len(line) > 3 * LONGEST_PATH:
-                self._refuse(f"names a path that is too long: {clean(line, 60)}", "rename it")
+                self._refuse(f"names a path that is too long: {clean(line, 60)}", RENAME)
             names = _both_names(line.removeprefix(GIT))
-            self._begin(_File(by_git=True, git_names=names, git_line=at))
-            self._in_header = True
+            self._begin(_File(by_git=True, git_names=names, git_line=at), in_header=True)
         elif line.startswith("--- ") and (new := self._other_side(at)):
-            if not self._in_header or self._file is None or self._file.has_sides:
-                self._begin(_File(by_git=False))
-                self._in_header = False
-            assert self._file is not None
-            self._file.old_line, self._file.has_sides = at, True
-            self._file.old, self._file.new = self._side(line), self._side(new)
-            self._file.is_made = self._file.is_made or self._file.old is None
+            if not self._in_header or self._every[-1].has_sides:
+                self._begin(_File(by_git=False), in_header=False)
+            file = self._every[-1]
+            file.old_line, file.has_sides = at, True
+            file.old, file.new = self._side(line), self._side(new)
+            file.is_made = file.is_made or file.old is None
             return 2
         elif self._in_header:
-            self._header(line)
+            file = self._every[-1]
+            if match := MOVED.match(line):
+                file.moved.append(_unquoted(match[3]))
+            elif BINARY.match(line):
+                self._refuse(f"changes a binary file: {file.shown}", LEAVE_OUT)
+            elif (match := MODE.match(line)) and match[1] in KINDS:
+                self._refuse(f"makes or changes {KINDS[match[1]]}: {file.shown}", LEAVE_OUT)
+            elif line.startswith("new file mode"):
+                file.is_made = True
         return 1
 
     def _other_side(self, at: int) -> str:
@@ -239,24 +230,11 @@ class _Reader:
         has_hunk = len(following) > 1 and following[1].startswith("@@ -")
         return following[0].rstrip("\r") if has_hunk or self._in_header else ""
 
-    def _begin(self, file: _File) -> None:
-        self._file = file
+    def _begin(self, file: _File, *, in_header: bool) -> None:
+        self._in_header = in_header
         self._every.append(file)
         if len(self._every) > MOST_FILES:
             self._refuse(f"changes more than {MOST_FILES} files", "split it")
-
-    def _header(self, line: str) -> None:
-        assert self._file is not None
-        if match := MOVED.match(line):
-            self._file.moved.append(_unquoted(match[3]))
-        elif BINARY.match(line):
-            self._refuse(f"changes a binary file: {self._file.shown}", "leave that file out")
-        elif (match := MODE.match(line)) and match[1] in KINDS:
-            self._refuse(
-                f"makes or changes {KINDS[match[1]]}: {self._file.shown}", "leave that file out"
-            )
-        elif line.startswith("new file mode"):
-            self._file.is_made = True
 
     def _side(self, line: str) -> str | None:
         """The name on a ``---`` or ``+++`` line; None for what is not there."""
@@ -280,47 +258,38 @@ class _Reader:
                 f"does not say in which folder {file.shown} is",
                 "make it at the top of the kernel tree, with git diff or git format-patch",
             )
-        assert level is not None
         old, new = paths_of(names, level)
-        for path in (old, new, *file.moved):
-            if path is not None:
+        # Git falls back to its own line's, so they have to be fit, too.
+        of_git = paths_of(Names(*file.git_names, by_git=True), level) if file.git_names else ()
+        for path in (old, new, *file.moved, *filter(None, of_git)):
+            if path is not None and path not in self._vetted:
                 self._vet(path, file)
-        if file.git_names:
-            # Git falls back to them, so they have to be fit, too.
-            for path in paths_of(Names(*file.git_names, by_git=True), level):
-                if path and path not in (old, new):
-                    self._vet(path, file)
-        at_top = [path for path in (new,) if path and "/" not in path and file.is_made]
-        if at_top and not explicit and at_top[0].endswith(COMPILED):
+        if new and "/" not in new and file.is_made and not explicit and new.endswith(COMPILED):
             self._refuse(
-                f"makes {at_top[0]} at the top of the tree, where nothing is built of it",
+                f"makes {new} at the top of the tree, where nothing is built of it",
                 "make it at the top of the kernel tree, without git's --relative; or give the "
                 "level in a quilt series file: NAME -pN",
             )
         return old, new
 
     def _vet(self, name: str, file: _File) -> None:
-        if name in self._vetted:
-            return
-        path = PurePosixPath(name)
-        if path.is_absolute() or ".." in path.parts or any(map(_is_git, path.parts)):
+        path, brief = PurePosixPath(name), clean(name, 60)
+        parts = path.parts
+        if path.is_absolute() or ".." in parts or any(map(_is_git, parts)):
             self._outside_of_tree(name)
         if any(is_unfit(character) for character in name):
-            self._refuse(f"names a path with control characters: {clean(name)}", "rename it")
-        if len(name) > LONGEST_PATH or any(len(part) > LONGEST_NAME for part in path.parts):
-            self._refuse(f"names a path that is too long: {clean(name, 60)}", "rename it")
-        if len(path.parts) > MOST_PARTS:
+            self._refuse(f"names a path with control characters: {clean(name)}", RENAME)
+        if len(name) > LONGEST_PATH or any(len(part) > LONGEST_NAME for part in parts):
+            self._refuse(f"names a path that is too long: {brief}", RENAME)
+        if len(parts) > MOST_PARTS:
             self._refuse(
-                f"names a path of {len(path.parts)} parts, more than {MOST_PARTS}: "
-                f"{clean(name, 60)}",
-                "rename it",
+                f"names a path of {len(parts)} parts, more than {MOST_PARTS}: {brief}", RENAME
             )
         if not name or str(path) != name or "\\" in name:
-            self._refuse(
-                f"spells a path in a strange way: {clean(name or file.shown)!r}", "spell it plainly"
-            )
-        if path.parts[0].startswith(OBJECTS):
-            self._refuse(f"names a path that is kept for objects: {clean(name)}", "rename it")
+            shown = clean(name or file.shown)
+            self._refuse(f"spells a path in a strange way: {shown!r}", "spell it plainly")
+        if parts[0].startswith(OBJECTS):
+            self._refuse(f"names a path that is kept for objects: {clean(name)}", RENAME)
         self._vetted.add(name)
 
     def _spelled(self, file: _File, old: str | None, new: str | None) -> dict[int, str]:
@@ -331,23 +300,19 @@ class _Reader:
             if path is not None and written != f"{prefix}{path}":
                 at = file.old_line + below
                 lines[at] = f"{sign}{_quoted(prefix + path)}{_tail(self._lines[at])[1]}"
-        if file.git_names is None:
-            return lines
-        whole = (old or new, new or old)
-        if file.git_names != (f"a/{whole[0]}", f"b/{whole[1]}") and all(whole):
+        first, last = f"a/{old or new}", f"b/{new or old}"
+        if file.git_names not in (None, (first, last)) and (old or new):
             ends = "\r" if self._lines[file.git_line].endswith("\r") else ""
-            lines[file.git_line] = (
-                f"{GIT}{_quoted(f'a/{whole[0]}')} {_quoted(f'b/{whole[1]}')}{ends}"
-            )
+            lines[file.git_line] = f"{GIT}{_quoted(first)} {_quoted(last)}{ends}"
         return lines
 
-    def _outside_of_tree(self, name: str) -> None:
+    def _outside_of_tree(self, name: str) -> NoReturn:
         self._refuse(
             f"names a path outside the kernel tree: {clean(name)}",
             "take that path out of the patch",
         )
 
-    def _refuse(self, what: str, next_step: str) -> None:
+    def _refuse(self, what: str, next_step: str) -> NoReturn:
         raise SeriesError(what, where=self._where, next_step=next_step)
 
 

@@ -137,7 +137,15 @@ def _apply_one(patch: Patch, file: Path, folder: Path, box: Box | None, until: f
     if checked.returncode != 0:
         loosely = git("--check", "--ignore-whitespace")
         raise _does_not_apply(patch, checked.stderr, only_whitespace=loosely.returncode == 0)
-    _refuse_unseen(patch, checked.stdout)
+    # What git sees and ``read_diff`` did not was not vetted.
+    of_git = {entry.split("\t", 2)[-1] for entry in checked.stdout.split("\0") if entry}
+    unseen = sorted(of_git - set(patch.files))
+    if unseen:
+        raise SeriesError(
+            f"git finds changes in it that a reader does not: {clean(', '.join(unseen))}",
+            where=f"{patch.name} ({patch.subject})",
+            next_step="make it anew with git format-patch",
+        )
     done = git()
     if done.returncode != 0:
         raise _does_not_apply(patch, done.stderr)
@@ -169,18 +177,6 @@ def _git_apply(
             where=f"{patch.name} ({patch.subject})",
             next_step="split the patch",
         ) from error
-
-
-def _refuse_unseen(patch: Patch, numstat: str) -> None:
-    """Refuse a patch in which git sees files that ``read_diff`` did not: they were not vetted."""
-    named_files = {entry.split("\t", 2)[-1] for entry in numstat.split("\0") if entry}
-    unseen = sorted(named_files - set(patch.files))
-    if unseen:
-        raise SeriesError(
-            f"git finds changes in it that a reader does not: {clean(', '.join(unseen))}",
-            where=f"{patch.name} ({patch.subject})",
-            next_step="make it anew with git format-patch",
-        )
 
 
 def _does_not_apply(patch: Patch, message: str, *, only_whitespace: bool = False) -> SeriesError:
@@ -228,17 +224,22 @@ def decoded_header(value: str) -> str:
 
 
 SIGNS = str.maketrans("+-", "-+")
-SWAPPED = {
-    "new file mode": "deleted file mode",
-    "deleted file mode": "new file mode",
-    "old mode": "new mode",
-    "new mode": "old mode",
-    "rename from": "rename to",
-    "rename to": "rename from",
-}
-HEADER = re.compile(rf"({'|'.join(SWAPPED)}) (.+)$")
-INDEX = re.compile(r"index ([0-9a-f]+)\.\.([0-9a-f]+)(.*)$")
-NAMES = re.compile(r"diff --git (\S+) (\S+)$")
+# A header that is turned around, and what it is then; the first that fits.
+TURNED = tuple(
+    (re.compile(f"^{pattern}"), turned)
+    for pattern, turned in (
+        (r"new file mode (.+)$", r"deleted file mode \1"),
+        (r"deleted file mode (.+)$", r"new file mode \1"),
+        (r"old mode (.+)$", r"new mode \1"),
+        (r"new mode (.+)$", r"old mode \1"),
+        (r"rename from (.+)$", r"rename to \1"),
+        (r"rename to (.+)$", r"rename from \1"),
+        (r"index ([0-9a-f]+)\.\.([0-9a-f]+)(.*)$", r"index \2..\1\3"),
+        (r"diff --git a/(\S*) b/(\S*)$", r"diff --git a/\2 b/\1"),
+    )
+)
+# The two sides of a file, whose prefixes stay with their places.
+SIDE = re.compile(r'(?:---|\+\+\+) ("?)[ab]/')
 
 
 def reverted(text: str, where: str) -> str:
@@ -261,7 +262,10 @@ def reverted(text: str, where: str) -> str:
             new -= kind in " +"
             output.append(line[:1].translate(SIGNS) + line[1:])
         elif line.startswith("--- ") and lines[at : at + 1] and lines[at].startswith("+++ "):
-            output += [_side(lines[at], "---"), _side(line, "+++")]
+            for sign, prefix, side in (("---", "a/", lines[at]), ("+++", "b/", line)):
+                match = SIDE.match(side)
+                rest = f"{match[1]}{prefix}{side[match.end() :]}" if match else side[4:]
+                output.append(f"{sign} {rest}")
             at += 1
         elif match := HUNK.match(line):
             _, old, _, new = hunk_numbers(match, where)
@@ -269,30 +273,14 @@ def reverted(text: str, where: str) -> str:
             output.append(f"@@ -{after} +{before} @@{line[match.end() :]}")
         elif line.startswith(("copy from ", "copy to ")):
             raise SeriesError(
-                "copies a file, which cannot be turned around", where=where,
+                "copies a file, which cannot be turned around",
+                where=where,
                 next_step="format the series without copies: git format-patch --no-renames",
-            )  # fmt: skip
+            )
         else:
-            output.append(_header(line))
+            turned = (pattern.subn(other, line) for pattern, other in TURNED)
+            output.append(next((header for header, count in turned if count), line))
     return "\n".join(output)
-
-
-def _side(line: str, sign: str) -> str:
-    name = line[4:]
-    if name.startswith(("a/", "b/", '"a/', '"b/')):
-        quote = name[: name.index("/") - 1]
-        name = f"{quote}{'a' if sign == '---' else 'b'}{name[name.index('/') :]}"
-    return f"{sign} {name}"
-
-
-def _header(line: str) -> str:
-    if match := HEADER.match(line):
-        return f"{SWAPPED[match[1]]} {match[2]}"
-    if match := INDEX.match(line):
-        return f"index {match[2]}..{match[1]}{match[3]}"
-    if (match := NAMES.match(line)) and match[1][:2] == "a/" and match[2][:2] == "b/":
-        return f"diff --git a/{match[2][2:]} b/{match[1][2:]}"
-    return line
 
 
 MAKEFILE = re.compile(r"(?:Makefile|Kbuild|Makefile[._-].*|.*\.mk)$")

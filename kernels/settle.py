@@ -16,7 +16,7 @@ from errors import UsageError
 from experiment.spec import Experiment, KernelSpec, SeriesSpec
 from kernels import config, prebuilt, source
 from kernels.configure import agreed, load_reasons
-from kernels.git_range import WORK_TREE, commit_of, find_commit, head_of, work_tree_of
+from kernels.git_range import find_commit, settled_commit
 from kernels.intake import Taken, take_in
 from results.record import SeriesRecord
 from text import clean
@@ -50,61 +50,65 @@ def settle(
     Raises:
         UsageError, SeriesError, InfraError: as ``kernels.intake.take_in``.
     """
-    spec = experiment.kernel.source
-    place, ref = _repository(spec)
-    where = {"checkout": checkout, "cache": cache}
+
+    def definite(kernel: KernelSpec, base: str = "") -> KernelSpec:
+        if kernel.is_prebuilt:
+            return prebuilt.settle(kernel, checkout=checkout, cache=cache)
+        place, ref, folder = _repository(kernel.source, checkout)
+        if not place:
+            return kernel
+        ref = ref or (base if base and find_commit(folder, base) else "")
+        commit = settled_commit(folder, ref, clean(kernel.source))
+        return kernel.model_copy(update={"source": f"git:{place}@{commit}"})
+
+    place = _repository(experiment.kernel.source, checkout)[0]
     series = {
-        name: known[name] if name in known else take_in(each, **where, repository=place)
+        name: known.get(name) or take_in(each, checkout=checkout, cache=cache, repository=place)
         for name, each in series_of(experiment)
     }
-    common = series[COMMON].spec if COMMON in series else None
-    kernel = experiment.kernel
-    if place:
-        # A source that holds the series is no longer what the series was based on.
-        records = series[COMMON].records if common and not common.reverse else ()
-        base = records[0].base_commit if records else ""
-        folder = _existing(spec, checkout, place)
-        # The first series of a stack says where all of it begins.
-        commit = ref or (base if base and find_commit(folder, base) else "")
-        settled_source = f"git:{place}@{_commit(folder, commit, clean(spec))}"
-        kernel = kernel.model_copy(update={"source": settled_source})
-    elif kernel.is_prebuilt:
-        kernel = prebuilt.settle(kernel, **where)
-    if common and not common.title:
-        titles = [each.title for each in series[COMMON].records]
-        common = common.model_copy(update={"title": "; ".join(titles)})
+    common, base = None, ""
+    if COMMON in series:
+        common, records = series[COMMON].spec, series[COMMON].records
+        # The first series of a stack says where all of it begins; but a source that holds the
+        # series is no longer what it was based on.
+        base = records[0].base_commit if records and not common.reverse else ""
+        title = common.title or "; ".join(record.title for record in records)
+        common = common.model_copy(update={"title": title})
     arms = tuple(
         arm.model_copy(
             update={
                 "series": series[arm.name].spec if arm.series else None,
-                "kernel": _settled(arm.kernel, checkout, cache) if arm.kernel else None,
+                "kernel": definite(arm.kernel) if arm.kernel else None,
             }
         )
         for arm in experiment.arms
     )
+    kernel = definite(experiment.kernel, base)
     settled = experiment.model_copy(update={"series": common, "kernel": kernel, "arms": arms})
     return Settled(_agreed(settled, checkout, cache), series)
 
 
 def series_of(experiment: Experiment) -> list[tuple[str, SeriesSpec]]:
     """Every series of an experiment, by the name of its arm; ``COMMON`` is the experiment's own."""
-    common = [(COMMON, experiment.series)] if experiment.series is not None else []
-    return common + [(arm.name, arm.series) for arm in experiment.arms if arm.series is not None]
+    named = [(COMMON, experiment.series), *((arm.name, arm.series) for arm in experiment.arms)]
+    return [(name, series) for name, series in named if series is not None]
 
 
 def _agreed(experiment: Experiment, checkout: Path, cache: Path) -> Experiment:
     """Arms of several releases, asked for the same of what the releases have to choose from."""
-    built = [arm.kernel for arm in experiment.arms if arm.kernel and not arm.kernel.is_prebuilt]
-    if len(built) < len(experiment.arms) and not experiment.kernel.is_prebuilt:
-        built.append(experiment.kernel)
-    sources = dict.fromkeys(kernel.source for kernel in built)
+    kernels = [arm.kernel or experiment.kernel for arm in experiment.arms] or [experiment.kernel]
+    sources = dict.fromkeys(kernel.source for kernel in kernels if not kernel.is_prebuilt)
     if len(sources) < 2:
         return experiment
     every = (source.identify(each, checkout=checkout, cache=cache) for each in sources)
     releases = [source.release_of(each) for each in every]
+    if not all(releases):
+        return experiment
     reasons = load_reasons(checkout)
 
-    def with_common(kernel: KernelSpec) -> KernelSpec:
+    def with_common(kernel: KernelSpec | None) -> KernelSpec | None:
+        if kernel is None or kernel.is_prebuilt:
+            return kernel
         parts = config.fragments(
             checkout, kernel.flavour, kernel.architecture, kernel.page_kib, experiment.mode,
             additions=kernel.additions,
@@ -112,80 +116,47 @@ def _agreed(experiment: Experiment, checkout: Path, cache: Path) -> Experiment:
         common = agreed(config.parse(config.merge(parts)), releases, reasons)
         return kernel.model_copy(update={"config": {**common, **kernel.config}})
 
-    if not all(releases):
-        return experiment
-    kernel = experiment.kernel
-    return experiment.model_copy(
-        update={
-            "kernel": kernel if kernel.is_prebuilt else with_common(kernel),
-            "arms": tuple(
-                arm.model_copy(update={"kernel": with_common(arm.kernel)})
-                if arm.kernel and not arm.kernel.is_prebuilt
-                else arm
-                for arm in experiment.arms
-            ),
-        }
+    arms = tuple(
+        arm.model_copy(update={"kernel": with_common(arm.kernel)}) for arm in experiment.arms
     )
-
-
-def _settled(kernel: KernelSpec, checkout: Path, cache: Path) -> KernelSpec:
-    """The kernel of one arm, made definite; a repository without a ref is its HEAD."""
-    if kernel.is_prebuilt:
-        return prebuilt.settle(kernel, checkout=checkout, cache=cache)
-    place, ref = _repository(kernel.source)
-    if not place:
-        return kernel
-    commit = _commit(_existing(kernel.source, checkout, place), ref, clean(kernel.source))
-    return kernel.model_copy(update={"source": f"git:{place}@{commit}"})
-
-
-def _commit(folder: Path, ref: str, where: str) -> str:
-    if ref == WORK_TREE:
-        return work_tree_of(folder, where)
-    return commit_of(folder, ref, where) if ref else head_of(folder, where)
+    kernel = with_common(experiment.kernel)
+    return experiment.model_copy(update={"kernel": kernel, "arms": arms})
 
 
 def series_records(
     experiment: Experiment, records: Sequence[SeriesRecord], *, checkout: Path
 ) -> tuple[SeriesRecord, ...]:
     """The records of a settled experiment's series, with what is to be said of their base."""
-    text = _about_base(experiment, records[0].base_commit, checkout) if records else ""
-    if not text:
-        return tuple(records)
-    first = records[0].model_copy(update={"findings": (*records[0].findings, text)})
-    return (first, *records[1:])
-
-
-def _about_base(experiment: Experiment, base: str, checkout: Path) -> str:
+    base = records[0].base_commit if records else ""
     if not base or experiment.series is None or experiment.series.reverse:
-        return ""
+        return tuple(records)
     spec = experiment.kernel.source
-    place, ref = _repository(spec)
+    place, ref, folder = _repository(spec, checkout)
     if not place:
-        return f"is based on commit {base[:12]}; cannot tell whether {spec} is that commit"
-    folder = _existing(spec, checkout, place)
-    if not find_commit(folder, base):
-        return f"is based on commit {base[:12]}, not in the repository; built on {ref[:12]}"
-    if find_commit(folder, base) != find_commit(folder, ref):
-        return f"is based on commit {base[:12]}; built on {ref[:12]}"
-    return ""
+        built = f"; cannot tell whether {spec} is that commit"
+    elif not (commit := find_commit(folder, base)):
+        built = f", not in the repository; built on {ref[:12]}"
+    elif commit != find_commit(folder, ref):
+        built = f"; built on {ref[:12]}"
+    else:
+        return tuple(records)
+    findings = (*records[0].findings, f"is based on commit {base[:12]}{built}")
+    return (records[0].model_copy(update={"findings": findings}), *records[1:])
 
 
-def _repository(spec: str) -> tuple[str, str]:
-    """Path and ref of a git source; both empty for any other kind."""
+def _repository(spec: str, checkout: Path) -> tuple[str, str, Path]:
+    """Path and ref of a git source, both empty for any other kind, and its folder.
+
+    Raises:
+        UsageError: there is no such folder.
+    """
     kind, _, name = spec.partition(":")
     if kind != "git":
-        return "", ""
+        return "", "", checkout
     place, at, ref = name.rpartition("@")
-    return (place, ref) if at else (name, "")
-
-
-def _existing(spec: str, checkout: Path, place: str) -> Path:
+    place, ref = (place, ref) if at else (name, "")
     folder = checkout / Path(place).expanduser()
     if not folder.is_dir():
-        raise UsageError(
-            f"no such folder: {clean(place)}",
-            where=clean(spec),
-            next_step="correct kernel.source",
-        )
-    return folder
+        what, step = f"no such folder: {clean(place)}", "correct kernel.source"
+        raise UsageError(what, where=clean(spec), next_step=step)
+    return place, ref, folder

@@ -158,16 +158,16 @@ def _resolved(request: Request, between: str, stack: ExitStack) -> tuple[Resolve
         )  # fmt: skip
     place = place if (CHECKOUT / Path(place).expanduser()).is_dir() else str(Path(place).resolve())
     patches = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="twinboot-range-")))
-    line = write_line(place, between, patches, checkout=CHECKOUT)
-    source = f"git:{place}@{line.base}"
+    base, commits = write_line(f"git:{place}@{between}", patches, checkout=CHECKOUT)
+    source = f"git:{place}@{base}"
     if not request.name:
         of_range = replace(request, series=(str(patches),), source=source)
-        return resolved_of(of_range), line.commits
+        return resolved_of(of_range), commits
     changed = (
         f"kernel.source={source}", f"series.path={patches}", "series.stack=[]",
         "series.reverse=false", "series.revert=false", *request.overrides,
     )  # fmt: skip
-    return resolved_of(Request(name=request.name, overrides=changed, twins=False)), line.commits
+    return resolved_of(Request(name=request.name, overrides=changed, twins=False)), commits
 
 
 def _search(

@@ -12,6 +12,7 @@ from typing import TypedDict
 from experiment.spec import KernelSpec, SeriesSpec
 from kernels.build import KernelRequest
 from kernels.intake import take_in
+from kernels.patch_folder import read_folder
 
 FAKE_LINUX = Path(__file__).parent / "fakelinux"
 
@@ -81,6 +82,11 @@ def keep(spec: SeriesSpec, *, checkout: Path, cache: Path, repository: str = "")
 def patches_of(spec: SeriesSpec, *, checkout: Path, cache: Path) -> tuple[Path, ...]:
     """The patch files of a series that is taken in."""
     return take_in(spec, checkout=checkout, cache=cache).patches
+
+
+def files_of(checkout: Path, path: str) -> tuple[Path, ...]:
+    """The patch files of a folder, in their order."""
+    return tuple(patch.path for patch in read_folder(checkout, path).patches)
 
 
 def replace(name: str, old: str, new: str) -> Callable[[Path], None]:

@@ -11,9 +11,9 @@ from errors import SeriesError
 from experiment.spec import SeriesSpec
 from kernels.diff import MOST_FILES, MOST_LINES, MOST_PARTS, changed_functions, read_diff
 from kernels.intake import take_in
-from kernels.patch_folder import known_series, read_folder
+from kernels.patch_folder import known_series
 from kernels.series import apply, read_patch
-from tests.kernels.fake import Lab, keep, patches_of
+from tests.kernels.fake import Lab, files_of, keep, patches_of
 from tests.test_errors import CHECKOUT
 
 CHANGED = "@@ -1 +1 @@\n-x\n+y\n"
@@ -175,7 +175,7 @@ def test_changed_functions(hunks: str, names: tuple[str, ...]) -> None:
 
 def test_those_of_a_posted_series() -> None:
     (path,) = [name for name in known_series(CHECKOUT) if name.endswith("filemap-walks")]
-    texts = [patch.read_text() for patch in read_folder(CHECKOUT, path).files]
+    texts = [patch.read_text() for patch in files_of(CHECKOUT, path)]
     functions = [changed_functions(text, "x") for text in texts]
     assert all(functions)
     assert "__filemap_add_folio" in {name for names in functions for name in names}

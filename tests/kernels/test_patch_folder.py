@@ -9,9 +9,9 @@ import pytest
 from errors import SeriesError, UsageError
 from experiment.spec import SeriesSpec
 from kernels.intake import take_in
-from kernels.patch_folder import as_counted, read_folder
+from kernels.patch_folder import as_counted
 from results.record import SeriesRecord
-from tests.kernels.fake import Lab, keep, patches_of
+from tests.kernels.fake import Lab, files_of, keep, patches_of
 
 LINES = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"]
 
@@ -132,7 +132,7 @@ def test_the_newest_of_versions_that_were_formatted_into_one_folder(lab: Lab) ->
 def test_a_folder_of_plain_patches_stands_for_itself(lab: Lab) -> None:
     top = folder(lab, {"2.patch": patch(2), "10.patch": patch(3)})
     assert keep(SeriesSpec(path=str(top)), **lab.where).kept == ""
-    assert [path.name for path in read_folder(lab.checkout, str(top)).files] == [
+    assert [path.name for path in files_of(lab.checkout, str(top))] == [
         "2.patch",
         "10.patch",
     ]

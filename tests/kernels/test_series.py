@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from errors import SeriesError, UsageError
 from kernels.patch_folder import known_series, read_folder
 from kernels.series import apply, host_code, read_patch, reverted
-from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab, replace
+from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab, files_of, replace
 from tests.kernels.posting import git
 
 HEADER = "From: T <t@example.org>\nSubject: [PATCH] a subject\n\n---\n"
@@ -27,14 +27,14 @@ def written(folder: Path, text: str, name: str = "0001-x.patch") -> Path:
 
 def test_patches_come_in_the_order_of_their_names(lab: Lab) -> None:
     patches = lab.series("two", FASTER, COMMENT)
-    assert read_folder(lab.checkout, "configs/series/two").files == tuple(patches)
+    assert files_of(lab.checkout, "configs/series/two") == tuple(patches)
     assert [path.name[:4] for path in patches] == ["0001", "0002"]
 
 
 def test_cover_letter_is_no_patch(lab: Lab) -> None:
     patches = lab.series("two", FASTER)
     (patches[0].parent / "0000-cover-letter.patch").write_text("From: T\nSubject: [PATCH 0/1]\n")
-    assert read_folder(lab.checkout, "configs/series/two").files == tuple(patches)
+    assert files_of(lab.checkout, "configs/series/two") == tuple(patches)
 
 
 def test_unknown_and_empty_folders_name_the_known_series(lab: Lab) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from errors import SeriesError
-from kernels.patch_folder import known_series, read_folder
+from kernels.patch_folder import known_series
 from kernels.series import apply, read_patch
+from tests.kernels.fake import files_of
 
 CHECKOUT = Path(__file__).parents[2]
 EVERY = known_series(CHECKOUT)
@@ -28,7 +29,7 @@ def unpacked(release: str, folder: Path) -> Path:
     touched = {
         name
         for series in (ON_7_3 if release == "7.3" else SERIES)
-        for path in read_folder(CHECKOUT, series).files
+        for path in files_of(CHECKOUT, series)
         for name in read_patch(path).files
     }
     members = [f"linux-source-{release}/{name}" for name in sorted(touched)]
@@ -49,7 +50,7 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def patched(pristine: Path, folder: Path, series: str) -> dict[str, str]:
     """Apply a series to a copy; return the new text of each file it touches."""
-    patches = [read_patch(path) for path in read_folder(CHECKOUT, series).files]
+    patches = [read_patch(path) for path in files_of(CHECKOUT, series)]
     names = sorted({name for patch in patches for name in patch.files})
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -80,7 +81,7 @@ def test_a_series_of_another_release_names_those_that_there_are(tmp_path: Path) 
         ("filemap-walks-7.3", "7.3; for another: filemap-walks ("),
         ("slow-add-16", "6.12; for another: none ("),
     ):
-        files = read_folder(CHECKOUT, f"configs/series/{name}").files
+        files = files_of(CHECKOUT, f"configs/series/{name}")
         with pytest.raises(SeriesError) as refused:
             apply([read_patch(path) for path in files], tmp_path)
         assert f"{name} is for linux-source-{other}" in refused.value.next_step
@@ -88,7 +89,7 @@ def test_a_series_of_another_release_names_those_that_there_are(tmp_path: Path) 
 
 @pytest.mark.parametrize("series", EVERY)
 def test_is_signed_off_and_described(series: str) -> None:
-    for path in read_folder(CHECKOUT, series).files:
+    for path in files_of(CHECKOUT, series):
         text = path.read_text()
         assert "From: Twinboot <twinboot@example.org>\n" in text
         assert "\nSigned-off-by: Twinboot <twinboot@example.org>\n---\n" in text
@@ -130,14 +131,14 @@ def test_filemap_walks_makes_three_walks(pristine: Path, tmp_path: Path) -> None
 def test_no_shipped_series_touches_a_header_that_other_folders_include() -> None:
     """It would rebuild most of the kernel for the second arm; `mm/swap.h` is 38 objects."""
     for series in EVERY:
-        for path in read_folder(CHECKOUT, series).files:
+        for path in files_of(CHECKOUT, series):
             headers = [name for name in read_patch(path).files if name.endswith(".h")]
             assert not [name for name in headers if "include" in Path(name).parts]
 
 
 @pytest.mark.parametrize("series", [name for name in EVERY if "broken-" in name])
 def test_what_is_broken_on_purpose_says_so_and_changes_no_header(series: str) -> None:
-    for path in read_folder(CHECKOUT, series).files:
+    for path in files_of(CHECKOUT, series):
         assert "BROKEN ON PURPOSE: " in path.read_text()
         # A header would have nearly every object built again.
         assert all(name.endswith(".c") for name in read_patch(path).files)

@@ -23,7 +23,7 @@ from tests.analysis.measured import measured
 from tests.kernels.conftest import lab as a_lab
 from tests.kernels.fake import Lab
 from tests.kernels.posting import git
-from tests.kernels.test_first_parents import merged
+from tests.kernels.test_git_range import merged
 from verbs.bisect import _resolved, _search, _shown, _untested, as_text
 from verbs.invocation import resolved_of
 
