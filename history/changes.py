@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,9 +14,7 @@ from files import digest
 from history import exact, wall
 from history.entry import (
     SMALLEST,
-    CaseEntry,
     Entry,
-    FunctionCost,
     NightFunctions,
     PhaseCost,
     by_track,
@@ -42,19 +41,15 @@ class Course(NamedTuple):
 
 
 class Moved(Record):
-    """One function per unit of work on both nights; None where it was too small to be kept.
-
-    ``within_scatter``: the seeds scatter too much to tell the difference from zero.
-    """
+    """One function per unit of work on both nights; None where it was too small to be kept."""
 
     name: str
-    file: str
+    file: str = ""
     before: float | None
     after: float | None
     difference: float
-    calls_before: float | None
-    calls_after: float | None
-    within_scatter: bool = False
+    calls_before: float | None = None
+    calls_after: float | None = None
 
 
 class NightlyChange(Record):
@@ -129,20 +124,34 @@ def moved(before: PhaseCost, after: PhaseCost, *, most: int = MOST) -> tuple[Mov
     than 0.01 % of all instructions off; the difference of what was kept only as a sum is
     ``[others]`` where it is among the largest.
     """
-    first = {cost.name: cost for cost in before.functions}
-    second = {cost.name: cost for cost in after.functions}
-    rows = [
-        _row(first.get(name), second.get(name), before.seeds, after.seeds)
-        for name in first.keys() | second.keys()
-    ]
-    rows.append(
-        Moved(
-            name="[others]", file="", before=before.others, after=after.others,
-            difference=after.others - before.others, calls_before=None, calls_after=None,
+    costs = [{cost.name: cost for cost in night.functions} for night in (before, after)]
+    rows = []
+    for name in costs[0].keys() | costs[1].keys():
+        first, second = costs[0].get(name), costs[1].get(name)
+        difference = (second.instructions if second else 0) - (first.instructions if first else 0)
+        error = math.sqrt(
+            (first.scatter**2 / before.seeds if first else 0.0)
+            + (second.scatter**2 / after.seeds if second else 0.0)
         )
-    )  # fmt: skip
+        either = first or second
+        assert either is not None
+        if abs(difference) > ERRORS * error:
+            rows.append(
+                Moved(
+                    name=name,
+                    file=either.file,
+                    before=first.instructions if first else None,
+                    after=second.instructions if second else None,
+                    difference=difference,
+                    calls_before=first.calls if first else None,
+                    calls_after=second.calls if second else None,
+                )
+            )
+    others = {"before": before.others, "after": after.others}
+    difference = after.others - before.others
+    rows.append(Moved(name="[others]", difference=difference, **others))
     least = SMALLEST * max(before.total, after.total)
-    rows = [row for row in rows if abs(row.difference) >= least and not row.within_scatter]
+    rows = [row for row in rows if abs(row.difference) >= least]
     rows.sort(key=lambda row: (-abs(row.difference), row.name))
     everything = sum(abs(row.difference) for row in rows)
     lines, total = [], 0.0
@@ -152,29 +161,6 @@ def moved(before: PhaseCost, after: PhaseCost, *, most: int = MOST) -> tuple[Mov
         lines.append(row)
         total += abs(row.difference)
     return tuple(lines)
-
-
-def _row(
-    first: FunctionCost | None, second: FunctionCost | None, n_first: int, n_second: int
-) -> Moved:
-    either = first or second
-    assert either is not None
-    before, after = first.instructions if first else None, second.instructions if second else None
-    difference = (after or 0.0) - (before or 0.0)
-    error = math.sqrt(
-        (first.scatter**2 / n_first if first else 0.0)
-        + (second.scatter**2 / n_second if second else 0.0)
-    )
-    return Moved(
-        name=either.name,
-        file=either.file,
-        before=before,
-        after=after,
-        difference=difference,
-        calls_before=first.calls if first else None,
-        calls_after=second.calls if second else None,
-        within_scatter=abs(difference) <= ERRORS * error,
-    )
 
 
 def newest_entry(entries: Iterable[Entry]) -> Entry | None:
@@ -199,31 +185,19 @@ def marked(
     marks = []
     for change in reversed(changes):
         after = later.setdefault(change.course, [])
-        marks.append(_standing(change, after, known_changes, tonight, policy))
+        threshold = policy.change(PolicyTarget(*change.course[:5]))
+        by = fixed_by(change, after, threshold) if is_loss(change) else None
+        status: Status
+        if by is not None:
+            status, why = "fixed", f"by the change of {by.night} ({by.id})"
+        elif change.kind == "unexplained" and abs(change.estimate or 0.0) < threshold:
+            # It fails its own night; no regression can hide behind it on later ones.
+            status, why = "small", f"below the threshold of {100 * threshold:g} %"
+        else:
+            status, why = known_changes.standing(change.subject, tonight)
+        marks.append(change.model_copy(update={"status": status, "why": why}))
         after.insert(0, change)
     return tuple(reversed(marks))
-
-
-def _standing(
-    change: NightlyChange,
-    later: Sequence[NightlyChange],
-    known_changes: KnownChanges,
-    tonight: str,
-    policy: Policy,
-) -> NightlyChange:
-    threshold = policy.change(PolicyTarget(*change.course[:5]))
-    by = fixed_by(change, later, threshold) if is_loss(change) else None
-    status: Status
-    if by is not None:
-        status, why = "fixed", f"by the change of {by.night} ({by.id})"
-    elif change.kind == "unexplained" and abs(change.estimate or 0.0) < threshold:
-        # It fails its own night; no regression can hide behind it on later ones.
-        status, why = "small", f"below the threshold of {100 * threshold:g} %"
-    else:
-        status, why = known_changes.standing(change.subject, tonight)
-    if (status, why) == (change.status, change.why):
-        return change
-    return change.model_copy(update={"status": status, "why": why})
 
 
 def is_loss(change: NightlyChange) -> bool:
@@ -323,7 +297,7 @@ def gaps_of(entries: Sequence[Entry], known_changes: KnownChanges | None = None)
     if not gaps:
         return ()
     narrow = (known_changes or KnownChanges()).narrow(courses(entries))
-    standing = [narrow.standing(gap.subject, newest.night) for gap in gaps]
+    standing = (narrow.standing(gap.subject, newest.night) for gap in gaps)
     return tuple(
         replace(gap, status=status, why=why)
         for gap, (status, why) in zip(gaps, standing, strict=True)
@@ -334,50 +308,40 @@ def gaps_of(entries: Sequence[Entry], known_changes: KnownChanges | None = None)
 Part = tuple[str, str, str]
 
 
-def _parts(entry: Entry) -> set[Part]:
-    """What an entry judges: its cases, their primary metrics, and its followed arms."""
-    cases = {(case.name, "", "") for case in entry.cases}
-    metrics = {(case.name, name, "") for case in entry.cases for name in case.primary}
-    return cases | metrics | {("", "", arm.name) for arm in entry.followed}
-
-
 def _ended(track: Sequence[Entry]) -> Iterator[Gap]:
-    """Parts that the entries of the track's newest night no longer have."""
-    parts = [_parts(entry) for entry in track]
-    now = set[Part]().union(
-        *(of for entry, of in zip(track, parts, strict=True)
-          if entry.night_key == track[-1].night_key)
-    )  # fmt: skip
+    """Parts that the entries of the track's newest night no longer have.
+
+    What an entry judges are its cases, their primary metrics, and its followed arms.
+    """
+    parts: list[set[Part]] = []
+    for entry in track:
+        of = {("", "", arm.name) for arm in entry.followed}
+        of |= {(case.name, name, "") for case in entry.cases for name in ("", *case.primary)}
+        parts.append(of)
+    tonight = [entry.night_key == track[-1].night_key for entry in track]
+    now = set[Part]().union(*itertools.compress(parts, tonight))
     for part in sorted(set[Part]().union(*parts) - now):
         case, metric, arm = part
+
+        def alike(other: Part, part: Part = part) -> bool:
+            """Whether both are metrics of one case, both cases, or both arms."""
+            same_kind = [bool(name) for name in part] == [bool(name) for name in other]
+            return same_kind and (part[0] == other[0] or not part[1])
+
         if metric and (case, "", "") not in now:
             # Of a case that is gone its metrics need no word of their own.
             continue
-        first = next(at for at, of in enumerate(parts) if part in of)
-        last = max(at for at, of in enumerate(parts) if part in of)
-        if _replaced(part, parts, first, now):
+        nights = [at for at, of in enumerate(parts) if part in of]
+        first, last = nights[0], nights[-1]
+        # A part that stood in for another for a while, which is back, is missed by nobody.
+        instead = set(filter(alike, parts[first - 1] - parts[first])) if first else set()
+        if instead and instead <= now:
             continue
-        new = sorted(other for other in now - set[Part]().union(*parts[: last + 1])
-                     if _alike(part, other))  # fmt: skip
+        new = sorted(filter(alike, now - set[Part]().union(*parts[: last + 1])))
         names = ", ".join("".join(other[1:]) or other[0] for other in new)
         words = f"last measured on {track[last].night}{f'; new since: {names}' if names else ''}"
         since = track[last + 1].night
         yield Gap("ended", track[last].track, since, track[last].id, words, case, metric, arm)
-
-
-def _replaced(part: Part, parts: Sequence[set[Part]], first: int, now: set[Part]) -> bool:
-    """Whether a part stood in for another for a while, which is back."""
-    if first == 0:
-        return False
-    instead = {other for other in parts[first - 1] - parts[first] if _alike(part, other)}
-    return bool(instead) and instead <= now
-
-
-def _alike(part: Part, other: Part) -> bool:
-    """Whether both are metrics of one case, both cases, or both arms."""
-    return (part[0] == other[0] or not part[1]) and [bool(name) for name in part] == [
-        bool(name) for name in other
-    ]
 
 
 def _seeds(track: Sequence[Entry]) -> Iterator[Gap]:
@@ -391,7 +355,10 @@ def _seeds(track: Sequence[Entry]) -> Iterator[Gap]:
             case = entry.case(name)
             if case is None:
                 continue
-            seeds = _compared_by(entry, case)
+            # The blocks of a wall night are alike; of a night that added seeds until it was
+            # decided its first look counts: that another night needs fewer is no loss.
+            numbers = range(len(case.seeds)) if entry.mode == "wall" else case.seeds
+            seeds = frozenset(case.seeds[: entry.looks[0]] if entry.looks else numbers)
             left = [(former, gap) for former, gap in standing if not former <= seeds]
             if before is not None and len(left) == len(standing) and not reference <= seeds:
                 what = "blocks" if entry.mode == "wall" else "seeds"
@@ -403,17 +370,6 @@ def _seeds(track: Sequence[Entry]) -> Iterator[Gap]:
                 left.append((reference, gap))
             standing, before, reference = left, entry, seeds
         yield from (gap for _, gap in standing)
-
-
-def _compared_by(entry: Entry, case: CaseEntry) -> frozenset[int]:
-    """The seeds of an exact night; of a wall night, whose blocks are alike, their numbers.
-
-    Of a night that added seeds until it was decided those of its first look: that another night
-    needs fewer is no loss.
-    """
-    if entry.looks:
-        return frozenset(case.seeds[: entry.looks[0]])
-    return frozenset(range(len(case.seeds)) if entry.mode == "wall" else case.seeds)
 
 
 FunctionsOf = Callable[[Entry], NightFunctions | None]
@@ -451,12 +407,16 @@ def changes_of(
 def _change(
     track: Sequence[Entry], detected: DetectedChange, functions: FunctionsOf | None
 ) -> NightlyChange:
-    before, after = track[detected.before], track[detected.at]
+    before, after, seen = (track[n] for n in (detected.before, detected.at, detected.detected))
     case = after.case(detected.case)
     metric = case.metric(detected.metric) if case else None
-    arms = before.arm(detected.arm), after.arm(detected.arm)
-    commits = [arm.commit if arm else "" for arm in arms]
-    kernels = [_kernel(arm.version, arm.kernel.patches) if arm else "" for arm in arms]
+    commits, kernels = [], []
+    for arm in (before.arm(detected.arm), after.arm(detected.arm)):
+        patches = len(arm.kernel.patches) if arm else 0
+        with_patches = f" + {patches} patch{'es'[: 2 * (patches != 1)]}" if patches else ""
+        kernels.append(f"{arm.version}{with_patches}" if arm else "")
+        commits.append(arm.commit if arm else "")
+    estimate = detected.estimate
     change = NightlyChange(
         kind=detected.kind,
         course=Course(*after.track[:2], after.mode, detected.case, detected.metric, detected.arm),
@@ -466,39 +426,27 @@ def _change(
         entry=after.id,
         before_night=before.night,
         before=before.id,
-        detected=track[detected.detected].night,
-        detected_entry=track[detected.detected].id,
+        detected=seen.night,
+        detected_entry=seen.id,
         earliest=track[detected.dates[0]].night if detected.dates else "",
         latest=track[detected.dates[1]].night if detected.dates else "",
         noticed_entry=track[detected.nominated].id if detected.nominated is not None else "",
         verdict=detected.verdict,
-        estimate=detected.estimate.estimate if detected.estimate else None,
-        low=detected.estimate.low if detected.estimate else None,
-        high=detected.estimate.high if detected.estimate else None,
+        estimate=estimate.estimate if estimate else None,
+        low=estimate.low if estimate else None,
+        high=estimate.high if estimate else None,
         kernels=(kernels[0], kernels[1]),
         commits="..".join(commit[:12] for commit in commits) if all(commits) else "",
         lab=detected.lab,
     )
     # A drift has no night of its own: its functions are those of the whole way.
-    last = track[detected.detected] if detected.kind == "drift" else after
-    return _explained(change, before, last, functions)
-
-
-def _kernel(version: str, patches: Sequence[str]) -> str:
-    if not patches:
-        return version
-    return f"{version} + {len(patches)} patch{'es'[: 2 * (len(patches) != 1)]}"
-
-
-def _explained(
-    change: NightlyChange, before: Entry, after: Entry, functions: FunctionsOf | None
-) -> NightlyChange:
-    if functions is None or not (before.counted and after.counted):
+    last = seen if detected.kind == "drift" else after
+    if functions is None or not (before.counted and last.counted):
         return change
-    course, phase = change.course, change.course.metric.partition(".")[0]
+    phase = detected.metric.partition(".")[0]
     both = [
-        stored.phase(course.case, phase, course.arm) if (stored := functions(entry)) else None
-        for entry in (before, after)
+        stored.phase(detected.case, phase, detected.arm) if (stored := functions(entry)) else None
+        for entry in (before, last)
     ]
     if both[0] is None or both[1] is None or both[0].unit != both[1].unit:
         return change

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from analysis.explain.functions import SMALLEST
 from files import digest
 from history.changes import courses
-from history.entry import ChangedFunctions, Entry, FunctionDifference, by_track
+from history.entry import Entry, FunctionDifference, by_track
 from history.known import KnownChanges, Status, Subject
 
 
@@ -45,18 +45,17 @@ class FunctionsChange:
     @property
     def id(self) -> str:
         """12 hex digits by which the change is acknowledged; the same every night after."""
-        text = "\0".join(("functions", *self.track, *self.key, self.entry))
-        return digest(text)[:12]
-
-    @property
-    def key(self) -> tuple[str, str, str, str]:
-        """Case, phase and both arms."""
-        return self.case, self.phase, self.arm, self.against
+        key = (self.case, self.phase, self.arm, self.against, self.entry)
+        return digest("\0".join(("functions", *self.track, *key)))[:12]
 
     @property
     def metric(self) -> str:
         """What policies and known changes call it."""
         return f"{self.phase}.functions"
+
+    def course(self, function: str) -> tuple[str, ...]:
+        """One of its functions, by ``history.known.FIELDS``."""
+        return (*self.track[:2], self.case, self.metric, self.arm, function)
 
     @property
     def size(self) -> float:
@@ -74,7 +73,8 @@ def function_changes(
 ) -> tuple[FunctionsChange, ...]:
     """Every change of functions that a history has or had, in the order of tracks and nights.
 
-    Nights on which nothing was tested say nothing.
+    Nights on which nothing was tested say nothing.  One is open as long as no entry of the known
+    changes is about one of its functions; else as the last of them is.
     """
     nights = list(entries)
     changes = [change for track in by_track(nights).values() for change in _followed(track)]
@@ -82,57 +82,53 @@ def function_changes(
         return ()
     known = (known_changes or KnownChanges()).narrow(courses(nights))
     newest = max(nights, key=lambda entry: entry.order)
-    return tuple(_standing(change, known, newest.night) for change in changes)
-
-
-def function_courses(change: FunctionsChange) -> list[tuple[str, ...]]:
-    """Names by ``history.known.FIELDS``, of each function that began with a change."""
-    return [_course(change, name) for name in change.names]
-
-
-def _course(change: FunctionsChange, function: str) -> tuple[str, ...]:
-    return (*change.track[:2], change.case, change.metric, change.arm, function)
-
-
-def _standing(
-    change: FunctionsChange, known_changes: KnownChanges, tonight: str
-) -> FunctionsChange:
-    """Open as long as no entry is about one of its functions; else as the last of them is."""
-    status: Status = "open"
-    why = ""
-    for each in change.functions:
-        subject = Subject(change.id, _course(change, each.name), change.night, size=abs(each.size))
-        status, why = known_changes.standing(subject, tonight)
-        if status == "open":
-            break
-    return replace(change, status=status, why=why)
+    standing = []
+    for change in changes:
+        status: Status = "open"
+        why = ""
+        for each in change.functions:
+            size = abs(each.size)
+            subject = Subject(change.id, change.course(each.name), change.night, size=size)
+            status, why = known.standing(subject, newest.night)
+            if status == "open":
+                break
+        standing.append(replace(change, status=status, why=why))
+    return tuple(standing)
 
 
 def _followed(track: Sequence[Entry]) -> list[FunctionsChange]:
     changes: list[FunctionsChange] = []
     # By case, phase and arms, and in it by function: its change, and how it was when that began.
     standing: dict[tuple[str, str, str, str], dict[str, tuple[int, FunctionDifference]]] = {}
-    for entry in track:
-        for case in entry.cases:
-            for each in case.functions:
-                key = (case.name, each.phase, each.arm, each.against)
-                before = standing.get(key, {})
-                now = {_name(difference): difference for difference in each.differences}
-                stays = {
-                    name: before[name] for name, difference in now.items()
-                    if name in before and not moved_on(before[name][1], difference)
-                }  # fmt: skip
-                new = {name: difference for name, difference in now.items() if name not in stays}
-                if new:
-                    names = tuple(sorted(difference.name for difference in new.values()))
-                    changes.append(_begun(entry, key, each, names))
-                standing[key] = stays | {
-                    name: (len(changes) - 1, difference) for name, difference in new.items()
-                }
-                for at in {n for n, _ in (before | standing[key]).values()}:
-                    still = [now[name] for name, (n, _) in standing[key].items() if n == at]
-                    still.sort(key=lambda difference: (-abs(difference.size), difference.name))
-                    changes[at] = replace(changes[at], functions=tuple(still), tested=each.tested)
+    for entry, case in ((night, case) for night in track for case in night.cases):
+        for each in case.functions:
+            key = (case.name, each.phase, each.arm, each.against)
+            before = standing.get(key, {})
+            now = {f"{one.name} {one.file}": one for one in each.differences}
+            standing[key] = {
+                name: before[name]
+                for name, difference in now.items()
+                if name in before and not moved_on(before[name][1], difference)
+            }
+            new = {name: one for name, one in now.items() if name not in standing[key]}
+            if new:
+                standing[key] |= {name: (len(changes), one) for name, one in new.items()}
+                names = tuple(sorted(one.name for one in new.values()))
+                changes.append(
+                    FunctionsChange(
+                        entry.track,
+                        *key,
+                        entry.night,
+                        entry.id,
+                        names,
+                        each.tested,
+                        each.unit_title,
+                    )
+                )
+            for at in {number for number, _ in (before | standing[key]).values()}:
+                still = [now[name] for name, (n, _) in standing[key].items() if n == at]
+                still.sort(key=lambda difference: (-abs(difference.size), difference.name))
+                changes[at] = replace(changes[at], functions=tuple(still), tested=each.tested)
     return changes
 
 
@@ -144,20 +140,3 @@ def moved_on(then: FunctionDifference, now: FunctionDifference) -> bool:
     """
     apart = abs(now.size - then.size)
     return apart >= SMALLEST and apart > then.half + now.half
-
-
-def _name(each: FunctionDifference) -> str:
-    return f"{each.name} {each.file}"
-
-
-def _begun(
-    entry: Entry,
-    key: tuple[str, str, str, str],
-    functions: ChangedFunctions,
-    names: tuple[str, ...],
-) -> FunctionsChange:
-    case, phase, arm, against = key
-    return FunctionsChange(
-        entry.track, case, phase, arm, against, entry.night, entry.id, names, functions.tested,
-        functions.unit_title,
-    )  # fmt: skip

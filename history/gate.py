@@ -6,13 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from analysis.many import SessionComparison
-from analysis.model import Comparison
 from analysis.statistics import pairs_needed
-from analysis.verdict import Judgement, Verdict
+from analysis.verdict import Verdict
 from experiment.spec import FUNCTIONS, Thresholds
-from history.changes import Gap, NightlyChange, courses, gaps_of, is_loss, is_open, newest_entry
+from history.changes import Gap, NightlyChange, courses, gaps_of, is_loss, newest_entry
 from history.entry import Entry, by_track
-from history.function_changes import FunctionsChange, function_changes, function_courses
+from history.function_changes import FunctionsChange, function_changes
 from history.known import KnownChanges
 from history.policy import Action, Finding, Policy, PolicyTarget, judged_in, laxer
 from history.store import UnreadFile
@@ -26,6 +25,15 @@ LEVELS: dict[Action, Level] = {"fail": "error", "warn": "warning", "pass": "noti
 # In the order in which they win; they are those of docs/architecture.md.
 ORDER = (4, 1, 3, 2, 5)
 BLAME_CODES = {"series": 4, "user": 2}
+FINDINGS: dict[Verdict, Finding] = {
+    Verdict.NOT_TESTED: "not_tested",
+    Verdict.REGRESSION: "regression",
+    Verdict.IMPROVEMENT: "improvement",
+    Verdict.INCONCLUSIVE: "inconclusive",
+    Verdict.UNEXPLAINED: "unexplained",
+    Verdict.NOT_JUDGED: "too_few",
+    Verdict.FAILED: "failed",
+}
 CODES = {"regression": 1, "improvement": 1, "inconclusive": 5, "too_few": 5, "unexplained": 5}
 
 
@@ -61,19 +69,42 @@ def of_session(compared: SessionComparison, policy: Policy) -> Gate:
     messages = _lax(track, manifest.experiment.thresholds, judged_in(manifest.cases), policy)
     for comparison in compared.comparisons:
         partly = comparison.count(Verdict.NOT_TESTED) < len(comparison.primary)
+        arms = f"{comparison.manifest.patched} against {comparison.manifest.base}"
         for metric in comparison.primary:
-            place = PolicyTarget(*track, metric.case, metric.name)
             judged = metric.judgement
-            arms = f"{comparison.manifest.patched} against {comparison.manifest.base}"
-            message = _of_verdict(place, judged, arms, policy, partly=partly)
-            messages += [message] if message else []
-        messages += _of_functions(comparison, track, policy)
+            place = PolicyTarget(*track, metric.case, metric.name)
+            finding = FINDINGS.get(judged.verdict) if judged.verdict else None
+            if finding is None:
+                continue
+            if finding == "not_tested" and partly:
+                finding = "partly_tested"
+            if finding == "failed" and judged.blame == "series":
+                finding = "broken"
+            tested = judged.verdict is not Verdict.NOT_TESTED
+            size = judged.change.estimate if judged.change and tested else None
+            change = f" {percent(size)}" if size is not None else ""
+            code = CODES.get(finding, BLAME_CODES.get(judged.blame, 3))
+            smaller = _smaller(policy, place, size, finding)
+            text = f"{arms}:{change} ({judged.reason}{smaller})"
+            messages.append(_message(policy, place, finding, text, code, size))
+        # A message for each phase in which a function changed; its largest change is the size.
+        messages += [
+            _of_functions(
+                policy,
+                track,
+                each.case,
+                each.phase,
+                f"{arms}: {changed_per_unit(each)}",
+                each.largest_change,
+            )
+            for each in comparison.headlines
+            if each.changed
+        ]
     broken = [run for run in compared.failed_runs if run.failure.blame == "series"]
     if broken:
         first = broken[0]
         text = f"{len(broken)} runs, first {first.run_id}: {first.failure.message}"
-        action = policy.rule(PolicyTarget(*track)).action("broken")
-        messages.append(_message(action, "broken", str(PolicyTarget(*track)), text, 4))
+        messages.append(_message(policy, PolicyTarget(*track), "broken", text, 4))
     exactness = compared.comparisons[0].exactness
     messages += _inexact(track, exactness.status, exactness.text, policy)
     return Gate(_sorted(messages))
@@ -87,68 +118,18 @@ def _inexact(
     A repeat that could not be compared is a warning: the run that was lost has its own message.
     """
     if status in ("inexact", "not checked"):
-        place = PolicyTarget(*track)
-        action = policy.rule(place).action("inexact") if status == "inexact" else "warn"
-        yield _message(action, "inexact", str(place), words, 3)
+        message = _message(policy, PolicyTarget(*track), "inexact", words, 3)
+        if status == "not checked":
+            message = message._replace(level=LEVELS["warn"], code=0)
+        yield message
 
 
 def _of_functions(
-    comparison: Comparison, track: tuple[str, str, str], policy: Policy
-) -> list[Message]:
-    """A message for each phase in which a function changed; its largest change is the size."""
-    return [
-        _functions_message(
-            PolicyTarget(*track, headline.case, f"{headline.phase}.{FUNCTIONS}"),
-            f"{comparison.manifest.patched} against {comparison.manifest.base}: "
-            f"{changed_per_unit(headline)}",
-            headline.largest_change, policy,
-        )
-        for headline in comparison.headlines if headline.changed
-    ]  # fmt: skip
-
-
-def _of_function_change(change: FunctionsChange, policy: Policy, *, new: bool) -> Message:
-    """The same of functions that a night of the history changed, and the newest still has."""
-    place = PolicyTarget(*change.track, change.case, change.metric)
-    since = "" if new else f"since {change.night}: "
-    text = f"{since}{of_functions(change)}; change {change.id}"
-    message = _functions_message(place, text, change.size, policy)
-    if change.status != "open":
-        message = message._replace(level=LEVELS["pass"], code=0)
-    return message._replace(change=change.id)
-
-
-def _functions_message(place: PolicyTarget, words: str, size: float, policy: Policy) -> Message:
-    action = policy.rule(place).action("functions", size)
+    policy: Policy, track: tuple[str, str, str], case: str, phase: str, words: str, size: float
+) -> Message:
+    place = PolicyTarget(*track, case, f"{phase}.{FUNCTIONS}")
     text = f"{words}{_smaller(policy, place, size, 'functions')}"
-    return _message(action, "functions", str(place), text, 1)
-
-
-def _of_verdict(
-    place: PolicyTarget, judged: Judgement, arms: str, policy: Policy, *, partly: bool
-) -> Message | None:
-    """The message of one verdict; ``partly``: other phases of the same arms were tested."""
-    findings: dict[Verdict | None, Finding] = {
-        Verdict.NOT_TESTED: "partly_tested" if partly else "not_tested",
-        Verdict.REGRESSION: "regression",
-        Verdict.IMPROVEMENT: "improvement",
-        Verdict.INCONCLUSIVE: "inconclusive",
-        Verdict.UNEXPLAINED: "unexplained",
-        Verdict.NOT_JUDGED: "too_few",
-        Verdict.FAILED: "failed",
-    }
-    finding = findings.get(judged.verdict)
-    if finding is None:
-        return None
-    if finding == "failed" and judged.blame == "series":
-        finding = "broken"
-    tested = judged.verdict is not Verdict.NOT_TESTED
-    size = judged.change.estimate if judged.change and tested else None
-    action = policy.rule(place).action(finding, size)
-    change = f" {percent(size)}" if size is not None else ""
-    code = CODES.get(finding, BLAME_CODES.get(judged.blame, 3))
-    text = f"{arms}:{change} ({judged.reason}{_smaller(policy, place, size, finding)})"
-    return _message(action, finding, str(place), text, code)
+    return _message(policy, place, "functions", text, 1, size)
 
 
 def _smaller(policy: Policy, place: PolicyTarget, size: float | None, finding: Finding) -> str:
@@ -180,13 +161,14 @@ def of_history(
     newest = newest_entry(entries)
     if newest is None:
         return Gate(_sorted(messages))
-    all_courses = courses(entries)
     of_arms = function_changes(entries, known_changes)
     for track, mine in by_track(entries).items():
         last = [entry for entry in mine if entry.night_key == mine[-1].night_key]
         new = {entry.id for entry in last if entry.night_key == newest.night_key}
         for change in listed:
-            if change.course[:3] == track and (change.detected_entry in new or _lasts(change)):
+            # One of an earlier night is said again where it is open, or silenced for a while.
+            lasts = is_loss(change) and change.status in ("open", "muted", "expected")
+            if change.course[:3] == track and (change.detected_entry in new or lasts):
                 messages.append(_of_change(change, policy, new=change.detected_entry in new))
         # Of a track that was not measured tonight its last night still stands.
         messages += [*_lost(last, policy), *_untested(last[-1], policy)]
@@ -195,22 +177,19 @@ def of_history(
         for entry in last:
             words = f"{entry.session}: the repeated run is {entry.exactness}: no evidence"
             messages += _inexact(track, entry.exactness, words, policy)
-        messages += [
-            _of_function_change(change, policy, new=change.entry in new)
-            for change in of_arms
-            if change.track == track and mine[-1].id in new
-            and (change.is_standing or (change.functions and change.entry in new))
-        ]  # fmt: skip
+        for each in of_arms if mine[-1].id in new else ():
+            is_new = each.entry in new
+            if each.track == track and (each.is_standing or (each.functions and is_new)):
+                since = "" if is_new else f"since {each.night}: "
+                text = f"{since}{of_functions(each)}; change {each.id}"
+                message = _of_functions(policy, track, each.case, each.phase, text, each.size)
+                messages.append(_acknowledgeable(message, each))
     gaps = gaps_of(entries, known_changes)
-    messages += [_of_gap(gap, policy) for gap in gaps]
-    ids = [
-        *(change.id for change in listed), *(gap.id for gap in gaps),
-        *(change.id for change in of_arms),
-    ]  # fmt: skip
-    fitting = [
-        *all_courses,
-        *(name for change in of_arms for name in function_courses(change)),
-    ]
+    for gap in gaps:
+        place = PolicyTarget(*gap.track, gap.case, gap.metric)
+        messages.append(_acknowledgeable(_message(policy, place, gap.kind, gap.line, 3), gap))
+    ids = [*(each.id for each in listed), *(gap.id for gap in gaps), *(c.id for c in of_arms)]
+    fitting = [*courses(entries), *(each.course(name) for each in of_arms for name in each.names)]
     for known_change, words in known_changes.notes(fitting, ids, newest.night):
         level: Level = "notice" if known_change.expired(newest.night) else "warning"
         text = f"{known_change.title()}: {words}: {known_change.reason}"
@@ -218,33 +197,24 @@ def of_history(
     return Gate(_sorted(messages))
 
 
-def _lasts(change: NightlyChange) -> bool:
-    """Whether a change of an earlier night is said again: open, or silenced for a while."""
-    return is_open(change) or (is_loss(change) and change.status in ("muted", "expected"))
+def _acknowledgeable(message: Message, of: NightlyChange | Gap | FunctionsChange) -> Message:
+    """The message with the id of what it is of, which fails nothing where somebody knows of it."""
+    if of.status not in ("open", "small"):
+        message = message._replace(level=LEVELS["pass"], code=0)
+    return message._replace(change=of.id)
 
 
 def _of_change(change: NightlyChange, policy: Policy, *, new: bool) -> Message:
     place = PolicyTarget(*change.course[:5])
-    finding: Finding = (
-        "regression" if change.verdict is Verdict.REGRESSION else "improvement"
-    )  # fmt: skip
+    finding: Finding = "regression" if change.verdict is Verdict.REGRESSION else "improvement"
     if change.kind in ("mixed", "lab", "unexplained", "suspected", "incomparable"):
         finding = change.kind
     # How large a difference is says nothing where it is not judged.
     size = None if finding == "incomparable" else change.estimate
-    action = policy.rule(place).action(finding, size)
-    if change.status not in ("open", "small"):
-        action = "pass"
     code = 3 if finding in ("lab", "unexplained", "incomparable") else 1
     since = "" if new else f"since {change.night}: "
     text = f"{since}{change_line(change)}{_smaller(policy, place, size, finding)}"
-    return _message(action, finding, str(place), text, code, change.id)
-
-
-def _of_gap(gap: Gap, policy: Policy) -> Message:
-    place = PolicyTarget(*gap.track, gap.case, gap.metric)
-    action = policy.rule(place).action(gap.kind) if gap.status == "open" else "pass"
-    return _message(action, gap.kind, str(place), gap.line, 3, gap.id)
+    return _acknowledgeable(_message(policy, place, finding, text, code, size), change)
 
 
 def _lax(
@@ -252,15 +222,11 @@ def _lax(
 ) -> list[Message]:
     """Thresholds by which less is found than the policy asks for."""
     lax = laxer(own, policy.thresholds(track, own, judged), judged)
-    if not lax:
-        return []
-    place = PolicyTarget(*track)
     text = (
         f"{lax}; measure without --set thresholds, or with those of the policy, or write change "
         "and alpha into a rule of the policy"
     )
-    action = policy.rule(place).action("thresholds")
-    return [_message(action, "thresholds", str(place), text, 2)]
+    return [_message(policy, PolicyTarget(*track), "thresholds", text, 2)] if lax else []
 
 
 def _too_few(entry: Entry, policy: Policy) -> Iterator[Message]:
@@ -268,33 +234,27 @@ def _too_few(entry: Entry, policy: Policy) -> Iterator[Message]:
     least = pairs_needed(1 - policy.thresholds(entry.track).alpha)
     for case in entry.cases if entry.mode == "exact" else ():
         if len(case.seeds) < least:
-            place = PolicyTarget(*entry.track, case.name)
             text = f"{len(case.seeds)} seeds; any verdict needs at least {least}"
-            yield _message(policy.rule(place).action("too_few"), "too_few", str(place), text, 5)
+            yield _message(policy, PolicyTarget(*entry.track, case.name), "too_few", text, 5)
 
 
-def _lost(measured: Sequence[Entry], policy: Policy) -> list[Message]:
+def _lost(measured: Sequence[Entry], policy: Policy) -> Iterator[Message]:
     """Verdicts that one night of one track lost, and a kernel that did not run.
 
     ``measured`` are all measurements of that night, the first one first.  What the host
     lost is made good by measuring again; a kernel that did not run once is broken.
     """
-    messages = []
     for at, entry in enumerate(measured):
         again = at < len(measured) - 1
-        for case in entry.cases:
-            for conclusion in case.conclusions:
-                finding: Finding = "broken" if conclusion.blame == "series" else "failed"
-                if conclusion.verdict is not Verdict.FAILED or (again and finding == "failed"):
-                    continue
+        of = f"{entry.session}, measured again since: " if again else ""
+        for case, conclusion in (
+            (of_case, each) for of_case in entry.cases for each in of_case.conclusions
+        ):
+            finding: Finding = "broken" if conclusion.blame == "series" else "failed"
+            if conclusion.verdict is Verdict.FAILED and (finding == "broken" or not again):
                 place = PolicyTarget(*entry.track, case.name, conclusion.metric)
                 code = BLAME_CODES.get(conclusion.blame, 3)
-                action = policy.rule(place).action(finding)
-                of = f"{entry.session}, measured again since: " if again else ""
-                messages.append(
-                    _message(action, finding, str(place), f"{of}{conclusion.reason}", code)
-                )
-    return messages
+                yield _message(policy, place, finding, f"{of}{conclusion.reason}", code)
 
 
 def _untested(entry: Entry, policy: Policy) -> Iterator[Message]:
@@ -305,14 +265,20 @@ def _untested(entry: Entry, policy: Policy) -> Iterator[Message]:
         for case, conclusion in idle:
             place = PolicyTarget(*entry.track, case, conclusion.metric)
             text = f"{arm} against {against}: ({conclusion.reason})"
-            yield _message(policy.rule(place).action(finding), finding, str(place), text, 3)
+            yield _message(policy, place, finding, text, 3)
 
 
 def _message(
-    action: Action, finding: str, place: str, text: str, code: int, change: str = ""
+    policy: Policy,
+    place: PolicyTarget,
+    finding: Finding,
+    text: str,
+    code: int,
+    size: float | None = None,
 ) -> Message:
-    title = f"{finding}: {place}"
-    return Message(LEVELS[action], title, text, code if action == "fail" else 0, change)
+    """The message of a finding, as the rule of its place has it; ``size`` is a fraction."""
+    action = policy.rule(place).action(finding, size)
+    return Message(LEVELS[action], f"{finding}: {place}", text, code if action == "fail" else 0)
 
 
 def _sorted(messages: Iterable[Message]) -> tuple[Message, ...]:

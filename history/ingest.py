@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +12,9 @@ from pydantic import BaseModel
 
 from analysis import wall
 from analysis.comparison import summarize, unfinished
-from analysis.explain.functions import MOST_CHANGED, USER, Attribution, FunctionChange
+from analysis.explain.functions import MOST_CHANGED, USER, Attribution
 from analysis.many import compare_session
-from analysis.model import Comparison, MetricComparison
+from analysis.model import Comparison
 from errors import RecordError
 from history.entry import (
     PINNED,
@@ -67,18 +67,19 @@ def read_session(
 def entry_of(
     session: MeasuredSession, *, night: str = "", link: str = ""
 ) -> tuple[Entry, NightFunctions | None]:
-    """:func:`take` from what is in a session folder."""
+    """:func:`read_session` from what is in a session folder."""
     manifest = session.manifest
-    measured = [record for record in session.records if not record.twin and not record.repeat]
+    experiment, provenance = manifest.experiment, manifest.provenance
     compared = compare_session(session)
-    open_runs = unfinished(session)
-    if open_runs:
+    if open_runs := unfinished(session):
         raise SessionError(f"{manifest.session}: {open_runs}; finish it with --resume")
     if pending(compared):
         raise SessionError(f"{manifest.session}: checks pending; finish it with --resume")
+    measured = [record for record in session.records if not record.twin and not record.repeat]
     functions = _functions(manifest, measured, session.profiles)
-    experiment, provenance = manifest.experiment, manifest.provenance
     looks = experiment.looks(len(manifest.seeds))
+    warnings = [of_finding(each) for each in compared.findings if each.level == "warning"]
+    sources = {arm.name: arm.kernel.source for arm in experiment.all_arms if arm.kernel}
     entry = Entry(
         night=night or manifest.created[:10],
         created=manifest.created,
@@ -101,7 +102,7 @@ def entry_of(
                 role=role_of(arm.name),
                 kernel=arm.kernel,
                 settings=arm.settings,
-                commit=commit_of(_source(manifest, arm.name)),
+                commit=commit_of(sources.get(arm.name, experiment.kernel.source)),
             )
             for arm in manifest.arms
         ),
@@ -111,9 +112,7 @@ def entry_of(
         exactness=compared.comparisons[0].exactness.status,
         looks=looks.seeds if looks.sequential else (),
         same_code=manifest.same_code,
-        findings=tuple(of_finding(f) for f in compared.findings if f.level == "warning")[
-            :MOST_TEXTS
-        ],
+        findings=tuple(warnings[:MOST_TEXTS]),
         counted=functions is not None,
     )
     return entry, functions
@@ -123,14 +122,6 @@ def commit_of(source: str) -> str:
     """The commit in ``git:PATH@COMMIT``; empty for a branch, a tag or another kind."""
     match = COMMIT.search(source) if source.startswith("git:") else None
     return match[1] if match else ""
-
-
-def _source(manifest: Manifest, arm: str) -> str:
-    spec = next(
-        (arm_spec for arm_spec in manifest.experiment.all_arms if arm_spec.name == arm), None
-    )
-    kernel = spec.kernel if spec else None
-    return (kernel or manifest.experiment.kernel).source
 
 
 def setting_of(manifest: Manifest) -> dict[str, str]:
@@ -192,81 +183,77 @@ def _case(
     without: Collection[int] = ()
     if manifest.experiment.mode == "wall":
         without = wall.standing(manifest, records).without[case.name]
+    seeds = manifest.seeds_of(case.name)
+    arms = []
+    for name in (arm.name for arm in manifest.arms):
+        mine = [record for record in records if (record.case, record.arm) == (case.name, name)]
+        samples = {r.block: r.samples for r in mine if r.samples and r.block not in without}
+        metrics = {}
+        for metric in case.metrics:
+            values = tuple(samples.get(at, {}).get(metric.name) for at in range(len(seeds)))
+            if numbers := [value for value in values if value is not None]:
+                metrics[metric.name] = Ensemble(values=values, summary=summarize(numbers))
+        failures = [record.failure for record in mine if record.failure]
+        texts = dict.fromkeys(f"{f.kind} (blame: {f.blame}): {f.message}" for f in failures)
+        arms.append(
+            ArmCase(
+                arm=name,
+                metrics=metrics,
+                runs=len(mine),
+                failed=len(failures),
+                failures=tuple(texts)[:MOST_TEXTS],
+            )
+        )
+    conclusions, functions = [], []
+    for comparison in comparisons:
+        pair = {"arm": comparison.manifest.patched, "against": comparison.manifest.base}
+        for judged in (each for each in comparison.primary if each.case == case.name):
+            judgement, change = judged.judgement, judged.judgement.change
+            assert judgement.verdict is not None
+            conclusions.append(
+                Conclusion(
+                    **pair,
+                    metric=judged.name,
+                    verdict=judgement.verdict,
+                    reason=judgement.reason,
+                    blame=judgement.blame,
+                    estimate=change.estimate if change else None,
+                    low=change.low if change else None,
+                    high=change.high if change else None,
+                    level=change.level if change else None,
+                    pairs=judgement.pairs,
+                    noise=judged.again.floor if judged.again else None,
+                )
+            )
+        functions += [
+            _changed(pair, phase)
+            for phase in comparison.headlines
+            if phase.case == case.name and phase.tested
+        ]
     return CaseEntry(
         name=case.name,
         title=case.title,
-        seeds=manifest.seeds_of(case.name),
+        seeds=seeds,
         metrics=case.metrics,
         primary=case.primary,
-        arms=tuple(
-            _arm(manifest, [r for r in records if (r.case, r.arm) == (case.name, arm.name)], case,
-                 arm.name, without)
-            for arm in manifest.arms
-        ),
-        conclusions=tuple(
-            _judged(comparison.manifest, metric)
-            for comparison in comparisons
-            for metric in comparison.primary
-            if metric.case == case.name
-        ),
-        functions=tuple(
-            _changed(comparison.manifest, phase)
-            for comparison in comparisons
-            for phase in comparison.headlines
-            if phase.case == case.name and phase.tested
-        ),
-    )  # fmt: skip
-
-
-def _arm(
-    manifest: Manifest, records: Sequence[RunRecord], case: CaseRecord, arm: str,
-    without: Collection[int],
-) -> ArmCase:  # fmt: skip
-    by_block = {r.block: r.samples for r in records if r.samples and r.block not in without}
-    metrics = {}
-    for metric in case.metrics:
-        values = tuple(
-            (by_block.get(block) or {}).get(metric.name)
-            for block in range(len(manifest.seeds_of(case.name)))
-        )
-        numbers = [value for value in values if value is not None]
-        if numbers:
-            metrics[metric.name] = Ensemble(values=values, summary=summarize(numbers))
-    failures = [record.failure for record in records if record.failure]
-    return ArmCase(
-        arm=arm,
-        metrics=metrics,
-        runs=len(records),
-        failed=len(failures),
-        failures=tuple(
-            dict.fromkeys(f"{f.kind} (blame: {f.blame}): {f.message}" for f in failures)
-        )[:MOST_TEXTS],
+        arms=tuple(arms),
+        conclusions=tuple(conclusions),
+        functions=tuple(functions),
     )
 
 
-def _judged(manifest: Manifest, metric: MetricComparison) -> Conclusion:
-    judged, change = metric.judgement, metric.judgement.change
-    assert judged.verdict is not None
-    return Conclusion(
-        arm=manifest.patched,
-        against=manifest.base,
-        metric=metric.name,
-        verdict=judged.verdict,
-        reason=judged.reason,
-        blame=judged.blame,
-        estimate=change.estimate if change else None,
-        low=change.low if change else None,
-        high=change.high if change else None,
-        level=change.level if change else None,
-        pairs=judged.pairs,
-        noise=metric.again.floor if metric.again else None,
-    )
-
-
-def _changed(manifest: Manifest, attribution: Attribution) -> ChangedFunctions:
+def _changed(pair: Mapping[str, str], attribution: Attribution) -> ChangedFunctions:
+    total = attribution.total.base
+    differences = []
+    for each in attribution.changed:
+        counted = each.instructions if "instructions" in each.moved else each.calls
+        half = 0.0
+        if counted.high is not None and counted.low is not None and counted.difference:
+            half = (counted.high - counted.low) / 2 / abs(counted.difference)
+        sizes = (each.instructions.difference, each.size / total, half * abs(each.size) / total)
+        differences.append(FunctionDifference(each.name, each.file, *map(_short, sizes)))
     return ChangedFunctions(
-        arm=manifest.patched,
-        against=manifest.base,
+        **pair,
         phase=attribution.phase,
         unit_title=attribution.unit_title,
         tested=attribution.tested,
@@ -285,41 +272,28 @@ def _changed(manifest: Manifest, attribution: Attribution) -> ChangedFunctions:
             )
             for each in attribution.changed[:MOST_CHANGED]
         ),
-        differences=tuple(
-            _difference(each, attribution.total.base) for each in attribution.changed
-        ),
+        differences=tuple(differences),
     )
-
-
-def _difference(change: FunctionChange, total: float) -> FunctionDifference:
-    pair = change.instructions if "instructions" in change.moved else change.calls
-    width = pair.high - pair.low if pair.high is not None and pair.low is not None else 0.0
-    relative = width / 2 / abs(pair.difference) if pair.difference else 0.0
-    return FunctionDifference(
-        change.name, change.file, _short(change.instructions.difference),
-        _short(change.size / total), _short(relative * abs(change.size) / total),
-    )  # fmt: skip
 
 
 def _functions(
     manifest: Manifest, records: Sequence[RunRecord], profiles: Sequence[Profile]
 ) -> NightFunctions | None:
     by_run = {profile.run_id: profile for profile in profiles}
-    costs = []
-    for case in manifest.cases:
-        for phase in case.phases:
-            for arm in manifest.arms:
-                of_phase = [
-                    phase_profile
-                    for record in records
-                    if (record.case, record.arm) == (case.name, arm.name) and record.samples
-                    and record.run_id in by_run
-                    for phase_profile in by_run[record.run_id].phases
-                    if phase_profile.phase == phase.name
-                ]  # fmt: skip
-                cost = phase_cost(case.name, phase, arm.name, of_phase)
-                costs += [cost] if cost else []
-    return NightFunctions(phases=tuple(costs)) if costs else None
+    counted: dict[tuple[str, str, str], list[PhaseProfile]] = {}
+    for record in records:
+        if record.samples and record.run_id in by_run:
+            for profile in by_run[record.run_id].phases:
+                key = (record.case, profile.phase, record.arm)
+                counted.setdefault(key, []).append(profile)
+    costs = [
+        phase_cost(case.name, phase, arm.name, counted.get((case.name, phase.name, arm.name), []))
+        for case in manifest.cases
+        for phase in case.phases
+        for arm in manifest.arms
+    ]
+    phases = tuple(cost for cost in costs if cost)
+    return NightFunctions(phases=phases) if phases else None
 
 
 def phase_cost(

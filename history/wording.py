@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from analysis.verdict import Verdict
 from history.changes import Moved, NightlyChange
-from history.entry import ChangedFunctions, Entry
+from history.entry import ChangedFunctions, Conclusion, Entry
 from history.function_changes import FunctionsChange
 from history.store import HistoryContents
 from history.trend import Trend
@@ -40,10 +40,12 @@ def size(change: NightlyChange) -> str:
     """``+1.31 % [+1.02, +1.60]``; empty where nothing was judged."""
     if change.estimate is None:
         return ""
-    within = ""
-    if change.low is not None and change.high is not None:
-        within = f" {between(change.low, change.high)}"
-    return f"{percent(change.estimate)}{within}"
+    return f"{percent(change.estimate)} {interval(change)}".rstrip()
+
+
+def interval(of: NightlyChange | Conclusion) -> str:
+    """``[+1.02, +1.60]``; empty where there is none."""
+    return between(of.low, of.high) if of.low is not None and of.high is not None else ""
 
 
 def reasons(change: NightlyChange, *, functions: bool = True) -> tuple[str, ...]:
@@ -58,14 +60,10 @@ def reasons(change: NightlyChange, *, functions: bool = True) -> tuple[str, ...]
         lines.append(f"began between {change.earliest} and {change.latest} (95 %)")
     if change.detected != change.night:
         lines.append(f"seen {change.detected}")
-    return (*lines, *standing_words(change))
-
-
-def standing_words(change: NightlyChange) -> list[str]:
-    """``fixed: by the change of 2026-03-01``; why it is open only where there is a reason."""
-    if change.status == "open":
-        return [f"open: {change.why}"] if change.why else []
-    return [f"{change.status}: {change.why}"]
+    # Why it is open only where there is a reason.
+    if change.status != "open" or change.why:
+        lines.append(f"{change.status}: {change.why}")
+    return tuple(lines)
 
 
 def moved_words(moved: Moved) -> str:
@@ -91,18 +89,11 @@ def change_lines(changes: Iterable[NightlyChange]) -> list[str]:
     return lines
 
 
-def changed_functions(
-    tested: int, count: int, differences: Iterable[tuple[str, float]], unit_title: str
-) -> str:
-    """What differs between two arms in a phase, in the words of the session's report."""
-    words = changed_words(tested, count, list(differences))
-    return f"{words}{f' instructions per {unit_title}' * bool(count)}"
-
-
 def of_session(functions: ChangedFunctions) -> str:
-    """The functions that a night's own session found changed."""
-    largest = ((each.name, each.difference) for each in functions.largest)
-    return changed_functions(functions.tested, functions.count, largest, functions.unit_title)
+    """The functions that a night's own session found changed, in the words of its report."""
+    largest = [(each.name, each.difference) for each in functions.largest]
+    words = changed_words(functions.tested, functions.count, largest)
+    return f"{words}{f' instructions per {functions.unit_title}' * bool(functions.count)}"
 
 
 def of_functions(change: FunctionsChange) -> str:
