@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
+from analysis.explain.functions import SMALLEST as MOVED_ON
 from analysis.verdict import Verdict
 from experiment.spec import Direction, Mode
 from files import digest
@@ -15,6 +16,7 @@ from history import exact, wall
 from history.entry import (
     SMALLEST,
     Entry,
+    FunctionDifference,
     NightFunctions,
     PhaseCost,
     by_track,
@@ -407,7 +409,9 @@ def changes_of(
 def _change(
     track: Sequence[Entry], detected: DetectedChange, functions: FunctionsOf | None
 ) -> NightlyChange:
-    before, after, seen = (track[n] for n in (detected.before, detected.at, detected.detected))
+    before, after, detected_on = (
+        track[n] for n in (detected.before, detected.at, detected.detected)
+    )
     case = after.case(detected.case)
     metric = case.metric(detected.metric) if case else None
     commits, kernels = [], []
@@ -426,8 +430,8 @@ def _change(
         entry=after.id,
         before_night=before.night,
         before=before.id,
-        detected=seen.night,
-        detected_entry=seen.id,
+        detected=detected_on.night,
+        detected_entry=detected_on.id,
         earliest=track[detected.dates[0]].night if detected.dates else "",
         latest=track[detected.dates[1]].night if detected.dates else "",
         noticed_entry=track[detected.nominated].id if detected.nominated is not None else "",
@@ -440,7 +444,7 @@ def _change(
         lab=detected.lab,
     )
     # A drift has no night of its own: its functions are those of the whole way.
-    last = seen if detected.kind == "drift" else after
+    last = detected_on if detected.kind == "drift" else after
     if functions is None or not (before.counted and last.counted):
         return change
     phase = detected.metric.partition(".")[0]
@@ -453,3 +457,127 @@ def _change(
     return change.model_copy(
         update={"functions": moved(both[0], both[1]), "unit_of_work": both[1].unit_title}
     )
+
+
+# Functions that changed between two arms.  A session says of each phase which functions differ
+# between its arms, and says it every night anew: with a pinned arm all that changed since its
+# kernel.  Here each difference is one change, of the first night that has it, with an id by which
+# it can be acknowledged.  A function whose difference moves on begins another change, so that
+# nothing hides behind what is acknowledged.
+
+
+@dataclass(frozen=True)
+class FunctionsChange:
+    """Functions of one phase that differ between ``arm`` and ``against`` since one night.
+
+    ``night`` and ``entry`` are the first that have them like this, ``functions`` those that the
+    newest night of the track has still, with its numbers: none where all are gone or moved on.
+    ``names`` are all that began on that night.  ``status`` and ``why`` are how the change stands
+    on the newest night.
+    """
+
+    track: tuple[str, str, str]
+    case: str
+    phase: str
+    arm: str
+    against: str
+    night: str
+    entry: str
+    names: tuple[str, ...]
+    tested: int
+    unit_title: str
+    functions: tuple[FunctionDifference, ...] = ()
+    status: Status = "open"
+    why: str = ""
+
+    @property
+    def id(self) -> str:
+        """12 hex digits by which the change is acknowledged; the same every night after."""
+        key = (self.case, self.phase, self.arm, self.against, self.entry)
+        return digest("\0".join(("functions", *self.track, *key)))[:12]
+
+    @property
+    def metric(self) -> str:
+        """What policies and known changes call it."""
+        return f"{self.phase}.functions"
+
+    def course(self, function: str) -> tuple[str, ...]:
+        """One of its functions, by ``history.known.FIELDS``."""
+        return (*self.track[:2], self.case, self.metric, self.arm, function)
+
+    @property
+    def size(self) -> float:
+        """The largest difference, a fraction of the phase with its sign; 0 for none."""
+        return max((each.size for each in self.functions), key=abs, default=0.0)
+
+    @property
+    def is_standing(self) -> bool:
+        """Whether it is said again on later nights: it lasts, and nobody acknowledged it."""
+        return bool(self.functions) and self.status != "acknowledged"
+
+
+def function_changes(
+    entries: Iterable[Entry], known_changes: KnownChanges | None = None
+) -> tuple[FunctionsChange, ...]:
+    """Every change of functions that a history has or had, in the order of tracks and nights.
+
+    Nights on which nothing was tested say nothing.  One is open as long as no entry of the known
+    changes is about one of its functions; else as the last of them is.
+    """
+    nights = list(entries)
+    changes = [change for track in by_track(nights).values() for change in _followed(track)]
+    if not changes:
+        return ()
+    known = (known_changes or KnownChanges()).narrow(courses(nights))
+    newest = max(nights, key=lambda entry: entry.order)
+    standing = []
+    for change in changes:
+        status: Status = "open"
+        why = ""
+        for each in change.functions:
+            size = abs(each.size)
+            subject = Subject(change.id, change.course(each.name), change.night, size=size)
+            status, why = known.standing(subject, newest.night)
+            if status == "open":
+                break
+        standing.append(replace(change, status=status, why=why))
+    return tuple(standing)
+
+
+def _followed(track: Sequence[Entry]) -> list[FunctionsChange]:
+    changes: list[FunctionsChange] = []
+    # By case, phase and arms, and in it by function: its change, and how it was when that began.
+    standing: dict[tuple[str, str, str, str], dict[str, tuple[int, FunctionDifference]]] = {}
+    for entry, case in ((night, case) for night in track for case in night.cases):
+        for each in case.functions:
+            key = (case.name, each.phase, each.arm, each.against)
+            before = standing.get(key, {})
+            now = {f"{moved.name} {moved.file}": moved for moved in each.differences}
+            standing[key] = {
+                name: before[name]
+                for name, difference in now.items()
+                if name in before and not moved_on(before[name][1], difference)
+            }
+            new = {name: moved for name, moved in now.items() if name not in standing[key]}
+            if new:
+                standing[key] |= {name: (len(changes), moved) for name, moved in new.items()}
+                names = tuple(sorted(moved.name for moved in new.values()))
+                since = (entry.night, entry.id)
+                changes.append(
+                    FunctionsChange(entry.track, *key, *since, names, each.tested, each.unit_title)
+                )
+            for at in {number for number, _ in (before | standing[key]).values()}:
+                still = [now[name] for name, (n, _) in standing[key].items() if n == at]
+                still.sort(key=lambda difference: (-abs(difference.size), difference.name))
+                changes[at] = replace(changes[at], functions=tuple(still), tested=each.tested)
+    return changes
+
+
+def moved_on(then: FunctionDifference, now: FunctionDifference) -> bool:
+    """Whether a difference between the arms is another than it was.
+
+    It is where it moved by as much as makes a function changed, and the 95 % intervals of both
+    nights do not overlap.
+    """
+    apart = abs(now.size - then.size)
+    return apart >= MOVED_ON and apart > then.half + now.half

@@ -9,9 +9,17 @@ from analysis.many import SessionComparison
 from analysis.statistics import pairs_needed
 from analysis.verdict import Verdict
 from experiment.spec import FUNCTIONS, Thresholds
-from history.changes import Gap, NightlyChange, courses, gaps_of, is_loss, newest_entry
+from history.changes import (
+    FunctionsChange,
+    Gap,
+    NightlyChange,
+    courses,
+    function_changes,
+    gaps_of,
+    is_loss,
+    newest_entry,
+)
 from history.entry import Entry, by_track
-from history.function_changes import FunctionsChange, function_changes
 from history.known import KnownChanges
 from history.policy import Action, Finding, Policy, PolicyTarget, judged_in, laxer
 from history.store import UnreadFile

@@ -189,14 +189,10 @@ def _hint(entry: KnownChange, courses: Sequence[tuple[str, ...]]) -> str:
     for at, pattern in enumerate(entry.patterns):
         names = sorted({course[at] for course in courses})
         if not any(fit((name,), (pattern,)) for name in names):
-            candidate = closest(pattern, names) if not has_wildcard(pattern) else None
-            candidate = candidate or next((n for n in names if n.lower() == pattern.lower()), None)
-            hint = (
-                f"; did you mean {candidate!r}?"
-                if candidate
-                else f"; there are: {', '.join(names)}"
-            )
-            return f": no {FIELDS[at]} is {pattern!r}{hint}"
+            likely = closest(pattern, names) if not has_wildcard(pattern) else None
+            likely = likely or next((n for n in names if n.lower() == pattern.lower()), None)
+            hint = f"did you mean {likely!r}?" if likely else f"there are: {', '.join(names)}"
+            return f": no {FIELDS[at]} is {pattern!r}; {hint}"
     return ""
 
 

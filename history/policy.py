@@ -14,11 +14,12 @@ The first rule whose patterns fit decides; what fits none is judged by the defau
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, Protocol
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
@@ -26,7 +27,8 @@ from errors import SpecError
 from experiment.frozen import Frozen
 from experiment.load import read_toml, validated
 from experiment.spec import WALL_CHANGE, Thresholds, of_case
-from history.entry import Entry
+from history.entry import CaseEntry, Entry
+from results.record import CaseRecord
 
 # A word that is said for longer than this is for ever.
 LONGEST = timedelta(days=366)
@@ -230,12 +232,8 @@ class Policy(Frozen):
 
     @model_validator(mode="after")
     def _all_rules_are_reached(self) -> Policy:
-        for at, rule in enumerate(self.rules):
-            first = next(
-                (n for n, rule_before in enumerate(self.rules[:at]) if rule_before.hides(rule)),
-                None,
-            )
-            if first is not None:
+        for (first, before), (at, rule) in itertools.combinations(enumerate(self.rules), 2):
+            if before.hides(rule):
                 raise ValueError(
                     f"rules: rules[{at}] is never reached: whatever it is of is decided by "
                     f"rules[{first}]; write the narrower rule first"
@@ -257,34 +255,27 @@ class Policy(Frozen):
         What no rule is about (the error rate of "no change") stays as in ``own``; ``judged``
         are the cases and metrics that are judged.
         """
-        fitting = [rule for rule in self.rules if rule.fits(PolicyTarget(*track))]
-        alphas = [rule.alpha for rule in fitting if rule.alpha is not None]
-        default = Thresholds()
-        general = self.change(PolicyTarget(*track))
-        return (own or default).model_copy(
-            update={
-                "change": general,
-                "alpha": [*alphas, default.alpha][0],
-                "metrics": {
-                    of_case(case, metric): change
-                    for case, metric in sorted(set(judged))
-                    if (change := self.change(PolicyTarget(*track, case, metric))) != general
-                },
-            }
-        )
+        target, default = PolicyTarget(*track), Thresholds()
+        alphas = [rule.alpha for rule in self.rules if rule.alpha and rule.fits(target)]
+        general = self.change(target)
+        own_changes = {
+            of_case(case, metric): change
+            for case, metric in sorted(set(judged))
+            if (change := self.change(PolicyTarget(*track, case, metric))) != general
+        }
+        update = {"change": general, "alpha": [*alphas, default.alpha][0], "metrics": own_changes}
+        return (own or default).model_copy(update=update)
 
     def change(self, place: PolicyTarget) -> float:
         """The smallest change that matters there, a fraction."""
-        default = WALL_CHANGE if place.mode == "wall" else Thresholds().change
-        fitting = (
-            rule for rule in self.rules
-            if rule.fits(place) and (place.metric or not rule.is_of_some)
-        )  # fmt: skip
-        rule = next((rule for rule in fitting if rule.change is not None), None)
-        change = rule.change if rule and rule.change else default
-        if place.mode == "wall" or (rule and rule.is_of_some):
-            return change
-        return max(change, self._of_workloads.get((place.case, place.metric), 0.0))
+        change = WALL_CHANGE if place.mode == "wall" else Thresholds().change
+        of_workload = self._of_workloads.get((place.case, place.metric), 0.0)
+        for rule in self.rules:
+            if rule.change and rule.fits(place) and (place.metric or not rule.is_of_some):
+                change = rule.change
+                of_workload = 0.0 if rule.is_of_some else of_workload
+                break
+        return change if place.mode == "wall" else max(change, of_workload)
 
     def judging(self, entry: Entry) -> Entry:
         """The entry with the thresholds by which it is judged."""
@@ -294,19 +285,7 @@ class Policy(Frozen):
         return entry.model_copy(update={"thresholds": thresholds})
 
 
-class Judged(Protocol):
-    """A case of a session or of a night."""
-
-    @property
-    def name(self) -> str:
-        """Of the case."""
-
-    @property
-    def primary(self) -> tuple[str, ...]:
-        """Its judged metrics."""
-
-
-def judged_in(cases: Iterable[Judged]) -> tuple[tuple[str, str], ...]:
+def judged_in(cases: Iterable[CaseEntry | CaseRecord]) -> tuple[tuple[str, str], ...]:
     """The judged metrics of cases, each with its case."""
     return tuple((case.name, metric) for case in cases for metric in case.primary)
 

@@ -86,15 +86,26 @@ class HistoryStore:
         """
         if late := _after_its_session(entry):
             raise StoreError(f"entry {entry.id}: {late}; name the night it was measured in")
-        self._claim()
+        # What begins with a dot is another writer's on its way.
+        if any(not each.startswith(".") for each in door.names(self.folder)):
+            self._check()
+        else:
+            head = {"format": FORMAT, "schema_version": SCHEMA_VERSION}
+            door.write(self.folder, HEAD, f"{json.dumps(head)}\n")
         name = self._name(NIGHTS, entry)
         if door.exists(self.folder, name):
             stored = self._parsed(name)
-            if isinstance(stored, Entry) and _runs(stored) >= _runs(entry):
+            runs = [
+                sum(arm.runs - arm.failed for case in each.cases for arm in case.arms)
+                for each in (stored, entry)
+                if isinstance(each, Entry)
+            ]
+            if len(runs) == 2 and runs[0] >= runs[1]:
                 return False
         if functions is not None:
-            self._write(self._name(FUNCTIONS, entry), functions.model_dump_json())
-        self._write(name, entry.model_dump_json())
+            text = functions.model_dump_json()
+            door.write(self.folder, self._name(FUNCTIONS, entry), f"{text}\n")
+        door.write(self.folder, name, f"{entry.model_dump_json()}\n")
         return True
 
     def read(self) -> HistoryContents:
@@ -134,13 +145,9 @@ class HistoryStore:
         except (OSError, StoreError, ValidationError):
             return None
 
-    def path(self, entry: Entry) -> Path:
-        """Where an entry is kept."""
-        return self.folder / self._name(NIGHTS, entry)
-
-    def functions_path(self, entry: Entry) -> Path:
-        """Where the functions of an entry are kept."""
-        return self.folder / self._name(FUNCTIONS, entry)
+    def path(self, entry: Entry, kind: str = NIGHTS) -> Path:
+        """Where an entry is kept, or its functions (``FUNCTIONS``)."""
+        return self.folder / self._name(kind, entry)
 
     def _name(self, kind: str, entry: Entry) -> str:
         name = ".".join((entry.night, *entry.track, entry.id, "json"))
@@ -170,14 +177,6 @@ class HistoryStore:
         words = f"{late}; take the file out, add its session again"
         return UnreadFile(path, words) if late else entry
 
-    def _claim(self) -> None:
-        # What begins with a dot is another writer's on its way.
-        if any(not name.startswith(".") for name in door.names(self.folder)):
-            self._check()
-            return
-        head = {"format": FORMAT, "schema_version": SCHEMA_VERSION}
-        self._write(HEAD, json.dumps(head))
-
     def _check(self) -> None:
         path = self.folder / HEAD
         try:
@@ -198,9 +197,6 @@ class HistoryStore:
                 where=str(path),
                 next_step="use a newer lab",
             )
-
-    def _write(self, name: str, text: str) -> None:
-        door.write(self.folder, name, f"{text}\n")
 
 
 @contextmanager
@@ -282,7 +278,20 @@ def parse_entry(data: bytes) -> Entry:
     try:
         return Entry.model_validate_json(data)
     except ValidationError as error:
-        raise ValueError(_why(data, error)) from None
+        first = error.errors(include_url=False, include_input=False)[0]
+    try:
+        head = json.loads(data)
+    except (ValueError, RecursionError):
+        torn = f"torn: {len(data)} bytes that are not whole; add its session again"
+        raise ValueError(torn) from None
+    version = head.get("schema_version") if isinstance(head, dict) else None
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise ValueError(
+            f"schema_version {version}; this lab reads {SCHEMA_VERSION}: use a newer lab"
+        )
+    place = ".".join(str(part) for part in first["loc"])
+    words = re.sub(r"\s+", " ", f"not an entry: {place}: {first['msg']}")
+    raise ValueError(clean(words, SHOWN))
 
 
 def _unread(path: Path, error: OSError | StoreError) -> UnreadFile:
@@ -301,21 +310,3 @@ def _after_its_session(entry: Entry) -> str:
         return ""
     days = (date.fromisoformat(entry.night) - created).days
     return f"night {entry.night} is {days} days after its session of {created}" if days > 1 else ""
-
-
-def _why(data: bytes, error: ValidationError) -> str:
-    try:
-        head = json.loads(data)
-    except (ValueError, RecursionError):
-        return f"torn: {len(data)} bytes that are not whole; add its session again"
-    version = head.get("schema_version") if isinstance(head, dict) else None
-    if isinstance(version, int) and version > SCHEMA_VERSION:
-        return f"schema_version {version}; this lab reads {SCHEMA_VERSION}: use a newer lab"
-    first = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
-    words = re.sub(r"\s+", " ", f"not an entry: {place}: {first['msg']}")
-    return clean(words, SHOWN)
-
-
-def _runs(entry: Entry) -> int:
-    return sum(arm.runs - arm.failed for case in entry.cases for arm in case.arms)

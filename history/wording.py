@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from analysis.verdict import Verdict
-from history.changes import Moved, NightlyChange
+from history.changes import FunctionsChange, Moved, NightlyChange
 from history.entry import ChangedFunctions, Conclusion, Entry
-from history.function_changes import FunctionsChange
 from history.store import HistoryContents
 from history.trend import Trend
 from reports.sentences import changed_words

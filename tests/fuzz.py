@@ -30,7 +30,7 @@ from history.changes import changes_of
 from history.ingest import entry_of
 from history.known import load_known
 from history.policy import load_policy
-from history.store import HistoryStore, parse_entry, read_lines
+from history.store import FUNCTIONS, HistoryStore, parse_entry, read_lines
 from kernels import addresses, symbols, vmlinux
 from kernels.diff import read_diff
 from kernels.mail import read_mails
@@ -302,7 +302,7 @@ def _functions(data: bytes, scratch: Path) -> object:
     (entry,) = [parse_entry(_night_bytes()[0])]
     store = HistoryStore(scratch / "functions")
     store.add(entry)
-    place = store.functions_path(entry)
+    place = store.path(entry, FUNCTIONS)
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_bytes(data)
     return store.functions(entry)

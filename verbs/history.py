@@ -128,8 +128,7 @@ def show_verb(
     """
     from experiment.frozen import closest
     from history import wording
-    from history.changes import changes_of
-    from history.function_changes import function_changes
+    from history.changes import changes_of, function_changes
     from history.known import load_known
     from history.store import HistoryStore
     from history.trend import trends

@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from history.changes import NightlyChange
-from history.entry import ArmEntry, CaseEntry, ChangedFunctions, Conclusion, Entry
+from history.entry import CaseEntry, ChangedFunctions, Entry
 from history.pages import tracks
 from history.pages.tracks import TrendChart
-from history.wording import of_session, reasons
+from history.wording import interval, moved_words, of_session, reasons
 from reports import sentences, wording
 from reports.document import (
     Block,
@@ -49,21 +49,26 @@ def changes(
 def _change(change: NightlyChange, root: str, entries: Mapping[str, Entry]) -> VerdictRow:
     word = tracks.of_change(change)
     lines: list[Words] = [*reasons(change, functions=False)]
-    moved = tracks.functions(change)
-    if moved:
+    if change.functions:
+        moved = [
+            f"{moved_words(each)}{f' ({each.file})' if each.file else ''}"
+            for each in change.functions
+        ]
         unit = change.unit_of_work or "unit of work"
         lines.append((f"functions, instructions per {unit}: ", Mono("; ".join(moved))))
     lines += [(f"{what}: ", Mono(command)) for what, command in search(change, entries)]
-    interval = ""
-    if change.low is not None and change.high is not None:
-        interval = wording.between(change.low, change.high)
     return VerdictRow(
-        word.word, word.mark, f"{change.course.case} {change.course.metric}",
+        word.word,
+        word.mark,
+        f"{change.course.case} {change.course.metric}",
         metric=f"({change.course.arm}), night of {change.night}, change {change.id}",
         change=wording.percent(change.estimate) if change.estimate is not None else "not judged",
-        interval=interval, lines=tuple(lines), to=f"{root}night/{change.entry}.html",
-        anchor=f"change-{change.id}", style=word.style,
-    )  # fmt: skip
+        interval=interval(change),
+        lines=tuple(lines),
+        to=f"{root}night/{change.entry}.html",
+        anchor=f"change-{change.id}",
+        style=word.style,
+    )
 
 
 def search(change: NightlyChange, entries: Mapping[str, Entry]) -> list[tuple[str, str]]:
@@ -74,21 +79,15 @@ def search(change: NightlyChange, entries: Mapping[str, Entry]) -> list[tuple[st
     after = entries.get(change.entry)
     if not change.commits or after is None or change.kind not in ("step", "drift", "mixed"):
         return []
-    arm = next((each for each in after.arms if each.name == change.course.arm), None)
-    facts = [("commits", f"git log --oneline {change.commits}")]
-    place = _repository(arm) if arm else ""
-    if place and after.mode == "exact":
-        case = next(each for each in after.cases if each.name == change.course.case)
-        facts.append(("bisect", shlex.join([
-            "./lab.py", "bisect", "--range", change.commits, "--source", f"git:{place}",
-            "--metric", change.course.metric, "--workloads", case.name,
-        ])))  # fmt: skip
-    return facts
-
-
-def _repository(arm: ArmEntry) -> str:
-    kind, _, rest = arm.kernel.source.partition(":")
-    return rest.partition("@")[0] if kind == "git" else ""
+    arm = after.arm(change.course.arm)
+    commands = [("commits", f"git log --oneline {change.commits}")]
+    kind, _, rest = arm.kernel.source.partition(":") if arm else ("", "", "")
+    place = rest.partition("@")[0]
+    if kind == "git" and place and after.mode == "exact":
+        words = ["--range", change.commits, "--source", f"git:{place}"]
+        words += ["--metric", change.course.metric, "--workloads", change.course.case]
+        commands.append(("bisect", shlex.join(["./lab.py", "bisect", *words])))
+    return commands
 
 
 def night(
@@ -108,32 +107,42 @@ def night(
         title = f": {case.title}" if case.title != case.name else ""
         blocks.append(Heading(f"{case.name}{title}", 2))
         if case.conclusions:
-            blocks.append(Verdicts(tuple(_verdict(each) for each in case.conclusions)))
+            verdicts = (
+                VerdictRow(
+                    each.verdict.value,
+                    sentences.MARKS[each.verdict.value],
+                    each.metric,
+                    metric=f"{each.arm} against {each.against}",
+                    change=wording.percent(each.estimate),
+                    interval=interval(each),
+                    lines=(each.reason,),
+                )
+                for each in case.conclusions
+            )
+            blocks.append(Verdicts(tuple(verdicts)))
         for each in case.functions:
             blocks += _functions(each)
-        failed = tuple(
-            Item((Strong(f"{arm.arm}: {arm.failed} of {arm.runs} runs failed", "failed"),
-                  f": {arm.failures[0]}" if arm.failures else ""))
-            for arm in case.arms if arm.failed
-        )  # fmt: skip
-        blocks += [Listing(failed)] if failed else []
+        failed = []
+        for arm in case.arms:
+            if arm.failed:
+                head = Strong(f"{arm.arm}: {arm.failed} of {arm.runs} runs failed", "failed")
+                failed.append(Item((head, f": {arm.failures[0]}" if arm.failures else "")))
+        blocks += [Listing(tuple(failed))] if failed else []
         blocks.append(_metrics(entry, case))
-    return [*blocks, *_kernels(entry), *_environment(entry, link, before)]
-
-
-def _verdict(conclusion: Conclusion) -> VerdictRow:
-    interval = ""
-    if conclusion.low is not None and conclusion.high is not None:
-        interval = wording.between(conclusion.low, conclusion.high)
-    return VerdictRow(
-        conclusion.verdict.value,
-        sentences.MARKS[conclusion.verdict.value],
-        conclusion.metric,
-        metric=f"{conclusion.arm} against {conclusion.against}",
-        change=wording.percent(conclusion.estimate),
-        interval=interval,
-        lines=(conclusion.reason,),
+    heads = tuple(
+        Column(name, left=name != "patches") for name in ("arm", "kernel", "patches", "key")
     )
+    kernels = tuple(
+        row(
+            arm.name,
+            arm.version,
+            str(len(arm.kernel.patches)),
+            Cell(arm.kernel.key[:12], mono=True),
+        )
+        for arm in entry.arms
+    )
+    blocks += [Heading("Kernels", 2, "kernels"), Table("Kernels", heads, kernels)]
+    return [*blocks, *_environment(entry, link, before)]
 
 
 def _functions(functions: ChangedFunctions) -> list[Block]:
@@ -143,16 +152,20 @@ def _functions(functions: ChangedFunctions) -> list[Block]:
     if not functions.count:
         return blocks
     heads = (
-        Column("function", left=True), Column("instructions"), Column("calls"),
+        Column("function", left=True),
+        Column("instructions"),
+        Column("calls"),
         Column("changed", left=True, drop=1),
-    )  # fmt: skip
+    )
     rows = tuple(
-        row(Cell(each.name, small=each.file, mono=True),
+        row(
+            Cell(each.name, small=each.file, mono=True),
             f"{wording.amount(each.base, 2)} -> {wording.amount(each.patched, 2)}",
             f"{wording.amount(each.calls_base, 3)} -> {wording.amount(each.calls_patched, 3)}",
-            " and ".join(each.moved))
+            " and ".join(each.moved),
+        )
         for each in functions.largest
-    )  # fmt: skip
+    )
     label = f"Functions that changed in {functions.phase}, per {functions.unit_title}"
     return [*blocks, Table(label, heads, rows)]
 
@@ -169,17 +182,6 @@ def _metrics(entry: Entry, case: CaseEntry) -> Table:
             cells.append(Cell(wording.figure(summary.mean if summary else None), small=spread))
         rows.append(Row(tuple(cells), strong=metric.name in case.primary))
     return Table(f"Metrics of {case.name}", heads, tuple(rows))
-
-
-def _kernels(entry: Entry) -> list[Block]:
-    heads = (Column("arm", left=True), Column("kernel", left=True), Column("patches"),
-             Column("key", left=True))  # fmt: skip
-    rows = tuple(
-        row(arm.name, arm.version, str(len(arm.kernel.patches)),
-            Cell(arm.kernel.key[:12], mono=True))
-        for arm in entry.arms
-    )  # fmt: skip
-    return [Heading("Kernels", 2, "kernels"), Table("Kernels", heads, rows)]
 
 
 def _environment(entry: Entry, link: str, before: Entry | None) -> list[Block]:

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from history.entry import Entry, NightFunctions
 from history.pages import tracks
 from history.pages.tracks import Track, TrendChart
-from history.trend import Point, Trend
+from history.trend import Point
 from history.wording import size
 from reports.wording import figure, percent
 
@@ -74,7 +74,15 @@ def of_chart(chart: TrendChart) -> dict[str, object]:
         "metric": chart.metric,
         "unit": head.unit,
         "direction": head.direction,
-        "arms": [_arm(trend) for trend in chart.trends],
+        "arms": [
+            {
+                "name": trend.course.arm,
+                "role": trend.role,
+                "values": [point.value for point in trend.points],
+                "shown": [_shown(point) for point in trend.points],
+            }
+            for trend in chart.trends
+        ],
         "level": [point.level for point in head.points],
         "low": [point.low for point in head.points],
         "high": [point.high for point in head.points],
@@ -94,15 +102,6 @@ def of_chart(chart: TrendChart) -> dict[str, object]:
     }
 
 
-def _arm(trend: Trend) -> dict[str, object]:
-    return {
-        "name": trend.course.arm,
-        "role": trend.role,
-        "values": [point.value for point in trend.points],
-        "shown": [_shown(point) for point in trend.points],
-    }
-
-
 def _shown(point: Point) -> str:
     if point.value is None:
         return point.why_not
@@ -114,25 +113,16 @@ def _shown(point: Point) -> str:
 def of_track(track: Track) -> dict[str, object]:
     """The data of a page of trends."""
     head = track.charts[0].head if track.charts else None
-    return {
-        "times": times(track.entries),
-        "nights": [
-            {
-                "id": entry.id,
-                "night": entry.night,
-                "kernels": {
-                    arm.name: " ".join(
-                        [arm.version, *([f"+ {len(arm.kernel.patches)} patches"]
-                                        if arm.kernel.patches else [])]
-                    )
-                    for arm in entry.arms
-                },
-                "lab": list(head.points[number].lab) if head else [],
-            }
-            for number, entry in enumerate(track.entries)
-        ],
-        "charts": [of_chart(chart) for chart in track.charts],
-    }  # fmt: skip
+    nights = []
+    for number, entry in enumerate(track.entries):
+        kernels = {}
+        for arm in entry.arms:
+            patches = len(arm.kernel.patches)
+            kernels[arm.name] = f"{arm.version}{f' + {patches} patches' if patches else ''}"
+        lab = list(head.points[number].lab) if head else []
+        nights.append({"id": entry.id, "night": entry.night, "kernels": kernels, "lab": lab})
+    charts = [of_chart(chart) for chart in track.charts]
+    return {"times": times(track.entries), "nights": nights, "charts": charts}
 
 
 def of_comparison(

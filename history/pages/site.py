@@ -16,9 +16,8 @@ from scipy import stats
 
 from errors import LabError, RecordError, UsageError
 from experiment.load import load_subsystems
-from history.changes import NightlyChange, changes_of, gaps_of
+from history.changes import changes_of, function_changes, gaps_of
 from history.entry import Entry
-from history.function_changes import function_changes
 from history.known import KnownChanges
 from history.pages import blocks, payload
 from history.pages import tracks as of_tracks
@@ -56,24 +55,20 @@ def spark(values: Sequence[float | None], marked: Sequence[object]) -> Markup:
     middle = (high + low) / 2
     step = (WIDTH - 2 * EDGE) / max(len(values) - 1, 1)
 
-    def place(at: int, value: float) -> tuple[float, float]:
-        drop = (value - middle) / span
-        return EDGE + at * step, HEIGHT / 2 - 3 - drop * (HEIGHT - 2 * EDGE - 6)
-
-    path, pen = "", "M"
+    path, pen, x, y = "", "M", 0.0, 0.0
     for at, value in enumerate(values):
         if value is None:
             pen = "M"
             continue
-        x, y = place(at, value)
+        x = EDGE + at * step
+        y = HEIGHT / 2 - 3 - (value - middle) / span * (HEIGHT - 2 * EDGE - 6)
         path += f"{pen}{x:.1f} {y:.1f}"
         pen = "L"
     ticks = "".join(
         f'<path class="tick" d="M{EDGE + at * step:.1f} {HEIGHT - 6}v5"/>'
-        for at, mark in enumerate(marked) if mark
-    )  # fmt: skip
-    last = max(at for at, value in enumerate(values) if value is not None)
-    x, y = place(last, numbers[-1])
+        for at, mark in enumerate(marked)
+        if mark
+    )
     return Markup(  # noqa: S704  (numbers only)
         f'<svg class="spark" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
         f'aria-hidden="true" focusable="false"><path class="line" d="{path}"/>{ticks}'
@@ -89,51 +84,32 @@ ATOM = "http://www.w3.org/2005/Atom"
 def feed(tracks: Sequence[Track]) -> str:
     """The newest changes that were judged, the last one first; addresses are below the feed's."""
     ElementTree.register_namespace("", ATOM)
-    top = ElementTree.Element(_name("feed"))
-    recent = sorted(
-        ((change, track) for track in tracks for change in track.changes),
-        key=lambda both: (both[0].detected, both[0].id), reverse=True,
-    )[:MOST]  # fmt: skip
+    both = [(change, track) for track in tracks for change in track.changes]
+    both.sort(key=lambda each: (each[0].detected, each[0].id), reverse=True)
     newest = max((track.last.night for track in tracks), default="1970-01-01")
-    _text(top, "id", "urn:twinboot:changes")
-    _text(top, "title", "Twinboot: changes")
-    _text(top, "updated", _time(newest))
-    _text(ElementTree.SubElement(top, _name("author")), "name", "Twinboot")
-    _link(top, "index.html")
-    for change, track in recent:
-        _entry(top, change, track)
+
+    def add(parent: ElementTree.Element, tag: str, text: str = "", **names: str) -> None:
+        element = ElementTree.SubElement(parent, f"{{{ATOM}}}{tag}", names)
+        element.text = clean_line(text) or None
+
+    top = ElementTree.Element(f"{{{ATOM}}}feed")
+    add(top, "id", "urn:twinboot:changes")
+    add(top, "title", "Twinboot: changes")
+    add(top, "updated", f"{newest}T00:00:00Z")
+    add(ElementTree.SubElement(top, f"{{{ATOM}}}author"), "name", "Twinboot")
+    add(top, "link", href="index.html")
+    for change, track in both[:MOST]:
+        entry, course = ElementTree.SubElement(top, f"{{{ATOM}}}entry"), change.course
+        shown = f" {size(change)}" if size(change) else ""
+        what = f"{of_tracks.of_change(change).word}{shown}: {course.case} {course.metric}"
+        add(entry, "id", f"urn:twinboot:change:{change.id}")
+        add(entry, "title", f"{what} ({course.experiment})")
+        add(entry, "updated", f"{change.detected}T00:00:00Z")
+        add(entry, "link", href=f"track/{track.name}.html#change-{change.id}")
+        add(entry, "summary", change_line(change))
     ElementTree.indent(top)
     body = ElementTree.tostring(top, encoding="unicode")
     return f'<?xml version="1.0" encoding="utf-8"?>\n{body}\n'
-
-
-def _entry(top: ElementTree.Element, change: NightlyChange, track: Track) -> None:
-    entry = ElementTree.SubElement(top, _name("entry"))
-    word = of_tracks.of_change(change).word
-    shown = f" {size(change)}" if size(change) else ""
-    course = change.course
-    _text(entry, "id", f"urn:twinboot:change:{change.id}")
-    _text(entry, "title", f"{word}{shown}: {course.case} {course.metric} ({course.experiment})")
-    _text(entry, "updated", _time(change.detected))
-    _link(entry, f"track/{track.name}.html#change-{change.id}")
-    _text(entry, "summary", change_line(change))
-
-
-def _name(tag: str) -> str:
-    return f"{{{ATOM}}}{tag}"
-
-
-def _text(parent: ElementTree.Element, tag: str, text: str) -> None:
-    ElementTree.SubElement(parent, _name(tag)).text = clean_line(text)
-
-
-def _link(parent: ElementTree.Element, to: str) -> None:
-    ElementTree.SubElement(parent, _name("link"), {"href": to})
-
-
-def _time(night: str) -> str:
-    """Midnight of a night, as Atom writes times."""
-    return f"{night}T00:00:00Z"
 
 
 HERE = Path(__file__).parent
@@ -163,9 +139,13 @@ class SitePages:
 
 
 def build(
-    store: HistoryStore, folder: Path, *, known_changes: KnownChanges | None = None,
-    policy: Policy | None = None, sessions: Path | None = None,
-) -> SitePages:  # fmt: skip
+    store: HistoryStore,
+    folder: Path,
+    *,
+    known_changes: KnownChanges | None = None,
+    policy: Policy | None = None,
+    sessions: Path | None = None,
+) -> SitePages:
     """Write the site of a history; reports of ``sessions`` are made beside their nights.
 
     ``sessions`` is a folder of session folders, or of folders of these.  The site of
@@ -183,14 +163,18 @@ def build(
         raise SiteError(
             "a site with nights is not replaced by one without any; "
             f"{store.folder} has no entry that can be read",
-            where=str(folder), next_step="name the history that it was made of, or a new folder",
-        )  # fmt: skip
+            where=str(folder),
+            next_step="name the history that it was made of, or a new folder",
+        )
     changes = changes_of(read.entries, store.functions, known_changes, policy)
-    tracks = tracks_of(
-        read, changes, gaps_of(read.entries, known_changes),
-        function_changes(read.entries, known_changes), load_subsystems(),
-    )  # fmt: skip
-    heads = _heads(sessions) if sessions else []
+    gaps = gaps_of(read.entries, known_changes)
+    of_functions = function_changes(read.entries, known_changes)
+    tracks = tracks_of(read, changes, gaps, of_functions, load_subsystems())
+    heads: list[SessionHead] = []
+    if sessions:
+        # Every session in the folder, or in a folder of it.
+        below = (sessions / name for name in door.names(sessions, folders=True))
+        heads = [head for top in (sessions, *below) for head in heads_in(top)]
     left_out = [head.problem for head in heads if head.manifest is None]
     reports = {head.manifest.session: head.folder for head in heads if head.manifest}
     with replaced(folder) as beside:
@@ -224,14 +208,9 @@ def check(folder: Path) -> None:
     if not folder.is_dir() or (any(folder.iterdir()) and not (folder / MARK).exists()):
         raise SiteError(
             "holds something that is no site of the lab's",
-            where=str(folder), next_step="name a new folder",
-        )  # fmt: skip
-
-
-def _heads(sessions: Path) -> list[SessionHead]:
-    """Every session in a folder, or in a folder of it."""
-    tops = [sessions, *(sessions / name for name in door.names(sessions, folders=True))]
-    return [head for top in tops for head in heads_in(top)]
+            where=str(folder),
+            next_step="name a new folder",
+        )
 
 
 def _write(
@@ -244,42 +223,40 @@ def _write(
     door.write(folder, MARK, "pages of a history; written anew as a whole\n")
     templates = environment()
     newest = max((entry.night for entry in read.entries), default="")
-    common = {"newest": newest, "marks": of_tracks.status, "spark": spark}
     worst_first = sorted(tracks, key=lambda track: (track.rank, track.name))
-    front = {"tracks": worst_first, "problems": read.problems, "root": "", **common}
+    front = {"tracks": worst_first, "problems": read.problems, "root": "", "newest": newest}
     page(templates, "front.html.j2", folder / FRONT, front)
     door.write(folder, FEED, feed(tracks))
     quantiles = [0.0, 0.0, *(float(stats.t.ppf(0.995, n - 1)) for n in range(2, MOST_PAIRS))]
     for track in tracks:
-        context = {"track": track, "root": "../", **common}
+        context = {"track": track, "root": "../", "newest": newest}
         entries = {entry.id: entry for entry in track.entries}
-        of_charts = {
+        of_track = {
             "changes": [
                 _rendered(blocks.changes(chart.changes[::-1], "../", entries))
                 for chart in track.charts
             ],
             "newest": [_rendered([blocks.newest(chart, NEWEST)]) for chart in track.charts],
+            "data": payload.data(payload.of_track(track)),
         }
-        name = f"{track.name}.html"
-        payloads = payload.of_track(track)
-        page(templates, "track.html.j2", folder / "track" / name,
-              {**context, **of_charts, "data": payload.data(payloads)}, CHARTS)  # fmt: skip
-        compared = payload.of_comparison(track, store.functions, quantiles)
-        page(templates, "compare.html.j2", folder / "compare" / name,
-              {**context, "data": payload.data(compared)}, COMPARING)  # fmt: skip
-        for number, entry in enumerate(track.entries):
+        place = folder / "track" / f"{track.name}.html"
+        page(templates, "track.html.j2", place, context | of_track, CHARTS)
+        compared = {"data": payload.data(payload.of_comparison(track, store.functions, quantiles))}
+        place = folder / "compare" / f"{track.name}.html"
+        page(templates, "compare.html.j2", place, context | compared, COMPARING)
+        around = (None, *track.entries, None)
+        for before, entry, after in zip(around, track.entries, around[2:], strict=False):
             link = address(entry.link)
-            before = track.entries[number - 1] if number else None
-            around = {
+            of_night = {
                 "entry": entry,
                 "before": before,
-                "after": track.entries[number + 1] if number + 1 < len(track.entries) else None,
+                "after": after,
                 "report": reports[entry.id],
                 "link": link,
                 "body": _rendered(blocks.night(entry, track.of_night(entry), link, before)),
-                **context,
             }
-            page(templates, "night.html.j2", folder / "night" / f"{entry.id}.html", around)
+            place = folder / "night" / f"{entry.id}.html"
+            page(templates, "night.html.j2", place, context | of_night)
 
 
 def _report(folder: Path, entry: Entry, session: Path | None, left_out: list[str]) -> str:
@@ -327,17 +304,23 @@ def environment() -> Environment:
         finalize=finalize,
     )
     templates.filters.update(percent=wording.percent, figure=wording.figure)
-    templates.globals.update(status=of_tracks, line=function_change_line)
+    templates.globals.update(status=of_tracks, line=function_change_line, spark=spark)
     return templates
 
 
 def page(
-    templates: Environment, template: str, path: Path, values: Mapping[str, object],
+    templates: Environment,
+    template: str,
+    path: Path,
+    values: Mapping[str, object],
     scripts: tuple[str, ...] = (),
-) -> None:  # fmt: skip
+) -> None:
     """Write a page by its template; ``scripts`` are files of ``static/``."""
-    texts = [_static(name) for name in scripts]
-    styles = [_style(charts="uPlot.iife.min.js" in scripts)]
+    texts = [(STATIC / name).read_text(encoding="utf-8") for name in scripts]
+    # The look of reports, and what pages have besides.
+    looks = [STATIC / "uPlot.min.css"] if "uPlot.iife.min.js" in scripts else []
+    looks += [html.STYLE, STATIC / "site.css"]
+    styles = ["\n".join(file.read_text(encoding="utf-8") for file in looks)]
     text = templates.get_template(template).render(
         policy=Markup(policy(texts, styles)),  # noqa: S704  (made of hashes)
         styles=[Markup(text) for text in styles],  # noqa: S704  (the lab's own files)
@@ -345,13 +328,3 @@ def page(
         **values,
     )
     door.write(path.parent, path.name, text.rstrip() + "\n")
-
-
-def _static(name: str) -> str:
-    return (STATIC / name).read_text(encoding="utf-8")
-
-
-def _style(*, charts: bool) -> str:
-    """The look of reports, and what pages have besides."""
-    own = [html.STYLE.read_text(encoding="utf-8"), _static("site.css")]
-    return "\n".join([*([_static("uPlot.min.css")] if charts else []), *own])

@@ -9,12 +9,10 @@ from typing import NamedTuple
 
 from analysis.verdict import Verdict
 from experiment.load import NONE, Subsystems
-from history.changes import Gap, NightlyChange, is_open
+from history.changes import FunctionsChange, Gap, NightlyChange, is_open
 from history.entry import Entry
-from history.function_changes import FunctionsChange
 from history.store import HistoryContents
 from history.trend import Trend, trends
-from history.wording import moved_words
 from reports.sentences import MARKS
 
 # Words besides those of verdicts, which have theirs in reports.wording.
@@ -68,32 +66,20 @@ def of_night(
     """
     ids = {each.id for each in (*earlier, entry)}
     states = [of_change(change) for change in changes if change.detected_entry in ids]
-    lost = [
-        outcome
-        for case in entry.cases
-        for outcome in case.conclusions
-        if outcome.verdict is Verdict.FAILED
-    ]
-    states += [status("failed", lost[0].reason)] if lost else []
-    pairs = entry.of_series.values()
-    untested = [each for pair in pairs for _, each in pair]
+    concluded = [each for case in entry.cases for each in case.conclusions]
+    lost = [each for each in concluded if each.verdict is Verdict.FAILED]
+    if lost:
+        states.append(status("failed", lost[0].reason))
+    untested = [each for pair in entry.of_series.values() for _, each in pair]
     if untested and all(each.verdict is Verdict.NOT_TESTED for each in untested):
         states.append(status("not tested", untested[0].reason))
-    states += [] if entry.is_fit else [status("inexact", "a repeated run was not bit-identical")]
+    if not entry.is_fit:
+        states.append(status("inexact", "a repeated run was not bit-identical"))
     if not states:
         return status("first night" if first else "no change")
-    word = min((state.word for state in states), key=lambda w: ORDER.index(w) if w in ORDER else 99)
-    count = sum(state.word == word for state in states)
-    worst = next(state for state in states if state.word == word)
+    worst = min(states, key=lambda s: ORDER.index(s.word) if s.word in ORDER else len(ORDER))
+    count = sum(state.word == worst.word for state in states)
     return worst._replace(words=worst.words or (f"{count} metrics" if count > 1 else "1 metric"))
-
-
-def functions(change: NightlyChange) -> tuple[str, ...]:
-    """``xas_load 494.9 -> 634.6 (lib/xarray.c)`` for each function that moved."""
-    return tuple(
-        f"{moved_words(function)}{f' ({function.file})' if function.file else ''}"
-        for function in change.functions
-    )
 
 
 @dataclass(frozen=True)
@@ -154,24 +140,18 @@ class Track:
         """
         groups: dict[tuple[str, str, str], list[Trend]] = {}
         for trend in trends(self.entries, self.changes):
-            groups.setdefault((trend.course.case, trend.course.metric, trend.unit), []).append(
-                trend
-            )
-        subject = self.last.subject.name
-        charts = [
-            TrendChart(
-                case,
-                metric,
-                tuple(sorted(of, key=lambda t: (t.course.arm != subject, t.role != "followed"))),
-                tuple(c for c in self.changes if c.course in {trend.course for trend in of}),
-                self.subsystems.of_case(case),
-            )
-            for (case, metric, _), of in groups.items()
-        ]
+            key = (trend.course.case, trend.course.metric, trend.unit)
+            groups.setdefault(key, []).append(trend)
+        subject, charts = self.last.subject.name, []
+        for (case, metric, _), of in groups.items():
+            of.sort(key=lambda trend: (trend.course.arm != subject, trend.role != "followed"))
+            courses = {trend.course for trend in of}
+            changes = tuple(change for change in self.changes if change.course in courses)
+            part = self.subsystems.of_case(case)
+            charts.append(TrendChart(case, metric, tuple(of), changes, part))
         position = self.subsystems.position
-        return tuple(
-            sorted(charts, key=lambda chart: (not chart.primary, position(chart.subsystem)))
-        )
+        charts.sort(key=lambda chart: (not chart.primary, position(chart.subsystem)))
+        return tuple(charts)
 
     @property
     def grouped(self) -> bool:
@@ -198,8 +178,7 @@ class Track:
     @property
     def rank(self) -> int:
         """Low where somebody has to look: what was new last night, then what stands open."""
-        word = self.status.word
-        if word in ("failed", "inexact", "regression", "unexplained"):
+        if self.status.word in ("failed", "inexact", "regression", "unexplained"):
             return 0
         return 1 if self.standing or self.blind else 2
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from history.changes import FunctionsChange, function_changes
 from history.entry import Entry
-from history.function_changes import FunctionsChange, function_changes
 from history.gate import Message, of_history
 from history.known import KnownChange, KnownChanges, Subject
 from history.policy import Policy, Rule

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from history.entry import Entry
-from history.store import HistoryStore
+from history.store import FUNCTIONS, HistoryStore
 from results.door import StoreError
 from tests.history.factory import Nights, costs
 
@@ -64,7 +64,7 @@ def test_functions_lie_beside_and_come_back(store: HistoryStore) -> None:
     entry = entries(1, functions=True)[0]
     store.add(entry, costs(xas_load=494.9))
     assert store.functions(entry) == costs(xas_load=494.9)
-    store.functions_path(entry).write_text("{torn")
+    store.path(entry, FUNCTIONS).write_text("{torn")
     assert store.functions(entry) is None
 
 

@@ -13,9 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from experiment.load import Subsystems, SubsystemWorkloads
-from history.changes import changes_of, gaps_of
+from history.changes import changes_of, function_changes, gaps_of
 from history.entry import SCHEMA_VERSION, Entry
-from history.function_changes import function_changes
 from history.gate import of_history
 from history.ingest import entry_of, read_session
 from history.known import KnownChange, KnownChanges
