@@ -59,7 +59,7 @@ class PatchFolder:
 
 def known_series(checkout: Path) -> tuple[str, ...]:
     """Folders with patches that come with the lab, relative to the checkout."""
-    folders = {patch.parent for patch in (checkout / SERIES_FOLDER).glob("*/*.patch")}
+    folders = {patch.parent for patch in (checkout / SERIES_FOLDER).rglob("*.patch")}
     return tuple(sorted(str(folder.relative_to(checkout)) for folder in folders))
 
 

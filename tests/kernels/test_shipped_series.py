@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -129,8 +130,13 @@ def test_filemap_walks_makes_three_walks(pristine: Path, tmp_path: Path) -> None
 
 
 def test_no_shipped_series_touches_a_header_that_other_folders_include() -> None:
-    """It would rebuild most of the kernel for the second arm; `mm/swap.h` is 38 objects."""
+    """It would rebuild most of the kernel for the second arm; `mm/swap.h` is 38 objects.
+
+    What was published is where it was published, whatever it costs to build.
+    """
     for series in EVERY:
+        if series.startswith(("configs/series/published/", "configs/series/neutral/")):
+            continue
         for path in files_of(CHECKOUT, series):
             headers = [name for name in read_patch(path).files if name.endswith(".h")]
             assert not [name for name in headers if "include" in Path(name).parts]
@@ -148,3 +154,29 @@ def test_each_kind_of_mistake_is_shipped() -> None:
     broken = {name.rpartition("/")[2] for name in SERIES if "broken-" in name}
     kinds = ("leak", "lock", "lookup", "order", "uaf")
     assert broken == {f"broken-{kind}" for kind in kinds}
+
+
+PUBLISHED = [CHECKOUT / name for name in EVERY if "/published/" in name]
+
+
+@pytest.mark.parametrize("folder", PUBLISHED, ids=lambda folder: folder.name)
+def test_what_was_published_is_said_beside_the_patch(folder: Path) -> None:
+    said = tomllib.loads((folder / "published.toml").read_text())
+    assert folder.name.startswith(said["id"].lower() + "-")
+    assert said["kernel"].endswith("7.3" if folder.name.endswith("-7.3") else "6.12")
+    assert said["kind"] in ("regression", "improvement", "elsewhere")
+    assert said["sign"] in ("slower", "faster", "none")
+    assert set(said["shows"]) <= {"instructions", "locks", "lines", "misses"}
+    changed = [
+        line
+        for path in folder.glob("*.patch")
+        for line in path.read_text().splitlines()
+        if line.startswith(("+", "-")) and not line.startswith(("+++", "---", "-- "))
+    ]
+    assert len(changed) <= 80
+
+
+def test_each_published_result_and_thirty_neutral_changes_are_there() -> None:
+    ids = {tomllib.loads((folder / "published.toml").read_text())["id"] for folder in PUBLISHED}
+    assert ids == {f"P{number:02}" for number in range(1, 25)}
+    assert len([name for name in EVERY if "/neutral/" in name]) == 30
