@@ -12,7 +12,7 @@ from pydantic import Field
 
 from errors import SpecError
 from experiment.frozen import Frozen, Name, plain_name
-from experiment.load import CONFIGS, Catalogue, check_experiment, read_toml, validated
+from experiment.load import CONFIGS, Catalogue, check_experiment, load
 from experiment.series_name import kind_of, message_id, split_range
 from experiment.spec import Experiment
 
@@ -60,9 +60,7 @@ def load_auto(file: Path = AUTO) -> Auto:
     Raises:
         SpecError: it is wrong; one line for each mistake.
     """
-    auto, problems = validated(read_toml(file), Auto)
-    if auto is None or problems:
-        raise SpecError([problem.line(str(file)) for problem in problems])
+    auto = load(file, Auto)
     named = {"usual": auto.usual} | {
         f"touches.{number}": rule.workloads for number, rule in enumerate(auto.touches)
     }

@@ -6,7 +6,7 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from pathlib import Path, PurePosixPath
@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from errors import SpecError
 from experiment.frozen import Frozen, KeyPath, Problem, as_name, from_validation, not_allowed
 from experiment.machine import MACHINES, MachineSpec, known_machines
-from experiment.overrides import apply_override, parse_override
+from experiment.overrides import apply_override, place_of
 from experiment.plan import LOOKS
 from experiment.series_name import kind_of
 from experiment.spec import FUNCTIONS, WALL_CHANGE, CaseSpec, Experiment, Guest, KernelSpec, of_case
@@ -63,52 +63,42 @@ class Catalogue:
         return self.measured.get(key, self.metrics)
 
 
-def unknown_names(data: Mapping[str, object], catalogue: Catalogue) -> list[Problem]:
-    """Return a problem for each name in ``data`` that the catalogue does not hold."""
+def unknown_names(data: Mapping[str, object], catalogue: Catalogue) -> Iterator[Problem]:
+    """A problem for each name in ``data`` that the catalogue does not hold."""
     guest = data.get("guest", Experiment.model_fields["guest"].default)
-    kernel, series = _table(data.get("kernel")), _table(data.get("series"))
+    kernel, series, check = (_table(data.get(key)) for key in ("kernel", "series", "check"))
     flavour = kernel.get("flavour", KernelSpec.model_fields["flavour"].default)
-    problems = [
-        *not_allowed(("guest",), guest, catalogue.guests),
-        *not_allowed(("kernel", "flavour"), flavour, catalogue.flavours),
-        *_series_problems(("series", "path"), series.get("path"), catalogue),
+    additions, cases = kernel.get("additions", []), _array(data.get("cases"))
+    names: list[tuple[KeyPath, object, Iterable[str]]] = [
+        (("guest",), guest, catalogue.guests),
+        (("kernel", "flavour"), flavour, catalogue.flavours),
+        (("check", "flavour"), check.get("flavour"), catalogue.flavours),
+        (("check", "selftest_flavour"), check.get("selftest_flavour"), catalogue.flavours),
     ]
-    additions = kernel.get("additions", [])
-    for position, name in enumerate(additions if isinstance(additions, list) else ()):
-        problems += not_allowed(("kernel", "additions", position), name, catalogue.additions)
-    check = _table(data.get("check"))
-    for key in ("flavour", "selftest_flavour"):
-        problems += not_allowed(("check", key), check.get(key), catalogue.flavours)
-    twins = data.get("twins")
-    for position, twin in enumerate(twins if isinstance(twins, list) else ()):
-        machine = _table(twin).get("machine")
-        problems += not_allowed(("twins", position, "machine"), machine, catalogue.machines)
-    stack = series.get("stack")
-    for position, name in enumerate(stack if isinstance(stack, list) else ()):
-        problems += _series_problems(("series", "stack", position), name, catalogue)
-    cases = data.get("cases")
-    listed = cases if isinstance(cases, list) else []
-    needed = catalogue.needed(_table(case).get("workload") for case in listed)
+    for at, name in enumerate(_array(additions)):
+        names.append((("kernel", "additions", at), name, catalogue.additions))
+    for at, twin in enumerate(_array(data.get("twins"))):
+        names.append((("twins", at, "machine"), _table(twin).get("machine"), catalogue.machines))
+    of_series: list[tuple[KeyPath, object]] = [(("series", "path"), series.get("path"))]
+    of_series += [
+        (("series", "stack", at), each) for at, each in enumerate(_array(series.get("stack")))
+    ]
+    for path, name in of_series:
+        # A folder that comes with the lab must exist; the user's own are looked for later.
+        is_ours = isinstance(name, str) and ("/" not in name or name.startswith("configs/"))
+        if is_ours and kind_of(str(name)) == "folder":
+            names.append((path, name, catalogue.series))
+    for path, name, allowed in names:
+        yield from not_allowed(path, name, allowed)
+    workloads = [str(_table(case).get("workload")) for case in cases]
+    needed = catalogue.needed(workloads)
     missing = [name for name in needed if isinstance(additions, list) and name not in additions]
     if missing:
-        users = [
-            str(name)
-            for case in listed
-            if {*catalogue.needs.get(str(name := _table(case).get("workload")), ())} & {*missing}
-        ]
+        users = [name for name in workloads if {*catalogue.needs.get(name, ())} & {*missing}]
         words = f"{', '.join(dict.fromkeys(users))} needs {', '.join(missing)}"
-        problems.append(Problem(("kernel", "additions"), words, value=additions, allowed=needed))
-    for position, case in enumerate(listed):
-        problems += _case_problems(("cases", position), _table(case), guest, catalogue)
-    return problems
-
-
-def _series_problems(at: KeyPath, name: object, catalogue: Catalogue) -> Iterator[Problem]:
-    """A folder that comes with the lab must exist; the user's own are looked for later."""
-    if not isinstance(name, str) or kind_of(name) != "folder":
-        return
-    if "/" not in name or name.startswith("configs/"):
-        yield from not_allowed(at, name, catalogue.series)
+        yield Problem(("kernel", "additions"), words, value=additions, allowed=needed)
+    for at, case in enumerate(cases):
+        yield from _case_problems(("cases", at), _table(case), guest, catalogue)
 
 
 def _case_problems(
@@ -133,33 +123,25 @@ def _case_problems(
     elif times:
         words = "its phases do a fixed amount of work; leave the times out"
         yield Problem((*at, "times"), words, value=times)
-
-    def metric_problems(path: KeyPath, name: object) -> Iterator[Problem]:
-        metrics = None
-        if phases is not None:
-            metrics = {phase: catalogue.metrics_of(workload, variant, phase) for phase in phases}
-        return _metric_problems(path, name, metrics, catalogue.metrics)
-
+    metrics: list[tuple[KeyPath, object]] = []
     for key in PRIMARY:
-        yield from _primary_problems((*at, key), case.get(key), metric_problems)
-    for name in _table(case.get("thresholds")):
-        yield from metric_problems((*at, "thresholds", name), name)
-    published = case.get("published")
-    for position, figure in enumerate(published if isinstance(published, list) else ()):
+        listed = _array(case.get(key))
+        for position, name in enumerate(listed):
+            path = (*at, key, position)
+            metrics.append((path, name))
+            if name in listed[:position]:
+                yield Problem(path, "named twice", value=name)
+    metrics += [((*at, "thresholds", name), name) for name in _table(case.get("thresholds"))]
+    for position, figure in enumerate(map(_table, _array(case.get("published")))):
         path = (*at, "published", position)
-        yield from metric_problems((*path, "metric"), _table(figure).get("metric"))
-        if _table(figure).get("base") == 0:
+        metrics.append(((*path, "metric"), figure.get("metric")))
+        if figure.get("base") == 0:
             yield Problem((*path, "base"), "must not be 0, the change is relative to it", value=0)
-
-
-def _primary_problems(
-    at: KeyPath, names: object, metric_problems: Callable[[KeyPath, object], Iterable[Problem]]
-) -> Iterator[Problem]:
-    listed = names if isinstance(names, list) else []
-    for position, name in enumerate(listed):
-        yield from metric_problems((*at, position), name)
-        if name in listed[:position]:
-            yield Problem((*at, position), "named twice", value=name)
+    known = None
+    if phases is not None:
+        known = {phase: catalogue.metrics_of(workload, variant, phase) for phase in phases}
+    for path, name in metrics:
+        yield from _metric_problems(path, name, known, catalogue.metrics)
 
 
 def _times_problems(
@@ -173,23 +155,18 @@ def _times_problems(
             yield from not_allowed((*at, name, phase), phase, phases or (), what="unknown phase")
     if not isinstance(guest, str) or guest not in catalogue.guests:
         return
-    if guest not in times:
-        yield Problem(
-            (*at, guest),
-            f"missing: no times for guest {guest!r}",
-            allowed=tuple(times),
-            allowed_word="given for",
-        )
-        return
-    times_of_guest = _table(times[guest])
-    for phase in phases or ():
-        if phase not in times_of_guest:
+    given = _table(times.get(guest))
+    wanted = [("guest", guest, times), *(("phase", phase, given) for phase in phases or ())]
+    for kind, name, known in wanted:
+        if name not in known:
             yield Problem(
-                (*at, guest, phase),
-                f"missing: no times for phase {phase!r}",
-                allowed=tuple(times_of_guest),
+                (*at, guest) if kind == "guest" else (*at, guest, name),
+                f"missing: no times for {kind} {name!r}",
+                allowed=tuple(known),
                 allowed_word="given for",
             )
+            if kind == "guest":
+                return
 
 
 def _metric_problems(
@@ -202,25 +179,26 @@ def _metric_problems(
     if not isinstance(name, str):
         return
     phase, dot, metric = name.partition(".")
-    pairs = tuple(
-        f"{phase}.{metric}" for phase, names in (phases or {}).items() for metric in names
-    )
+    pairs = tuple(f"{each}.{its}" for each, names in (phases or {}).items() for its in names)
     metrics = (phases or {}).get(phase, metrics)
     if not dot:
         # The name to mean is any of the pairs, the ones to read are the parts.
-        words = "is not PHASE.METRIC"
-        yield Problem(at, words, value=name, allowed=pairs or metrics)
+        yield Problem(at, "is not PHASE.METRIC", value=name, allowed=pairs or metrics)
     elif phases is not None and phase not in phases:
         words = f"the workload has no phase {phase!r}"
         yield Problem(at, words, value=name, allowed=tuple(phases), candidates=pairs)
     elif metric not in metrics:
+        candidates = tuple(f"{phase}.{each}" for each in metrics)
         words = f"no metric is named {metric!r}"
-        candidates = tuple(f"{phase}.{metric}" for metric in metrics)
         yield Problem(at, words, value=name, allowed=metrics, candidates=candidates)
 
 
 def _table(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
+
+
+def _array(value: object) -> Sequence[object]:
+    return value if isinstance(value, list) else ()
 
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
@@ -270,39 +248,61 @@ def check_experiment(
     lines: list[str] = []
     places: dict[KeyPath, str] = {}
     for text in overrides:
-        override = parse_override(text)
-        if isinstance(override, str):
-            lines.append(override)
-            continue
-        outcome = apply_override(data, override)
-        if isinstance(outcome, Problem):
-            lines.append(outcome.line(override.place))
+        outcome = apply_override(data, text)
+        if isinstance(outcome, str):
+            lines.append(outcome)
         else:
             # Last in the order of insertion: it is the one that holds.
             places.pop(outcome, None)
-            places[outcome] = override.place
-    _tidy_series_path(data)
-    _tidy_variants(data)
-    if ("series", "path") in places and ("series", "title") not in places:
-        # What the file calls its own series would be a wrong name for another one.
-        data["series"].pop("title", None)
-    if ("blocks",) in places and ("max_seeds",) not in places:
-        # A number that was asked for is that number.
-        data.pop("max_seeds", None)
-    if ("mode",) in places and ("max_seeds",) not in places and data.get("mode") == "wall":
-        # The file's budget is that of its own mode.
-        data.pop("max_seeds", None)
+            places[outcome] = place_of(text)
+    _tidy(data, places)
     experiment, mistakes = validated(data, Experiment)
     mistakes += _across_cases_and_arms(data) if experiment is None else []
-    mistakes += _budget_of_wall(data)
-    unknown = unknown_names(data, catalogue)
+    if data.get("mode") == "wall" and data.get("max_seeds") is not None:
+        # Not a rule of the model: sessions on record were begun with both, and are still read.
+        *looks, last = (str(look.blocks) for look in LOOKS)
+        words = (
+            "seeds are added in exact mode only; a wall session is judged after "
+            f"{', '.join(looks)} and {last} blocks and ends when it is decided: leave out "
+            "max_seeds (--max-seeds) and write the most blocks as blocks (--seeds)"
+        )
+        mistakes.append(Problem(("max_seeds",), words, data["max_seeds"]))
+    unknown = list(unknown_names(data, catalogue))
     # A name that is unknown needs no second line about its spelling.
     paths = {problem.path for problem in unknown}
     mistakes = [*(problem for problem in mistakes if problem.path not in paths), *unknown]
-    lines += [problem.line(_place(problem.path, places, file)) for problem in mistakes]
+    for problem in mistakes:
+        # The last ``--set`` that wrote at, below or above the key, or the file.
+        place = str(file)
+        for written in places:
+            shorter = min(len(written), len(problem.path))
+            if problem.path and written[:shorter] == problem.path[:shorter]:
+                place = places[written]
+        lines.append(problem.line(place))
     if lines or experiment is None:
         raise SpecError(list(dict.fromkeys(lines)))
     return _with_thresholds(experiment, catalogue)
+
+
+def _tidy(data: dict[str, Any], changed: Collection[KeyPath]) -> None:
+    """Put into one form what may be written in several, and take out what a change ended."""
+    series = data.get("series")
+    if isinstance(series, dict):
+        path = series.get("path")
+        if isinstance(path, str) and kind_of(path) == "folder":
+            # Shells complete a folder with a slash behind it.
+            series["path"] = PurePosixPath(path).as_posix()
+        if ("series", "path") in changed and ("series", "title") not in changed:
+            # What the file calls its own series would be a wrong name for another one.
+            series.pop("title", None)
+    for case in _array(data.get("cases")):
+        # A variant may be called as its section of a job file is: ``RND4K Q32T16``.
+        if isinstance(case, dict) and isinstance(variant := case.get("variant"), str):
+            case["variant"] = as_name(variant) or variant
+    to_wall = ("mode",) in changed and data.get("mode") == "wall"
+    if (("blocks",) in changed or to_wall) and ("max_seeds",) not in changed:
+        # A number that was asked for is that number, and a file's budget that of its own mode.
+        data.pop("max_seeds", None)
 
 
 def _with_thresholds(experiment: Experiment, catalogue: Catalogue) -> Experiment:
@@ -336,17 +336,7 @@ def load_guest(path: Path) -> Guest:
         SpecError: as for :func:`load_experiment`; also when the guest's name is not
             that of its file, which is what experiments call it by.
     """
-    file = _find(path, GUESTS, "guest")
-    data = read_toml(file)
-    guest, problems = validated(data, Guest)
-    if isinstance(name := data.get("name"), str) and name != file.stem:
-        problems.append(Problem(("name",), "must be the file's name", name, (file.stem,)))
-    if "arch" in data:
-        words = "follows from kernel.arch, and is not given"
-        problems.append(Problem(("arch",), words, data["arch"]))
-    if problems or guest is None:
-        raise SpecError([problem.line(str(file)) for problem in problems])
-    return guest
+    return _named(_find(path, GUESTS, "guest"), Guest)
 
 
 def load_machine(path: Path) -> MachineSpec:
@@ -355,14 +345,32 @@ def load_machine(path: Path) -> MachineSpec:
     Raises:
         SpecError: as for :func:`load_guest`.
     """
-    file = _find(path, MACHINES, "machine")
+    return _named(_find(path, MACHINES, "machine"), MachineSpec)
+
+
+def _named(file: Path, model: type[S]) -> S:
     data = read_toml(file)
-    machine, problems = validated(data, MachineSpec)
+    read, problems = validated(data, model)
     if isinstance(name := data.get("name"), str) and name != file.stem:
         problems.append(Problem(("name",), "must be the file's name", name, (file.stem,)))
-    if problems or machine is None:
+    if model is Guest and "arch" in data:
+        words = "follows from kernel.arch, and is not given"
+        problems.append(Problem(("arch",), words, data["arch"]))
+    if problems or read is None:
         raise SpecError([problem.line(str(file)) for problem in problems])
-    return machine
+    return read
+
+
+def load(file: Path, model: type[S]) -> S:
+    """Read a file as this model has it.
+
+    Raises:
+        SpecError: it is wrong; one line for each mistake.
+    """
+    read, problems = validated(read_toml(file), model)
+    if problems or read is None:
+        raise SpecError([problem.line(str(file)) for problem in problems])
+    return read
 
 
 def _find(path: Path, folder: Path, kind: str) -> Path:
@@ -394,21 +402,15 @@ def read_toml(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise SpecError([_syntax_line(file, text, str(error))]) from None
+        # The parser's message with its place moved to the front, as compilers write it.
+        words, _, place = str(error).partition(" (at ")
+        named = re.match(r"line (\d+), column (\d+)", place)
+        end = (text.count("\n") + 1, len(text) - text.rfind("\n"))
+        at = ":".join(map(str, named.groups() if named else end))
+        raise SpecError([f"{file}:{at}: {words}"]) from None
     except (ValueError, RecursionError) as error:
         # Integers of thousands of digits, arrays nested thousands deep.
         raise SpecError([f"{file}: not TOML that can be read: {error}"]) from None
-
-
-def _syntax_line(file: Path, text: str, message: str) -> str:
-    """The parser's message with its place moved to the front, as compilers write it."""
-    words = re.sub(r" \(at .*\)$", "", message)
-    place = re.search(r"\(at line (\d+), column (\d+)\)$", message)
-    if place:
-        line, column = int(place[1]), int(place[2])
-    else:
-        line, column = text.count("\n") + 1, len(text) - text.rfind("\n")
-    return f"{file}:{line}:{column}: {words}"
 
 
 def validated(data: dict[str, Any], model: type[S]) -> tuple[S | None, list[Problem]]:
@@ -462,11 +464,11 @@ def _without(value: Any, paths: set[KeyPath], at: KeyPath = ()) -> Any:
 
 def _across_cases_and_arms(data: Mapping[str, Any]) -> list[Problem]:
     """Mistakes that pydantic looks for only when all parts are right by themselves."""
-    cases, arms = data.get("cases"), data.get("arms")
+    arms = data.get("arms")
     names = [
         {"workload": case["workload"], "variant": case.get("variant", "default"), "times": {}}
-        for case in (cases if isinstance(cases, list) else [])
-        if isinstance(case, dict) and isinstance(case.get("workload"), str)
+        for case in map(_table, _array(data.get("cases")))
+        if isinstance(case.get("workload"), str)
     ]
     skeleton = {
         "name": "skeleton",
@@ -482,48 +484,6 @@ def _across_cases_and_arms(data: Mapping[str, Any]) -> list[Problem]:
     ]
     # What is wrong with single values is known already.
     return [problem for problem in problems if problem.path in {("arms",), ("cases",)}]
-
-
-def _budget_of_wall(data: Mapping[str, Any]) -> list[Problem]:
-    """A budget of seeds in wall mode, which has looks of its own.
-
-    Not a rule of the model: sessions on record were begun with both, and are still read.
-    """
-    if data.get("mode") != "wall" or data.get("max_seeds") is None:
-        return []
-    looks = [str(look.blocks) for look in LOOKS]
-    words = (
-        "seeds are added in exact mode only; a wall session is judged after "
-        f"{', '.join(looks[:-1])} and {looks[-1]} blocks and ends when it is decided: leave out "
-        "max_seeds (--max-seeds) and write the most blocks as blocks (--seeds)"
-    )
-    return [Problem(("max_seeds",), words, data["max_seeds"])]
-
-
-def _tidy_series_path(data: dict[str, Any]) -> None:
-    """Shells complete a folder with a slash behind it."""
-    series = data.get("series")
-    path = series.get("path") if isinstance(series, dict) else None
-    if isinstance(series, dict) and isinstance(path, str) and kind_of(path) == "folder":
-        series["path"] = PurePosixPath(path).as_posix()
-
-
-def _tidy_variants(data: dict[str, Any]) -> None:
-    """A variant may be called as its section of a job file is: ``RND4K Q32T16``."""
-    cases = data.get("cases")
-    for case in cases if isinstance(cases, list) else ():
-        variant = case.get("variant") if isinstance(case, dict) else None
-        if isinstance(variant, str):
-            case["variant"] = as_name(variant) or variant
-
-
-def _place(path: KeyPath, places: Mapping[KeyPath, str], file: Path) -> str:
-    """The last ``--set`` that wrote at, below or above ``path``, or the file."""
-    for written in reversed(list(places)):
-        shorter = min(len(written), len(path))
-        if path and written[:shorter] == path[:shorter]:
-            return places[written]
-    return str(file)
 
 
 FILE = CONFIGS / "subsystems.toml"
@@ -557,12 +517,5 @@ NONE = Subsystems()
 
 
 def load_subsystems(file: Path = FILE) -> Subsystems:
-    """Read the file.
-
-    Raises:
-        SpecError: it is wrong; one line for each mistake.
-    """
-    read, problems = validated(read_toml(file), Subsystems)
-    if read is None or problems:
-        raise SpecError([problem.line(str(file)) for problem in problems])
-    return read
+    """Read the file; raises as :func:`load`."""
+    return load(file, Subsystems)

@@ -26,7 +26,6 @@ from experiment.spec import (
     Guest,
     ShapeSpec,
     Thresholds,
-    TwinSpec,
 )
 
 # brd starts at 64 MiB: an XFS log of 7 MiB, its reserve and a file of 13/16 of
@@ -119,20 +118,20 @@ def make_plan(
 
 def twin_runs(experiment: Experiment, digits: int) -> list[PlannedRun]:
     """The runs of all twins; ``digits`` is the width of a block's number in an id."""
-    return [
-        planned_run(case, arm.name, block, experiment.seed + block, digits, twin=twin.name)
-        for twin in experiment.twins
-        for block in range(_seeds_of(twin, experiment))
-        for case in experiment.cases
-        if case.name in twin.cases
-        for arm in experiment.all_arms
-    ]
-
-
-def _seeds_of(twin: TwinSpec, experiment: Experiment) -> int:
-    """How many seeds a twin's runs are of: a modelled run is compared with the judged one."""
-    judged_guest = twin.observe == MEMORY and twin.guest == ShapeSpec()
-    return min(twin.blocks, experiment.blocks) if judged_guest else twin.blocks
+    runs = []
+    for twin in experiment.twins:
+        seeds = twin.blocks
+        if twin.observe == MEMORY and twin.guest == ShapeSpec():
+            # A modelled run is compared with the judged one.
+            seeds = min(seeds, experiment.blocks)
+        runs += [
+            planned_run(case, arm.name, block, experiment.seed + block, digits, twin=twin.name)
+            for block in range(seeds)
+            for case in experiment.cases
+            if case.name in twin.cases
+            for arm in experiment.all_arms
+        ]
+    return runs
 
 
 def remaining(plan: Plan, done_run_ids: Collection[str]) -> tuple[PlannedRun, ...]:
@@ -148,33 +147,22 @@ def scaled(dataset: Dataset, guest: Guest) -> Size:
         SpecError: a size is no multiple of the scale (the ratios would not be those
             of the original), or the brd gets smaller than 64 MiB.
     """
-    original = {
-        "cgroup_limit_mib": dataset.cgroup_limit_mib,
-        "memory_mib": dataset.memory_mib,
-        "brd_mib": dataset.brd_mib,
-        "file_mib": dataset.file_mib,
-    }
+    original = dataset.model_dump(exclude={"jobs"})
     problems = [
         f"{_file(guest)}: scale: found {guest.scale}; dataset.{key} = {value} MiB leaves a "
         f"remainder of {value % guest.scale} MiB; a scale that divides it is wanted"
         for key, value in original.items()
         if value % guest.scale
     ]
-    brd_mib = dataset.brd_mib // guest.scale
-    if dataset.brd_mib and brd_mib < MIN_BRD_MIB:
+    size = Size(jobs=guest.jobs, **{key: mib // guest.scale for key, mib in original.items()})
+    if size.brd_mib < MIN_BRD_MIB and dataset.brd_mib:
         problems.append(
             f"{_file(guest)}: scale: found {guest.scale}; dataset.brd_mib = {dataset.brd_mib} MiB "
-            f"gives a brd of {brd_mib} MiB, at least {MIN_BRD_MIB} MiB are needed"
+            f"gives a brd of {size.brd_mib} MiB, at least {MIN_BRD_MIB} MiB are needed"
         )
     if problems:
         raise SpecError(problems)
-    return Size(
-        cgroup_limit_mib=dataset.cgroup_limit_mib // guest.scale,
-        brd_mib=brd_mib,
-        file_mib=dataset.file_mib // guest.scale,
-        jobs=guest.jobs,
-        memory_mib=dataset.memory_mib // guest.scale,
-    )
+    return size
 
 
 def memory_needed_mib(size: Size, guest: Guest, initramfs_mib: int) -> int:
@@ -375,17 +363,18 @@ class DropRules:
     swapped_pages: int = 0
     throttled: int = 0
 
-    def broken_by(self, conditions: Conditions) -> str:
+    def broken_by(self, of: Conditions) -> str:
         """What broke a rule, with both numbers; empty when nothing did."""
-        if conditions.stolen > self.stolen:
-            return f"{conditions.stolen:.1%} of CPU time stolen, {self.stolen:.1%} allowed"
-        if conditions.foreign > self.foreign:
-            return f"{conditions.foreign:.1%} of CPU time foreign, {self.foreign:.1%} allowed"
-        if conditions.swapped_pages > self.swapped_pages:
-            return f"{conditions.swapped_pages} pages swapped"
-        if conditions.throttled > self.throttled:
-            return f"{conditions.throttled} thermal throttling events"
-        return ""
+        for share, most, how in (
+            (of.stolen, self.stolen, "stolen"),
+            (of.foreign, self.foreign, "foreign"),
+        ):
+            if share > most:
+                return f"{share:.1%} of CPU time {how}, {most:.1%} allowed"
+        if of.swapped_pages > self.swapped_pages:
+            return f"{of.swapped_pages} pages swapped"
+        too_hot = of.throttled > self.throttled
+        return f"{of.throttled} thermal throttling events" if too_hot else ""
 
 
 def dropped_blocks(

@@ -11,7 +11,7 @@ import json
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -304,11 +304,28 @@ def find(console: str) -> tuple[Splat, ...]:
     """
     lines = [STAMP.sub("", line.rstrip("\r")) for line in console.splitlines()]
     splats: dict[tuple[str, str], Splat] = {}
-    for splat in _all(lines):
+    number = 0
+    while number < len(lines) and len(splats) < MOST:
+        first = _kind(lines[number])
+        if first is None:
+            number += 1
+            continue
+        # A splat ends with a line that ends one, and before one of another kind.
+        begin, last = number, min(len(lines), number + LINES_OF_SPLAT)
+        number += 1
+        while number < last:
+            line = lines[number]
+            if line.startswith("twinboot: ") or (
+                not END.search(line) and _kind(line) not in (None, first)
+            ):
+                break
+            number += 1
+            if END.search(line):
+                break
+        evidence = tuple(line for line in lines[begin:number] if line.strip())
+        splat = Splat(*first, lines[begin].strip(), _where(evidence), evidence)
         if splat.kind != "panic" or not splats:
             splats.setdefault((splat.kind, same(splat)), splat)
-        if len(splats) == MOST:
-            break
     return tuple(splats.values())
 
 
@@ -317,47 +334,15 @@ def same(splat: Splat) -> str:
     return f"{re.sub(r'0x[0-9a-f]+|[0-9a-f]{16}|[0-9]+', '#', splat.line)} {splat.where}".strip()
 
 
-def _all(lines: list[str]) -> Iterator[Splat]:
-    number = 0
-    while number < len(lines):
-        match = _kind(lines[number])
-        if match is None:
-            number += 1
-            continue
-        end = _end(lines, number)
-        evidence = tuple(line for line in lines[number:end] if line.strip())
-        yield Splat(match[0], match[1], lines[number].strip(), _where(evidence), evidence)
-        number = max(end, number + 1)
-
-
 def _kind(line: str) -> tuple[str, str] | None:
     return next(((kind, title) for kind, title, pattern in kinds() if pattern.search(line)), None)
 
 
-def _end(lines: list[str], begin: int) -> int:
-    """One past the last line of the splat that begins there; a line of its own kind is its."""
-    first = _kind(lines[begin])
-    last = min(len(lines), begin + LINES_OF_SPLAT)
-    for number in range(begin + 1, last):
-        if lines[number].startswith("twinboot: "):
-            return number
-        if END.search(lines[number]):
-            return number + 1
-        if _kind(lines[number]) not in (None, first):
-            return number
-    return last
-
-
 def _where(evidence: tuple[str, ...]) -> str:
     text = "\n".join(evidence)
-    for place in PLACES:
-        if match := place.search(text):
-            return match[1]
-    for line in evidence:
-        match = TRACED.match(line)
-        if match and not TELLERS.match(match[1]):
-            return match[1]
-    return ""
+    placed = (match[1] for place in PLACES if (match := place.search(text)))
+    traced = (match[1] for line in evidence if (match := TRACED.match(line)))
+    return next(placed, next((name for name in traced if not TELLERS.match(name)), ""))
 
 
 BLOCK = 4096
@@ -384,6 +369,20 @@ class CheckResult:
     checked: tuple[str, ...]
 
 
+KINDS = {
+    "selftest": "fails the kernel's own tests",
+    "data": "returns wrong data",
+    "step": "fails a step",
+    "leak": "loses memory",
+    "taint": "is tainted",
+}
+
+
+def problem(kind: str, title: str, evidence: Sequence[str] = ()) -> CheckProblem:
+    """A problem of a kind, in its words."""
+    return CheckProblem(kind=kind, title=title, says=KINDS[kind], evidence=tuple(evidence))
+
+
 def judge(console: str, files: Mapping[str, bytes] | None, task: CheckTask) -> CheckResult:
     """What a guest's console and files say.
 
@@ -396,41 +395,31 @@ def judge(console: str, files: Mapping[str, bytes] | None, task: CheckTask) -> C
         for s in find(console)
     ]
     checked: list[str] = []
-    _selftests(console, task, problems, checked)
-    if files is not None:
-        _steps(files, task, problems, checked)
-        _leaks(files, task, problems, checked)
-        _taint(files, problems)
-        _lockdep(files.get("lockdep_stats", b"").decode(errors="replace"), task, problems, checked)
-    return CheckResult(tuple(problems), tuple(checked))
-
-
-def _selftests(
-    console: str, task: CheckTask, problems: list[CheckProblem], checked: list[str]
-) -> None:
     known = known_selftests()
     for name in task.selftests:
         report = re.search(rf"{known[name].prints}: (\d+) of (\d+) tests passed", console)
-        if report is None and any(problem.kind == "selftest" for problem in problems):
-            continue
-        if report is None:
+        if report is None and not any(each.kind == "selftest" for each in problems):
             problems.append(problem("selftest", f"the {name} self-test did not report"))
-        elif report[1] != report[2] or report[2] == "0":
+        elif report and (report[1] != report[2] or report[2] == "0"):
             problems.append(problem("selftest", report[0]))
-        else:
+        elif report:
             checked.append(report[0])
-
-
-def problem(kind: str, title: str, evidence: Sequence[str] = ()) -> CheckProblem:
-    """A problem of a kind, in its words."""
-    says = {
-        "selftest": "fails the kernel's own tests",
-        "data": "returns wrong data",
-        "step": "fails a step",
-        "leak": "loses memory",
-        "taint": "is tainted",
-    }[kind]
-    return CheckProblem(kind=kind, title=title, says=says, evidence=tuple(evidence))
+    if files is not None:
+        _steps(files, task, problems, checked)
+        _leaks(files, task, problems, checked)
+        flags = _digits(files.get("tainted", b"").strip())
+        named = [word for bit, word in TAINTS.items() if flags >> bit & 1]
+        if named and not problems:
+            problems.append(problem("taint", f"taint flags of the kernel: {', '.join(named)}"))
+        text = files.get("lockdep_stats", b"").decode(errors="replace")
+        classes = re.search(r"lock-classes: +(\d+)", text)
+        if task.lockdep and classes is None:
+            problems.append(problem("step", "this kernel has no lockdep"))
+        elif task.lockdep and classes and re.search(r"debug_locks: +1", text):
+            checked.append(f"lockdep watched {classes[1]} classes of locks to the end")
+        elif task.lockdep and not problems:
+            problems.append(problem("step", "lockdep turned itself off and did not say why"))
+    return CheckResult(tuple(problems), tuple(checked))
 
 
 def _steps(
@@ -439,33 +428,32 @@ def _steps(
     if failure := files.get("failure"):
         problems.append(problem("step", failure.decode(errors="replace").strip()))
     blocks = dict.fromkeys(task.compared, 0)
-    huge = 0
+    huge = reclaimed = 0
     for name in task.steps:
-        status = files.get(f"{name}/status", b"").decode(errors="replace").strip()
-        output = files.get(f"{name}/fio.out", b"").decode(errors="replace").splitlines()
-        wrong = [line for line in output if DIFFERS.match(line)]
+        status, output = (
+            files.get(f"{name}/{file}", b"").decode(errors="replace")
+            for file in ("status", "fio.out")
+        )
+        lines = output.splitlines()
+        wrong = [line for line in lines if DIFFERS.match(line)]
         if wrong:
             title = f"{name}: {wrong[0].strip()}"
-            problems.append(problem("data", title, output[:EVIDENCE_LINES]))
-        elif status != "0":
-            what = f"ended with {status}" if status else "did not run"
-            problems.append(problem("step", f"{name}: {what}", output[:EVIDENCE_LINES]))
+            problems.append(problem("data", title, lines[:EVIDENCE_LINES]))
+        elif status.strip() != "0":
+            what = f"ended with {status.strip()}" if status.strip() else "did not run"
+            problems.append(problem("step", f"{name}: {what}", lines[:EVIDENCE_LINES]))
         elif name in blocks:
             blocks[name] = _compared_blocks(files.get(f"{name}/fio.json", b""))
-        huge = max(huge, _value(files.get(f"{name}/memory.stat", b""), "file_thp"))
+        memory = files.get(f"{name}/memory.stat", b"")
+        huge = max(huge, _value(memory, "file_thp"))
+        reclaimed = max(reclaimed, _value(memory, "pgsteal"))
     if not problems:
-        problems += [
-            problem("step", f"{name}: no block was read back")
-            for name, read in blocks.items()
-            if not read
-        ]
-    if any(blocks.values()):
-        checked.append(
-            f"{sum(blocks.values())} blocks of 4 KiB read back and compared in {len(blocks)} steps"
-        )
+        unread = [name for name, read in blocks.items() if not read]
+        problems += [problem("step", f"{name}: no block was read back") for name in unread]
+    if count := sum(blocks.values()):
+        checked.append(f"{count} blocks of 4 KiB read back and compared in {len(blocks)} steps")
     if written := sum(blocks[name] for name in task.read_back):
         checked.append(f"{written} of them written by the cases' own phases, none lost")
-    reclaimed = max(_value(files.get(f"{name}/memory.stat", b""), "pgsteal") for name in task.steps)
     if reclaimed:
         checked.append(f"{reclaimed * BLOCK >> 20} MiB of page cache reclaimed meanwhile")
     if huge:
@@ -477,55 +465,57 @@ def _compared_blocks(text: bytes) -> int:
 
     A job that writes too reads back what it wrote; what else it read is not compared.
     """
+    total = 0
     try:
-        jobs = json.loads(text[text.index(b"{") :])["jobs"]
-        return sum(_compared_bytes(job) for job in jobs) // BLOCK
+        for job in json.loads(text[text.index(b"{") :])["jobs"]:
+            read, written = (whole(job[way]["io_bytes"]) for way in ("read", "write"))
+            total += min(read, written) if written else read
     except (AttributeError, ParseError, RecursionError, ValueError, LookupError, TypeError):
         return 0
-
-
-def _compared_bytes(job: Mapping[str, Mapping[str, int]]) -> int:
-    read, written = whole(job["read"]["io_bytes"]), whole(job["write"]["io_bytes"])
-    return min(read, written) if written else read
+    return total // BLOCK
 
 
 def _leaks(
     files: Mapping[str, bytes], task: CheckTask, problems: list[CheckProblem], checked: list[str]
 ) -> None:
-    counts = {when: _counts(files, when) for when in ("before", "after")}
-    before, after = counts["before"], counts["after"]
+    before, after = _counts(files, "before"), _counts(files, "after")
     if not before or not after:
         problems.append(problem("step", "what is left in use was not counted"))
         return
-    grown = {name: after[name] - before[name] for name in before}
     kinds = (
-        ("nodes", "nodes of trees (radix_tree_node)", SLACK_NODES),
-        ("charged_kib", "KiB charged to the cgroup", SLACK_KIB + task.vcpus * CHARGED_AHEAD_KIB),
-        ("file_pages", "pages of files", SLACK_FILE_PAGES),
+        ("nodes of trees (radix_tree_node)", SLACK_NODES),
+        ("KiB charged to the cgroup", SLACK_KIB + task.vcpus * CHARGED_AHEAD_KIB),
+        ("pages of files", SLACK_FILE_PAGES),
     )
-    lost = [(grown[name], what, slack) for name, what, slack in kinds if grown[name] > slack]
-    for number, what, slack in lost:
-        title = f"{number} {what} more in use than before, at most {slack} are expected"
-        evidence = [
-            f"{when}: " + ", ".join(f"{counted[name]} {what}" for name, what, _ in kinds)
-            for when, counted in counts.items()
-        ]
-        problems.append(problem("leak", title, evidence))
+    evidence = [
+        f"{when}: " + ", ".join(f"{n} {what}" for n, (what, _) in zip(counts, kinds, strict=True))
+        for when, counts in (("before", before), ("after", after))
+    ]
+    grown = [b - a for a, b in zip(before, after, strict=True)]
+    lost = [
+        problem(
+            "leak", f"{n} {what} more in use than before, at most {slack} are expected", evidence
+        )
+        for n, (what, slack) in zip(grown, kinds, strict=True)
+        if n > slack
+    ]
+    problems += lost
     if not lost:
-        checked.append(f"nothing left: {grown['nodes']:+d} nodes of trees with the file gone")
+        checked.append(f"nothing left: {grown[0]:+d} nodes of trees with the file gone")
 
 
-def _counts(files: Mapping[str, bytes], when: str) -> dict[str, int]:
+def _counts(files: Mapping[str, bytes], when: str) -> tuple[int, int, int] | None:
+    """Nodes of trees, KiB charged to the cgroup, pages of files; None where one is not told."""
     slabs = files.get(f"{when}/slabinfo", b"").decode(errors="replace")
     nodes = re.search(r"^radix_tree_node +(\d+)", slabs, re.M)
     current = files.get(f"{when}/memory.current", b"").strip()
     vmstat = files.get(f"{when}/vmstat", b"")
     if nodes is None or not current.isdigit() or not vmstat:
-        return {}
+        return None
     pages = _value(vmstat, "nr_file_pages") - _value(vmstat, "nr_shmem")
     # What the guest keeps of its steps lies in memory, charged to the same cgroup.
     charged = _digits(current) - _value(files.get(f"{when}/memory.stat", b""), "shmem")
-    return {"nodes": _digits(nodes[1]), "charged_kib": charged >> 10, "file_pages": pages}
+    return _digits(nodes[1]), charged >> 10, pages
 
 
 def _value(text: bytes, name: str) -> int:
@@ -536,23 +526,3 @@ def _value(text: bytes, name: str) -> int:
 def _digits(text: str | bytes) -> int:
     """A counter of the kernel; one of more than 64 bits is none, and shows nothing."""
     return int(text) if text.isdigit() and len(text) < MOST_DIGITS else 0
-
-
-def _taint(files: Mapping[str, bytes], problems: list[CheckProblem]) -> None:
-    text = files.get("tainted", b"").strip()
-    flags = _digits(text)
-    named = [word for bit, word in TAINTS.items() if flags >> bit & 1]
-    if named and not problems:
-        problems.append(problem("taint", f"taint flags of the kernel: {', '.join(named)}"))
-
-
-def _lockdep(text: str, task: CheckTask, problems: list[CheckProblem], checked: list[str]) -> None:
-    if not task.lockdep:
-        return
-    classes = re.search(r"lock-classes: +(\d+)", text)
-    if classes is None:
-        problems.append(problem("step", "this kernel has no lockdep"))
-    elif re.search(r"debug_locks: +1", text):
-        checked.append(f"lockdep watched {classes[1]} classes of locks to the end")
-    elif not problems:
-        problems.append(problem("step", "lockdep turned itself off and did not say why"))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from errors import SpecError
 from experiment.spec import FUNCTIONS, Direction
@@ -11,14 +12,16 @@ from results.profile import PATH as PATH
 from results.profile import WORK as WORK
 from results.profile import Profile
 from results.record import Metric
-from workloads.parse import FioResult, PhaseResult, ProgramResult, Side
+from workloads.parse import FioResult, PhaseResult, ProgramResult
 from workloads.spec import Phase, Workload
 
 MIB = 1 << 20
 
 
-@dataclass(frozen=True)
-class Definition:
+Value = Callable[[PhaseResult, FioResult], float]
+
+
+class Definition(NamedTuple):
     """One metric of a phase; ``value`` takes the phase and its fio result.
 
     Only a phase that fits ``when`` has it: what it does decides, not what came out.
@@ -28,12 +31,11 @@ class Definition:
     title: str
     unit: str
     direction: Direction
-    value: Callable[[PhaseResult, FioResult], float]
+    value: Value
     when: Callable[[Phase], bool] = lambda phase: True
 
 
-@dataclass(frozen=True)
-class ProgramDefinition:
+class ProgramDefinition(NamedTuple):
     """One metric of a phase with a program of its own; ``value`` takes what the program did."""
 
     name: str
@@ -52,8 +54,8 @@ def _reclaim(phase: PhaseResult, counter: str) -> int:
     return phase.after.memory_stat[counter] - phase.before.memory_stat[counter]
 
 
-def _iops(fio: FioResult) -> float:
-    """I/Os per second of the time asked.
+def _per_second(number: float, fio: FioResult) -> float:
+    """So many per second of the time asked.
 
     fio divides by the time of its last job.  Jobs on one vCPU learn one after the
     other that the time is up, each at its next turn, and read nothing more: some
@@ -61,25 +63,12 @@ def _iops(fio: FioResult) -> float:
     are noise (paired standard deviation 0.23 % with this, 0.33 % with fio's own);
     in a run of minutes they are not seen.
     """
-    return fio.ios / (fio.planned_ms / 1000)
+    return number / (fio.planned_ms / 1000)
 
 
-def _rate(side: Side, fio: FioResult) -> float:
-    """I/Os per second of the time asked, in one direction."""
-    return side.ios / (fio.planned_ms / 1000)
-
-
-def _bandwidth(side: Side, fio: FioResult) -> float:
-    return side.io_bytes / (fio.planned_ms / 1000) / MIB
-
-
-def _sync_ns(fio: FioResult, percentile: int) -> float:
-    """Of a phase whose time ended before its first sync: no time at all."""
-    return fio.sync_ns[percentile] if fio.sync_ns else 0.0
-
-
-def _reads(phase: Phase) -> bool:
-    return "read" in phase.directions
+def _sync_ns(percentile: int) -> Value:
+    # Of a phase whose time ended before its first sync: no time at all.
+    return lambda phase, fio: fio.sync_ns[percentile] if fio.sync_ns else 0.0
 
 
 def _writes(phase: Phase) -> bool:
@@ -87,21 +76,12 @@ def _writes(phase: Phase) -> bool:
 
 
 def _both(phase: Phase) -> bool:
-    return _reads(phase) and _writes(phase)
+    return len(phase.directions) == 2
 
 
 def _fills(phase: Phase) -> bool:
     """Pages come from a device and may have to go again."""
-    return phase.on_device and _reads(phase)
-
-
-def _written_back(phase: Phase) -> bool:
-    return phase.on_device and _writes(phase)
-
-
-def _all_is_counted(phase: Phase) -> bool:
-    """The cgroup does nothing outside of the time that fio counts I/Os in."""
-    return phase.option("pre_read") in ("", "0")
+    return phase.on_device and "read" in phase.directions
 
 
 def _syncs(phase: Phase) -> bool:
@@ -119,103 +99,68 @@ def ios_with_ramp(fio: FioResult) -> float:
     """I/Os of the whole phase: fio counts none during the ramp, the kernel's events do."""
     if fio.planned_ios:
         return float(fio.ios)
-    return _iops(fio) * (fio.ramp_ms + fio.planned_ms) / 1000
+    return _per_second(fio.ios, fio) * (fio.ramp_ms + fio.planned_ms) / 1000
 
 
 DEFINITIONS: tuple[Definition, ...] = (
-    Definition(
-        "bw", "bandwidth", "MiB/s", "higher",
-        lambda phase, fio: _iops(fio) * (fio.io_bytes / fio.ios) / MIB,
-    ),
-    Definition("iops", "I/Os per second", "1/s", "higher", lambda phase, fio: _iops(fio)),
+    Definition("bw", "bandwidth", "MiB/s", "higher",
+               lambda phase, fio: _per_second(fio.ios, fio) * (fio.io_bytes / fio.ios) / MIB),
+    Definition("iops", "I/Os per second", "1/s", "higher",
+               lambda phase, fio: _per_second(fio.ios, fio)),
     Definition("ios", "I/Os measured", "count", "higher", lambda phase, fio: float(fio.ios)),
-    Definition(
-        "runtime", "time for the whole work", "s", "lower",
-        lambda phase, fio: fio.runtime_ms / 1000, lambda phase: not phase.time_based,
-    ),
-    Definition(
-        "read_bw", "read bandwidth", "MiB/s", "higher",
-        lambda phase, fio: _bandwidth(fio.read, fio), _both,
-    ),
-    Definition(
-        "read_iops", "reads per second", "1/s", "higher",
-        lambda phase, fio: _rate(fio.read, fio), _both,
-    ),
-    Definition(
-        "write_bw", "write bandwidth", "MiB/s", "higher",
-        lambda phase, fio: _bandwidth(fio.write, fio), _writes,
-    ),
-    Definition(
-        "write_iops", "writes per second", "1/s", "higher",
-        lambda phase, fio: _rate(fio.write, fio), _writes,
-    ),
-    Definition(
-        "device_bytes_per_written_byte", "bytes written to the device per byte fio wrote, "
-        "ramp included", "1", "lower",
-        lambda phase, fio: (phase.after.device_written_bytes - phase.before.device_written_bytes)
-        / max(1.0, fio.write.io_bytes * (fio.ramp_ms + fio.planned_ms) / fio.planned_ms),
-        _written_back,
-    ),
-    Definition(
-        "sync_p50_ns", "median of the time that a sync took", "ns", "lower",
-        lambda phase, fio: _sync_ns(fio, 0), _syncs,
-    ),
-    Definition(
-        "sync_p99_ns", "99th percentile of the time that a sync took", "ns", "lower",
-        lambda phase, fio: _sync_ns(fio, 1), _syncs,
-    ),
-    Definition(
-        "sync_p999_ns", "99.9th percentile of the time that a sync took", "ns", "lower",
-        lambda phase, fio: _sync_ns(fio, 2), _syncs,
-    ),
-    Definition(
-        "guest_ns_per_io", "CPU time of the cgroup per I/O, ramp included", "ns", "lower",
-        lambda phase, fio: (phase.after.cpu_ns - phase.before.cpu_ns) / ios_with_ramp(fio),
-        _all_is_counted,
-    ),
-    Definition(
-        "refaults_per_io", "refaults per I/O, ramp included", "1", "lower",
-        lambda phase, fio: _moved(phase, "workingset_refault_file") / ios_with_ramp(fio),
-        _fills,
-    ),
-    Definition(
-        "major_faults_per_io", "major faults per I/O, ramp included", "1", "lower",
-        lambda phase, fio: _moved(phase, "pgmajfault") / ios_with_ramp(fio), _fills,
-    ),
-    Definition(
-        "scanned_per_io", "pages scanned by reclaim per I/O, ramp included", "1", "lower",
-        lambda phase, fio: _reclaim(phase, "pgscan") / ios_with_ramp(fio), _fills,
-    ),
-    Definition(
-        "reclaim_efficiency", "pages reclaimed of those scanned", "1", "higher",
-        lambda phase, fio: _reclaim(phase, "pgsteal") / max(1, _reclaim(phase, "pgscan")), _fills,
-    ),
-    Definition(
-        "direct_scan_share", "pages scanned by direct reclaim of all scanned", "1", "lower",
-        lambda phase, fio: _reclaim(phase, "pgscan_direct") / max(1, _reclaim(phase, "pgscan")),
-        _fills,
-    ),
-    Definition(
-        "memory_stall_ns_per_io", "time that a task waited for memory (PSI) per I/O, ramp included",
-        "ns", "lower",
-        lambda phase, fio: (phase.after.memory_stall_ns - phase.before.memory_stall_ns)
-        / ios_with_ramp(fio),
-        _fills,
-    ),
-    Definition(
-        "file_thp_mib", "huge pages in the page cache at the end", "MiB", "higher",
-        lambda phase, fio: phase.after.memory_stat["file_thp"] / MIB, _fills,
-    ),
+    Definition("runtime", "time for the whole work", "s", "lower",
+               lambda phase, fio: fio.runtime_ms / 1000, lambda phase: not phase.time_based),
+    Definition("read_bw", "read bandwidth", "MiB/s", "higher",
+               lambda phase, fio: _per_second(fio.read.io_bytes, fio) / MIB, _both),
+    Definition("read_iops", "reads per second", "1/s", "higher",
+               lambda phase, fio: _per_second(fio.read.ios, fio), _both),
+    Definition("write_bw", "write bandwidth", "MiB/s", "higher",
+               lambda phase, fio: _per_second(fio.write.io_bytes, fio) / MIB, _writes),
+    Definition("write_iops", "writes per second", "1/s", "higher",
+               lambda phase, fio: _per_second(fio.write.ios, fio), _writes),
+    Definition("device_bytes_per_written_byte",
+               "bytes written to the device per byte fio wrote, ramp included", "1", "lower",
+               lambda phase, fio:
+               (phase.after.device_written_bytes - phase.before.device_written_bytes)
+               / max(1.0, fio.write.io_bytes * (fio.ramp_ms + fio.planned_ms) / fio.planned_ms),
+               lambda phase: phase.on_device and _writes(phase)),
+    Definition("sync_p50_ns", "median of the time that a sync took", "ns", "lower",
+               _sync_ns(0), _syncs),
+    Definition("sync_p99_ns", "99th percentile of the time that a sync took", "ns", "lower",
+               _sync_ns(1), _syncs),
+    Definition("sync_p999_ns", "99.9th percentile of the time that a sync took", "ns", "lower",
+               _sync_ns(2), _syncs),
+    Definition("guest_ns_per_io", "CPU time of the cgroup per I/O, ramp included", "ns", "lower",
+               lambda phase, fio: (phase.after.cpu_ns - phase.before.cpu_ns) / ios_with_ramp(fio),
+               # With it the cgroup works outside of the time that fio counts I/Os in.
+               lambda phase: phase.option("pre_read") in ("", "0")),
+    Definition("refaults_per_io", "refaults per I/O, ramp included", "1", "lower",
+               lambda phase, fio: _moved(phase, "workingset_refault_file") / ios_with_ramp(fio),
+               _fills),
+    Definition("major_faults_per_io", "major faults per I/O, ramp included", "1", "lower",
+               lambda phase, fio: _moved(phase, "pgmajfault") / ios_with_ramp(fio), _fills),
+    Definition("scanned_per_io", "pages scanned by reclaim per I/O, ramp included", "1", "lower",
+               lambda phase, fio: _reclaim(phase, "pgscan") / ios_with_ramp(fio), _fills),
+    Definition("reclaim_efficiency", "pages reclaimed of those scanned", "1", "higher",
+               lambda phase, fio: _reclaim(phase, "pgsteal") / max(1, _reclaim(phase, "pgscan")),
+               _fills),
+    Definition("direct_scan_share", "pages scanned by direct reclaim of all scanned", "1", "lower",
+               lambda phase, fio:
+               _reclaim(phase, "pgscan_direct") / max(1, _reclaim(phase, "pgscan")), _fills),
+    Definition("memory_stall_ns_per_io",
+               "time that a task waited for memory (PSI) per I/O, ramp included", "ns", "lower",
+               lambda phase, fio:
+               (phase.after.memory_stall_ns - phase.before.memory_stall_ns) / ios_with_ramp(fio),
+               _fills),
+    Definition("file_thp_mib", "huge pages in the page cache at the end", "MiB", "higher",
+               lambda phase, fio: phase.after.memory_stat["file_thp"] / MIB, _fills),
 )  # fmt: skip
 
 PROGRAM_DEFINITIONS: tuple[ProgramDefinition, ...] = (
-    ProgramDefinition(
-        "time", "time for one operation, set-up left out", "ns", "lower",
-        lambda program: program.ns / program.count,
-    ),
-    ProgramDefinition(
-        "ops", "operations measured", "count", "higher", lambda program: float(program.count)
-    ),
+    ProgramDefinition("time", "time for one operation, set-up left out", "ns", "lower",
+                      lambda program: program.ns / program.count),
+    ProgramDefinition("ops", "operations measured", "count", "higher",
+                      lambda program: float(program.count)),
 )  # fmt: skip
 
 # What the document of reclaim-contention reads from a profile of a machine: the time in
@@ -230,9 +175,7 @@ WORK_TITLE = "1,000 ns of work"
 METRIC_NAMES: tuple[str, ...] = (
     *(definition.name for definition in DEFINITIONS),
     *(definition.name for definition in PROGRAM_DEFINITIONS),
-    PATH,
-    WORK,
-    SLOWPATH_SHARE,
+    *(PATH, WORK, SLOWPATH_SHARE),
 )
 
 
@@ -282,52 +225,26 @@ def metrics_of(
     With ``counted`` there is a probe, with ``waits`` it looks at how long vCPUs wait
     (:func:`of_profile`).
     """
-    metrics = []
+    metrics: list[Metric] = []
     for phase in phases:
-        metrics += [_metric(phase, definition) for definition in definitions_of(phase)]
+        rows = [
+            (each.name, each.title, each.unit, each.direction) for each in definitions_of(phase)
+        ]
         if counted and phase.program:
-            metrics.append(
-                Metric(
-                    name=f"{phase.name}.{PATH}",
-                    title=f"{phase.name}: instructions for one {phase.units[0].title}",
-                    unit="ns",
-                    direction="lower",
-                )
-            )
+            title = f"instructions for one {phase.units[0].title}"
+            rows.append((PATH, title, "ns", "lower"))
         if counted and phase.costs:
-            metrics += [
-                Metric(
-                    name=f"{phase.name}.{PATH}",
-                    title=f"{phase.name}: instructions for 1,000 ns of work, at fixed costs",
-                    unit="ns",
-                    direction="lower",
-                ),
-                Metric(
-                    name=f"{phase.name}.{WORK}",
-                    title=f"{phase.name}: work per I/O, ramp included, at fixed costs",
-                    unit="ns",
-                    direction="lower",
-                ),
+            rows += [
+                (PATH, "instructions for 1,000 ns of work, at fixed costs", "ns", "lower"),
+                (WORK, "work per I/O, ramp included, at fixed costs", "ns", "lower"),
             ]
         if waits:
-            metrics.append(
-                Metric(
-                    name=f"{phase.name}.{SLOWPATH_SHARE}",
-                    title=f"{phase.name}: share of busy vCPU time in the spin locks' slow path",
-                    unit="%",
-                    direction="lower",
-                )
-            )
+            title = "share of busy vCPU time in the spin locks' slow path"
+            rows.append((SLOWPATH_SHARE, title, "%", "lower"))
+        for name, title, unit, direction in rows:
+            name, title = f"{phase.name}.{name}", f"{phase.name}: {title}"
+            metrics.append(Metric(name=name, title=title, unit=unit, direction=direction))
     return tuple(metrics)
-
-
-def _metric(phase: Phase, definition: Definition | ProgramDefinition) -> Metric:
-    return Metric(
-        name=f"{phase.name}.{definition.name}",
-        title=f"{phase.name}: {definition.title}",
-        unit=definition.unit,
-        direction=definition.direction,
-    )
 
 
 def of_profile(profile: Profile, phases: Sequence[Phase]) -> dict[str, float]:
@@ -376,18 +293,16 @@ def samples(
     same time and a host may hold all of them up, which is no work left undone.  So are
     those of a phase that is not of a given time.
     """
-
-    def rated(fio: FioResult, spec: Phase) -> FioResult:
-        over_its_own_time = real_time or not spec.time_based or fio.planned_ios > 0
-        return replace(fio, planned_ms=fio.runtime_ms) if over_its_own_time else fio
-
     values = {}
     for phase, spec in zip(phases, specs, strict=False):
+        fio = phase.fio
+        if fio and (real_time or not spec.time_based or fio.planned_ios > 0):
+            fio = replace(fio, planned_ms=fio.runtime_ms)
         for definition in definitions_of(spec):
             if isinstance(definition, ProgramDefinition):
                 value = definition.value(phase.program) if phase.program else None
             else:
-                value = definition.value(phase, rated(phase.fio, spec)) if phase.fio else None
+                value = definition.value(phase, fio) if fio else None
             if value is not None:
                 values[f"{phase.name}.{definition.name}"] = float(value)
     return values

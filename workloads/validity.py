@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from results.profile import Profile
 from workloads.job import limit_text
 from workloads.job_file import NO_DATA, place_of
-from workloads.parse import FioResult, GuestResult, PhaseResult, ProgramResult
+from workloads.parse import FioResult, GuestResult, PhaseResult
 from workloads.spec import Check, Phase
 
 MIB = 1 << 20
@@ -167,8 +168,7 @@ def _phase_problems(spec: Phase, phase: PhaseResult, claim: Claim) -> list[str]:
         return [f"{name} failed (status {phase.status}): {words}{at}"]
     messages = []
     for counter in ("oom", "oom_kill"):
-        events = phase.after.memory_events[counter] - phase.before.memory_events[counter]
-        if events:
+        if events := _rise(phase, "memory_events", counter):
             messages.append(f"memory.events {counter} rose by {events}")
     limit = limit_text(claim.limit_bytes)
     if phase.before.memory_max != limit:
@@ -179,25 +179,19 @@ def _phase_problems(spec: Phase, phase: PhaseResult, claim: Claim) -> list[str]:
     if spec.drop_caches and left > claim.left_pages:
         messages.append(f"caches not dropped: {left} file pages before the phase")
     if phase.program is not None and spec.program:
-        messages += _program_problems(spec, phase.program, claim)
+        done = phase.program
+        messages += [
+            f"{name} {value}, expected {expected}"
+            for name, value, expected in (
+                ("operation", done.operation, spec.program[1]), ("count", done.count, spec.ops),
+                ("seed", done.seed, claim.seed),
+            )
+            if value != expected
+        ]  # fmt: skip
     elif phase.fio is not None:
         messages += _fio_problems(spec, phase.fio, claim)
         messages += _left_no_trace(spec, phase, phase.fio, claim)
-    for check in spec.checks:
-        problem = CHECKS[check](phase, claim)
-        if problem:
-            messages.append(problem)
-    return messages
-
-
-def _program_problems(spec: Phase, program: ProgramResult, claim: Claim) -> list[str]:
-    claimed = (spec.program[1], spec.ops, claim.seed)
-    done = (program.operation, program.count, program.seed)
-    return [
-        f"{name} {value}, expected {expected}"
-        for name, value, expected in zip(("operation", "count", "seed"), done, claimed, strict=True)
-        if value != expected
-    ]
+    return messages + [words for each in spec.checks if (words := CHECKS[each](phase, claim))]
 
 
 def _fio_problems(spec: Phase, fio: FioResult, claim: Claim) -> list[str]:
@@ -207,8 +201,7 @@ def _fio_problems(spec: Phase, fio: FioResult, claim: Claim) -> list[str]:
     if fio.options.get("randrepeat") != "0" or fio.options.get("allrandrepeat") == "1":
         messages.append("seed without effect: fio ran with randrepeat or allrandrepeat")
     messages += _other_options(claim.fio.get(spec.name, ()), fio)
-    amount = _amount(spec, fio)
-    if amount:
+    if amount := _amount(spec, fio):
         messages.append(amount)
     if fio.ios == 0 or fio.runtime_ms == 0:
         messages.append("no I/O at all" if fio.ios == 0 else "fio measured no time")
@@ -241,8 +234,8 @@ def _other_options(given: Sequence[str], fio: FioResult) -> list[str]:
     fio names an option by one of its names, and says nothing of those without a value.
     """
     pairs = [argument.removeprefix("--").partition("=") for argument in given]
-    expected = {_name(name): value for name, is_given, value in pairs if is_given}
-    actual = {_name(name): str(value) for name, value in fio.options.items()}
+    expected = {OPTION_NAMES.get(name, name): value for name, is_given, value in pairs if is_given}
+    actual = {OPTION_NAMES.get(name, name): str(value) for name, value in fio.options.items()}
     if not expected:
         return []
     different = [
@@ -255,10 +248,6 @@ def _other_options(given: Sequence[str], fio: FioResult) -> list[str]:
         for name, value in actual.items()
         if name in DECIDE and name not in expected
     ]
-
-
-def _name(option: str) -> str:
-    return OPTION_NAMES.get(option, option)
 
 
 def _amount(spec: Phase, fio: FioResult) -> str:
@@ -276,14 +265,22 @@ def _amount(spec: Phase, fio: FioResult) -> str:
     return f"fio ran for {fio.runtime_ms} ms, expected {fio.planned_ms} ms"
 
 
+def _rise(phase: PhaseResult, of: str, counter: str) -> int:
+    """By how much a counter rose in the phase; one that the kernel has not stays at 0."""
+    before, after = getattr(phase.before, of), getattr(phase.after, of)
+    return int(after.get(counter, 0) - before.get(counter, 0))
+
+
+def _mib(number: float) -> str:
+    return f"{number / MIB:.1f} MiB"
+
+
 def _limit_hit(phase: PhaseResult, claim: Claim) -> str:
-    hits = phase.after.memory_events["max"] - phase.before.memory_events["max"]
-    if hits and phase.after.memory_peak_bytes >= LIMIT_SHARE * claim.limit_bytes:
+    hits, peak = _rise(phase, "memory_events", "max"), phase.after.memory_peak_bytes
+    if hits and peak >= LIMIT_SHARE * claim.limit_bytes:
         return ""
-    return (
-        f"limit not hit: peak {phase.after.memory_peak_bytes / MIB:.1f} MiB of "
-        f"{claim.limit_bytes / MIB:.0f} MiB, memory.events max rose by {hits}"
-    )
+    limit = f"{claim.limit_bytes / MIB:.0f} MiB"
+    return f"limit not hit: peak {_mib(peak)} of {limit}, memory.events max rose by {hits}"
 
 
 def _charged(phase: PhaseResult, claim: Claim) -> str:
@@ -292,43 +289,38 @@ def _charged(phase: PhaseResult, claim: Claim) -> str:
     fio drops a file from the cache before each pass over it (``invalidate``): of a full cache a
     quarter may be there when a phase ends.
     """
-    stolen = phase.after.memory_stat["pgsteal"] - phase.before.memory_stat["pgsteal"]
-    file = phase.after.memory_stat["file"] + stolen * claim.page_bytes
+    stolen = _rise(phase, "memory_stat", "pgsteal") * claim.page_bytes
+    file = phase.after.memory_stat["file"] + stolen
     if file >= CHARGED_SHARE * claim.limit_bytes:
         return ""
-    return (
-        f"file not charged to the cgroup: {file / MIB:.1f} MiB of {claim.limit_bytes / MIB:.0f} MiB"
-    )
+    return f"file not charged to the cgroup: {_mib(file)} of {claim.limit_bytes / MIB:.0f} MiB"
 
 
 def _refaults(phase: PhaseResult, claim: Claim) -> str:
-    name = "workingset_refault_file"
-    return "" if phase.after.vmstat[name] > phase.before.vmstat[name] else "no refaults"
+    return "" if _rise(phase, "vmstat", "workingset_refault_file") > 0 else "no refaults"
 
 
 def _thp_present(phase: PhaseResult, claim: Claim) -> str:
     thp, file = phase.after.memory_stat["file_thp"], phase.after.memory_stat["file"]
     if file and thp >= THP_SHARE * file:
         return ""
-    return f"no huge pages: file_thp {thp / MIB:.1f} MiB of {file / MIB:.1f} MiB cached"
+    return f"no huge pages: file_thp {_mib(thp)} of {_mib(file)} cached"
 
 
 def _thp_absent(phase: PhaseResult, claim: Claim) -> str:
     thp = max(phase.before.memory_stat["file_thp"], phase.after.memory_stat["file_thp"])
-    return f"huge pages present: file_thp {thp / MIB:.1f} MiB" if thp else ""
+    return f"huge pages present: file_thp {_mib(thp)}" if thp else ""
 
 
 def _thp_before(phase: PhaseResult, claim: Claim) -> str:
-    thp = phase.before.memory_stat["file_thp"]
-    return "" if thp else "no huge pages left by the phase before"
+    return "" if phase.before.memory_stat["file_thp"] else "no huge pages left by the phase before"
 
 
 def _caches_kept(phase: PhaseResult, claim: Claim) -> str:
-    file = phase.before.memory_stat["file"]
-    if file >= CHARGED_SHARE * claim.limit_bytes:
+    file, limit = phase.before.memory_stat["file"], claim.limit_bytes
+    if file >= CHARGED_SHARE * limit:
         return ""
-    limit = claim.limit_bytes / MIB
-    return f"caches not kept: {file / MIB:.1f} MiB of {limit:.0f} MiB before the phase"
+    return f"caches not kept: {_mib(file)} of {limit / MIB:.0f} MiB before the phase"
 
 
 def _written_back(phase: PhaseResult, claim: Claim) -> str:
@@ -341,58 +333,47 @@ def _written_back(phase: PhaseResult, claim: Claim) -> str:
 
 def _huge_as_configured(phase: PhaseResult, claim: Claim) -> str:
     """Of tmpfs, which says nothing of ``huge=never``: it is the default."""
-    requested = [word for word in claim.mount_options.split(",") if word.startswith("huge=")]
-    expected = requested[-1] if requested else "huge=never"
     kind, _, options = phase.mounted.partition(" ")
-    actual = [word for word in options.split(",") if word.startswith("huge=")] or ["huge=never"]
-    if kind != "tmpfs" or actual != [expected]:
-        return f"mounted as {phase.mounted or 'nothing'}, expected tmpfs with {expected}"
+    expected, actual = (
+        [word for word in words.split(",") if word.startswith("huge=")][-1:] or ["huge=never"]
+        for words in (claim.mount_options, options)
+    )
+    if kind != "tmpfs" or actual != expected:
+        return f"mounted as {phase.mounted or 'nothing'}, expected tmpfs with {expected[0]}"
     huge = phase.after.vmstat["nr_shmem_hugepages"] * claim.huge_page_bytes
-    if expected == "huge=never" and huge:
+    if expected == ["huge=never"] and huge:
         return f"huge pages in tmpfs: {huge / MIB:.0f} MiB, expected none"
-    if expected == "huge=always" and huge < THP_SHARE * claim.file_bytes:
+    if expected == ["huge=always"] and huge < THP_SHARE * claim.file_bytes:
         return f"no huge pages: {huge / MIB:.0f} MiB of {claim.file_bytes / MIB:.0f} MiB in tmpfs"
     return ""
 
 
 def _memory_as_configured(phase: PhaseResult, claim: Claim) -> str:
-    free = phase.before.vmstat["nr_free_pages"] * claim.page_bytes
-    if abs(free - claim.memory_bytes) <= MEMORY_SHARE * claim.memory_bytes:
+    free, expected = phase.before.vmstat["nr_free_pages"] * claim.page_bytes, claim.memory_bytes
+    if abs(free - expected) <= MEMORY_SHARE * expected:
         return ""
-    return (
-        f"{free / MIB:.0f} MiB of memory free before the phase, "
-        f"expected {claim.memory_bytes / MIB:.0f} MiB"
-    )
+    free_mib, expected_mib = free / MIB, expected / MIB
+    return f"{free_mib:.0f} MiB of memory free before the phase, expected {expected_mib:.0f} MiB"
 
 
 def _reclaimed(phase: PhaseResult, claim: Claim) -> str:
     """What was written and did not fit must have gone again."""
-    stolen = phase.after.memory_stat["pgsteal"] - phase.before.memory_stat["pgsteal"]
-    reclaimed = stolen * claim.page_bytes
+    reclaimed = _rise(phase, "memory_stat", "pgsteal") * claim.page_bytes
     excess = max(0, claim.file_bytes - claim.memory_bytes)
     if reclaimed >= RECLAIMED_SHARE * excess:
         return ""
     return f"{reclaimed / MIB:.0f} MiB reclaimed, {excess / MIB:.0f} MiB do not fit into memory"
 
 
-def _swapped(phase: PhaseResult, claim: Claim) -> str:
-    return _went_out(phase, "swap", "pswpout", "pswpin")
-
-
-def _zswapped(phase: PhaseResult, claim: Claim) -> str:
-    return _went_out(phase, "zswap", "zswpout", "zswpin")
-
-
-def _went_out(phase: PhaseResult, where: str, out: str, back: str) -> str:
+def _went_out(where: str, phase: PhaseResult, claim: Claim) -> str:
     """Of two counters of ``/proc/vmstat``, which a kernel without zswap may not have."""
-    written, read = (
-        phase.after.vmstat.get(name, 0) - phase.before.vmstat.get(name, 0) for name in (out, back)
-    )
+    written, read = (_rise(phase, "vmstat", f"{where}{way}") for way in ("out", "in"))
     if written and read:
         return ""
-    return f"no {where}: {written} pages written to it, {read} read back"
+    return f"no {WENT_TO[where]}: {written} pages written to it, {read} read back"
 
 
+WENT_TO = {"pswp": "swap", "zswp": "zswap"}
 CHECKS: Mapping[Check, Callable[[PhaseResult, Claim], str]] = {
     "limit_hit": _limit_hit,
     "charged": _charged,
@@ -405,6 +386,6 @@ CHECKS: Mapping[Check, Callable[[PhaseResult, Claim], str]] = {
     "huge_as_asked": _huge_as_configured,
     "memory_as_asked": _memory_as_configured,
     "reclaimed": _reclaimed,
-    "swapped": _swapped,
-    "zswapped": _zswapped,
+    "swapped": partial(_went_out, "pswp"),
+    "zswapped": partial(_went_out, "zswp"),
 }
