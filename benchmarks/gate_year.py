@@ -47,6 +47,11 @@ EVENTS = (
     "catch-up", "catch-up",
 )  # fmt: skip
 EVERY, BEGIN = 15, 25
+# What the gate has to exit with where a night was measured in another way.
+EXITS = {
+    "other seeds": 3, "fewer blocks": 3, "case left out": 3, "metric renamed": 3,
+    "laxer thresholds": 2,
+}  # fmt: skip
 
 
 @dataclass
@@ -55,7 +60,7 @@ class PolicyYear:
 
     levels: list[float] = field(default_factory=lambda: [0.0] * NIGHTS)
     measured: dict[int, str] = field(default_factory=dict)
-    expected: list[set[int]] = field(default_factory=lambda: [{0} for _ in range(NIGHTS)])
+    expected: list[int] = field(default_factory=lambda: [0] * NIGHTS)
     event: list[str] = field(default_factory=lambda: ["quiet"] * NIGHTS)
     muted: list[tuple[int, int]] = field(default_factory=list)
     acknowledged: list[int] = field(default_factory=list)
@@ -69,32 +74,23 @@ def drawn(random: np.random.Generator) -> PolicyYear:
         size = float(random.uniform(0.006, 0.05))
         back = night + int(random.integers(5, 12))
         year.event[night:back] = [str(event)] * (back - night)
-        if event in ("other seeds", "fewer blocks", "case left out", "metric renamed"):
-            year.measured[night] = str(event)
-            year.expected[night] = {3}
-        elif event == "laxer thresholds":
-            year.measured[night] = str(event)
-            year.expected[night] = {2}
-            if random.random() < 0.5:
-                _lower(year, night, back, size)
-        else:
-            year.measured[night] = str(event)
-            _lower(year, night, back, size)
-            if event == "half fixed":
-                year.levels[back : back + 3] = [-size / 2] * 3
-                year.expected[back : back + 3] = [{1}] * 3
-            elif event == "muted":
-                year.muted.append((night, night + 4))
-                year.expected[night : night + 4] = [{0}] * 4
-            elif event == "acknowledged":
-                year.acknowledged.append(night)
-                year.expected[night + 1 : back] = [{0}] * (back - night - 1)
+        year.measured[night] = str(event)
+        year.expected[night] = EXITS.get(event, 0)
+        # With laxer thresholds there is a step every other time, with other measurements none.
+        if event in EXITS and (event != "laxer thresholds" or random.random() >= 0.5):
+            continue
+        year.levels[night:back] = [-size] * (back - night)
+        year.expected[night:back] = [1] * (back - night)
+        if event == "half fixed":
+            year.levels[back : back + 3] = [-size / 2] * 3
+            year.expected[back : back + 3] = [1] * 3
+        elif event == "muted":
+            year.muted.append((night, night + 4))
+            year.expected[night : night + 4] = [0] * 4
+        elif event == "acknowledged":
+            year.acknowledged.append(night)
+            year.expected[night + 1 : back] = [0] * (back - night - 1)
     return year
-
-
-def _lower(year: PolicyYear, night: int, back: int, size: float) -> None:
-    year.levels[night:back] = [-size] * (back - night)
-    year.expected[night:back] = [{1}] * (back - night)
 
 
 def nights_of(year: PolicyYear, seed: int) -> Iterator[list[Entry]]:
@@ -115,22 +111,20 @@ def nights_of(year: PolicyYear, seed: int) -> Iterator[list[Entry]]:
 
 def known_of(year: PolicyYear, night: int, ids: dict[int, list[str]]) -> str:
     """The file of known changes as somebody keeps it: mutes that expire, ids once seen."""
-    entries = [
-        f'[[known]]\nkind = "muted"\nexperiment = "nightly"\nreason = "looked into"\n'
-        f'at_most = 0.1\nfrom = "{_date(begin)}"\nuntil = "{_date(end)}"\n'
-        for begin, end in year.muted
-        if night >= begin
+    entries = []
+    for begin, end in year.muted:
+        first, last = (date.fromordinal(FIRST.toordinal() + at) for at in (begin, end))
+        if night >= begin:
+            entries.append(
+                f'[[known]]\nkind = "muted"\nexperiment = "nightly"\nreason = "looked into"\n'
+                f'at_most = 0.1\nfrom = "{first}"\nuntil = "{last}"\n'
+            )
+    entries += [
+        f'[[known]]\nkind = "acknowledged"\nchange = "{name}"\nreason = "accepted"\n'
+        for begin in year.acknowledged
+        for name in ids.get(begin, [])
     ]
-    for begin in year.acknowledged:
-        entries += [
-            f'[[known]]\nkind = "acknowledged"\nchange = "{name}"\nreason = "accepted"\n'
-            for name in ids.get(begin, [])
-        ]
     return "\n".join(entries)
-
-
-def _date(night: int) -> str:
-    return date.fromordinal(FIRST.toordinal() + night).isoformat()
 
 
 def gate(folder: Path, known: Path) -> tuple[int, list[dict[str, str]]]:
@@ -164,14 +158,14 @@ def live(seed: int, counts: dict[str, Counter[str]]) -> None:
             code, messages = gate(folder, known)
             if night in year.acknowledged:
                 ids[night] = [m["change"] for m in messages if m["level"] == "error"]
-            right = code in year.expected[night]
-            expected = "pass" if 0 in year.expected[night] else "fail"
+            right = code == year.expected[night]
+            expected = "fail" if year.expected[night] else "pass"
             name = "right" if right else "passed wrongly" if code == 0 else "failed wrongly"
             counts[year.event[night]][f"{expected}: {name}"] += 1
             if not right:
                 first = messages[0]["text"][:90] if messages else ""
                 print(f"year {seed} night {night} {year.event[night]}: exit {code}, expected "
-                      f"{sorted(year.expected[night])}: {first}", file=sys.stderr)  # fmt: skip
+                      f"{year.expected[night]}: {first}", file=sys.stderr)  # fmt: skip
 
 
 def main() -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -71,8 +70,7 @@ FAMILIES: dict[str, Draw] = {
 }
 
 
-@dataclass(frozen=True)
-class Bounds:
+class Bounds(NamedTuple):
     """What a look shows of each session, in standard deviations, without a true change."""
 
     seeds: int
@@ -96,34 +94,25 @@ def bounds(values: Floats, looks: Looks) -> list[Bounds]:
     for so_far in rates.so_far(looks):
         n = so_far.seeds[-1]
         drawn = values[:, :n]
-        spread = drawn.std(axis=1, ddof=1)
+        means, error = drawn.mean(axis=1), drawn.std(axis=1, ddof=1) / np.sqrt(n)
         skew = statistics.skewness(drawn) if looks.sequential else np.zeros(len(drawn))
         sides: list[tuple[Floats, Floats]] = []
-        tested: tuple[Floats, ...] = ()
         for level, rank_level in (
             (1 - rates.change_level(so_far, ALPHA), 1 - ALPHA),
             (1 - 2 * rates.equivalence_level(so_far, EQUIVALENCE), 1 - 2 * EQUIVALENCE),
         ):
-            mean = statistics.mean_bounds(drawn.mean(axis=1), spread / np.sqrt(n), skew, n, level)
-            if n < statistics.pairs_needed(rank_level):
-                sides.append(mean)
-                tested = tested or mean
-                continue
-            parts = np.array_split(drawn, max(1, len(drawn) * n // 20_000))
-            ranks = [
-                np.concatenate(side)
-                for side in zip(
-                    *(statistics.signed_rank_bounds(part, rank_level) for part in parts),
-                    strict=True,
+            low, high = mean = statistics.mean_bounds(means, error, skew, n, level)
+            if n >= statistics.pairs_needed(rank_level):
+                parts = np.array_split(drawn, max(1, len(drawn) * n // 20_000))
+                ranks = np.concatenate(
+                    [statistics.signed_rank_bounds(part, rank_level) for part in parts], axis=1
                 )
-            ]
-            wide = mean[1] - mean[0] >= ranks[1] - ranks[0]
-            sides.append((np.where(wide, mean[0], ranks[0]), np.where(wide, mean[1], ranks[1])))
-            if not tested:
-                # The p value has to be small, too: the interval of the mean excludes zero.
-                tested = mean
-        change = (np.minimum(sides[0][0], tested[0]), np.maximum(sides[0][1], tested[1]))
-        by_look.append(Bounds(n, drawn.mean(axis=1), change, sides[1]))
+                low, high = np.where(high - low >= ranks[1] - ranks[0], mean, ranks)
+            # The p value of a change has to be small, too: the interval of the mean excludes zero.
+            sides.append(
+                (np.minimum(low, mean[0]), np.maximum(high, mean[1])) if not sides else (low, high)
+            )
+        by_look.append(Bounds(n, means, *sides))
     return by_look
 
 
@@ -216,31 +205,26 @@ def main() -> None:
         print("\n".join(early(given.first, trials)))
         return
     random = np.random.Generator(np.random.SFC64(SEED))
-    head = "".join(f" {100 * effect:g} % |" for effect in EFFECTS)
     rows: dict[str, list[str]] = {"8 seeds": [], "8 to 32 seeds": []}
     differ = 0
     for name, draw in FAMILIES.items():
         values = draw(random, (trials, ADDING.seeds[-1]))
-        for title, looks in (("8 seeds", FIXED), ("8 to 32 seeds", ADDING)):
+        for title, looks in zip(rows, (FIXED, ADDING), strict=True):
             shown = bounds(values, looks)
-            worst = max(
-                result.called + result.wrong_way
-                for result in (simulated(shown, 0.0, sd) for sd in SPREADS)
-            )
+            false = [simulated(shown, 0.0, sd) for sd in SPREADS]
+            worst = max(each.called + each.wrong_way for each in false)
             missed = max(simulated(shown, side * CHANGE).same for side in (1, -1))
             cells = [f" {100 * worst:.1f} | {100 * missed:.1f} |"]
-            for effect in EFFECTS:
-                result = simulated(shown, effect)
+            for each in (simulated(shown, effect) for effect in EFFECTS):
                 cells.append(
-                    f" {100 * result.called:.0f} / {100 * result.same:.0f}, {result.seeds:.0f} |"
+                    f" {100 * each.called:.0f} / {100 * each.same:.0f}, {each.seeds:.0f} |"
                 )
             rows[title].append(f"| {name} |{''.join(cells)}")
             differ += compared(values, shown, looks, EFFECTS[1])
+    head = "".join(f" {100 * effect:g} % |" for effect in EFFECTS)
     for title, lines in rows.items():
-        print(
-            f"{title}:\n\n| differences | false calls | false no change |{head}\n"
-            f"|---|---|---|{'---|' * len(EFFECTS)}"
-        )
+        print(f"{title}:\n\n| differences | false calls | false no change |{head}")
+        print(f"|---|---|---|{'---|' * len(EFFECTS)}")
         print("\n".join(lines), "\n")
     print(f"{differ} sessions were judged otherwise by analysis.verdict")
 

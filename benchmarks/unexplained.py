@@ -28,7 +28,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
 from analysis.comparison import compare_views
-from analysis.counts import Floats, Recorded, pair, phases
+from analysis.counts import Recorded, pair, phases
 from analysis.explain.functions import counted
 from analysis.linked import Split, network, split
 from analysis.many import views
@@ -56,38 +56,28 @@ class Scatter(NamedTuple):
 SCATTERS = (Scatter(0.01, 0.1), Scatter(0.07, 0.07), Scatter(0.02, 0.25))
 
 
-class SplitRates(NamedTuple):
-    """Shares of sessions: called a change by the whole alone, and those that stand."""
-
-    called: float
-    stands: float
-
-
 def simulated(
     random: np.random.Generator, trials: int, seeds: int, change: float, shift: float,
     scatter: Scatter,
-) -> SplitRates:  # fmt: skip
-    """Sessions of so many seeds; ``change`` is made, ``shift`` the sd of a build's draw, in %."""
+) -> tuple[float, float]:  # fmt: skip
+    """Shares of sessions that are called a change by the whole alone, and of those that stand.
+
+    Each has so many seeds; ``change`` is made, ``shift`` the sd of a build's draw, in %.
+    """
     called = stands = 0
+    base = np.ones(seeds)
     for _ in range(trials):
         explained = (change + scatter.explained * random.standard_normal(seeds)) / 100
         drawn = shift * random.standard_normal() + scatter.rest * random.standard_normal(seeds)
-        rest = drawn / 100
-        patched = 1 + explained + rest
+        patched = base + explained + drawn / 100
         evidence = Evidence("lower", (1.0,) * seeds, tuple(patched.tolist()), seeds)
         if judge_primary([evidence], THRESHOLDS)[0].verdict in CALLED:
             called += 1
-            stands += _split(explained, rest).stands
-    return SplitRates(called / trials, stands / trials)
-
-
-def _split(explained: Floats, rest: Floats) -> Split:
-    base = np.ones(len(rest))
-    nothing = pair(base, base)
-    return Split(
-        total=pair(base, base + explained + rest), changed=pair(base, base + explained),
-        linked=nothing, rest=pair(base, base + rest), functions=(),
-    )  # fmt: skip
+            stands += Split(
+                total=pair(base, patched), changed=pair(base, base + explained),
+                linked=pair(base, base), rest=pair(base, base + drawn / 100), functions=(),
+            ).stands  # fmt: skip
+    return called / trials, stands / trials
 
 
 def table(trials: int, seeds: int) -> Iterator[str]:
@@ -97,7 +87,7 @@ def table(trials: int, seeds: int) -> Iterator[str]:
     for number, (scatter, shift) in enumerate(itertools.product(SCATTERS, SHIFTS)):
         random = np.random.default_rng([SEED, seeds, number])
         rates = [simulated(random, trials, seeds, change, shift, scatter) for change in CHANGES]
-        cells = (f"{100 * each.called:.1f} → {100 * each.stands:.1f}" for each in rates)
+        cells = (f"{100 * called:.1f} → {100 * stands:.1f}" for called, stands in rates)
         yield f"| {scatter.explained}, {scatter.rest} % | {shift} % | {' | '.join(cells)} |"
 
 
@@ -142,16 +132,15 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_TRIALS} sessions a cell")
     arguments = parser.parse_args()
     if arguments.sessions:
-        print(
-            "| case | path | pairs called | stands if one function had changed |\n|---|---|---|---|"
-        )
+        print("| case | path | pairs called | stands if one function had changed |")
+        print("|---|---|---|---|")
         for folder in arguments.sessions:
             print("\n".join(measured(open_session(folder, counted=False))))
         return
-    quick = arguments.quick
+    trials = QUICK_TRIALS if arguments.quick else TRIALS
     for seeds in (8, 32):
         print(f"\n{seeds} seeds; in % of sessions: called by the whole → stands\n")
-        print("\n".join(table(QUICK_TRIALS if quick else TRIALS, seeds)))
+        print("\n".join(table(trials, seeds)))
 
 
 if __name__ == "__main__":

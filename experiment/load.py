@@ -156,8 +156,8 @@ def _times_problems(
     if not isinstance(guest, str) or guest not in catalogue.guests:
         return
     given = _table(times.get(guest))
-    wanted = [("guest", guest, times), *(("phase", phase, given) for phase in phases or ())]
-    for kind, name, known in wanted:
+    required = [("guest", guest, times), *(("phase", phase, given) for phase in phases or ())]
+    for kind, name, known in required:
         if name not in known:
             yield Problem(
                 (*at, guest) if kind == "guest" else (*at, guest, name),
