@@ -97,7 +97,11 @@ def hunk_numbers(match: re.Match[str], where: str) -> tuple[int, int, int, int]:
 
 @dataclass
 class _File:
-    """One file of a diff while it is read: names as written, and where in the text they are."""
+    """One file of a diff while it is read: names as written, and where in the text they are.
+
+    ``old`` and ``new`` are None for ``/dev/null``; without a line of their own they are those of
+    git's, ``by_git``.  ``moved`` are the paths in ``rename from`` and the like, without a prefix.
+    """
 
     by_git: bool
     git_names: tuple[str, str] | None = None
@@ -113,14 +117,12 @@ class _File:
     @property
     def shown(self) -> str:
         """What to call it before its path is known."""
-        name = self.new or self.old or (self.git_names[1] if self.git_names else "")
-        return clean(name.removeprefix("b/"))
+        return clean((self.new or self.old or "").removeprefix("b/"))
 
     @property
-    def names(self) -> Names:
-        """What its level is found by; git's own line where there is nothing better."""
-        old, new = (self.old, self.new) if self.has_sides else self.git_names or (None, None)
-        return Names(old, new, self.by_git, self.moved[0] if self.moved else "")
+    def given(self) -> tuple[str, ...]:
+        """The names that are there."""
+        return tuple(name for name in (self.old, self.new) if name is not None)
 
 
 class _Reader:
@@ -147,7 +149,7 @@ class _Reader:
         """What was read, with the paths that the names stand for."""
         levels = [level] * len(self._every)
         if level is None:
-            levels = levels_of([file.names for file in self._every])
+            levels = levels_of(self._every)
         files: dict[str, None] = {}
         made: dict[str, None] = {}
         hunks: list[Hunk] = []
@@ -201,7 +203,8 @@ class _Reader:
             if len(line) > 3 * LONGEST_PATH:
                 self._refuse(f"names a path that is too long: {clean(line, 60)}", RENAME)
             names = _both_names(line.removeprefix(GIT))
-            self._begin(_File(by_git=True, git_names=names, git_line=at), in_header=True)
+            file = _File(True, names, at, old=names[0], new=names[1])
+            self._begin(file, in_header=True)
         elif line.startswith("--- ") and (new := self._other_side(at)):
             if not self._in_header or self._every[-1].has_sides:
                 self._begin(_File(by_git=False), in_header=False)
@@ -249,8 +252,7 @@ class _Reader:
         self, file: _File, level: int | None, *, explicit: bool
     ) -> tuple[str | None, str | None]:
         """Old and new path of one file, vetted."""
-        names = file.names
-        for name in (*names.given, *(file.git_names or ()), *file.moved):
+        for name in (*file.given, *(file.git_names or ()), *file.moved):
             if ".." in name.split("/"):
                 self._outside_of_tree(name)
         if level is None:
@@ -258,9 +260,12 @@ class _Reader:
                 f"does not say in which folder {file.shown} is",
                 "make it at the top of the kernel tree, with git diff or git format-patch",
             )
-        old, new = paths_of(names, level)
+        old, new = paths_of(file, level)
         # Git falls back to its own line's, so they have to be fit, too.
-        of_git = paths_of(Names(*file.git_names, by_git=True), level) if file.git_names else ()
+        of_git: tuple[str | None, ...] = ()
+        if file.git_names:
+            own = _File(by_git=True, old=file.git_names[0], new=file.git_names[1])
+            of_git = paths_of(own, level)
         for path in (old, new, *file.moved, *filter(None, of_git)):
             if path is not None and path not in self._vetted:
                 self._vet(path, file)
@@ -275,7 +280,9 @@ class _Reader:
     def _vet(self, name: str, file: _File) -> None:
         path, brief = PurePosixPath(name), clean(name, 60)
         parts = path.parts
-        if path.is_absolute() or ".." in parts or any(map(_is_git, parts)):
+        # Some file systems take the second for the first.
+        is_git = any(part.lower().rstrip(". ") in (".git", "git~1") for part in parts)
+        if path.is_absolute() or ".." in parts or is_git:
             self._outside_of_tree(name)
         if any(is_unfit(character) for character in name):
             self._refuse(f"names a path with control characters: {clean(name)}", RENAME)
@@ -361,11 +368,6 @@ def _quoted(name: str) -> str:
     return f'"{name.replace(chr(34), chr(92) + chr(34))}"' if '"' in name else name
 
 
-def _is_git(part: str) -> bool:
-    # Some file systems take the second for the first.
-    return part.lower().rstrip(". ") in (".git", "git~1")
-
-
 # Of git: a and b, index, work tree, commit, object, and the two of --no-index.
 LETTERS = frozenset("abiwco12")
 TOP = re.compile(
@@ -382,50 +384,34 @@ COPIES = (".old", ".bak", ".save", "-orig", "-old", ".new")
 DATE = re.compile(r"\s+(?:\d{4}-\d\d-\d\d|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) ).*$")
 
 
-@dataclass(frozen=True)
-class Names:
-    """Old and new name of one file of a diff as they are written; None for ``/dev/null``.
-
-    ``by_git`` is of a ``diff --git``; ``moved_from`` the path in ``rename from`` or ``copy from``,
-    which has no prefix.
-    """
-
-    old: str | None
-    new: str | None
-    by_git: bool = False
-    moved_from: str = ""
-
-    @property
-    def given(self) -> tuple[str, ...]:
-        """Those that are there."""
-        return tuple(name for name in (self.old, self.new) if name is not None)
-
-
 def of_kernel(files: Sequence[str]) -> bool:
     """Whether any of these paths can be one of a kernel's source."""
     return any(map(TOP.match, files))
 
 
-def levels_of(every: Sequence[Names]) -> list[int | None]:
+def levels_of(every: Sequence[_File]) -> list[int | None]:
     """How many folders stand before the path, for each file of one patch.
 
     What a name does not say, the other files of the patch do, where these agree.  None where
     nothing says it.
     """
-    levels = [_level(names) for names in every]
+    levels = [_level(file) for file in every]
     common = Counter(level for level in levels if level is not None)
     agreed = next(iter(common)) if len(common) == 1 else None
     return [
-        level if level is not None else _guess(names) if agreed is None else agreed
-        for level, names in zip(levels, every, strict=True)
+        level if level is not None else _guess(file) if agreed is None else agreed
+        for level, file in zip(levels, every, strict=True)
     ]
 
 
-def paths_of(names: Names, level: int) -> tuple[str | None, str | None]:
+def paths_of(file: _File, level: int) -> tuple[str | None, str | None]:
     """Old and new path, without what stands before and behind them; empty where nothing is left."""
-    old, new = (_stripped(name, level) for name in (names.old, names.new))
+    old, new = (
+        None if name is None else "".join(name.split("/", level)[level:])
+        for name in (file.old, file.new)
+    )
     # Git names exactly what it has, but for two files that are compared outside of a repository.
-    if names.moved_from or old == new or (names.by_git and None in (old, new)):
+    if file.moved or old == new or (file.by_git and None in (old, new)):
         return old, new
     old = SAVED.sub("", old) if old else old
     if old is None or new is None:
@@ -436,43 +422,36 @@ def paths_of(names: Names, level: int) -> tuple[str | None, str | None]:
     return old, new
 
 
-def _stripped(name: str | None, level: int) -> str | None:
-    if name is None:
-        return None
-    parts = name.split("/", level)
-    return parts[level] if len(parts) > level else ""
-
-
-def _level(names: Names) -> int | None:
+def _level(file: _File) -> int | None:
     """What the names of one file say by themselves."""
-    given = names.given
+    given = file.given
     firsts = {name.partition("/")[0] for name in given if "/" in name}
-    if names.moved_from and names.old and names.old.endswith(names.moved_from):
-        return names.old.removesuffix(names.moved_from).count("/")
+    if file.moved and file.old and file.old.endswith(file.moved[0]):
+        return file.old.removesuffix(file.moved[0]).count("/")
     with_letters = firsts <= LETTERS and all("/" in name for name in given)
     if with_letters and len(given) == 1:
         return 1 if TOP.match(given[0].partition("/")[2]) else None
     # Of a and b, linux.orig and linux, or both, as of git diff --no-index.
     for level in (1, 2) if with_letters or len(firsts) == 2 else ():
-        paths = set(paths_of(names, level))
+        paths = set(paths_of(file, level))
         if len(paths) == 1 and "" not in paths:
             return level
     if with_letters:
         return 1
     for level in range(MOST_LEVELS):
-        if all(path is None or TOP.match(path) for path in paths_of(names, level)):
+        if all(path is None or TOP.match(path) for path in paths_of(file, level)):
             return level
     return None
 
 
-def _guess(names: Names) -> int | None:
+def _guess(file: _File) -> int | None:
     """The level of names with no folder of a kernel in them: those of another project's files."""
-    given = names.given
+    given = file.given
     if not all("/" in name for name in given):
         return None
     if {name.partition("/")[0] for name in given} <= LETTERS:
         return 1
-    if len(given) == 1 and not names.by_git:
+    if len(given) == 1 and not file.by_git:
         return None
     return 0 if len(set(given)) == 1 else 1
 

@@ -532,7 +532,7 @@ def as_patch(mail: Mail, number: float, total: int) -> bytes:
         return line_ends(mail.raw)
     body = line_ends(mail.text.encode(errors="surrogateescape"))
     head = [
-        f"From: {mail.author}",
+        *([f"From: {mail.author}"] if mail.author else []),
         f"Subject: [PATCH {number:g}/{total}] {mail.subject}",
         *([f"Message-ID: <{mail.message_id}>"] if mail.has_id else []),
     ]

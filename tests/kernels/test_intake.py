@@ -150,9 +150,12 @@ def test_what_a_mailer_damaged_is_refused(lab: Lab, old: str, new: str, message:
 
 def test_thirty_patches(lab: Lab) -> None:
     edits = [replace("mm/slow.c", f"* {3 + i}", f"* {4 + i}") for i in range(30)]
-    posts = post(lab, *edits, cover="thirty")
-    patches, record = taken(lab, file(lab, posts[::-1]))
+    cover, *posts = post(lab, *edits, cover="thirty")
+    # The version stands on the cover letter alone.
+    cover = cover.with_header("Subject", cover.header("Subject").replace("PATCH", "PATCH v3"))
+    patches, record = taken(lab, file(lab, [*posts[::-1], cover]))
     assert len(patches) == len(record.patches) == 30
+    assert record.version == 3
     applied(lab, patches)
     assert "* 33;" in (lab.source / "mm/slow.c").read_text()
 
