@@ -1,44 +1,49 @@
-"""Build the one comparison record from a manifest and its run records: pure."""
+"""Build the one comparison record from a manifest and its run records: pure.
+
+Records become blocks, which stand side by side; blocks become evidence, which is judged; and what
+was counted, the checks of correctness or a session's end may take a verdict back.
+
+Where the work is given and the time comes out of it, a rate is known only as finely as the time: a
+run of 80 ms in steps of more than 1 %, and two different times can read as the same bandwidth.  A
+phase of a given time divides by what was asked for, which is exact.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from analysis import findings as facts
 from analysis import statistics, wall
-from analysis.blocks import (
-    complete_blocks,
-    failed_runs,
-    failure_count,
-    pairs_of,
-    time_resolution,
-    timelines,
-)
 from analysis.counts import Recorded
 from analysis.execution import Execution, as_explained, as_tested, executions
 from analysis.explain import explain
 from analysis.explain.functions import EXPLANATION as FUNCTIONS
 from analysis.explain.locks import WAITS
-from analysis.gate import gate_of
+from analysis.findings import data_points
 from analysis.model import (
     Again,
+    ArmGate,
     CaseComparison,
     Comparison,
     Exactness,
+    FailedRun,
+    FailureCount,
+    Finding,
     MetricComparison,
     Pair,
     Reference,
     ReportError,
     Summary,
+    TimelineComparison,
     WallFacts,
 )
-from analysis.series_findings import of_executions
 from analysis.verdict import (
+    PENDING,
     Cause,
     Evidence,
     Judgement,
@@ -48,11 +53,147 @@ from analysis.verdict import (
     judge_secondary,
 )
 from experiment.plan import AGAIN
-from results.calls import Calls
-from results.profile import Locks, Profile
-from results.record import CaseRecord, Manifest, Metric, RunRecord
+from results.checks import Check
+from results.checks import standing as standing_of
+from results.record import CaseRecord, Manifest, Metric, RunRecord, Timeline
 from results.session import MeasuredSession
 from results.units import shown_unit
+
+# fio prints how long its jobs ran in whole milliseconds.
+STEP_S = 0.001
+# Of what is divided by, or is, the time that fio ran.
+TIMED = ("bw", "iops", "read_bw", "read_iops", "write_bw", "write_iops", "runtime")
+TIMELINE_POINTS = 240
+KIB_PER_MIB = 1024.0
+
+
+class Block(NamedTuple):
+    """One block of one case; ``again`` is the A/A arm's run, None in exact mode."""
+
+    base: RunRecord
+    patched: RunRecord
+    again: RunRecord | None = None
+
+
+def complete_blocks(
+    manifest: Manifest, records: Sequence[RunRecord], case: str, without: Collection[int] = ()
+) -> list[Block]:
+    """Blocks in which every arm has samples, in order; ``without`` names those left out.
+
+    A block is dropped only whole.
+    """
+    points = {(r.arm, r.block): r for r in data_points(records) if r.case == case}
+    arms = [arm.name for arm in manifest.arms]
+    blocks = sorted({block for _, block in points} - set(without))
+    rows = [[points.get((arm, block)) for arm in arms] for block in blocks]
+    return [Block(*(run for run in runs if run)) for runs in rows if all(runs)]
+
+
+def pairs_of(blocks: Sequence[Block], metric: str) -> tuple[Pair, ...]:
+    """The metric's value on every arm, block by block; a block that lacks one is left out."""
+    pairs = []
+    for block in blocks:
+        values = [(run.samples or {}).get(metric) for run in block if run is not None]
+        if None in values:
+            continue
+        before, after, *again = [value for value in values if value is not None]
+        pairs.append(
+            Pair(
+                block=block.base.block,
+                seed=block.base.seed,
+                base=before,
+                patched=after,
+                change=(after - before) / before if before else None,
+                again=again[0] if again else None,
+            )
+        )
+    return tuple(pairs)
+
+
+def failure_count(manifest: Manifest, records: Sequence[RunRecord], case: str) -> FailureCount:
+    """How many runs of each arm of one case failed."""
+    runs = {
+        arm.name: [r for r in records if (r.case, r.arm, r.repeat) == (case, arm.name, False)]
+        for arm in manifest.arms
+    }
+    counts = {arm: (sum(r.failure is not None for r in own), len(own)) for arm, own in runs.items()}
+    (base_failed, base_runs), (failed, patched_runs) = list(counts.values())[:2]
+    return FailureCount(
+        case=case,
+        base_failed=base_failed,
+        base_runs=base_runs,
+        patched_failed=failed,
+        patched_runs=patched_runs,
+        again=counts.get(AGAIN),
+    )
+
+
+def time_resolution(
+    manifest: Manifest, case: CaseRecord, metric: str, records: Iterable[RunRecord]
+) -> float:
+    """The largest error that the step of fio's time leaves in the logarithm of a value; 0 for none.
+
+    ``records`` are the case's; the shortest run has the largest error.
+    """
+    phase, _, short = metric.partition(".")
+    if manifest.experiment.mode == "wall" or short not in TIMED:
+        return 0.0
+    times = next(
+        (spec.times.get(manifest.guest.name, {}) for spec in manifest.experiment.cases
+         if spec.name == case.name), {},
+    )  # fmt: skip
+    by_number = phase in times and times[phase].ios is not None
+    if not by_number and f"{phase}.runtime" not in {spec.name for spec in case.metrics}:
+        return 0.0
+    seconds = [
+        samples[f"{phase}.ios"] / samples[f"{phase}.iops"]
+        for record in records
+        if (samples := record.samples)
+        and samples.get(f"{phase}.iops")
+        and f"{phase}.ios" in samples
+    ]
+    return math.log1p(STEP_S / min(seconds)) if seconds and min(seconds) > 0 else 0.0
+
+
+def timelines(
+    case: CaseRecord, blocks: Sequence[Block], unit: str
+) -> tuple[TimelineComparison, ...]:
+    """One comparison a phase for which some block has a timeline on every arm."""
+
+    def line(run: RunRecord, phase: str) -> Timeline | None:
+        lines = (line for line in run.timelines if line.phase == phase and len(line.t_ms) > 1)
+        return next(lines, None)
+
+    result = []
+    for phase in case.phases:
+        every = [[line(run, phase.name) for run in block if run is not None] for block in blocks]
+        whole = [[each for each in lines if each] for lines in every if all(lines)]
+        lines = [each for block in whole for each in block]
+        start = max((each.t_ms[0] for each in lines), default=0.0)
+        end = min((each.t_ms[-1] for each in lines), default=0.0)
+        if end <= start:
+            continue
+        points = min(TIMELINE_POINTS, *(len(each.t_ms) for each in lines))
+        grid = np.linspace(start, end, points)
+        arms = [
+            tuple(
+                tuple((np.interp(grid, each.t_ms, each.bw_kib_s) / KIB_PER_MIB).tolist())
+                for each in arm
+            )
+            for arm in zip(*whole, strict=True)
+        ]
+        result.append(
+            TimelineComparison(
+                case=case.name,
+                phase=phase.name,
+                unit=unit,
+                t_s=tuple((grid / 1000).tolist()),
+                base=arms[0],
+                patched=arms[1],
+                again=arms[2] if len(arms) > 2 else (),
+            )
+        )
+    return tuple(result)
 
 
 def summarize(values: Sequence[float]) -> Summary | None:
@@ -73,175 +214,104 @@ def summarize(values: Sequence[float]) -> Summary | None:
     )
 
 
-def _references(recorded: Recorded, case: str) -> list[Reference]:
-    return [
-        Reference(
-            case=case,
-            metric=figure.metric,
-            unit=figure.unit,
-            base=figure.base,
-            patched=figure.patched,
-            change=figure.change,
-            document=figure.document,
-            note=figure.note,
-        )
-        for figure in recorded.published(case)
-    ]
-
-
-class _MetricBlocks(NamedTuple):
-    """One metric of one case: its blocks, and what is judged of it."""
+@dataclass(frozen=True)
+class _Measured:
+    """One metric of one case: its pairs, and what is judged of it."""
 
     case: CaseRecord
     metric: Metric
     pairs: tuple[Pair, ...]
     evidence: Evidence
-    view: str
 
     @property
     def primary(self) -> bool:
         return self.metric.name in self.case.primary
 
 
-def _metrics(
-    manifest: Manifest, records: Sequence[RunRecord], standing: wall.WallStanding | None
-) -> list[_MetricBlocks]:
+class _View(NamedTuple):
+    """Two arms of a session, everything recorded of them, and what is judged of it.
+
+    ``points`` are the records without those of twins, which are another kernel or another guest:
+    none of their numbers stand beside these.
+    """
+
+    recorded: Recorded
+    points: Sequence[RunRecord]
+    standing: wall.WallStanding | None
+    blocks: Mapping[str, list[Block]]
+    measured: Sequence[_Measured]
+    executions: tuple[Execution, ...]
+
+
+def evidence_of(
+    manifest: Manifest,
+    records: Sequence[RunRecord],
+    case: CaseRecord,
+    blocks: Sequence[Block],
+    standing: wall.WallStanding | None = None,
+) -> list[_Measured]:
+    """What there is of each metric of a case: primary ones in their order, then the others."""
+    seeds = manifest.seeds_of(case.name)
+    own = [record for record in records if record.case == case.name and not record.repeat]
     scarce = facts.too_few_ios(manifest, records)
-    metrics = []
-    for case in manifest.cases:
-        without = standing.without[case.name] if standing else ()
-        blocks = complete_blocks(manifest, records, case.name, without)
-        seeds = manifest.seeds_of(case.name)
-        looks = manifest.experiment.looks(len(seeds))
-        failures = tuple(
-            r.failure for r in records if r.case == case.name and r.failure and not r.repeat
+    names = [metric.name for metric in case.metrics]
+    measured = []
+    for name in [*case.primary, *(name for name in names if name not in case.primary)]:
+        metric = case.metrics[names.index(name)]
+        pairs = pairs_of(blocks, name)
+        few = (case.name, name.partition(".")[0]) in scarce
+        wall_arm = standing is not None and name in case.primary
+        evidence = Evidence(
+            direction=metric.direction,
+            base=tuple(pair.base for pair in pairs),
+            patched=tuple(pair.patched for pair in pairs),
+            blocks_planned=len(seeds),
+            failures=tuple(record.failure for record in own if record.failure),
+            same_code=manifest.same_code,
+            unusable="too few I/Os for a verdict" * few or (standing.unusable if standing else ""),
+            dropped=standing.dropped(case.name) if standing else (),
+            case=case.name,
+            metric=name,
+            resolution=time_resolution(manifest, case, name, own),
+            looks=manifest.experiment.looks(len(seeds)),
+            again=tuple(p.again for p in pairs if p.again is not None) if wall_arm else None,
+            real_time=standing is None or standing.facts.real_time,
         )
-        for metric in sorted(case.metrics, key=lambda m: _order(case, m)):
-            pairs = pairs_of(blocks, metric.name)
-            phase = metric.name.partition(".")[0]
-            too_few = (case.name, phase) in scarce
-            of_case = (r for r in records if r.case == case.name and not r.repeat)
-            unusable = "too few I/Os for a verdict" if too_few else ""
-            metrics.append(_MetricBlocks(case, metric, pairs, Evidence(
-                direction=metric.direction,
-                base=tuple(pair.base for pair in pairs),
-                patched=tuple(pair.patched for pair in pairs),
-                blocks_planned=len(seeds),
-                failures=failures,
-                same_code=manifest.same_code,
-                unusable=unusable or (standing.unusable if standing else ""),
-                dropped=standing.dropped(case.name) if standing else (),
-                case=case.name,
-                metric=metric.name,
-                resolution=time_resolution(manifest, case, metric.name, of_case),
-                looks=looks,
-            ), f"{manifest.base} {manifest.patched}"))  # fmt: skip
-    return metrics
-
-
-def _order(case: CaseRecord, metric: Metric) -> tuple[int, int]:
-    """Primary metrics in the order the experiment names them, then the others as they come."""
-    if metric.name in case.primary:
-        return 0, case.primary.index(metric.name)
-    return 1, [m.name for m in case.metrics].index(metric.name)
+        measured.append(_Measured(case, metric, pairs, evidence))
+    return measured
 
 
 def _judged(
-    manifest: Manifest, measured: Sequence[_MetricBlocks], standing: wall.WallStanding | None
-) -> list[tuple[Judgement, Again | None]]:
-    """The judgement of each metric, and in wall mode its A/A; same order as given."""
-    thresholds = standing.thresholds if standing else manifest.experiment.thresholds
-    first = [m for m in measured if m.primary]
-    others = [m for m in measured if not m.primary]
-    evidence = [m.evidence for m in first]
+    manifest: Manifest, views: Sequence[_View]
+) -> dict[int, tuple[Judgement, Again | None]]:
+    """By the identity of each metric its judgement, and in wall mode its A/A."""
+    measured, standing = [each for view in views for each in view.measured], views[0].standing
+    specified = manifest.experiment.thresholds
+    thresholds = standing.thresholds if standing else specified
+    first = [each for each in measured if each.primary]
+    others = [each for each in measured if not each.primary]
+    judgements = judge_primary([each.evidence for each in first], thresholds)
+    noise: dict[int, Again] = {}
     if standing is None:
-        judgements = [
-            *judge_primary(evidence, thresholds),
-            *judge_secondary([m.evidence for m in others], thresholds),
+        judgements += judge_secondary([each.evidence for each in others], thresholds)
+    else:
+        for each in measured:
+            at = each.case.name, each.metric.name
+            noise[id(each)] = wall.again(
+                each.pairs, thresholds.of(*at), specified=specified.of(*at), family=len(first)
+            )
+        # A wall session has one pair of arms.
+        withheld = [
+            wall.withheld(
+                standing, noise[id(m)], [noise[id(o)] for o in first if o.case.name == m.case.name]
+            )
+            for m in others
         ]
-        by_name = dict(zip(map(_key, [*first, *others]), judgements, strict=True))
-        return [(by_name[_key(m)], None) for m in measured]
-    noise = {
-        _key(m): wall.again(
-            m.pairs, thresholds.of(m.case.name, m.metric.name),
-            specified=manifest.experiment.thresholds.of(m.case.name, m.metric.name),
-            family=len(first),
-        )
-        for m in measured
-    }  # fmt: skip
-    withheld = [
-        wall.withheld(
-            standing,
-            noise[_key(m)],
-            [noise[_key(o)] for o in first if (o.view, o.case.name) == (m.view, m.case.name)],
-        )
-        for m in others
-    ]
-    judgements = [
-        *judge_primary(
-            [
-                replace(
-                    m.evidence,
-                    again=tuple(pair.again for pair in m.pairs if pair.again is not None),
-                    real_time=standing.facts.real_time,
-                )
-                for m in first
-            ],
-            thresholds,
-        ),
-        *wall.describe([m.evidence for m in others], withheld, thresholds),
-    ]
-    by_name = dict(zip(map(_key, [*first, *others]), judgements, strict=True))
-    return [(by_name[_key(m)], noise[_key(m)]) for m in measured]
-
-
-def _key(measured: _MetricBlocks) -> tuple[str, str, str]:
-    return measured.view, measured.case.name, measured.metric.name
-
-
-def _distrusted(judgement: Judgement, exactness: Exactness) -> Judgement:
-    if exactness.status != "inexact" or judgement.verdict is None:
-        return judgement
-    reason = "the session is not bit-exact: a repeated run differs"
-    return judgement.model_copy(
-        update={"verdict": Verdict.FAILED, "reason": reason, "cause": Cause.INEXACT, "blame": "lab"}
-    )
-
-
-def _check(manifest: Manifest, records: Sequence[RunRecord]) -> None:
-    arms = [arm.name for arm in manifest.arms]
-    if manifest.experiment.mode == "wall" and (len(arms) != 3 or arms[2:] != [AGAIN]):
-        raise ReportError(f"arms {', '.join(arms)}: in wall mode a comparison has 2 and {AGAIN}")
-    if manifest.experiment.mode != "wall" and len(arms) != 2:
-        raise ReportError(f"{len(arms)} arms: a comparison has exactly 2")
-    for case in manifest.cases:
-        missing = set(case.primary) - {metric.name for metric in case.metrics}
-        if missing:
-            raise ReportError(f"{case.name}: primary metrics not recorded: {sorted(missing)}")
-    names = {case.name for case in manifest.cases}
-    for record in records:
-        if record.case not in names:
-            raise ReportError(f"{record.run_id}: case {record.case!r}: not in the manifest")
-
-
-class _View(NamedTuple):
-    """Two arms of a session, everything recorded of them, and what is judged of it."""
-
-    manifest: Manifest
-    records: Sequence[RunRecord]
-    profiles: Sequence[Profile]
-    locks: Sequence[Locks]
-    standing: wall.WallStanding | None
-    exactness: Exactness
-    measured: Sequence[_MetricBlocks]
-    executions: tuple[Execution, ...]
-    calls: Calls | None
-
-    @property
-    def points(self) -> Sequence[RunRecord]:
-        """The records without those of twins."""
-        # A twin is another kernel or another guest: none of its numbers stand beside these.
-        return [record for record in self.records if not record.twin]
+        judgements += wall.describe([each.evidence for each in others], withheld, thresholds)
+    return {
+        id(each): (judgement, noise.get(id(each)))
+        for each, judgement in zip([*first, *others], judgements, strict=True)
+    }
 
 
 def compare_views(
@@ -262,19 +332,127 @@ def compare_views(
     in_wall = manifests[0].experiment.mode == "wall"
     # A repeat checks the whole session, whatever arm it was made on.
     exactness = facts.NO_REPEATS if in_wall else facts.check_exactness(points)
-    views = [_view(each, session, exactness) for each in manifests]
-    family = [metric for view in views for metric in view.measured]
-    judged = _judged(manifests[0], family, views[0].standing)
-    open_runs = unfinished(session)
-    if open_runs:
-        judged = [(_not_yet(judgement, open_runs), again) for judgement, again in judged]
-    each = iter(judged)
-    return [
-        _comparison(
-            view, [next(each) for _ in view.measured], finished=not open_runs, explains=explains
+    inexact, open_runs = exactness.status == "inexact", unfinished(session)
+    views = [_view(each, session, trusted=not open_runs and not inexact) for each in manifests]
+    judged = _judged(manifests[0], views)
+    return [_comparison(view, judged, exactness, open_runs, explains=explains) for view in views]
+
+
+def _comparison(
+    view: _View,
+    judged: Mapping[int, tuple[Judgement, Again | None]],
+    exactness: Exactness,
+    open_runs: str,
+    *,
+    explains: bool,
+) -> Comparison:
+    recorded, manifest, records = view.recorded, view.recorded.manifest, view.points
+    explained = explain(recorded) if explains else {}
+    executed = {(each.case, each.phase): each for each in view.executions}
+    functions = {(each.case, each.phase): each for each in FUNCTIONS.of(recorded) if each.headline}
+    published = {case.name: _references(recorded, case.name) for case in manifest.cases}
+    compared: dict[str, list[MetricComparison]] = {case.name: [] for case in manifest.cases}
+    for each in view.measured:
+        judgement, again = judged[id(each)]
+        metric, name, evidence = each.metric, each.case.name, each.evidence
+        phase = metric.name.partition(".")[0]
+        if judgement.verdict is not None and open_runs:
+            judgement = _nothing(
+                judgement, Verdict.NOT_FINISHED, Cause.UNFINISHED, "lab", open_runs
+            )
+        at = name, phase
+        judgement = as_tested(judgement, manifest, executed.get(at), recorded.calls)
+        judgement = as_explained(judgement, evidence, manifest, functions.get(at))
+        if judgement.verdict is not None and exactness.status == "inexact":
+            reason = "the session is not bit-exact: a repeated run differs"
+            why = {"reason": reason, "cause": Cause.INEXACT, "blame": "lab"}
+            judgement = judgement.model_copy(update={"verdict": Verdict.FAILED, **why})
+        compared[name].append(
+            MetricComparison(
+                case=name,
+                name=metric.name,
+                phase=phase,
+                title=metric.title,
+                unit=shown_unit(metric.unit, manifest.experiment.mode),
+                direction=metric.direction,
+                primary=each.primary,
+                base=summarize(evidence.base),
+                patched=summarize(evidence.patched),
+                pairs=each.pairs,
+                judgement=judgement,
+                published=tuple(r for r in published[name] if r.metric == metric.name),
+                again=again,
+                again_values=summarize([p.again for p in each.pairs if p.again is not None]),
+            )
         )
-        for view in views
-    ]
+    course = _course(view, compared)
+    counts = tuple(failure_count(manifest, records, case.name) for case in manifest.cases)
+    failed = tuple(
+        FailedRun(**{name: getattr(record, name) for name in FailedRun.model_fields})
+        for record in records
+        if record.failure is not None
+    )
+    unit = shown_unit("MiB/s", manifest.experiment.mode)
+    return Comparison(
+        manifest=manifest,
+        cases=tuple(
+            CaseComparison(
+                name=case.name,
+                title=case.title,
+                size=case.size,
+                phases=case.phases,
+                metrics=tuple(compared[case.name]),
+                timelines=timelines(case, view.blocks[case.name], unit),
+                published=published[case.name],
+                blocks=len(view.blocks[case.name]),
+            )
+            for case in manifest.cases
+        ),
+        findings=facts.gather(
+            manifest,
+            records,
+            exactness=exactness,
+            counts=counts,
+            failed=failed,
+            references=[each for of_case in published.values() for each in of_case],
+            course=course,
+        )
+        + facts.of_twins(recorded.records, WAITS.of(recorded))
+        + facts.of_executions(manifest, view.executions),
+        failed_runs=failed,
+        failure_counts=counts,
+        exactness=exactness,
+        runs_recorded=sum(not record.repeat for record in records),
+        executions=view.executions,
+        explained=explained,
+        wall=course,
+        host_findings=facts.of_host(course) if course else (),
+    )
+
+
+def _references(recorded: Recorded, case: str) -> tuple[Reference, ...]:
+    names = [name for name in Reference.model_fields if name != "case"]
+    return tuple(
+        Reference(case=case, **{name: getattr(figure, name) for name in names})
+        for figure in recorded.published(case)
+    )
+
+
+def _course(view: _View, compared: Mapping[str, Sequence[MetricComparison]]) -> WallFacts | None:
+    """The facts of a wall session, now that its verdicts are known."""
+    if view.standing is None:
+        return None
+    primary = [each for of_case in compared.values() for each in of_case if each.primary]
+    open_ = not decides(each.judgement.verdict for each in primary)
+    now = view.standing.facts
+    # At a look that decides nothing the session goes on.
+    return now.model_copy(
+        update={
+            "early": now.early and not open_,
+            "unfinished": now.unfinished or (now.early and open_),
+            "drift": wall.drift(view.recorded.manifest, view.points, view.standing.without),
+        }
+    )
 
 
 def unfinished(session: MeasuredSession) -> str:
@@ -306,149 +484,125 @@ def unfinished(session: MeasuredSession) -> str:
     return f"not finished: {len(waited & recorded)} of {len(waited)} runs recorded"
 
 
-def _not_yet(judgement: Judgement, open_runs: str) -> Judgement:
-    if judgement.verdict is None:
-        return judgement
+def _nothing(
+    judgement: Judgement, verdict: Verdict, cause: Cause, blame: str, reason: str
+) -> Judgement:
+    """What is left of a judgement whose numbers say nothing."""
     return Judgement(
-        verdict=Verdict.NOT_FINISHED, reason=open_runs, cause=Cause.UNFINISHED, blame="lab",
-        pairs=judgement.pairs,
-    )  # fmt: skip
+        verdict=verdict, reason=reason, cause=cause, blame=blame, pairs=judgement.pairs
+    )
 
 
-def _view(manifest: Manifest, session: MeasuredSession, exactness: Exactness) -> _View:
-    arms = {arm.name for arm in manifest.arms}
-    records = [record for record in session.records if record.arm in arms]
-    profiles, locks = session.profiles, session.locks
-    _check(manifest, records)
-    points = [record for record in records if not record.twin]
+def _view(manifest: Manifest, session: MeasuredSession, *, trusted: bool) -> _View:
+    arms = [arm.name for arm in manifest.arms]
     in_wall = manifest.experiment.mode == "wall"
-    standing = wall.standing(manifest, points) if in_wall else None
+    if in_wall and (len(arms) != 3 or arms[2:] != [AGAIN]):
+        raise ReportError(f"arms {', '.join(arms)}: in wall mode a comparison has 2 and {AGAIN}")
+    if not in_wall and len(arms) != 2:
+        raise ReportError(f"{len(arms)} arms: a comparison has exactly 2")
+    for case in manifest.cases:
+        missing = set(case.primary) - {metric.name for metric in case.metrics}
+        if missing:
+            raise ReportError(f"{case.name}: primary metrics not recorded: {sorted(missing)}")
+    names = {case.name for case in manifest.cases}
+    records = [record for record in session.records if record.arm in arms]
+    for record in records:
+        if record.case not in names:
+            raise ReportError(f"{record.run_id}: case {record.case!r}: not in the manifest")
+    points = [record for record in records if not record.twin]
     run_ids = {record.run_id for record in records}
-    counted = [profile for profile in profiles if profile.run_id in run_ids]
+    profiles = [each for each in session.profiles if each.run_id in run_ids]
+    every = executions(manifest, points, profiles)
+    standing = wall.standing(manifest, points) if in_wall else None
+    blocks = {
+        name: complete_blocks(manifest, points, name, standing.without[name] if standing else ())
+        for name in names
+    }
     return _View(
-        manifest,
-        records,
-        counted,
-        [each for each in locks if each.run_id in run_ids],
-        standing,
-        exactness,
-        _metrics(manifest, points, standing),
-        executions(manifest, points, counted),
-        session.calls,
-    )
-
-
-def _comparison(
-    view: _View, judged: Sequence[tuple[Judgement, Again | None]], *, finished: bool, explains: bool
-) -> Comparison:
-    manifest, standing, records = view.manifest, view.standing, view.points
-    compared: dict[str, list[MetricComparison]] = {case.name: [] for case in manifest.cases}
-    executed = {(each.case, each.phase): each for each in view.executions}
-    recorded = Recorded(
-        manifest,
-        view.records,
-        view.profiles,
-        trusted=finished and view.exactness.status != "inexact",
-        ran={key: each.ran for key, each in executed.items()},
-        calls=view.calls,
-        locks=view.locks,
-    )
-    explained = explain(recorded) if explains else {}
-    published = {case.name: _references(recorded, case.name) for case in manifest.cases}
-    functions = FUNCTIONS.of(recorded)
-    headlines = {(each.case, each.phase): each for each in functions if each.headline}
-    for (case, metric, pairs, evidence, _), (judgement, again) in zip(
-        view.measured, judged, strict=True
-    ):
-        phase = metric.name.partition(".")[0]
-        here = case.name, phase
-        tested = as_tested(judgement, manifest, executed.get(here), view.calls)
-        tested = as_explained(tested, evidence, manifest, headlines.get(here))
-        compared[case.name].append(MetricComparison(
-            case=case.name,
-            name=metric.name,
-            phase=phase,
-            title=metric.title,
-            unit=shown_unit(metric.unit, manifest.experiment.mode),
-            direction=metric.direction,
-            primary=metric.name in case.primary,
-            base=summarize(evidence.base),
-            patched=summarize(evidence.patched),
-            pairs=pairs,
-            judgement=_distrusted(tested, view.exactness),
-            published=tuple(r for r in published[case.name] if r.metric == metric.name),
-            again=again,
-            again_values=summarize([p.again for p in pairs if p.again is not None]),
-        ))  # fmt: skip
-    counts = tuple(failure_count(manifest, records, case.name) for case in manifest.cases)
-    failed = failed_runs(records)
-    course = _course(manifest, records, standing, compared)
-    return Comparison(
-        manifest=manifest,
-        cases=tuple(
-            _case(
-                manifest, records, case, compared[case.name], standing, published[case.name]
-            )
-            for case in manifest.cases
+        Recorded(
+            manifest,
+            records,
+            profiles,
+            trusted=trusted,
+            ran={(each.case, each.phase): each.ran for each in every},
+            calls=session.calls,
+            locks=[each for each in session.locks if each.run_id in run_ids],
         ),
-        findings=facts.gather(
-            manifest, records, exactness=view.exactness, counts=counts, failed=failed,
-            references=[each for of_case in published.values() for each in of_case],
-            course=course,
+        points,
+        standing,
+        blocks,
+        [
+            each
+            for case in manifest.cases
+            for each in evidence_of(manifest, points, case, blocks[case.name], standing)
+        ],
+        every,
+    )
+
+
+def gate_of(arm: str, base: str, checks: Sequence[Check]) -> ArmGate:
+    """What the checks of a session say of one arm; ``base`` is the session's first arm.
+
+    The base arm is never to blame a series for: what is red there is red before it.
+    """
+    own = tuple(check for check in checks if check.arm == arm)
+    of_base = standing_of(own, [check for check in checks if check.arm == base])
+    return ArmGate(
+        arm=arm,
+        standing=of_base.arm,
+        problems=of_base.problems,
+        inherited=of_base.inherited,
+        checks=own,
+        reason=of_base.reason,
+    )
+
+
+def first_words(gate: ArmGate) -> str:
+    """Why an arm is not judged, in one line."""
+    if gate.standing == "red":
+        problem = gate.problems[0][1]
+        where = f" in {problem.where}()" if problem.where else ""
+        return f"not judged: a correctness check failed: {problem.title}{where}"
+    return f"not judged: correctness was not checked: {gate.reason}"
+
+
+def gated(comparison: Comparison, base: str, checks: Sequence[Check]) -> Comparison:
+    """The comparison with what the gate found of its arms.
+
+    Where the experiment asks for no gate it is returned as it is.
+    """
+    if comparison.manifest.experiment.check is None:
+        return comparison
+    names = (comparison.manifest.base, comparison.manifest.patched)
+    gates = tuple(gate_of(name, base, checks) for name in names)
+    changed = comparison.model_copy(update={"gates": gates})
+    # The patched arm first: it is the one that is asked about.
+    withholding = next((gate for gate in reversed(gates) if gate.withholds), None)
+    if withholding is None and not any(gate.standing == "pending" for gate in gates):
+        return changed
+    cases = []
+    for case in comparison.cases:
+        metrics = []
+        for metric in case.metrics:
+            judgement = metric.judgement
+            if judgement.verdict is not None and withholding:
+                blame = "series" if withholding.standing == "red" else "host"
+                reason = first_words(withholding)
+                judgement = _nothing(judgement, Verdict.FAILED, Cause.UNCHECKED, blame, reason)
+            elif judgement.verdict is not None:
+                reason = f"{judgement.reason}; {PENDING}" if judgement.reason else PENDING
+                judgement = judgement.model_copy(update={"reason": reason})
+            metrics.append(metric.model_copy(update={"judgement": judgement}))
+        cases.append(case.model_copy(update={"metrics": tuple(metrics)}))
+    if withholding is None:
+        awaiting = Finding(level="warning", scope="session", kind="checks-pending")
+        findings = (awaiting, *comparison.findings)
+    else:
+        # That no run was made is what the gate decided, not something to be finished.
+        missing = facts.not_finished(comparison.runs_recorded, comparison.manifest.runs_planned)
+        findings = tuple(
+            finding
+            for finding in comparison.findings
+            if (comparison.runs_recorded or finding.scope != "session") and finding != missing
         )
-        + facts.of_twins(view.records, WAITS.of(recorded))
-        + of_executions(manifest, view.executions),
-        failed_runs=failed,
-        failure_counts=counts,
-        exactness=view.exactness,
-        runs_recorded=sum(not record.repeat for record in records),
-        executions=view.executions,
-        explained=explained,
-        wall=course,
-        host_findings=facts.of_host(course) if course else (),
-    )  # fmt: skip
-
-
-def _course(
-    manifest: Manifest,
-    records: Sequence[RunRecord],
-    standing: wall.WallStanding | None,
-    compared: Mapping[str, Sequence[MetricComparison]],
-) -> WallFacts | None:
-    """The facts of a wall session, now that its verdicts are known."""
-    if standing is None:
-        return None
-    open_ = not decides(
-        metric.judgement.verdict for case in compared.values() for metric in case if metric.primary
-    )
-    # At a look that decides nothing the session goes on.
-    early = standing.facts.early and not open_
-    return standing.facts.model_copy(
-        update={
-            "early": early,
-            "unfinished": standing.facts.unfinished or (standing.facts.early and open_),
-            "drift": wall.drift(manifest, records, standing.without),
-        }
-    )
-
-
-def _case(
-    manifest: Manifest,
-    records: Sequence[RunRecord],
-    case: CaseRecord,
-    metrics: Sequence[MetricComparison],
-    standing: wall.WallStanding | None,
-    published: Sequence[Reference],
-) -> CaseComparison:
-    without = standing.without[case.name] if standing else ()
-    blocks = complete_blocks(manifest, records, case.name, without)
-    return CaseComparison(
-        name=case.name,
-        title=case.title,
-        size=case.size,
-        phases=case.phases,
-        metrics=tuple(metrics),
-        timelines=timelines(case, blocks, shown_unit("MiB/s", manifest.experiment.mode)),
-        published=tuple(published),
-        blocks=len(blocks),
-    )
+    return changed.model_copy(update={"cases": tuple(cases), "findings": findings})

@@ -1,27 +1,94 @@
-"""Which of the functions that differ between two arms ran, phase by phase; pure.
+"""What differs between the arms, and which of the functions that differ ran, phase by phase; pure.
 
-A phase in which none of them ran executed the same code on both arms: what differs in it is what
-each arm's boot and layout left, and no verdict on the series.  This is decided once, here; whoever
-judges or shows reads it from ``Comparison.executions``.
+What the arms differ by beyond the series is a banner on every form.  A phase in which no function
+that differs ran executed the same code on both arms: what differs in it is what each arm's boot and
+layout left, and no verdict on the series.  This is decided once, here; whoever judges or shows
+reads it from ``Comparison.executions``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from analysis.counts import Recorded, profiled_phases
-from analysis.differences import options
 from analysis.explain.functions import Attribution
-from analysis.linked import Split, stem
+from analysis.linked import stem
 from analysis.verdict import CALLED, MISSING, Cause, Evidence, Judgement, Verdict
 from experiment.spec import PREBUILT
 from results.calls import Calls
 from results.profile import PATH, Profile
-from results.record import Manifest, Record, RunRecord
-from text import enumerated
+from results.record import ArmRecord, Manifest, Record, RunRecord
+from text import enumerated, in_words
+
+DIGEST = 12
+# Said of a setting that an arm leaves as it is.
+UNSET = "not set"
+# Said of an option that a kernel does not have, or whose menu is closed.
+ABSENT = "absent"
+# Two releases differ by hundreds of options: all of them are in a table that is folded.
+NAMED = 8
+LEAD = "Beyond the series the arms differ"
+
+
+class ArmDifference(NamedTuple):
+    """One thing that is not the same on all arms; ``values`` has one text an arm."""
+
+    name: str
+    values: tuple[str, ...]
+
+
+def differences(arms: Sequence[ArmRecord]) -> tuple[ArmDifference, ...]:
+    """Everything but the patches that differs: source, configuration, compiler, settings.
+
+    Settings are those of :attr:`experiment.arms.ArmSpec.settings`: sysctls, mount options,
+    command line and guest shape.
+    """
+    settings = list(dict.fromkeys(name for arm in arms for name in arm.settings))
+    rows = [
+        ("source", [arm.kernel.source for arm in arms]),
+        ("flavour", [arm.kernel.flavour for arm in arms]),
+        ("pages, KiB", [str(arm.kernel.page_kib) for arm in arms]),
+        ("configuration, SHA-256", [arm.kernel.config_sha256[:DIGEST] for arm in arms]),
+        *((each.name, [*each.values]) for each in options(arms)[:NAMED]),
+        ("compiler", [arm.kernel.compiler for arm in arms]),
+        *((name, [arm.settings.get(name, UNSET) for arm in arms]) for name in sorted(settings)),
+    ]
+    return tuple(
+        ArmDifference(name, tuple(values)) for name, values in rows if len(set(values)) > 1
+    )
+
+
+def options(arms: Sequence[ArmRecord]) -> tuple[ArmDifference, ...]:
+    """Every option of the kernels' configurations that is not the same on all arms."""
+    before = {option.name: option.before for arm in arms for option in arm.options}
+    after = [{option.name: option.after for option in arm.options} for arm in arms]
+    return tuple(
+        ArmDifference(name, tuple(own.get(name, value) or ABSENT for own in after))
+        for name, value in before.items()
+    )
+
+
+def sentences(arms: Sequence[ArmRecord]) -> list[str]:
+    """One sentence a difference: ``sysctl vm.swappiness: 10 in swappy, not set in base``."""
+    each = []
+    for difference in differences(arms):
+        having: dict[str, list[str]] = {}
+        for arm, value in zip(arms, difference.values, strict=True):
+            having.setdefault(value, []).append(arm.name)
+        # What was set comes first; what was left alone is the rest.
+        ordered = sorted(having.items(), key=lambda item: item[0] == UNSET)
+        sides = "; ".join(f"{value} in {in_words(names)}" for value, names in ordered)
+        each.append(f"{difference.name}: {sides}")
+    return each
+
 
 # What the compiler splits off a function, and what it puts in front of one.
 COLD, PADDING = ".cold", ("__pfx_", "__cfi_")
+
+
+# What one vCPU that never waits does in a time, as well as the path, is made of its instructions.
+BANDWIDTH = "bw"
 
 
 class Execution(Record):
@@ -118,14 +185,21 @@ def as_tested(
     triage, called = manifest.triage, judgement.verdict in CALLED
     if executed is None:
         only_data = triage and triage.verdict == "data or layout" and not triage.modules
-        return _unexplained(judgement, ONLY_DATA) if only_data and called else judgement
+        reason = "no function's code differs: data, layout or this pair's boot made it"
+        return _unexplained(judgement, reason) if only_data and called else judgement
     if executed.ran or judgement.cause is Cause.SAME_CODE:
         return judgement
     once = calls.named(calls.boot) if calls else set()
     booted = [name for name in executed.never if name in once]
     before = [f"before it ran {enumerated(executed.earlier)}"] * bool(executed.earlier)
     before += [f"at boot {enumerated(booted)}"] * bool(booted)
-    data = data_in_place(manifest)
+    # Of what both kernels have, with other contents, which code that is the same may read; what one
+    # kernel alone has is read by functions that differ.
+    data = [
+        each.name
+        for each in (triage.data if triage else None) or ()
+        if None not in (each.before, each.after)
+    ]
     before += [f"data differs ({enumerated(data)})"] * bool(data)
     reason = f"none of the changed functions ran ({enumerated(executed.changed)})"
     if before:
@@ -147,11 +221,17 @@ def as_explained(
     split = of.split if of else None
     if split is None or of is None or manifest.guest.vcpus > 1 or differ_in_settings(manifest):
         return judgement
-    if not _follows(judgement, evidence.metric, split):
+    name = evidence.metric.partition(".")[2]
+    called, change = judgement.verdict in CALLED, judgement.change
+    # Only instructions for some work or the reciprocal, that moved as these did.
+    if change is None or not (name == PATH or name.endswith(BANDWIDTH)):
         return judgement
-    change = manifest.experiment.thresholds.of(evidence.case, evidence.metric).change
-    hidden = judgement.verdict is Verdict.NO_CHANGE and split.hides(change)
-    if not hidden and (judgement.verdict not in CALLED or split.stands):
+    costlier = (change.estimate > 0) == (name == PATH)
+    if called and costlier != (split.total.difference > 0):
+        return judgement
+    least = manifest.experiment.thresholds.of(evidence.case, evidence.metric).change
+    hidden = judgement.verdict is Verdict.NO_CHANGE and split.hides(least)
+    if not hidden and (not called or split.stands):
         return judgement
     functions = ", ".join(f"{part.name} {part.difference:+,.0f}" for part in split.functions)
     named = f": {functions} instructions per {of.unit_title}" if functions else ""
@@ -164,21 +244,6 @@ def as_explained(
     )
 
 
-def _follows(judgement: Judgement, metric: str, split: Split) -> bool:
-    """Whether a metric is instructions for some work, or the reciprocal, and moved as they did."""
-    name = metric.partition(".")[2]
-    if judgement.change is None or not (name == PATH or name.endswith(BANDWIDTH)):
-        return False
-    costlier = (judgement.change.estimate > 0) == (name == PATH)
-    return judgement.verdict not in CALLED or costlier == (split.total.difference > 0)
-
-
-# What one vCPU that never waits does in a time, as well as the path, is made of its instructions.
-BANDWIDTH = "bw"
-# Of two kernels whose functions are the same.
-ONLY_DATA = "no function's code differs: data, layout or this pair's boot made it"
-
-
 def _unexplained(judgement: Judgement, reason: str) -> Judgement:
     return _instead(judgement, Verdict.UNEXPLAINED, Cause.UNEXPLAINED, reason)
 
@@ -189,15 +254,6 @@ def _instead(judgement: Judgement, verdict: Verdict, cause: Cause, reason: str) 
     return judgement.model_copy(update=update)
 
 
-def data_in_place(manifest: Manifest) -> tuple[str, ...]:
-    """Variables that both kernels have with other contents, which code that is the same may read.
-
-    What one kernel alone has is read by functions that differ.  Empty where it is not known.
-    """
-    data = manifest.triage.data if manifest.triage else None
-    return tuple(each.name for each in data or () if None not in (each.before, each.after))
-
-
 def _left_out(manifest: Manifest) -> str:
     """Why two kernels of the same code say nothing of a series; empty where that says all."""
     triage = manifest.triage
@@ -206,13 +262,12 @@ def _left_out(manifest: Manifest) -> str:
     files = {file for series in manifest.series for patch in series.patches for file in patch.files}
     kconfig = sorted(file for file in files if file.rpartition("/")[2].startswith("Kconfig"))
     if triage.left_out:
-        names = enumerated(triage.left_out)
-        return f"nothing that the series changes is in this kernel: {names}"
+        left_out = enumerated(triage.left_out)
+        return f"nothing that the series changes is in this kernel: {left_out}"
     apart = [f"{each.name} {' -> '.join(each.values[:2])}" for each in options(manifest.arms[:2])]
     if apart:
-        names = enumerated(apart)
-        return f"the kernels differ in their configuration alone: {names}"
+        return f"the kernels differ in their configuration alone: {enumerated(apart)}"
     if kconfig:
-        names = enumerated(kconfig)
-        return f"the series changes {names}, and both kernels have the same configuration"
+        same = "and both kernels have the same configuration"
+        return f"the series changes {enumerated(kconfig)}, {same}"
     return ""

@@ -1,21 +1,35 @@
-"""Facts that weaken trust, found in the records: pure functions."""
+"""Facts that weaken trust, in the records and known before anything was booted: pure functions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
+from typing import Any
 
+from analysis.execution import Execution, changed_functions
 from analysis.explain.locks import LockComparison
 from analysis.model import Exactness, FailedRun, FailureCount, Finding, Reference, WallFacts
-from analysis.series_findings import series_findings
 from experiment.plan import AGAIN
-from results.record import QUICK, Manifest, RunRecord
+from experiment.spec import PREBUILT
+from results.record import QUICK, FunctionRecord, Manifest, RunRecord, SeriesRecord, TriageRecord
+from text import enumerated
 
 # A phase with fewer I/Os shows the luck of the draw: 002 compared two arms by 16 reads each.
 FEWEST_IOS = 1000
+# Functions, and files that a build executes on its host, that are named.
+NAMED = 5
 NO_REPEATS = Exactness(
     status="not asked", text="wall mode measures real time, which is not bit-exact"
 )
+
+
+def _warning(scope: str, kind: str, **values: Any) -> Finding:
+    return Finding(level="warning", scope=scope, kind=kind, values=values)
+
+
+def _note(scope: str, kind: str, **values: Any) -> Finding:
+    return Finding(level="note", scope=scope, kind=kind, values=values)
 
 
 def data_points(records: Iterable[RunRecord]) -> list[RunRecord]:
@@ -43,46 +57,38 @@ def check_exactness(records: Sequence[RunRecord]) -> Exactness:
     are named.
     """
     first = {(r.case, r.arm, r.block): r for r in records if not r.repeat}
-    repeats = [record for record in records if record.repeat]
     equal, unusable = 0, ""
-    for repeat in repeats:
-        original = first.get((repeat.case, repeat.arm, repeat.block))
-        if repeat.failure is not None and repeat.failure.kind == "inexact":
-            return Exactness(
-                status="inexact", text=repeat.failure.message, fields=repeat.failure.evidence
-            )
+    for repeat in (record for record in records if record.repeat):
+        original, failure = first.get((repeat.case, repeat.arm, repeat.block)), repeat.failure
+        if failure is not None and failure.kind == "inexact":
+            return Exactness(status="inexact", text=failure.message, fields=failure.evidence)
         if original is None or original.samples is None or repeat.samples is None:
-            reason = repeat.failure.message if repeat.failure else "the run it repeats failed"
+            reason = failure.message if failure else "the run it repeats failed"
             unusable = f"{repeat.run_id}: {reason}"
-            continue
-        if not original.fingerprint or original.fingerprint != repeat.fingerprint:
-            return _inexact(original, repeat)
-        equal += 1
+        elif original.fingerprint and original.fingerprint == repeat.fingerprint:
+            equal += 1
+        else:
+            before, after = original.samples, repeat.samples
+            # What the probe alone measures is in no repeat: nobody counts there.
+            common = sorted(before.keys() & after.keys())
+            fields = tuple(
+                f"{name}: {before[name]} then {after[name]}"
+                for name in common
+                if before[name] != after[name]
+            )
+            differ = f"{len(fields)} metrics differ"
+            what = differ if fields else "the metrics agree, the raw bytes differ"
+            repeats = f"is not bit-identical to {original.run_id}, which it repeats"
+            text = f"{repeat.run_id} {repeats}: {what}"
+            return Exactness(status="inexact", text=text, fields=fields)
     if unusable:
-        return Exactness(
-            status="not checked", text=f"the repeated run cannot be compared: {unusable}"
-        )
+        text = f"the repeated run cannot be compared: {unusable}"
+        return Exactness(status="not checked", text=text)
     if not equal:
         return Exactness(status="pending", text="no run was repeated yet")
-    runs = (
-        "one run was repeated, bit-identical"
-        if equal == 1
-        else f"{equal} runs were repeated, all bit-identical"
-    )
-    return Exactness(status="bit-exact", text=runs)
-
-
-def _inexact(original: RunRecord, repeat: RunRecord) -> Exactness:
-    before, after = original.samples or {}, repeat.samples or {}
-    fields = tuple(
-        f"{name}: {before[name]} then {after[name]}"
-        # What the probe alone measures is in no repeat: nobody counts there.
-        for name in sorted(before.keys() & after.keys())
-        if before[name] != after[name]
-    )
-    what = f"{len(fields)} metrics differ" if fields else "the metrics agree, the raw bytes differ"
-    text = f"{repeat.run_id} is not bit-identical to {original.run_id}, which it repeats: {what}"
-    return Exactness(status="inexact", text=text, fields=fields)
+    several = f"{equal} runs were repeated, all bit-identical"
+    text = "one run was repeated, bit-identical" if equal == 1 else several
+    return Exactness(status="bit-exact", text=text)
 
 
 def seeds_without_effect(manifest: Manifest, records: Sequence[RunRecord]) -> list[Finding]:
@@ -91,26 +97,20 @@ def seeds_without_effect(manifest: Manifest, records: Sequence[RunRecord]) -> li
     for case in manifest.cases:
         for arm in manifest.arms:
             runs = [r for r in data_points(records) if (r.case, r.arm) == (case.name, arm.name)]
-            same = [
-                (first.seed, second.seed)
-                for first, second in combinations(runs, 2)
-                if first.seed != second.seed and _same_bits(first, second)
-            ]
-            if same:
-                seeds = sorted({seed for pair in same for seed in pair})
-                findings.append(
-                    Finding(
-                        level="warning", scope=case.name, kind="seeds-without-effect",
-                        values={"arm": arm.name, "seeds": seeds},
-                    )
-                )  # fmt: skip
+            seeds = {
+                seed
+                for one, other in combinations(runs, 2)
+                if one.seed != other.seed
+                and (
+                    (one.fingerprint and one.fingerprint == other.fingerprint)
+                    or (one.samples == other.samples and len(one.samples or {}) > 1)
+                )
+                for seed in (one.seed, other.seed)
+            }
+            if seeds:
+                values = {"arm": arm.name, "seeds": sorted(seeds)}
+                findings.append(_warning(case.name, "seeds-without-effect", **values))
     return findings
-
-
-def _same_bits(first: RunRecord, second: RunRecord) -> bool:
-    return (bool(first.fingerprint) and first.fingerprint == second.fingerprint) or (
-        first.samples == second.samples and len(first.samples or {}) > 1
-    )
 
 
 def gather(
@@ -127,86 +127,68 @@ def gather(
 
     Those of a wall session's host are apart (:func:`of_host`).
     """
-    findings = []
-    if QUICK in manifest.overrides:
-        findings.append(Finding(level="warning", scope="session", kind="quick"))
-    if (
-        exactness.status in ("not asked", "inexact")
-        or not manifest.same_code
-        or data_points(records)
-    ):
-        conclusive = exactness.status in ("not asked", "bit-exact")
-        findings.append(
-            Finding(
-                level="note" if conclusive else "warning", scope="session", kind="exactness",
-                values={"status": exactness.status, "detail": exactness.text},
-            )
-        )  # fmt: skip
+    findings = [_warning("session", "quick")] if QUICK in manifest.overrides else []
+    checked = exactness.status in ("not asked", "inexact")
+    if checked or not manifest.same_code or data_points(records):
+        make = _note if exactness.status in ("not asked", "bit-exact") else _warning
+        values: dict[str, Any] = {"status": exactness.status, "detail": exactness.text}
+        findings.append(make("session", "exactness", **values))
     if manifest.provenance.qemu_untried:
-        untried = {"why": manifest.provenance.qemu_untried}
-        findings.append(
-            Finding(level="warning", scope="session", kind="qemu-untried", values=untried)
-        )
+        findings.append(_warning("session", "qemu-untried", why=manifest.provenance.qemu_untried))
     for (case, phase), ios in sorted(too_few_ios(manifest, records).items()):
-        values = {"phase": phase, "ios": ios}
-        findings.append(Finding(level="warning", scope=case, kind="few-ios", values=values))
+        findings.append(_warning(case, "few-ios", phase=phase, ios=ios))
     findings += seeds_without_effect(manifest, records)
-    findings += [
-        Finding(
-            level="warning",
-            scope=count.case,
-            kind="failed-runs",
-            values={
-                "arms": [
-                    [manifest.base, count.base_failed, count.base_runs],
-                    [manifest.patched, count.patched_failed, count.patched_runs],
-                    *([[AGAIN, *count.again]] if count.again else []),
-                ],
-                "kinds": _kinds(count, failed),
-                "repeated": manifest.experiment.repeated,
-            },
-        )
-        for count in counts
-        if count.any_failed
-    ]
+    for count in counts:
+        if count.any_failed:
+            arms = [
+                [manifest.base, count.base_failed, count.base_runs],
+                [manifest.patched, count.patched_failed, count.patched_runs],
+            ]
+            # In wall mode guests end in more ways.
+            kinds: Counter[str] = Counter()
+            if count.again is not None:
+                arms.append([AGAIN, *count.again])
+                kinds.update(
+                    f"{run.failure.kind}, blame {run.failure.blame}"
+                    for run in failed
+                    if run.case == count.case and not run.repeat
+                )
+            values = {"arms": arms, "kinds": dict(sorted(kinds.items()))}
+            repeated = manifest.experiment.repeated
+            findings.append(_warning(count.case, "failed-runs", **values, repeated=repeated))
     recorded = len({(r.case, r.arm, r.block) for r in records if not r.repeat})
-    ended = course is not None and course.early
-    if recorded < manifest.runs_planned and not ended and not (
-        manifest.same_code and not recorded
-    ):  # fmt: skip
+    needless = manifest.same_code and not recorded
+    if recorded < manifest.runs_planned and not (course and course.early) and not needless:
         findings.append(not_finished(recorded, manifest.runs_planned))
     if manifest.same_code:
-        findings.append(Finding(level="note", scope="session", kind="same-code"))
-        findings += _contradiction(manifest, records)
+        findings.append(_note("session", "same-code"))
+        # Equal code must give equal numbers in exact mode.
+        points = {(r.arm, r.case, r.block): r.samples for r in data_points(records)}
+        blocks = [
+            (points[manifest.base, case, block], samples)
+            for (arm, case, block), samples in points.items()
+            if arm == manifest.patched and (manifest.base, case, block) in points
+        ]
+        if differ := sum(base != patched for base, patched in blocks):
+            repeated = manifest.experiment.repeated
+            values = {"differ": differ, "of": len(blocks), "repeated": repeated}
+            findings.append(_warning("session", "same-code-differs", **values))
     findings += series_findings(manifest)
-    findings += _of_the_runs(records)
+    # Inside run records: each text once a case, with how many runs say it.
+    texts = Counter((record.case, text) for record in records for text in record.findings)
+    for (case, text), runs in sorted(texts.items()):
+        findings.append(_warning(case, "of-runs", text=text, runs=runs))
     findings += [
-        Finding(
-            level="note", scope=reference.case, kind="published",
-            values={"metric": reference.metric, "note": reference.note},
-        )
+        _note(reference.case, "published", metric=reference.metric, note=reference.note)
         for reference in references
         if reference.note
-    ]  # fmt: skip
+    ]
     return tuple(sorted(findings, key=lambda finding: finding.level != "warning"))
 
 
 def not_finished(recorded: int, planned: int) -> Finding:
     """That runs are missing which a resumed session would make."""
-    values = {"recorded": recorded, "planned": planned}
-    return Finding(level="warning", scope="session", kind="not-finished", values=values)
-
-
-def _kinds(count: FailureCount, failed: Sequence[FailedRun]) -> dict[str, int]:
-    """How many runs ended in which way, in wall mode, where guests end in more ways; else none."""
-    if count.again is None:
-        return {}
-    kinds: dict[str, int] = {}
-    for run in failed:
-        if run.case == count.case and not run.repeat:
-            text = f"{run.failure.kind}, blame {run.failure.blame}"
-            kinds[text] = kinds.get(text, 0) + 1
-    return dict(sorted(kinds.items()))
+    return _warning("session", "not-finished", recorded=recorded, planned=planned)
 
 
 def of_twins(records: Sequence[RunRecord], locks: Sequence[LockComparison]) -> tuple[Finding, ...]:
@@ -218,88 +200,173 @@ def of_twins(records: Sequence[RunRecord], locks: Sequence[LockComparison]) -> t
             why = f"{failure.kind}, blame {failure.blame}: {failure.message}"
             failed.setdefault((record.twin, why), []).append(record.run_id)
     findings = [
-        Finding(
-            level="note",
-            scope=f"twin {twin}",
-            kind="diagnostic-failed",
-            values={"runs": sorted(run_ids), "why": why},
-        )
+        _note(f"twin {twin}", "diagnostic-failed", runs=sorted(run_ids), why=why)
         for (twin, why), run_ids in sorted(failed.items())
     ]
-    findings += [
-        Finding(
-            level="note",
-            scope=f"twin {locks_of_run.twin}",
-            kind="events-dropped",
-            values={
-                "case": locks_of_run.case,
-                "phase": locks_of_run.phase,
-                "events": sum(locks_of_run.dropped),
-            },
-        )
-        for locks_of_run in locks
-        if any(locks_of_run.dropped)
-    ]
+    for each in locks:
+        if any(each.dropped):
+            values = {"case": each.case, "phase": each.phase, "events": sum(each.dropped)}
+            findings.append(_note(f"twin {each.twin}", "events-dropped", **values))
     return tuple(findings)
-
-
-def _contradiction(manifest: Manifest, records: Sequence[RunRecord]) -> list[Finding]:
-    """Equal code must give equal numbers in exact mode; where it does not, say it."""
-    points = {(r.arm, r.case, r.block): r.samples for r in data_points(records)}
-    blocks = [
-        (points[manifest.base, case, block], samples)
-        for (arm, case, block), samples in points.items()
-        if arm == manifest.patched and (manifest.base, case, block) in points
-    ]
-    differ = sum(base != patched for base, patched in blocks)
-    if not differ:
-        return []
-    values = {"differ": differ, "of": len(blocks), "repeated": manifest.experiment.repeated}
-    return [Finding(level="warning", scope="session", kind="same-code-differs", values=values)]
-
-
-def _of_the_runs(records: Sequence[RunRecord]) -> list[Finding]:
-    """Findings inside run records, each text once a case with how many runs say it."""
-    counts: dict[tuple[str, str], int] = {}
-    for record in records:
-        for text in record.findings:
-            counts[record.case, text] = counts.get((record.case, text), 0) + 1
-    return [
-        Finding(level="warning", scope=case, kind="of-runs", values={"text": text, "runs": count})
-        for (case, text), count in sorted(counts.items())
-    ]
 
 
 def of_host(facts: WallFacts) -> tuple[Finding, ...]:
     """What to know of the host and the session's course before its verdicts: warnings first."""
-    findings = [
-        Finding(
-            level="note" if facts.real_time else "warning", scope="host", kind="accelerator",
-            values={"accelerator": facts.accelerator, "real_time": facts.real_time},
-        )
-    ]  # fmt: skip
-    findings += [
-        Finding(
-            level="warning" if check.status == "fail" else "note", scope="host", kind="host-check",
-            values={"name": check.name, "found": check.found, "status": check.status},
-        )
-        for check in facts.checks
-    ]  # fmt: skip
-    if facts.real_time and facts.images > 1:
-        findings.append(Finding(level="note", scope="host", kind="one-build"))
-    for in_result in (False, True):
-        spoilt = [block for block in facts.dropped if block.kept == in_result and not block.failed]
+    real_time = facts.real_time
+    make = _note if real_time else _warning
+    findings = [make("host", "accelerator", accelerator=facts.accelerator, real_time=real_time)]
+    for check in facts.checks:
+        make = _warning if check.status == "fail" else _note
+        values: dict[str, Any] = {"name": check.name, "found": check.found, "status": check.status}
+        findings.append(make("host", "host-check", **values))
+    if real_time and facts.images > 1:
+        findings.append(_note("host", "one-build"))
+    for kept in (False, True):
+        spoilt = [block for block in facts.dropped if block.kept == kept and not block.failed]
         for case in dict.fromkeys(block.case for block in spoilt):
             blocks = [[block.block, block.reason] for block in spoilt if block.case == case]
-            values = {"case": case, "blocks": blocks, "of": facts.blocks, "kept": in_result}
-            findings.append(
-                Finding(level="warning", scope="host", kind="dropped-blocks", values=values)
-            )
+            values = {"case": case, "blocks": blocks, "of": facts.blocks, "kept": kept}
+            findings.append(_warning("host", "dropped-blocks", **values))
     if facts.early:
-        values = {
-            "blocks": facts.blocks,
-            "planned": facts.planned,
-            "share": facts.look_share or 0.0,
-        }
-        findings.append(Finding(level="note", scope="host", kind="early", values=values))
+        values = {"blocks": facts.blocks, "planned": facts.planned}
+        findings.append(_note("host", "early", **values, share=facts.look_share or 0.0))
     return tuple(sorted(findings, key=lambda finding: finding.level != "warning"))
+
+
+def _build(manifest: Manifest) -> str:
+    """What findings of the builds are of: with more than two arms, the build of one."""
+    return f"build of {manifest.patched}" if len(manifest.experiment.all_arms) > 2 else "build"
+
+
+def series_findings(manifest: Manifest) -> tuple[Finding, ...]:
+    """Findings about the series and the two builds; warnings first.
+
+    With more than two arms those of a build name its arm.  All texts are one line each,
+    and come from mails and compilers: forms escape them.
+    """
+    triage, build = manifest.triage, _build(manifest)
+    findings = [
+        _warning("series", "series", text=text)
+        for series in manifest.series
+        for text in (*series.findings, *executed_on_host(series))
+    ]
+    if triage is not None:
+        texts = (*triage.findings, *(f"new in the patched arm: {each}" for each in triage.warnings))
+        findings += [_warning(build, "build", text=text) for text in texts]
+    notes = {text for arm in manifest.arms for text in arm.kernel.options}
+    findings += [_note("configuration", "build", text=text) for text in sorted(notes)]
+    findings += [
+        _warning(f"kernel of {arm.name}", "build", text=text)
+        for arm in manifest.arms
+        for text in arm.missing
+    ]
+    # A folder of the lab's own has nothing to tell that the heading does not.
+    findings += [
+        _note("series", "origin", text=_origin(series))
+        for series in manifest.series
+        if series.kind != "folder"
+    ]
+    if triage is not None and not manifest.same_code:
+        files = [file for s in manifest.series for patch in s.patches for file in patch.files]
+        findings.append(_note(build, "triage", text=summary(triage, files)))
+    return tuple(findings)
+
+
+def of_executions(manifest: Manifest, executions: Sequence[Execution]) -> tuple[Finding, ...]:
+    """Which of the changed functions the phases executed, and which none of them did.
+
+    Where that is not known, why.  A function that the compiler inlined everywhere is executed
+    under its caller's name, which has then changed, too.
+    """
+    names = changed_functions(manifest)
+    triage, base, patched = manifest.triage, *manifest.arms[:2]
+    if executions:
+        phases = {
+            name: list(dict.fromkeys(each.phase for each in executions if name in each.ran))
+            for name in names
+        }
+        ran = [f"{name} in {', '.join(phases[name])}" for name in names if phases[name]]
+        idle = [name for name in names if not phases[name]]
+        make = _note if ran else _warning
+        values = {"executed": ran, "not_executed": idle, "changed": len(names)}
+        return (make(_build(manifest), "executed", **values),)
+    why = ""
+    if base.kernel.code_key == patched.kernel.code_key:
+        settings = sorted({*base.settings.items()} ^ {*patched.settings.items()})
+        apart = enumerated(list(dict.fromkeys(name for name, _ in settings)))
+        why = f"the arms differ in settings alone: {apart}" if apart else ""
+    elif any(arm.kernel.flavour == PREBUILT for arm in (base, patched)):
+        why = "a kernel is prebuilt: which functions changed, and ran, is not known"
+    elif names:
+        why = "no functions were counted: which of the changed ones ran is not known"
+    elif triage is None:
+        why = "the builds were not compared: which functions changed, and ran, is not known"
+    return (_note("session", "not-known", text=why),) if why else ()
+
+
+def executed_on_host(series: SeriesRecord) -> tuple[str, ...]:
+    """What a build of the series ran on the host, for whoever builds it after this report."""
+    names = ", ".join(series.host_code[:NAMED])
+    more = f" and {len(series.host_code) - NAMED} more" if len(series.host_code) > NAMED else ""
+    return (f"changes what a build executes on its host: {names}{more}",) if names else ()
+
+
+def _origin(series: SeriesRecord) -> str:
+    """Title, version, author, message-id and base of a series in one line."""
+    words = [f"{series.title!r}" if series.title else series.origin]
+    words += [f"v{series.version}"] if series.version > 1 else []
+    words += [f"by {series.author}"] if series.author else []
+    words += [f"message-id {series.message_id}"] if series.message_id else []
+    words += [f"base-commit {series.base_commit[:12]}"] if series.base_commit else []
+    count = len(series.patches)
+    return ", ".join([*words, f"{count} patch{'es'[: 2 * (count != 1)]}"])
+
+
+# Kinds of files that are no C, by how their names end.
+FILE_KINDS: Mapping[str, tuple[str, ...]] = {
+    "Kconfig": ("Kconfig", "Kconfig.debug"),
+    "headers": (".h",),
+    "assembler": (".S",),
+    "makefiles": ("Makefile", "Kbuild"),
+    "linker scripts": (".lds", ".lds.S"),
+}
+
+
+def summary(record: TriageRecord, files: Sequence[str] = ()) -> str:
+    """One sentence for people; ``files`` are the series', named where no function differs."""
+    # What differs that is no function, by its kind: ``data changed: vm_swappiness (4 bytes)``.
+    others = {"data": [_size(each) for each in record.data or ()], "modules": record.modules}
+    besides = [f"{kind} changed: {enumerated(names)}" for kind, names in others.items() if names]
+    if record.verdict == "functions":
+        ordered = sorted(
+            record.functions, key=lambda each: -abs((each.after or 0) - (each.before or 0))
+        )
+        names = ", ".join(_size(function) for function in ordered[:NAMED])
+        more = f", and {len(ordered) - NAMED} more" if len(ordered) > NAMED else ""
+        count = len(ordered)
+        text = f"only {count} function{'s'[: count > 1]} changed: {names}{more}"
+        return "; ".join([text, *besides])
+    # ``files of the series: Kconfig (mm/Kconfig), headers (include/linux/mm.h)``.
+    kinds = {
+        kind: [file for file in dict.fromkeys(files) if file.endswith(ends)]
+        for kind, ends in FILE_KINDS.items()
+    }
+    texts = [f"{kind} ({enumerated(of_kind)})" for kind, of_kind in kinds.items() if of_kind]
+    named = [f"files of the series: {', '.join(texts)}"] if texts else []
+    if record.verdict == "same code":
+        return "; ".join(["all that is loaded is identical in both kernels", *named])
+    if record.data is None and not record.modules:
+        besides = ["data or layout did (strings, tables, line numbers, alignment)", *besides]
+    elif not record.data and not record.modules:
+        besides = ["layout did (strings, line numbers, alignment)", *besides]
+    return "; ".join(["no function changed", *besides, *named])
+
+
+def _size(function: FunctionRecord) -> str:
+    if function.before is None:
+        return f"{function.name} (new, {function.after} bytes)"
+    if function.after is None:
+        return f"{function.name} (gone, {function.before} bytes)"
+    if function.before == function.after:
+        return f"{function.name} ({function.after} bytes)"
+    return f"{function.name} ({function.before} to {function.after} bytes)"

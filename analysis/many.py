@@ -1,16 +1,23 @@
-"""A session of any number of arms: one comparison for each pair that is asked for."""
+"""A session of any number of arms: a comparison for each pair that is asked for, and all by arm.
+
+The comparisons of a session are pairs, each a view of two arms.  Its rows are the same numbers laid
+beside each other: for each metric of each case one cell an arm, with the arm's own values and its
+change from the session's base.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from analysis.by_arm import ArmCell, MetricRow, failures, lay_out
-from analysis.comparison import compare_views, unfinished
-from analysis.gate import gated
+import numpy as np
+
+from analysis import statistics
+from analysis.comparison import compare_views, gated, summarize, unfinished
 from analysis.model import (
     ArmGate,
     CaseComparison,
@@ -19,12 +26,203 @@ from analysis.model import (
     FailedRun,
     Finding,
     MetricComparison,
+    Reference,
     ReportError,
+    Summary,
+    is_share,
 )
-from analysis.verdict import Verdict
+from analysis.statistics import as_change
+from analysis.verdict import Change, Verdict
 from experiment.plan import AGAIN
+from experiment.spec import Direction, Thresholds
 from results.record import ArmRecord, Manifest, Record
 from results.session import MeasuredSession
+from results.units import shown_name
+
+# Columns that a reader of such a table asks for beside what is judged, where they are there.
+CHOSEN = ("runtime", "slowpath_share")
+# From here on cases are read in a matrix, and drawn as a heat map.
+MANY_CASES = 4
+
+
+@dataclass(frozen=True)
+class ArmCell:
+    """One metric of one case on one arm.
+
+    ``values`` are the arm's, by block.  ``against`` is its comparison with the session's
+    base; None for the base itself, and where only steps are compared.  ``change`` is
+    that of ``against``, or else computed in the same way without any verdict.  It is
+    ``withheld`` where a wall session claims nothing of it, not even a size.
+    """
+
+    arm: str
+    values: dict[int, float]
+    summary: Summary | None
+    against: MetricComparison | None
+    change: Change | None
+    published: tuple[Reference, ...] = ()
+    withheld: bool = False
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """The values in the order of their blocks."""
+        return tuple(self.values[block] for block in sorted(self.values))
+
+
+@dataclass(frozen=True)
+class MetricRow:
+    """One metric of one case on every arm, the base first."""
+
+    case: str
+    name: str
+    title: str
+    unit: str
+    direction: Direction
+    primary: bool
+    cells: tuple[ArmCell, ...]
+
+    @property
+    def short(self) -> str:
+        """The metric without its phase."""
+        return self.name.rpartition(".")[2]
+
+    @property
+    def shown_name(self) -> str:
+        """The name where no unit stands beside it: ``4k.virtual_bw`` in virtual time."""
+        return shown_name(self.name, self.unit)
+
+    @property
+    def phase(self) -> str:
+        """The phase that it was measured in."""
+        return self.name.partition(".")[0]
+
+    @property
+    def base(self) -> ArmCell:
+        """The base arm's cell."""
+        return self.cells[0]
+
+    @property
+    def others(self) -> tuple[ArmCell, ...]:
+        """The cells of all arms but the base."""
+        return self.cells[1:]
+
+    @property
+    def measured(self) -> bool:
+        """Whether any arm has a value."""
+        return any(cell.values for cell in self.cells)
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the values are percentages, whose change is said as a difference."""
+        return is_share(self.unit)
+
+    def cell(self, arm: str) -> ArmCell:
+        """The cell of this arm."""
+        return next(cell for cell in self.cells if cell.arm == arm)
+
+
+def _change_of(
+    base: dict[int, float], other: dict[int, float], thresholds: Thresholds
+) -> Change | None:
+    """The change over the blocks that both have, as verdicts compute it; None without a ratio.
+
+    It has an interval and no verdict: it is no member of the family that is judged.
+    """
+    blocks = sorted(base.keys() & other.keys())
+    try:
+        logs = statistics.log_ratios([base[b] for b in blocks], [other[b] for b in blocks])
+    except ValueError:
+        return None
+    level = 1 - thresholds.alpha
+    rank = statistics.signed_rank_interval(logs, level)
+    within = statistics.wider(rank, statistics.t_interval(logs, level))
+    return Change(
+        estimate=as_change(statistics.mean(logs)),
+        hodges_lehmann=as_change(statistics.hodges_lehmann(logs)),
+        low=as_change(within.low) if within else None,
+        high=as_change(within.high) if within else None,
+        level=level,
+    )
+
+
+def _rows(arms: Sequence[str], comparisons: Sequence[Comparison]) -> tuple[MetricRow, ...]:
+    """Every metric of every case on every arm, the base first.
+
+    Primary metrics come first in each case; also those without values are there.
+    """
+    first, base = comparisons[0], arms[0]
+    rows = []
+    for metric in (metric for case in first.cases for metric in case.metrics):
+        values: dict[str, dict[int, float]] = {arm: {} for arm in arms}
+        against: dict[str, MetricComparison] = {}
+        for comparison in comparisons:
+            own, manifest = comparison.metric(metric.case, metric.name), comparison.manifest
+            for pair in own.pairs if own else ():
+                values[manifest.base][pair.block] = pair.base
+                values[manifest.patched][pair.block] = pair.patched
+            if own and manifest.base == base:
+                against[manifest.patched] = own
+        cells = []
+        for arm, of_arm in values.items():
+            judged, change = against.get(arm), None
+            if judged:
+                change = judged.judgement.change
+            elif arm != base:
+                thresholds = first.manifest.experiment.thresholds
+                change = _change_of(values[base], of_arm, thresholds)
+            cells.append(
+                ArmCell(
+                    arm=arm,
+                    values=of_arm,
+                    summary=summarize(list(of_arm.values())),
+                    against=judged,
+                    change=change,
+                    published=judged.published if judged else (),
+                    withheld=judged is not None and first.withholds(judged),
+                )
+            )
+        about = ("case", "name", "title", "unit", "direction", "primary")
+        rows.append(
+            MetricRow(**{name: getattr(metric, name) for name in about}, cells=tuple(cells))
+        )
+    return tuple(rows)
+
+
+def chosen_columns(rows: Sequence[MetricRow]) -> tuple[MetricRow, ...]:
+    """What a table with a row an arm has columns for: what is judged, and what is chosen."""
+    primary = [row for row in rows if row.primary]
+    published = [row for row in rows if any(cell.published for cell in row.cells)]
+    preferred = [row for short in CHOSEN for row in rows if row.short == short and row.measured]
+    return tuple({(row.case, row.name): row for row in (*primary, *preferred, *published)}.values())
+
+
+# P. J. Fleming and J. J. Wallace, "How not to lie with statistics: the correct way to summarize
+# benchmark results", Communications of the ACM 29(3), 1986.
+class Overall(NamedTuple):
+    """The geometric mean of ``n`` changes of metrics of one unit; ``change`` is a fraction."""
+
+    unit: str
+    change: float
+    n: int
+
+
+def geometric_means(metrics: Iterable[MetricComparison]) -> tuple[Overall, ...]:
+    """One for each unit and direction of which there are two changes or more.
+
+    Shares are left out: what changes in them is points.  So is what was not tested.
+    """
+    ratios: dict[tuple[str, str], list[float]] = {}
+    for metric in metrics:
+        change = metric.judgement.change
+        if metric.judgement.verdict is Verdict.NOT_TESTED:
+            continue
+        if change is not None and change.estimate > -1 and not is_share(metric.unit):
+            ratios.setdefault((metric.unit, metric.direction), []).append(change.estimate)
+    return tuple(
+        Overall(unit, statistics.as_change(statistics.mean(np.log1p(changes))), len(changes))
+        for (unit, _), changes in ratios.items()
+        if len(changes) > 1
+    )
 
 
 class Step(NamedTuple):
@@ -96,14 +294,22 @@ class SessionComparison(Record):
     @property
     def failures(self) -> dict[tuple[str, str], tuple[int, int]]:
         """Failed and recorded runs, by case and arm; in wall mode those of the A/A arm, too."""
-        return failures(self.comparisons)
+        counts = {}
+        for manifest, count in (
+            (each.manifest, count) for each in self.comparisons for count in each.failure_counts
+        ):
+            counts[count.case, manifest.base] = count.base_failed, count.base_runs
+            counts[count.case, manifest.patched] = count.patched_failed, count.patched_runs
+            if count.again is not None:
+                counts[count.case, AGAIN] = count.again
+        return counts
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Every finding of any comparison, once."""
         findings: list[Finding] = []
-        for each in (finding for comparison in self.comparisons for finding in comparison.findings):
-            findings += [] if each in findings else [each]
+        for comparison in self.comparisons:
+            findings += [each for each in comparison.findings if each not in findings]
         return tuple(findings)
 
     @property
@@ -116,6 +322,10 @@ class SessionComparison(Record):
     def is_by_steps(self) -> bool:
         """Whether each arm is compared with the one before, and there is more than one step."""
         return self.manifest.experiment.compare == "steps" and len(self.arms) > 2
+
+    def of_case(self, case: str) -> tuple[MetricRow, ...]:
+        """The rows of one case."""
+        return tuple(row for row in self.rows if row.case == case)
 
     def course(self, row: MetricRow) -> tuple[Step, ...]:
         """The steps of one metric, in order; none where the session is not by steps."""
@@ -148,22 +358,20 @@ def views(manifest: Manifest) -> list[Manifest]:
         raise ReportError(f"arms not on record: {', '.join(missing)}")
     if set(arms) - {AGAIN} != {arm.name for arm in manifest.experiment.all_arms}:
         raise ReportError(f"arms {', '.join(arms)}: not those of the experiment")
-    return [_view(manifest, arms[base], arms[patched]) for base, patched in pairs]
-
-
-def _view(manifest: Manifest, base: ArmRecord, patched: ArmRecord) -> Manifest:
     again = [arm for arm in manifest.arms if arm.name == AGAIN]
-    arms = (base, patched, *again)
-    if len(arms) == len(manifest.arms):
-        return manifest
-    return manifest.model_copy(
-        update={
-            "arms": arms,
-            "triage": patched.triage if base.name == manifest.base else patched.step,
-            "series": (*manifest.series, *patched.series),
-            "runs_planned": manifest.runs_planned * len(arms) // len(manifest.arms),
-        }
-    )
+    if len(arms) == 2 + len(again):
+        return [manifest for _ in pairs]
+    return [
+        manifest.model_copy(
+            update={
+                "arms": (arms[base], arms[patched], *again),
+                "triage": arms[patched].triage if base == manifest.base else arms[patched].step,
+                "series": (*manifest.series, *arms[patched].series),
+                "runs_planned": manifest.runs_planned * (2 + len(again)) // len(arms),
+            }
+        )
+        for base, patched in pairs
+    ]
 
 
 def compare_session(session: MeasuredSession, *, explains: bool = True) -> SessionComparison:
@@ -184,17 +392,16 @@ def compare_session(session: MeasuredSession, *, explains: bool = True) -> Sessi
         if record.arm not in names:
             raise ReportError(f"{record.run_id}: arm {record.arm!r}: not in the manifest")
     judged = at_last_look(session)
-    compared = [
-        gated(compare_view, manifest.base, session.checks)
-        for compare_view in compare_views(views(judged.manifest), judged, explains=explains)
-    ]
+    stopped: tuple[Finding, ...] = ()
     if judged is not session:
         values = {"judged": len(judged.manifest.seeds), "planned": len(manifest.seeds)}
-        stopped = Finding(level="warning", scope="session", kind="between-looks", values=values)
-        compared = [
-            compare_view.model_copy(update={"findings": (stopped, *compare_view.findings)})
-            for compare_view in compared
-        ]
+        warning = Finding(level="warning", scope="session", kind="between-looks", values=values)
+        stopped = (warning,)
+    compared = []
+    for view in compare_views(views(judged.manifest), judged, explains=explains):
+        checked = gated(view, manifest.base, session.checks)
+        findings = (*stopped, *checked.findings)
+        compared.append(checked.model_copy(update={"findings": findings}))
     return of_comparisons(judged.manifest, compared)
 
 
@@ -231,5 +438,5 @@ def of_comparisons(manifest: Manifest, comparisons: Sequence[Comparison]) -> Ses
     """The session of these comparisons, with its numbers by arm."""
     arms = [arm.name for arm in manifest.arms if arm.name != AGAIN]
     return SessionComparison(
-        manifest=manifest, comparisons=tuple(comparisons), rows=lay_out(arms, comparisons)
+        manifest=manifest, comparisons=tuple(comparisons), rows=_rows(arms, comparisons)
     )

@@ -141,7 +141,7 @@ class Evidence:
     are the reasons for which blocks were left out for the host's sake.  ``case`` and ``metric``
     are the names by which the thresholds may hold a change of its own.  ``resolution`` is the
     largest error of a log ratio that is no chance and does not average out
-    (``analysis.blocks``).  ``looks`` are those of its case so far, the last one now; None for
+    (``analysis.comparison``).  ``looks`` are those of its case so far, the last one now; None for
     a single one.  ``again`` are the A/A arm's values in the same blocks, none without that arm, and
     None in exact mode; ``real_time`` is false where guests ran under TCG, or on a KVM that is
     itself emulated.

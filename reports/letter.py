@@ -10,13 +10,11 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from analysis import by_arm
-from analysis.by_arm import ArmCell, MetricRow
 from analysis.explain.lines import EXPLANATION as LINES
 from analysis.explain.memory import EXPLANATION as MEMORY
-from analysis.many import SessionComparison
+from analysis.findings import executed_on_host
+from analysis.many import ArmCell, MetricRow, SessionComparison
 from analysis.model import CaseComparison, Comparison, MetricComparison, Summary
-from analysis.series_findings import executed_on_host
 from analysis.verdict import CALLED
 from reports import mail, sentences, wording
 from reports.headline import headline
@@ -183,7 +181,7 @@ def _noise(metric: MetricComparison | None) -> list[str]:
 
 
 def _case(session: SessionComparison, case: CaseComparison) -> list[str]:
-    rows = by_arm.of_case(session.rows, case.name)
+    rows = session.of_case(case.name)
     parts = [setup(session.comparisons[0], case), commands(case.phases), _closing(session, rows)]
     parts += [_arm(session, case, rows, at) for at in range(len(session.arms))]
     return [line for part in parts if part for line in (*part, "")]

@@ -11,9 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from analysis import by_arm
-from analysis.by_arm import ArmCell, MetricRow
-from analysis.many import SessionComparison
+from analysis.many import ArmCell, MetricRow, SessionComparison
 from analysis.model import MetricComparison, is_share
 from analysis.verdict import CALLED, Verdict
 from reports import mail, repeat, sentences, wording
@@ -215,7 +213,7 @@ def _case(session: SessionComparison, case: str) -> list[str]:
     """The tables of a case, the arms but the base as evenly as may be."""
     arms, names = session.arms, repeat.kernel_names(session)
     rows = [
-        row for row in by_arm.of_case(session.rows, case)
+        row for row in session.of_case(case)
         if row.measured and (row.primary or any(
             m.judgement.differs or m.judgement.verdict in CALLED
             for pair in session.comparisons if (m := pair.metric(case, row.name))
@@ -272,6 +270,6 @@ def render(session: SessionComparison) -> str:
     for case in session.cases:
         lines += _case(session, case.name)
         if measured:
-            lines += mail.below(session, by_arm.of_case(session.rows, case.name))
+            lines += mail.below(session, session.of_case(case.name))
     lines += [*mail.checked(session), *(mail.family(session) if measured else [])]
     return "\n".join(lines).rstrip() + "\n"

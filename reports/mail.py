@@ -5,9 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from analysis import differences
-from analysis.by_arm import MetricRow
-from analysis.many import SessionComparison
+from analysis import execution
+from analysis.many import MetricRow, SessionComparison
 from analysis.model import Finding, MetricComparison
 from reports import sentences, wording
 from reports.sections import trust
@@ -71,9 +70,9 @@ def measured_under(session: SessionComparison) -> list[str]:
 
 def banner(session: SessionComparison) -> list[str]:
     """What the arms differ by beyond the series; nothing where they do not."""
-    texts = differences.sentences(session.arms)
+    texts = execution.sentences(session.arms)
     lines = [line for text in texts for line in wrapped(text, "  ")]
-    return [*wrapped(f"{differences.LEAD}:"), *lines, ""] if lines else []
+    return [*wrapped(f"{execution.LEAD}:"), *lines, ""] if lines else []
 
 
 def of_host(session: SessionComparison) -> list[Finding]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.by_arm import MANY_CASES
-from analysis.many import SessionComparison
+from analysis.many import MANY_CASES, SessionComparison
 from reports import mail, sentences
 from reports.document import Block, Cell, Column, Heading, Item, Listing, Paragraph, Table, listing
 from reports.document import row as table_row

@@ -11,9 +11,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 
-from analysis import by_arm
-from analysis.by_arm import ArmCell, MetricRow
-from analysis.many import SessionComparison
+from analysis.many import ArmCell, MetricRow, SessionComparison, chosen_columns
 from analysis.verdict import CALLED
 from reports import mail
 from reports.headline import headline
@@ -120,11 +118,7 @@ def _reclaim(session: SessionComparison) -> Iterator[str]:
     arms, mode = [arm.name for arm in session.arms], session.manifest.experiment.mode
     for case in session.cases:
         for phase in case.phases:
-            own = {
-                row.short: row
-                for row in by_arm.of_case(session.rows, case.name)
-                if row.phase == phase.name
-            }
+            own = {row.short: row for row in session.of_case(case.name) if row.phase == phase.name}
             lines = []
             for title, unit, factor, needed in RECLAIM:
                 cells = [[own[name].cell(arm).summary for name in needed if name in own]
@@ -148,7 +142,7 @@ def render(session: SessionComparison) -> str:
     lines = mail.wrapped(f"{experiment.name}: {experiment.title}")
     lines += [*mail.wrapped(headline(session).sentence), "", *mail.measured_under(session)]
     lines += [*mail.banner(session), *mail.warnings(session), *mail.failures(session)]
-    visible = [row for row in by_arm.columns(session.rows) if row.measured]
+    visible = [row for row in chosen_columns(session.rows) if row.measured]
     for short in dict.fromkeys(row.short for row in visible):
         lines += _metric(session, [row for row in visible if row.short == short])
     if visible:

@@ -12,9 +12,8 @@ from typing import Any
 from urllib.parse import quote
 
 from analysis import power
-from analysis.by_arm import ArmCell
 from analysis.explain.functions import Attribution
-from analysis.many import SessionComparison
+from analysis.many import ArmCell, SessionComparison
 from analysis.model import Comparison, Finding, MetricComparison, Reference
 from analysis.verdict import CALLED, PENDING, Judgement, Verdict
 from experiment.spec import Experiment, KernelSpec

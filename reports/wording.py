@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 
-from analysis.by_arm import ArmCell, MetricRow
 from analysis.counts import Paired
+from analysis.many import ArmCell, MetricRow
 from analysis.model import MetricComparison, Reference, is_share
 from analysis.verdict import MISSING, Change
 from experiment.spec import FUNCTIONS, Thresholds

@@ -9,9 +9,7 @@ from typing import NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from analysis import by_arm
-from analysis.by_arm import ArmCell, MetricRow
-from analysis.many import SessionComparison
+from analysis.many import MANY_CASES, ArmCell, MetricRow, SessionComparison
 from analysis.verdict import CALLED
 from reports import wording
 from reports.charts import canvas
@@ -124,9 +122,9 @@ def draw(session: SessionComparison) -> list[Chart]:
     """One map; none where there are too few cells to need one, or none has a change."""
     rows = session.rows
     names, heads, squares = _grid(session, rows)
-    many = len(session.arms) > 2 or len(session.comparisons[0].cases) >= by_arm.MANY_CASES
+    many = len(session.arms) > 2 or len(session.comparisons[0].cases) >= MANY_CASES
     filled = [cell for line in squares for cell in line if cell is not None]
-    if not many or len(filled) < by_arm.MANY_CASES:
+    if not many or len(filled) < MANY_CASES:
         return []
     shown = most_changed(squares)
     names, visible = [names[number] for number in shown], [squares[number] for number in shown]

@@ -10,8 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.by_arm import MetricRow
-from analysis.many import SessionComparison, Step
+from analysis.many import MetricRow, SessionComparison, Step
 from analysis.model import (
     CaseComparison,
     Comparison,

@@ -5,9 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from analysis import by_arm
-from analysis.by_arm import ArmCell, MetricRow, geometric_means
-from analysis.many import SessionComparison, Step
+from analysis.many import (
+    ArmCell,
+    MetricRow,
+    SessionComparison,
+    Step,
+    chosen_columns,
+    geometric_means,
+)
 from analysis.verdict import CALLED, Change
 from reports import sentences, wording
 from reports.charts import forest, heat
@@ -190,7 +195,7 @@ def blocks(view: View) -> list[Block]:
         body += [figure(chart) for chart in changes(view)]
         body += [] if view.many_cases else [figure(c, wide=True) for c in heat.draw(session)]
     for case in view.first.cases:
-        columns = [each for each in by_arm.columns(by_arm.of_case(session.rows, case.name))
+        columns = [each for each in chosen_columns(session.of_case(case.name))
                  if each.measured]  # fmt: skip
         arms = [arm.name for arm in session.arms if any(r.cell(arm.name).values for r in columns)]
         if not columns:

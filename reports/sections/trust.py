@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import starmap
 
-from analysis import differences as apart
+from analysis import execution as apart
 from analysis.model import ArmGate, Comparison, FailedRun
 from reports import sentences
 from reports.document import (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from analysis.by_arm import ArmCell
-from analysis.by_arm import MetricRow as ArmRow
+from analysis.many import ArmCell
+from analysis.many import MetricRow as ArmRow
 from analysis.model import Comparison, MetricComparison
 from reports import sentences, wording
 from reports.document import (

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from analysis.by_arm import MANY_CASES
 from analysis.counts import Paired
-from analysis.many import SessionComparison
+from analysis.many import MANY_CASES, SessionComparison
 from analysis.model import Comparison
 from reports.charts.canvas import Chart, rem, within
 from reports.document import (

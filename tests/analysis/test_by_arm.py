@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from analysis import by_arm, differences
-from analysis.many import SessionComparison
+from analysis import execution
+from analysis.many import MetricRow, SessionComparison, chosen_columns
 from analysis.verdict import Verdict
 from reports import sentences, wording
 from reports.sections import arms as section
@@ -14,7 +14,7 @@ from tests.analysis.factory import fails
 from tests.analysis.many_factory import ARMS, Many
 
 
-def row(session: SessionComparison, name: str) -> by_arm.MetricRow:
+def row(session: SessionComparison, name: str) -> MetricRow:
     return next(row for row in session.rows if row.name == name)
 
 
@@ -42,12 +42,11 @@ def test_published_figures_are_those_of_the_arm(five: SessionComparison) -> None
 
 def test_numbers_are_laid_out_once(five: SessionComparison) -> None:
     assert five.rows is five.rows
-    assert five.rows == by_arm.lay_out([arm.name for arm in five.arms], five.comparisons)
 
 
 def test_columns_are_what_is_judged_and_what_is_chosen(five: SessionComparison) -> None:
-    rows = by_arm.of_case(five.rows, "filemap-4k")
-    assert [row.name for row in by_arm.columns(rows)] == ["4k.bw", "4k.slowpath_share"]
+    rows = five.of_case("filemap-4k")
+    assert [row.name for row in chosen_columns(rows)] == ["4k.bw", "4k.slowpath_share"]
 
 
 def test_percentages_change_by_points(five: SessionComparison) -> None:
@@ -74,17 +73,17 @@ def test_a_block_that_one_arm_lacks_is_left_out_of_its_comparison_only() -> None
 
 
 def test_differences_beyond_the_series(five: SessionComparison) -> None:
-    rows = differences.differences(five.arms)
+    rows = execution.differences(five.arms)
     assert [difference.name for difference in rows] == ["sysctl vm.zone_reclaim_mode"]
     assert rows[0].values == ("not set", "not set", "not set", "not set", "1")
     other = five.arms[1]
     flavour = other.kernel.model_copy(update={"flavour": "lockdep", "config_sha256": "f" * 64})
     arms = (five.arms[0], other.model_copy(update={"kernel": flavour}))
-    assert differences.sentences(arms) == [
+    assert execution.sentences(arms) == [
         "flavour: perf in vanilla; lockdep in sleepy",
         "configuration, SHA-256: c0ffeec0ffee in vanilla; ffffffffffff in sleepy",
     ]
-    assert differences.differences(five.arms[:3]) == ()
+    assert execution.differences(five.arms[:3]) == ()
 
 
 def test_options_that_the_arms_have_otherwise(five: SessionComparison) -> None:
@@ -94,7 +93,7 @@ def test_options_that_the_arms_have_otherwise(five: SessionComparison) -> None:
     )
     base, other, third = five.arms[:3]
     arms = (base, other.model_copy(update={"options": options}), third)
-    assert differences.sentences(arms) == [
+    assert execution.sentences(arms) == [
         "CONFIG_HINT: absent in vanilla and bourney; y in sleepy",
         "CONFIG_NUMA: y in vanilla and bourney; n in sleepy",
     ]

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from analysis.gate import gate_of
+from analysis.comparison import gate_of
 from analysis.many import SessionComparison, compare_session
 from analysis.verdict import Verdict
 from experiment.spec import CheckSpec

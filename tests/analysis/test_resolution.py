@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from analysis.blocks import time_resolution
+from analysis.comparison import time_resolution
 from analysis.model import Comparison
 from analysis.verdict import Verdict
 from experiment.spec import PhaseTimes

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.series_findings import summary
+from analysis.findings import summary
 from experiment.architecture import Arch
 from experiment.spec import PREBUILT, SeriesSpec
 from host.process import run

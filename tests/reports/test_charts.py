@@ -12,8 +12,7 @@ import pytest
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
 
-from analysis.by_arm import geometric_means
-from analysis.many import SessionComparison, compare_session
+from analysis.many import SessionComparison, compare_session, geometric_means
 from analysis.model import Comparison
 from analysis.verdict import Change
 from experiment.spec import Thresholds

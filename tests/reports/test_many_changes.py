@@ -6,9 +6,8 @@ import itertools
 
 import pytest
 
-from analysis.by_arm import geometric_means
 from analysis.explain.functions import Attribution
-from analysis.many import SessionComparison, compare_session
+from analysis.many import SessionComparison, compare_session, geometric_means
 from analysis.model import Comparison
 from reports import forms
 from reports.charts import functions as charted
