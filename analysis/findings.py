@@ -99,13 +99,13 @@ def seeds_without_effect(manifest: Manifest, records: Sequence[RunRecord]) -> li
             runs = [r for r in data_points(records) if (r.case, r.arm) == (case.name, arm.name)]
             seeds = {
                 seed
-                for one, other in combinations(runs, 2)
-                if one.seed != other.seed
+                for first, other in combinations(runs, 2)
+                if first.seed != other.seed
                 and (
-                    (one.fingerprint and one.fingerprint == other.fingerprint)
-                    or (one.samples == other.samples and len(one.samples or {}) > 1)
+                    (first.fingerprint and first.fingerprint == other.fingerprint)
+                    or (first.samples == other.samples and len(first.samples or {}) > 1)
                 )
-                for seed in (one.seed, other.seed)
+                for seed in (first.seed, other.seed)
             }
             if seeds:
                 values = {"arm": arm.name, "seeds": sorted(seeds)}

@@ -222,12 +222,12 @@ def _differences(first: Manifest, second: Manifest) -> tuple[SessionDifference, 
     return tuple(
         SessionDifference(
             name=name,
-            first="none" if one in ("", None) else str(one),
-            second="none" if other in ("", None) else str(other),
+            first="none" if before in ("", None) else str(before),
+            second="none" if after in ("", None) else str(after),
             prevents=prevents,
         )
-        for name, one, other, prevents in rows
-        if one != other
+        for name, before, after, prevents in rows
+        if before != after
     )
 
 
