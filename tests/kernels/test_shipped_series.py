@@ -161,12 +161,12 @@ PUBLISHED = [CHECKOUT / name for name in EVERY if "/published/" in name]
 
 @pytest.mark.parametrize("folder", PUBLISHED, ids=lambda folder: folder.name)
 def test_what_was_published_is_said_beside_the_patch(folder: Path) -> None:
-    said = tomllib.loads((folder / "published.toml").read_text())
-    assert folder.name.startswith(said["id"].lower() + "-")
-    assert said["kernel"].endswith("7.3" if folder.name.endswith("-7.3") else "6.12")
-    assert said["kind"] in ("regression", "improvement", "elsewhere")
-    assert said["sign"] in ("slower", "faster", "none")
-    assert set(said["shows"]) <= {"instructions", "locks", "lines", "misses"}
+    published = tomllib.loads((folder / "published.toml").read_text())
+    assert folder.name.startswith(published["id"].lower() + "-")
+    assert published["kernel"].endswith("7.3" if folder.name.endswith("-7.3") else "6.12")
+    assert published["kind"] in ("regression", "improvement", "elsewhere")
+    assert published["sign"] in ("slower", "faster", "none")
+    assert set(published["shows"]) <= {"instructions", "locks", "lines", "misses"}
     changed = [
         line
         for path in folder.glob("*.patch")
