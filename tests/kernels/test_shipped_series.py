@@ -160,7 +160,7 @@ PUBLISHED = [CHECKOUT / name for name in EVERY if "/published/" in name]
 
 
 @pytest.mark.parametrize("folder", PUBLISHED, ids=lambda folder: folder.name)
-def test_what_was_published_is_said_beside_the_patch(folder: Path) -> None:
+def test_a_published_result_is_described_beside_its_patch(folder: Path) -> None:
     published = tomllib.loads((folder / "published.toml").read_text())
     assert folder.name.startswith(published["id"].lower() + "-")
     assert published["kernel"].endswith("7.3" if folder.name.endswith("-7.3") else "6.12")
