@@ -190,7 +190,10 @@ def find(request: str, cache: Path) -> DebianPackage:
         raise InfraError(
             "apt knows no such package that can be fetched",
             where=request,
-            next_step=f"./lab.py fetch {name}, which looks in newer releases of Debian, or "
+            next_step="no release of Debian that was looked in has it: name a tree of your own, "
+            "git:PATH@REF, dir:PATH or tarball:PATH, or look in others with ./lab.py fetch --suite"
+            if options(cache)
+            else f"./lab.py fetch {name}, which looks in newer releases of Debian, or "
             f"apt-get update, then apt-cache policy {name}",
         )
     return package

@@ -6,6 +6,7 @@ elsewhere gives the same kernels.
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import hashlib
 import json
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from errors import InfraError, UsageError
+from errors import InfraError, LabError, UsageError
 from files import sha256_of, write_atomically
 from host.packages import install_line, locate
 from host.process import paste, run
@@ -210,6 +211,8 @@ def _debian(request: str, cache: Path) -> Source:
         raise InfraError(
             "this system has no packages of Debian's", where=f"deb:{package}", next_step=own
         )
+    with contextlib.suppress(LabError):  # what apt knows is fetched where its version is named
+        own = f"write deb:{packages.find(package, cache).name_and_version}; or {own}"
     raise InfraError(
         "the source package is not installed",
         where=package,

@@ -200,7 +200,7 @@ def clean_verb(
     """Shrink the cache: downloaded packages go first, then what was not used for longest.
 
     Examples:
-    ./lab.py clean  # shrink the cache to 20 GiB
+    ./lab.py clean  # shrink the cache to 6 GiB
     ./lab.py clean --max-gib 5  # keep less
     """
     from host import facts

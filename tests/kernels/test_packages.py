@@ -60,6 +60,13 @@ def test_package_that_apt_does_not_know(archive: Archive, tmp_path: Path) -> Non
     with pytest.raises(InfraError) as caught:
         packages.find("linux-image-9.9=1-1", tmp_path)
     assert caught.value.next_step.startswith("./lab.py fetch linux-image-9.9,")
+    # It was looked for there, too.
+    lists = tmp_path / packages.LISTS
+    lists.mkdir(parents=True)
+    (lists / packages.SOURCES).touch()
+    with pytest.raises(InfraError) as caught:
+        packages.find("linux-image-9.9=1-1", tmp_path)
+    assert "name a tree of your own, git:PATH@REF" in caught.value.next_step
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,9 @@ def test_debian_source_of_a_named_version_is_fetched(
     spec = "deb:linux-source-0.1=0.1.2-1~deb12u1"
     kernel_source = identify(spec, **lab.where)
     assert kernel_source.identity == spec
+    with pytest.raises(InfraError, match="not installed") as refused:
+        identify("deb:linux-source-0.1", **lab.where)
+    assert f"write {spec}; or" in refused.value.next_step
     unpack(kernel_source, tmp_path / "tree")
     assert listing(tmp_path / "tree") == listing(FAKE_LINUX)
     by_hand = tmp_path / "by-hand" / "src"
