@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -64,11 +63,9 @@ def doctor_verb(
     from host import doctor, facts, fitness
 
     if kernel:
-        trial = try_kernel(source_of(kernel, Path.cwd()), folder)
-        emit([vars(check) for check in trial.checks]) if as_json else write_out(
-            doctor.as_text(trial.checks)
-        )
-        if doctor.worst(trial.checks) == "fail" or (strict and doctor.worst(trial.checks) != "ok"):
+        checks = try_kernel(source_of(kernel, Path.cwd()), folder)
+        emit([vars(check) for check in checks]) if as_json else write_out(doctor.as_text(checks))
+        if doctor.worst(checks) == "fail" or (strict and doctor.worst(checks) != "ok"):
             raise typer.Exit(Exit.INFRASTRUCTURE)
         return
     if fix:
@@ -215,15 +212,6 @@ def clean_verb(
 WORKLOAD = "filemap-4k"
 # Names and options beyond these are counted only.
 NAMED = 8
-WITHOUT_IT = "what it is for is not measured, or is under another name"
-
-
-@dataclass(frozen=True)
-class KernelTrial:
-    """What was tried, in order, and where the runs are; ``session`` is empty where none began."""
-
-    checks: tuple[DoctorCheck, ...]
-    session: str = ""
 
 
 def source_of(kernel: str, here: Path) -> str:
@@ -234,8 +222,9 @@ def source_of(kernel: str, here: Path) -> str:
     return f"git:{place.resolve()}" if (place / ".git").exists() else f"dir:{place.resolve()}"
 
 
-def try_kernel(source: str, folder: Path | None = None) -> KernelTrial:
-    """Try a kernel; the session is kept in ``folder``, or in a temporary one."""
+def try_kernel(source: str, folder: Path | None = None) -> tuple[DoctorCheck, ...]:
+    """Try a kernel, check by check; the session is kept in ``folder``, or in a temporary one."""
+    from host.doctor import DoctorCheck
     from kernels import cache
     from reports.forms import read_comparison
     from results.session import open_session
@@ -249,33 +238,12 @@ def try_kernel(source: str, folder: Path | None = None) -> KernelTrial:
         session.measure(request, options(where), where, folder=target)
     except LabError as error:
         # Of what a kernel has to pass the first that it does not; no run, nothing more to read.
-        return KernelTrial((_failed("configuration and build", error),))
+        name = "configuration and build"
+        return (DoctorCheck(name, "fail", error.what, error.where, error.next_step),)
     comparison = read_comparison(target)
-    manifest = comparison.manifest
-    kernel = cache.load(facts.cache_folder(), manifest.arms[0].kernel.key)
-    checks = [*_of_runs(comparison, open_session(target).records, target)]
-    if kernel is not None:
-        checks = [_of_configuration(kernel), *checks, *_of_names(kernel), _of_coverage(kernel)]
-    return KernelTrial(tuple(checks), str(target))
-
-
-def _failed(name: str, error: LabError) -> DoctorCheck:
-    from host.doctor import DoctorCheck
-
-    return DoctorCheck(name, "fail", error.what, error.where, error.next_step)
-
-
-def _of_configuration(kernel: Kernel) -> DoctorCheck:
-    from host.doctor import DoctorCheck
-
-    notes = kernel.identity.options
-    if not notes:
-        return DoctorCheck("configuration", "ok", "every option came out as asked", "")
-    return DoctorCheck(
-        "configuration", "warn", f"{kernel.identity.release}: {'; '.join(notes)}",
-        "other releases were measured with the option that was asked first",
-        "nothing, or --config CONFIG_X=y for another choice; configs/kconfig/options.toml has them",
-    )  # fmt: skip
+    kernel = cache.load(facts.cache_folder(), comparison.manifest.arms[0].kernel.key)
+    of_runs = _of_runs(comparison, open_session(target).records, target)
+    return (*(_of_kernel(kernel) if kernel is not None else ()), *of_runs)
 
 
 def _of_runs(
@@ -283,84 +251,81 @@ def _of_runs(
 ) -> Iterator[DoctorCheck]:
     from host.doctor import DoctorCheck
 
-    failed = [record for record in records if record.failure is not None]
-    done = len(records) - len(failed)
-    if failed:
-        failure = failed[0].failure
-        assert failure is not None
+    name = f"boot and {WORKLOAD}"
+    failures = [record.failure for record in records if record.failure is not None]
+    if failures:
+        first = failures[0]
         yield DoctorCheck(
-            f"boot and {WORKLOAD}", "fail", f"{len(failed)} of {len(failed) + done} runs failed",
-            f"{failure.kind}: {failure.message}; {'; '.join(failure.evidence[:2])}",
+            name, "fail", f"{len(failures)} of {len(records)} runs failed",
+            f"{first.kind}: {first.message}; {'; '.join(first.evidence[:2])}",
             f"see the console in {folder}, and ./lab.py run noop for a kernel that is known",
         )  # fmt: skip
         return
-    yield DoctorCheck(f"boot and {WORKLOAD}", "ok", f"{done} runs, each valid", "")
-    exactness = comparison.exactness
-    exact = exactness.status == "bit-exact"
+    yield DoctorCheck(name, "ok", f"{len(records)} runs, each valid", "")
+    exactness, mend = comparison.exactness, "./lab.py doctor --exact"
+    is_exact = exactness.status == "bit-exact"
     yield DoctorCheck(
-        "repeated run", "ok" if exact else "fail", exactness.text,
-        "; ".join(exactness.fields), "" if exact else "./lab.py doctor --exact",
+        "repeated run", "ok" if is_exact else "fail", exactness.text, "; ".join(exactness.fields),
+        "" if is_exact else mend,
     )  # fmt: skip
-    first, *others = [dict(each.samples or {}) for each in records if not each.repeat]
-    differing = sorted(
-        {name for name in first for other in others if other.get(name) != first[name]}
-    )
-    yield DoctorCheck(
-        "A/A", "fail" if differing else "ok",
-        f"{len(differing)} of {len(first)} numbers differ" if differing
-        else f"{len(first)} numbers, all equal",
-        ", ".join(differing[:NAMED]), "./lab.py doctor --exact" if differing else "",
-    )  # fmt: skip
-
-
-def lock_names() -> tuple[NameUse, ...]:
-    """The functions that well-known locks are recognised by; each has others beside it."""
-    from analysis.explain.locks import catalogue
-    from runs.manifest import NameUse
-
-    return tuple(
-        NameUse(name, "function", f"lock {lock.label}", instead=True)
-        for lock in catalogue()
-        for name in lock.taken_in
-    )
+    base, *others = [dict(each.samples or {}) for each in records if not each.repeat]
+    differing = sorted({name for name in base for each in others if each.get(name) != base[name]})
+    if differing:
+        text = f"{len(differing)} of {len(base)} numbers differ"
+        yield DoctorCheck("A/A", "fail", text, ", ".join(differing[:NAMED]), mend)
+    else:
+        yield DoctorCheck("A/A", "ok", f"{len(base)} numbers, all equal", "")
 
 
 def every_name() -> tuple[NameUse, ...]:
-    """All names that the lab leans on, those of reports included."""
+    """All names that the lab leans on, those by which reports recognise well-known locks too."""
+    from analysis.explain.locks import catalogue
     from runs import manifest
 
-    return (*manifest.every_name(), *lock_names())
+    return (
+        *manifest.every_name(),
+        # Each has others beside it.
+        *(
+            manifest.NameUse(name, "function", f"lock {lock.label}", instead=True)
+            for lock in catalogue()
+            for name in lock.taken_in
+        ),
+    )
 
 
-def _of_names(kernel: Kernel) -> Iterator[DoctorCheck]:
+def _of_kernel(kernel: Kernel) -> Iterator[DoctorCheck]:
+    """Its configuration, the names that the lab leans on, and how far `suggest` knows it."""
     from host.doctor import DoctorCheck
     from runs import manifest
-
-    uses = every_name()
-    absent = manifest.missing(uses, kernel)
-    total = len({(use.kind, use.name) for use in uses})
-    if not absent:
-        yield DoctorCheck("names", "ok", f"{total} names of functions are looked up by", "")
-        return
-    lines = manifest.sentences(absent, kernel)
-    more = f"; and {len(lines) - NAMED} more" if len(lines) > NAMED else ""
-    yield DoctorCheck(
-        "names", "warn", f"{len(lines)} of {total} names are not in {kernel.identity.release}",
-        f"{'; '.join(lines[:NAMED])}{more}: {WITHOUT_IT}",
-        "add the release's own name beside it, in the file that has it",
-    )  # fmt: skip
-
-
-def _of_coverage(kernel: Kernel) -> DoctorCheck:
-    """How many of the kernel's functions the shipped coverage has, which `suggest` goes by."""
-    from host.doctor import DoctorCheck
     from runs.coverage import functions_of, shipped
 
-    table = shipped(release=kernel.identity.release)
-    own = {name for _, name in functions_of(kernel)}
-    known = {name for _, name in table.calls}
+    release, notes = kernel.identity.release, kernel.identity.options
+    if notes:
+        yield DoctorCheck(
+            "configuration", "warn", f"{release}: {'; '.join(notes)}",
+            "other releases were measured with the option that was asked first",
+            "nothing, or --config CONFIG_X=y for another choice; configs/kconfig/options.toml has "
+            "them",
+        )  # fmt: skip
+    else:
+        yield DoctorCheck("configuration", "ok", "every option came out as asked", "")
+    uses = every_name()
+    total = len({(use.kind, use.name) for use in uses})
+    if absent := manifest.missing(uses, kernel):
+        lines = manifest.sentences(absent, kernel)
+        more = f"; and {len(lines) - NAMED} more" if len(lines) > NAMED else ""
+        yield DoctorCheck(
+            "names", "warn", f"{len(lines)} of {total} names are not in {release}",
+            f"{'; '.join(lines[:NAMED])}{more}: what it is for is not measured, or is under "
+            "another name",
+            "add the release's own name beside it, in the file that has it",
+        )  # fmt: skip
+    else:
+        yield DoctorCheck("names", "ok", f"{total} names of functions are looked up by", "")
+    table = shipped(release=release)
+    own, known = ({name for _, name in pairs} for pairs in (functions_of(kernel), table.calls))
     share = len(own & known) / len(own) if own else 0.0
-    return DoctorCheck(
+    yield DoctorCheck(
         "coverage", "ok" if share > 0.9 else "warn",
         f"{share:.0%} of the functions are in the coverage of {table.release}",
         "workloads are chosen by it",

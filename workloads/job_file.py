@@ -152,11 +152,6 @@ class JobSection(NamedTuple):
     places: Mapping[str, str]
 
 
-class _Line(NamedTuple):
-    place: str
-    text: str
-
-
 class _Option(NamedTuple):
     value: str | None
     place: str
@@ -183,19 +178,19 @@ def read_job_file(path: Path) -> dict[str, JobSection]:
         if options is not None and options is not shared:
             sections[variant_name(title, sections)] = _section(title, place, options)
 
-    for line in _lines(path, str(path), mistakes):
-        if line.text.startswith("["):
+    for at, text in _lines(path, str(path), mistakes):
+        if text.startswith("["):
             end()
-            title, place = line.text[1:-1], line.place
+            title, place = text[1:-1], at
             # fio compares no more of the title than this.
             options = shared if title.startswith(GLOBAL) else dict(shared)
             # One of [global] is nobody's.
             options.pop("name", None)
         elif options is None:
-            mistakes.append(f"{line.place}: found {line.text!r} before the first [section]")
+            mistakes.append(f"{at}: found {text!r} before the first [section]")
             break
         else:
-            _add_option(line, options, title, mistakes)
+            _add_option(text, options, f"{at} [{title}]", mistakes)
     end()
     if not sections and not mistakes:
         mistakes = [f"{path}: no section besides [{GLOBAL}]: nothing to run"]
@@ -213,8 +208,10 @@ def variant_name(title: str, taken: Collection[str] = ()) -> str:
     return f"section-{len(taken) + 1}" if name in ("", DEFAULT) or name in taken else name
 
 
-def _lines(path: Path, named: str, mistakes: list[str], depth: int = 0) -> Iterator[_Line]:
-    """What is left of a file's lines without blanks and comments, those of included ones as well.
+def _lines(
+    path: Path, named: str, mistakes: list[str], depth: int = 0
+) -> Iterator[tuple[str, str]]:
+    """Place and text of a file's lines without blanks and comments, those of included ones as well.
 
     ``named`` is what the file is called in places.
     """
@@ -226,36 +223,35 @@ def _lines(path: Path, named: str, mistakes: list[str], depth: int = 0) -> Itera
         mistakes.append(f"{named}: no job file that can be read: {why}; known: {known}")
         return
     for number, raw in enumerate(text.split("\n"), start=1):
-        line = _Line(f"{named}:{number}", COMMENT.split(raw)[0].strip(BLANKS))
-        if line.text.startswith("[") and depth:
-            mistakes.append(f"{line.place}: a section in a file that another one includes")
+        place, line = f"{named}:{number}", COMMENT.split(raw)[0].strip(BLANKS)
+        if line.startswith("[") and depth:
+            mistakes.append(f"{place}: a section in a file that another one includes")
             return
-        if line.text.startswith(INCLUDE):
+        if line.startswith(INCLUDE):
             if depth == DEEPEST:
-                mistakes.append(f"{line.place}: more than {DEEPEST} files include each other")
+                mistakes.append(f"{place}: more than {DEEPEST} files include each other")
                 return
             # fio passes over one character, whatever it is.
-            included = path.parent / line.text[len(INCLUDE) + 1 :].strip(BLANKS)
-            yield from _lines(included, f"{line.place}: {included.name}", mistakes, depth + 1)
-        elif line.text:
-            yield line
+            included = path.parent / line[len(INCLUDE) + 1 :].strip(BLANKS)
+            yield from _lines(included, f"{place}: {included.name}", mistakes, depth + 1)
+        elif line:
+            yield place, line
 
 
-def _add_option(line: _Line, options: dict[str, _Option], title: str, mistakes: list[str]) -> None:
+def _add_option(line: str, options: dict[str, _Option], place: str, mistakes: list[str]) -> None:
     """Put one option among those of its section, where a run can have it."""
-    text = VARIABLE.sub(lambda word: os.environ.get(word[1], word[0]), line.text)
+    text = VARIABLE.sub(lambda word: os.environ.get(word[1], word[0]), line)
     key, is_given, value = text.partition("=")
     key = ALIASES.get(key.rstrip(BLANKS), key.rstrip(BLANKS))
-    place = f"{line.place} [{title}]"
     if key in LAB_GIVES:
         return
     unset = VARIABLE.search(text)
     if unset:
-        mistakes.append(f"{place}: {line.text}: {unset[1]} is not set in this environment")
+        mistakes.append(f"{place}: {line}: {unset[1]} is not set in this environment")
     refused = [key, *(word for word in REFUSED if word in value and word.startswith("$"))]
     if any(word in value for word in KEYWORDS) and OPERATOR.search(value):
         refused.append(CALCULATED)
-    mistakes += [f"{place}: {line.text}: {REFUSED[word]}" for word in refused if word in REFUSED]
+    mistakes += [f"{place}: {line}: {REFUSED[word]}" for word in refused if word in REFUSED]
     if key == "filename" and key in options:
         # fio adds to the files that it has, also to those of [global].
         value = f"{options[key].value}:{value}"

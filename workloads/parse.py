@@ -21,12 +21,8 @@ UNKNOWN_WORDS = re.compile(r'Unknown kernel command line parameters "(.*)", will
 MEMORY_STAT = ("file", "file_thp", "pgscan", "pgscan_direct", "pgsteal")
 MEMORY_EVENTS = ("max", "oom", "oom_kill")
 VMSTAT = (
-    "workingset_refault_file",
-    "pgmajfault",
-    "nr_active_file",
-    "nr_inactive_file",
-    "nr_shmem_hugepages",
-    "nr_free_pages",
+    *("workingset_refault_file", "pgmajfault", "nr_active_file", "nr_inactive_file"),
+    *("nr_shmem_hugepages", "nr_free_pages"),
 )
 PERCENTILES = ("50.000000", "99.000000", "99.900000")
 CPU_STAT = ("usage_usec",)
@@ -157,15 +153,18 @@ def guest_result(files: Mapping[str, bytes], phases: tuple[str, ...]) -> GuestRe
         if failure and f"{name}/status" not in files:
             break
         results.append(_phase(files, name))
-    uname = _text(files, "uname").split() if "uname" in files else []
+    # What an agent that stopped early may not have sent yet.
+    later = {name: _text(files, name) for name in ("uname", "sysctl", "dmesg") if name in files}
+    uname = later.get("uname", "").split()
+    lines = (line.partition("=") for line in later.get("sysctl", "").splitlines())
     return GuestResult(
         failure=failure,
         build_id=build_id(files.get("notes", b"")),
         release=uname[2] if len(uname) > 2 else "",
         tainted=_parsed(files, "tainted", whole),
         phases=tuple(results),
-        sysctl=_settings(_text(files, "sysctl") if "sysctl" in files else ""),
-        unknown_words=unknown_words(_text(files, "dmesg") if "dmesg" in files else ""),
+        sysctl={name: " ".join(value.split()) for name, _, value in lines},
+        unknown_words=unknown_words(later.get("dmesg", "")),
     )
 
 
@@ -199,11 +198,6 @@ def finite(value: object) -> float:
     if not math.isfinite(number) or abs(number) >= MOST:
         raise ParseError(f"no number of 64 bits: {number}")
     return number
-
-
-def _settings(text: str) -> dict[str, str]:
-    lines = (line.partition("=") for line in text.splitlines())
-    return {name: " ".join(value.split()) for name, _, value in lines}
 
 
 def unknown_words(dmesg: str) -> frozenset[str]:
@@ -265,9 +259,7 @@ def device_bytes(text: str, device: str) -> tuple[int, int]:
     for line in text.splitlines():
         name, _, rest = line.partition(" ")
         if name == device:
-            values = {
-                key: value for key, _, value in (pair.partition("=") for pair in rest.split())
-            }
+            values = dict(pair.partition("=")[::2] for pair in rest.split())
             try:
                 return whole(values["rbytes"]), whole(values["wbytes"])
             except (KeyError, ParseError) as error:
@@ -414,19 +406,19 @@ def _phase(files: Mapping[str, bytes], name: str) -> PhaseResult:
 
 
 def _observation(files: Mapping[str, bytes], folder: str) -> Observation:
-    read, written = _parsed(files, f"{folder}/cgroup/io.stat", lambda text: device_bytes(text, BRD))
-    cpu = _counters(files, f"{folder}/cgroup/cpu.stat", CPU_STAT)
+    cgroup = f"{folder}/cgroup"
+    read, written = _parsed(files, f"{cgroup}/io.stat", lambda text: device_bytes(text, BRD))
     return Observation(
-        memory_stat=_counters(files, f"{folder}/cgroup/memory.stat", MEMORY_STAT),
-        memory_events=_counters(files, f"{folder}/cgroup/memory.events", MEMORY_EVENTS),
-        memory_peak_bytes=_parsed(files, f"{folder}/cgroup/memory.peak", whole),
-        memory_max=_text(files, f"{folder}/cgroup/memory.max").strip(),
+        memory_stat=_counters(files, f"{cgroup}/memory.stat", MEMORY_STAT),
+        memory_events=_counters(files, f"{cgroup}/memory.events", MEMORY_EVENTS),
+        memory_peak_bytes=_parsed(files, f"{cgroup}/memory.peak", whole),
+        memory_max=_text(files, f"{cgroup}/memory.max").strip(),
         vmstat=_counters(files, f"{folder}/proc/vmstat", VMSTAT),
         thp_enabled=thp_selected(_text(files, f"{folder}/proc/enabled")),
         device_read_bytes=read,
         device_written_bytes=written,
-        cpu_ns=cpu["usage_usec"] * 1000,
-        memory_stall_ns=_parsed(files, f"{folder}/cgroup/memory.pressure", stalled_us) * 1000,
+        cpu_ns=_counters(files, f"{cgroup}/cpu.stat", CPU_STAT)["usage_usec"] * 1000,
+        memory_stall_ns=_parsed(files, f"{cgroup}/memory.pressure", stalled_us) * 1000,
     )
 
 

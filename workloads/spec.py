@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -162,38 +161,35 @@ class Phase(Frozen):
         return any(self.option(name) not in ("", "0") for name in ("fsync", "fdatasync"))
 
     @model_validator(mode="after")
-    def _fio_or_program(self) -> Phase:
-        if bool(self.fio) == bool(self.program):
-            raise ValueError("exactly one of fio (or job_file) and program is wanted")
-        if len(self.program) == 1 or bool(self.program) != bool(self.ops):
-            raise ValueError(
-                "a program is [NAME, OPERATION] and a number of ops; ops belong to programs alone"
+    def _parts_agree(self) -> Phase:
+        units, costs = ([each.name for each in group] for group in (self.units, self.costs))
+        mistakes = [
+            words
+            for is_wrong, words in (
+                (bool(self.fio) == bool(self.program),
+                 "exactly one of fio (or job_file) and program is wanted"),
+                (len(self.program) == 1 or bool(self.program) != bool(self.ops),
+                 "a program is [NAME, OPERATION] and a number of ops; ops belong to programs only"),
+                (self.program and not self.units[0].ios,
+                 "units: the first one of a program is its operation, with ios = true"),
+                (self.program and self.costs,
+                 "costs: a program does the same work in every run and has none"),
+                (len(set(units)) != len(units),
+                 f"units: a name is given twice in {', '.join(units)}"),
+                *(
+                    (ratio.unit not in units, f"ratios: {ratio.name}: no such unit: {ratio.unit}; "
+                     f"known: {', '.join(units)}")
+                    for ratio in self.ratios
+                ),
+                (len(set(costs)) != len(costs),
+                 f"costs: a name is given twice in {', '.join(costs)}"),
+                (costs and not any(cost.ios for cost in self.costs),
+                 "costs: one of them has ios = true: work is given per I/O"),
             )
-        if self.program and not self.units[0].ios:
-            raise ValueError("units: the first one of a program is its operation, with ios = true")
-        if self.program and self.costs:
-            raise ValueError("costs: a program does the same work in every run and has none")
-        return self
-
-    @model_validator(mode="after")
-    def _ratios_have_units(self) -> Phase:
-        units = [unit.name for unit in self.units]
-        if len(set(units)) != len(units):
-            raise ValueError(f"units: a name is given twice in {', '.join(units)}")
-        for ratio in self.ratios:
-            if ratio.unit not in units:
-                raise ValueError(
-                    f"ratios: {ratio.name}: no such unit: {ratio.unit}; known: {', '.join(units)}"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _costs_have_ios(self) -> Phase:
-        names = [cost.name for cost in self.costs]
-        if len(set(names)) != len(names):
-            raise ValueError(f"costs: a name is given twice in {', '.join(names)}")
-        if self.costs and not any(cost.ios for cost in self.costs):
-            raise ValueError("costs: one of them has ios = true: work is given per I/O")
+            if is_wrong
+        ]  # fmt: skip
+        if mistakes:
+            raise ValueError(mistakes[0])
         return self
 
 
@@ -236,53 +232,47 @@ class Workload(Frozen):
     def as_variant(self, variant: str) -> Workload:
         """The workload with the variant's phases and file system in place of its own."""
         changed = self.variants[variant] if variant != "default" else Variant()
-        update: dict[str, object] = {"phases": self.phases_of(variant)}
-        for key in ("fs", "mkfs", "mount_options"):
-            if (value := getattr(changed, key)) is not None:
-                update[key] = value
-        return self.model_copy(update=update)
-
-    def phases_of(self, variant: str) -> tuple[Phase, ...]:
-        """The phases with the variant's settings put in."""
-        changed = self.variants[variant] if variant != "default" else Variant()
-        fs = changed.fs or self.fs
-        return tuple(
+        update: dict[str, object] = {
+            key: value
+            for key in ("fs", "mkfs", "mount_options")
+            if (value := getattr(changed, key)) is not None
+        }
+        update["phases"] = tuple(
             phase.model_copy(
                 update={
-                    "fio": changed.fio.get(phase.name, phase.fio),
-                    "places": changed.places.get(phase.name, phase.places),
-                    "readahead_kib": changed.readahead_kib.get(phase.name, phase.readahead_kib),
-                    "drop_caches": changed.drop_caches.get(phase.name, phase.drop_caches),
+                    **{
+                        key: getattr(changed, key).get(phase.name, getattr(phase, key))
+                        for key in ("fio", "places", "readahead_kib", "drop_caches")
+                    },
                     "thresholds": {**phase.thresholds, **changed.thresholds.get(phase.name, {})},
-                    "on_device": fs != "tmpfs",
+                    "on_device": (changed.fs or self.fs) != "tmpfs",
                 }
             )
             for phase in self.phases
         )
+        return self.model_copy(update=update)
+
+    def phases_of(self, variant: str) -> tuple[Phase, ...]:
+        """The phases with the variant's settings put in."""
+        return self.as_variant(variant).phases
 
     def in_guest(self, *, page_bytes: int, vcpus: int) -> Workload:
         """The workload with what fio's keywords stand for in such a guest."""
         values = dict(zip(KEYWORDS, (str(page_bytes), str(vcpus)), strict=False))
 
         def put_in(fio: tuple[str, ...]) -> tuple[str, ...]:
-            return tuple(
-                reduce(lambda text, word: text.replace(word, values[word]), values, argument)
-                for argument in fio
-            )
+            for word, value in values.items():
+                fio = tuple(argument.replace(word, value) for argument in fio)
+            return fio
 
-        return self.model_copy(
-            update={
-                "phases": tuple(
-                    phase.model_copy(update={"fio": put_in(phase.fio)}) for phase in self.phases
-                ),
-                "variants": {
-                    name: variant.model_copy(
-                        update={"fio": {key: put_in(fio) for key, fio in variant.fio.items()}}
-                    )
-                    for name, variant in self.variants.items()
-                },
-            }
-        )
+        phases = [phase.model_copy(update={"fio": put_in(phase.fio)}) for phase in self.phases]
+        variants = {
+            name: variant.model_copy(
+                update={"fio": {key: put_in(fio) for key, fio in variant.fio.items()}}
+            )
+            for name, variant in self.variants.items()
+        }
+        return self.model_copy(update={"phases": tuple(phases), "variants": variants})
 
     def files(self, jobs: int) -> tuple[str, ...]:
         """The files that are laid out in a guest, by the names that fio gives them."""
@@ -305,13 +295,11 @@ def load_workload(path: Path) -> Workload:
         # Validated as JSON: strict mode takes lists for tuples only from there.
         workload = Workload.model_validate_json(TypeAdapter(dict[str, object]).dump_json(data))
     except ValidationError as error:
-        raise SpecError(
-            [
-                f"{path}: {'.'.join(map(str, item['loc']))}: {item['msg']} "
-                f"(found {item['input']!r})"
-                for item in error.errors()
-            ]
-        ) from None
+        lines = [
+            f"{path}: {'.'.join(map(str, item['loc']))}: {item['msg']} (found {item['input']!r})"
+            for item in error.errors()
+        ]
+        raise SpecError(lines) from None
     except (OSError, ValueError) as error:  # no TOML, no UTF-8
         raise SpecError([f"{path}: {error}"]) from None
     mistakes = [f"{path}: {mistake}" for mistake in _mistakes(workload, path.stem)]

@@ -1,16 +1,25 @@
-"""What arms have of their own is told from what seeds scatter by."""
+"""What arms have of their own, slow-downs of known size, and how far paths scatter."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
 from analysis.statistics import Floats
 from benchmarks.nulls import CHECKOUT, NULLS, NULLS_OF_MEMORY, nulls_of, shift, word
+from benchmarks.scatter import between_seeds, in_pairs
+from benchmarks.slowdowns import FILES, judged, slowed
 from experiment.load import load_experiment
 from experiment.spec import Experiment
+from results.session import MeasuredSession
 from runs.resolved import catalogue
+from tests.analysis import factory
+from tests.analysis.factory import ExactSession
 
 ARMS, SEEDS = 13, 8
 
@@ -83,3 +92,73 @@ def test_no_null_is_in_the_environment_of_what_is_measured() -> None:
 def test_all_nulls_have_the_settings_of_the_arm_that_is_named() -> None:
     assert {arm.mount_options for arm in nulls("thp-matrix", "always").all_arms} == {"huge=always"}
     assert {arm.mount_options for arm in nulls("thp-matrix").all_arms} == {""}
+
+
+NAMES = [name for names in FILES.values() for name in names]
+SIXTEEN = tuple(range(1, 17))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_series_adds_what_its_name_says(name: str) -> None:
+    (patch,) = (CHECKOUT / "configs/series" / name).glob("*.patch")
+    count = name.rpartition("-")[2]
+    added = [line for line in patch.read_text().splitlines() if re.match(r"\+(?!\+\+)", line)]
+    (code,) = (line for line in added if "asm" in line)
+    assert f".rept {count}\\n" in code
+    file = next(file for file, names in FILES.items() if name in names)
+    assert f"+++ b/{file}" in patch.read_text()
+
+
+def test_every_series_is_an_arm_of_the_case() -> None:
+    file = CHECKOUT / "configs/experiments/filemap-v4.toml"
+    loaded = load_experiment(file, catalogue=catalogue(CHECKOUT))
+    experiment = slowed(loaded, tuple(NAMES), "filemap-4k", 16)
+    again = type(experiment).model_validate(experiment.model_dump())
+    assert [arm.name for arm in again.all_arms] == ["base", *NAMES]
+    assert {pair[0] for pair in again.compared} == {"base"}
+    assert ([case.name for case in again.cases], again.looks().seeds) == (["filemap-4k"], (16,))
+
+
+def session_of(apart: Sequence[float]) -> MeasuredSession:
+    """A session in which the bandwidth of the patched arm is apart from the base's, in %."""
+    made = ExactSession(seeds=SIXTEEN)
+    manifest, records = made.manifest(), []
+    for block, difference in enumerate(apart):
+        level = 300.0 + block
+        for arm, value in (("base", level), ("patched", level * np.exp(difference / 100))):
+            record = factory.run(made, "filemap-4k", arm, block)
+            samples = {**(record.samples or {}), "4k.bw": float(value)}
+            records.append(record.model_copy(update={"samples": samples}))
+    return MeasuredSession(manifest, tuple(records), (), (), (), (), None)
+
+
+def test_the_verdict_is_that_of_the_look_that_decides() -> None:
+    noise = np.random.default_rng(3).standard_normal(16)
+    noise = (noise - noise.mean()) / noise.std(ddof=1)
+
+    def verdict(change: float, spread: float) -> str:
+        session = session_of(change + spread * noise)
+        case = next(each for each in session.manifest.cases if each.name == "filemap-4k")
+        return judged(session, case, "patched")["4k.bw"]
+
+    assert verdict(-1.0, 0.1) == "regression after 8"
+    assert verdict(0.0, 0.02) == "no change after 8"
+    assert verdict(0.0, 0.6) == "undecided after 16"
+    assert verdict(-0.2, 0.1) == "regression after 16"
+
+
+def values(*columns: list[float]) -> pd.DataFrame:
+    return pd.DataFrame(dict(zip(("base", "patched"), columns, strict=False)))
+
+
+def test_the_base_arm_between_its_seeds() -> None:
+    base = [1990.0, 2000.0, 2010.0]
+    assert between_seeds(values(base, [1.0, 2.0, 3.0])) == "2,000 ± 0.50"
+
+
+@pytest.mark.parametrize(
+    ("apart", "spread"), [([1.5] * 3, "0.00"), (list(np.exp([0.0, 0.01, 0.02])), "1.00")]
+)
+def test_what_seeds_have_in_common_is_not_in_pairs(apart: list[float], spread: str) -> None:
+    base = [1000.0, 5000.0, 300.0]
+    assert in_pairs(values(base, list(np.multiply(base, apart)))) == spread

@@ -5,17 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from errors import SpecError
 from experiment.load import (
+    OTHERS,
     Catalogue,
+    Subsystems,
+    SubsystemWorkloads,
     known_experiments,
     known_guests,
     load_experiment,
     load_guest,
+    load_subsystems,
 )
-from experiment.spec import PhaseTimes
+from experiment.spec import CheckSpec, PhaseTimes
 from tests.experiment.conftest import GOOD, Problems, swap
+from workloads.spec import load_catalogue
 
 
 def test_a_good_file_is_an_experiment(tmp_path: Path, catalogue: Catalogue) -> None:
@@ -223,3 +229,61 @@ def test_a_guest_has_nodes_in_both_modes(tmp_path: Path) -> None:
     path.write_text(f"numa_nodes = 3\n{text}")
     with pytest.raises(SpecError, match="3 nodes cannot share vcpus = 16"):
         load_guest(path)
+
+
+TWO = Subsystems(
+    subsystem=(
+        SubsystemWorkloads(title="reading", workloads=("a", "b")),
+        SubsystemWorkloads(title="writing", workloads=("c",)),
+    )
+)
+
+
+def test_every_workload_of_the_catalogue_is_in_one_part() -> None:
+    named = [name for part in load_subsystems().subsystem for name in part.workloads]
+    assert sorted(named) == sorted(load_catalogue())
+
+
+def test_a_variant_is_where_its_workload_is() -> None:
+    assert [TWO.of_case(case) for case in ("b", "c+ext4", "new")] == ["reading", "writing", OTHERS]
+    assert [TWO.position(title) for title in ("reading", "writing", OTHERS)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("text", ["subsystem = 1", '[[subsystem]]\ntitle = "a"', "subsystem = ["])
+def test_a_file_that_is_wrong_is_named(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "parts.toml"
+    file.write_text(text)
+    with pytest.raises(SpecError, match=r"parts.toml"):
+        load_subsystems(file)
+
+
+def test_a_gate_asks_for_both_kernels_by_default() -> None:
+    spec = CheckSpec()
+    assert spec.flavours == ("lockdep", "selftest")
+    assert spec.vcpus == (1, 4)
+    assert spec.selftests == ("xarray",)
+
+
+def test_without_self_tests_their_kernel_is_not_built() -> None:
+    assert CheckSpec(selftests=()).flavours == ("lockdep",)
+
+
+def test_one_flavour_for_both_is_built_once() -> None:
+    assert CheckSpec(selftest_flavour="lockdep").flavours == ("lockdep",)
+
+
+@pytest.mark.parametrize("vcpus", [(0,), (65,)])
+def test_vcpus_that_no_guest_has_are_refused(vcpus: tuple[int, ...]) -> None:
+    with pytest.raises(ValidationError):
+        CheckSpec(vcpus=vcpus)
+
+
+def test_an_unknown_self_test_is_refused() -> None:
+    with pytest.raises(ValidationError, match="xarray"):
+        CheckSpec(selftests=("xaray",))  # type: ignore[arg-type]
+
+
+def test_a_gate_that_would_check_nothing_is_refused() -> None:
+    assert CheckSpec(vcpus=()).flavours == ("selftest",)
+    with pytest.raises(ValidationError, match="nothing would be checked"):
+        CheckSpec(vcpus=(), selftests=())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -13,11 +14,13 @@ from pathlib import Path
 import pytest
 
 import lab
+from results.coverage import Coverage, Suggestion
 from results.record import PatchRecord, SeriesRecord
 from results.store import SessionStore
-from runs.coverage import shipped
+from runs.coverage import Advice, shipped
 from tests.analysis.factory import ExactSession
 from tests.kernels.posting import git
+from verbs.coverage import _command
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 B4 = CHECKOUT / ".venv" / "bin" / "b4"
@@ -205,3 +208,27 @@ def test_another_projects_patch_is_named(lookup: Callable[..., tuple[int, str]])
     code, line = lookup(f"From: A <a@example.org>\nSubject: [PATCH] x\n\n{diff}")
     assert code == 4
     assert line.startswith("ERROR: no path or folder of it is in a kernel's source: tests/generic")
+
+
+ANSWER = Advice(
+    Coverage("deb:linux", "6.12", (), {}),
+    Suggestion((), (), (), ()),
+    (),
+    by_kernels=False,
+    chosen=("filemap-4k", "memory"),
+)
+
+
+@pytest.mark.parametrize(
+    ("series", "source"),
+    [
+        (["configs/series/noop"], ""),
+        (["/home/me/my patches/v2.mbox", "a;b"], "git:/home/me/linux tree"),
+        (["$(reboot)", "HEAD~3..it's"], "dir:&"),
+    ],
+)
+def test_the_command_is_what_was_given(series: list[str], source: str) -> None:
+    words = shlex.split(_command(ANSWER, series, source))
+    names = [word for name in series for word in ("--series", name)]
+    more = ["--source", source] if source else []
+    assert words == ["./lab.py", "run", *names, *more, "--workloads", "filemap-4k,memory"]

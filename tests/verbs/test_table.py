@@ -9,13 +9,20 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Annotated, Any
 
 import pytest
-from typer.core import TyperGroup
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
 import lab
-from verbs.cli import LazyVerb
+from runs.request import Request
+from verbs import bisect, queue, session
+from verbs.cli import LazyVerb, Without, flattened
+from verbs.options import Booting, ExecutorOptions, Measuring
 
 CHECKOUT = Path(lab.__file__).resolve().parent
 HEAVY = ("scipy", "pandas", "matplotlib", "ruptures", "pygit2", "distributed", "jinja2")
@@ -27,7 +34,6 @@ status = lab.main(sys.argv[1:])
 loaded = [name for name in sys.modules if "." not in name]
 print(json.dumps([status, loaded]), file=sys.stderr)
 """
-
 # A shell that starts something in the background lets it and its children ignore SIGINT.
 AT_A_TERMINAL = ("env", "--default-signal=INT")
 
@@ -164,3 +170,93 @@ def test_an_interrupt_while_a_kernel_is_built_says_what_is_kept(tmp_path: Path) 
         "interrupted",
     ], shown
     assert not (tmp_path / "session" / "manifest.json").exists()
+
+
+# Fields that a verb has in its own way, and why is said where they are.
+LEFT_OUT = {
+    "tree": session.OF_TREE, "bisect": bisect.OF_SEARCH, "watch": queue.OF_MAILS,
+    "add": queue.OF_ENTRY,
+}  # fmt: skip
+WITH_REQUEST = {
+    "build", "cache-key", "measure", "plan", "run", "tree", "bisect", "watch", "add",
+}  # fmt: skip
+WHERE: dict[str, type[ExecutorOptions]] = {
+    "build": ExecutorOptions, "measure": Measuring, "run": Measuring, "tree": Measuring,
+    "bisect": Booting, "repro": Booting,
+}  # fmt: skip
+
+
+def parameters(name: str) -> dict[str, Any]:
+    (verb,) = [each for each in verbs() if each.path in (name, f"queue {name}")][:1]
+    return {each.name: each for each in verb.load().params}
+
+
+@pytest.mark.parametrize("name", sorted(WITH_REQUEST))
+def test_every_verb_that_takes_an_experiment_has_the_same_options(name: str) -> None:
+    left_out = LEFT_OUT[name].names if name in LEFT_OUT else ()
+    expected = {each.name for each in fields(Request)} - set(left_out)
+    ours, runs = parameters(name), parameters("run")
+    assert expected <= set(ours)
+    for field in expected:
+        mine, its = ours[field], runs[field]
+        assert (mine.opts, mine.secondary_opts, mine.default) == (
+            its.opts, its.secondary_opts, its.default,
+        )  # fmt: skip
+        assert getattr(mine, "help", "") == getattr(its, "help", "")
+
+
+@pytest.mark.parametrize("name", sorted(WHERE))
+def test_what_builds_or_boots_says_where(name: str) -> None:
+    assert {each.name for each in fields(WHERE[name])} <= set(parameters(name))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """A small request."""
+
+    name: Annotated[str, typer.Argument()] = ""
+    words: Annotated[tuple[str, ...], typer.Option("--word", rich_help_panel="P")] = ()
+    quick: Annotated[bool | None, typer.Option("--quick/--slow")] = None
+
+
+def command(verb: Any) -> TyperCommand:
+    app = typer.Typer(add_completion=False)
+    app.command("x")(flattened(verb))
+    made = get_command(app)
+    assert isinstance(made, TyperCommand)
+    return made
+
+
+def test_fields_come_back_as_one_value() -> None:
+    calls: list[Any] = []
+
+    def verb(wish: Wish, count: Annotated[int, typer.Option()] = 1) -> None:
+        """Do."""
+        calls.append((wish, count))
+
+    made = command(verb)
+    made.main(["n", "--word", "a", "--word", "b", "--slow"], standalone_mode=False)
+    made.main(["--count", "2"], standalone_mode=False)
+    assert calls == [
+        (Wish(name="n", words=("a", "b"), quick=False), 1), (Wish(), 2),
+    ]  # fmt: skip
+    panels = {each.name: getattr(each, "rich_help_panel", None) for each in made.params}
+    assert panels["words"] == "P"
+
+
+def test_a_verb_leaves_out_what_it_has_itself() -> None:
+    def verb(
+        wish: Annotated[Wish, Without("words", "name")],
+        words: Annotated[str, typer.Option()] = "",
+    ) -> None:
+        """Do."""
+
+    assert [each.name for each in command(verb).params] == ["quick", "words"]
+
+
+def test_one_name_is_declared_once() -> None:
+    def verb(wish: Wish, quick: Annotated[bool, typer.Option()] = False) -> None:
+        """Do."""
+
+    with pytest.raises(TypeError, match="declared twice: quick"):
+        flattened(verb)
