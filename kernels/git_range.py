@@ -45,7 +45,7 @@ def write_patches(name: str, into: Path, *, checkout: Path, repository: str = ""
     Raises:
         UsageError: no such repository or commits, none or merges in the range.
     """
-    folder, first, last = _named(name, checkout, repository)
+    folder, first, last = _named(name, checkout, repository, bare=False)
     between = f"{first}..{last}"
     # Where history was cut off, all that is left of it would be the range.
     base = merge_base(folder, first, last, clean(name))
@@ -64,8 +64,8 @@ def write_patches(name: str, into: Path, *, checkout: Path, repository: str = ""
     return base
 
 
-def write_line(name: str, into: Path, *, checkout: Path) -> tuple[str, tuple[str, ...]]:
-    """Write ``git:REPOSITORY@A..B`` along its first parents, a merge as one patch, into ``into``.
+def write_line(name: str, into: Path, *, checkout: Path, repository: str) -> tuple[str, list[str]]:
+    """Write ``A..B`` along its first parents, a merge as one patch, into ``into``.
 
     Returns the commit before the first, and those that change a file, in the order of the patches.
 
@@ -73,7 +73,7 @@ def write_line(name: str, into: Path, *, checkout: Path) -> tuple[str, tuple[str
         UsageError: no such repository or commits, or no commit in the range that changes
             anything.
     """
-    folder, first, last = _named(name, checkout)
+    folder, first, last = _named(name, checkout, repository, bare=True)
     argv = ("log", "--first-parent", "--reverse", f"--format={LOG_FORMAT}", f"{first}..{last}")
     base, commits = "", []
     for line in run_git(folder, *argv).stdout.splitlines():
@@ -101,20 +101,19 @@ def write_line(name: str, into: Path, *, checkout: Path) -> tuple[str, tuple[str
     return base, tuple(commits)
 
 
-def _named(name: str, checkout: Path, repository: str = "") -> tuple[Path, str, str]:
-    """The repository of a range, the commit before the first and the last."""
+def _named(name: str, checkout: Path, repository: str, *, bare: bool) -> tuple[Path, str, str]:
+    """The repository of a range, which a ``bare`` one does not name, and its two commits."""
+    what = "is not a range of commits in a repository"
     parts = split_range(name)
     place = parts[0] or repository if parts else ""
-    step = "write git:REPOSITORY@A..B"
-    if parts is None or not place:
-        what = "is not a range of commits in a repository"
-        raise UsageError(what, where=clean(name), next_step=step)
-    folder = checkout / Path(place).expanduser()
-    if not folder.is_dir():
+    if parts and place and not (bare and parts[0]):
+        folder = checkout / Path(place).expanduser()
+        if folder.is_dir():
+            first, last = (commit_of(folder, word, clean(name)) for word in parts[1:])
+            return folder, first, last
         what = f"no such repository: {clean(place)}"
-        raise UsageError(what, where=clean(name), next_step=step)
-    first, last = (commit_of(folder, word, clean(name)) for word in parts[1:])
-    return folder, first, last
+    step = "write A..B" if bare else "write git:REPOSITORY@A..B"
+    raise UsageError(what, where=clean(name), next_step=step)
 
 
 def merge_base(folder: Path, first: str, last: str, where: str) -> str:

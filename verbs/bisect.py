@@ -158,7 +158,7 @@ def _resolved(request: Request, between: str, stack: ExitStack) -> tuple[Resolve
         )  # fmt: skip
     place = place if (CHECKOUT / Path(place).expanduser()).is_dir() else str(Path(place).resolve())
     patches = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="twinboot-range-")))
-    base, commits = write_line(f"git:{place}@{between}", patches, checkout=CHECKOUT)
+    base, commits = write_line(between, patches, checkout=CHECKOUT, repository=place)
     source = f"git:{place}@{base}"
     if not request.name:
         of_range = replace(request, series=(str(patches),), source=source)

@@ -187,10 +187,10 @@ def merged(lab: Lab) -> Path:
 
 
 def test_each_prefix_is_the_tree_of_its_commit(lab: Lab, tmp_path: Path) -> None:
-    folder = merged(lab)
+    folder = merged(lab).rename(lab.checkout / "with@name")
     into = tmp_path / "into"
     into.mkdir()
-    base, commits = write_line(f"git:{folder}@base..topic", into, checkout=lab.checkout)
+    base, commits = write_line("base..topic", into, checkout=lab.checkout, repository=str(folder))
     assert base == git(folder, "rev-parse", "base")
     # Both commits of the side are one patch, the empty one is none.
     assert [git(folder, "log", "-1", "--format=%s", commit) for commit in commits] == [
@@ -212,7 +212,7 @@ def test_settings_of_the_repository_change_nothing(lab: Lab, tmp_path: Path) -> 
     for name in ("one", "other"):
         into = tmp_path / name
         into.mkdir()
-        write_line(f"git:{folder}@base..topic", into, checkout=lab.checkout)
+        write_line("base..topic", into, checkout=lab.checkout, repository=str(folder))
         written.append({path.name: path.read_bytes() for path in into.iterdir()})
         with (folder / ".git/config").open("a") as file:
             file.write("[diff]\n\tnoprefix = true\n\tcontext = 9\n[log]\n\tshowSignature = true\n")
@@ -226,7 +226,7 @@ def test_settings_of_the_repository_change_nothing(lab: Lab, tmp_path: Path) -> 
         ("", "topic..base", "no commit in the range"),
         ("", "topic~1..topic~1", "no commit in the range"),
         ("", "topic", "is not a range"),
-        ("", "git:x@base..topic", "git does not know git:x@base"),
+        ("", "git:x@base..topic", "is not a range"),
         ("nowhere", "base..topic", "no such repository"),
     ],
 )
@@ -235,7 +235,7 @@ def test_what_is_no_range_is_refused(
 ) -> None:
     folder = merged(lab)
     with pytest.raises(UsageError, match=message):
-        write_line(f"git:{place or folder}@{between}", tmp_path, checkout=lab.checkout)
+        write_line(between, tmp_path, checkout=lab.checkout, repository=place or str(folder))
 
 
 @pytest.fixture
