@@ -61,7 +61,23 @@ def decode(data: bytes) -> dict[str, bytes]:
     if hashlib.sha256(payload).hexdigest() != digest:
         raise ChannelError("checksum of the result does not match")
     try:
-        return _unpack(payload)
+        with gzip.open(io.BytesIO(payload)) as stream:
+            plain = stream.read(MAX_BYTES + 1)
+        if len(plain) > MAX_BYTES:
+            raise ChannelError(f"result larger than {MAX_BYTES} bytes")
+        files, room = {}, MAX_BYTES
+        # Read member by member and never extracted: a guest names no path of the host.
+        # "r:" looks for no second compression within.
+        with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as archive:
+            for member in archive:
+                # A sparse member may say any size.
+                if not 0 <= member.size <= room:
+                    raise ChannelError(f"result larger than {MAX_BYTES} bytes")
+                room -= member.size
+                content = archive.extractfile(member) if member.isfile() else None
+                if content is not None:
+                    files[member.name.removeprefix("./")] = content.read()
+        return files
     except ChannelError:
         raise
     except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
@@ -78,27 +94,6 @@ def fingerprint(files: dict[str, bytes]) -> str:
         total.update(f"{name}\0{len(files[name])}\0".encode())
         total.update(files[name])
     return total.hexdigest()
-
-
-def _unpack(payload: bytes) -> dict[str, bytes]:
-    with gzip.open(io.BytesIO(payload)) as stream:
-        plain = stream.read(MAX_BYTES + 1)
-    if len(plain) > MAX_BYTES:
-        raise ChannelError(f"result larger than {MAX_BYTES} bytes")
-    files = {}
-    room = MAX_BYTES
-    # Read member by member and never extracted: a guest names no path of the host.
-    # "r:" looks for no second compression within.
-    with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as archive:
-        for member in archive:
-            # A sparse member may say any size.
-            if not 0 <= member.size <= room:
-                raise ChannelError(f"result larger than {MAX_BYTES} bytes")
-            room -= member.size
-            content = archive.extractfile(member) if member.isfile() else None
-            if content is not None:
-                files[member.name.removeprefix("./")] = content.read()
-    return files
 
 
 # A console, or a result, with more bytes is that of a guest that floods its host.
@@ -144,6 +139,12 @@ PATTERNS: tuple[tuple[Kind, str, re.Pattern[str]], ...] = (
     ("panic", "the kernel panicked", re.compile(r"Kernel panic - not syncing")),
     ("failed", "the agent stopped", re.compile(r"twinboot: failed: ")),
 )  # fmt: skip
+# How a guest ended that one of the lab's clocks ended.
+TIMED_OUT: dict[str, tuple[Kind, str]] = {
+    "boot": ("boot", "the guest was not ready in time"),
+    "silence": ("silent", "no output for too long"),
+    "run": ("hung", "the run did not finish in time"),
+}
 EVIDENCE_LINES = 12
 # The agent's last word, when all was sent.
 DONE = "done"
@@ -221,7 +222,8 @@ def classify(console: str, *, agent_done: bool, deadline: Clock = "") -> Ending:
     for kind, message, pattern in PATTERNS:
         at = next((n for n, line in enumerate(lines) if pattern.search(line)), None)
         if at is not None and not (agent_done and kind == "failed"):
-            return Ending(kind, f"{message}: {lines[at].strip()}", _around(lines, at))
+            around = tuple(lines[max(0, at - 2) : at + EVIDENCE_LINES])
+            return Ending(kind, f"{message}: {lines[at].strip()}", around)
     if agent_done:
         return Ending("done", "the agent finished")
     if deadline == "flood":
@@ -238,12 +240,9 @@ def classify(console: str, *, agent_done: bool, deadline: Clock = "") -> Ending:
             last,
             by_clock=True,
         )
-    if deadline == "boot":
-        return Ending("boot", "timed out: the guest was not ready in time", last, by_clock=True)
-    if deadline == "silence":
-        return Ending("silent", "timed out: no output for too long", last, by_clock=True)
-    if deadline == "run":
-        return Ending("hung", "timed out: the run did not finish in time", last, by_clock=True)
+    if deadline:
+        kind, what = TIMED_OUT[deadline]
+        return Ending(kind, f"timed out: {what}", last, by_clock=True)
     return Ending("lost", "QEMU ended before the agent reported anything", last)
 
 
@@ -262,10 +261,6 @@ def progress(console: str) -> str:
         line.partition("twinboot: ")[2] for line in console.splitlines() if "twinboot: " in line
     ]
     return words[-1].strip() if words else ""
-
-
-def _around(lines: list[str], at: int) -> tuple[str, ...]:
-    return tuple(lines[max(0, at - 2) : at + EVIDENCE_LINES])
 
 
 logging.getLogger("qemu.qmp").setLevel(logging.CRITICAL)

@@ -145,7 +145,19 @@ def _keep(snapshot: Snapshot, entry: Path, logs: Path) -> None:
             (new / DIGESTS).write_text(json.dumps(_digests(new)))
             shutil.rmtree(entry, ignore_errors=True)
             new.rename(entry)
-            _bound(entry.parent)
+            # Remove the entries that were not used for longest, beyond the bytes that are kept.
+            left, entries = (
+                MOST_BYTES,
+                {
+                    path: path.stat().st_mtime
+                    for path in entry.parent.iterdir()
+                    if not path.name.startswith(".")
+                },
+            )
+            for path in sorted(entries, key=entries.__getitem__, reverse=True):
+                left -= sum(each.stat().st_size for each in path.iterdir() if each.is_file())
+                if left < 0:
+                    shutil.rmtree(path, ignore_errors=True)
         finally:
             shutil.rmtree(new, ignore_errors=True)
 
@@ -181,15 +193,3 @@ def _unpack(path: Path, memory: IO[bytes], size: int) -> None:
     if at != size:
         raise ValueError(f"{path}: {at} bytes of a memory of {size}")
     os.ftruncate(memory.fileno(), size)
-
-
-def _bound(top: Path) -> None:
-    """Remove the entries that were not used for longest, beyond the bytes that are kept."""
-    entries = {
-        path: path.stat().st_mtime for path in top.iterdir() if not path.name.startswith(".")
-    }
-    left = MOST_BYTES
-    for path in sorted(entries, key=entries.__getitem__, reverse=True):
-        left -= sum(each.stat().st_size for each in path.iterdir() if each.is_file())
-        if left < 0:
-            shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,11 @@
-"""What guests run: the host's programs, the lab's own, and another architecture's."""
+"""What guests run: the host's programs, the lab's own, and another architecture's.
+
+Debian's fio is linked with libraries of storage beyond a network, those of Ceph, Gluster, NBD and
+RDMA, which no guest can reach, and they need eighty more: 80 MB in which no guest executes anything
+but what loads them.  In their place guests have libraries with the same functions under the same
+versions, each of which ends the program at once: who asks for an engine of theirs sees fio killed
+by SIGILL, and never a number.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +14,19 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
+from elftools.elf.gnuversions import GNUVerDefSection, GNUVerSymSection
+from elftools.elf.sections import SymbolTableSection
 from filelock import FileLock
 
 from errors import InfraError
 from files import written_beside
-from guests import refusing
 from host.packages import install_line, locate, package_of
 from host.process import run
 from kernels.packages import unpack_argv
@@ -88,7 +96,7 @@ PROGRAMS = (FIO, MKFS_XFS, "/sbin/mkfs.ext4", "/usr/bin/chrt")
 def host_files(cache: Path) -> dict[str, Path]:
     """Path in the guest → file of the host; systems keep some programs elsewhere.
 
-    Of storage beyond a network fio has libraries that refuse (``guests.refusing``).
+    Of storage beyond a network fio has libraries that refuse (:func:`refusing`).
 
     Raises:
         InfraError: a program is missing.
@@ -107,7 +115,7 @@ def host_files(cache: Path) -> dict[str, Path]:
     programs = {path: file for path, file in places.items() if file is not None}
     fio = programs.pop(FIO)
     real = {Path(place).name: place for place in _libraries(fio)}
-    refuse = refusing.provide(fio, real, cache)
+    refuse = refusing(fio, real, cache)
     loaded = [Path(place) for place in (_libraries(fio, refuse) if refuse else real.values())]
     of_fio = {real[path.name] if path.parent == refuse else str(path): path for path in loaded}
     return {**_with_libraries(programs), FIO: fio, **of_fio}
@@ -148,6 +156,98 @@ def _libraries(program: Path, first: Path | None = None, *, check: bool = True) 
     # A static program, as busybox should be, has none and ldd's status says so.
     output = run(["ldd", str(program)], timeout_s=TIMEOUT_S, check=check, env=env).stdout
     return sorted({word for word in output.split() if word.startswith("/")})
+
+
+# What the names of the libraries of networks begin with.
+NETWORKS = tuple(
+    f"lib{name}." for name in ("rados", "rbd", "gfapi", "nbd", "iscsi", "ibverbs", "rdmacm")
+)
+REFUSING = ("-shared", "-fPIC", "-O1", "-s", "-nostdlib", "-Wl,--build-id=none")
+
+
+def refusing(program: Path, libraries: Mapping[str, str], cache: Path) -> Path | None:
+    """A folder of the libraries that refuse, by the names a program needs them by.
+
+    ``libraries`` are all that it needs, by name.  None where it needs none of these, or more of
+    them than functions: then it has the real ones.
+
+    Raises:
+        InfraError: there is no compiler.
+    """
+    with program.open("rb") as stream:
+        table = ELFFile(stream).get_section_by_name(".dynsym")
+        symbols = table.iter_symbols() if isinstance(table, SymbolTableSection) else ()
+        # Of all dynamic symbols: what is read of a library's data is the program's own copy.
+        names = frozenset(each.name for each in symbols if each.name)
+    needed = [name for name in _needs(program)[2] if name.startswith(NETWORKS)]
+    texts: dict[str, tuple[str, str]] = {}
+    for name in needed:
+        if name not in libraries:
+            continue
+        if (exported := _exported(Path(libraries[name]), names)) is None:
+            return None
+        code = "".join(f"void {each}(void) {{ __builtin_trap(); }}\n" for each in sorted(exported))
+        script = ""
+        for version in sorted(filter(None, set(exported.values()))):
+            those = " ".join(f"{each};" for each, of in sorted(exported.items()) if of == version)
+            script += f"{version} {{ {those} }};\n"
+        texts[name] = code, script
+    if not texts:
+        return None
+    key = hashlib.sha256(repr((REFUSING, sorted(texts.items()))).encode()).hexdigest()[:16]
+    folder = cache / "native" / f"refusing-{key}"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder.parent / "lock"):
+        if not folder.exists():
+            beside = folder.with_suffix(".new")
+            beside.mkdir(exist_ok=True)
+            for name, (code, script) in texts.items():
+                source, versions = beside / f"{name}.c", beside / f"{name}.map"
+                source.write_text(code)
+                versions.write_text(script)
+                of_versions = [f"-Wl,--version-script={versions}"] if script else []
+                out = ["-o", str(beside / name), f"-Wl,-soname,{name}", str(source)]
+                run(["gcc", *REFUSING, *of_versions, *out], timeout_s=TIMEOUT_S)
+            # Whoever tells files apart by their times does so by what they were made of.
+            stamp = int(key, 16) >> 32
+            for path in beside.iterdir():
+                os.utime(path, (stamp, stamp))
+            beside.rename(folder)
+        os.utime(folder)
+    return folder
+
+
+def _exported(library: Path, names: frozenset[str]) -> dict[str, str] | None:
+    """Those of the ``names`` functions that a library has, with their versions; None: more."""
+    exported: dict[str, str] = {}
+    try:
+        with library.open("rb") as stream:
+            elf = ELFFile(stream)
+            table = elf.get_section_by_name(".dynsym")
+            numbers = elf.get_section_by_name(".gnu.version")
+            defined = elf.get_section_by_name(".gnu.version_d")
+            versions = {}
+            if isinstance(defined, GNUVerDefSection):
+                versions = {
+                    int(entry["vd_ndx"]): next(aux).name for entry, aux in defined.iter_versions()
+                }
+            for number, symbol in enumerate(
+                table.iter_symbols() if isinstance(table, SymbolTableSection) else ()
+            ):
+                if symbol["st_shndx"] == "SHN_UNDEF" or symbol.name not in names:
+                    continue
+                if symbol["st_info"]["type"] != "STT_FUNC":
+                    return None
+                at = 0
+                if isinstance(numbers, GNUVerSymSection):
+                    at = numbers.get_symbol(number)["ndx"]
+                # 0 and 1 are words: local, and global without a version.
+                hidden = isinstance(at, int) and at & 0x8000
+                if not hidden:
+                    exported[symbol.name] = versions.get(at, "") if isinstance(at, int) else ""
+    except (OSError, ValueError) as error:
+        raise InfraError(f"cannot be read as ELF: {error}", where=str(library)) from None
+    return exported
 
 
 log = logging.getLogger(__name__)
@@ -256,7 +356,9 @@ def with_libraries(folder: Path, programs: Iterable[str]) -> dict[str, Path]:
             continue
         files[path] = file
         loader, places, names = _needs(file)
-        places = (*places, *_library_folders(folder))
+        for top in ("lib", "usr/lib"):
+            of_host = sorted((folder / top).glob("*-linux-gnu*"))
+            places = (*places, *(f"/{top}/{inner.name}" for inner in of_host))
         if loader:
             loaders.add(loader)
             waiting.append((loader, _at(folder, loader)))
@@ -290,12 +392,6 @@ def _at(folder: Path, path: str) -> Path:
     if not file.resolve().is_relative_to(folder.resolve()) or not file.exists():
         raise InfraError(f"{path} is not there", where=str(folder))
     return file
-
-
-def _library_folders(folder: Path) -> Iterator[str]:
-    for top in ("/lib", "/usr/lib"):
-        for inner in sorted((folder / top[1:]).glob("*-linux-gnu*")):
-            yield f"{top}/{inner.name}"
 
 
 def _needs(file: Path) -> tuple[str, tuple[str, ...], tuple[str, ...]]:

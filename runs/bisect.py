@@ -280,7 +280,9 @@ def _change(search: Search, folder: Path, point: int, *, required: bool = False)
     """
     for run in [*_runs(search, folder, 0), *_runs(search, folder, point)] if required else []:
         if run.failure is not None:
-            raise _blamed(run)
+            kinds: dict[str, type[LabError]] = {"series": SeriesError, "workload": WorkloadError}
+            kind = kinds.get(run.failure.blame, InfraError)
+            raise kind(f"{run.failure.kind}: {run.failure.message}", where=run.run_id)
     ratios = _ratios(search, folder, point)
     if len(ratios) < search.experiment.blocks:
         raise InfraError(
@@ -289,13 +291,6 @@ def _change(search: Search, folder: Path, point: int, *, required: bool = False)
             next_step=f"./lab.py bisect --resume {folder}",
         )
     return math.expm1(statistics.fmean(ratios))
-
-
-def _blamed(run: RunRecord) -> LabError:
-    assert run.failure is not None
-    kinds: dict[str, type[LabError]] = {"series": SeriesError, "workload": WorkloadError}
-    kind = kinds.get(run.failure.blame, InfraError)
-    return kind(f"{run.failure.kind}: {run.failure.message}", where=run.run_id)
 
 
 def _known(search: Search, folder: Path, whole: float) -> dict[int, State]:

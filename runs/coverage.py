@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,8 +31,8 @@ from results.coverage import (
     Suggestion,
     suggest,
 )
-from results.profile import WORK, PhaseProfile
-from results.session import MeasuredSession, open_session
+from results.profile import WORK
+from results.session import open_session
 from runs.local import Options
 from runs.resolved import Resolved
 from workloads.spec import load_catalogue
@@ -110,14 +110,24 @@ def of_session(folder: Path, kernels: Path) -> Coverage:
     cases = []
     costs = {cost.run_id: cost.guest_cpu_s for cost in session.costs}
     for case in session.manifest.experiment.cases:
-        runs = _runs(session, case.name, names)
+        runs = {
+            run.run_id
+            for run in session.records
+            if run.case == case.name and run.arm in names and run.samples
+            if not run.repeat and not run.twin
+        }
         profiles = [profile for profile in session.profiles if profile.run_id in runs]
         counted: dict[Function, int] = defaultdict(int)
         for profile in profiles:
             for phase in profile.phases:
                 for function in phase.kernel:
                     counted[function.file, function.name] += function.calls
-        ios = sum(_ios(phase) for each in profiles for phase in each.phases)
+        # Of fio, or operations of a phase's program: what is counted first, work left out.
+        ios = sum(
+            next((number for name, number in phase.units.items() if name != WORK), 0.0)
+            for profile in profiles
+            for phase in profile.phases
+        )
         if not ios:
             raise RecordError(
                 f"{case.name} has no counts of I/Os and functions",
@@ -140,11 +150,6 @@ def of_session(folder: Path, kernels: Path) -> Coverage:
         )
     ordered = tuple(sorted(cases, key=lambda covered: covered.case))
     return Coverage(identity.source.partition("=")[0], identity.release, ordered, calls)
-
-
-def _ios(phase: PhaseProfile) -> float:
-    """I/Os of fio, or operations of a phase's program: what is counted first, work left out."""
-    return next((number for name, number in phase.units.items() if name != WORK), 0.0)
 
 
 def functions_of(kernel: Kernel) -> set[Function]:
@@ -220,15 +225,6 @@ def changed_by(
     for name, text in patches.items():
         changed |= dict.fromkeys(changed_functions(text, name))
     return tuple(changed), False
-
-
-def _runs(session: MeasuredSession, case: str, arms: Collection[str]) -> set[str]:
-    return {
-        record.run_id
-        for record in session.records
-        if record.case == case and record.arm in arms and record.samples
-        and not record.repeat and not record.twin
-    }  # fmt: skip
 
 
 @dataclass(frozen=True)

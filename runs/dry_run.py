@@ -137,7 +137,8 @@ def session_lines(resolved: Resolved, options: Options) -> Lines:
         store = SessionStore(Path(folder))
 
         def boot(part: Prepared) -> None:
-            part = _first_seed(part)
+            runs = tuple(run for run in part.plan.runs if not run.block and not run.repeat)
+            part = replace(part, plan=Plan(runs=runs, seeds=part.plan.seeds))
             if part.wall is None:
                 measure(part, options, store, reporter)
             else:
@@ -196,11 +197,6 @@ def wall_lines(name: str, machine: WallMachine, job_text: str) -> list[str]:
         *(_text(text, files.share / word / "raw") for word, text in texts.items()),
         paste(virtme.wrapped(argv), virtme.environment(files)),
     ]
-
-
-def _first_seed(session: Prepared) -> Prepared:
-    runs = tuple(run for run in session.plan.runs if not run.block and not run.repeat)
-    return replace(session, plan=Plan(runs=runs, seeds=session.plan.seeds))
 
 
 def _text(text: str, path: Path) -> str:

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from errors import InfraError
 from experiment.load import load_experiment
-from experiment.plan import Size, scaled
+from experiment.plan import scaled
 from experiment.spec import PhaseTimes, ShapeSpec
 from files import sha256_of
 from guests import exact, initramfs, programs
-from guests.exact import BootError, Machine, Outcome
+from guests.exact import BootError, Machine
 from host import exactness
 from host.exactness import Trial
 from host.facts import cores_available
@@ -131,7 +131,7 @@ def _kernel(cache: Path) -> Kernel:
 def _machine(shape: ShapeSpec, kernel: Kernel, cache: Path, checkout: Path) -> Machine:
     overrides = ("guest=smoke",)
     experiment = load_experiment(EXPERIMENT, overrides=overrides, catalogue=catalogue(checkout))
-    guest = shape.of(guest_of(experiment))
+    guest, workload = shape.of(guest_of(experiment)), load_catalogue()[WORKLOAD]
     size = scaled(experiment.dataset, guest)
     return Machine(
         kernel=kernel.image,
@@ -139,50 +139,42 @@ def _machine(shape: ShapeSpec, kernel: Kernel, cache: Path, checkout: Path) -> M
         preload=programs.build(programs.PRELOAD, programs.SHARED_LIBRARY, cache),
         guest=guest,
         size=size,
-        prepare_text=prepare_text(
-            load_catalogue()[WORKLOAD], file_mib=size.file_mib, jobs=size.jobs
-        ),
-    )
-
-
-def _job(size: Size) -> str:
-    return job_text(
-        load_catalogue()[WORKLOAD].phases_of("default"),
-        {PHASE: PhaseTimes(ramp_s=0, runtime_s=RUNTIME_S)},
-        jobs=size.jobs,
-        seed=SEED,
-        limit_bytes=size.cgroup_limit_mib * MIB,
+        prepare_text=prepare_text(workload, file_mib=size.file_mib, jobs=size.jobs),
     )
 
 
 def _compare(machine: Machine, place: Path) -> tuple[str, ...]:
     """What differs between boots of one machine; empty when every byte is the same."""
-    job = _job(machine.size)
+    job = job_text(
+        load_catalogue()[WORKLOAD].phases_of("default"),
+        {PHASE: PhaseTimes(ramp_s=0, runtime_s=RUNTIME_S)},
+        jobs=machine.size.jobs,
+        seed=SEED,
+        limit_bytes=machine.size.cgroup_limit_mib * MIB,
+    )
+    runs, memories, logs = [], [], place / "logs"
     with ExitStack() as busy:
         for number in range(_loops()):
             log = place.parent / f"busy-{number}"
             busy.enter_context(spawn(BUSY, log=log, env=dict(os.environ)))
-        runs = []
-        memories = []
         for name in ("first", "second"):
-            kept = _kept(machine, place / name)
+            try:
+                kept = exact.take_snapshot(machine, place / name, place / f"{name}.logs", _quiet)
+            except BootError as error:
+                raise _lost(error.ending.message) from error
             memories.append(sha256_of(kept.memory))
-            runs.append(
-                exact.run_restored(kept, job, place / f"{name}-run", place / "logs", _quiet)
-            )
+            runs.append(exact.run_restored(kept, job, place / f"{name}-run", logs, _quiet))
             kept.drop()
-        runs.append(exact.run_cold(machine, job, place / "cold", place / "logs", _quiet))
-    first, *others = [_files(run) for run in runs]
+        runs.append(exact.run_cold(machine, job, place / "cold", logs, _quiet))
+    sent: list[Mapping[str, bytes]] = []
+    for run in runs:
+        if run.files is None:
+            raise _lost(run.ending.message)
+        sent.append(run.files)
+    first, *others = sent
     if memories[0] != memories[1]:
         return ("memory of the guest at its stop point", *diverging(first, others[0]))
     return next((differences for each in others if (differences := diverging(first, each))), ())
-
-
-def _kept(machine: Machine, folder: Path) -> exact.Snapshot:
-    try:
-        return exact.take_snapshot(machine, folder, folder.with_suffix(".logs"), _quiet)
-    except BootError as error:
-        raise _lost(error.ending.message) from error
 
 
 def _loops() -> int:
@@ -191,12 +183,6 @@ def _loops() -> int:
 
 def _quiet(word: str) -> None:
     """Nobody watches the guests of a trial."""
-
-
-def _files(outcome: Outcome) -> Mapping[str, bytes]:
-    if outcome.files is None:
-        raise _lost(outcome.ending.message)
-    return outcome.files
 
 
 def _lost(message: str) -> InfraError:

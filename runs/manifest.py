@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from experiment.architecture import Architecture
 from experiment.load import load_machine
-from experiment.machine import DEFAULT_MACHINE, MachineSpec
+from experiment.machine import DEFAULT_MACHINE
 from experiment.plan import AGAIN
 from experiment.spec import CaseSpec, ShapeSpec
 from guests import programs, virtme
@@ -40,10 +40,10 @@ from results.record import (
 from runs.building import same_as_before
 from runs.local import Options
 from runs.prepare import Prepared, wall_boot_of
-from runs.resolved import Bench, ResolvedArm
+from runs.resolved import ResolvedArm
 from workloads.job import shown_command
 from workloads.metrics import WORK, WORK_TITLE, metrics_of
-from workloads.spec import Phase, Workload, load_catalogue
+from workloads.spec import Workload, load_catalogue
 
 # What the compiler makes of a function's name: f.isra.0, f.cold.
 PLAIN = re.compile(r"^[0-9a-f]+ [tTwW] ([^.\s]+)", re.M)
@@ -141,6 +141,7 @@ def manifest_of(
     resolved = session.resolved
     arms = tuple(_arm_record(session, arm) for arm in resolved.arms)
     many = len(session.experiment.all_arms) > 2
+    modelled = next((bench.machine for bench in session.benches if bench.machine), None)
     data_points = [run for run in session.plan.runs if not run.repeat and not run.twin]
     return Manifest(
         session=name,
@@ -154,20 +155,26 @@ def manifest_of(
         seeds=session.plan.seeds,
         runs_planned=0 if session.same_code else len(data_points),
         same_code=session.same_code,
-        twins=tuple(_twin_record(session, bench) for bench in session.benches[1:]),
+        twins=tuple(
+            TwinRecord(
+                name=bench.name,
+                observe=spec.observe,
+                guest=bench.guest,
+                cases=spec.cases,
+                blocks=spec.blocks,
+                machine=bench.machine,
+            )
+            for bench in session.benches[1:]
+            for spec in [session.experiment.twin(bench.name)]
+        ),
         series=series_records(
             resolved.experiment, resolved.common_records, checkout=options.checkout
         ),
         triage=arms[1].triage,
-        machine=None if session.wall else _machine(session),
+        # Whose many CPUs are estimated: the one that is modelled, else the default.
+        machine=None if session.wall else modelled or load_machine(Path(DEFAULT_MACHINE)),
         provenance=_provenance(session, options),
     )
-
-
-def _machine(session: Prepared) -> MachineSpec:
-    """The machine whose many CPUs are estimated: the one that is modelled, else the default."""
-    modelled = [bench.machine for bench in session.benches if bench.machine]
-    return modelled[0] if modelled else load_machine(Path(DEFAULT_MACHINE))
 
 
 def _arm_record(session: Prepared, resolved: ResolvedArm) -> ArmRecord:
@@ -183,6 +190,13 @@ def _arm_record(session: Prepared, resolved: ResolvedArm) -> ArmRecord:
         for name, other in experiment.compared
         if experiment.compare == "steps" and other == arm.name and name != base.name
     ]
+    # What the cases of a session are counted by and a kernel does not have, one line a name.
+    lacking: tuple[str, ...] = ()
+    if session.probe is not None and kernel.system_map.exists():
+        cases = sorted({case.workload for case in experiment.cases})
+        workloads = (session.resolved.workloads[name] for name in cases)
+        uses = (use for workload in workloads for use in of_workload(workload))
+        lacking = sentences(missing(uses, kernel), kernel)
     label = arm.label or arm.name
     if experiment.compare == "steps" and arm.name in same_as_before(
         session.resolved, session.measured
@@ -196,19 +210,10 @@ def _arm_record(session: Prepared, resolved: ResolvedArm) -> ArmRecord:
         guest=session.resolved.measured.guests[arm.name] if arm.guest != ShapeSpec() else None,
         series=resolved.records,
         options=options_apart(first, kernel) if apart else (),
-        missing=_missing(session, kernel),
+        missing=lacking,
         triage=compare(first, kernel, patches) if apart else None,
         step=compare(before[0], kernel, patches) if apart and before else None,
     )
-
-
-def _missing(session: Prepared, kernel: Kernel) -> tuple[str, ...]:
-    """What the cases of a session are counted by and a kernel does not have, one line a name."""
-    if session.probe is None or not kernel.system_map.exists():
-        return ()
-    cases = {case.workload for case in session.experiment.cases}
-    uses = (use for name in sorted(cases) for use in of_workload(session.resolved.workloads[name]))
-    return sentences(missing(uses, kernel), kernel)
 
 
 def _provenance(session: Prepared, options: Options) -> Provenance:
@@ -250,6 +255,8 @@ def _case_record(session: Prepared, case: CaseSpec) -> CaseRecord:
     guest, size = resolved.measured.guest, next(iter(resolved.measured.sizes.values()))
     times = case.times.get(guest.name, {})
     phases = resolved.workloads[case.workload].phases_of(case.variant)
+    # What counts are given per; the first is the one of the path, where there is one.
+    path = (UnitRecord(name=WORK, title=WORK_TITLE),) if counted else ()
     has_fio = any(phase.fio for phase in phases)
     return CaseRecord(
         name=case.name,
@@ -263,16 +270,14 @@ def _case_record(session: Prepared, case: CaseSpec) -> CaseRecord:
         phases=tuple(
             PhaseRecord(
                 name=phase.name,
-                command=shown_command(
-                    phase,
-                    times,
-                    jobs=size.jobs,
-                    seed=session.experiment.seed,
-                ),
+                command=shown_command(phase, times, jobs=size.jobs, seed=session.experiment.seed),
                 caches="dropped" if phase.drop_caches else "kept",
                 thp=phase.thp,
                 prepares=phase.prepares,
-                units=_units(phase, counted=counted),
+                units=(
+                    *(path if phase.costs else ()),
+                    *(UnitRecord(name=unit.name, title=unit.title) for unit in phase.units),
+                ),
                 ratios=tuple(
                     RatioRecord(
                         name=ratio.name,
@@ -288,22 +293,4 @@ def _case_record(session: Prepared, case: CaseSpec) -> CaseRecord:
         ),
         metrics=metrics_of(phases, counted=counted, waits=counted and guest.vcpus > 1),
         primary=case.judged(session.experiment.mode),
-    )
-
-
-def _units(phase: Phase, *, counted: bool) -> tuple[UnitRecord, ...]:
-    """What counts are given per; the first is the one of the path, where there is one."""
-    work = (UnitRecord(name=WORK, title=WORK_TITLE),) if counted and phase.costs else ()
-    return (*work, *(UnitRecord(name=unit.name, title=unit.title) for unit in phase.units))
-
-
-def _twin_record(session: Prepared, bench: Bench) -> TwinRecord:
-    spec = session.experiment.twin(bench.name)
-    return TwinRecord(
-        name=bench.name,
-        observe=spec.observe,
-        guest=bench.guest,
-        cases=spec.cases,
-        blocks=spec.blocks,
-        machine=bench.machine,
     )

@@ -223,8 +223,8 @@ def look_text(
 def _guests(stage: Stage, session: Prepared, options: Options, store: SessionStore) -> int:
     """How many guests of a stage are still to be booted."""
     if not stage.twins:
-        where = {"checkout": options.checkout, "cache": options.cache}
-        return len(unmade(session, store.checks(), kernel_keys(session.resolved, **where)))
+        keys = kernel_keys(session.resolved, checkout=options.checkout, cache=options.cache)
+        return len(unmade(session, store.checks(), keys))
     return len(_runs(stage, session, store))
 
 
@@ -248,16 +248,11 @@ def _pending(stage: Stage, session: Prepared, options: Options, store: SessionSt
     times = {twin.name: TIMES_A_RUN.get(twin.observe, 1.0) for twin in session.experiment.twins}
     if stage.twins:
         of_judged = sum(times.get(run.twin, 1.0) for run in _runs(stage, session, store))
-        guests_s = _judged_run_s(store) * of_judged
+        judged = {record.run_id for record in store.records() if not record.twin}
+        costs = [cost.elapsed_s for cost in store.costs() if cost.run_id in judged]
+        guests_s = (sum(costs) / len(costs) if costs else RUN_S) * of_judged
     else:
         guests_s = CHECK_S * guests
     guest = session.resolved.measured.guest
     slots = max(1, options.executor.slots(guest.memory_mib, options.guests_at_once))
     return Pending(stage.title, kernels, guests, seconds + guests_s / slots)
-
-
-def _judged_run_s(store: SessionStore) -> float:
-    """Host seconds that a judged run took, on average."""
-    judged = {record.run_id for record in store.records() if not record.twin}
-    seconds = [cost.elapsed_s for cost in store.costs() if cost.run_id in judged]
-    return sum(seconds) / len(seconds) if seconds else RUN_S

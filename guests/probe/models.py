@@ -67,21 +67,22 @@ def kernel_variables(
     Raises:
         InfraError: System.map cannot be read.
     """
-    return _variables(kernel.system_map, tuple({**VARIABLES, **more}.items()))
+    at = _addresses(kernel.system_map)
+    return tuple(f"{word}={at[name]}" for name, word in {**VARIABLES, **more}.items() if name in at)
 
 
-@lru_cache(maxsize=8)
-def _variables(system_map: Path, symbols: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+@lru_cache(maxsize=4)
+def _addresses(system_map: Path) -> dict[str, str]:
+    wanted = {*VARIABLES, END_OF_CPU, SLAB_CACHES, SECTIONS}
     try:
-        text = text_of(system_map)
+        symbols = SYMBOL.findall(text_of(system_map))
+        return {name: address for address, name in symbols if name in wanted}
     except OSError as error:
         raise InfraError(
             f"cannot be read: {error.strerror}",
             where=str(system_map),
             next_step="./lab.py build makes a kernel that was removed from the cache again",
         ) from None
-    addresses = {name: address for address, name in SYMBOL.findall(text)}
-    return tuple(f"{word}={addresses[name]}" for name, word in symbols if name in addresses)
 
 
 # Where the variables of a CPU end, numbered from 0.

@@ -15,7 +15,6 @@ from guests import programs
 from guests.argv import METRONOME
 from guests.programs import BUSYBOX, PROGRAMS
 from host.process import spawn
-from tests.guests.probe.test_counting import images
 
 
 def test_applets_are_those_that_busybox_lists() -> None:
@@ -112,7 +111,6 @@ def test_versions_are_those_of_the_packages(tmp_path: Path) -> None:
     assert programs.versions("", tmp_path) == {}
 
 
-__all__ = ["images"]  # a fixture
 TURN_NS = 20_000
 BUSY = ["sh", "-c", "while :; do :; done"]
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from guests import refusing
-from guests.programs import host_files
+from guests.programs import host_files, refusing
 
 PROGRAM = """
 int near(void), far(void), far_2(void);
@@ -45,7 +44,7 @@ def status(program: Path, *folders: Path, arguments: tuple[str, ...] = ()) -> in
 def test_a_program_runs_with_them_until_it_asks_for_a_network(tmp_path: Path) -> None:
     program = compiled(tmp_path, LIBRARIES, PROGRAM)
     real = {name: str(tmp_path / name) for name in LIBRARIES}
-    folder = refusing.provide(program, real, tmp_path / "cache")
+    folder = refusing(program, real, tmp_path / "cache")
     assert folder is not None
     assert {path.name for path in folder.glob("*.so*") if path.suffix not in (".c", ".map")} == {
         "libnbd.so.0", "librbd.so.1",
@@ -53,7 +52,7 @@ def test_a_program_runs_with_them_until_it_asks_for_a_network(tmp_path: Path) ->
     assert status(program, tmp_path) == status(program, folder, tmp_path) == 7
     assert status(program, tmp_path, arguments=("far",)) == 3
     assert status(program, folder, tmp_path, arguments=("far",)) == -signal.SIGILL
-    assert refusing.provide(program, real, tmp_path / "cache") == folder
+    assert refusing(program, real, tmp_path / "cache") == folder
 
 
 @pytest.mark.parametrize(
@@ -69,7 +68,7 @@ def test_what_cannot_be_replaced_is_left(
 ) -> None:
     built = compiled(tmp_path, libraries, program)
     real = {name: str(tmp_path / name) for name in libraries}
-    assert refusing.provide(built, real, tmp_path / "cache") is None
+    assert refusing(built, real, tmp_path / "cache") is None
 
 
 def test_fio_of_guests_starts_and_has_all_its_symbols(tmp_path: Path) -> None:

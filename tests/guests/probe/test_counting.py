@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from experiment.architecture import X86_64
-from guests.probe import counts, plugin
+from guests.probe import counts
 from guests.probe.counts import Counts
 from guests.probe.plugin import Probe
 from results.profile import KINDS
+from tests.guests.probe.machines import address, run, total
 
-HERE = Path(__file__).parent
 # movl; decl, jnz: what follows a mark up to the loop's first jump back is one block.
 FIRST, SECOND, THIRD = 1000, 300, 200
 PHASE_1 = 1 + 2 * FIRST + 1
@@ -23,49 +21,8 @@ PHASE_3 = 2 + 4 * THIRD + 1
 
 
 @pytest.fixture(scope="module")
-def probe(tmp_path_factory: pytest.TempPathFactory) -> Probe:
-    return plugin.provide(tmp_path_factory.mktemp("cache"))
-
-
-@pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the machines, each by its name."""
-    folder = tmp_path_factory.mktemp("images")
-    flags = ["-m32", "-nostdlib", "-static", "-Wl,-Ttext=0x100000", "-Wl,--build-id=none"]
-    for source in HERE.glob("*.S"):
-        out = ["-o", str(folder / source.stem)]
-        subprocess.run(["gcc", *flags, *out, str(source)], check=True, timeout=60)
-    return folder
-
-
-@pytest.fixture(scope="module")
 def image(images: Path) -> Path:
     return images / "machine"
-
-
-def address(image: Path, name: str) -> int:
-    symbols = subprocess.run(["nm", str(image)], capture_output=True, text=True, check=True).stdout
-    addresses = {line.split()[2]: int(line.split()[0], 16) for line in symbols.splitlines()}
-    return addresses[name]
-
-
-def run(
-    image: Path, probe: Probe, out: Path, *, vcpus: int = 1, window: int = 0, more: str = ""
-) -> bytes:
-    words = f"file={probe.path},out={out}" + (f",window={window}" if window else "") + more
-    argv = [
-        X86_64.board.qemu, "-accel", "tcg", "-icount", "shift=0,sleep=off", "-smp", str(vcpus),
-        "-nodefaults", "-display", "none", "-no-reboot", "-device", "isa-debug-exit,iobase=0xf4",
-        "-kernel", str(image), "-plugin", words,
-    ]  # fmt: skip
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
-    assert done.returncode == X86_64.board.done_status, done.stderr
-    return out.read_bytes()
-
-
-def total(counted: Counts, phase: int) -> int:
-    rows = counted.rows[counted.rows["phase"] == phase]
-    return int((rows["entries"] * rows["instructions"]).sum())
 
 
 # Two vCPUs take the form with callbacks on a QEMU without counters for each.

@@ -12,9 +12,10 @@ import pytest
 from guests.probe import plugin
 from guests.probe.counts import Counts
 from guests.probe.plugin import Probe
-from tests.guests.probe.test_lines import ProbedImage, Transfers, assembled, of_the_work
+from tests.guests.probe.machines import symbols
+from tests.guests.probe.test_lines import ProbedImage, Transfers, labelled, of_the_work
 from tests.guests.probe.test_lines import run as lines_run
-from tests.guests.probe.test_memory import CACHES, TLBS, data, run, symbols, tlb
+from tests.guests.probe.test_memory import CACHES, TLBS, data, run, tlb
 
 HERE = Path(__file__).parent
 GROUPED = "bits=64"
@@ -174,17 +175,8 @@ def test_another_number_of_bits_is_refused(library: ctypes.CDLL) -> None:
 
 
 @pytest.fixture(scope="module")
-def probe(tmp_path_factory: pytest.TempPathFactory) -> Probe:
-    return plugin.provide(tmp_path_factory.mktemp("cache"))
-
-
-@pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("images") / "groups"
-    flags = ["-m32", "-nostdlib", "-static", "-Wl,-Ttext=0x100000", "-Wl,--build-id=none"]
-    argv = ["gcc", *flags, "-o", str(path), str(HERE / "groups.S")]
-    subprocess.run(argv, check=True, timeout=60)
-    return path
+def image(images: Path) -> Path:
+    return images / "groups"
 
 
 def counted(image: Path, probe: Probe, folder: Path, more: str) -> Counts:
@@ -229,11 +221,12 @@ READ_AND_WRITE, WRITE_AND_READ, TWO_LINES, TWO_PAGES, ON_THE_STACK, LOCKED = ran
 
 
 @pytest.fixture(scope="module")
-def shared(probe: Probe, tmp_path_factory: pytest.TempPathFactory) -> tuple[ProbedImage, Counts]:
+def shared(
+    images: Path, probe: Probe, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[ProbedImage, Counts]:
     """The machine of two vCPUs, and what moves with each access for itself."""
-    folder = tmp_path_factory.mktemp("moves")
-    shared_image = assembled("moves", folder / "moves")
-    return shared_image, lines_run(shared_image, probe, folder / "counts", "private=64:8")
+    moves = labelled(images / "moves")
+    return moves, lines_run(moves, probe, tmp_path_factory.mktemp("a") / "counts", "private=64:8")
 
 
 def test_lines_move_the_same_with_groups_and_without(

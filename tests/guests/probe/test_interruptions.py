@@ -10,9 +10,9 @@ from guests.probe import counts
 from guests.probe.counts import Counts
 from guests.probe.plugin import Probe
 from results.profile import INTERRUPTIONS
-from tests.guests.probe.test_counting import address, functions, images, kinds_of, probe, run, total
+from tests.guests.probe.machines import address, run, total
+from tests.guests.probe.test_counting import functions, kinds_of
 
-__all__ = ["images", "probe"]  # fixtures
 # The first QEMU that tells of interrupts is asked for the form of its interface.
 TELLS = 7
 TIMES, FAULT, INTERRUPT = 10, 10, 3

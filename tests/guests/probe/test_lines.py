@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from experiment.architecture import X86_64
-from guests.probe import counts, plugin
+from guests.probe import counts
 from guests.probe.counts import Counts
 from guests.probe.plugin import Probe
+from tests.guests.probe import machines
 
-HERE = Path(__file__).parent
 # As in lines.S.
 ROUNDS = 50
 HANDSHAKE, NEIGHBOURS, READ_MOSTLY, LINES_OF_THEIR_OWN, ATOMIC = range(1, 6)
@@ -36,34 +34,18 @@ class Transfers(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> ProbedImage:
-    return assembled("lines", tmp_path_factory.mktemp("images") / "lines")
+def image(images: Path) -> ProbedImage:
+    return labelled(images / "lines")
 
 
-def assembled(name: str, path: Path) -> ProbedImage:
-    flags = ["-m32", "-nostdlib", "-static", "-Wl,-Ttext=0x100000", "-Wl,--build-id=none"]
-    source = HERE / f"{name}.S"
-    subprocess.run(["gcc", *flags, "-o", str(path), str(source)], check=True, timeout=60)
-    listing = subprocess.run(["nm", str(path)], capture_output=True, text=True, check=True).stdout
-    names = {int(line.split()[0], 16): line.split()[2] for line in listing.splitlines()}
+def labelled(path: Path) -> ProbedImage:
+    names = {int(address, 16): name for name, address in machines.symbols(path).items()}
     return ProbedImage(path, names)
 
 
-@pytest.fixture(scope="module")
-def probe(tmp_path_factory: pytest.TempPathFactory) -> Probe:
-    return plugin.provide(tmp_path_factory.mktemp("cache"))
-
-
 def run(image: ProbedImage, probe: Probe, out: Path, model: str) -> Counts:
-    words = f"file={probe.path},out={out}" + (f",{model}" if model else "")
-    argv = [
-        X86_64.board.qemu, "-accel", "tcg", "-icount", "shift=0,sleep=off", "-smp", "2",
-        "-nodefaults", "-display", "none", "-no-reboot", "-device", "isa-debug-exit,iobase=0xf4",
-        "-kernel", str(image.path), "-plugin", words,
-    ]  # fmt: skip
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
-    assert done.returncode == X86_64.board.done_status, done.stderr
-    return counts.parse(out.read_bytes())
+    more = f",{model}" if model else ""
+    return counts.parse(machines.run(image.path, probe, out, vcpus=2, more=more))
 
 
 @pytest.fixture(scope="module")

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from benchmarks.calibrate.machine import as_toml
-from experiment.architecture import X86_64
 from experiment.load import load_machine
 from experiment.machine import MachineSpec, known_machines
-from guests.probe import counts, plugin
+from guests.probe import counts
 from guests.probe.counts import Counts
 from guests.probe.models import machine_words
 from guests.probe.plugin import Probe
 from tests.benchmarks.calibrate.test_machine import made
+from tests.guests.probe import machines
+from tests.guests.probe.machines import symbols
 
-HERE = Path(__file__).parent
 # 128, 256 and 1,024 lines.
 CACHES = "cache=l1d:64:2,cache=l1i:64:2,cache=l2:64:4,cache=llc:128:8"
 # 64 pages of 4 KiB and 32 of 2 MiB before 128 of either.
@@ -25,35 +24,13 @@ TLBS = "tlb=d1:1:16:4,tlb=d1:2:8:4,tlb=i1:7:1:16,tlb=s2:3:32:4"
 MEMORY = ["-machine", "pc,memory-backend=ram", "-m", "128M"]
 
 
-@pytest.fixture(scope="module")
-def probe(tmp_path_factory: pytest.TempPathFactory) -> Probe:
-    return plugin.provide(tmp_path_factory.mktemp("cache"))
-
-
-@pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the machines, each by its name."""
-    folder = tmp_path_factory.mktemp("images")
-    flags = ["-m32", "-nostdlib", "-static", "-Wl,-Ttext=0x100000", "-Wl,--build-id=none"]
-    for name in ("caches", "pages"):
-        out = ["-o", str(folder / name)]
-        subprocess.run(["gcc", *flags, *out, str(HERE / f"{name}.S")], check=True, timeout=60)
-    return folder
-
-
 def run(image: Path, probe: Probe, folder: Path, model: str = "", cpu: str = "Nehalem") -> Counts:
-    ram, out = folder / "ram", folder / "counts"
+    ram = folder / "ram"
     ram.unlink(missing_ok=True)
-    words = f"file={probe.path},out={out}" + (f",{model}" if model else "")
     backend = f"memory-backend-file,id=ram,size=128M,mem-path={ram},share=on"
-    argv = [
-        X86_64.board.qemu, "-accel", "tcg", "-cpu", cpu, "-icount", "shift=0,sleep=off", *MEMORY,
-        "-object", backend, "-nodefaults", "-display", "none", "-no-reboot",
-        "-device", "isa-debug-exit,iobase=0xf4", "-kernel", str(image), "-plugin", words,
-    ]  # fmt: skip
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
-    assert done.returncode == X86_64.board.done_status, done.stderr
-    return counts.parse(out.read_bytes())
+    options = ("-cpu", cpu, *MEMORY, "-object", backend)
+    more = f",{model}" if model else ""
+    return counts.parse(machines.run(image, probe, folder / "counts", *options, more=more))
 
 
 def sums(counted: Counts, phase: int) -> dict[str, int]:
@@ -115,12 +92,6 @@ def paged(images: Path, probe: Probe, tmp_path_factory: pytest.TempPathFactory) 
     folder = tmp_path_factory.mktemp("pages")
     model = f"{CACHES},{TLBS},prefetch=0,root={at['top']},ram={folder / 'ram'}"
     return run(image, probe, folder, f"{model},spin={at['take']}-{at['read']}")
-
-
-def symbols(image: Path) -> dict[str, str]:
-    """Labels of an image, with their addresses as hexadecimal words."""
-    listing = subprocess.run(["nm", str(image)], capture_output=True, text=True, check=True).stdout
-    return {line.split()[2]: line.split()[0] for line in listing.splitlines()}
 
 
 def tlb(counted: Counts, phase: int) -> tuple[int, int]:

@@ -99,11 +99,6 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def probe(tmp_path_factory: pytest.TempPathFactory) -> plugin.Probe:
-    return plugin.provide(tmp_path_factory.mktemp("cache"))
-
-
 @pytest.mark.parametrize(
     ("why", "words"), [(why, words) for why, every in REFUSED.items() for words in every]
 )

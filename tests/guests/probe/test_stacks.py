@@ -10,9 +10,8 @@ import pytest
 from guests.probe import counts
 from guests.probe.counts import Counts
 from guests.probe.plugin import Probe
-from tests.guests.probe.test_counting import address, images, probe, run, total
+from tests.guests.probe.machines import address, run, total
 
-__all__ = ["images", "probe"]  # fixtures
 FUNCTIONS = (
     "outer", "inner", "leaf", "tail", "speculated", "thunk", "deeper", "interrupted",
     "on_interrupt", "leaving", "middle", "thrower", "sleeper", "switch", "other", "system", "ends",

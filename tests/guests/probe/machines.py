@@ -1,0 +1,43 @@
+"""Machines whose every instruction is known, in the QEMU that is there with the plugin."""
+
+from __future__ import annotations
+
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from experiment.architecture import X86_64
+from guests.probe.counts import Counts
+from guests.probe.plugin import Probe
+
+
+@cache
+def symbols(image: Path) -> dict[str, str]:
+    """Labels of an image, with their addresses as hexadecimal words."""
+    listing = subprocess.run(["nm", str(image)], capture_output=True, text=True, check=True).stdout
+    return {line.split()[2]: line.split()[0] for line in listing.splitlines()}
+
+
+def address(image: Path, name: str) -> int:
+    return int(symbols(image)[name], 16)
+
+
+def run(
+    image: Path, probe: Probe, out: Path, *options: str, vcpus: int = 1, window: int = 0,
+    more: str = "",
+) -> bytes:  # fmt: skip
+    """What the plugin wrote, given ``more`` words; ``options`` are QEMU's."""
+    words = f"file={probe.path},out={out}" + (f",window={window}" if window else "") + more
+    argv = [
+        X86_64.board.qemu, "-accel", "tcg", "-icount", "shift=0,sleep=off", "-smp", str(vcpus),
+        *options, "-nodefaults", "-display", "none", "-no-reboot",
+        "-device", "isa-debug-exit,iobase=0xf4", "-kernel", str(image), "-plugin", words,
+    ]  # fmt: skip
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+    assert done.returncode == X86_64.board.done_status, done.stderr
+    return out.read_bytes()
+
+
+def total(counted: Counts, phase: int) -> int:
+    rows = counted.rows[counted.rows["phase"] == phase]
+    return int((rows["entries"] * rows["instructions"]).sum())
