@@ -176,14 +176,6 @@ class Repro:
         """The initramfs that was booted there, if it is in the archive."""
         return self.folder / ROOT if ROOT in self.files else None
 
-    def kept(self) -> Kept:
-        """What was on record.
-
-        Raises:
-            StoreError: it cannot be read.
-        """
-        return kept_in(self.session)
-
 
 def kept_in(folder: Path) -> Kept:
     """What a session has on record.

@@ -12,7 +12,6 @@ from types import MappingProxyType
 from filelock import FileLock, Timeout
 
 from errors import InfraError, UsageError
-from experiment.machine import MachineSpec
 from experiment.plan import Plan, make_plan
 from experiment.spec import Experiment, budgets
 from host import accelerator
@@ -225,17 +224,17 @@ def require_same(manifest: Manifest, session: Prepared, folder: Path) -> None:
     guest = session.resolved.measured.guest
     pairs = [("initramfs", manifest.provenance.initramfs_sha256, session.roots_sha256)]
     pairs += [
-        (
-            f"kernel of arm {arm.name}",
-            arm.kernel.key,
-            session.measured[arm.name].identity.key,
-        )
+        (f"kernel of arm {arm.name}", arm.kernel.key, session.measured[arm.name].identity.key)
         for arm in manifest.arms
     ]
     if session.qemu is not None:
         pairs.append(("QEMU", manifest.provenance.qemu_sha256, session.qemu.binary_sha256))
     pairs += [
-        (f"machine of twin {twin.name}", _text(twin.machine), _text(bench.machine))
+        (
+            f"machine of twin {twin.name}",
+            twin.machine.model_dump_json(),
+            bench.machine.model_dump_json() if bench.machine else "none",
+        )
         for twin in manifest.twins
         if (bench := benches.get(twin.name)) and twin.machine
     ]
@@ -251,10 +250,6 @@ def require_same(manifest: Manifest, session: Prepared, folder: Path) -> None:
                 where=str(folder),
                 next_step="begin a new session; the runs on record stay readable",
             )
-
-
-def _text(machine: MachineSpec | None) -> str:
-    return machine.model_dump_json() if machine else "none"
 
 
 class SessionLock:

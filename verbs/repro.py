@@ -122,7 +122,7 @@ def _repeat(
             for line in built:
                 reporter.log(f"differs  {line}")
             measure(prepared, on, store, reporter)
-        compared = repro.compare_sessions(opened.kept(), repro.kept_in(target))
+        compared = repro.compare_sessions(repro.kept_in(opened.session), repro.kept_in(target))
         differing += built
     same = all(run.same for run in compared)
     if as_json:

@@ -27,6 +27,7 @@ from runs.repro import (
     differs_here,
     experiment_again,
     inputs,
+    kept_in,
     read_archive,
     require_known,
     write_archive,
@@ -167,7 +168,7 @@ def test_what_was_recorded_is_read_back(
     (tmp_path / "into").mkdir()
     repro = read_archive(tmp_path / "x.tar.gz", tmp_path / "into")
     assert repro.manifest == manifest
-    compared = compare_sessions(repro.kept(), repro.kept())
+    compared = compare_sessions(kept_in(repro.session), kept_in(repro.session))
     assert len(compared) == 4
     elsewhere = experiment_again(repro, options, source="deb:linux-source-6.1")
     assert elsewhere.kernel.source == "deb:linux-source-6.1"

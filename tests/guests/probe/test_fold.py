@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -27,7 +28,7 @@ from results.profile import (
     PhaseProfile,
 )
 from results.record import KernelIdentity, Timeline
-from tests.guests.probe.test_counts import LockRow, Row, written
+from tests.guests.probe.test_counts import Row, written
 from tests.kernels.test_btf import types_of
 from workloads.parse import FioResult, GuestResult, Observation, PhaseResult, Side
 from workloads.spec import IO, Cost, Phase, Ratio, Unit
@@ -50,6 +51,8 @@ FILES = {
     "maps": b"\tlibc.so.6 => /lib/libc.so.6 (0x00007ffff7c00000)\n",
     "4k/clock": b"1 1000\n0 2000\n",
 }
+# Of kernels whose map has no walk.
+ADDING = {**FILES, "kallsyms": b"ffffffff81000100 T add_folio\n"}
 FIO = 0x555555554000
 UNITS = (
     IO,
@@ -101,8 +104,12 @@ def result(*phases: PhaseResult, build_id: str = "") -> GuestResult:
     return GuestResult("", build_id, "6.12", 0, phases or (phase_result(),))
 
 
-def folded(kernel: Kernel, *rows: Row, files: Mapping[str, bytes] = FILES) -> PhaseProfile:
-    (only,) = fold.profile(written(list(rows)), kernel, files, [PHASE], result())
+def folded(
+    kernel: Kernel, *rows: Row, files: Mapping[str, bytes] = FILES, phase: Phase = PHASE,
+    **more: Any,
+) -> PhaseProfile:  # fmt: skip
+    """The profile of one phase, with ``more`` tables in the probe's file."""
+    (only,) = fold.profile(written(list(rows), **more), kernel, files, [phase], result())
     return only
 
 
@@ -153,14 +160,13 @@ def test_work_is_added_up_from_what_was_counted(kernel: Kernel) -> None:
         Cost(**unit.model_dump(), ns=ns) for unit, ns in ((UNITS[0], 100), (UNITS[1], 2000))
     )
     costed = PHASE.model_copy(update={"costs": (io, folio), "start_ns": 3000.0})
-    data = written([row(0x100, 7), row(0x180, 4)])
-    (profile,) = fold.profile(data, kernel, FILES, [costed], result())
+    profile = folded(kernel, row(0x100, 7), row(0x180, 4), phase=costed)
     assert profile.work == {"io": 250.0, "folio": 11.0}
     assert list(profile.units) == ["work", "io", "folio", "fault"]
     assert profile.units["work"] == 50.0
     gone = folio.model_copy(update={"calls": ("inlined_away",)})
     lacking = PHASE.model_copy(update={"costs": (io, gone)})
-    (profile,) = fold.profile(data, kernel, FILES, [lacking], result())
+    profile = folded(kernel, row(0x100, 7), row(0x180, 4), phase=lacking)
     assert profile.work == {"io": 250.0}
     assert "work" not in profile.units
 
@@ -196,8 +202,7 @@ def test_unit_that_nothing_counts_is_left_out(kernel: Kernel) -> None:
             )
         }
     )
-    data = written([row(0x100, 7)])
-    (profile,) = fold.profile(data, kernel, FILES, [phase], result())
+    profile = folded(kernel, row(0x100, 7), phase=phase)
     assert profile.units == {}
 
 
@@ -208,15 +213,14 @@ def test_unit_that_was_never_done_is_none_done(kernel: Kernel) -> None:
 def test_unit_by_an_alias_is_counted_and_its_name_is_the_one_used(kernel: Kernel) -> None:
     ratio = Ratio(name="walks", title="walks", calls=("also_walk",), unit="io")
     phase = PHASE.model_copy(update={"ratios": (ratio,)})
-    (profile,) = fold.profile(written([row(0x500, 9)]), kernel, FILES, [phase], result())
+    profile = folded(kernel, row(0x500, 9), phase=phase)
     assert [(function.name, function.calls) for function in profile.kernel] == [("also_walk", 9)]
 
 
 def test_unit_of_static_functions_of_one_name_takes_both(kernel: Kernel) -> None:
     unit = Unit(name="twin", title="twin", calls=("twin",))
     phase = PHASE.model_copy(update={"units": (unit,)})
-    data = written([row(0x300, 2), row(0x400, 3)])
-    (profile,) = fold.profile(data, kernel, FILES, [phase], result())
+    profile = folded(kernel, row(0x300, 2), row(0x400, 3), phase=phase)
     assert profile.units == {"twin": 5.0}
 
 
@@ -366,13 +370,6 @@ def locking_kernel(tmp_path_factory: pytest.TempPathFactory) -> Kernel:
     return kernel_in(folder)
 
 
-def locks_folded(kernel: Kernel, *uses: LockRow, lost: int = 0) -> PhaseProfile:
-    files = {**FILES, "kallsyms": b"ffffffff81000100 T add_folio\n"}
-    data = written([row(0x100, 1)], locks=uses, lost=lost)
-    (only,) = fold.profile(data, kernel, files, [PHASE], result())
-    return only
-
-
 def test_functions_of_locks_by_kind(locking_kernel: Kernel) -> None:
     assert fold.locks_of(locking_kernel) == (
         ("spin", START + 0x300, START + 0x340),
@@ -385,15 +382,15 @@ def test_functions_of_locks_by_kind(locking_kernel: Kernel) -> None:
 def test_locks_that_the_same_functions_took_are_one_entry(locking_kernel: Kernel) -> None:
     """Two calls of a function are one site, and so are two locks with the same sites."""
     adds, again, removes = START + 0x120, START + 0x140, START + 0x210
-    profile = locks_folded(
-        locking_kernel,
+    profile = folded(
+        locking_kernel, row(0x100, 1), files=ADDING, locks=[
         (1, 0, FIRST, adds, 0, 5, 500, 0, 0, 4), (1, 0, FIRST, again, 0, 1, 7, 2, 90, 0),
         (1, 0, SECOND, adds, 0, 2, 20, 0, 0, 0),
         (1, 0, THIRD, removes, 0, 1, 4000, 0, 0, 0), (1, 0, THIRD, adds, 0, 1, 1, 0, 0, 0),
         (1, 2, FOURTH, 0, 0, 1, 3, 1, 0, 0), (1, 3, FOURTH, adds, 0, 1, 2, 0, 0, 0),
         (1, 0, 0xFFFFFFFF82000010, adds, 0, 1, 1, 0, 0, 0),
         (2, 0, FIRST, adds, 0, 99, 99, 0, 0, 0),
-        lost=4,
+        ], lost=4,
     )  # fmt: skip
 
     def add(shared: bool, *numbers: int) -> LockSite:
@@ -410,8 +407,8 @@ def test_locks_that_the_same_functions_took_are_one_entry(locking_kernel: Kernel
 
 def test_who_waited_for_whom_is_by_function(locking_kernel: Kernel) -> None:
     adds, again, removes = START + 0x120, START + 0x140, START + 0x210
-    profile = locks_folded(
-        locking_kernel,
+    profile = folded(
+        locking_kernel, row(0x100, 1), files=ADDING, locks=[
         (1, 0, FIRST, adds, 0, 5, 500, 3, 80, 0), (1, 0, SECOND, adds, 0, 2, 20, 1, 20, 0),
         (1, 1, THIRD, adds, 0, 1, 9, 1, 0, 0), (1, 0, THIRD, removes, 0, 1, 9, 0, 0, 0),
         (1, counts.PAIR, FIRST, adds, removes, 2, 0, 3, 80, 0),
@@ -419,6 +416,7 @@ def test_who_waited_for_whom_is_by_function(locking_kernel: Kernel) -> None:
         (1, counts.PAIR, SECOND, adds, 0, 1, 0, 1, 20, 0),
         (1, counts.PAIR | places.SHARED, THIRD, adds, removes, 0, 0, 1, 0, 0),
         (2, counts.PAIR, FIRST, adds, removes, 99, 0, 99, 99, 0),
+        ],
     )  # fmt: skip
 
     def wait(holder: str, shared: bool, waits: int, handovers: int, waited: int) -> LockWait:
@@ -448,11 +446,11 @@ def test_a_kernel_whose_locks_are_not_watched_has_unknown_locks_and_not_none(
         locking_kernel, identity=locking_kernel.identity.model_copy(update={"arch": "arm64"})
     )
     assert fold.locks_of(arm64) == ()
-    assert locks_folded(arm64).locks is None
+    assert folded(arm64, row(0x100, 1), files=ADDING).locks is None
     debugged = LOCKS_MAP.replace("T last", "T do_raw_spin_lock")
     assert places.places(addresses.parse(debugged), "x86_64") == ()
     assert places.places(addresses.parse(LOCKS_MAP), "x86_64") == fold.locks_of(locking_kernel)
-    assert locks_folded(locking_kernel).locks == ()
+    assert folded(locking_kernel, row(0x100, 1), files=ADDING).locks == ()
     assert folded(kernel, row(0x100, 1)).locks is None
 
 
@@ -462,8 +460,7 @@ def test_misses_are_summed_by_function_and_by_file(kernel: Kernel) -> None:
         (1, 5, START + 0x100, 9, 8, 7, 6, 5, 4, 3), (1, 2, START + 0x140, 1, 0, 0, 0, 0, 0, 0),
         (1, 2, 0x400000, 0, 0, 2, 1, 0, 0, 0), (2, 2, START + 0x100, 99, 0, 0, 0, 0, 0, 0),
     ]  # fmt: skip
-    data = written(rows, misses=misses, unmapped=7)
-    (profile,) = fold.profile(data, kernel, FILES, [PHASE], result())
+    profile = folded(kernel, *rows, misses=misses, unmapped=7)
     assert profile.memory == MemoryUse(
         kernel=(
             FunctionMisses(
@@ -488,9 +485,7 @@ def test_lines_are_by_object_and_functions(locking_kernel: Kernel) -> None:
         (1, 0, counts.OF_USER, 0x400000, adds, 1, 0, 0, 1, 1),
         (2, 0, pool, adds, removes, 99, 0, 0, 1, 1),
     ]
-    files = {**FILES, "kallsyms": b"ffffffff81000100 T add_folio\n"}
-    data = written([row(0x100, 1)], moves=moves)
-    (profile,) = fold.profile(data, locking_kernel, files, [PHASE], result())
+    profile = folded(locking_kernel, row(0x100, 1), files=ADDING, moves=moves)
 
     def move(
         kind: str, name: str, taker: str, holder: str, *numbers: int, **ends: tuple[int, int]
@@ -506,7 +501,7 @@ def test_lines_are_by_object_and_functions(locking_kernel: Kernel) -> None:
              mine=(4, 7), theirs=(4, 7)),
         move("user", "", "[user]", "add_folio", 1, 0, 0),
     )  # fmt: skip
-    assert locks_folded(locking_kernel).lines is None
+    assert folded(locking_kernel, row(0x100, 1), files=ADDING).lines is None
 
 
 STRUCTURES = """\
@@ -542,9 +537,7 @@ def test_lines_of_slab_caches_and_pages_are_of_members(
         (1, 0, counts.OF_PAGES, adds, removes, 4, 0, 0, 0xFF00, 0xFF),
     ]
     slabs = [(b"xfs_inode", 112, 1), (b"kmalloc-64", 64, 1), (b"xfs_ili", 56, 2)]
-    data = written([row(0x100, 1)], moves=moves, slabs=slabs)
-    files = {**FILES, "kallsyms": b"ffffffff81000100 T add_folio\n"}
-    (profile,) = fold.profile(data, typed_kernel, files, [PHASE], result())
+    profile = folded(typed_kernel, row(0x100, 1), files=ADDING, moves=moves, slabs=slabs)
     assert profile.lines is not None
     rows = [(move.kind, move.object, move.mine, move.theirs) for move in profile.lines]
     assert rows == [
@@ -556,7 +549,7 @@ def test_lines_of_slab_caches_and_pages_are_of_members(
         ("slab", "xfs_ili and caches merged with it", (0, 7), (0, 7)),
     ]
     # Of a kernel without types page structures have no members, and caches still have names.
-    (profile,) = fold.profile(data, locking_kernel, files, [PHASE], result())
+    profile = folded(locking_kernel, row(0x100, 1), files=ADDING, moves=moves, slabs=slabs)
     assert profile.lines is not None
     assert {move.object for move in profile.lines} == {
         "xfs_inode", "kmalloc-64", "xfs_ili and caches merged with it", "",
@@ -576,11 +569,8 @@ def test_a_lock_in_an_object_of_a_known_type_has_its_members_name(typed_kernel: 
         (1, 0, other + 8, adds, 0, 3, 300, 0, 0, 0, place(1, 0)),
         (1, 0, other + 64, adds, 0, 2, 200, 0, 0, 0, 0),
     ]
-    data = written(
-        [row(0x100, 1)], locks=uses, slabs=[(b"xfs_inode", 112, 1), (b"kmalloc-64", 64, 1)]
-    )
-    files = {**FILES, "kallsyms": b"ffffffff81000100 T add_folio\n"}
-    (profile,) = fold.profile(data, typed_kernel, files, [PHASE], result())
+    slabs = [(b"xfs_inode", 112, 1), (b"kmalloc-64", 64, 1)]
+    profile = folded(typed_kernel, row(0x100, 1), files=ADDING, locks=uses, slabs=slabs)
     assert profile.locks is not None
     # What is not known is one row for all that were taken alike.
     assert [(use.member, use.instances) for use in profile.locks] == [
@@ -623,22 +613,18 @@ def test_waits_are_by_kind_and_vcpu(waiting_kernel: Kernel) -> None:
     def span(number: int, vcpu: int, spent: int) -> Row:
         return (1, 0, vcpu, 0, 0, counts.SPAN + number, spent)
 
-    files = {**FILES, "kallsyms": b"ffffffff81000100 T add_folio\n"}
     rows = [row(0x100, 7), row(0x200, 3, vcpu=1)]
     spent = [span(0, 0, 11), span(1, 0, 5), span(0, 1, 2), span(2, 1, 20), span(3, 1, 4)]
-    (profile,) = fold.profile(
-        written([*rows, *spent], spans=4), waiting_kernel, files, [PHASE], result()
-    )
+    profile = folded(waiting_kernel, *rows, *spent, files=ADDING, spans=4)
     assert profile.waits == {"spinning": (16, 2), "idle": (0, 24)}
     # Spans are no instructions: they were executed elsewhere.
     assert profile.instructions == 35 + 15
     assert profile.spinning_share == pytest.approx(18 / (2 * 50 - 24))
-    nobody_waited = fold.profile(written(rows, spans=4), waiting_kernel, files, [PHASE], result())
-    assert nobody_waited[0].waits == {"spinning": (0, 0), "idle": (0, 0)}
-    assert nobody_waited[0].spinning_share == 0
-    nobody_looked = fold.profile(written(rows), waiting_kernel, files, [PHASE], result())
-    assert nobody_looked[0].waits == {}
-    assert nobody_looked[0].spinning_share is None
+    nobody_waited = folded(waiting_kernel, *rows, files=ADDING, spans=4)
+    assert nobody_waited.waits == {"spinning": (0, 0), "idle": (0, 0)}
+    assert nobody_waited.spinning_share == 0
+    nobody_looked = folded(waiting_kernel, *rows, files=ADDING)
+    assert (nobody_looked.waits, nobody_looked.spinning_share) == ({}, None)
 
 
 def test_interruptions_are_by_handler_and_by_what_was_interrupted(kernel: Kernel) -> None:
@@ -663,8 +649,7 @@ def test_interruptions_are_by_handler_and_by_what_was_interrupted(kernel: Kernel
         ("exception", "twin@a.c", "fio", True, 7),
     ]
     assert [each.count for each in second.interruptions] == [9]
-    plain = fold.profile(written([row(0x100, 7)]), kernel, FILES, [PHASE], result())
-    assert plain[0].interruptions is None
+    assert folded(kernel, row(0x100, 7)).interruptions is None
 
 
 # By number: none, walk, add_folio from walk, its part that was split off, twin from that.
@@ -677,8 +662,7 @@ PATHS: list[tuple[int, ...]] = [
 def stacks_of(
     kernel: Kernel, spent: Sequence[tuple[int, ...]], paths: Sequence[tuple[int, ...]] = PATHS
 ) -> list[tuple[object, ...]]:
-    data = written([row(0x100, 7)], paths=paths, stacks=spent)
-    (only,) = fold.profile(data, kernel, FILES, [PHASE], result())
+    only = folded(kernel, row(0x100, 7), paths=paths, stacks=spent)
     assert only.stacks is not None
     return [tuple(frame.model_dump().values()) for frame in only.stacks]
 
