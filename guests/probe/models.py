@@ -73,10 +73,10 @@ def kernel_variables(
 
 @lru_cache(maxsize=4)
 def _addresses(system_map: Path) -> dict[str, str]:
-    wanted = {*VARIABLES, END_OF_CPU, SLAB_CACHES, SECTIONS}
+    names = {*VARIABLES, END_OF_CPU, SLAB_CACHES, SECTIONS}
     try:
         symbols = SYMBOL.findall(text_of(system_map))
-        return {name: address for address, name in symbols if name in wanted}
+        return {name: address for address, name in symbols if name in names}
     except OSError as error:
         raise InfraError(
             f"cannot be read: {error.strerror}",
