@@ -19,7 +19,7 @@ from experiment.load import load_subsystems
 from history.changes import changes_of, function_changes, gaps_of
 from history.entry import Entry
 from history.known import KnownChanges
-from history.pages import blocks, payload
+from history.pages import blocks
 from history.pages import tracks as of_tracks
 from history.pages.tracks import Track, tracks_of
 from history.policy import Policy
@@ -237,11 +237,13 @@ def _write(
                 for chart in track.charts
             ],
             "newest": [_rendered([blocks.newest(chart, NEWEST)]) for chart in track.charts],
-            "data": payload.data(payload.of_track(track)),
+            "data": of_tracks.data(of_tracks.of_track(track)),
         }
         place = folder / "track" / f"{track.name}.html"
         page(templates, "track.html.j2", place, context | of_track, CHARTS)
-        compared = {"data": payload.data(payload.of_comparison(track, store.functions, quantiles))}
+        compared = {
+            "data": of_tracks.data(of_tracks.of_comparison(track, store.functions, quantiles))
+        }
         place = folder / "compare" / f"{track.name}.html"
         page(templates, "compare.html.j2", place, context | compared, COMPARING)
         around = (None, *track.entries, None)

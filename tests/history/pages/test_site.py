@@ -18,7 +18,7 @@ from history.entry import SCHEMA_VERSION, Entry
 from history.gate import of_history
 from history.ingest import entry_of, read_session
 from history.known import KnownChange, KnownChanges
-from history.pages import payload, site, tracks
+from history.pages import site, tracks
 from history.pages.tracks import tracks_of
 from history.policy import Policy
 from history.store import FORMAT, HEAD, HistoryContents, HistoryStore
@@ -246,7 +246,7 @@ def test_a_page_allows_its_own_scripts_and_nothing_from_elsewhere(
 @example([float("nan"), "\ud800"])
 @settings(max_examples=200)
 def test_embedded_data_comes_back_and_never_ends_its_element(value: object) -> None:
-    text = str(payload.data({"value": value, HOSTILE: HOSTILE}))
+    text = str(tracks.data({"value": value, HOSTILE: HOSTILE}))
     assert not set(text) & {"<", ">", "&", "\u2028", "\u2029"}
     assert json.loads(text)[HOSTILE] == HOSTILE
 
