@@ -206,18 +206,12 @@ def run(
         tuple(argv), process.returncode, stdout_text, stderr_text, time.monotonic() - started
     )
     if check and done.returncode != 0:
-        raise InfraError(
-            f"exit status {done.returncode}\n{done.tail()}",
-            where=paste(argv),
-            next_step=_after(done, log),
-        )
+        next_step = f"see {log}" if log else "run it by hand"
+        if os.strerror(errno.ENOSPC) in done.stderr:
+            next_step = "./lab.py clean, or set TWINBOOT_CACHE to a larger disk"
+        what = f"exit status {done.returncode}\n{done.tail()}"
+        raise InfraError(what, where=paste(argv), next_step=next_step)
     return done
-
-
-def _after(failed: Finished, log: Path | None) -> str:
-    if os.strerror(errno.ENOSPC) in failed.stderr:
-        return "./lab.py clean, or set TWINBOOT_CACHE to a larger disk"
-    return f"see {log}" if log else "run it by hand"
 
 
 def _start(

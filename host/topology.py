@@ -68,14 +68,14 @@ def read_cpus(system: Path = SYSTEM) -> tuple[Cpu, ...]:
         if (match := NODE_FOLDER.fullmatch(folder.name))
         for number in cpu_list(text_of(folder / "cpulist"))
     }
-    online = cpu_list(text_of(system / "cpu" / "online"))
-    return tuple(sorted(_cpu(system / "cpu" / f"cpu{n}", n, nodes.get(n, 0)) for n in online))
-
-
-def _cpu(folder: Path, number: int, node: int) -> Cpu:
-    core = text_of(folder / "topology" / "core_id").strip()
-    package = text_of(folder / "topology" / "physical_package_id").strip()
-    return Cpu(node, int(package or 0), int(core or number), number)
+    cpus = []
+    for number in cpu_list(text_of(system / "cpu" / "online")):
+        folder = system / "cpu" / f"cpu{number}" / "topology"
+        core, package = (
+            text_of(folder / name).strip() for name in ("core_id", "physical_package_id")
+        )
+        cpus.append(Cpu(nodes.get(number, 0), int(package or 0), int(core or number), number))
+    return tuple(sorted(cpus))
 
 
 def place(

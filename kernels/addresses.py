@@ -68,7 +68,11 @@ def collect(objects: Path, source: Path) -> dict[int, Origin]:
     local, other = definitions(output.splitlines(), f"{objects}/")
     built = built_from(read(objects / "vmlinux"), local, other)
     compiled = {each.object for each in built.values()}
-    sources = {name: _source(name, objects, source) for name in compiled}
+    sources = {}
+    for name in compiled:  # the object itself where there is no source
+        files = [f"{name.removesuffix('.o')}{suffix}" for suffix in SUFFIXES]
+        places = [file for top in (source, objects) for file in files if (top / file).exists()]
+        sources[name] = places[0] if places else name
     names_in: dict[str, set[str]] = defaultdict(set)
     for each in built.values():
         names_in[sources[each.object]].add(each.name)
@@ -190,16 +194,6 @@ def _origins_in(content: dict[str, Any]) -> dict[int, Origin]:
         int(address, 16): Origin(str(files[at]), int(lines[address]))
         for address, at in content["at"].items()
     }
-
-
-def _source(name: str, objects: Path, source: Path) -> str:
-    """The source file of an object; the object itself where there is none."""
-    stem = name.removesuffix(".o")
-    for folder in (source, objects):
-        for suffix in SUFFIXES:
-            if (folder / f"{stem}{suffix}").exists():
-                return f"{stem}{suffix}"
-    return name
 
 
 # Global before weak before local, as nm prints their types.

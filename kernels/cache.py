@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
@@ -157,24 +158,18 @@ def load(cache: Path, key: str, *, used: bool = False) -> Kernel | None:
     except (OSError, ValidationError):
         return None
     if used:
-        if changed := _changed(folder):
+        now = _digests(folder)
+        kept: Any = {}
+        with suppress(OSError, ValueError):
+            kept = json.loads((folder / DIGESTS).read_text())
+        if kept != now:
+            names = {*now, *kept} if isinstance(kept, dict) else ()
+            changed = next((n for n in sorted(names) if now.get(n) != kept.get(n)), DIGESTS)
             log.warning("%s was changed after it was built and is not used", folder / changed)
             return None
         with suppress(OSError):
             os.utime(folder / IDENTITY)
     return kernel
-
-
-def _changed(folder: Path) -> str:
-    """The first file of a kernel that is not what was put there; empty where all are."""
-    now = _digests(folder)
-    try:
-        kept = json.loads((folder / DIGESTS).read_text())
-    except (OSError, ValueError):
-        return DIGESTS
-    if not isinstance(kept, dict):
-        return DIGESTS
-    return next((name for name in sorted({*now, *kept}) if now.get(name) != kept.get(name)), "")
 
 
 def _digests(folder: Path) -> dict[str, str]:

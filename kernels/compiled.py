@@ -61,36 +61,36 @@ def touched_files(
     files = dict.fromkeys(name for patch in patches for name in patch.files)
     changed = _changed_lines(patches)
     touched = []
-    added = added_options(patches)
     for file in files:
-        if KCONFIG.search(file) and (src / file).is_file():
-            touched.append(_of_kconfig(file, added, src, values))
-        if not file.endswith(COMPILED) or not (src / file).is_file():
+        place, built = src / file, objects / PurePosixPath(file).with_suffix(".o")
+        if not place.is_file():
             continue
-        built = objects / PurePosixPath(file).with_suffix(".o")
+        text = place.read_text(errors="replace")
+        if KCONFIG.search(file):
+            defined = set(DEFINED.findall(text))
+            off = [n for n in added_options(patches) if n in defined and values.get(n, "n") == "n"]
+            options = _explained(off, src, values, "patched:")
+            touched.append(Touched(file=file, built=True, options=options))
+        if not file.endswith(COMPILED):
+            continue
+        names: Iterable[str] = ()
         if built.is_file():
-            text = (src / file).read_text(errors="replace")
-            out = _compiled_out(text, changed.get(file, ()), values)
-            touched.append(
-                Touched(
-                    file=file,
-                    built=True,
-                    functions=_functions(built, file),
-                    options=_explained(out, src, values),
-                )
-            )
+            names = {re.split("[@#]", name)[0] for name in symbols.functions(built)}
+            # Those that keep every one of the changed lines out; none if any line is in.
+            kept_out = unmet(text, changed.get(file, ()), values)
+            every = kept_out if all(kept_out) else []
+            off = list(dict.fromkeys(option for options in every for option in options))
         else:
-            unset = [name for name in governing(file, src) if values.get(name, "n") == "n"]
-            options = _explained(unset, src, values)
-            touched.append(Touched(file=file, built=False, options=options))
+            off = [name for name in governing(file, src) if values.get(name, "n") == "n"]
+        touched.append(
+            Touched(
+                file=file,
+                built=built.is_file(),
+                functions=tuple(sorted(names)),
+                options=_explained(off, src, values),
+            )
+        )
     return tuple(touched)
-
-
-def _of_kconfig(file: str, added: Sequence[str], src: Path, values: Mapping[str, str]) -> Touched:
-    """A file of options: of those that the series adds there, the ones that are off."""
-    defined = set(DEFINED.findall((src / file).read_text(errors="replace")))
-    off = [name for name in added if name in defined and values.get(name, "n") == "n"]
-    return Touched(file=file, built=True, options=_explained(off, src, values, "patched:"))
 
 
 def forget_left_out(src: Path, objects: Path, config: str) -> tuple[str, ...]:
@@ -145,9 +145,11 @@ def governing(file: str, src: Path) -> tuple[str, ...]:
 
 def _options_for(folder: Path, part: str) -> Iterable[str]:
     """Options that a makefile lists a part under, also through objects made of several."""
-    makefile = _makefile(folder)
-    if makefile is None:
+    # kbuild prefers the first.
+    makefiles = [folder / name for name in ("Kbuild", "Makefile") if (folder / name).is_file()]
+    if not makefiles:
         return
+    makefile = makefiles[0]
     stat = makefile.stat()
     listed = _listed(makefile, (stat.st_ino, stat.st_size, stat.st_mtime_ns))
     waiting, visited = [part], set()
@@ -215,14 +217,6 @@ def _truth(word: str, rest: str, values: Mapping[str, str]) -> tuple[str, bool |
     return plain["name"], truth != turned
 
 
-def _compiled_out(text: str, lines: Sequence[int], values: Mapping[str, str]) -> tuple[str, ...]:
-    """Options that keep every one of the changed lines out; none if any line is in."""
-    kept_out = unmet(text, lines, values)
-    if not kept_out or not all(kept_out):
-        return ()
-    return tuple(dict.fromkeys(option for options in kept_out for option in options))
-
-
 def _changed_lines(patches: Sequence[Patch]) -> dict[str, tuple[int, ...]]:
     """Where the one patch that touches a file changed it, in the finished file.
 
@@ -237,11 +231,6 @@ def _changed_lines(patches: Sequence[Patch]) -> dict[str, tuple[int, ...]]:
     return {file: tuple(numbers) for file, numbers in lines.items()}
 
 
-def _functions(built: Path, file: str) -> tuple[str, ...]:
-    names = symbols.functions(built)
-    return tuple(sorted({name.partition("@")[0].partition("#")[0] for name in names}))
-
-
 def _explained(
     options: Iterable[str], src: Path, values: Mapping[str, str], arm: str = ""
 ) -> tuple[str, ...]:
@@ -251,11 +240,6 @@ def _explained(
         for option in options
         if (reason := likely_reason(src, option, values))
     )
-
-
-def _makefile(folder: Path) -> Path | None:
-    # kbuild prefers the first.
-    return next((folder / n for n in ("Kbuild", "Makefile") if (folder / n).is_file()), None)
 
 
 VMLINUX, RELOCATABLE = "vmlinux", "vmlinux.o"

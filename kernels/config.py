@@ -205,14 +205,23 @@ def lost_options(parts: Sequence[Fragment], config: str) -> tuple[Lost, ...]:
 
 def likely_reason(src: Path, option: str, options: Mapping[str, str]) -> str:
     """Why an option may not be settable, from its Kconfig entry."""
-    entry = _kconfig_entry(src, option)
-    if entry is None:
+    begins = re.compile(
+        rf"^(?:menu)?config[ \t]+{option}[ \t]*\n(?P<body>(?:[ \t#].*(?:\n|\Z)|\n)*)", re.M
+    )
+    paths = []
+    for at, folders, names in os.walk(src):
+        folders[:] = [name for name in folders if not name.startswith(("obj-", "."))]
+        paths += [Path(at) / name for name in names if name.startswith("Kconfig")]
+    for path in sorted(paths):
+        text = path.read_text(errors="replace")
+        if entry := begins.search(text):
+            break
+    else:
         return NO_OPTION
-    where, lines = entry
+    where = f"{path.relative_to(src)}:{text.count(chr(10), 0, entry.start()) + 1}"
+    lines = [line.strip() for line in entry["body"].splitlines()]
     depends = [
-        line.strip().removeprefix("depends on").strip()
-        for line in lines
-        if line.strip().startswith("depends on")
+        line.removeprefix("depends on").strip() for line in lines if line.startswith("depends on")
     ]
     reasons = []
     for word in WORD.findall(" ".join(depends)):
@@ -225,26 +234,3 @@ def likely_reason(src: Path, option: str, options: Mapping[str, str]) -> str:
     if depends:
         return f"{where}: depends on {' && '.join(depends)}"
     return f"{where}: see the menu or `if` around it, or what selects it"
-
-
-def _kconfig_entry(src: Path, option: str) -> tuple[str, list[str]] | None:
-    begins = re.compile(rf"^(?:menu)?config\s+{option}\s*$")
-    for path in sorted(_kconfig_files(src)):
-        lines = path.read_text(errors="replace").splitlines()
-        for number, line in enumerate(lines):
-            if begins.match(line):
-                body = []
-                for following in lines[number + 1 :]:
-                    if following and not following[0].isspace() and following[0] != "#":
-                        break
-                    body.append(following)
-                return f"{path.relative_to(src)}:{number + 1}", body
-    return None
-
-
-def _kconfig_files(src: Path) -> Iterable[Path]:
-    for at, folders, names in os.walk(src):
-        folders[:] = [name for name in folders if not name.startswith(("obj-", "."))]
-        for name in names:
-            if name.startswith("Kconfig"):
-                yield Path(at) / name

@@ -144,7 +144,10 @@ def adapt(lost: Sequence[Lost], refused: frozenset[str], reasons: Reasons) -> Ad
         renamed = next((r for r in reasons.renamed if r.option == name), None)
         several = next((a for a in reasons.alternatives if name in a.names), None)
         gone = next((g for g in reasons.gone if name in g.options), None)
-        others = [(renamed.now, f"{_when(renamed)} {renamed.why}")] if renamed else []
+        others: list[tuple[str, str]] = []
+        if renamed:
+            when = f"since {renamed.since}" if renamed.since else f"before {renamed.until}"
+            others = [(renamed.now, f"{when} {renamed.why}")]
         if several:
             later = several.names[several.names.index(name) + 1 :]
             others += [(other, several.why) for other in later]
@@ -157,10 +160,6 @@ def adapt(lost: Sequence[Lost], refused: frozenset[str], reasons: Reasons) -> Ad
             continue
         instead[name] = other
     return Adapted(instead, tuple(notes))
-
-
-def _when(renamed: Renamed) -> str:
-    return f"since {renamed.since}" if renamed.since else f"before {renamed.until}"
 
 
 def agreed(
@@ -265,7 +264,12 @@ def from_nothing(
         refused |= {each.option for each in lost}
         adapted = adapt(lost, frozenset(refused), reasons)
         if not adapted.instead:
-            return Configured(final, (*notes, *_lacking(lost, reasons)), instead)
+            notes += [
+                f"CONFIG_{x.option} is {x.final}, {x.requested} is wanted for comparability"
+                for x in lost
+                if x.fragment not in (VIRTME, config.OWN) and not reasons.needed_by(x.option)
+            ]
+            return Configured(final, tuple(notes), instead)
         parts, requested = config.replaced(parts, adapted.instead), ADAPTED
         notes += adapted.notes
         instead |= adapted.instead
@@ -283,15 +287,6 @@ def from_base(base: Configured, own: Mapping[str, str], objects: Path, make: Mak
     if not make(["olddefconfig"]):
         raise MakeFailedError(["olddefconfig"])
     return replace(base, text=products.text(objects, ".config", "configuration"))
-
-
-def _lacking(lost: Sequence[Lost], reasons: Reasons) -> list[str]:
-    """A line for each option that is there for comparability alone, and is not there."""
-    return [
-        f"CONFIG_{each.option} is {each.final}, {each.requested} is wanted for comparability"
-        for each in lost
-        if each.fragment not in (config.VIRTME, config.OWN) and not reasons.needed_by(each.option)
-    ]
 
 
 def verify(

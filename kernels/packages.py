@@ -23,6 +23,7 @@ LISTS, SOURCES = "apt", "lab.sources"
 # Where kernels are newest; a suite that an archive lacks is left out.
 SUITES = ("sid", "stable-backports", "testing")
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+CODENAME = re.compile(r"^Codename: (\S+)$", re.M)
 # apt's own word for what its lists came from.
 TARGETS = ("apt-get", "indextargets", "--format", "$(ORIGIN) $(RELEASE) $(REPO_URI)")
 UPDATE_TIMEOUT_S = 600.0
@@ -59,7 +60,11 @@ def update(cache: Path, *, mirror: str = "", suites: Sequence[str] = (), keyring
         (new / SOURCES).write_text("".join([*there, entry]))
         argv = ["apt-get", "-q", *_options(new), "update", "--error-on=any"]
         result = run(argv, timeout_s=UPDATE_TIMEOUT_S, check=False, env={"LC_ALL": "C"})
-        codename = _codename(new, suite)
+        # What the release calls itself, as ``trixie-backports``, where it tells.
+        releases = [*(new / "lists").glob(f"*_dists_{suite}_*Release")]
+        texts = (path.read_text(errors="replace") for path in releases)
+        names = [match[1] for text in texts if (match := CODENAME.search(text))]
+        codename = names[0] if names else suite
         if result.returncode:
             failures.append(f"{suite}: {clean(result.tail())}")
         elif codename in waiting:
@@ -78,15 +83,6 @@ def update(cache: Path, *, mirror: str = "", suites: Sequence[str] = (), keyring
     shutil.rmtree(cache / LISTS, ignore_errors=True)
     new.rename(cache / LISTS)
     return mirror
-
-
-def _codename(folder: Path, suite: str) -> str:
-    """What a release calls itself, as ``trixie-backports``; the suite where it does not tell."""
-    for path in (folder / "lists").glob(f"*_dists_{suite}_*Release"):
-        match = re.search(r"^Codename: (\S+)$", path.read_text(errors="replace"), re.M)
-        if match:
-            return match[1]
-    return suite
 
 
 def _options(folder: Path) -> tuple[str, ...]:

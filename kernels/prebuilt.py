@@ -9,7 +9,7 @@ import re
 import shutil
 import tempfile
 import zlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -117,26 +117,15 @@ ORDER = "modules.order"
 ADDED = "added"
 
 
-@dataclass(frozen=True)
-class Need:
-    """A module that is loaded where it is not built in; ``required``, or only if it is there.
-
-    ``why`` names what the lab does with it.
-    """
-
-    name: str
-    why: str
-    required: bool = True
-
-
-# crc32c is asked for by its algorithm's name, so no dependency of a module names it.
-NEEDS = (
-    Need("qemu_fw_cfg", "the guest reads its job through it"),
-    Need("brd", "the workload's file system is on a RAM disk"),
-    Need("crc32c_generic", "file systems sum with it", required=False),
-    Need("xfs", "the workload's file system", required=False),
-    Need("ext4", "the workload's file system", required=False),
-)
+# What is loaded where it is not built in, and why a kernel without it is refused; empty where one
+# is loaded that is there.  crc32c is asked for by its algorithm's name, so no module names it.
+MODULES = {
+    "qemu_fw_cfg": "the guest reads its job through it",
+    "brd": "the workload's file system is on a RAM disk",
+    "crc32c_generic": "",
+    "xfs": "",
+    "ext4": "",
+}
 
 
 def plain(name: str) -> str:
@@ -181,18 +170,34 @@ def chosen(folder: Path) -> tuple[Path, ...]:
         UsageError: a module that is required is neither built in nor there.
         InfraError: a module depends on one that is not there.
     """
-    builtin = _builtin(folder)
+    next_step = "name the folder of this kernel's modules: /lib/modules/RELEASE"
+    try:
+        builtin = {plain(line) for line in (folder / BUILTIN).read_text().splitlines()}
+    except OSError:
+        what = f"no folder of modules: it has no {BUILTIN}"
+        raise UsageError(what, where=str(folder), next_step=next_step) from None
     files = {plain(path.name): path for path in sorted(folder.rglob("*.ko*")) if path.is_file()}
     order: dict[str, Path] = {}
-    for need in NEEDS:
-        if need.name in files:
-            _add(need.name, files, builtin, order)
-        elif need.required and need.name not in builtin:
-            raise UsageError(
-                f"has no module {need.name}: {need.why}",
-                where=str(folder),
-                next_step="name the folder of this kernel's modules: /lib/modules/RELEASE",
-            )
+    visited = set[str]()
+    for module, why in MODULES.items():
+        if why and module not in files and module not in builtin:
+            what = f"has no module {module}: {why}"
+            raise UsageError(what, where=str(folder), next_step=next_step)
+        # Each with whether what it depends on is in the order already.
+        pending = [(module, False)] if module in files else []
+        while pending:
+            name, is_next = pending.pop()
+            if is_next:
+                order[name] = files[name]
+            elif name not in visited:
+                visited.add(name)
+                pending.append((name, True))
+                for dependency in reversed(_depends(files[name])):
+                    if plain(dependency) in files:
+                        pending.append((plain(dependency), False))
+                    elif plain(dependency) not in builtin:
+                        what = f"depends on {dependency}, which is not there"
+                        raise InfraError(what, where=str(files[name]))
     return tuple(order.values())
 
 
@@ -213,18 +218,6 @@ def unpacked_module(file: Path) -> bytes:
     return data
 
 
-def _add(
-    name: str, files: Mapping[str, Path], builtin: frozenset[str], order: dict[str, Path]
-) -> None:
-    for dependency in _depends(files[name]):
-        other = plain(dependency)
-        if other in files and other not in order:
-            _add(other, files, builtin, order)
-        elif other not in files and other not in builtin:
-            raise InfraError(f"depends on {dependency}, which is not there", where=str(files[name]))
-    order.setdefault(name, files[name])
-
-
 def _depends(file: Path) -> list[str]:
     try:
         section = ELFFile(BytesIO(unpacked_module(file))).get_section_by_name(".modinfo")
@@ -233,18 +226,6 @@ def _depends(file: Path) -> list[str]:
         raise UsageError(f"no module: {error}", where=str(file)) from None
     modules = [line.partition(b"=")[2].decode() for line in lines if line.startswith(b"depends=")]
     return [name.strip() for names in modules for name in names.split(",") if name.strip()]
-
-
-def _builtin(folder: Path) -> frozenset[str]:
-    try:
-        text = (folder / BUILTIN).read_text()
-    except OSError:
-        raise UsageError(
-            f"no folder of modules: it has no {BUILTIN}",
-            where=str(folder),
-            next_step="name the folder of one release: /lib/modules/RELEASE",
-        ) from None
-    return frozenset(plain(line) for line in text.splitlines())
 
 
 log = logging.getLogger(__name__)

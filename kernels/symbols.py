@@ -355,7 +355,11 @@ def functions(image: Path) -> dict[str, FunctionCode]:
         InfraError: no ELF file.
     """
     elf = read(image)
-    names = _function_names(elf)
+    names: dict[int, str] = {}
+    counts: Counter[str] = Counter()
+    for index, name in _names(elf, (STT_FUNC, STT_NOTYPE), lambda part: part.is_code).items():
+        counts[name] += 1
+        names[index] = name if counts[name] == 1 else f"{name}#{counts[name]}"
     references = References(elf)
     values, sizes = elf.symbols["value"].tolist(), elf.symbols["size"].tolist()
     table: dict[str, FunctionCode] = {}
@@ -477,11 +481,13 @@ def differing(
     first: Mapping[str, FunctionCode], second: Mapping[str, FunctionCode]
 ) -> tuple[CodeChange, ...]:
     """Functions that differ between two tables, by name."""
-    return tuple(
-        CodeChange(name, _size(first.get(name)), _size(second.get(name)))
-        for name in sorted({*first, *second})
-        if name not in first or not first[name].is_same(second.get(name))
-    )
+    changes = []
+    for name in sorted({*first, *second}):
+        before, after = first.get(name), second.get(name)
+        if before is None or not before.is_same(after):
+            sizes = (code.size if code else None for code in (before, after))
+            changes.append(CodeChange(name, *sizes))
+    return tuple(changes)
 
 
 def differing_variables(first: Variables, second: Variables) -> tuple[CodeChange, ...]:
@@ -501,24 +507,10 @@ def differing_variables(first: Variables, second: Variables) -> tuple[CodeChange
     return tuple(changes)
 
 
-def _size(code: FunctionCode | None) -> int | None:
-    return None if code is None else code.size
-
-
 def _within(pointers: Sequence[Pointer], start: int, size: int) -> Sequence[Pointer]:
     """The pointers, ordered by offset, that lie in one function."""
     first = bisect_left(pointers, start, key=_offset)
     return pointers[first : bisect_left(pointers, start + size, first, key=_offset)]
-
-
-def _function_names(elf: Elf) -> dict[int, str]:
-    """Symbol index → unique name, for all functions with a size."""
-    names: dict[int, str] = {}
-    counts: Counter[str] = Counter()
-    for index, name in _names(elf, (STT_FUNC, STT_NOTYPE), lambda part: part.is_code).items():
-        counts[name] += 1
-        names[index] = name if counts[name] == 1 else f"{name}#{counts[name]}"
-    return names
 
 
 def _unnumbered(name: str) -> str:

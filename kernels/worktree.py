@@ -23,7 +23,7 @@ import logging
 import os
 import shutil
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,11 +77,6 @@ class WorkTree:
     def objects(self, key: str) -> Path:
         """The object folder of one configuration."""
         return self.src / f"{OBJECTS}{key}"
-
-    @property
-    def is_known(self) -> bool:
-        """Whether there is a list of what it was unpacked as."""
-        return self.src.is_dir() and (self.folder / CONTENTS).is_file()
 
     def original(self, name: str) -> Path:
         """Where the source's own version of a changed file is, if the source has the file.
@@ -328,12 +323,6 @@ def _original(tree: WorkTree, name: str, changed: Collection[str]) -> Path:
     return tree.original(name) if name in changed else tree.src / name
 
 
-def untouched(tree: WorkTree) -> Callable[[str], Path]:
-    """Where the source's own version of a path is, whatever arm the tree is in now."""
-    changed = frozenset(_changed(tree))
-    return lambda name: _original(tree, name, changed)
-
-
 def _is_file(path: Path) -> bool:
     """Whether there is a file or a link, which may lead nowhere."""
     return path.is_symlink() or path.is_file()
@@ -413,30 +402,23 @@ def lay_out(
         if not top.is_dir():
             return None
         require_source(source, top)
-        return _from_tree(names, into, top, lambda name: top / name)
-    identity = identify(source, checkout=checkout, cache=cache)
-    if kind == "git":
-        return _from_git(identity, names, into)
-    tree = WorkTree(tree_folder(cache, identity.key))
-    # One that nothing is known of is unpacked anew before it is used, and may hold anything.
-    if not tree.is_known:
-        return None
-    return _from_tree(names, into, tree.src, untouched(tree))
-
-
-def _from_tree(
-    names: Sequence[str], into: Path, top: Path, place_of: Callable[[str], Path]
-) -> Present:
-    present = []
-    for name in names:
-        place = place_of(name)
-        # A folder of the tree that is a link leads elsewhere; building refuses it by name.
-        if place.is_symlink() or not place.is_file():
-            continue
+        places = {name: top / name for name in names}
+    else:
+        identity = identify(source, checkout=checkout, cache=cache)
+        if kind == "git":
+            return _from_git(identity, names, into)
+        tree = WorkTree(tree_folder(cache, identity.key))
+        # One that nothing is known of is unpacked anew before it is used, and may hold anything.
+        if not (tree.src.is_dir() and (tree.folder / CONTENTS).is_file()):
+            return None
+        top, changed = tree.src, frozenset(_changed(tree))
+        places = {name: _original(tree, name, changed) for name in names}
+    # A folder of the tree that is a link leads elsewhere; building refuses it by name.
+    files = {n: at for n, at in places.items() if at.is_file() and not at.is_symlink()}
+    for name, file in files.items():
         (into / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(place, into / name)
-        present.append(name)
-    return Present(tuple(present), _folders(names, lambda folder: (top / folder).is_dir()))
+        shutil.copyfile(file, into / name)
+    return Present(tuple(files), _folders(names, lambda folder: (top / folder).is_dir()))
 
 
 def _from_git(source: Source, names: Sequence[str], into: Path) -> Present:
@@ -475,6 +457,5 @@ def _folders(names: Iterable[str], is_folder: Callable[[str], bool]) -> tuple[st
     return tuple(top for top in tops if is_folder(top))
 
 
-def _chunks(names: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(names), CHUNK):
-        yield names[start : start + CHUNK]
+def _chunks(names: Sequence[str]) -> list[Sequence[str]]:
+    return [names[start : start + CHUNK] for start in range(0, len(names), CHUNK)]

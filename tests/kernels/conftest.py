@@ -1,22 +1,44 @@
-"""A small kernel tree, a checkout for it, and an empty cache."""
+"""A small kernel tree, a checkout for it, and a cache: empty, or with the source's kernel."""
 
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from kernels.build import provide
+from kernels.cache import Kernel
 from tests.kernels.fake import BASE, FAKE_LINUX, PERF, Lab
 
 
-@pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    checkout = tmp_path / "checkout"
+def new_lab(folder: Path) -> Lab:
+    checkout = folder / "checkout"
     kconfig = checkout / "configs/kconfig"
     kconfig.mkdir(parents=True)
     (kconfig / "base.config").write_text(BASE)
     (kconfig / "perf.config").write_text(PERF)
-    source = tmp_path / "linux"
+    source = folder / "linux"
     shutil.copytree(FAKE_LINUX, source)
-    return Lab(checkout, source, tmp_path / "cache")
+    return Lab(checkout, source, folder / "cache")
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return new_lab(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def built_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The cache of a lab that has built its source, once for all tests."""
+    lab = new_lab(tmp_path_factory.mktemp("built"))
+    provide(lab.request())
+    return lab.cache
+
+
+@pytest.fixture
+def base(lab: Lab, built_cache: Path) -> Kernel:
+    """The kernel of the source alone, as if this lab had just built it."""
+    subprocess.run(["cp", "-a", "--reflink=auto", built_cache, lab.cache], check=True)
+    return provide(lab.request())

@@ -1,4 +1,4 @@
-"""test addresses"""
+"""Where functions are and where they come from, of texts and of a tree that is linked."""
 
 from __future__ import annotations
 

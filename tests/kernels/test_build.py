@@ -110,8 +110,7 @@ def test_second_time_comes_from_the_cache_without_make(lab: Lab) -> None:
     assert calls == []
 
 
-def test_second_arm_starts_from_the_first_arms_objects(lab: Lab) -> None:
-    base = provide(lab.request())
+def test_second_arm_starts_from_the_first_arms_objects(lab: Lab, base: Kernel) -> None:
     patched = provide(lab.request(lab.series("faster", FASTER)))
     again = provide(lab.request(lab.series("grown", GROWN)))
     log = "build.log"
@@ -141,8 +140,8 @@ def flavoured(lab: Lab, flavour: str) -> KernelSpec:
     return lab.spec.model_copy(update={"flavour": flavour})
 
 
+@pytest.mark.usefixtures("base")
 def test_another_flavour_compiles_what_its_options_are_in(lab: Lab) -> None:
-    provide(lab.request())
     twice = provide(lab.request(spec=flavoured(lab, "twice")))
     asserting = provide(lab.request(spec=flavoured(lab, "asserting")))
     assert compiled(twice.folder / "build.log") == ["mm/slow.o"]
@@ -189,8 +188,8 @@ def test_a_copy_that_did_not_build_at_first_is_cleaned_when_it_does(lab: Lab) ->
     assert not list(lab.cache.glob("trees/*/src/obj-*/copied"))
 
 
+@pytest.mark.usefixtures("base")
 def test_objects_of_another_compiler_or_of_a_killed_build_are_no_beginning(lab: Lab) -> None:
-    provide(lab.request())
     objects = next(lab.cache.glob("trees/*/src/obj-*"))
     key = objects.name.removeprefix("obj-")
     (objects.parents[1] / f"unfinished-{key}").touch()
@@ -203,16 +202,14 @@ def test_objects_of_another_compiler_or_of_a_killed_build_are_no_beginning(lab: 
     assert len(compiled(asserting.folder / "build.log")) == 4
 
 
-def test_comments_only_is_the_same_code_and_another_kernel(lab: Lab) -> None:
-    base = provide(lab.request())
+def test_comments_only_is_the_same_code_and_another_kernel(lab: Lab, base: Kernel) -> None:
     noop = provide(lab.request(lab.series("noop", COMMENT)))
     assert noop.identity.key != base.identity.key
     assert noop.identity.code_key == base.identity.code_key
     assert symbols.changed_functions(base.symbols, noop.symbols) == ()
 
 
-def test_a_real_change_is_other_code_and_names_its_functions_only(lab: Lab) -> None:
-    base = provide(lab.request())
+def test_a_real_change_is_other_code_and_names_its_functions_only(lab: Lab, base: Kernel) -> None:
     grown = provide(lab.request(lab.series("grown", GROWN)))
     assert grown.identity.code_key != base.identity.code_key
     changed = symbols.changed_functions(base.symbols, grown.symbols)
@@ -333,13 +330,38 @@ FOLDED = replace("mm/slow.c", "* 5", "+ 5")
 MENDED = replace("mm/filemap.c", "int order = nothing >> 4;", "int order = index >> 4;")
 
 
-def test_the_patch_that_takes_a_helper_away_is_blamed_and_not_the_one_in_the_file(
-    lab: Lab,
+AGAIN = replace("mm/filemap.c", "int order = index >> 4;", "int order = nothing >> 5;")
+CALL = replace("mm/slow.c", "* 3", "* nowhere()")
+DECLARED = replace("include/folio.h", "int slow", "int nowhere(void);\nint slow")
+
+
+def with_new_object(tree: Path) -> None:
+    (tree / "mm/new.c").write_text("int new(void) { return nothing; }\n")
+    replace("mm/Makefile", "slow.o", "slow.o new.o")(tree)
+
+
+@pytest.mark.parametrize(
+    ("edits", "number", "what"),
+    [
+        # A helper is taken away, and used in another patch's file.
+        (
+            (FASTER, GONE, LATER),
+            2,
+            r"mm/filemap\.c:\d+: .TABLE_SIZE. undecl.*builds with the 1 ",
+        ),
+        # What a later patch mended is not blamed.
+        ((STEEPER, BROKEN, MENDED, LATER, AGAIN), 5, "nothing"),
+        ((STEEPER, LATER, with_new_object, FASTER), 3, "mm/new.c:1: "),
+        # A link error, of the patch that brought the call.
+        ((COMMENT, CALL, DECLARED), 2, "undefined reference to `nowhere'"),
+    ],
+)
+def test_the_patch_that_brought_the_mistake_is_blamed(
+    lab: Lab, edits: tuple[Callable[[Path], None], ...], number: int, what: str
 ) -> None:
-    number, error = blamed(lab, "helper", FASTER, GONE, LATER)
-    assert number == 2
-    assert re.search(r"mm/filemap\.c:\d+: .TABLE_SIZE. undeclared", error.what)
-    assert "mm/filemap.o builds with the 1 before it" in error.what
+    blamed_number, error = blamed(lab, "mistaken", *edits)
+    assert blamed_number == number
+    assert re.search(what, error.what)
 
 
 @pytest.mark.slow
@@ -359,34 +381,6 @@ def test_the_object_alone_is_built_to_find_the_patch(lab: Lab, broken_at: int) -
     assert len(re.findall(r"^  UPD ", log.read_text(), re.M)) == 1
     objects = next((lab.cache / "trees").glob("*/src/obj-*"))
     assert not (objects / "vmlinux").exists()
-
-
-def test_what_a_later_patch_mended_is_not_blamed(lab: Lab) -> None:
-    again = replace("mm/filemap.c", "int order = index >> 4;", "int order = nothing >> 5;")
-    number, _ = blamed(lab, "mended", STEEPER, BROKEN, MENDED, LATER, again)
-    assert number == 5
-
-
-def test_an_object_that_comes_with_the_series(lab: Lab) -> None:
-    def added(tree: Path) -> None:
-        (tree / "mm/new.c").write_text("int new(void) { return nothing; }\n")
-        replace("mm/Makefile", "slow.o", "slow.o new.o")(tree)
-
-    number, error = blamed(lab, "added", STEEPER, LATER, added, FASTER)
-    assert number == 3
-    assert "mm/new.c:1: " in error.what
-
-
-def test_a_link_error_is_blamed_on_the_patch_that_brought_it(lab: Lab) -> None:
-    number, error = blamed(
-        lab,
-        "unlinked",
-        COMMENT,
-        replace("mm/slow.c", "* 3", "* nowhere()"),
-        replace("include/folio.h", "int slow", "int nowhere(void);\nint slow"),
-    )
-    assert number == 2
-    assert "undefined reference to `nowhere'" in error.what
 
 
 @pytest.mark.parametrize("base_is_cached", [True, False])
@@ -441,9 +435,8 @@ def test_a_full_disk_is_never_the_series_fault(lab: Lab) -> None:
 
 @pytest.mark.slow
 def test_a_build_that_never_ends_is_the_series_where_the_base_ended(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, base: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    base = provide(lab.request())
     monkeypatch.setattr(build, "BUILD_TIMEOUT_S", 5.0)
     endless = replace("Makefile", "else\n", "else\n_ := $(shell sleep 600)\n")
     with pytest.raises(SeriesError, match="and its base did"):
@@ -474,8 +467,7 @@ def test_whatever_is_raised_is_the_series_unless_the_host_says_it(
         provide(lab.request())
 
 
-def test_a_patch_that_does_not_apply_leaves_the_lab_able_to_go_on(lab: Lab) -> None:
-    base = provide(lab.request())
+def test_a_patch_that_does_not_apply_leaves_the_lab_able_to_go_on(lab: Lab, base: Kernel) -> None:
     patches = lab.series("faster", FASTER)
     patches[0].write_text(patches[0].read_text().replace("index >> 4", "index >> 9"))
     with pytest.raises(SeriesError) as caught:
@@ -494,9 +486,9 @@ def test_unknown_flavour_and_missing_source_are_the_users(lab: Lab) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("base")
 def test_killed_in_the_middle_of_make_and_built_again(lab: Lab) -> None:
     """Half an object with a new time must not be believed, nor make live on."""
-    provide(lab.request())
     patches = lab.series("grown", GROWN)
     tree = next((lab.cache / "trees").iterdir())
     gate = tree / "gate"
@@ -663,8 +655,7 @@ def test_makefiles_in_a_box_reach_nothing_outside(lab: Lab, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_build_that_spoils_its_objects_is_blamed_and_nobody_else(lab: Lab) -> None:
-    base = provide(lab.request())
+def test_a_build_that_spoils_its_objects_is_blamed_and_nobody_else(lab: Lab, base: Kernel) -> None:
     spoil = replace("Makefile", "else\n", "else\n_ := $(shell echo EVIL > mm/filemap.o)\n")
     with pytest.raises(SeriesError, match="does not build"):
         boxed(lab, lab.series("spoil", COMMENT, spoil))
@@ -673,9 +664,8 @@ def test_a_build_that_spoils_its_objects_is_blamed_and_nobody_else(lab: Lab) -> 
 
 @pytest.mark.slow
 def test_a_build_that_fills_the_disk_is_ended_and_blamed(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, base: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    base = provide(lab.request())
     monkeypatch.setattr(sandbox, "Limits", partial(sandbox.Limits, all_disk_bytes=100 << 20))
     line = "_ := $(shell head -c 99M /dev/zero > a; cp a b; sleep 20)"
     fill = replace("Makefile", "else\n", f"else\n{line}\n")

@@ -1,4 +1,4 @@
-"""test make"""
+"""Who the compilers are, how make is called, and that nothing of it lives on."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -178,30 +179,22 @@ def test_identity_is_compiler_and_linker() -> None:
     assert "\n" not in toolchain.identity
 
 
-def test_missing_compiler_is_the_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(InfraError):
-        identify()
-
-
-def test_missing_clang_names_the_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(InfraError) as caught:
-        identify("clang")
-    assert caught.value.what.startswith("not installed: clang, ld.lld, llvm-ar")
-    assert caught.value.next_step == "apt-get install --no-install-recommends clang lld llvm"
-
-
-def test_missing_cross_compiler_names_its_package(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("of", "what", "packages"),
+    [
+        (("gcc",), "program not found", ""),
+        (("clang",), "not installed: clang, ld.lld, llvm-ar", "clang lld llvm"),
+        (("gcc", ARM64), "not installed: aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"),
+    ],
+)
+def test_a_missing_compiler_names_its_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of: Any, what: str, packages: str
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InfraError) as caught:
-        identify("gcc", ARM64)
-    assert caught.value.what == "not installed: aarch64-linux-gnu-gcc"
-    assert caught.value.next_step == (
-        "apt-get install --no-install-recommends gcc-aarch64-linux-gnu"
-    )
+        identify(*of)
+    assert caught.value.what.startswith(what)
+    assert caught.value.next_step.endswith(packages)
 
 
 @pytest.mark.parametrize("family", ["gcc", "clang"])

@@ -281,10 +281,15 @@ def test_only_what_is_needed_after_what_it_needs(folder: Path) -> None:
     assert names_of(folder) == ["qemu_fw_cfg", "brd", "libcrc32c", "xfs"]
 
 
+def test_modules_that_need_each_other_are_loaded_once(folder: Path) -> None:
+    shipped.module(next(folder.rglob("libcrc32c*")), depends="xfs,brd")
+    assert names_of(folder) == ["qemu_fw_cfg", "brd", "libcrc32c", "xfs"]
+
+
 def test_built_in_modules_are_not_loaded(folder: Path) -> None:
     for path in folder.rglob("*.ko*"):
         path.unlink()
-    every = "".join(f"kernel/x/{need.name}.ko\n" for need in prebuilt.NEEDS)
+    every = "".join(f"kernel/x/{name}.ko\n" for name in prebuilt.MODULES)
     (folder / "modules.builtin").write_text(every.replace("qemu_fw_cfg", "qemu-fw-cfg"))
     assert names_of(folder) == []
 
