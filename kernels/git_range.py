@@ -64,7 +64,9 @@ def write_patches(name: str, into: Path, *, checkout: Path, repository: str = ""
     return base
 
 
-def write_line(name: str, into: Path, *, checkout: Path, repository: str) -> tuple[str, list[str]]:
+def write_line(
+    name: str, into: Path, *, checkout: Path, repository: str
+) -> tuple[str, tuple[str, ...]]:
     """Write ``A..B`` along its first parents, a merge as one patch, into ``into``.
 
     Returns the commit before the first, and those that change a file, in the order of the patches.
@@ -158,10 +160,9 @@ def require_files(
         return
     remote = keys[0].removeprefix("remote.").rpartition(".")[0]
     between = f"{base}..{last}"
-    most = f"-{MOST_COMMITS + 1}"
     commits = [base]
     if last != base:
-        commits += run_git(folder, "rev-list", most, between).stdout.split()
+        commits += run_git(folder, "rev-list", f"-{MOST_COMMITS + 1}", between).stdout.split()
     names: list[str] = []
     if changed_only:
         # Trees are compared by their hashes, so this reads no file.

@@ -146,8 +146,7 @@ def _apply_one(patch: Patch, file: Path, folder: Path, box: Box | None, until: f
             where=f"{patch.name} ({patch.subject})",
             next_step="make it anew with git format-patch",
         )
-    done = git()
-    if done.returncode != 0:
+    if (done := git()).returncode != 0:
         raise _does_not_apply(patch, done.stderr)
 
 
