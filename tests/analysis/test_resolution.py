@@ -8,11 +8,12 @@ import pytest
 
 from analysis.comparison import time_resolution
 from analysis.model import Comparison
+from analysis.two_sessions import compare_two
 from analysis.verdict import Verdict
 from experiment.spec import PhaseTimes
 from results.record import Manifest, Metric, RunRecord
 from tests.analysis.factory import ExactSession
-from tests.analysis.measured import compare
+from tests.analysis.measured import compare, measured
 
 
 def by_number(manifest: Manifest) -> Manifest:
@@ -68,3 +69,19 @@ def test_a_session_of_short_runs_does_not_say_no_change() -> None:
 
     assert verdict(compare(session.manifest(), records)) is Verdict.NO_CHANGE
     assert verdict(compare(by_number(session.manifest()), records)) is Verdict.INCONCLUSIVE
+
+
+def test_two_sessions_of_short_runs_do_not_say_no_change_either() -> None:
+    session = ExactSession()
+    records, manifest = short_runs(session.records(), 0.08), by_number(session.manifest())
+    base, patched = manifest.arms
+    kernel = patched.kernel.model_copy(update={"code_key": "77" * 32})
+    arms = (base, patched.model_copy(update={"kernel": kernel}))
+    other = measured(manifest.model_copy(update={"arms": arms}), records)
+    pair = compare_two(measured(manifest, records), other)
+    verdicts = {
+        metric.arm: metric.judgement.verdict
+        for metric in pair.metrics
+        if metric.name == "4k.bw" and metric.judgement
+    }
+    assert verdicts == {"base": Verdict.NO_CHANGE, "patched": Verdict.INCONCLUSIVE}
