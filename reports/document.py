@@ -6,6 +6,7 @@ Texts are plain: no renderer is given anything escaped, and each escapes in one 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -230,9 +231,18 @@ class Fold:
 
 
 Block = (
-    Heading | Paragraph | Listing | Table | Figure | Gallery | Code | Facts | Verdicts | Callout
+    Heading
+    | Paragraph
+    | Listing
+    | Table
+    | Figure
+    | Gallery
+    | Code
+    | Facts
+    | Verdicts
+    | Callout
     | Fold
-)  # fmt: skip
+)
 
 
 def listing(texts: Iterable[Words]) -> list[Block]:
@@ -269,3 +279,12 @@ def plain(words: Words) -> str:
     if isinstance(words, str):
         return words
     return "".join(part if isinstance(part, str) else part.text for part in words)
+
+
+# A file beside or below, or above by ../, or a place in this page: no scheme, no host.
+RELATIVE = re.compile(r"(?:\.\./)*[\w.%-][\w.%/-]*(?:#[\w.,%-]*)?|#[\w.,%-]+")
+
+
+def safe(to: str) -> bool:
+    """Whether a page links to this: by https, or to a file of its own folder or site."""
+    return to.startswith(("https://", "http://")) or RELATIVE.fullmatch(to) is not None

@@ -11,15 +11,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
+from analysis.explain import explanations
 from analysis.explain.kinds import EXPLANATION as KINDS_COUNTED
 from analysis.explain.stacks import EXPLANATION as STACKS_COUNTED
 from analysis.many import SessionComparison, compare_session, of_comparisons
 from analysis.model import Comparison, ReportError
-from reports import FORM_NAMES, json_form, letter, lkp, matrix, mmtests, sentences, summary
+from reports import FORM_NAMES, json_form, lkp, mail, matrix, mmtests, sentences, summary
 from reports.document import Block, Link, Paragraph
 from reports.headline import headline
 from reports.render import html, markdown, text
-from reports.sections import arms, explained, metrics, subject, trust, verdicts
+from reports.sections import arms, counted, functions, locks, metrics, scaling, subject, trust
 from reports.sections.view import View, of_each_pair
 from results import door, table
 from results.profile import KINDS
@@ -34,15 +35,30 @@ LINKED = (MARKDOWN_FILE, SAMPLES_FILE, FUNCTIONS_FILE, STACKS_FILE)
 Section = Callable[[View], list[Block]]
 
 
+# In the order of reading; an explanation that is not among them stands behind them as its rows.
+EXPLAINED: dict[tuple[str, ...], Callable[[View, Comparison], list[Block]]] = {
+    ("attributions",): functions.blocks,
+    ("stacks",): counted.stacks,
+    ("kinds",): counted.KINDS.blocks,
+    ("interruptions",): counted.interruptions,
+    ("locks", "measured_locks"): locks.blocks,
+    ("scaling",): scaling.blocks,
+    ("memory",): counted.memory,
+    ("lines",): counted.lines,
+}
+
+
 def pairs(view: View) -> list[Block]:
     """What is of two arms: all of a session that has no more, else each pair in its fold."""
-    body = of_each_pair(view, (metrics.blocks, *explained.sections()))
+    own = {name for names in EXPLAINED for name in names}
+    others = (counted.Ranked(each).blocks for each in explanations() if each.name not in own)
+    body = of_each_pair(view, (metrics.blocks, *EXPLAINED.values(), *others))
     return body if view.session.is_pair else [*body, Paragraph(metrics.note(view.first), "note")]
 
 
 # In the order of reading: what came out, whether to believe it, where it came from, the rest.
 PAGE: tuple[Section, ...] = (
-    *(verdicts.blocks, trust.differences, trust.host, trust.checks, arms.patches, arms.workloads),
+    *(metrics.verdicts, trust.differences, trust.host, trust.checks, arms.patches, arms.workloads),
     *(arms.blocks, arms.runs, pairs, subject.published, trust.findings, trust.failures),
     *(subject.full, subject.again, subject.made_with, subject.meaning),
 )
@@ -67,12 +83,12 @@ def happened_lines(
     session: SessionComparison, width: int = text.WIDTH, folder: str = ""
 ) -> list[str]:
     """What happened and why, for a terminal at the end of a session."""
-    return text.render(verdicts.happened(View(session, folder=folder)), width)
+    return text.render(metrics.happened(View(session, folder=folder)), width)
 
 
 def verdict_lines(session: SessionComparison, width: int = text.WIDTH) -> list[str]:
     """The verdicts, two lines a primary metric or three, for a terminal."""
-    return text.render(verdicts.every(View(session)), width)
+    return text.render(metrics.every(View(session)), width)
 
 
 def as_markdown(session: SessionComparison) -> str:
@@ -85,11 +101,11 @@ def as_html(session: SessionComparison, *, drawn: bool = True) -> str:
     view = View(session, page=True, drawn=drawn)
     experiment = session.manifest.experiment
     over = f"Twinboot · {experiment.name} · {experiment.mode} mode · {subject.origin(view)}"
-    counted = {
+    of_counts = {
         FUNCTIONS_FILE: view.first.attributions,
         STACKS_FILE: view.first.explained.get("stacks"),
     }
-    files = [name for name in LINKED if counted.get(name, True)]
+    files = [name for name in LINKED if of_counts.get(name, True)]
     links = [part for name in files for part in (", ", Link(name, name))][1:]
     beside = Paragraph(("Other files in the session's folder: ", *links), "note")
     window = f"{headline(session).text}: {sentences.title(session.manifest)}"
@@ -109,7 +125,7 @@ def as_session(comparison: Comparison | SessionComparison) -> SessionComparison:
 
 
 _WRITERS: tuple[Callable[[SessionComparison], str], ...] = (
-    *(as_text, as_markdown, letter.render, lkp.render, mmtests.render, matrix.render),
+    *(as_text, as_markdown, mail.letter, lkp.render, mmtests.render, matrix.render),
     *(as_html, json_form.render, as_summary),
 )
 FORMS: Mapping[str, Callable[[SessionComparison], str]] = MappingProxyType(

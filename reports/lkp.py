@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from analysis.many import ArmCell, MetricRow, SessionComparison
 from analysis.model import MetricComparison, is_share
 from analysis.verdict import CALLED, Verdict
-from reports import mail, repeat, sentences, wording
+from reports import mail, sentences, wording
 from reports.headline import headline, pending
-from results.record import ArmRecord, CaseSize, Manifest
+from reports.repeat import COMMIT, DIGITS, KernelName, commit_of, kernel_names, repeat, source_of
+from results.record import ArmRecord, CaseSize
 from results.units import VIRTUAL, shown_name
 from text import ascii_only, counted
 
@@ -26,18 +28,6 @@ FIRST, OTHER = 16, 27
 MOST_OTHERS = 3
 
 
-def _called(session: SessionComparison) -> tuple[str, MetricComparison] | None:
-    """Arm and metric of the largest regression, else improvement: what the mail is about."""
-    sizes = [
-        (metric.judgement.verdict is Verdict.REGRESSION, abs(change.estimate), pair, metric)
-        for pair in session.comparisons
-        for metric in pair.primary
-        if metric.judgement.verdict in CALLED and (change := metric.judgement.change)
-    ]
-    largest = max(sizes, key=lambda each: each[:2], default=None)
-    return (largest[2].manifest.patched, largest[3]) if largest else None
-
-
 def _name(case: str, name: str, unit: str) -> str:
     """``filemap-4k.4k.virtual_bw``; a percentage ends in ``%``, and changes by its difference."""
     return f"{case}.{shown_name(name, unit)}{'%' if is_share(unit) and name[-1] != '%' else ''}"
@@ -45,17 +35,49 @@ def _name(case: str, name: str, unit: str) -> str:
 
 def _size(metric: MetricComparison) -> str:
     """``4.7%``: the word beside it has the sign; two decimals where one would say nothing."""
-    size = abs(metric.judgement.change.estimate) if metric.judgement.change else 0.0
+    size = abs(wording.estimate(metric.judgement.change) or 0.0)
     return f"{100 * size:.{1 if size >= 0.001 else 2}f}%"
 
 
-def _place(manifest: Manifest, arm: str) -> tuple[str, str]:
-    """Tree and branch, as the robot names them."""
-    source, series = repeat.source_of(manifest, arm), manifest.experiment.series
-    git = repeat.COMMIT.match(source)
+@dataclass(frozen=True)
+class _Mail:
+    """A session with what its mail is about.
+
+    ``called`` is the metric of the largest regression, else improvement; ``arm`` is its arm, and
+    the last where there is none.
+    """
+
+    session: SessionComparison
+    called: MetricComparison | None
+    arm: ArmRecord
+    names: dict[str, KernelName]
+    # As the robot names them.
+    tree: str
+    branch: str
+
+    @property
+    def metric(self) -> str:
+        """The name of the metric that is called."""
+        return _name(self.called.case, self.called.name, self.called.unit) if self.called else ""
+
+
+def _mail(session: SessionComparison) -> _Mail:
+    sizes = [
+        (metric.judgement.verdict is Verdict.REGRESSION, abs(change.estimate), pair, metric)
+        for pair in session.comparisons
+        for metric in pair.primary
+        if metric.judgement.verdict in CALLED and (change := metric.judgement.change)
+    ]
+    manifest, arm, called = session.manifest, session.arms[-1], None
+    if sizes:
+        *_, pair, called = max(sizes, key=lambda each: each[:2])
+        arm = next(each for each in session.arms if each.name == pair.manifest.patched)
+    source, series = source_of(manifest, arm.name), manifest.experiment.series
+    git = COMMIT.match(source)
     tree = git["place"] if git else source.partition(":")[2].partition("=")[0]
     branch = re.split(r"[/:]", series.path.rstrip("/"))[-1] if series else manifest.experiment.name
-    return tree.rstrip("/").rpartition("/")[2] or "tree", branch
+    place = tree.rstrip("/").rpartition("/")[2] or "tree"
+    return _Mail(session, called, arm, kernel_names(session), place, branch)
 
 
 def subject(session: SessionComparison) -> str:
@@ -64,31 +86,31 @@ def subject(session: SessionComparison) -> str:
     A series that no commit is known of is named by its title: what its kernel is called may be
     that of a kernel without it.  What was not measured in real time says so here, too.
     """
-    manifest, called = session.manifest, _called(session)
-    names = repeat.kernel_names(session)
-    arm = called[0] if called else session.arms[-1].name
-    lead = "[{}:{}]".format(*_place(manifest, arm))
+    manifest, about = session.manifest, _mail(session)
+    lead = f"[{about.tree}:{about.branch}]"
     subjects = [patch.subject for series in manifest.series for patch in series.patches]
     systems = (re.match(r"(?:\[[^]]*\]\s*)?([^\s:]+)\s*:", each) for each in subjects)
     lead += next((f" [{match[1]}]" for match in systems if match), "")
     text = headline(session).text.lower()
-    if called:
-        metric = called[1]
-        name = _name(metric.case, metric.name, metric.unit)
-        text = f"{name} {_size(metric)} {metric.judgement.verdict}"
+    if about.called:
+        text = f"{about.metric} {_size(about.called)} {about.called.judgement.verdict}"
     if manifest.experiment.mode == "exact" and VIRTUAL not in text:
         text += " (virtual time)"
     text += " (checks pending)" if pending(session) else ""
-    title = (not names[arm].commit and sentences.titles(manifest)) or names[arm].text
+    name = about.names[about.arm.name]
+    title = (not name.commit and sentences.titles(manifest)) or name.text
     # Two blanks, as the robot has them.
     return f"{ascii_only(lead)}  {ascii_only(f'{title}: {text}')}"
 
 
 def _parameters(size: CaseSize) -> dict[str, str]:
     """What a case ran with; what it has not got is not said."""
-    limit, file = (size.limit_mib, "M"), (size.file_mib, "M")
-    sizes = {"nr_task": (size.jobs, ""), "cgroup": limit, "file": file}
-    return {name: f"{number}{unit}" for name, (number, unit) in sizes.items() if number}
+    sizes = {"nr_task": size.jobs, "cgroup": size.limit_mib, "file": size.file_mib}
+    return {
+        name: str(number) if name == "nr_task" else f"{number}M"
+        for name, number in sizes.items()
+        if number
+    }
 
 
 def _compiler(arm: ArmRecord) -> str:
@@ -100,48 +122,49 @@ def _compiler(arm: ArmRecord) -> str:
     return f"{match[0]}-{major[1]}" if major else match[0]
 
 
-def _opening(session: SessionComparison) -> list[str]:
+def _opening(about: _Mail) -> list[str]:
     """What was measured on what, and how to measure it again."""
-    manifest, called = session.manifest, _called(session)
-    names = repeat.kernel_names(session)
-    arm = next(each for each in session.arms if not called or each.name == called[0])
-    arm = arm if called else session.arms[-1]
-    base, experiment, guest = session.arms[0], manifest.experiment, manifest.guest
+    session, arm = about.session, about.arm
+    manifest, base, kernel = session.manifest, session.arms[0], arm.kernel
+    experiment, guest, provenance = manifest.experiment, manifest.guest, manifest.provenance
     what = f'{experiment.name}, "{experiment.title}",'
-    if called:
-        metric = called[1]
-        word, name = metric.judgement.verdict, _name(metric.case, metric.name, metric.unit)
+    if about.called:
+        word = about.called.judgement.verdict
         article = "an" if word is Verdict.IMPROVEMENT else "a"
-        what = f"{article} {word} of {_size(metric)} in {name}"
+        what = f"{article} {word} of {_size(about.called)} in {about.metric}"
     verb = "measured" if any(m.base or m.patched for m in session.primary) else "did not measure"
-    (tree, branch), source = _place(manifest, arm.name), repeat.source_of(manifest, arm.name)
-    commit = repeat.commit_of(manifest, arm.name)
-    place = f"git {tree} at {commit}" if commit else source if source[:4] == "deb:" else tree
-    texts = {
-        each.name: f'{name.commit or name.text} ("{each.label or each.name}")'
+    commit, source = commit_of(manifest, arm.name), source_of(manifest, arm.name)
+    place = source if source[:4] == "deb:" else about.tree
+    against, subject = (
+        f'{name.commit or name.text} ("{each.label or each.name}")'
         for each in (base, arm)
-        for name in [names[each.name]]
-    }
-    lines = [f"{'commit' if names[arm.name].commit else 'kernel'}: {texts[arm.name]}"]
+        for name in [about.names[each.name]]
+    )
+    lines = [f"{'commit' if about.names[arm.name].commit else 'kernel'}: {subject}"]
     if experiment.series:
         patches = sum(len(record.patches) for record in manifest.series)
         many = f" ({counted(patches, 'patch')})" if patches else ""
+        lines.append(f"series: {sentences.titles(manifest) or about.branch}{many}")
         links = (record.message_id.strip("<>") for record in manifest.series)
-        lines += [f"series: {sentences.titles(manifest) or branch}{many}"]
-        lines += [f"https://lore.kernel.org/r/{link}" for link in links if link]
-    machine = f"{counted(guest.vcpus, 'vCPU')}{{}} with {guest.memory_mib} MiB of memory, {{}}"
-    host, accelerator = manifest.provenance.host, manifest.provenance.accelerator
-    on = f"{host.get('cpu', 'unknown CPU')}, cores: {host.get('cores', 'unknown')}"
-    how = ("", f"{accelerator or 'unknown accelerator'} on {on}")
-    if experiment.mode == "exact":
-        how = (f" ({guest.cpu})", "simulated by QEMU TCG -icount: no hardware")
-    kernel = arm.kernel
+        lines += [f"{sentences.LORE}{link}" for link in links if link]
+    cpu = f" ({guest.cpu})" if experiment.mode == "exact" else ""
+    on = "simulated by QEMU TCG -icount: no hardware"
+    if experiment.mode != "exact":
+        host = provenance.host
+        cores = f"{host.get('cpu', 'unknown CPU')}, cores: {host.get('cores', 'unknown')}"
+        on = f"{provenance.accelerator or 'unknown accelerator'} on {cores}"
+    vcpus = counted(guest.vcpus, "vCPU")
     lines += [
-        f"against: {texts[base.name]}", f"source: {place}", "",
+        f"against: {against}",
+        f"source: {f'git {about.tree} at {commit}' if commit else place}",
+        "",
         f"testcase: {', '.join(case.name for case in manifest.cases)}",
         f"config: {kernel.arch}-{kernel.flavour}, SHA-256 {kernel.config_sha256[:12]}",
-        f"compiler: {_compiler(arm)}", f"test machine: {machine.format(*how)}", "parameters:", "",
-    ]  # fmt: skip
+        f"compiler: {_compiler(arm)}",
+        f"test machine: {vcpus}{cpu} with {guest.memory_mib} MiB of memory, {on}",
+        "parameters:",
+        "",
+    ]
     sizes = [_parameters(case.size).items() for case in manifest.cases]
     lines += dict.fromkeys(f"\t{name}: {value}" for each in sizes for name, value in each)
     return [*mail.wrapped(f"Twinboot {verb} {what} on:", hang=""), "", *map(_plain, lines), ""]
@@ -152,18 +175,18 @@ def _plain(line: str) -> str:
     return f"{line[: line.startswith(chr(9))]}{ascii_only(line)}"
 
 
-def _repeating(session: SessionComparison) -> list[str]:
+def _repeating(about: _Mail) -> list[str]:
     """How to measure it again, and the number that comes out wherever an exact session is."""
-    again, called = repeat.repeat(session, of_others=True), _called(session)
-    metric = called[1] if called else next((m for m in session.primary if m.patched), None)
-    notes = [*again.notes]
+    session = about.session
+    again, notes = repeat(session, of_others=True), []
+    metric = about.called or next((m for m in session.primary if m.patched), None)
     if session.manifest.experiment.mode == "exact" and metric and metric.base and metric.patched:
-        both = f"{wording.figure(metric.base.mean)} -> {wording.figure(metric.patched.mean)}"
         name = _name(metric.case, metric.name, metric.unit)
-        notes.append(f"On any host {name} is {both} to the last digit.")
+        notes.append(f"On any host {name} is {sentences.means(metric)} to the last digit.")
     head = f"To repeat it, in a checkout of Twinboot {session.manifest.provenance.lab_version}:"
     commands = [_plain(f"\t{command}") for command in again.commands]
-    return [head, "", *commands, "", *mail.paragraph(" ".join(notes))]
+    note = " ".join((*again.notes, *notes))
+    return [head, "", *commands, "", *mail.paragraph(note, hang="")]
 
 
 def _value(cell: ArmCell) -> str:
@@ -181,13 +204,14 @@ def _value(cell: ArmCell) -> str:
 
 def _change(row: MetricRow, cell: ArmCell) -> str:
     """The change in percent; of a percentage the difference, without the sign."""
-    difference = wording.cell_difference(row, cell) if row.is_share else None
-    if cell.withheld or (difference is None if row.is_share else cell.change is None):
+    value = wording.estimate(cell.change)
+    if row.is_share:
+        value = wording.cell_difference(row, cell)
+    if cell.withheld or value is None:
         return " " * 12
-    if difference is not None:
-        return f"{difference:+10.1f}  "
-    size = 100 * cell.change.estimate if cell.change else 0.0
-    return f"{size:+10.1f}% " if abs(size) < 1e5 else f"{size:+10.2g}% "
+    if row.is_share:
+        return f"{value:+10.1f}  "
+    return f"{100 * value:+10.1f}% " if abs(value) < 1e3 else f"{100 * value:+10.2g}% "
 
 
 def _failures(session: SessionComparison, case: str, others: Sequence[ArmRecord]) -> list[str]:
@@ -209,16 +233,15 @@ def _failures(session: SessionComparison, case: str, others: Sequence[ArmRecord]
     return [*heads, *lines] if lines else []
 
 
-def _case(session: SessionComparison, case: str) -> list[str]:
+def _case(about: _Mail, case: str) -> list[str]:
     """The tables of a case, the arms but the base as evenly as may be."""
-    arms, names = session.arms, repeat.kernel_names(session)
-    rows = [
-        row for row in session.of_case(case)
-        if row.measured and (row.primary or any(
-            m.judgement.differs or m.judgement.verdict in CALLED
-            for pair in session.comparisons if (m := pair.metric(case, row.name))
-        ))
-    ]  # fmt: skip
+    session, names = about.session, about.names
+    manifest, arms = session.manifest, session.arms
+    rows = []
+    for row in session.of_case(case):
+        metrics = filter(None, (pair.metric(case, row.name) for pair in session.comparisons))
+        differs = any(m.judgement.differs or m.judgement.verdict in CALLED for m in metrics)
+        rows += [row] if row.measured and (row.primary or differs) else []
     tables: list[str] = []
     each = -(-(len(arms) - 1) // -(-(len(arms) - 1) // MOST_OTHERS))
     for at in range(1, len(arms), each):
@@ -226,9 +249,9 @@ def _case(session: SessionComparison, case: str) -> list[str]:
         many, failed = len(others), _failures(session, case, others)
         if not rows and not failed:
             continue
-        ids = [f"{ascii_only(names[arms[0].name].cut(FIRST)):>{FIRST}} "]
-        ids += [f"{ascii_only(names[arm.name].cut(OTHER)):>{OTHER}} " for arm in others]
-        tables += ["".join(ids), f"{'-' * FIRST} " + f"{'-' * OTHER} " * many, *failed]
+        ids = [(arms[0], FIRST), *((arm, OTHER) for arm in others)]
+        cut = (f"{ascii_only(names[arm.name].cut(wide)):>{wide}} " for arm, wide in ids)
+        tables += ["".join(cut), f"{'-' * FIRST} " + f"{'-' * OTHER} " * many, *failed]
         if rows:
             tables.append("         %stddev" + "     %change         %stddev" * many)
             tables.append("             \\  " + "        |                \\  " * many)
@@ -240,7 +263,6 @@ def _case(session: SessionComparison, case: str) -> list[str]:
     if not tables:
         return []
     # What all arms share: names joined by "/", then their values.
-    manifest = session.manifest
     exact = manifest.experiment.mode == "exact"
     machine = "tcg-icount" if exact else manifest.provenance.accelerator or "unknown"
     shared = _parameters(next(each.size for each in manifest.cases if each.name == case))
@@ -248,28 +270,27 @@ def _case(session: SessionComparison, case: str) -> list[str]:
     shared |= {"tbox_group": f"{machine}-{manifest.guest.name}"}
     if len({arm.kernel.flavour for arm in arms}) == 1:
         shared["kconfig"] = f"{arms[0].kernel.arch}-{arms[0].kernel.flavour}"
-    axes = sorted(shared.items())
-    values = "/".join(value for _, value in axes)
-    head = ["=" * 89, f"{'/'.join(name for name, _ in axes)}:", f"  {ascii_only(values)}", ""]
+    axes = dict(sorted(shared.items()))
+    head = ["=" * 89, f"{'/'.join(axes)}:", f"  {ascii_only('/'.join(axes.values()))}", ""]
     # "commit" only where a repository knows the names below.
-    of_git = all(repeat.commit_of(manifest, arm.name) for arm in arms)
+    of_git = all(commit_of(manifest, arm.name) for arm in arms)
     head.append(f"{'commit' if of_git else 'kernels'}: ")
     for arm in arms:
-        short = names[arm.name].commit[: repeat.DIGITS] or names[arm.name].text
+        short = names[arm.name].commit[:DIGITS] or names[arm.name].text
         head.append(f'  {ascii_only(short)} ("{ascii_only(arm.label or arm.name)}")')
     return [*head, "", *tables]
 
 
 def render(session: SessionComparison) -> str:
     """Return subject, opening, tables and what stands below them, ending in a newline."""
-    measured = any(row.measured for row in session.rows)
-    lines = [f"Subject: {subject(session)}", "", *_opening(session)]
-    lines += [*mail.measured_under(session), *mail.paragraph(headline(session).sentence, hang="  ")]
-    lines += [*mail.banner(session), *mail.warnings(session)]
-    lines += _repeating(session) if measured else mail.unmeasured(session)
+    about, measured = _mail(session), any(row.measured for row in session.rows)
+    lines = [f"Subject: {subject(session)}", "", *_opening(about)]
+    lines += [*mail.under(session), *mail.paragraph(headline(session).sentence)]
+    lines += [*mail.apart(session), *mail.warnings(session)]
+    lines += _repeating(about) if measured else mail.unmeasured(session)
     for case in session.cases:
-        lines += _case(session, case.name)
+        lines += _case(about, case.name)
         if measured:
             lines += mail.below(session, session.of_case(case.name))
-    lines += [*mail.checked(session), *(mail.family(session) if measured else [])]
+    lines += mail.closing(session, measured=measured)
     return "\n".join(lines).rstrip() + "\n"

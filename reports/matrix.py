@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from analysis.many import MANY_CASES, SessionComparison
 from reports import mail, sentences
-from reports.document import Block, Cell, Column, Heading, Item, Listing, Paragraph, Table, listing
+from reports.document import Block, Column, Heading, Item, Listing, Paragraph, Table, listing
 from reports.document import row as table_row
 from reports.headline import headline
 from reports.render import text
@@ -20,25 +20,24 @@ def _workloads(session: SessionComparison) -> list[Block]:
     A table for each arm but the first.
     """
     rows = [row for row in session.rows if row.primary and row.measured]
-    base, others = session.arms[0].name, session.arms[1:] if rows else ()
-    blocks: list[Block] = []
-    for arm in others:
-        names = ("read/write", base, "stddev", arm.name, "stddev", "change", "verdict")
-        lines, last = [], ""
-        for row in rows:
+    if not rows:
+        return []
+    base, blocks = session.arms[0].name, []
+    for arm in session.arms[1:]:
+        names = (base, "stddev", arm.name, "stddev", "change")
+        words = Column("Workload", True), Column("read/write", True)
+        columns = (*words, *map(Column, names), Column("verdict", True))
+        lines = []
+        for before, row in zip((None, *rows), rows, strict=False):
             cell = row.cell(arm.name)
             values = (*arms.values(row.base), *arms.values(cell), arms.change(row, cell))
-            direction, word = arms.direction(row, session.rows), sentences.cell_verdict(cell)
-            first = row.case if row.case != last else ""
-            lines.append(table_row(first, direction, *map(Cell, values), word))
-            last = row.case
-        heads = [Column(name, left=name in (names[0], names[-1])) for name in names]
-        blocks.append(Table(f"Workloads, {arm.name}", (Column("Workload", True), *heads),
-                            tuple(lines)))  # fmt: skip
+            first = "" if before and before.case == row.case else row.case
+            word = sentences.cell_verdict(cell)
+            lines.append(table_row(first, arms.direction(row, session.rows), *values, word))
+        blocks.append(Table(f"Workloads, {arm.name}", columns, tuple(lines)))
     units = ", ".join(dict.fromkeys(row.unit for row in rows))
     over = session.manifest.experiment.repeated
-    note = Paragraph(f"Means and standard deviations over the {over}, {units}.")
-    return [*blocks, note] if rows else []
+    return [*blocks, Paragraph(f"Means and standard deviations over the {over}, {units}.")]
 
 
 def render(session: SessionComparison) -> str:
@@ -46,17 +45,15 @@ def render(session: SessionComparison) -> str:
     view = View(session)
     title = Heading(session.manifest.experiment.title, 1)
     blocks: list[Block] = [title, Paragraph(headline(session).sentence)]
-    blocks += [Paragraph(mail.under(session)), *trust.differences(view)]
+    blocks += [Paragraph(mail.is_of(session)), *trust.differences(view)]
     if len(session.arms) > 2:
         blocks += [*arms.blocks(view), *subject.published(view)]
     if len(session.arms) == 2 or len(session.cases) >= MANY_CASES:
         blocks += _workloads(session)
     blocks += trust.failures(view)
-    claims = tuple(
-        Item(head, blocks=tuple(listing(lines)))
-        for head, lines in mail.claims(session, session.rows)
-    )
-    blocks += [Listing(claims)] if claims else []
+    claims = mail.claims(session, session.rows)
+    items = tuple(Item(head, blocks=tuple(listing(lines))) for head, lines in claims)
+    blocks += [Listing(items)] if items else []
     notes = [f"{sentences.family(session)}."] if len(session.primary) > 1 else []
-    notes += [checked] if (checked := trust.checks_sentence(session.gates)) else []
-    return text.text([*blocks, *map(Paragraph, notes)], WIDTH)
+    notes.append(trust.checks_sentence(session.gates))
+    return text.text([*blocks, *(Paragraph(note) for note in notes if note)], WIDTH)

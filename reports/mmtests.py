@@ -34,24 +34,22 @@ RECLAIM: tuple[tuple[str, str, float, tuple[str, ...]], ...] = (
 Rows = Sequence[tuple[str, Sequence[str]]]
 
 
-def _harmonic(values: Sequence[float]) -> float:
-    return statistics.harmonic_mean(values) if min(values) > 0 else 0.0
-
-
-def _deviation(values: Sequence[float]) -> float:
-    return statistics.stdev(values) if len(values) > 1 else 0.0
-
-
-def _variation(values: Sequence[float]) -> float:
-    mean = statistics.fmean(values)
-    return 100 * _deviation(values) / abs(mean) if mean else 0.0
-
-
 def statistics_of(row: MetricRow) -> dict[str, Callable[[Sequence[float]], float]]:
     """The blocks of one metric: the harmonic mean of a rate, else the arithmetic one."""
+
+    def harmonic(values: Sequence[float]) -> float:
+        return statistics.harmonic_mean(values) if min(values) > 0 else 0.0
+
+    def deviation(values: Sequence[float]) -> float:
+        return statistics.stdev(values) if len(values) > 1 else 0.0
+
+    def variation(values: Sequence[float]) -> float:
+        mean = statistics.fmean(values)
+        return 100 * deviation(values) / abs(mean) if mean else 0.0
+
     is_rate = row.unit.endswith("/s")
-    mean = {"Hmean": _harmonic} if is_rate else {"Amean": statistics.fmean}
-    return {"Min": min, **mean, "Stddev": _deviation, "CoeffVar": _variation, "Max": max}
+    mean = {"Hmean": harmonic} if is_rate else {"Amean": statistics.fmean}
+    return {"Min": min, **mean, "Stddev": deviation, "CoeffVar": variation, "Max": max}
 
 
 def gain(base: float, value: float, *, more_is_better: bool) -> float:
@@ -102,14 +100,12 @@ def _metric(session: SessionComparison, rows: Sequence[MetricRow]) -> list[str]:
     better = "more" if first.direction == "higher" else "less"
     title = first.title.partition(": ")[2] or first.title
     head = f"{shown_name(first.short, first.unit)}: {title} ({first.unit}, {better} is better)"
-    lines = [
-        (
-            f"{name:<{STATISTIC}}{row.case}{f'-{row.phase}' if cases.count(row.case) > 1 else ''}",
-            [_cell(row, cell, name) for cell in row.cells],
-        )
-        for name in statistics_of(first)
-        for row in rows
-    ]
+    lines = []
+    for name in statistics_of(first):
+        for row in rows:
+            phase = f"-{row.phase}" if cases.count(row.case) > 1 else ""
+            cells = [_cell(row, cell, name) for cell in row.cells]
+            lines.append((f"{name:<{STATISTIC}}{row.case}{phase}", cells))
     return [*mail.wrapped(head), *_tabled([arm.name for arm in session.arms], lines, CELL)]
 
 
@@ -117,20 +113,19 @@ def _reclaim(session: SessionComparison) -> Iterator[str]:
     """What reclaim did in every phase, of the means of each arm's runs."""
     arms, mode = [arm.name for arm in session.arms], session.manifest.experiment.mode
     for case in session.cases:
+        rows = session.of_case(case.name)
         for phase in case.phases:
-            own = {row.short: row for row in session.of_case(case.name) if row.phase == phase.name}
+            own = {row.short: row for row in rows if row.phase == phase.name}
             lines = []
             for title, unit, factor, needed in RECLAIM:
-                cells = [[own[name].cell(arm).summary for name in needed if name in own]
-                         for arm in arms]  # fmt: skip
-                values = [
-                    factor * math.prod(each.mean for each in of_arm if each)
-                    if len(of_arm) == len(needed) and all(of_arm)
-                    else None
-                    for of_arm in cells
-                ]
-                if any(value is not None for value in values):
-                    lines.append((f"{title}, {shown_unit(unit, mode)}", [*map(_figure, values)]))
+                cells = []
+                for arm in arms:
+                    samples = (own[name].cell(arm).summary for name in needed if name in own)
+                    means = [each.mean for each in samples if each]
+                    whole = len(means) == len(needed)
+                    cells.append(_figure(factor * math.prod(means) if whole else None))
+                if set(cells) != {"-"}:
+                    lines.append((f"{title}, {shown_unit(unit, mode)}", cells))
             if lines:
                 where = f"{case.name}, phase {phase.name}, reclaim, means of the runs:"
                 yield from [*mail.wrapped(where), *_tabled(arms, lines, 19)]
@@ -140,8 +135,16 @@ def render(session: SessionComparison) -> str:
     """Return the tables and what stands above and below them, ending in a newline."""
     experiment = session.manifest.experiment
     lines = mail.wrapped(f"{experiment.name}: {experiment.title}")
-    lines += [*mail.wrapped(headline(session).sentence), "", *mail.measured_under(session)]
-    lines += [*mail.banner(session), *mail.warnings(session), *mail.failures(session)]
+    lines += [*mail.wrapped(headline(session).sentence), "", *mail.under(session)]
+    lines += [*mail.apart(session), *mail.warnings(session)]
+    counts = session.failures
+    if failed := sorted({case for (case, _), (bad, _) in counts.items() if bad}):
+        lines.append("fail:runs")
+        for case in failed:
+            arms = [arm.name for arm in session.manifest.arms if (case, arm.name) in counts]
+            numbers = (f"{arm} {':'.join(map(str, counts[case, arm]))}" for arm in arms)
+            lines += mail.wrapped(f"{case}: {', '.join(numbers)}", "  ")
+        lines.append("")
     visible = [row for row in chosen_columns(session.rows) if row.measured]
     for short in dict.fromkeys(row.short for row in visible):
         lines += _metric(session, [row for row in visible if row.short == short])
@@ -150,6 +153,5 @@ def render(session: SessionComparison) -> str:
         lines += [*mail.wrapped(note), "", *mail.below(session, session.rows)]
     else:
         lines += mail.unmeasured(session)
-    lines += [*mail.checked(session), *(mail.family(session) if visible else [])]
-    lines += _reclaim(session)
+    lines += [*mail.closing(session, measured=bool(visible)), *_reclaim(session)]
     return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"

@@ -19,7 +19,7 @@ from reports import sentences, wording
 from reports.document import Block, Code, Heading, Item, Listing, Paragraph
 from reports.headline import headline
 from reports.render import markdown
-from reports.sections import functions, subject, trust, verdicts
+from reports.sections import functions, metrics, subject, trust
 from reports.sections.view import View
 from reports.sentences import of_finding
 
@@ -81,55 +81,35 @@ def _column(fraction: float, reach: float) -> int:
 
 
 def render(view: View, whole: str) -> str:
-    """Return the summary, ending in a newline: verdicts, a picture, then the ``whole`` report."""
+    """Return the summary, ending in a newline: verdicts, a picture, then the ``whole`` report.
+
+    Of that as much as there is room for: nothing but the fold has to be closed where it is cut.
+    """
     session = view.session
     experiment = session.manifest.experiment
-    blocks: list[Block] = [Heading(experiment.title, 2), *verdicts.happened(view)]
+    blocks: list[Block] = [Heading(experiment.title, 2), *metrics.happened(view)]
     blocks += subject.brief(view)
+    notes = []
     if headline(session).has_verdicts:
         for comparison in session.comparisons:
             name = session.name_of(comparison)
             blocks += [Paragraph(f"{name}:")] if name else []
             chart = picture(comparison.primary, experiment.thresholds)
             blocks += [Code("\n".join(chart), "text")] if chart else []
-            blocks += [verdicts.of_pair(comparison), *verdicts.beside(comparison)]
-    items = [Item(f"{sentences.family(session)}.")] if headline(session).has_verdicts else []
-    sentence = trust.checks_sentence(session.gates)
-    items += [Item(sentence)] if sentence else []
-    items += [
-        Item(of_finding(f), f.level, f.scope) for f in session.findings if f.level == "warning"
-    ]
+            blocks += metrics.of_pair(comparison)
+        notes.append(f"{sentences.family(session)}.")
+    notes.append(trust.checks_sentence(session.gates))
+    items = [Item(note) for note in notes if note]
+    warnings = (finding for finding in session.findings if finding.level == "warning")
+    items += [Item(of_finding(f), f.level, f.scope) for f in warnings]
     for comparison in session.comparisons:
         pair = f"{name}, " if (name := session.name_of(comparison)) else ""
-        items += [
-            Item(
-                f"{pair}{attribution.case} {attribution.phase}: "
-                f"{functions.moved_most(attribution, MOST_FUNCTIONS)}"
-            )
-            for attribution in comparison.headlines
-            if not attribution.identical
-        ]
+        for each in comparison.headlines:
+            if not each.identical:
+                moved = functions.moved_most(each, MOST_FUNCTIONS)
+                items.append(Item(f"{pair}{each.case} {each.phase}: {moved}"))
     blocks += [Listing(tuple(items))] if items else []
-    return _folded(markdown.render(blocks), whole)
-
-
-def _folded(lines: list[str], whole: str) -> str:
-    """The lines with the whole report in a fold behind them, as much as there is room for."""
-    text = inert(
-        "\n".join(
-            [
-                *lines,
-                "",
-                "<details><summary>The whole report</summary>",
-                "",
-                whole,
-                "</details>",
-                "",
-            ]
-        )
-    )
-    if len(text) <= MOST:
-        return text
-    # What is cut is the whole report, so nothing but the fold has to be closed.
-    short = inert("\n".join([*lines, ""]))
-    return f"{short[:MOST]}{CUT}"
+    head = inert("\n".join([*markdown.render(blocks), ""]))
+    fold = f"<details><summary>The whole report</summary>\n\n{whole}\n</details>\n"
+    text = f"{head}\n{inert(fold)}"
+    return text if len(text) <= MOST else f"{head[:MOST]}{CUT}"

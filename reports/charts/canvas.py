@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
@@ -44,36 +45,29 @@ COLOURS = (
     (BAD, "--bad", "#a8201a"),
     (AGAIN, "--again", "#96507a"),
 )
+# How something is drawn, as keywords of matplotlib.
+Keywords = dict[str, Any]
 WIDTH_IN = 5.0
 REM_AN_INCH = 6.8
+# Colour of an area is for the eye, the number for reading: never so deep that ink is lost on it.
+FAINTEST, DEEPEST = 0.16, 0.55
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     # Titles and labels come from experiment files and guests; "$" must stay a dollar sign.
     "text.parse_math": False,
     "font.family": "DejaVu Sans",
-    "font.size": 10.5,
-    "axes.edgecolor": MUTED,
-    "axes.labelcolor": MUTED,
     "axes.labelsize": 10,
-    "axes.linewidth": 0.7,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": False,
     "axes.formatter.useoffset": False,
-    "grid.color": RULE,
-    "grid.linewidth": 0.7,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.labelcolor": MUTED,
-    "ytick.labelcolor": MUTED,
-    "xtick.major.width": 0.7,
-    "ytick.major.width": 0.7,
-    "xtick.major.size": 3,
-    "ytick.major.size": 3,
-    "text.color": INK,
     "legend.frameon": False,
-    "legend.fontsize": 10.5,
-    "legend.labelcolor": INK,
+    **dict.fromkeys(("font.size", "legend.fontsize"), 10.5),
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "axes.grid"), False),
+    **dict.fromkeys(("text.color", "legend.labelcolor"), INK),
+    **dict.fromkeys(("axes.edgecolor", "axes.labelcolor"), MUTED),
+    **dict.fromkeys(("xtick.color", "ytick.color", "xtick.labelcolor", "ytick.labelcolor"), MUTED),
+    "grid.color": RULE,
+    **dict.fromkeys(("axes.linewidth", "grid.linewidth"), 0.7),
+    **dict.fromkeys(("xtick.major.width", "ytick.major.width"), 0.7),
+    **dict.fromkeys(("xtick.major.size", "ytick.major.size"), 3),
 }
 # For what draws one chart of many from records: a session writes its report two or three times
 # (a verdict, what explains it, the checks), and most of its charts stay as they are.
@@ -115,50 +109,54 @@ def drawn(
     name = identifier(*names)
     with figure(height_in) as fig:
         axes = fig.subplots()
-        axes.patch.set_alpha(0)
-        axes.set_axisbelow(True)
-        # A quiet grid in one direction, behind everything.
-        axes.grid(visible=True, axis=grid)
+        clear(axes, grid)
         paint(fig, axes)
         svg = to_svg(fig, name, alt)
     return Chart(name, kind, title, caption, alt, svg)
 
 
-def clear(axes: Axes, grid: str = "y") -> None:
+def clear(axes: Axes, grid: Literal["x", "y"] = "y") -> None:
     """Give the axes a quiet grid in one direction, behind everything, on no background."""
     axes.patch.set_alpha(0)
     axes.set_axisbelow(True)
-    axes.grid(visible=True, axis="x" if grid == "x" else "y")
+    axes.grid(visible=True, axis=grid)
 
 
-def legend(
-    fig: Figure, *extra: tuple[str, dict[str, object]], arms: tuple[str, ...] | None = None
-) -> None:
+def cut(text: str, most: int, *, end: bool = False) -> str:
+    """A name as far as there is room; of some the end counts more."""
+    if len(text) <= most:
+        return text
+    return f"…{text[1 - most :]}" if end else f"{text[: most - 1]}…"
+
+
+def legend(fig: Figure, *extra: tuple[str, Keywords], arms: tuple[str, ...] | None = None) -> None:
     """Name the arms, and what else is drawn, in one row above the axes.
 
     A third arm is the A/A arm of wall mode.
     """
-    handles = [
-        Line2D([], [], color=colour, marker="o", linestyle="", markersize=5, label=label)
-        for colour, label in zip((BASE, PATCHED, AGAIN), arms or (), strict=False)
-    ]
-    for label, style in extra:
-        handles.append(Line2D([], [], **{"linestyle": "", "label": label, **style}))  # type: ignore[arg-type]
-    fig.legend(
-        handles=handles, loc="outside upper left", ncols=len(handles), borderpad=0.1,
-        handletextpad=0.3, columnspacing=1.2, handlelength=1.2,
-    )  # fmt: skip
+    dot: Keywords = {"marker": "o", "markersize": 5}
+    of_arms = zip(arms or (), (BASE, PATCHED, AGAIN), strict=False)
+    entries = [*((name, {"color": colour, **dot}) for name, colour in of_arms), *extra]
+    handles = [Line2D([], [], linestyle="", label=name, **style) for name, style in entries]
+    room: Keywords = {"borderpad": 0.1, "handletextpad": 0.3, "columnspacing": 1.2}
+    room |= {"loc": "outside upper left", "ncols": len(handles), "handlelength": 1.2}
+    fig.legend(handles=handles, **room)
 
 
-def legend_of_changes(fig: Figure, depth: float) -> None:
+def area(difference: float, largest: float, *, sure: bool) -> Any:
+    """The colour of an area: fewer or more, the deeper the larger; none where it may be chance."""
+    if not sure or not difference:
+        return BAND
+    share = min(1.0, abs(difference) / largest)
+    return to_rgba(GOOD if difference < 0 else BAD, FAINTEST + (DEEPEST - FAINTEST) * share)
+
+
+def legend_of_areas(fig: Figure) -> None:
     """Name the colours of areas: fewer, more, and what is not significant."""
-    squares = tuple(
-        (words, {"marker": "s", "color": colour, "alpha": alpha, "markersize": 8})
-        for words, colour, alpha in (
-            ("fewer", GOOD, depth), ("more", BAD, depth), ("not significant", BAND, 1.0),
-        )
-    )  # fmt: skip
-    legend(fig, *squares)
+    colours = (("fewer", GOOD, DEEPEST), ("more", BAD, DEEPEST), ("not significant", BAND, 1.0))
+    square: Keywords = {"marker": "s", "markersize": 8}
+    entries = ((words, {"color": c, "alpha": alpha, **square}) for words, c, alpha in colours)
+    legend(fig, *entries)
 
 
 def to_svg(fig: Figure, name: str, alt: str) -> str:

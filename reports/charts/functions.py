@@ -1,44 +1,47 @@
-"""Instructions of a phase: what each function added to them or took away, and where they all are.
+"""Instructions of a phase: what each function added or took away, and where they all are.
 
-A waterfall from base to patched, and a differential icicle: B. Gregg, "The flame graph", ACM Queue
-14(2), 2016, with areas of exact counts.  It lies on its side, so that names are read without
-turning the page.
+A waterfall from base to patched; a differential icicle by part of the kernel, file and function;
+a differential flame graph of call paths, upside down: B. Gregg, "The flame graph", ACM Queue 14(2),
+2016, and "Differential flame graphs", 2014, with areas of exact counts.  The icicle lies on its
+side, so that names are read without turning the page.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from html import escape
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from analysis.counts import Paired
 from analysis.explain.functions import Attribution
+from analysis.explain.stacks import StackComparison, StackRow
 from analysis.model import Comparison
 from reports import wording
 from reports.charts import canvas
-from reports.charts.canvas import BAD, BAND, GOOD, INK, MUTED, PAPER, Chart
-from text import typeset
+from reports.charts.canvas import BAD, GOOD, INK, MUTED, PAPER, Chart, Keywords
+from text import clean_line, typeset
 
 STEP_IN, EDGES_IN = 0.43, 0.8
 MOST_BARS = 8
 FAINT = 0.35
 HEIGHT_IN = 4.4
-KINDS = ("parts", "files", "functions")
-# Where the columns of these begin and end, in parts of the width.
-COLUMNS = ((0.0, 0.29), (0.29, 0.58), (0.58, 1.0))
+# Where the columns of the icicle begin and end, in parts of the width.
+COLUMNS = (("part", 0.0, 0.29), ("file", 0.29, 0.58), ("function", 0.58, 1.0))
 # What is less than this part of the whole is one area with others like it.
 LEAST = 1 / 250
 # A name needs this much height; a letter of it is hardly ever wider.
 LINE_IN, LETTER_IN = 0.106, 0.066
 FONT = 7.5
-# Colour is for the eye, the number for reading: never so deep that ink is lost on it.
-FAINTEST, DEEPEST = 0.16, 0.55
 NO_FILE = "file not known"
 NAMED = 6
+PATHS_IN, PATH_IN, PATH_EDGES_IN, PATH_LETTER_IN = 10.0, 0.17, 0.45, 0.064
+# What is narrower than this part of the whole is not drawn, unless it changed; and never this.
+LEAST_PATH, NEVER = 1 / 150, 1 / 2000
+MOST_NAMED = 5
 
 
 class Bar(NamedTuple):
@@ -72,24 +75,22 @@ def bars(attribution: Attribution) -> list[Bar]:
 
 
 def _draw_bar(axes: Axes, position: int, bar: Bar, last: bool) -> None:
-    across = axes.get_yaxis_transform()
     change = bar.end - bar.start
     colour = MUTED if last else GOOD if change < 0 else BAD
-    axes.barh(position, change, left=bar.start, height=0.34, color=colour,
-              alpha=FAINT if bar.faint else 0.9, linewidth=0)  # fmt: skip
+    style: Keywords = {"color": colour, "alpha": FAINT if bar.faint else 0.9, "linewidth": 0}
+    axes.barh(position, change, left=bar.start, height=0.34, **style)
     # In pieces: one line over the whole height would run through the names.
     axes.vlines(0, position - 0.2, position + 0.2, color=INK, linewidth=0.9)
     if not change:
         axes.plot(bar.start, position, "|", color=MUTED, markersize=8)
     if not last:
-        axes.vlines(bar.end, position - 0.17, position + 1.17, color=MUTED, linewidth=0.6,
-                    alpha=0.5)  # fmt: skip
+        down: Keywords = {"color": MUTED, "linewidth": 0.6, "alpha": 0.5}
+        axes.vlines(bar.end, position - 0.17, position + 1.17, **down)
     weight = "bold" if last else "normal"
-    axes.text(0, position - 0.36, bar.label, transform=across, va="center", fontsize=9.5,
-              fontweight=weight)  # fmt: skip
-    text = typeset(wording.signed(change))
-    axes.text(1, position - 0.36, text, transform=across, va="center", ha="right", fontsize=9.5,
-              fontweight=weight)  # fmt: skip
+    words: Keywords = {"va": "center", "fontsize": 9.5, "fontweight": weight}
+    words["transform"] = axes.get_yaxis_transform()
+    axes.text(0, position - 0.36, bar.label, **words)
+    axes.text(1, position - 0.36, typeset(wording.signed(change)), ha="right", **words)
 
 
 class Area(NamedTuple):
@@ -104,7 +105,10 @@ class Area(NamedTuple):
 
 
 class _Node(NamedTuple):
-    """A part of the kernel, a file or a function, with what is in it."""
+    """A part of the kernel, a file or a function, with what is in it.
+
+    Its size are instructions of the arm that executed more: what one alone executes is seen, too.
+    """
 
     label: str
     size: float
@@ -113,9 +117,9 @@ class _Node(NamedTuple):
     members: tuple[_Node, ...] = ()
 
 
-def _size(pair: Paired) -> float:
-    """Instructions of the arm that executed more: what one arm alone executes is seen, too."""
-    return max(pair.base, pair.patched)
+def _node(label: str, pair: Paired, members: Sequence[_Node]) -> _Node:
+    size = sum(member.size for member in members)
+    return _Node(label, size, pair.difference, pair.is_significant, tuple(members))
 
 
 def _tree(attribution: Attribution) -> list[_Node]:
@@ -128,19 +132,11 @@ def _tree(attribution: Attribution) -> list[_Node]:
             file = row.name if row.user else row.file
             if file in pairs and (row.user or row.subsystem == group.title):
                 pair = row.instructions
-                files.setdefault(file, []).append(
-                    _Node(row.name, _size(pair), pair.difference, pair.is_significant)
-                )
-        nodes = [
-            _Node(file or NO_FILE, sum(leaf.size for leaf in leaves), pairs[file].difference,
-                  pairs[file].is_significant, tuple(leaves))
-            for file, leaves in files.items()
-        ]  # fmt: skip
-        pair = group.instructions
-        parts.append(
-            _Node(group.title, sum(node.size for node in nodes), pair.difference,
-                  pair.is_significant, tuple(nodes))
-        )  # fmt: skip
+                size = max(pair.base, pair.patched)
+                leaf = _Node(row.name, size, pair.difference, pair.is_significant)
+                files.setdefault(file, []).append(leaf)
+        nodes = [_node(file or NO_FILE, pairs[file], leaves) for file, leaves in files.items()]
+        parts.append(_node(group.title, group.instructions, nodes))
     return parts
 
 
@@ -150,10 +146,10 @@ def _with_small_together(nodes: Sequence[_Node], least: float, what: str) -> lis
     small = [node for node in ordered if node.size < least]
     if len(small) < 2:
         return ordered
+    size, difference = sum(node.size for node in small), sum(node.difference for node in small)
     together = _Node(
-        f"{len(small)} small {what}", sum(node.size for node in small),
-        sum(node.difference for node in small), all(node.is_significant for node in small),
-    )  # fmt: skip
+        f"{len(small)} small {what}s", size, difference, all(node.is_significant for node in small)
+    )
     return [*ordered[: len(ordered) - len(small)], together]
 
 
@@ -165,7 +161,7 @@ def areas(attribution: Attribution) -> list[Area]:
 
 
 def _areas(nodes: Sequence[_Node], column: int, start: float, whole: float) -> Iterator[Area]:
-    for node in _with_small_together(nodes, LEAST * whole, KINDS[column]):
+    for node in _with_small_together(nodes, LEAST * whole, COLUMNS[column][0]):
         end = start + node.size / whole
         yield Area(column, start, end, node.label, node.difference, node.is_significant)
         if node.members:
@@ -174,31 +170,30 @@ def _areas(nodes: Sequence[_Node], column: int, start: float, whole: float) -> I
 
 
 def _draw_area(axes: Axes, area: Area, largest: float) -> None:
-    left, right = COLUMNS[area.column]
+    _, left, right = COLUMNS[area.column]
     height = area.end - area.start
-    depth = FAINTEST + (DEEPEST - FAINTEST) * min(1.0, abs(area.difference) / largest)
-    coloured = area.is_significant and area.difference != 0
-    colour = (GOOD if area.difference < 0 else BAD) if coloured else BAND
-    axes.add_patch(Rectangle((left, area.start), right - left, height, edgecolor=PAPER,
-                             facecolor=to_rgba(colour, depth if coloured else 1.0),
-                             linewidth=0.5, clip_on=False))  # fmt: skip
+    style: Keywords = {"edgecolor": PAPER, "linewidth": 0.5, "clip_on": False}
+    colour = canvas.area(area.difference, largest, sure=area.is_significant)
+    axes.add_patch(Rectangle((left, area.start), right - left, height, facecolor=colour, **style))
     if height * HEIGHT_IN < LINE_IN:
         return
     letters = int((right - left) * canvas.WIDTH_IN / LETTER_IN)
+    coloured = area.is_significant and area.difference != 0
     number = typeset(wording.signed(area.difference)) if coloured else ""
-    middle = area.start + height / 2
     # From the end of a path the file's own name is what tells it.
-    room = letters - len(number) - 1
     label = area.label if area.column != 1 else area.label.rpartition("/")[2]
+    room = letters - len(number) - 1
     label = label if len(label) <= room else f"{label[: max(room - 1, 1)]}…"
-    axes.text(left + 0.008, middle, label, va="center_baseline", fontsize=FONT)
+    at = area.start + height / 2
+    inside: Keywords = {"va": "center_baseline", "fontsize": FONT}
+    axes.text(left + 0.008, at, label, **inside)
     if number:
-        axes.text(right - 0.008, middle, number, va="center_baseline", ha="right", fontsize=FONT)
+        axes.text(right - 0.008, at, number, ha="right", **inside)
 
 
-def name_of(kind: str, attribution: Attribution) -> str:
-    """Name of the chart of an attribution, a ``waterfall`` or an ``icicle``."""
-    return canvas.identifier(kind, attribution.case, attribution.phase)
+def name_of(kind: str, counted: Attribution | StackComparison) -> str:
+    """Name of the chart of a phase: a ``waterfall``, an ``icicle`` or ``stacks``."""
+    return canvas.identifier(kind, counted.case, counted.phase)
 
 
 def waterfalls(comparison: Comparison) -> list[Chart]:
@@ -227,61 +222,56 @@ def _waterfall(comparison: Comparison, attribution: Attribution) -> Chart:
         axes.set_xlabel(f"instructions per {unit}, {patched} minus {base}")
 
     changes = "; ".join(f"{bar.label} {wording.signed(bar.end - bar.start)}" for bar in steps)
-    before = wording.amount(attribution.total.base)
-    alt = (
-        f"Instructions per {unit} in {attribution.case}, phase {attribution.phase}, from {base} "
-        f"{before} to {patched} {wording.amount(attribution.total.patched)}: {changes}"
+    before, after = (
+        wording.amount(each) for each in (attribution.total.base, attribution.total.patched)
     )
+    where = f"{attribution.case}, phase {attribution.phase}"
+    executed = f"from {base} {before} to {patched} {after}"
+    alt = f"Instructions per {unit} in {where}, {executed}: {changes}"
     caption = (
         "Each step begins where the one above it ended; the last is the whole change. Faint steps "
         f"are not significant. The axis shows the change alone: {base} is {before} instructions."
     )
-    title = f"{attribution.case}, phase {attribution.phase}: per {unit}"
     names = ("waterfall", attribution.case, attribution.phase)
     height = EDGES_IN + STEP_IN * len(steps)
+    title = f"{where}: per {unit}"
     return canvas.drawn(paint, "waterfall", names, title, caption, alt, height, "x")
 
 
 def icicles(comparison: Comparison) -> list[Chart]:
     """One chart a phase whose functions were counted and of which any changed."""
-    return [
-        chart
-        for attribution in comparison.headlines
-        if not attribution.identical
-        for chart in _icicle(comparison, attribution)
-    ]
+    phases = (each for each in comparison.headlines if not each.identical)
+    return [chart for each in phases for chart in _icicle(comparison, each)]
 
 
 def _icicle(comparison: Comparison, attribution: Attribution) -> list[Chart]:
     everything = areas(attribution)
-    largest = max(
-        (abs(a.difference) for a in everything if a.column == 2 and a.is_significant), default=0
-    )
+    functions = (a for a in everything if a.column == 2 and a.is_significant)
+    largest = max((abs(area.difference) for area in functions), default=0)
     if not largest:
         return []
 
     def paint(fig: Figure, axes: Axes) -> None:
         for area in everything:
             _draw_area(axes, area, largest)
-        for (left, _), head in zip(COLUMNS, ("part", "file", "function"), strict=True):
+        for head, left, _ in COLUMNS:
             axes.text(left, -0.012, head, va="bottom", fontsize=FONT, color=MUTED)
         axes.set_xlim(0, 1)
         axes.set_ylim(1, 0)
         axes.set_axis_off()
-        canvas.legend_of_changes(fig, DEEPEST)
+        canvas.legend_of_areas(fig)
 
-    changed = sorted(
-        (group for group in attribution.groups if group.instructions.is_significant),
-        key=lambda group: -abs(group.instructions.difference),
-    )
+    changed = [group for group in attribution.groups if group.instructions.is_significant]
+    changed.sort(key=lambda group: -abs(group.instructions.difference))
     parts = "; ".join(
         f"{group.title} {wording.signed(group.instructions.difference)} of "
         f"{wording.amount(group.instructions.base)}"
         for group in changed[:NAMED]
     )
+    unit = attribution.unit_title
     alt = (
-        f"Instructions per {attribution.unit_title} in {attribution.case}, phase "
-        f"{attribution.phase}, by part of the kernel, file and function. "
+        f"Instructions per {unit} in {attribution.case}, phase {attribution.phase}, by part of the "
+        "kernel, file and function. "
         + (f"Parts that changed: {parts}." if parts else "No part changed as a whole.")
     )
     caption = (
@@ -289,6 +279,96 @@ def _icicle(comparison: Comparison, attribution: Attribution) -> list[Chart]:
         f"{comparison.manifest.patched} adds or saves. The tables in the fold below have all of it "
         "in numbers."
     )
-    title = f"All instructions, per {attribution.unit_title}"
-    names = ("icicle", attribution.case, attribution.phase)
+    names, title = ("icicle", attribution.case, attribution.phase), f"All instructions, per {unit}"
     return [canvas.drawn(paint, "icicle", names, title, caption, alt, HEIGHT_IN + 0.75)]
+
+
+class PathBar(NamedTuple):
+    """One path: its depth, from ``start`` to ``end`` of the whole, and its numbers."""
+
+    depth: int
+    start: float
+    end: float
+    row: StackRow
+
+    @property
+    def changed(self) -> bool:
+        """Whether the function's own instructions changed on this path."""
+        return self.row.instructions.is_significant
+
+
+def paths(stacks: StackComparison) -> list[PathBar]:
+    """The paths that are wide enough to be seen, callers before what they called.
+
+    Widths are means of both arms: parts add up to the whole, and what one alone executes is seen.
+    """
+    whole = (stacks.total.base + stacks.total.patched) / 2
+    if not whole:
+        return []
+    drawn: list[PathBar] = []
+    # Where the next path of each depth begins.
+    starts = [0.0]
+    for row in stacks.rows:
+        depth = len(row.callers)
+        start = starts[depth]
+        end = start + (row.total.base + row.total.patched) / 2 / whole
+        starts[depth:] = [end, start]
+        bar = PathBar(depth, start, end, row)
+        if end - start >= (NEVER if bar.changed else LEAST_PATH):
+            drawn.append(bar)
+    return drawn
+
+
+def stacks(comparison: Comparison, followed: StackComparison) -> list[Chart]:
+    """The call paths of one phase; none where no path is wide enough."""
+    everything = paths(followed)
+    if not everything:
+        return []
+    name, unit = name_of("stacks", followed), followed.unit_title
+    changed = [bar.row for bar in everything if bar.changed]
+    changed.sort(key=lambda row: -abs(row.instructions.difference))
+    largest = max((abs(row.instructions.difference) for row in changed), default=0.0)
+    depth = 1 + max(bar.depth for bar in everything)
+    named = "; ".join(
+        f"{row.function} {wording.signed(row.instructions.difference)}"
+        + (f" in {row.callers[-1]}" if row.callers else "")
+        for row in changed[:MOST_NAMED]
+    )
+    alt = (
+        f"Virtual instructions per {unit} in {followed.case}, phase {followed.phase}, by call "
+        "path. " + (f"Changed most: {named}." if named else "No path changed.")
+    )
+    with canvas.figure(depth * PATH_IN + PATH_EDGES_IN, PATHS_IN) as fig:
+        axes = fig.subplots()
+        axes.patch.set_alpha(0)
+        for number, bar in enumerate(everything):
+            colour = canvas.area(bar.row.instructions.difference, largest, sure=bar.changed)
+            style: Keywords = {"edgecolor": PAPER, "linewidth": 0.5, "facecolor": colour}
+            size = bar.end - bar.start, 1
+            axes.add_patch(Rectangle((bar.start, bar.depth), *size, gid=f"path{number}", **style))
+            letters = int((bar.end - bar.start) * PATHS_IN / PATH_LETTER_IN) - 1
+            if letters >= 3:
+                label = canvas.cut(bar.row.function, letters)
+                inside: Keywords = {"va": "center_baseline", "fontsize": FONT}
+                axes.text(bar.start + 0.002, bar.depth + 0.5, label, **inside)
+        axes.set_xlim(0, 1)
+        axes.set_ylim(depth, 0)
+        axes.set_axis_off()
+        canvas.legend_of_areas(fig)
+        svg = canvas.to_svg(fig, name, alt)
+    for number, bar in enumerate(everything):
+        # Who points at a path reads its numbers.
+        own, total = bar.row.instructions, bar.row.total
+        words = (
+            f"{bar.row.function}: {wording.few(own)} virtual ns per {unit} itself "
+            f"({wording.signed(own.difference)}), {wording.few(total)} with what it called "
+            f"({wording.signed(total.difference)}); calls {wording.few(bar.row.calls)}"
+        )
+        group = f'<g id="{name}-path{number}">'
+        svg = svg.replace(group, f"{group}<title>{escape(clean_line(words))}</title>", 1)
+    caption = (
+        "Callers are above what they called. Widths are the mean of both arms with all that was "
+        f"called; colour is what {comparison.manifest.patched} adds or saves in the function "
+        "itself on this path. Point at a path to read its numbers."
+    )
+    return [Chart(name, "stacks", f"Call paths, per {unit}", caption, alt, svg)]

@@ -1,18 +1,23 @@
-"""Every run behind a change: by seed or block, by arm, over the session, within a run, by patch."""
+"""Every run behind a change: by seed or block, by arm, over the session, within a run, by patch.
+
+And what many CPUs may make of it: an estimated range for both arms, and their change.
+"""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from itertools import chain
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from analysis.explain.scaling import EXPLANATION as SCALING
+from analysis.explain.scaling import Range, Scaling
 from analysis.many import MetricRow, SessionComparison, Step
 from analysis.model import (
-    CaseComparison,
     Comparison,
     DriftPoint,
     MetricComparison,
@@ -21,9 +26,10 @@ from analysis.model import (
 from analysis.verdict import CALLED
 from reports import wording
 from reports.charts import canvas
-from reports.charts.canvas import AGAIN, BASE, INK, MUTED, PATCHED, Chart
+from reports.charts.canvas import AGAIN, BASE, INK, MUTED, PATCHED, Chart, Keywords
 
-HEIGHT_IN, LINE_IN = 2.9, 0.3
+HEIGHT_IN, LINE_IN, SCALING_IN = 2.9, 0.3, 4.6
+SOME_CPUS = (1, 2, 4, 8, 16, 32, 64)
 # Beyond these a chart is a wall; the tables have all.
 MOST_CHARTS = 8
 LONGEST = 34
@@ -39,22 +45,16 @@ def charted_metrics(comparison: Comparison) -> list[MetricComparison]:
 
     In wall mode everything that is judged, and the bandwidth of every phase.
     """
-
-    def of_case(case: CaseComparison) -> list[MetricComparison | None]:
-        bandwidths = [case.metric(f"{phase.name}.bw") for phase in case.phases]
-        if comparison.wall is not None:
-            return [*case.primary, *bandwidths]
-        return [
-            next((metric for metric in case.primary if metric.phase == phase.name), bandwidth)
-            for phase, bandwidth in zip(case.phases, bandwidths, strict=True)
-        ]
-
-    metrics = {
-        (each.case, each.name): each
-        for case in comparison.cases
-        for each in of_case(case)
-        if each and each.pairs and each.base and each.patched
-    }
+    wall = comparison.wall is not None
+    metrics: dict[tuple[str, str], MetricComparison] = {}
+    for case in comparison.cases:
+        chosen: list[MetricComparison | None] = [*case.primary] if wall else []
+        for phase in case.phases:
+            judged = (metric for metric in case.primary if metric.phase == phase.name and not wall)
+            chosen.append(next(judged, case.metric(f"{phase.name}.bw")))
+        for each in chosen:
+            if each and each.pairs and each.base and each.patched:
+                metrics[each.case, each.name] = each
     return list(metrics.values())
 
 
@@ -136,7 +136,8 @@ def _by_arm(row: MetricRow) -> Chart:
             axes.axvline(
                 row.base.summary.mean, color=INK, linewidth=0.7, linestyle=DASHED, alpha=0.6
             )
-        axes.set_yticks(range(len(row.cells)), [_cut(cell.arm) for cell in row.cells])
+        names = [canvas.cut(cell.arm, LONGEST) for cell in row.cells]
+        axes.set_yticks(range(len(names)), names)
         axes.tick_params(axis="y", length=0, labelcolor=INK)
         axes.set_ylim(len(row.cells) - 0.4, -0.6)
         axes.spines["left"].set_visible(False)
@@ -277,19 +278,19 @@ def _by_patch(row: MetricRow, course: Sequence[Step], rest: str) -> Chart:
 
     def paint(fig: Figure, axes: Axes) -> None:
         totals = [100 * change.estimate if change else 0.0 for change in so_far]
-        axes.bar(at, [100 * change.estimate if change else 0.0 for change in own], width=0.5,
-                 color=BASE, alpha=0.55)  # fmt: skip
-        axes.plot([0.32, *(x + 0.32 for x in at)], [0.0, *totals], "-o", color=PATCHED,
-                  linewidth=1.4, markersize=5)  # fmt: skip
-        intervals = chain(
-            zip(at, own, [BASE] * len(at), strict=True),
-            zip([x + 0.32 for x in at], so_far, [PATCHED] * len(at), strict=True),
-        )
-        for x, change, colour in intervals:
-            if change and change.low is not None and change.high is not None:
-                axes.vlines(x, 100 * change.low, 100 * change.high, color=colour, linewidth=2)
+        steps = [100 * change.estimate if change else 0.0 for change in own]
+        beside = [x + 0.32 for x in at]
+        axes.bar(at, steps, width=0.5, color=BASE, alpha=0.55)
+        line: Keywords = {"color": PATCHED, "linewidth": 1.4, "markersize": 5}
+        axes.plot([0.32, *beside], [0.0, *totals], "-o", **line)
+        for places, intervals, colour in ((at, own, BASE), (beside, so_far, PATCHED)):
+            for x, change in zip(places, intervals, strict=True):
+                if change and change.low is not None and change.high is not None:
+                    axes.vlines(x, 100 * change.low, 100 * change.high, color=colour, linewidth=2)
         axes.axhline(0, color=INK, linewidth=0.8)
-        labels = [f"{x}  {_cut(step.title)}" for x, step in zip(at, course, strict=True)]
+        labels = [
+            f"{x}  {canvas.cut(step.title, LONGEST)}" for x, step in zip(at, course, strict=True)
+        ]
         axes.set_xticks(at, labels, rotation=24, ha="right", rotation_mode="anchor")
         axes.tick_params(axis="x", length=0, labelcolor=INK, labelsize=9)
         axes.set_xlim(0.1, len(at) + 0.65)
@@ -315,5 +316,69 @@ def _by_patch(row: MetricRow, course: Sequence[Step], rest: str) -> Chart:
     return canvas.drawn(paint, "patches", names, title, caption, alt, height)
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+def _band(axes: Axes, cpus: Sequence[int], ranges: Sequence[Range], colour: str) -> None:
+    low, high = zip(*ranges, strict=True)
+    axes.fill_between(cpus, low, high, color=colour, alpha=0.22, linewidth=0)
+    for edge in (low, high):
+        axes.plot(cpus, edge, color=colour, linewidth=1.0)
+
+
+def _powers(axis: Axis) -> None:
+    """Powers of two, as numbers."""
+    axis.set_major_locator(FixedLocator(SOME_CPUS))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def scaling(comparison: Comparison) -> list[Chart]:
+    """One chart for each phase that has a range of throughput by the number of CPUs."""
+    manifest = comparison.manifest
+    return [_scaling(manifest.base, manifest.patched, each) for each in SCALING.of(comparison)]
+
+
+@canvas.drawn_once
+def _scaling(base: str, patched: str, scaled: Scaling) -> Chart:
+    name = canvas.identifier("scaling", scaled.case, scaled.phase)
+    points, published = scaled.points, scaled.published
+    cpus = [point.cpus for point in points]
+    ends = "; ".join(
+        f"{point.cpus} CPUs {' to '.join(map(wording.percent, point.change))}"
+        for point in points
+        if point.cpus in SOME_CPUS
+    )
+    alt = (
+        f"Estimated change of throughput, {patched} against {base}, "
+        f"{scaled.case} {scaled.phase}: {ends}"
+    )
+    caption = (
+        f"Estimated range, not measured. Above, both arms against one CPU of {base}; below, the "
+        "change."
+    )
+    if published:
+        change = wording.percent(published.change)
+        alt += f"; published {change} at {published.jobs}"
+        caption += f" The diamond is {change} of {published.document}, at {published.jobs} jobs."
+    with canvas.figure(SCALING_IN) as fig:
+        upper, lower = fig.subplots(2, 1, sharex=True, height_ratios=(1, 1))
+        for axes in (upper, lower):
+            canvas.clear(axes)
+            axes.set_xscale("log", base=2)
+            _powers(axes.xaxis)
+        _band(upper, cpus, [point.base for point in points], BASE)
+        _band(upper, cpus, [point.patched for point in points], PATCHED)
+        upper.set_yscale("log", base=2)
+        _powers(upper.yaxis)
+        upper.set_ylabel(f"times one CPU of {base}")
+        changes = [(100 * low, 100 * high) for low, high in (point.change for point in points)]
+        _band(lower, cpus, changes, INK)
+        lower.axhline(0, color=INK, linewidth=0.8)
+        lower.set_ylabel("change, %")
+        lower.set_xlabel("CPUs (estimated range, not measured)")
+        extra: list[tuple[str, Keywords]] = []
+        if published:
+            style: Keywords = {"marker": "D", "color": INK, "markersize": 6}
+            lower.plot([published.jobs], [100 * published.change], linestyle="", **style)
+            extra.append(("published", style))
+        canvas.legend(fig, *extra, arms=(base, patched))
+        svg = canvas.to_svg(fig, name, alt)
+    return Chart(name, name, "Throughput by number of CPUs", caption, alt, svg)

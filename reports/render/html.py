@@ -12,36 +12,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import groupby
 from pathlib import Path
 
-from reports.document import (
-    Block,
-    Callout,
-    Cell,
-    Code,
-    Column,
-    Facts,
-    Figure,
-    Fold,
-    Gallery,
-    Heading,
-    Inline,
-    Item,
-    Link,
-    Listing,
-    Mono,
-    Paragraph,
-    Row,
-    Strong,
-    Table,
-    VerdictRow,
-    Verdicts,
-    Words,
-    plain,
-)
+from reports import document as doc
+from reports.document import Block, Cell, Column, Heading, Words, safe
 from text import clean_line, clean_lines, typeset
 
 STYLE = Path(__file__).parent / "page.css"
@@ -50,9 +27,6 @@ SCRIPT = Path(__file__).parent / "tables.js"
 FOOTER = "Made from the session folder alone; the same folder gives the same bytes."
 # Where a long name may end a line: behind these.
 BREAKS = re.compile(r"(?<=[._])(?=[^._])")
-
-# A file beside or below, or above by ../, or a place in this page: no scheme, no host.
-RELATIVE = re.compile(r"(?:\.\./)*[\w.%-][\w.%/-]*(?:#[\w.,%-]*)?|#[\w.,%-]+")
 
 
 def source_hash(text: str) -> str:
@@ -66,18 +40,12 @@ def policy(scripts: Iterable[str], styles: Iterable[str] | None) -> str:
 
     None for styles allows those inside drawings, which are attributes and have no hash.
     """
-    style = "'unsafe-inline'" if styles is None else _hashes(styles)
-    parts = ["default-src 'none'", f"script-src {_hashes(scripts)}", f"style-src {style}"]
+    run = " ".join(map(source_hash, scripts)) or "'none'"
+    style = "'unsafe-inline'"
+    if styles is not None:
+        style = " ".join(map(source_hash, styles)) or "'none'"
+    parts = ["default-src 'none'", f"script-src {run}", f"style-src {style}"]
     return "; ".join([*parts, "base-uri 'none'", "form-action 'none'"])
-
-
-def _hashes(texts: Iterable[str]) -> str:
-    return " ".join(map(source_hash, texts)) or "'none'"
-
-
-def safe(to: str) -> bool:
-    """Whether a page links to this: by https, or to a file of its own folder or site."""
-    return to.startswith(("https://", "http://")) or RELATIVE.fullmatch(to) is not None
 
 
 def escaped(text: str) -> str:
@@ -102,17 +70,18 @@ def slug(text: str) -> str:
 
 def words(text: Words) -> str:
     """Words with what stands out in them."""
-    return "".join(map(_inline, (text,) if isinstance(text, str) else text))
-
-
-def _inline(part: Inline) -> str:
-    if isinstance(part, Mono):
-        return f"<code>{verbatim(part.text)}</code>"
-    if isinstance(part, Strong):
-        return f"<b{_classes(_tone(part.tone))}>{escaped(part.text)}</b>"
-    if isinstance(part, Link):
-        return linked(escaped(part.text), part.to)
-    return escaped(part)
+    parts = []
+    for part in (text,) if isinstance(text, str) else text:
+        match part:
+            case doc.Mono():
+                parts.append(f"<code>{verbatim(part.text)}</code>")
+            case doc.Strong():
+                parts.append(f"<b{_classes(_tone(part.tone))}>{escaped(part.text)}</b>")
+            case doc.Link():
+                parts.append(linked(escaped(part.text), part.to))
+            case _:
+                parts.append(escaped(part))
+    return "".join(parts)
 
 
 def linked(inner: str, to: str) -> str:
@@ -128,8 +97,12 @@ def _tone(word: str) -> str:
 
 
 def _classes(*names: str) -> str:
-    text = " ".join(name for name in names if name)
+    text = " ".join(filter(None, names))
     return f' class="{text}"' if text else ""
+
+
+def _small(text: str, names: str = "") -> str:
+    return f"<small{names}>{escaped(text)}</small>" if text else ""
 
 
 class Page:
@@ -154,61 +127,59 @@ class Page:
     def block(self, block: Block) -> str:
         """One block."""
         match block:
-            case Heading():
-                level = block.level
+            case Heading(level=level):
                 at = f" id={attribute(self.anchor(block))}" if level > 1 else ""
                 return f"<h{level}{at}>{escaped(block.text)}</h{level}>"
-            case Paragraph():
+            case doc.Paragraph():
                 return f"<p{_classes(block.role)}>{words(block.words)}</p>"
-            case Listing():
+            case doc.Listing():
                 marked = any(item.level for item in block.items)
-                items = "\n".join(map(self._item, block.items))
-                return f"<ul{_classes('findings' if marked else '')}>\n{items}\n</ul>"
-            case Table():
+                return _within("ul", "findings" if marked else "", map(self._item, block.items))
+            case doc.Table():
                 return _table(block)
-            case Figure():
+            case doc.Figure():
                 return _figure(block)
-            case Gallery():
-                return (
-                    '<div class="charts">\n' + "\n".join(map(_figure, block.figures)) + "\n</div>"
-                )
-            case Code():
+            case doc.Gallery():
+                return _within("div", "charts", map(_figure, block.figures))
+            case doc.Code():
                 return f"<pre>{verbatim(block.text)}</pre>"
-            case Facts():
+            case doc.Facts():
                 rows = (
-                    f"<dt>{escaped(f.name)}</dt><dd>{_breakable(f.words)}</dd>" for f in block.facts
+                    (escaped(f.name), words(f.words).replace("\n", "<br>")) for f in block.facts
                 )
-                return '<dl class="facts">\n' + "\n".join(rows) + "\n</dl>"
-            case Verdicts():
-                return '<ol class="verdicts">\n' + "\n".join(map(_verdict, block.rows)) + "\n</ol>"
-            case Callout():
-                label = attribute(block.label)
-                return (
-                    f'<section class="apart" aria-label={label}>\n{self.blocks(block.blocks)}\n'
-                    "</section>"
-                )
-            case Fold():
+                return _within("dl", "facts", (f"<dt>{n}</dt><dd>{v}</dd>" for n, v in rows))
+            case doc.Verdicts():
+                return _within("ol", "verdicts", map(_verdict, block.rows))
+            case doc.Callout():
+                label, inner = attribute(block.label), self.blocks(block.blocks)
+                return f'<section class="apart" aria-label={label}>\n{inner}\n</section>'
+            case doc.Fold():
                 summary = f"<summary>{words(block.summary)}</summary>"
                 return f"<details>\n{summary}\n{self.blocks(block.blocks)}\n</details>"
 
-    def _item(self, item: Item) -> str:
+    def _item(self, item: doc.Item) -> str:
         mark = '<b class="warning">!</b>' if item.level == "warning" else "<b>·</b>"
         scope = f'<span class="scope">{escaped(item.scope)}</span> ' if item.scope else ""
         inner = f"\n{self.blocks(item.blocks)}\n" if item.blocks else ""
         return f"<li>{mark if item.level else ''}{scope}{words(item.words)}{inner}</li>"
 
 
-def _breakable(text: Words) -> str:
-    return words(text).replace("\n", "<br>")
+def _within(tag: str, name: str, parts: Iterable[str]) -> str:
+    inner = "\n".join(parts)
+    return f"<{tag}{_classes(name)}>\n{inner}\n</{tag}>"
 
 
-def _figure(figure: Figure) -> str:
+def _fact(fact: doc.Fact) -> str:
+    value = words(fact.words).replace("\n", "<br>")
+    return f"<dt>{escaped(fact.name)}</dt><dd>{value}</dd>"
+
+
+def _figure(figure: doc.Figure) -> str:
     head = f"<h{figure.level}>{escaped(figure.title)}</h{figure.level}>" if figure.title else ""
     caption = f"<figcaption>{escaped(figure.caption)}</figcaption>"
     if not figure.wide_rem:
         return f"<figure>\n{head}\n{figure.svg}\n{caption}\n</figure>"
-    box = _box(figure.title, figure.svg)
-    wide = f'style="--wide: {figure.wide_rem:.1f}rem"'
+    box, wide = _box(figure.title, figure.svg), f'style="--wide: {figure.wide_rem:.1f}rem"'
     return f'<figure class="heat" {wide}>\n{head}\n{box}\n{caption}\n</figure>'
 
 
@@ -218,98 +189,90 @@ def _box(label: str, inner: str) -> str:
     return f"{region}\n{inner}\n</div>"
 
 
-def _verdict(verdict: VerdictRow) -> str:
+def _verdict(verdict: doc.VerdictRow) -> str:
     tone = _tone(verdict.style or verdict.word) or "plain"
     lines = "".join(f"<small>{words(line)}</small>" for line in verdict.lines)
-    weak = "failed" if verdict.word == "failed" else ""
+    weak = _classes("change", "failed" if verdict.word == "failed" else "")
     at = f" id={attribute(verdict.anchor)}" if verdict.anchor else ""
-    case = linked(escaped(verdict.case), verdict.to)
+    case, mark = linked(escaped(verdict.case), verdict.to), escaped(verdict.mark)
     return (
-        f'<li{at}>\n<span class="word {tone}"><i aria-hidden="true">{escaped(verdict.mark)}</i>'
+        f'<li{at}>\n<span class="word {tone}"><i aria-hidden="true">{mark}</i>'
         f"{escaped(verdict.word)}</span>\n"
-        f'<span class="what"><b>{case}</b> {escaped(verdict.metric)}{lines}'
-        "</span>\n"
-        f"<span{_classes('change', weak)}>{escaped(verdict.change)}"
+        f'<span class="what"><b>{case}</b> {escaped(verdict.metric)}{lines}</span>\n'
+        f"<span{weak}>{escaped(verdict.change)}"
         f"<small>{escaped(verdict.interval)}</small></span>\n</li>"
     )
 
 
-def _table(table: Table) -> str:
-    body = "\n".join(_row(row, table.columns) for row in table.rows)
-    inner = f"<table>\n<thead>{_heads(table.columns)}</thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+def _table(table: doc.Table) -> str:
+    rows = []
+    for row in table.rows:
+        pairs = zip(row.cells, table.columns, strict=True)
+        cells = "".join(_cell(*pair, head=at == 0) for at, pair in enumerate(pairs))
+        names = _classes("primary" * row.strong, "faint" * row.faint, "sum" * row.sum)
+        rows.append(f"<tr{names}>{cells}</tr>")
+    head, body = _heads(table.columns), "\n".join(rows)
+    inner = f"<table>\n<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>\n</table>"
     return _box(table.label, inner)
 
 
 def _heads(columns: Sequence[Column]) -> str:
     """One row of heads, or two where columns stand in groups."""
     if not any(column.group for column in columns):
-        return f"<tr>{''.join(_head(column) for column in columns)}</tr>"
-    upper, lower = [], []
+        return f"<tr>{''.join(map(_head, columns))}</tr>"
+    upper: list[str] = []
+    lower: list[str] = []
     for group, members in groupby(columns, key=lambda column: column.group):
-        groups = list(members)
+        of_group = list(members)
         if group:
-            span = f'scope="colgroup" colspan="{len(groups)}" class="span"'
+            span = f'scope="colgroup" colspan="{len(of_group)}" class="span"'
             upper.append(f"<th {span}>{escaped(group)}</th>")
-            lower += [_head(column) for column in groups]
+            lower += map(_head, of_group)
         else:
-            upper += [_head(column, ' rowspan="2"') for column in groups]
+            upper += [_head(column, ' rowspan="2"') for column in of_group]
     return f"<tr>{''.join(upper)}</tr>\n<tr>{''.join(lower)}</tr>"
 
 
 def _head(column: Column, extra: str = "") -> str:
-    under = f'<small class="under">{escaped(column.under)}</small>' if column.under else ""
+    under = _small(column.under, ' class="under"')
     # A head without text is no head to anybody.
     tag, scope = ("th", ' scope="col"') if column.head or column.under else ("td", "")
     names = _classes("left" * column.left)
     return f"<{tag}{scope}{names}{extra}>{escaped(column.head)}{under}</{tag}>"
 
 
-def _row(row: Row, columns: Sequence[Column]) -> str:
-    cells = [
-        _cell(cell, column, head=at == 0)
-        for at, (cell, column) in enumerate(zip(row.cells, columns, strict=True))
-    ]
-    names = _classes("primary" * row.strong, "faint" * row.faint, "sum" * row.sum)
-    return f"<tr{names}>{''.join(cells)}</tr>"
-
-
 def _cell(cell: Cell, column: Column, *, head: bool) -> str:
     text = verbatim(cell.text) if cell.mono else escaped(cell.text)
-    if head:
-        text = BREAKS.sub("<wbr>", text) if not re.search("[<>&;]", text) else text
-    if cell.mono:
-        text = f"<code>{text}</code>"
-    text = linked(text, cell.to)
+    if head and not re.search("[<>&;]", text):
+        text = BREAKS.sub("<wbr>", text)
+    text = linked(f"<code>{text}</code>" if cell.mono else text, cell.to)
     mark = f'<i aria-hidden="true">{escaped(cell.mark)}</i> ' if cell.mark else ""
-    small = f"<small>{escaped(cell.small)}</small>" if cell.small else ""
-    under = f'<small class="under">{escaped(cell.under)}</small>' if cell.under else ""
-    names = _classes(
-        "left" * column.left, "wide" * column.wide, "name" * head, _tone(cell.tone)
-    )  # fmt: skip
+    small, under = _small(cell.small), _small(cell.under, ' class="under"')
+    names = _classes("left" * column.left, "wide" * column.wide, "name" * head, _tone(cell.tone))
     tag, scope = ("th", ' scope="row"') if head else ("td", "")
     return f"<{tag}{scope}{names}>{mark}{text}{small}{under}</{tag}>"
 
 
-def _sections(blocks: Sequence[Block]) -> Iterator[Heading]:
-    """The headings that the line of contents leads to."""
-    for block in blocks:
-        if isinstance(block, Heading) and block.level == 2 and block.anchor:
-            yield block
-
-
 def contents(blocks: Sequence[Block]) -> str:
     """A line of links to the sections; nothing where there are hardly any."""
-    sections = list(_sections(blocks))
-    links = [f"<a href={attribute(f'#{h.anchor}')}>{escaped(h.text)}</a>" for h in sections]
+    heads = (block for block in blocks if isinstance(block, Heading))
+    links = [
+        f"<a href={attribute(f'#{head.anchor}')}>{escaped(head.text)}</a>"
+        for head in heads
+        if head.level == 2 and head.anchor
+    ]
     if len(links) < 3:
         return ""
     return '<nav class="contents" aria-label="Contents">\n' + "\n".join(links) + "\n</nav>\n"
 
 
 def page(
-    title: str, head: Sequence[Block], blocks: Sequence[Block], over: Words = "",
+    title: str,
+    head: Sequence[Block],
+    blocks: Sequence[Block],
+    over: Words = "",
     footer: str = FOOTER,
-) -> str:  # fmt: skip
+) -> str:
     """The whole page, ending in a newline.
 
     ``title`` is the window's, ``head`` stands above the line of contents, ``over`` above all.
@@ -332,8 +295,3 @@ def page(
         f"<title>{verbatim(title)}</title>\n<style>\n{style}</style>\n</head>\n"
         f"<body>\n{body}<script>{script}</script>\n</body>\n</html>\n"
     )
-
-
-def text_of(words: Words) -> str:
-    """Words as they stand on a page, without marks: for tests and titles."""
-    return typeset(clean_line(plain(words)))

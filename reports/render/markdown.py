@@ -9,28 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from reports.document import (
-    Block,
-    Callout,
-    Cell,
-    Code,
-    Facts,
-    Figure,
-    Fold,
-    Gallery,
-    Heading,
-    Item,
-    Link,
-    Listing,
-    Mono,
-    Paragraph,
-    Strong,
-    Table,
-    VerdictRow,
-    Verdicts,
-    Words,
-)
-from reports.render.html import safe
+from reports import document as doc
+from reports.document import Block, Words, safe
 from text import clean_line, clean_lines
 
 # All that Markdown, and HTML within it, take for something else than text.
@@ -48,11 +28,11 @@ def words(text: Words) -> str:
         return escape(text)
     parts = []
     for part in text:
-        if isinstance(part, Mono):
+        if isinstance(part, doc.Mono):
             parts.append(_mono(part.text))
-        elif isinstance(part, Strong):
+        elif isinstance(part, doc.Strong):
             parts.append(f"**{escape(part.text)}**")
-        elif isinstance(part, Link):
+        elif isinstance(part, doc.Link):
             # An address that is its own text is a link to every reader of Markdown.
             is_address = part.text == part.to and safe(part.to)
             parts.append(f"<{part.to}>" if is_address else escape(part.text))
@@ -92,41 +72,41 @@ def text(blocks: Sequence[Block], level: int = 0) -> str:
 
 def _block(block: Block, level: int) -> list[str]:
     match block:
-        case Heading():
+        case doc.Heading():
             return [f"{'#' * min(6, block.level + level)} {escape(block.text)}", ""]
-        case Paragraph(role="bottom"):
+        case doc.Paragraph(role="bottom"):
             return [f"**{words(block.words)}**", ""]
-        case Paragraph():
+        case doc.Paragraph():
             return [words(block.words), ""]
-        case Listing():
+        case doc.Listing():
             return [*(line for item in block.items for line in _item(item)), ""]
-        case Table():
+        case doc.Table():
             return _table(block)
-        case Code():
+        case doc.Code():
             return code_block(block.text, block.language)
-        case Facts():
+        case doc.Facts():
             rows = [f"| {escape(f.name)} | {words(f.words)} |" for f in block.facts]
             return ["| what | value |", "|:--|:--|", *rows, ""]
-        case Verdicts():
+        case doc.Verdicts():
             return [*map(_verdict, block.rows), ""]
-        case Callout():
+        case doc.Callout():
             return render(block.blocks, level)
-        case Fold():
+        case doc.Fold():
             if block.page_only:
                 return []
             return [f"{words(block.summary)}:", "", *render(block.blocks, level + 1)]
-        case Figure() | Gallery():
+        case doc.Figure() | doc.Gallery():
             return []
 
 
-def _item(item: Item) -> list[str]:
+def _item(item: doc.Item) -> list[str]:
     mark = "**warning** " if item.level == "warning" else ""
     scope = f"{escape(item.scope)}: " if item.scope else ""
     lines = [f"- {mark}{scope}{words(item.words)}"]
     for block in item.blocks:
-        if isinstance(block, Listing):
+        if isinstance(block, doc.Listing):
             lines += [f"  - {words(inner.words)}" for inner in block.items]
-        elif isinstance(block, Code):
+        elif isinstance(block, doc.Code):
             # Indented by more than the list: no line of a console can end the block.
             quoted = clean_lines(block.text).split("\n")
             lines += ["", *(f"        {line}".rstrip() for line in quoted)]
@@ -135,7 +115,7 @@ def _item(item: Item) -> list[str]:
     return lines
 
 
-def _verdict(row: VerdictRow) -> str:
+def _verdict(row: doc.VerdictRow) -> str:
     """One entry: ``- **improvement** filemap-4k 4k.bw +1.01 % [+0.77, +1.25] at 99 %; ...``."""
     size = " ".join(part for part in (row.change, row.interval) if part)
     first = " ".join(part for part in (row.case, row.metric, size) if part)
@@ -143,12 +123,12 @@ def _verdict(row: VerdictRow) -> str:
     return f"- **{escape(row.word)}** {'; '.join(parts)}"
 
 
-def cell_text(cell: Cell) -> str:
+def cell_text(cell: doc.Cell) -> str:
     """All that a cell has, in one line."""
     return " ".join(part for part in (cell.text, cell.small, cell.under) if part)
 
 
-def _table(table: Table) -> list[str]:
+def _table(table: doc.Table) -> list[str]:
     heads = []
     for column in table.columns:
         title = ": ".join(part for part in (column.group, column.head) if part)

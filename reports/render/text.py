@@ -8,31 +8,12 @@ would be another command in two pieces.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from reports.document import (
-    Block,
-    Callout,
-    Cell,
-    Code,
-    Column,
-    Facts,
-    Figure,
-    Fold,
-    Gallery,
-    Heading,
-    Item,
-    Listing,
-    Mono,
-    Paragraph,
-    Row,
-    Table,
-    VerdictRow,
-    Verdicts,
-    plain,
-)
+from reports import document as doc
+from reports.document import Block, Cell, Column, Row, Table, plain
 from text import clean_line, wrap_command
 
 # Of a file, of a pipe, and of a terminal that does not say.
@@ -44,7 +25,7 @@ UNBROKEN = "\N{NO-BREAK SPACE}"
 SHORTEST_NAME = 20
 # Of a cell among other words, where all would not fit.
 SHORTEST_WORDS = 12
-GAP = 2
+GAP = "  "
 INDENT = "  "
 SHELL = "sh"
 
@@ -80,70 +61,58 @@ def _spaced(blocks: Sequence[Block], width: int, outside: str = "") -> Iterator[
     """Blocks with empty lines between them; what stands below a section's heading is indented."""
     indent, before = outside, None
     for block in blocks:
-        lines = list(_block(block, width, outside if _is_section(block) else indent))
-        if _is_section(block):
-            indent = f"{outside}{INDENT}"
+        is_section = isinstance(block, doc.Heading) and block.level == 2
+        lines = list(_block(block, width, outside if is_section else indent))
+        indent = f"{outside}{INDENT}" if is_section else indent
         if not lines:
             continue
-        if before is not None and not _close(before, block):
-            yield ""
-        yield from lines
+        close = before is None or isinstance(before, doc.Heading)
+        if isinstance(before, doc.Paragraph) and isinstance(block, doc.Paragraph):
+            close = before.role == block.role != ""
+        yield from lines if close else ("", *lines)
         before = block
-
-
-def _is_section(block: Block) -> bool:
-    return isinstance(block, Heading) and block.level == 2
-
-
-def _close(before: Block, block: Block) -> bool:
-    """Whether no empty line stands between two blocks."""
-    if isinstance(before, Heading):
-        return True
-    if not isinstance(before, Paragraph) or not isinstance(block, Paragraph):
-        return False
-    return before.role == block.role != ""
 
 
 def _block(block: Block, width: int, indent: str) -> Iterator[str]:
     match block:
-        case Heading():
+        case doc.Heading():
             yield from wrapped(block.text, width, indent)
-        case Paragraph():
+        case doc.Paragraph():
             yield from _paragraph(block, width, indent)
-        case Listing():
+        case doc.Listing():
             for item in block.items:
                 yield from _item(item, width, indent)
         case Table():
             yield from _table(block, width, indent or INDENT)
-        case Code():
+        case doc.Code():
             yield from _code(block, width, f"{indent}{INDENT}")
-        case Facts():
+        case doc.Facts():
             yield from _facts(block, width, indent)
-        case Verdicts():
+        case doc.Verdicts():
             for row in block.rows:
                 yield from _verdict(row, width, indent)
-        case Callout():
+        case doc.Callout():
             for inner in block.blocks:
                 yield from _block(inner, width, indent)
-        case Fold(page_only=False):
+        case doc.Fold(page_only=False):
             yield from wrapped(f"{plain(block.summary)}:", width, indent)
             yield from _spaced(block.blocks, width, f"{indent}{INDENT}")
-        case Fold() | Figure() | Gallery():
+        case doc.Fold() | doc.Figure() | doc.Gallery():
             return
 
 
-def _paragraph(block: Paragraph, width: int, indent: str) -> Iterator[str]:
+def _paragraph(block: doc.Paragraph, width: int, indent: str) -> Iterator[str]:
     """The words; a command at their end that does not fit beside them has lines of its own."""
     lines = wrapped(plain(block.words), width, indent)
     last = block.words[-1] if isinstance(block.words, tuple) else ""
-    if isinstance(last, Mono) and len(lines) > 1:
+    if isinstance(last, doc.Mono) and len(lines) > 1:
         yield from wrapped(plain(block.words[:-1]), width, indent)
-        yield from _code(Code(last.text, SHELL), width, f"{indent}{INDENT}")
+        yield from _code(doc.Code(last.text, SHELL), width, f"{indent}{INDENT}")
     else:
         yield from lines
 
 
-def _code(block: Code, width: int, indent: str) -> Iterator[str]:
+def _code(block: doc.Code, width: int, indent: str) -> Iterator[str]:
     """Commands, broken so that they can be pasted; other lines as they are, cut to the width."""
     for line in block.text.splitlines():
         if block.language == SHELL:
@@ -153,7 +122,7 @@ def _code(block: Code, width: int, indent: str) -> Iterator[str]:
             yield f"{indent}| {clean_line(line)}"[:width].rstrip()
 
 
-def _item(item: Item, width: int, indent: str) -> Iterator[str]:
+def _item(item: doc.Item, width: int, indent: str) -> Iterator[str]:
     mark = {"warning": "! ", "note": "- "}.get(item.level, "")
     scope = f"{item.scope}: " if item.scope else ""
     yield from wrapped(f"{mark}{scope}{plain(item.words)}", width, indent)
@@ -161,7 +130,7 @@ def _item(item: Item, width: int, indent: str) -> Iterator[str]:
         yield from _block(block, width, f"{indent}    ")
 
 
-def _facts(block: Facts, width: int, indent: str) -> Iterator[str]:
+def _facts(block: doc.Facts, width: int, indent: str) -> Iterator[str]:
     """Names to the left, values beside them; below a name that is too long for that."""
     names = [clean_line(fact.name) for fact in block.facts]
     column = min(max(map(len, names)), SHORTEST_NAME)
@@ -175,7 +144,7 @@ def _facts(block: Facts, width: int, indent: str) -> Iterator[str]:
         yield from lines[1:]
 
 
-def _verdict(row: VerdictRow, width: int, indent: str) -> Iterator[str]:
+def _verdict(row: doc.VerdictRow, width: int, indent: str) -> Iterator[str]:
     head = (row.case, row.metric, row.change or "not measured", row.interval, row.word)
     yield from wrapped("  ".join(part for part in head if part), width, indent)
     for line in map(plain, row.lines):
@@ -186,32 +155,33 @@ def _table(table: Table, width: int, indent: str) -> list[str]:
     if not table.rows:
         return []
     room = width - len(indent)
+    lines: Iterable[str] = []
     for narrower in _narrower(table, room):
         lines = aligned(narrower)
         if max(map(len, lines)) <= room:
-            return [f"{indent}{line}" for line in lines]
-    if table.together:
-        return [f"{indent}{line}"[:width].rstrip() for line in _continued(table, room)]
+            break
+    else:
+        lines = _continued(table, room) if table.together else lines
     return [f"{indent}{line}"[:width].rstrip() for line in lines]
+
+
+def _with_cells(table: Table, change: Callable[[Cell], Cell]) -> Table:
+    rows = (replace(row, cells=tuple(map(change, row.cells))) for row in table.rows)
+    return replace(table, rows=tuple(rows))
 
 
 def _narrower(table: Table, room: int) -> Iterator[Table]:
     """The table with less and less in it: small print first, then columns by their number."""
     yield table
-    bare = replace(table, rows=tuple(
-        replace(row, cells=tuple(replace(cell, under="") for cell in row.cells))
-        for row in table.rows
-    ))  # fmt: skip
+    bare = _with_cells(table, lambda cell: replace(cell, under=""))
     yield bare
-    if any(column.drop for column in table.columns) or not table.together:
-        bare = replace(bare, rows=tuple(
-            replace(row, cells=tuple(replace(cell, small="") for cell in row.cells))
-            for row in bare.rows
-        ))  # fmt: skip
+    levels = sorted({column.drop for column in table.columns} - {0})
+    if levels or not table.together:
+        bare = _with_cells(bare, lambda cell: replace(cell, small=""))
         yield bare
         yield _with_short_names(bare, room)
     less = bare
-    for level in sorted({column.drop for column in table.columns} - {0}):
+    for level in levels:
         places = [at for at, column in enumerate(table.columns) if not 0 < column.drop <= level]
         less = _columns(bare, places)
         yield less
@@ -228,34 +198,33 @@ def _columns(table: Table, places: Sequence[int]) -> Table:
     return replace(table, columns=tuple(table.columns[at] for at in places), rows=rows)
 
 
+def _over(table: Table, room: int) -> int:
+    return max(map(len, aligned(table))) - room
+
+
 def _with_short_names(table: Table, room: int) -> Table:
     """Names of the first column cut to what the others leave, where that is enough to name one."""
-    first = max(len(_cell_text(row.cells[0])) for row in table.rows)
-    over = max(map(len, aligned(table))) - room
-    if over <= 0 or first - over < SHORTEST_NAME:
+    most = max(len(_cell_text(row.cells[0])) for row in table.rows) - max(_over(table, room), 0)
+    if _over(table, room) <= 0 or most < SHORTEST_NAME:
         return table
-    rows = tuple(
-        Row((Cell(cut(_cell_text(row.cells[0]), first - over)), *row.cells[1:]))
-        for row in table.rows
-    )
-    return replace(table, rows=rows)
+    names = [Cell(cut(_cell_text(row.cells[0]), most)) for row in table.rows]
+    pairs = zip(names, table.rows, strict=True)
+    return replace(table, rows=tuple(Row((name, *row.cells[1:])) for name, row in pairs))
 
 
 def _with_short_words(table: Table, room: int) -> Table:
     """Cells of all columns of words cut, the widest first: better than numbers that are cut."""
-    rows = [[_cell_text(cell) for cell in row.cells] for row in table.rows]
-    widths = _widths(rows)
-    over = max(map(len, aligned(table))) - room
+    widths = _widths([[_cell_text(cell) for cell in row.cells] for row in table.rows])
     words = [at for at, column in enumerate(table.columns) if column.left]
     least = [SHORTEST_WORDS if at in words else width for at, width in enumerate(widths)]
-    widths = _shrunk(widths, least, over)
-    return replace(table, rows=tuple(
-        Row(tuple(
-            Cell(cut(text, widths[at])) if at in words else cell
-            for at, (text, cell) in enumerate(zip(texts, row.cells, strict=True))
-        ))
-        for texts, row in zip(rows, table.rows, strict=True)
-    ))  # fmt: skip
+    widths = _shrunk(widths, least, _over(table, room))
+    rows = []
+    for row in table.rows:
+        cells = list(row.cells)
+        for at in words:
+            cells[at] = Cell(cut(_cell_text(cells[at]), widths[at]))
+        rows.append(Row(tuple(cells)))
+    return replace(table, rows=tuple(rows))
 
 
 def _shrunk(widths: Sequence[int], least: Sequence[int], over: int) -> list[int]:
@@ -270,24 +239,18 @@ def _shrunk(widths: Sequence[int], least: Sequence[int], over: int) -> list[int]
 def _with_short_heads(table: Table, room: int) -> Table:
     """Heads (names of arms) cut to what is below them, the widest first, for the same reason."""
     widths = _widths([[_cell_text(cell) for cell in row.cells] for row in table.rows])
-    heads = [len(clean_line(column.head)) for column in table.columns]
-    over = max(map(len, aligned(table))) - room
-    heads = _shrunk(heads, widths, over)
-    return replace(table, columns=tuple(
-        replace(column, head=cut(clean_line(column.head), head))
-        for column, head in zip(table.columns, heads, strict=True)
-    ))  # fmt: skip
+    heads = [clean_line(column.head) for column in table.columns]
+    most = _shrunk([len(head) for head in heads], widths, _over(table, room))
+    pairs = zip(table.columns, map(cut, heads, most), strict=True)
+    return replace(table, columns=tuple(replace(column, head=head) for column, head in pairs))
 
 
 def _continued(table: Table, room: int) -> Iterator[str]:
     """As many groups of columns at a time as fit, one table below the other."""
-    groups = [
-        list(range(at, min(at + table.together, len(table.columns))))
-        for at in range(1, len(table.columns), table.together)
-    ]
     placed: list[int] = []
     lines: list[str] = []
-    for group in groups:
+    for at in range(1, len(table.columns), table.together):
+        group = range(at, min(at + table.together, len(table.columns)))
         both = _columns(table, [0, *placed, *group])
         wider = aligned(both if placed else _with_short_names(both, room))
         if placed and max(map(len, wider)) > room:
@@ -305,21 +268,20 @@ def _cell_text(cell: Cell) -> str:
 
 def aligned(table: Table) -> list[str]:
     """Heads and rows as lines of one alignment, however wide."""
-    rows = [[_cell_text(cell) for cell in row.cells] for row in table.rows]
-    heads = [[clean_line(column.head) for column in table.columns]]
+    rows = [[clean_line(column.head) for column in table.columns]]
     if any(column.under for column in table.columns):
-        heads.append([clean_line(column.under) for column in table.columns])
-    everything = [*heads, *rows]
-    widths = _widths(everything)
+        rows.append([clean_line(column.under) for column in table.columns])
+    rows += ([_cell_text(cell) for cell in row.cells] for row in table.rows)
+    widths = _widths(rows)
     left = [at for at, column in enumerate(table.columns) if column.left]
-    lines = [_line(line, widths, left) for line in everything]
+    lines = [_line(line, widths, left) for line in rows]
     if any(column.group for column in table.columns):
         lines = [*_groups(table.columns, widths), *lines]
     return lines
 
 
 def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
-    return [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    return [max(map(len, column)) for column in zip(*rows, strict=True)]
 
 
 def columns(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
@@ -328,29 +290,22 @@ def columns(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list
     return [f"{INDENT}{_line(row, widths, left)}" for row in rows]
 
 
-def _line(cells: Sequence[str], widths: Sequence[int], left: Collection[int]) -> str:
-    return (
-        (" " * GAP)
-        .join(
-            cell.ljust(width) if at in left else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        )
-        .rstrip()
+def _line(cells: Sequence[str], widths: Sequence[int], left: Collection[int] = ()) -> str:
+    placed = (
+        cell.ljust(width) if at in left else cell.rjust(width)
+        for at, (cell, width) in enumerate(zip(cells, widths, strict=True))
     )
+    return GAP.join(placed).rstrip()
 
 
 def _groups(columns: Sequence[Column], widths: Sequence[int]) -> list[str]:
     """The titles of groups above their columns, broken where they are wider than these."""
-    at, titles = 0, []
+    at, titles, wide = 0, [], []
     for group, members in groupby(columns, key=lambda column: column.group):
-        many = len(list(members))
-        wide = sum(widths[at : at + many]) + GAP * (many - 1)
-        titles.append((textwrap.wrap(clean_line(group), max(wide, 1)), wide))
-        at += many
-    deep = max(len(lines) for lines, _ in titles)
-    return [
-        (" " * GAP)
-        .join(([""] * (deep - len(lines)) + lines)[number].rjust(wide) for lines, wide in titles)
-        .rstrip()
-        for number in range(deep)
-    ]
+        own = widths[at : at + len(list(members))]
+        wide.append(sum(own) + len(GAP) * (len(own) - 1))
+        titles.append(textwrap.wrap(clean_line(group), max(wide[-1], 1)))
+        at += len(own)
+    deep = max(map(len, titles))
+    above = [[""] * (deep - len(lines)) + lines for lines in titles]
+    return [_line(line, wide) for line in zip(*above, strict=True)]

@@ -10,7 +10,6 @@ from analysis.explain.functions import (
     MOST_CHANGED,
     TOLERANCE,
     Attribution,
-    FunctionChange,
     FunctionRow,
     Hint,
     RatioRow,
@@ -37,10 +36,9 @@ from reports.document import (
     row,
 )
 from reports.repeat import source_address
-from reports.sections import measured_locks
-from reports.sections.counted import only
-from reports.sections.view import View, gallery, titled
-from reports.sentences import changed
+from reports.sections import locks
+from reports.sections.view import NOT_SIGNIFICANT, View, arms, gallery, mark, only, titled
+from reports.sentences import changed, upper_first
 from results.profile import PATH
 from text import counted
 
@@ -58,38 +56,29 @@ CHANGED = (
     "correction over all functions tested leaves the t test significant at the level of the "
     "verdicts."
 )
-NOT_SIGNIFICANT = "not significant"
-LETTER_FUNCTIONS = 2
+LETTER_FUNCTIONS, NAMED = 2, 4
 # Of the significant ones; a page has more in a fold, and functions.csv has all.
-MOST_FUNCTIONS = 10
-MOST_FOLDED = 150
+MOST_FUNCTIONS, MOST_FOLDED = 10, 150
 # With more phases than these each is a line that unfolds, significant or not.
 MOST_OPEN = 6
-NAMED = 4
 # How far a change in instructions may be from the change of a rate that it explains: a part
 # of the rate's change goes with evictions that fall differently.
 AGREES = 0.5
 
 
-def _seeds(pair: Paired, decimals: int) -> str:
-    """``8 seeds from -1.75 to -1.74``: the range of the differences."""
+def _moved(pair: Paired, decimals: int) -> str:
+    """``-1.75 (-19.22 %), 8 seeds from -1.75 to -1.74; not significant``."""
     low, high = (wording.signed(value, decimals) for value in pair.difference_range)
-    count = counted(pair.n, "seed")
-    return f"{count}, each {low}" if low == high else f"{count} from {low} to {high}"
-
-
-def _mark(pair: Paired) -> str:
-    return f"; {NOT_SIGNIFICANT}" if pair.is_uncertain else ""
+    seeds = f", each {low}" if low == high else f" from {low} to {high}"
+    change = f"{wording.signed(pair.difference, decimals)} ({wording.paired_change(pair)})"
+    return f"{change}, {counted(pair.n, 'seed')}{seeds}{f'; {mark(pair)}' * pair.is_uncertain}"
 
 
 def total(attribution: Attribution) -> str:
     """``12870.4 -> 12716.6 instructions per I/O: -153.8 (-1.20 %), 8 seeds from ... to ...``."""
     pair = attribution.total
-    return (
-        f"{wording.both(pair)} instructions per {attribution.unit_title}: "
-        f"{wording.signed(pair.difference)} ({wording.paired_change(pair)}), "
-        f"{_seeds(pair, 1)}{_mark(pair)}"
-    )
+    executed = f"{wording.both(pair)} instructions per {attribution.unit_title}"
+    return f"{executed}: {_moved(pair, 1)}"
 
 
 def share(attribution: Attribution) -> str:
@@ -107,11 +96,10 @@ def share(attribution: Attribution) -> str:
 
 def ratio(row: RatioRow) -> str:
     """``Tree walks per folio added: 9.09 -> 7.34, -1.75 (-19.22 %), 8 seeds from ... to ...``."""
-    title = f"{row.title[:1].upper()}{row.title[1:]}: {wording.both(row.calls, 2)}"
+    title = f"{upper_first(row.title)}: {wording.both(row.calls, 2)}"
     if row.calls.equal:
         return f"{title}, equal in {counted(row.calls.n, 'seed')}"
-    moved = f"{wording.signed(row.calls.difference, 2)} ({wording.paired_change(row.calls)})"
-    return f"{title}, {moved}, {_seeds(row.calls, 2)}{_mark(row.calls)}"
+    return f"{title}, {_moved(row.calls, 2)}"
 
 
 def absent(row: RatioRow) -> str:
@@ -120,13 +108,6 @@ def absent(row: RatioRow) -> str:
         return ""
     names = ", ".join(row.absent)
     return f"{row.title}: {names} never entered on one arm; inlined there, the count is too low"
-
-
-def place(row: FunctionRow) -> str:
-    """Where the function is: its file and part of the kernel."""
-    if row.user:
-        return programs().get(row.name, "user code")
-    return f"{row.file}, {row.subsystem}" if row.file else row.subsystem
 
 
 def hint(each: Hint, base: str, patched: str) -> str:
@@ -151,11 +132,11 @@ def moved_most(attribution: Attribution, many: int) -> str:
         f"{row.shown_name} {wording.signed(row.instructions.difference)}"
         for row in significant(attribution)[:many]
     )
-    difference = attribution.total.difference
-    more = "fewer" if difference < 0 else "more"
-    whole = f"{wording.amount(abs(difference))} {more} instructions per {attribution.unit_title}"
-    mark = f" ({NOT_SIGNIFICANT})" if attribution.total.is_uncertain else ""
-    return f"{whole}{mark}" + (f": {moved}" if moved else "")
+    pair = attribution.total
+    more = "fewer" if pair.difference < 0 else "more"
+    whole = f"{wording.amount(abs(pair.difference))} {more} instructions per "
+    chance = f" ({mark(pair)})" * pair.is_uncertain
+    return f"{whole}{attribution.unit_title}{chance}" + (f": {moved}" if moved else "")
 
 
 def split_words(split: Split) -> str:
@@ -171,6 +152,15 @@ def split_words(split: Split) -> str:
     )
 
 
+def _of_phase(comparison: Comparison, metric: MetricComparison) -> Attribution | None:
+    """What was counted in a metric's phase, where it is the first that is judged there."""
+    here = (metric.case, metric.phase)
+    of_phase = (m for m in comparison.primary if (m.case, m.phase) == here)
+    if next(of_phase, metric) != metric:
+        return None
+    return next((each for each in comparison.headlines if (each.case, each.phase) == here), None)
+
+
 def explained(comparison: Comparison, metric: MetricComparison) -> str:
     """The functions behind an improvement or a regression; empty where they are not behind it.
 
@@ -178,41 +168,24 @@ def explained(comparison: Comparison, metric: MetricComparison) -> str:
     sleeps and one CPU does it all.  Functions are named beside a verdict only where the two changes
     agree that far; of several metrics of one phase the first has them.
     """
-    first = _first(comparison, metric)
-    judged, change = metric.judgement.verdict, metric.judgement.change
+    attribution, change = _of_phase(comparison, metric), metric.judgement.change
     is_path = metric.name.partition(".")[2] == PATH
     comparable = is_path or metric.direction == "higher"
-    if first != metric or judged not in CALLED or change is None or not comparable:
+    if attribution is None or metric.judgement.verdict not in CALLED or not comparable:
         return ""
-    for attribution in comparison.headlines:
-        total_change = attribution.total.change or 0.0
-        here = (attribution.case, attribution.phase) == (metric.case, metric.phase)
-        if here and min(total_change, change.estimate) > -1 and change.estimate:
-            agreement = (
-                math.log1p(total_change) / math.log1p(change.estimate) * (1 if is_path else -1)
-            )
-            if abs(agreement - 1) <= AGREES and not attribution.total.within_scatter:
-                return moved_most(attribution, NAMED)
-    return ""
-
-
-def _first(comparison: Comparison, metric: MetricComparison) -> MetricComparison:
-    """The first of the judged metrics of a metric's phase."""
-    return next(
-        (m for m in comparison.primary if (m.case, m.phase) == (metric.case, metric.phase)), metric
-    )
+    moved = attribution.total.change or 0.0
+    if change is None or not change.estimate or min(moved, change.estimate) <= -1:
+        return ""
+    agreement = math.log1p(moved) / math.log1p(change.estimate) * (1 if is_path else -1)
+    if abs(agreement - 1) > AGREES or attribution.total.within_scatter:
+        return ""
+    return moved_most(attribution, NAMED)
 
 
 def beside(comparison: Comparison, metric: MetricComparison) -> str:
     """Which functions changed, for the first verdict of a phase that nothing else explains."""
-    return next(
-        (
-            changed(attribution) for attribution in comparison.headlines
-            if (attribution.case, attribution.phase) == (metric.case, metric.phase)
-            and _first(comparison, metric) == metric and not attribution.identical
-        ),
-        "",
-    )  # fmt: skip
+    attribution = _of_phase(comparison, metric)
+    return "" if attribution is None or attribution.identical else changed(attribution)
 
 
 def letter(comparison: Comparison) -> list[str]:
@@ -230,12 +203,11 @@ def letter(comparison: Comparison) -> list[str]:
         f"{ratio(row).partition(', ')[0]}{f' ({NOT_SIGNIFICANT})' * row.calls.is_uncertain}."
         for row in attribution.ratios[:1]
     ]
-    several = len(comparison.headlines) > 1
-    where = f"{attribution.case}, {attribution.phase} phase. " if several else ""
     lines.append(f"{moved_most(attribution, LETTER_FUNCTIONS)}.")
-    locks = map(measured_locks.brief, LOCKS.of(comparison)[:1])
-    lines += [f"{line}." for line in locks if line]
-    return [f"{where}{lines[0]}", *lines[1:]]
+    lines += [f"{line}." for line in map(locks.brief, LOCKS.of(comparison)[:1]) if line]
+    if comparison.headlines[1:]:
+        lines[0] = f"{attribution.case}, {attribution.phase} phase. {lines[0]}"
+    return lines
 
 
 def blocks(view: View, comparison: Comparison) -> list[Block]:
@@ -245,33 +217,35 @@ def blocks(view: View, comparison: Comparison) -> list[Block]:
     kinds = {"waterfall": charted.waterfalls, "icicle": charted.icicles}
     draws = (charted.waterfalls,) if many else tuple(kinds.values())
     charts = {chart.name: chart for chart in view.charts(*draws, comparison=comparison)}
-    judged = {(m.case, m.phase) for m in comparison.primary}
-    judged_phases = {
-        (m.case, m.phase) for m in comparison.primary if m.judgement.verdict in CALLED
-    } or judged
-    judged_phases = set() if many else judged_phases
-    drawn_once = False
+    primary = [] if many else comparison.primary
+    called = {(m.case, m.phase) for m in primary if m.judgement.verdict in CALLED}
+    opened = called or {(m.case, m.phase) for m in primary}
+    prefix = view.prefix(comparison)
+    drawn = False
     for each in comparison.headlines:
         title = f"{each.case}, phase {each.phase}"
         if each.identical:
             body += [Heading(title, 3), Paragraph((Strong(IDENTICAL),))]
             continue
-        names = [charted.name_of(kind, each) for kind in kinds]
-        if prefix := view.prefix(comparison):
-            names = [f"{prefix}-{name}" for name in names]
-        inner: list[Block] = [*_ratios(each), *_changed(comparison, each)]
+        names = ("-".join(filter(None, (prefix, charted.name_of(kind, each)))) for kind in kinds)
+        figures = gallery((charts[name] for name in names if name in charts), 4)
         # The first drawing is seen; where more phases changed, theirs stand with all functions.
-        beside = gallery((charts[name] for name in names if name in charts), 4)
-        open_at_once = (each.case, each.phase) in judged_phases
-        inner += [] if drawn_once or not open_at_once else beside
-        inner += [
-            *_significant(comparison, each),
-            *_hints(comparison, each),
-            *_other_units(comparison, each),
+        at_once = (each.case, each.phase) in opened
+        shown, folded = (figures, []) if at_once and not drawn else ([], figures)
+        drawn = drawn or at_once
+        inner = [*_ratios(each), *_changed(comparison, each), *shown]
+        inner += _significant(comparison, each)
+        hints = tuple(Item(hint(h, *_names(comparison)), "note") for h in each.hints)
+        inner += [Listing(hints)] if hints else []
+        others = [
+            total(other)
+            for other in comparison.attributions
+            if not other.headline and (other.case, other.phase) == (each.case, each.phase)
         ]
-        inner += _all(comparison, each, beside if drawn_once or not open_at_once else [])
-        drawn_once = drawn_once or open_at_once
-        if open_at_once:
+        if others:
+            inner.append(Paragraph(f"Per other units of work: {'; '.join(others)}.", "note"))
+        inner.append(_all(comparison, each, folded))
+        if at_once:
             body += [Heading(title, 3), Paragraph(f"{total(each)}.", "lead"), *inner]
         else:
             body.append(Fold(f"{title}: {total(each)}", tuple(inner)))
@@ -282,11 +256,14 @@ def blocks(view: View, comparison: Comparison) -> list[Block]:
     return titled("Where it came from", "functions", body)
 
 
+def _names(comparison: Comparison) -> tuple[str, str]:
+    return comparison.manifest.base, comparison.manifest.patched
+
+
 def _ratios(attribution: Attribution) -> list[Block]:
     blocks: list[Block] = [Paragraph(f"{ratio(each)}.", "lead") for each in attribution.ratios]
-    warnings = tuple(
-        Item(f"{absent(each)}.", "warning") for each in attribution.ratios if each.absent
-    )
+    texts = filter(None, map(absent, attribution.ratios))
+    warnings = tuple(Item(f"{text}.", "warning") for text in texts)
     return [*blocks, Listing(warnings)] if warnings else blocks
 
 
@@ -295,160 +272,117 @@ def _changed(comparison: Comparison, attribution: Attribution) -> list[Block]:
     words = changed(attribution)
     if not words:
         return []
-    blocks: list[Block] = [Paragraph(f"{words[:1].upper()}{words[1:]}.", "lead")]
+    blocks: list[Block] = [Paragraph(f"{upper_first(words)}.", "lead")]
     if attribution.split is not None:
         blocks.append(Paragraph(f"{split_words(attribution.split)}.", "lead"))
     if not attribution.changed:
         return blocks
     heads = (
-        Column("function", left=True), Column("instructions"), Column("calls"),
-        Column("instructions per call", drop=1), Column("changed", left=True, drop=2),
-    )  # fmt: skip
-    rows = tuple(
-        row(Cell(each.name, small=each.file, mono=True,
-                 to=source_address(comparison.manifest, each.name, each.file, each.lines)),
-            wording.both(each.instructions, 2),
-            wording.both(each.calls, 3), _per_call(each), " and ".join(each.moved))
-        for each in attribution.changed[:MOST_CHANGED]
-    )  # fmt: skip
+        *(Column("function", left=True), Column("instructions"), Column("calls")),
+        *(Column("instructions per call", drop=1), Column("changed", left=True, drop=2)),
+    )
+    rows = []
+    for each in attribution.changed[:MOST_CHANGED]:
+        to = source_address(comparison.manifest, each.name, each.file, each.lines)
+        numbers = wording.both(each.instructions, 2), wording.both(each.calls, 3)
+        per_call = " -> ".join(wording.amount(value, 2) for value in each.per_call)
+        name = Cell(each.name, small=each.file, mono=True, to=to)
+        rows.append(row(name, *numbers, per_call, " and ".join(each.moved)))
     label = f"Functions that changed, {attribution.case} {attribution.phase}"
-    return [
-        *blocks,
-        Heading(f"Functions that changed, per {attribution.unit_title}", 4),
-        Table(label, heads, rows),
-    ]
-
-
-def _per_call(each: FunctionChange) -> str:
-    return " -> ".join(wording.amount(value, 2) for value in each.per_call)
+    head = Heading(f"Functions that changed, per {attribution.unit_title}", 4)
+    return [*blocks, head, Table(label, heads, tuple(rows))]
 
 
 def _heads(comparison: Comparison) -> tuple[Column, ...]:
+    base, patched = _names(comparison)
     return (
-        Column("function", left=True),
-        Column("difference"),
-        Column("95 %", drop=2),
-        Column(comparison.manifest.base, drop=3),
-        Column(comparison.manifest.patched, drop=4),
-        Column("calls", drop=1),
+        *(Column("function", left=True), Column("difference"), Column("95 %", drop=2)),
+        *(Column(base, drop=3), Column(patched, drop=4), Column("calls", drop=1)),
         Column("", left=True, drop=5),
     )
 
 
 def _numbers(pair: Paired) -> tuple[str, str, str, str]:
-    return (
-        wording.signed(pair.difference),
-        wording.paired_bounds(pair),
-        wording.amount(pair.base),
-        wording.amount(pair.patched),
-    )
+    both = wording.amount(pair.base), wording.amount(pair.patched)
+    return wording.signed(pair.difference), wording.paired_bounds(pair), *both
 
 
-def _function(comparison: Comparison, row_: FunctionRow, *, linked: bool = False) -> Row:
+def _function(comparison: Comparison, each: FunctionRow, *, linked: bool = False) -> Row:
     """A function's row; in long lists without links, which would be most of their bytes."""
-    pair = row_.instructions
-    note = only(row_.only_in, comparison) or (NOT_SIGNIFICANT if pair.is_uncertain else "")
-    calls = wording.both(row_.calls, 2) if row_.calls else ""
-    in_base = linked and not row_.user and row_.only_in != "patched"
-    to = source_address(comparison.manifest, row_.name, row_.file, row_.lines) if in_base else ""
-    return row(
-        Cell(row_.shown_name, small=place(row_), mono=True, to=to), *_numbers(pair), calls, note,
-        faint=pair.is_uncertain,
-    )  # fmt: skip
+    pair, to = each.instructions, ""
+    if linked and not each.user and each.only_in != "patched":
+        to = source_address(comparison.manifest, each.name, each.file, each.lines)
+    place = f"{each.file}, {each.subsystem}" if each.file else each.subsystem
+    place = programs().get(each.name, "user code") if each.user else place
+    calls = wording.both(each.calls, 2) if each.calls else ""
+    note = only(each.only_in, comparison) or mark(pair)
+    name = Cell(each.shown_name, small=place, mono=True, to=to)
+    return row(name, *_numbers(pair), calls, note, faint=pair.is_uncertain)
 
 
-def _sum(label: str, rows: Sequence[FunctionRow], note: str = "") -> Row:
+def _sum(label: str, rows: Sequence[FunctionRow]) -> Row:
     pairs = [each.instructions for each in rows]
-    return row(
-        label, wording.signed(sum(pair.difference for pair in pairs)), "",
+    numbers = (
+        wording.signed(sum(pair.difference for pair in pairs)), "",
         wording.amount(sum(pair.base for pair in pairs)),
-        wording.amount(sum(pair.patched for pair in pairs)), "", note, faint=True, total=True,
+        wording.amount(sum(pair.patched for pair in pairs)),
     )  # fmt: skip
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+    return row(label, *numbers, "", "", faint=True, total=True)
 
 
 def _significant(comparison: Comparison, attribution: Attribution) -> list[Block]:
     """The significant functions first, everything else in rows of sums that add up to all."""
     if not attribution.listed:
         return []
-    clear = significant(attribution)
-    first, further = clear[:MOST_FUNCTIONS], clear[MOST_FUNCTIONS:]
-    chance = [each for each in attribution.rows if each.instructions.within_scatter]
-    rows = [_function(comparison, each, linked=True) for each in first]
-    if further:
-        rows.append(_sum(_many(len(further), "more significant function"), further))
-    if chance:
-        label = f"{_many(len(chance), 'listed function')}, {NOT_SIGNIFICANT}"
+    clear, whole = significant(attribution), attribution.total
+    rows = [_function(comparison, each, linked=True) for each in clear[:MOST_FUNCTIONS]]
+    if further := clear[MOST_FUNCTIONS:]:
+        rows.append(_sum(counted(len(further), "more significant function"), further))
+    if chance := [each for each in attribution.rows if each.instructions.within_scatter]:
+        label = f"{counted(len(chance), 'listed function')}, {NOT_SIGNIFICANT}"
         rows.append(_sum(label, chance))
-    if attribution.others:
-        label = f"the other {_many(len(attribution.functions) - attribution.listed, 'function')}"
-        note = NOT_SIGNIFICANT if attribution.others.is_uncertain else ""
-        rows.append(row(label, *_numbers(attribution.others), "", note, faint=True, total=True))
-    note = NOT_SIGNIFICANT if attribution.total.is_uncertain else ""
-    rows.append(row("all", *_numbers(attribution.total), "", note, strong=True, total=True))
+    if others := attribution.others:
+        many = counted(len(attribution.functions) - attribution.listed, "function")
+        rows.append(
+            row(f"the other {many}", *_numbers(others), "", mark(others), faint=True, total=True)
+        )
+    rows.append(row("all", *_numbers(whole), "", mark(whole), strong=True, total=True))
     label = f"Functions that moved most, {attribution.case} {attribution.phase}"
     title = f"Functions that moved most, per {attribution.unit_title}"
-    body = (
-        Table(label, _heads(comparison), tuple(rows)),
-        Paragraph(f"{share(attribution)}.", "note"),
-    )
+    table = Table(label, _heads(comparison), tuple(rows))
+    body = (table, Paragraph(f"{share(attribution)}.", "note"))
     # Where some changed, their table comes first and says most of the same.
     return [Fold(title, body)] if attribution.changed else [Heading(title, 4), *body]
 
 
-def _hints(comparison: Comparison, attribution: Attribution) -> list[Block]:
-    arms = (comparison.manifest.base, comparison.manifest.patched)
-    items = tuple(Item(hint(each, *arms), "note") for each in attribution.hints)
-    return [Listing(items)] if items else []
-
-
-def _other_units(comparison: Comparison, attribution: Attribution) -> list[Block]:
-    """The same phase per other units of work, in a sentence."""
-    others = [
-        total(other)
-        for other in comparison.attributions
-        if not other.headline and (other.case, other.phase) == (attribution.case, attribution.phase)
-    ]
-    return [Paragraph(f"Per other units of work: {'; '.join(others)}.", "note")] if others else []
-
-
-def _all(comparison: Comparison, attribution: Attribution, charts: Sequence[Block]) -> list[Block]:
+def _all(comparison: Comparison, attribution: Attribution, charts: Sequence[Block]) -> Fold:
     """Parts of the kernel with their files, and all functions, where a form can fold them."""
-    groups = []
+    parts = []
     for group in attribution.groups:
         if visible(group.instructions):
-            groups.append(_part(Cell(group.title), group.instructions))
-            groups += [
-                _part(Cell(each.file, mono=True), each.instructions)
-                for each in group.files
-                if each.file and visible(each.instructions)
+            files = [(Cell(f.file, mono=True), f.instructions) for f in group.files if f.file]
+            parts += [
+                row(label, *_numbers(pair), faint=pair.is_uncertain)
+                for label, pair in ((Cell(group.title), group.instructions), *files)
+                if visible(pair)
             ]
     heads = (
-        Column("part, and its files", left=True), Column("difference"), Column("95 %", drop=1),
-        Column(comparison.manifest.base), Column(comparison.manifest.patched),
-    )  # fmt: skip
+        *(Column("part, and its files", left=True), Column("difference"), Column("95 %", drop=1)),
+        *arms(comparison),
+    )
     functions = attribution.functions[:MOST_FOLDED]
     of = f"{len(functions)} of {len(attribution.functions)} functions"
     where = f"{attribution.case} {attribution.phase}"
+    rows = tuple(_function(comparison, each) for each in functions)
     inner: list[Block] = [
         *charts,
-        Table(f"Instructions by part of the kernel, {where}", heads, tuple(groups)),
-        Table(f"All functions, {where}", _heads(comparison),
-              tuple(_function(comparison, each) for each in functions)),
-    ]  # fmt: skip
+        Table(f"Instructions by part of the kernel, {where}", heads, tuple(parts)),
+        Table(f"All functions, {where}", _heads(comparison), rows),
+    ]
     if len(attribution.functions) > MOST_FOLDED:
         inner.append(Paragraph("functions.csv beside this page has all of them.", "note"))
-    return [
-        Fold(f"By part of the kernel, and {of}, per {attribution.unit_title}", tuple(inner),
-             page_only=True)
-    ]  # fmt: skip
-
-
-def _part(label: Cell, pair: Paired) -> Row:
-    return row(label, *_numbers(pair), faint=pair.is_uncertain)
+    summary = f"By part of the kernel, and {of}, per {attribution.unit_title}"
+    return Fold(summary, tuple(inner), page_only=True)
 
 
 def visible(pair: Paired, decimals: int = 1) -> bool:

@@ -1,21 +1,143 @@
-"""All metrics of a pair of arms, case by case: what is judged or significant first."""
+"""What happened, every verdict, and all metrics of a pair of arms, what is judged first."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from analysis.many import ArmCell, MetricRow
 from analysis.model import CaseComparison, Comparison, MetricComparison, Summary
 from analysis.verdict import CALLED
 from reports import sentences, wording
 from reports.charts import runs
 from reports.charts.canvas import Chart
-from reports.document import Block, Cell, Column, Fold, Heading, Paragraph, Row, Table, row
-from reports.sections import arms
+from reports.document import (
+    Block,
+    Cell,
+    Column,
+    Fold,
+    Heading,
+    Mono,
+    Paragraph,
+    Row,
+    Table,
+    VerdictRow,
+    Verdicts,
+    Words,
+    row,
+)
+from reports.headline import headline
+from reports.sections import arms, functions
+from reports.sections import view as shapes
 from reports.sections.trust import VALUES, level
 from reports.sections.view import View, figure, gallery, titled
+from text import counted
 
+# As many columns of verdicts as a table of arms may have before it is turned around.
+MOST_COLUMNS = 4
 # From here on a drawing for each case would be a wall of them.
 MANY_CASES = 8
+
+
+def happened(view: View) -> list[Block]:
+    """What happened in a few words, how to go on, and why."""
+    result = headline(view.session, view.folder)
+    words: Words = f"{result.text}."
+    if result.command:
+        words = (f"{result.text}; to finish: ", Mono(result.command))
+    return [Paragraph(words, "bottom"), *(Paragraph(cause, "cause") for cause in result.causes)]
+
+
+def _verdict(comparison: Comparison, metric: MetricComparison) -> VerdictRow:
+    """One verdict, with its reason and values, and the functions behind it or beside it."""
+    word = sentences.verdict(metric)
+    behind = functions.explained(comparison, metric) or functions.beside(comparison, metric)
+    return VerdictRow(
+        word=sentences.judged(metric),
+        style=word,
+        mark=sentences.MARKS[word],
+        case=metric.case,
+        metric=metric.name,
+        change=wording.change(metric) if metric.judgement.change else "",
+        interval=wording.interval(metric),
+        lines=tuple(filter(None, (sentences.tail(metric), behind))),
+    )
+
+
+def of_pair(comparison: Comparison) -> list[Block]:
+    """All verdicts of two arms, and what a user would see beside them."""
+    verdicts = Verdicts(tuple(_verdict(comparison, metric) for metric in comparison.primary))
+    return [verdicts, *beside(comparison)]
+
+
+def beside(comparison: Comparison) -> list[Block]:
+    """What a user would see of the phases that are judged by something else: bandwidth."""
+    judged = {(metric.case, metric.phase) for metric in comparison.primary}
+    parts = []
+    for case in comparison.cases:
+        for phase in case.phases:
+            metric = case.metric(f"{phase.name}.bw")
+            if metric is None or (case.name, phase.name) not in judged or metric.primary:
+                continue
+            if metric.judgement.change is not None:
+                text = f"{metric.name} {wording.change(metric)}, {sentences.values(metric)}"
+                reference = sentences.published(metric)
+                parts.append(f"{text} ({reference})" if reference else text)
+    return [Paragraph(f"Beside them, not judged: {'; '.join(parts)}.", "note")] if parts else []
+
+
+def every(view: View) -> list[Block]:
+    """Every verdict with its reason, pair by pair."""
+    blocks: list[Block] = []
+    for comparison in view.session.comparisons:
+        name = view.session.name_of(comparison)
+        if name:
+            measured = "" if comparison.measured else ": not measured"
+            blocks.append(Heading(f"{name}{measured}", 3))
+        if comparison.measured or not name:
+            blocks += of_pair(comparison)
+    return blocks
+
+
+def _verdict_cell(metric_row: MetricRow, cell: ArmCell) -> Cell:
+    """A verdict in a cell; of an arm that is not judged against the base its change alone."""
+    change, word = wording.cell_change(metric_row, cell), sentences.cell_verdict(cell)
+    if cell.against is None:
+        return Cell(change, under="not judged", tone="faint")
+    bounds, mark = wording.cell_bounds(metric_row, cell), sentences.MARKS.get(word, "")
+    return Cell(f"{change} {word}", under=bounds, tone=word, mark=mark)
+
+
+def _by_arm(view: View) -> list[Block]:
+    """The verdicts of many arms beside each other; turned around where metrics are many."""
+    judged = [each for each in view.session.rows if each.primary]
+    names = [arm.name for arm in view.session.arms[1:]]
+    if not judged or view.session.is_pair:
+        return []
+    if len(judged) > MOST_COLUMNS:
+        heads = [Column("case and metric", left=True), *map(Column, names)]
+        rows = [
+            row(
+                Cell(each.case, under=f"{each.name}, {each.unit}"),
+                *(_verdict_cell(each, cell) for cell in each.others),
+            )
+            for each in judged
+        ]
+    else:
+        heads = [Column("arm", left=True), *(Column(f.name, under=f.case) for f in judged)]
+        rows = [row(name, *(_verdict_cell(f, f.cell(name)) for f in judged)) for name in names]
+    return [Table("Verdicts by arm and case", tuple(heads), tuple(rows), together=1)]
+
+
+def verdicts(view: View) -> list[Block]:
+    """The section: what happened, and the verdicts as the number of arms and cases asks for."""
+    body: list[Block] = [Heading("Verdict", 2, "verdict"), *happened(view)]
+    if not headline(view.session).has_verdicts:
+        return body
+    if view.session.is_pair and not view.many_cases:
+        body += every(view)
+    else:
+        body += [*_by_arm(view), Fold("Every verdict with its reason", tuple(every(view)))]
+    return [*body, Paragraph(f"{sentences.family(view.session)}.", "note")]
 
 
 def _value(summary: Summary | None) -> Cell:
@@ -23,41 +145,36 @@ def _value(summary: Summary | None) -> Cell:
     return Cell(wording.figure(summary.mean if summary else None), small=spread)
 
 
-def _metric(metric: MetricComparison, *, published: bool) -> Row:
-    word = sentences.verdict(metric)
-    cells = [
-        Cell(metric.name, small=wording.after(metric.unit).strip()),
-        Cell(wording.change(metric)),
-        Cell(wording.bounds(metric)),
-        *([Cell(wording.again_size(metric))] if metric.again else []),
-        _value(metric.base),
-        _value(metric.patched),
-        Cell(sentences.judged(metric), tone=word),
-    ]
-    if published:
-        cells.insert(-1, Cell(", ".join(map(wording.reference_change, metric.published))))
-    return Row(tuple(cells), strong=metric.primary)
-
-
-def _table(comparison: Comparison, case: CaseComparison, metrics: list[MetricComparison]) -> Table:
-    again = [Column("A/A", drop=4)] if any(metric.again for metric in case.metrics) else []
+def _table(
+    comparison: Comparison, case: CaseComparison, metrics: Sequence[MetricComparison]
+) -> Table:
+    wall = any(metric.again for metric in case.metrics)
     published = any(metric.published for metric in metrics)
+    base, patched = shapes.arms(comparison)
     heads = (
-        Column("metric", left=True),
-        Column("change"),
-        Column("interval", drop=5),
-        *again,
-        Column(comparison.manifest.base, drop=2),
-        Column(comparison.manifest.patched, drop=3),
+        *(Column("metric", left=True), Column("change"), Column("interval", drop=5)),
+        *([Column("A/A", drop=4)] if wall else []),
+        *(Column(base.head, drop=2), Column(patched.head, drop=3)),
         *([Column("published", drop=1)] if published else []),
         Column("verdict", left=True),
     )
-    label = f"Metrics of {case.name}"
-    label += "" if metrics[0].primary else ", not significant"
-    return Table(label, heads, tuple(_metric(metric, published=published) for metric in metrics))
+    rows = []
+    for metric in metrics:
+        cells = [
+            Cell(metric.name, small=wording.after(metric.unit).strip()),
+            *(Cell(wording.change(metric)), Cell(wording.bounds(metric))),
+            *([Cell(wording.again_size(metric))] if metric.again else []),
+            *(_value(metric.base), _value(metric.patched)),
+        ]
+        if published:
+            cells.append(Cell(", ".join(map(wording.reference_change, metric.published))))
+        cells.append(Cell(sentences.judged(metric), tone=sentences.verdict(metric)))
+        rows.append(Row(tuple(cells), strong=metric.primary))
+    label = f"Metrics of {case.name}{'' if metrics[0].primary else ', not significant'}"
+    return Table(label, heads, tuple(rows))
 
 
-def of_case(comparison: Comparison, case: CaseComparison, *, alone: bool) -> list[Block]:
+def _of_case(comparison: Comparison, case: CaseComparison, *, alone: bool) -> list[Block]:
     """What is judged, or differs beyond chance; the other metrics are folded.
 
     Forms that cannot fold have them only where the pair is ``alone``.
@@ -70,9 +187,8 @@ def of_case(comparison: Comparison, case: CaseComparison, *, alone: bool) -> lis
     blocks: list[Block] = [Heading(f"{case.name}: {case.title}", 3)]
     blocks += [_table(comparison, case, first)] if first else []
     if rest and first:
-        many = "1 other metric" if len(rest) == 1 else f"{len(rest)} other metrics"
-        inner = (_table(comparison, case, rest),)
-        blocks.append(Fold(f"{many}, not significant", inner, page_only=not alone))
+        summary = f"{counted(len(rest), 'other metric')}, not significant"
+        blocks.append(Fold(summary, (_table(comparison, case, rest),), page_only=not alone))
     elif rest:
         blocks.append(_table(comparison, case, rest))
     return blocks
@@ -100,7 +216,7 @@ def blocks(view: View, comparison: Comparison) -> list[Block]:
     """The changes of a pair, of many cases folded, and every run of it."""
     alone = view.session.is_pair
     tables = [
-        block for case in comparison.cases for block in of_case(comparison, case, alone=alone)
+        block for case in comparison.cases for block in _of_case(comparison, case, alone=alone)
     ]
     changes = arms.changes(view) if alone else []
     called, shown, more = _runs(view, comparison)
@@ -115,13 +231,13 @@ def blocks(view: View, comparison: Comparison) -> list[Block]:
         body += tables
     # Of many pairs it is said once, below them all.
     notes = [Paragraph(note(comparison), "note")] if alone else []
-    every = gallery([*called, *shown])
+    drawn = gallery([*called, *shown])
     if more:
         summary = "Other runs and phases, and bandwidth within a run"
-        every.append(Fold(summary, tuple(gallery(more)), page_only=True))
+        drawn.append(Fold(summary, tuple(gallery(more)), page_only=True))
     return [
         *(titled("The change", "change", [*body, *notes]) if tables else []),
-        *titled("Every run", "runs", [*every, *_seeds(view, comparison)]),
+        *titled("Every run", "runs", [*drawn, *_seeds(view, comparison)]),
     ]
 
 
@@ -134,11 +250,10 @@ def _runs(view: View, comparison: Comparison) -> tuple[list[Chart], list[Chart],
     # Runs of many arms beside each other are in a chart of their own.
     samples = wall or (few and view.session.is_pair)
     drawings = view.charts(runs.samples, comparison=comparison) if samples else []
-    by_name = {f"-{chart.name}": chart for chart in drawings}
 
     def of(metrics: Iterable[MetricComparison]) -> list[Chart]:
         names = tuple(f"-{runs.name_of(metric)}" for metric in metrics)
-        return [chart for name, chart in by_name.items() if names and name.endswith(names)]
+        return [chart for chart in drawings if names and f"-{chart.name}".endswith(names)]
 
     called = of(m for m in comparison.primary if m.judgement.verdict in CALLED)
     judged = [chart for chart in of(comparison.primary) if chart not in called]
@@ -154,33 +269,28 @@ def _seeds(view: View, comparison: Comparison) -> list[Block]:
     cases = [case for case in comparison.cases if case.blocks and case.primary]
     if not view.page or not cases:
         return []
-    what = "block" if comparison.wall is not None else "seed"
+    wall, manifest = comparison.wall is not None, comparison.manifest
+    what = "block" if wall else "seed"
+    names = [manifest.base, manifest.patched, "change"]
+    names += [manifest.arms[2].name, "A/A"] if wall else []
     inner: list[Block] = []
     for case in cases:
-        inner += [Heading(case.name, 3), _every_seed(comparison, case, what)]
+        heads = [Column(name, group=metric.name) for metric in case.primary for name in names]
+        by_block = [{pair.block: pair for pair in metric.pairs} for metric in case.primary]
+        rows = []
+        for block in sorted({block for pairs in by_block for block in pairs}):
+            pairs = [values.get(block) for values in by_block]
+            cells = [str(block if wall else next(pair.seed for pair in pairs if pair))]
+            for metric, pair in zip(case.primary, pairs, strict=True):
+                if pair is None:
+                    cells += [wording.NOTHING] * len(names)
+                    continue
+                cells.append(wording.figure(pair.base))
+                for value in (pair.patched, pair.again) if wall else (pair.patched,):
+                    change = wording.pair_change(metric, pair.base, value)
+                    cells += [wording.figure(value), change]
+            rows.append(row(*cells))
+        columns = (Column(what, left=True), *heads)
+        table = Table(f"Every {what} of {case.name}", columns, tuple(rows))
+        inner += [Heading(case.name, 3), table]
     return [Fold(f"Every {what}", tuple(inner), page_only=True)]
-
-
-def _every_seed(comparison: Comparison, case: CaseComparison, what: str) -> Table:
-    wall, manifest = comparison.wall is not None, comparison.manifest
-    heads = [Column(what, left=True)]
-    for metric in case.primary:
-        names = [manifest.base, manifest.patched, "change"]
-        names += [manifest.arms[2].name, "A/A"] if wall else []
-        heads += [Column(name, group=metric.name) for name in names]
-    by_block = [{pair.block: pair for pair in metric.pairs} for metric in case.primary]
-    rows = []
-    for block in sorted({block for pairs in by_block for block in pairs}):
-        pairs = [values.get(block) for values in by_block]
-        number = block if wall else next(pair.seed for pair in pairs if pair)
-        cells = [str(number)]
-        for metric, pair in zip(case.primary, pairs, strict=True):
-            if pair is None:
-                cells += [wording.NOTHING] * (5 if wall else 3)
-                continue
-            for value in (pair.patched, *([pair.again] if wall else [])):
-                base = [] if value is not pair.patched else [wording.figure(pair.base)]
-                change = wording.pair_change(metric, pair.base, value)
-                cells += [*base, wording.figure(value), change]
-        rows.append(row(*cells))
-    return Table(f"Every {what} of {case.name}", tuple(heads), tuple(rows))

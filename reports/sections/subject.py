@@ -27,6 +27,32 @@ from results.profile import PATH, WORK
 from results.record import ArmRecord, Manifest
 from text import counted, wrap_command
 
+PAGE_WIDTH = 92
+PUBLISHED_HEADS = (
+    *(Column("case and metric", left=True), Column("arm", left=True, drop=3), Column("without")),
+    *(Column("with"), Column("change"), Column("here"), Column("document", left=True, drop=1)),
+)
+EXACT = (
+    "Exact mode: one guest instruction is one virtual nanosecond, so bandwidth is path length, and "
+    "every rate says “virtual”. The same kernel, guest and seed give the same bits on any host "
+    "under any load: the seeds show how much a result depends on the access pattern. Cache misses, "
+    "NUMA latency and true parallelism are not seen, and no real machine's bandwidth is predicted."
+)
+REAL_TIME = "Wall mode: times are real and of this host, noise and all."
+TRANSLATED = (
+    "Wall mode without real CPUs: times are those of QEMU's translator, and say nothing of any "
+    "machine."
+)
+DESIGN = (
+    "Each boot is one sample; the change is the Hodges-Lehmann estimate over whole blocks. "
+    "base-again is the base once more; what it differs by is noise."
+)
+PATH_AND_WORK = (
+    "Bandwidth is path and work together. Work is what an I/O needed: I/Os, pages read, folios "
+    "added and pages scanned, added up at costs that are the same for all kernels. Path is the "
+    "instructions executed for 1,000 ns of that work."
+)
+
 
 def title(view: View) -> list[Block]:
     """The experiment's title and question."""
@@ -39,22 +65,18 @@ def origin(view: View) -> str:
     """``session filemap-v4-..., 2026-11-22 09:39 UTC, Twinboot 0.9``: which report this is."""
     manifest = view.session.manifest
     when = manifest.created[:16].replace("T", " ")
-    lab = f"Twinboot {manifest.provenance.lab_version}"
-    return f"session {manifest.session}, {when} UTC, {lab}"
+    return f"session {manifest.session}, {when} UTC, Twinboot {manifest.provenance.lab_version}"
 
 
 def brief(view: View) -> list[Block]:
     """The subject in a sentence, and which session this is."""
     manifest = view.session.manifest
     experiment = manifest.experiment
-    return [
-        Paragraph(
-            f"{experiment.name}: {sentences.subject(experiment)}, guest {manifest.guest.name}, "
-            f"{experiment.mode} mode; {sentences.against(view.session)}",
-            "cause",
-        ),
-        Paragraph(f"{origin(view)[0].upper()}{origin(view)[1:]}", "cause"),
-    ]
+    subject = (
+        f"{experiment.name}: {sentences.subject(experiment)}, guest {manifest.guest.name}, "
+        f"{experiment.mode} mode; {sentences.against(view.session)}"
+    )
+    return [Paragraph(subject, "cause"), Paragraph(sentences.upper_first(origin(view)), "cause")]
 
 
 def full(view: View) -> list[Block]:
@@ -69,33 +91,25 @@ def full(view: View) -> list[Block]:
         how = f"{wall.blocks} of {wall.planned}, every arm once in each, in random order"
     else:
         on = "both" if many == 2 else f"all {many}"
-        many_seeds = counted(len(manifest.seeds), "seed")
         fewer = ", ".join(f"{n} of {case}" for case, n in manifest.case_seeds.items())
-        how = f"{many_seeds}{f' ({fewer})' if fewer else ''}, each on {on} arms"
+        seeds = f"{counted(len(manifest.seeds), 'seed')}{f' ({fewer})' if fewer else ''}"
+        how = f"{seeds}, each on {on} arms"
         looks = experiment.looks(len(manifest.seeds))
         if looks.sequential:
             after = ", ".join(map(str, looks.seeds))
             how = f"{how}, judged after {after}, of at most {experiment.max_seeds}"
-    return [
-        Heading("What was compared", 2, "subject"),
-        *facts([
-            ("Source", sentences.sources(experiment)),
-            ("Series", sentences.series_title(experiment)),
-            *(("Posting", words) for words in _postings(view)),
-            *((arm.name, _arm(arm)) for arm in session.arms),
-            ("Guest", f"{manifest.guest.name}: {manifest.guest.title}"),
-            ("Mode", experiment.mode),
-            ("Compared", compared),
-            ("Blocks" if wall else "Seeds", f"{how}; {session.exactness.text}"),
-        ]),
-    ]  # fmt: skip
-
-
-def _postings(view: View) -> list[Words]:
-    """Where the mails of the series are, each once."""
-    series = view.session.manifest.series
-    links = dict.fromkeys(sentences.posting(each.message_id) for each in series)
-    return [(Link(address, address),) for address in links if address]
+    addresses = (sentences.posting(series.message_id) for series in manifest.series)
+    rows: Rows = [
+        ("Source", sentences.sources(experiment)),
+        ("Series", sentences.series_title(experiment)),
+        *(("Posting", (Link(to, to),)) for to in dict.fromkeys(addresses) if to),
+        *((arm.name, _arm(arm)) for arm in session.arms),
+        ("Guest", f"{manifest.guest.name}: {manifest.guest.title}"),
+        ("Mode", experiment.mode),
+        ("Compared", compared),
+        ("Blocks" if wall else "Seeds", f"{how}; {session.exactness.text}"),
+    ]
+    return [Heading("What was compared", 2, "subject"), *facts(rows)]
 
 
 def _arm(arm: ArmRecord) -> str:
@@ -107,53 +121,33 @@ def _arm(arm: ArmRecord) -> str:
     return f"{text}; {settings}" if settings else text
 
 
-PUBLISHED_HEADS = (
-    Column("case and metric", left=True),
-    Column("arm", left=True, drop=3),
-    Column("without"),
-    Column("with"),
-    Column("change"),
-    Column("here"),
-    Column("document", left=True, drop=1),
-)
-
-
 def published(view: View) -> list[Block]:
     """One row a figure; the change is computed from the figures."""
     here = {
         (comparison.manifest.patched, metric.case, metric.name): wording.change(metric)
         for comparison in reversed(view.session.comparisons)
-        for metric in (m for case in comparison.cases for m in case.metrics)
+        for case in comparison.cases
+        for metric in case.metrics
     }
-    rows = tuple(
-        row(
-            f"{r.case} {r.metric}", arm, f"{r.base:.2f}", f"{r.patched:.2f} {r.unit}",
-            wording.reference_change(r), here.get((arm, r.case, r.metric), wording.NOTHING),
-            r.document,
-        )
-        for arm, r in sentences.references(view.session)
-    )  # fmt: skip
+    rows = []
+    for arm, r in sentences.references(view.session):
+        figures = f"{r.base:.2f}", f"{r.patched:.2f} {r.unit}", wording.reference_change(r)
+        ours = here.get((arm, r.case, r.metric), wording.NOTHING)
+        rows.append(row(f"{r.case} {r.metric}", arm, *figures, ours, r.document))
     note = (
         "Measured by others on other machines in real time. The change is computed from the "
         "figures; “here” is that of this session."
     )
-    body: list[Block] = [Table("Published figures", PUBLISHED_HEADS, rows), Paragraph(note, "note")]
-    return titled("Published figures", "published", body if rows else [])
-
-
-PAGE_WIDTH = 92
+    table = Table("Published figures", PUBLISHED_HEADS, tuple(rows))
+    return titled(table.label, "published", [table, Paragraph(note, "note")] if rows else [])
 
 
 def again(view: View) -> list[Block]:
     """The commands that make the session again, and the numbers that must come out."""
-    repetition = repeat.repeat(view.session, view.folder)
-    blocks: list[Block] = [
-        Paragraph(f"{repetition.lab}."),
-        Code("\n".join(repetition.commands), "sh"),
-    ]
-    blocks += [Paragraph(" ".join(repetition.notes), "note")] if repetition.notes else []
-    if repetition.results:
-        blocks.append(Fold(repetition.expected, tuple(listing(repetition.results))))
+    made = repeat.repeat(view.session, view.folder)
+    blocks: list[Block] = [Paragraph(f"{made.lab}."), Code("\n".join(made.commands), "sh")]
+    blocks += [Paragraph(" ".join(made.notes), "note")] if made.notes else []
+    blocks += [Fold(made.expected, tuple(listing(made.results)))] if made.results else []
     return titled("How to repeat this", "repeat", blocks)
 
 
@@ -164,21 +158,15 @@ def made_with(view: View) -> list[Block]:
     for case in view.first.cases:
         for phase in case.phases:
             commands.append(Heading(f"{case.name}, phase {phase.name}, caches {phase.caches}", 3))
-            lines = wrap_command(phase.command, PAGE_WIDTH)
-            commands.append(Code("\n".join(lines), "shell"))
+            commands.append(Code("\n".join(wrap_command(phase.command, PAGE_WIDTH)), "shell"))
     inner: list[Block] = []
-    for title, rows in (*_made_of(manifest), *_kernels(manifest)):
+    for title, rows in (*_made_of(manifest), *map(_kernel, manifest.arms)):
         inner += [Heading(title, 3), *facts(rows)] if rows else []
-    inner += [
-        Heading("QEMU", 3), Code(wrapped_command(manifest.provenance.qemu_argv), "shell"),
-        Heading("Kernel command line", 3), Code(manifest.provenance.kernel_command_line),
-    ]  # fmt: skip
-    many = len(view.first.cases)
-    return [
-        Fold(f"What was run: the command lines of {counted(many, 'case')}",
-             tuple(commands)),
-        Fold("Made with: session, host, tools, kernels and QEMU", tuple(inner)),
-    ]  # fmt: skip
+    inner += [Heading("QEMU", 3), Code(wrapped_command(manifest.provenance.qemu_argv), "shell")]
+    inner += [Heading("Kernel command line", 3), Code(manifest.provenance.kernel_command_line)]
+    what = f"What was run: the command lines of {counted(len(view.first.cases), 'case')}"
+    made = "Made with: session, host, tools, kernels and QEMU"
+    return [Fold(what, tuple(commands)), Fold(made, tuple(inner))]
 
 
 def wrapped_command(argv: tuple[str, ...]) -> str:
@@ -218,46 +206,19 @@ def _made_of(manifest: Manifest) -> list[tuple[str, Rows]]:
     ]
 
 
-def _kernels(manifest: Manifest) -> list[tuple[str, Rows]]:
-    facts = []
-    for arm in manifest.arms:
-        kernel = arm.kernel
-        rows: Rows = [
-            ("release", kernel.release),
-            ("source", kernel.source),
-            ("patches", "\n".join(kernel.patches) or "none"),
-            ("flavour", kernel.flavour),
-            ("compiler", kernel.compiler),
-            ("key", (Mono(kernel.key),)),
-            ("config SHA-256", (Mono(kernel.config_sha256),)),
-            ("machine code", (Mono(kernel.code_key),)),
-        ]
-        facts.append((f"Kernel of {arm.name}: {arm.label or arm.name}", rows))
-    return facts
-
-
-EXACT = (
-    "Exact mode: one guest instruction is one virtual nanosecond, so bandwidth is path length, and "
-    "every rate says “virtual”. The same kernel, guest and seed give the same bits on any host "
-    "under any load: the seeds show how much a result depends on the access pattern. Cache misses, "
-    "NUMA latency and true parallelism are not seen, and no real machine's bandwidth is predicted."
-)
-REAL_TIME = "Wall mode: times are real and of this host, noise and all."
-TRANSLATED = (
-    "Wall mode without real CPUs: times are those of QEMU's translator, and say nothing of any "
-    "machine."
-)
-DESIGN = (
-    "Each boot is one sample; the change is the Hodges-Lehmann estimate over whole blocks. "
-    "base-again is the base once more; what it differs by is noise."
-)
-
-
-PATH_AND_WORK = (
-    "Bandwidth is path and work together. Work is what an I/O needed: I/Os, pages read, folios "
-    "added and pages scanned, added up at costs that are the same for all kernels. Path is the "
-    "instructions executed for 1,000 ns of that work."
-)
+def _kernel(arm: ArmRecord) -> tuple[str, Rows]:
+    kernel = arm.kernel
+    rows: Rows = [
+        ("release", kernel.release),
+        ("source", kernel.source),
+        ("patches", "\n".join(kernel.patches) or "none"),
+        ("flavour", kernel.flavour),
+        ("compiler", kernel.compiler),
+        ("key", (Mono(kernel.key),)),
+        ("config SHA-256", (Mono(kernel.config_sha256),)),
+        ("machine code", (Mono(kernel.code_key),)),
+    ]
+    return f"Kernel of {arm.name}: {arm.label or arm.name}", rows
 
 
 def path_and_work(names: Iterable[str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import starmap
 
 from analysis import execution as apart
 from analysis.model import ArmGate, Comparison, FailedRun
@@ -19,29 +18,40 @@ from reports.document import (
     Paragraph,
     Strong,
     Table,
+    listing,
     row,
 )
 from reports.sections.view import View, titled
 from reports.sentences import of_finding
-from results.checks import Check, CheckProblem
+from results.checks import CheckProblem
 from text import counted
 
 # So many lines stand beside the cause; a console's are folded.
 SHORT_EVIDENCE = 2
+# Lines of a splat that are quoted; the whole is in the console's log.
+QUOTED_LINES = 30
+# Splats of one arm that are quoted: what follows the first is mostly its consequence.
+QUOTED = 2
+# Words of the record for people.
+STATUS = {"green": "passed", "red": "failed"}
+VALUES = (
+    "Values are geometric means over the blocks, with the spread between boots as ± standard "
+    "deviation. A/A is base-again against base: the size of chance differences on this host."
+)
 
 
 def differences(view: View) -> list[Block]:
     """What the arms differ by beyond the series: as a banner, so that nobody overlooks it."""
-    texts = apart.sentences(view.session.arms)
+    arms = view.session.arms
+    texts, options = apart.sentences(arms), apart.options(arms)
     if not texts:
         return []
-    items = Listing(tuple(map(Item, texts)))
-    options, arms = apart.options(view.session.arms), view.session.arms
+    banner = (Paragraph((Strong(f"{apart.LEAD}:"),)), *listing(texts))
     heads = (Column("Option", left=True), *(Column(arm.name) for arm in arms))
     rows = tuple(row(option.name, *option.values) for option in options)
     title = f"All {len(options)} options that differ"
     more = [Fold(title, (Table(title, heads, rows),))] if len(options) > apart.NAMED else []
-    return [Callout(apart.LEAD, (Paragraph((Strong(f"{apart.LEAD}:"),)), items)), *more]
+    return [Callout(apart.LEAD, banner), *more]
 
 
 def findings(view: View) -> list[Block]:
@@ -55,50 +65,34 @@ def failures(view: View) -> list[Block]:
     """``fail:runs`` by arm, and every cause once with the runs that failed so."""
     session = view.session
     counts = session.failures
-    failed = sorted({case for (case, _), (bad, _) in counts.items() if bad})
     arms = [arm.name for arm in session.manifest.arms]
+    rows = tuple(
+        row(case, *(":".join(map(str, counts.get((case, arm), ("", "")))) for arm in arms))
+        for case in sorted({case for (case, _), (bad, _) in counts.items() if bad})
+    )
     body: list[Block] = []
-    if failed:
+    if rows:
         heads = (Column("fail:runs", left=True), *map(Column, arms))
-        rows = tuple(
-            row(case, *(":".join(map(str, counts.get((case, arm), ("", "")))) for arm in arms))
-            for case in failed
-        )
-        body += [
-            Table("Failed runs by arm", heads, rows, together=1),
-            Paragraph(
-                "Failed runs are not data points; their "
-                f"{session.manifest.experiment.repeated} are excluded on all arms.",
-                "note",
-            ),
-        ]
-    items = tuple(starmap(_failure, _by_cause(session.failed_runs).items()))
-    return titled("Failed runs", "failures", [*body, Listing(items)] if items else body)
-
-
-def _failure(why: str, alike: list[FailedRun]) -> Item:
-    """A cause with the runs that failed so, and the evidence of the first of them."""
-    evidence = alike[0].failure.evidence
-    runs = ", ".join(run.run_id for run in alike)
-    if len(evidence) <= SHORT_EVIDENCE:
-        text = f" ({'; '.join(evidence)})" if evidence else ""
-        return Item(f"{why}{text}: {runs}", "note")
-    fold = Fold(f"{len(evidence)} lines", (Code("\n".join(evidence)),), page_only=True)
-    return Item(f"{why}: {runs}", "note", blocks=(fold,))
-
-
-def _by_cause(runs: tuple[FailedRun, ...]) -> dict[str, list[FailedRun]]:
-    alike: dict[str, list[FailedRun]] = {}
-    for run in runs:
+        body.append(Table("Failed runs by arm", heads, rows, together=1))
+        repeated = session.manifest.experiment.repeated
+        text = f"Failed runs are not data points; their {repeated} are excluded on all arms."
+        body.append(Paragraph(text, "note"))
+    causes: dict[str, list[FailedRun]] = {}
+    for run in session.failed_runs:
         why = f"{run.failure.kind}, blame {run.failure.blame}: {run.failure.message}"
-        alike.setdefault(why, []).append(run)
-    return alike
-
-
-VALUES = (
-    "Values are geometric means over the blocks, with the spread between boots as ± standard "
-    "deviation. A/A is base-again against base: the size of chance differences on this host."
-)
+        causes.setdefault(why, []).append(run)
+    items = []
+    for why, alike in causes.items():
+        evidence = alike[0].failure.evidence
+        runs = ", ".join(run.run_id for run in alike)
+        fold: tuple[Block, ...] = ()
+        if len(evidence) > SHORT_EVIDENCE:
+            quoted = (Code("\n".join(evidence)),)
+            fold = (Fold(f"{len(evidence)} lines", quoted, page_only=True),)
+        elif evidence:
+            why = f"{why} ({'; '.join(evidence)})"
+        items.append(Item(f"{why}: {runs}", "note", blocks=fold))
+    return titled("Failed runs", "failures", [*body, Listing(tuple(items))] if items else body)
 
 
 def level(comparison: Comparison) -> float:
@@ -120,44 +114,33 @@ def host(view: View) -> list[Block]:
     return titled("This host", "host", [Listing(tuple(items))])
 
 
-# Lines of a splat that are quoted; the whole is in the console's log.
-QUOTED_LINES = 30
-# Splats of one arm that are quoted: what follows the first is mostly its consequence.
-QUOTED = 2
-# Words of the record for people.
-STATUS = {"green": "passed", "red": "failed"}
-
-
 def _problem_text(problem: CheckProblem) -> str:
     """``sleeps where it must not: BUG: sleeping function ... (in xas_split_alloc)``."""
     where = f" (in {problem.where})" if problem.where else ""
     return f"{problem.says}: {problem.title}{where}"
 
 
+def _standing(gate: ArmGate) -> str:
+    """How an arm stands; where it passed, on what: ``lockdep on 1 and 4 vCPUs, selftest ...``."""
+    if gate.standing == "green":
+        flavours: dict[str, set[int]] = {}
+        for check in gate.checks:
+            flavours.setdefault(check.flavour, set()).add(check.vcpus)
+        guests = ", ".join(
+            f"{flavour} on {' and '.join(map(str, sorted(vcpus)))} vCPU{'s' * (vcpus != {1})}"
+            for flavour, vcpus in flavours.items()
+        )
+        return f"passed ({guests})"
+    if gate.standing == "red before the series":
+        return f"fails without the series too: {_problem_text(gate.inherited[0][1])}"
+    if gate.standing == "red":
+        return f"failed: {_problem_text(gate.problems[0][1])}"
+    return f"{gate.standing}: {gate.reason}"
+
+
 def check_line(gate: ArmGate) -> str:
     """The arm, and how it stands."""
-    if gate.standing == "green":
-        return f"{gate.arm}: passed ({_guests(gate.checks)})"
-    if gate.standing == "pending":
-        return f"{gate.arm}: pending: {gate.reason}"
-    if gate.standing == "not run":
-        return f"{gate.arm}: not run: {gate.reason}"
-    if gate.standing == "red before the series":
-        return f"{gate.arm}: fails without the series too: {_problem_text(gate.inherited[0][1])}"
-    return f"{gate.arm}: failed: {_problem_text(gate.problems[0][1])}"
-
-
-def _guests(every: Sequence[Check]) -> str:
-    """Kernels and vCPUs of the guests: ``lockdep on 1 and 4 vCPUs, selftest on 1 vCPU``."""
-    flavours: dict[str, list[int]] = {}
-    for check in every:
-        flavours.setdefault(check.flavour, []).append(check.vcpus)
-    parts = []
-    for flavour, vcpus in flavours.items():
-        counts = [str(count) for count in sorted(set(vcpus))]
-        several = len(counts) > 1 or counts != ["1"]
-        parts.append(f"{flavour} on {' and '.join(counts)} vCPU{'s' if several else ''}")
-    return ", ".join(parts)
+    return f"{gate.arm}: {_standing(gate)}"
 
 
 def checks_sentence(gates: Sequence[ArmGate]) -> str:
@@ -167,17 +150,12 @@ def checks_sentence(gates: Sequence[ArmGate]) -> str:
     """
     alike: dict[str, list[str]] = {}
     for gate in gates:
-        alike.setdefault(check_line(gate).partition(": ")[2], []).append(gate.arm)
-    if not alike:
-        return ""
-    return (
-        "Correctness checks: "
-        + "; ".join(f"{', '.join(arms)}: {text}" for text, arms in alike.items())
-        + "."
-    )
+        alike.setdefault(_standing(gate), []).append(gate.arm)
+    texts = "; ".join(f"{', '.join(arms)}: {text}" for text, arms in alike.items())
+    return f"Correctness checks: {texts}." if texts else ""
 
 
-def _details(gate: ArmGate) -> tuple[str, ...]:
+def _details(gate: ArmGate) -> list[str]:
     """One line a guest with what it checked, or what it found."""
     lines = []
     # Workloads that prepare their files in another way have guests of their own.
@@ -190,31 +168,26 @@ def _details(gate: ArmGate) -> tuple[str, ...]:
         texts += [check.reason] if check.reason else []
         texts += [f"log {check.console}"] if check.status != "green" and check.console else []
         lines.append(f"{head}: {'; '.join(texts or check.checked)}")
-    return tuple(lines)
-
-
-def _quoted(gate: ArmGate) -> tuple[tuple[str, ...], ...]:
-    """The first lines of the first splats of this arm, those of one cause once."""
-    quotes: dict[str, tuple[str, ...]] = {}
-    for _, problem in gate.problems or gate.inherited:
-        if problem.evidence:
-            quotes.setdefault(problem.cause, problem.evidence[:QUOTED_LINES])
-    return tuple(quotes.values())[:QUOTED]
+    return lines
 
 
 def checks(view: View) -> list[Block]:
     """What was checked; of an arm that is not green what was found, quoted."""
-    items, checked = [], []
+    items, passed = [], []
     for gate in view.session.gates:
         texts = _details(gate)
         if gate.standing == "green":
             items.append(Item(check_line(gate)))
-            checked += [Item(f"{gate.arm}, {text}") for text in texts]
+            passed += [f"{gate.arm}, {text}" for text in texts]
             continue
-        evidence: list[Block] = [Listing(tuple(map(Item, texts)))] if texts else []
-        evidence += [Code("\n".join(lines)) for lines in _quoted(gate)]
-        items.append(Item((Strong(check_line(gate)),), blocks=tuple(evidence)))
+        # The first lines of the first splats, those of one cause once.
+        quotes: dict[str, tuple[str, ...]] = {}
+        for _, problem in gate.problems or gate.inherited:
+            if problem.evidence:
+                quotes.setdefault(problem.cause, problem.evidence[:QUOTED_LINES])
+        quoted = [Code("\n".join(lines)) for lines in list(quotes.values())[:QUOTED]]
+        items.append(Item((Strong(check_line(gate)),), blocks=(*listing(texts), *quoted)))
     body: list[Block] = [Listing(tuple(items))] if items else []
-    if checked:
-        body.append(Fold("What was checked", (Listing(tuple(checked)),), page_only=True))
+    if passed:
+        body.append(Fold("What was checked", tuple(listing(passed)), page_only=True))
     return titled("Correctness checks", "checks", body)

@@ -1,13 +1,15 @@
-"""What a section is made from: the session, and how much of it a form can show."""
+"""What a section is made from: the session, how much a form can show, and shapes they share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from analysis.counts import Paired
+from analysis.counts import Arm, Paired
 from analysis.many import MANY_CASES, SessionComparison
 from analysis.model import Comparison
+from reports import wording
 from reports.charts.canvas import Chart, rem, within
 from reports.document import (
     Block,
@@ -17,20 +19,23 @@ from reports.document import (
     Gallery,
     Heading,
     Paragraph,
+    Row,
     Strong,
     Table,
     nested,
     row,
 )
-from reports.sentences import pair_counts
-from reports.wording import apart, moved_if_at_all, short
+from reports.sentences import pair_counts, upper_first
 
 # Beyond these pairs a page would grow by tens of megabytes.
 MOST_PAIRS = 15
+# Rows of a table of what was counted; those behind them are in a fold.
+MOST_SHOWN = 12
 PARENTHESES = (
     "A change in parentheses is not significant: it may as well be none (Student's interval at "
     "95 %)."
 )
+NOT_SIGNIFICANT = "not significant"
 
 
 @dataclass(frozen=True)
@@ -74,10 +79,8 @@ class View:
 
 def figure(chart: Chart, level: int = 3, *, wide: bool = False) -> Figure:
     """A drawing as a block; a ``wide`` one keeps its own width and scrolls."""
-    return Figure(
-        title=chart.title, caption=chart.caption, alt=chart.alt, svg=chart.svg,
-        wide_rem=rem(chart) if wide else 0.0, level=level,
-    )  # fmt: skip
+    own = rem(chart) if wide else 0.0
+    return Figure(chart.title, chart.caption, chart.alt, chart.svg, own, level)
 
 
 def gallery(charts: Iterable[Chart], level: int = 3) -> list[Block]:
@@ -91,40 +94,88 @@ def titled(title: str, anchor: str, blocks: Sequence[Block]) -> list[Block]:
     return [Heading(title, 2, anchor), *blocks] if blocks else []
 
 
-@dataclass(frozen=True)
-class OfPhase:
-    """What a section says of one phase of a case: a line, and what is behind it, of some seeds."""
+def only(arm: Arm, comparison: Comparison) -> str:
+    """``only in base``, in the arms' own names; empty for both."""
+    names = {"base": comparison.manifest.base, "patched": comparison.manifest.patched}
+    return f"only in {names[arm]}" if arm else ""
 
-    case: str
-    phase: str
-    sentence: str
-    behind: tuple[Block, ...]
-    seeds: int
+
+def notes(*each: str, between: str = ", ") -> str:
+    """What there is to note of a row, in one line."""
+    return between.join(filter(None, each))
+
+
+def mark(pair: Paired) -> str:
+    """``not significant``, where it is not."""
+    return NOT_SIGNIFICANT if pair.is_uncertain else ""
+
+
+def change(pair: Paired) -> str:
+    """``-0.55 %``, ``unchanged``, and whether it is significant: what stands in parentheses."""
+    return notes(wording.moved_if_at_all(pair).strip("()"), mark(pair))
+
+
+def arms(comparison: Comparison, group: str = "", drop: int = 0) -> tuple[Column, Column]:
+    """A column for each arm."""
+    names = comparison.manifest.base, comparison.manifest.patched
+    first, second = (Column(name, group=group, drop=drop) for name in names)
+    return first, second
+
+
+def shorts(pair: Paired | None, scale: float = 1.0) -> tuple[str, str]:
+    """The cells of :func:`arms`; empty where nothing was counted."""
+    if pair is None:
+        return "", ""
+    return wording.short(scale * pair.base), wording.short(scale * pair.patched)
+
+
+def first_and_more(
+    label: str, more: str, summary: str, columns: Sequence[Column], rows: Sequence[Row]
+) -> list[Block]:
+    """The first rows in a table, those behind them in a fold; ``{}`` in ``summary`` is how many."""
+    blocks: list[Block] = []
+    if rows:
+        blocks.append(Table(label, tuple(columns), tuple(rows[:MOST_SHOWN])))
+    if rows[MOST_SHOWN:]:
+        rest = Table(more, tuple(columns), tuple(rows[MOST_SHOWN:]))
+        blocks.append(Fold(summary.format(len(rows) - MOST_SHOWN), (rest,), page_only=True))
+    return blocks
 
 
 def by_phase(
-    comparison: Comparison, behind: str, phases: Sequence[OfPhase], notes: Sequence[str]
+    comparison: Comparison,
+    behind: str,
+    records: Iterable[Any],
+    sentence: Callable[[Any], str],
+    tables: Callable[[Any], Sequence[Block]],
+    how: Sequence[str],
+    seeds: int = 0,
 ) -> list[Block]:
     """A line for each judged phase, then all that is behind them in one fold, and how to read it.
 
-    Lines of phases that are not judged are in the fold; where none is, all are seen.
+    Lines of phases that are not judged are in the fold; where none is, all are seen.  ``records``
+    have a case, a phase and, unless these are given, the seeds that they are of.
     """
+    judged = {(metric.case, metric.phase) for metric in comparison.primary}
+    phases = [
+        (f"{each.case}, phase {each.phase}", (each.case, each.phase) in judged, each)
+        for each in records
+    ]
     if not phases:
         return []
-    judged = {(metric.case, metric.phase) for metric in comparison.primary}
-    shown = [each for each in phases if (each.case, each.phase) in judged] or phases
-    lines = [
-        Paragraph((Strong(f"{each.case}, phase {each.phase}: "), f"{each.sentence}."), "lead")
-        for each in shown
-    ]
+    every = not any(is_judged for _, is_judged, _ in phases)
+    lines: list[Block] = []
     inner: list[Block] = []
-    for each in phases:
-        inner += [Heading(f"{each.case}, phase {each.phase}", 3)] if phases[1:] else []
-        if each not in shown:
-            inner.append(Paragraph(f"{each.sentence[:1].upper()}{each.sentence[1:]}.", "lead"))
-        inner += each.behind
-    scattered = any(each.seeds > 1 for each in phases)
-    inner.append(Paragraph(" ".join([*notes, *([PARENTHESES] if scattered else [])]), "note"))
+    for where, is_judged, each in phases:
+        text = sentence(each)
+        inner += [Heading(where, 3)] if phases[1:] else []
+        if is_judged or every:
+            lines.append(Paragraph((Strong(f"{where}: "), f"{text}."), "lead"))
+        else:
+            inner.append(Paragraph(f"{upper_first(text)}.", "lead"))
+        inner += tables(each)
+    scattered = any((seeds or len(each.seeds)) > 1 for _, _, each in phases)
+    inner.append(Paragraph(" ".join([*how, *([PARENTHESES] if scattered else [])]), "note"))
     return [*lines, Fold(behind, tuple(inner))]
 
 
@@ -132,14 +183,12 @@ def totals(
     comparison: Comparison, label: str, head: str, pairs: Iterable[tuple[str, Paired]]
 ) -> Table:
     """What a phase has of each number, by title: both arms, and how far they are apart."""
-    heads = (
-        Column(head, left=True), Column(comparison.manifest.base),
-        Column(comparison.manifest.patched), Column("change"), Column("difference, 95 %", drop=1),
-    )  # fmt: skip
-    return Table(label, heads, tuple(
-        row(title, short(each.base), short(each.patched), moved_if_at_all(each), apart(each))
+    apart = Column("change"), Column("difference, 95 %", drop=1)
+    rows = (
+        row(title, *shorts(each), wording.moved_if_at_all(each), wording.apart(each))
         for title, each in pairs
-    ))  # fmt: skip
+    )
+    return Table(label, (Column(head, left=True), *arms(comparison), *apart), tuple(rows))
 
 
 def of_each_pair(

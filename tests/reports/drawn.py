@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from analysis.many import SessionComparison
 from analysis.model import Comparison
 from reports import forms
-from reports.charts import runs, scaling
+from reports.charts import runs
 
 SVG = re.compile(r"<figure.*?(<svg.*?</svg>).*?</figure>", re.DOTALL)
 NAME = re.compile(r'aria-labelledby="((?:pair\d+-)?([a-z]+)(?:-[a-z0-9-]*)?)-alt"')
@@ -55,6 +55,6 @@ def draw_all(session: Comparison | SessionComparison) -> tuple[OnPage, ...]:
 
 def draw_anew() -> None:
     """Forget every chart that is kept for a second report."""
-    for drawn_once in (runs._samples, runs._timeline, scaling._draw_one):
+    for drawn_once in (runs._samples, runs._timeline, runs._scaling):
         drawn_once.cache_clear()
     _pages.clear()

@@ -17,9 +17,8 @@ from analysis.model import Comparison
 from analysis.verdict import Change
 from experiment.spec import Thresholds
 from reports import forms
-from reports.charts import canvas, forest, heat, runs
-from reports.charts.forest import ChangeGroup, ChangeLine
-from reports.charts.heat import Square
+from reports.charts import canvas, changes, runs
+from reports.charts.changes import ChangeGroup, ChangeLine, Square
 from tests.analysis.factory import ExactSession
 from tests.analysis.many_factory import workloads
 from tests.analysis.measured import compare, measured
@@ -135,34 +134,36 @@ def groups(*lines: ChangeLine, threshold: float = Thresholds().change) -> list[C
 
 def test_a_published_change_far_away_does_not_flatten_ours() -> None:
     def upper(published: float) -> float:
-        return forest.limits_of(groups(ChangeLine("", "", change(0.01), published=(published,))))[1]
+        return changes.limits_of(groups(ChangeLine("", "", change(0.01), published=(published,))))[
+            1
+        ]
 
-    assert upper(0.02) > forest.at(0.02)
-    assert upper(0.5) < forest.at(0.03)
+    assert upper(0.02) > changes.at(0.02)
+    assert upper(0.5) < changes.at(0.03)
 
 
 def test_few_changes_are_a_forest_and_many_are_ranked() -> None:
     sizes = [0.01 * number for number in range(-4, 6)]
     every = [ChangeLine("", f"{size:+.2f}", change(size)) for size in sizes]
-    assert [chart.kind for chart in forest.draw(groups(*every[:3]), [], "±1 %")] == ["forest"]
-    (chart,) = forest.draw(groups(*every), [], "±1 %")
+    assert [chart.kind for chart in changes.draw(groups(*every[:3]), [], "±1 %")] == ["forest"]
+    (chart,) = changes.draw(groups(*every), [], "±1 %")
     shown = [float(text) for text in re.findall(r"[+-]0\.\d\d", chart.alt)]
     assert chart.kind == "ranked"
     assert shown == sorted(shown, reverse=True)
     # Of many arms a chart that nobody can read is none; a pair of arms has one of any length.
     wall = ChangeGroup("", 0.01, tuple(every * 7))
-    assert forest.draw([wall], [], "") == []
-    assert len(forest.draw(groups(*every * 7), [], "")) == 1
-    assert forest.draw(groups(ChangeLine("", "failed", None)), [], "") == []
+    assert changes.draw([wall], [], "") == []
+    assert len(changes.draw(groups(*every * 7), [], "")) == 1
+    assert changes.draw(groups(ChangeLine("", "failed", None)), [], "") == []
 
 
 @pytest.mark.parametrize("size", [0.01, -0.05])
 def test_a_change_that_is_tenfold_does_not_hide_the_others(size: float) -> None:
-    low, high = forest.limits_of(groups(ChangeLine("", "", change(size))))
-    assert abs(forest.at(size)) / (high - low) > 0.3
+    low, high = changes.limits_of(groups(ChangeLine("", "", change(size))))
+    assert abs(changes.at(size)) / (high - low) > 0.3
     both = ChangeLine("", "", change(size)), ChangeLine("", "", change(9.0))
-    low, high = forest.limits_of(groups(*both, threshold=0.0))
-    assert low < forest.at(size) < forest.at(9.0) < high
+    low, high = changes.limits_of(groups(*both, threshold=0.0))
+    assert low < changes.at(size) < changes.at(9.0) < high
 
 
 def test_the_ranked_end_with_the_geometric_mean(many: SessionComparison) -> None:
@@ -179,19 +180,19 @@ def test_the_ranked_end_with_the_geometric_mean(many: SessionComparison) -> None
 
 
 def test_on_the_axis_double_is_as_far_as_half() -> None:
-    assert forest.at(1.0) == pytest.approx(-forest.at(-0.5))
-    assert math.isfinite(forest.at(-1.0))
+    assert changes.at(1.0) == pytest.approx(-changes.at(-0.5))
+    assert math.isfinite(changes.at(-1.0))
 
 
 @pytest.mark.parametrize(
     ("low", "high"), [(-0.0005, 0.0009), (-0.01, 0.02), (-3.0, 1.0), (0.0, 4.0)]
 )
 def test_ticks_are_apart_and_name_zero(low: float, high: float) -> None:
-    ticks = [forest.at(tick) for tick in forest.ticks(low, high)]
+    ticks = [changes.at(tick) for tick in changes.ticks(low, high)]
     assert 0.0 in ticks
     assert len(ticks) > 2
     for after, before in itertools.pairwise(reversed(ticks)):
-        assert after - before >= forest.FREE * (high - low)
+        assert after - before >= changes.FREE * (high - low)
 
 
 def test_hostile_strings_are_text(hostile: Comparison, hostile_five: SessionComparison) -> None:
@@ -230,7 +231,7 @@ def test_the_heat_map_prints_its_values(five: SessionComparison, matrix: Compari
         (five, {"−4.54▼", "sorted-bourney"}),
         (forms.as_session(matrix), {"+255.6▲", "libaio-read4 4k"}),
     ):
-        (chart,) = heat.draw(session)
+        (chart,) = changes.heat(session)
         assert expected <= set(re.findall(r"<text[^>]*>([^<]*)</text>", chart.svg))
         ends = re.findall(r'text-anchor: end[^>]* x="([\d.]+)"[^>]*>([^<]+)</text>', chart.svg)
         assert ends
@@ -240,7 +241,7 @@ def test_the_heat_map_prints_its_values(five: SessionComparison, matrix: Compari
             assert "…" not in name
     # One case is named once.
     (case,) = {comparison.cases[0].name for comparison in five.comparisons}
-    (chart,) = heat.draw(five)
+    (chart,) = changes.heat(five)
     assert case not in re.findall(r">([^<\s]+) [^<]*</text>", chart.svg)
 
 
@@ -248,15 +249,15 @@ def test_a_map_of_many_rows_has_those_that_changed(
     matrix: Comparison, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = forms.as_session(matrix)
-    (whole,) = heat.draw(session)
+    (whole,) = changes.heat(session)
     assert "rows" not in whole.caption
-    monkeypatch.setattr(heat, "MOST_ROWS", 5)
-    (chart,) = heat.draw(session)
+    monkeypatch.setattr(changes, "MOST_ROWS", 5)
+    (chart,) = changes.heat(session)
     ((there, shown),) = re.findall(r"Of (\d+) rows the (\d+)", chart.caption)
     assert int(there) > int(shown) == 5
     # The last of the whole map is the largest.
     assert "+255.6▲" in re.findall(r"<text[^>]*>([^<]*)</text>", chart.svg)
-    monkeypatch.setattr(heat, "MOST_ROWS", 3)
+    monkeypatch.setattr(changes, "MOST_ROWS", 3)
 
     def row(depth: float, *, sure: bool) -> list[Square | None]:
         return [None, Square("", depth, False, sure)]
@@ -265,15 +266,15 @@ def test_a_map_of_many_rows_has_those_that_changed(
         row(0.1, sure=False), row(0.5, sure=False), row(0.0, sure=True), [None, None],
         row(0.3, sure=False),
     ]  # fmt: skip
-    assert heat.most_changed(squares) == [1, 2, 4]
+    assert changes.most_changed(squares) == [1, 2, 4]
 
 
 def test_colour_grows_with_the_change_and_never_hides_ink() -> None:
-    depths = [heat.depth(size, 0.0025) for size in (0.0, 0.001, 0.01, 0.1, 1.0, 9.0, 90.0)]
+    depths = [changes.depth(size, 0.0025) for size in (0.0, 0.001, 0.01, 0.1, 1.0, 9.0, 90.0)]
     assert depths == sorted(depths)
     assert depths[0] == depths[1] == 0.0
-    assert depths[-1] <= heat.DEEPEST
-    assert heat.depth(-1.0, 0.0025) <= heat.DEEPEST
+    assert depths[-1] <= changes.DEEPEST
+    assert changes.depth(-1.0, 0.0025) <= changes.DEEPEST
 
 
 def test_steps_of_many_metrics_have_charts_of_those_that_changed_most(

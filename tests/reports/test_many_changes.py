@@ -78,7 +78,7 @@ def test_files_add_up_to_their_part(counted: Comparison) -> None:
 def test_small_nodes_are_one_and_keep_what_they_differ_by() -> None:
     nodes = [charted._Node(str(n), 1.0, 0.5, is_significant=n != 1) for n in range(3)]
     large = charted._Node("large", 100.0, -7.0, is_significant=True)
-    first, together = charted._with_small_together([*nodes, large], 2.0, "files")
+    first, together = charted._with_small_together([*nodes, large], 2.0, "file")
     assert first == large
     assert together.label == "3 small files"
     assert together.difference == 1.5

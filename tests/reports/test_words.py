@@ -26,7 +26,7 @@ from reports.document import (
 )
 from reports.headline import headline
 from reports.render import text
-from reports.sections import arms, subject, trust, verdicts
+from reports.sections import arms, metrics, subject, trust
 from reports.sections.view import View
 from tests.analysis import counts_factory
 from tests.analysis.factory import ExactSession, all_equal, fails, repeat_of
@@ -39,7 +39,7 @@ from text import clean_line, typeset
 
 # Everything that is said in sentences; the tables have goldens of their own.
 SENTENCES = (
-    subject.title, verdicts.blocks, trust.differences, trust.host, trust.checks, arms.patches,
+    subject.title, metrics.verdicts, trust.differences, trust.host, trust.checks, arms.patches,
     trust.findings, trust.failures,
 )  # fmt: skip
 Session = Comparison | SessionComparison

@@ -20,10 +20,8 @@ from analysis.explain.scaling import EXPLANATION as SCALING
 from analysis.explain.scaling import LINES
 from analysis.model import Comparison
 from reports import forms
-from reports.charts import stacks as chart
-from reports.sections import explained as sections
-from reports.sections import lines as of_lines
-from reports.sections import memory as of_memory
+from reports.charts import functions as chart
+from reports.sections import counted as sections
 from results.profile import (
     KINDS,
     SMALLER,
@@ -188,9 +186,9 @@ EVERY = {
     for each in (
         CountCase(kinds.EXPLANATION, sections.KINDS.sentence, "unchanged"),
         CountCase(interruptions.EXPLANATION, sections.interruptions_sentence, "unchanged"),
-        CountCase(memory.EXPLANATION, of_memory.sentence, "unchanged"),
+        CountCase(memory.EXPLANATION, sections.memory_sentence, "unchanged"),
         CountCase(stacks.EXPLANATION, sections.stacks_sentence, "no path changed"),
-        CountCase(lines.EXPLANATION, of_lines.sentence, "unchanged", "objects"),
+        CountCase(lines.EXPLANATION, sections.lines_sentence, "unchanged", "objects"),
     )
 }
 OF_EACH = pytest.mark.parametrize("counted", EVERY.values(), ids=EVERY)
@@ -414,7 +412,7 @@ def test_misses_are_per_unit_in_the_order_of_what_they_moved(comparison: Compari
     assert misses.cycles.base == pytest.approx(misses.instructions.base + misses.total.cycles.base)
     moved = -0.12 * (weights["llc"] + weights["l2"])
     assert misses.total.cycles.difference == pytest.approx(moved)
-    assert of_memory.brief(misses) == (
+    assert sections.memory_brief(misses) == (
         "Modelled ice-lake-sp: LLC misses 2.170 -> 2.050 per folio added (-5.53 %), "
         "page walks unchanged"
     )
@@ -470,7 +468,7 @@ def test_paths_that_changed_are_listed_and_the_focus_has_most_of_it(
 
 def test_bars_lie_in_their_callers_and_say_their_numbers(comparison: Comparison) -> None:
     followed = first(stacks.EXPLANATION, comparison)
-    bars = {bar.row.path: bar for bar in chart.bars(followed)}
+    bars = {bar.row.path: bar for bar in chart.paths(followed)}
     whole = (followed.total.base + followed.total.patched) / 2
     for path, bar in bars.items():
         size = (bar.row.total.base + bar.row.total.patched) / 2
@@ -481,7 +479,7 @@ def test_bars_lie_in_their_callers_and_say_their_numbers(comparison: Comparison)
             assert bar.end <= above.end + 1e-9
     load, store = (bars[ENTRY, READ, ADD, name] for name in (LOAD, "xas_store"))
     assert load.end == pytest.approx(store.start)
-    (drawn,) = chart.draw(comparison, followed)
+    (drawn,) = chart.stacks(comparison, followed)
     titles = re.findall(r"<title>(.*?)</title>", drawn.svg)
     assert len(titles) == len(bars)
     (title,) = (title for title in titles if title.startswith(f"{LOAD}: "))
@@ -507,7 +505,7 @@ def test_lines_are_per_unit_by_object_and_by_functions(comparison: Comparison) -
     assert (pair.mine, pair.theirs) == ((0, 7), (8, 15))
     assert row(moved.pairs, object="other kernel memory").mine is None
     assert moved.pair_count == len(moved.pairs) == 3
-    assert of_lines.brief(moved) == (
+    assert sections.lines_brief(moved) == (
         "Modelled lines between 4 virtual CPUs per folio added: 1.010 -> 0.6100 (-39.60 %)"
     )
 
@@ -518,13 +516,13 @@ def test_what_the_turns_make_is_marked(comparison: Comparison, manifest: Manifes
     marks = {each.object: each.by_turns for each in moved.objects}
     assert marks == {"limit": False, "other kernel memory": True, "pcpu_hot (of each CPU)": True}
     assert row(moved.objects, object="other kernel memory").other == pytest.approx((0.3, 0.3))
-    assert "the number depends on the turns" in of_lines.sentence(moved)
+    assert "the number depends on the turns" in sections.lines_sentence(moved)
     alone = manifest.model_copy(update={"twins": manifest.twins[:2]})
     both = {"base": [moves(LOCK)] * 2, "patched": [moves(LOCK)] * 2}
     (only,) = lines.compare_lines(Recorded(alone, *of_twins(alone, {SHORT: both})))
     assert (only.other_ns, only.other, only.by_turns) == (0, None, False)
     assert not any(each.by_turns for each in only.objects)
-    assert "nothing known by name with false sharing" in of_lines.sentence(only)
+    assert "nothing known by name with false sharing" in sections.lines_sentence(only)
 
 
 def test_a_line_that_moves_often_is_listed_though_it_depends_on_the_turns(

@@ -16,7 +16,7 @@ from analysis.explain.locks import (
 )
 from analysis.model import Comparison
 from reports import forms
-from reports.sections import measured_locks as section
+from reports.sections import locks as section
 from results.profile import FunctionCount, LockSite, LockUse, LockWait, PhaseProfile, Profile
 from results.record import CaseRecord, Manifest
 from tests.analysis import counts_factory as counts

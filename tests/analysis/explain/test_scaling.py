@@ -13,7 +13,7 @@ from analysis.explain.scaling import EXPLANATION as SCALING
 from analysis.explain.scaling import FARTHEST, LINES, Scaling
 from analysis.model import Comparison
 from reports import forms
-from reports.charts import scaling as chart
+from reports.charts import runs as chart
 from reports.sections import scaling as section
 from results.profile import LockSite, LockUse, Profile
 from results.record import Manifest
@@ -143,7 +143,7 @@ def test_the_published_figure_is_held_against_the_range(
     none = first.model_copy(update={"published": None})
     assert section.verdict_of_published(none) == ""
     assert "published" not in section.sentence(none)
-    assert len(SCALING.of(comparison)) == len(chart.draw(comparison))
+    assert len(SCALING.of(comparison)) == len(chart.scaling(comparison))
 
 
 def test_every_form_says_that_it_is_an_estimate(comparison: Comparison) -> None:

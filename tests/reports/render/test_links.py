@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from reports.document import Block, Cell, Column, Link, Paragraph, Table, VerdictRow, Verdicts, row
+from reports.document import (
+    Block,
+    Cell,
+    Column,
+    Link,
+    Paragraph,
+    Table,
+    VerdictRow,
+    Verdicts,
+    row,
+    safe,
+)
 from reports.render import html, markdown, text
-from reports.render.html import policy, safe, source_hash
+from reports.render.html import policy, source_hash
 from reports.sentences import posting
 
 HARMFUL = (

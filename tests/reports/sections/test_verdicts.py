@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from reports.document import Paragraph
+from reports.sections.metrics import beside
 from reports.sections.subject import PATH_AND_WORK, path_and_work
-from reports.sections.verdicts import beside
 from tests.analysis.factory import ExactSession
 from tests.analysis.measured import compare
 

@@ -1,0 +1,388 @@
+"""Changes: with their intervals on one axis, and as a map of all of them at a glance.
+
+Where a metric has a few lines each stands under its name; many metrics of one pair of arms are a
+line each, from the largest change to the smallest.  On the axis double is as far as half.
+A map has cases by arms, or cases by metrics where there are two arms.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from analysis.many import MANY_CASES, ArmCell, MetricRow, SessionComparison
+from analysis.model import Again
+from analysis.verdict import CALLED, Change
+from reports import wording
+from reports.charts import canvas
+from reports.charts.canvas import AGAIN, BAND, BASE, INK, MUTED, PATCHED, RULE, Chart, Keywords
+from text import typeset
+
+# From here on each metric of a pair is a line, and all are in the order of their changes.
+MANY = 9
+# Beyond these a chart is a wall; the tables have them all.
+MOST_LINES = 60
+LINE_IN, THIN_LINE_IN, EDGES_IN = 0.3, 0.19, 1.0
+# Lines of room for the name above a group and for the gap below it.
+HEAD, GAP = 0.95, 0.35
+LONGEST = 30
+# A change further out than this many times all intervals would flatten them: it is an arrow.
+FURTHEST = 2.5
+# A tick is named where so much of the axis is free since the last one.
+FREE = 0.1
+FEWER = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
+TICKS = (
+    (*FEWER, 0.5, 1.0, 2.0, 4.0, 9.0, 19.0, 99.0),
+    (*(-tick for tick in FEWER), -0.33, -0.5, -0.67, -0.8, -0.9, -0.95),
+)
+
+
+class ChangeLine(NamedTuple):
+    """A change: what stands at its left and its right; ``called`` has a verdict that says so.
+
+    ``again`` is what base differs by from itself, ``published`` are changes that others measured.
+    """
+
+    label: str
+    text: str
+    change: Change | None
+    called: bool = False
+    again: Again | None = None
+    published: tuple[float, ...] = ()
+    is_mean: bool = False
+
+
+class ChangeGroup(NamedTuple):
+    """The lines of one metric; ``threshold`` is the smallest change that matters, a fraction."""
+
+    title: str
+    threshold: float
+    lines: tuple[ChangeLine, ...]
+
+
+def at(change: float) -> float:
+    """Where a change is on the axis: +100 % is as far from zero as -50 %."""
+    return math.log1p(max(change, -0.999))
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """The changes that are named on an axis from ``low`` to ``high``, zero always."""
+    chosen = [0.0]
+    for side in TICKS:
+        last = 0.0
+        for tick in side:
+            if low <= at(tick) <= high and abs(at(tick) - last) >= FREE * (high - low):
+                chosen.append(tick)
+                last = at(tick)
+    return sorted(chosen)
+
+
+def limits_of(groups: Sequence[ChangeGroup]) -> tuple[float, float]:
+    """Both ends of the axis: all intervals, the bands, and published changes not too far out."""
+    lines = [line for group in groups for line in group.lines]
+    ends = [side * 1.6 * at(group.threshold) for group in groups for side in (-1, 1)]
+    for line in lines:
+        for each in (line.change, line.again):
+            values = (each.estimate, each.low, each.high) if each else ()
+            ends += [at(value) for value in values if value is not None]
+        floor = line.again.floor if line.again else None
+        ends += [at(floor), at(-floor)] if floor else []
+    reach = FURTHEST * max(abs(end) for end in ends)
+    others = [at(value) for line in lines for value in line.published]
+    ends += [value for value in others if abs(value) <= reach]
+    low, high = min(ends), max(ends)
+    # Room beside the intervals for the arrows of what lies further out.
+    left = 0.32 if any(value < -reach for value in others) else 0.06
+    right = 0.32 if any(value > reach for value in others) else 0.06
+    return low - left * (high - low), high + right * (high - low)
+
+
+def draw(
+    groups: Sequence[ChangeGroup],
+    means: Sequence[ChangeLine] = (),
+    band: str = "",
+    title: str = "The change, metric by metric",
+    names: tuple[str, ...] = ("forest",),
+) -> list[Chart]:
+    """One chart; none without a change, or where lines are too many.
+
+    ``means`` stand below many lines, and ``band`` says what the threshold is, where there is one.
+    """
+    lines = [(group, line) for group in groups for line in group.lines]
+    changes = [line.change for _, line in lines if line.change]
+    ranked = len(lines) >= MANY and all(len(group.lines) == 1 for group in groups)
+    if not changes or (len(lines) > MOST_LINES and not ranked):
+        return []
+    if ranked:
+        title, names = "The change, from the largest to the smallest", ("ranked",)
+        labels = without_common([group.title for group in groups])
+        rows = [
+            (line.change.estimate, line._replace(label=label))
+            for label, (_, line) in zip(labels, lines, strict=True)
+            if line.change
+        ]
+        rows.sort(key=lambda row: -row[0])
+        own = max(group.threshold for group in groups)
+        groups = [ChangeGroup("", own, (*(line for _, line in rows), *means))]
+        lines = [(groups[0], line) for line in groups[0].lines]
+    alt = "Changes with their intervals: " + "; ".join(
+        " ".join(filter(None, (group.title, line.label, line.text))) for group, line in lines
+    )
+    noise = any(line.again for _, line in lines)
+    published = any(line.published for _, line in lines)
+
+    def paint(fig: Figure, axes: Axes) -> None:
+        axes.grid(visible=False)
+        axes.set_xlim(*limits_of(groups))
+        position, labels = 0.0, {}
+        for group in groups:
+            if group.title:
+                across: Keywords = {"transform": axes.get_yaxis_transform(), "va": "center"}
+                axes.text(0, position, group.title, **across)
+                position += HEAD
+            top, (low, high) = position - 0.45, (at(-group.threshold), at(group.threshold))
+            for line in group.lines:
+                _draw_line(axes, position, line, thin=ranked)
+                labels[position] = canvas.cut(line.label, LONGEST, end=True)
+                position += 1
+            size = high - low, position - 0.55 - top
+            axes.add_patch(Rectangle((low, top), *size, color=BAND, linewidth=0, zorder=0.5))
+            axes.vlines(0, top, position - 0.55, color=INK, linewidth=0.9)
+            position += GAP
+        axes.set_ylim(position - 0.4, -0.6)
+        axes.set_yticks(list(labels), list(labels.values()))
+        axes.tick_params(axis="y", length=0, labelcolor=INK, labelsize=8.5 if ranked else 9.5)
+        axes.spines["left"].set_visible(False)
+        marks = ticks(*axes.get_xlim())
+        texts = [typeset(f"{100 * mark:+.3g}" if mark else "0") for mark in marks]
+        axes.set_xticks([at(mark) for mark in marks], texts)
+        axes.set_xlabel("change, % of base")
+        level = f"change, {100 * changes[0].level:g} % interval"
+        hollow: Keywords = {"marker": "D", "markersize": 6}
+        hollow |= {"markerfacecolor": "none", "markeredgecolor": INK}
+        canvas.legend(
+            fig,
+            (level, {"marker": "o", "color": PATCHED, "markersize": 6}),
+            *([("threshold", {"marker": "s", "color": BAND, "markersize": 8})] if band else []),
+            *([("A/A", {"marker": "s", "color": AGAIN, "markersize": 5})] if noise else []),
+            *([("published", hollow)] if published else []),
+        )
+
+    captions = {
+        f"The band is the threshold of {band}.": band,
+        "Squares are A/A, base against itself with its interval; the tinted band is the noise "
+        "floor, half that interval's width on either side of zero.": noise,
+        "Squares are geometric means, which are not judged.": means,
+        "Published changes were measured on other machines, in real time; an arrow means "
+        "further out.": published,
+    }
+    caption = " ".join(text for text, is_so in captions.items() if is_so)
+    height = len(lines) + (0 if ranked else len(groups) * (HEAD + GAP))
+    height_in = EDGES_IN + height * (THIN_LINE_IN if ranked else LINE_IN)
+    return [canvas.drawn(paint, names[0], names, title, caption, alt, height_in, "x")]
+
+
+def _draw_line(axes: Axes, position: float, line: ChangeLine, *, thin: bool) -> None:
+    right_of, size = axes.get_yaxis_transform(), 8.5 if thin else 9.5
+    # Of many lines those stand out that say something.
+    colour = PATCHED if line.called or not thin else MUTED
+    weight = "bold" if line.is_mean else None
+    beside: Keywords = {"transform": right_of, "va": "center_baseline", "fontsize": size}
+    ink = INK if thin else MUTED
+    axes.text(1.01, position, typeset(line.text), color=ink, fontweight=weight, **beside)
+    change, again = line.change, line.again
+    if change:
+        if change.low is not None and change.high is not None:
+            axes.hlines(position, at(change.low), at(change.high), color=colour, linewidth=2)
+        marker, colour = ("s", INK) if line.is_mean else ("o", colour)
+        axes.plot(at(change.estimate), position, marker, color=colour, markersize=size - 4)
+    if again and again.floor is not None:
+        low, wide = at(-again.floor), at(again.floor) - at(-again.floor)
+        tint: Keywords = {"color": AGAIN, "alpha": 0.22, "linewidth": 0}
+        axes.add_patch(Rectangle((low, position - 0.3), wide, 0.6, **tint))
+    if again and again.estimate is not None:
+        below = position + 0.26
+        if again.low is not None and again.high is not None:
+            axes.hlines(below, at(again.low), at(again.high), color=AGAIN, linewidth=1.6)
+        axes.plot(at(again.estimate), below, "s", color=AGAIN, markersize=4)
+    for value in line.published:
+        low, high = axes.get_xlim()
+        if low <= at(value) <= high:
+            ring: Keywords = {"markerfacecolor": "none", "markeredgewidth": 1.1}
+            axes.plot(at(value), position, "D", color=INK, markersize=size - 4, **ring)
+            continue
+        arrow = f"◇ {100 * value:+.1f} % →" if value > 0 else f"← {100 * value:+.1f} % ◇"
+        x, side = (1, "right") if value > 0 else (0, "left")
+        out: Keywords = {"transform": right_of, "va": "center", "ha": side, "fontsize": size}
+        axes.text(x, position - 0.4, typeset(arrow), **out)
+
+
+def without_common(names: Sequence[str]) -> list[str]:
+    """The names without what all of them begin with, the workload."""
+    if len({name.partition(":")[0] for name in names}) == 1 and all(":" in name for name in names):
+        return [name.partition(":")[2] for name in names]
+    return list(names)
+
+
+ROW_IN, TOP_IN, COLUMN_IN = 0.27, 0.75, 0.72
+# A letter of a row's name is hardly ever wider; between name and squares is a gap.
+LETTER_IN, GAP_IN = 0.085, 0.15
+# Colour is for the eye, the number for reading: never so deep that ink is lost on it.
+DEEPEST = 0.62
+# From here on the second decimal is no news; a tenfold change is as deep as it gets.
+TENTH, FULL = 0.1, 9.0
+MOST_COLUMNS, MOST_ROWS = 9, 60
+LONGEST_LABEL, LONGEST_HEAD = 26, 20
+
+
+class Square(NamedTuple):
+    """One cell of the map: the number printed, and how deep and which of two colours."""
+
+    text: str
+    depth: float
+    better: bool
+    sure: bool
+
+
+def depth(change: float, threshold: float) -> float:
+    """0 below half the threshold, then by the logarithm of the change up to :data:`DEEPEST`."""
+    floor = threshold / 2
+    size = abs(math.log1p(change)) if change > -1 else math.log1p(FULL)
+    if size <= floor:
+        return 0.0
+    reach = math.log(math.log1p(FULL) / floor)
+    return DEEPEST * min(1.0, (0.15 + 0.85 * math.log(size / floor) / reach))
+
+
+def _square(session: SessionComparison, row: MetricRow, cell: ArmCell) -> Square | None:
+    """The cell as drawn; None where nothing was measured."""
+    if cell.change is None:
+        return None
+    estimate = cell.change.estimate
+    better = (estimate > 0) == (row.direction == "higher")
+    judgement = cell.against.judgement if cell.against else None
+    sure = judgement is not None and (judgement.verdict in CALLED or judgement.differs)
+    decimals = 2 if abs(estimate) < TENTH else 1
+    text = wording.percent(estimate, decimals=decimals).replace(" %", "")
+    if row.is_share:
+        text = f"{wording.cell_difference(row, cell) or 0.0:+.1f} pt"
+    mark = ("▲" if better else "▼") if sure else ""
+    threshold = session.manifest.experiment.thresholds.of(row.case, row.name).change
+    return Square(f"{typeset(text)}{mark}", depth(estimate, threshold), better, sure)
+
+
+Squares = list[list[Square | None]]
+
+
+def _grid(session: SessionComparison) -> tuple[list[str], list[str], Squares]:
+    """Names of rows and columns, and the squares; cases that lack a metric have None."""
+    metrics = session.rows
+    if len(session.arms) > 2:
+        judged = [row for row in metrics if row.primary]
+        cases = [row.case for row in judged]
+        if len(set(cases)) == 1:
+            names = [row.name for row in judged]
+        else:
+            names = [
+                row.case if cases.count(row.case) == 1 else f"{row.case} {row.name}"
+                for row in judged
+            ]
+            names = without_common(names) if len(names) > 1 else names
+        squares = [[_square(session, row, cell) for cell in row.others] for row in judged]
+        return names, [arm.name for arm in session.arms[1:]], squares
+    by_case: dict[str, dict[str, MetricRow]] = {}
+    for row in metrics:
+        if row.measured:
+            by_case.setdefault(f"{row.case} {row.phase}", {}).setdefault(row.short, row)
+    shorts = [row.short for row in metrics if row.primary]
+    # A metric that moves nowhere is no news.
+    shorts += [row.short for row in metrics if (change := row.others[0].change) and change.estimate]
+    heads = list(dict.fromkeys(shorts))[:MOST_COLUMNS]
+    squares = [
+        [
+            _square(session, each, each.others[0]) if (each := of_case.get(short)) else None
+            for short in heads
+        ]
+        for of_case in by_case.values()
+    ]
+    names = list(by_case)
+    return without_common(names) if len(names) > 1 else names, heads, squares
+
+
+def heat(session: SessionComparison) -> list[Chart]:
+    """One map; none where there are too few cells to need one, or none has a change."""
+    names, heads, squares = _grid(session)
+    many = len(session.arms) > 2 or len(session.comparisons[0].cases) >= MANY_CASES
+    filled = [cell for line in squares for cell in line if cell is not None]
+    if not many or len(filled) < MANY_CASES:
+        return []
+    rows = {names[number]: squares[number] for number in most_changed(squares)}
+    texts = (
+        f"{name}: "
+        + ", ".join(f"{head} {cell.text}" for head, cell in zip(heads, line, strict=True) if cell)
+        for name, line in rows.items()
+    )
+    alt = f"Change from base in percent: {'; '.join(texts)}"
+    # Room at the right for the last head, which leans over.
+    labels = [canvas.cut(name, LONGEST_LABEL) for name in rows]
+    left = GAP_IN + LETTER_IN * max(map(len, labels))
+    width, height = left + COLUMN_IN * (len(heads) + 1), TOP_IN + ROW_IN * len(rows)
+    with canvas.figure(height, width) as fig:
+        fig.set_layout_engine("none")
+        size = COLUMN_IN * len(heads) / width, ROW_IN * len(rows) / height - 0.01
+        axes = fig.add_axes((left / width, 0.01, *size))
+        axes.patch.set_alpha(0)
+        for y, (label, line) in enumerate(zip(labels, rows.values(), strict=True)):
+            axes.text(-0.12, y + 0.5, label, ha="right", va="center", fontsize=9.5, color=INK)
+            for x, cell in enumerate(line):
+                _draw_square(axes, x, y, cell)
+        leaning: Keywords = {"rotation": 28, "ha": "left", "va": "bottom", "fontsize": 9}
+        for x, head in enumerate(heads):
+            axes.text(x + 0.08, -0.25, canvas.cut(head, LONGEST_HEAD), color=MUTED, **leaning)
+        axes.set_xlim(0, len(heads))
+        axes.set_ylim(len(rows), 0)
+        axes.set_axis_off()
+        svg = canvas.to_svg(fig, "heat", alt)
+    rest = " Columns are metrics; what is judged comes first." * (len(session.arms) == 2)
+    if len(rows) < len(squares):
+        many_rows = f"{len(squares)} rows the {len(rows)}"
+        rest += f" Of {many_rows} that changed most; the table has all."
+    points = ", pt: points" if any(row.is_share for row in session.rows) else ""
+    caption = (
+        f"Change from {session.manifest.base} in percent{points}. Blue is better, orange is worse, "
+        "the deeper the larger, on a logarithmic scale from half the threshold; ▲ and ▼ mark what "
+        f"is significant.{rest} {wording.row_samples(session.rows[0]).capitalize()}."
+    )
+    return [Chart("heat", "heat", "Every change at a glance", caption, alt, svg)]
+
+
+def most_changed(squares: Squares) -> list[int]:
+    """Numbers of the rows that are drawn, in order: all, or those that are surest and deepest."""
+
+    def importance(number: int) -> tuple[bool, float]:
+        cells = filter(None, squares[number])
+        return max(((cell.sure, cell.depth) for cell in cells), default=(False, 0))
+
+    return sorted(heapq.nlargest(MOST_ROWS, range(len(squares)), key=importance))
+
+
+def _draw_square(axes: Axes, x: int, y: int, cell: Square | None) -> None:
+    corner = (x + 0.02, y + 0.04)
+    middle: Keywords = {"ha": "center", "va": "center"}
+    frame: Keywords = {"facecolor": "none", "edgecolor": RULE, "linewidth": 0.7}
+    axes.add_patch(Rectangle(corner, 0.96, 0.92, **frame))
+    if cell is None:
+        axes.text(x + 0.5, y + 0.5, wording.NOTHING, color=MUTED, **middle)
+        return
+    if cell.depth:
+        colour = BASE if cell.better else PATCHED
+        fill: Keywords = {"linewidth": 0, "alpha": cell.depth, "facecolor": colour}
+        axes.add_patch(Rectangle(corner, 0.96, 0.92, **fill))
+    ink = INK if cell.sure else MUTED
+    axes.text(x + 0.5, y + 0.52, cell.text, fontsize=9, color=ink, **middle)
