@@ -16,7 +16,7 @@ from analysis.explain.kinds import EXPLANATION as KINDS_COUNTED
 from analysis.explain.stacks import EXPLANATION as STACKS_COUNTED
 from analysis.many import SessionComparison, compare_session, of_comparisons
 from analysis.model import Comparison, ReportError
-from reports import FORM_NAMES, json_form, lkp, mail, matrix, mmtests, sentences, summary
+from reports import FORM_NAMES, json_form, lkp, mail, mmtests, sentences, summary
 from reports.document import Block, Link, Paragraph
 from reports.headline import headline
 from reports.render import html, markdown, text
@@ -125,7 +125,7 @@ def as_session(comparison: Comparison | SessionComparison) -> SessionComparison:
 
 
 _WRITERS: tuple[Callable[[SessionComparison], str], ...] = (
-    *(as_text, as_markdown, mail.letter, lkp.render, mmtests.render, matrix.render),
+    *(as_text, as_markdown, mail.letter, lkp.render, mmtests.render, mmtests.matrix),
     *(as_html, json_form.render, as_summary),
 )
 FORMS: Mapping[str, Callable[[SessionComparison], str]] = MappingProxyType(

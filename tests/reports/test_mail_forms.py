@@ -9,7 +9,7 @@ import pytest
 from analysis.many import SessionComparison, compare_session
 from analysis.model import Comparison
 from experiment.plan import AGAIN
-from reports import forms, lkp, mail, matrix, mmtests
+from reports import forms, lkp, mail, mmtests
 from reports.sections.arms import values
 from results.record import CaseSize
 from tests.analysis import factory
@@ -192,7 +192,7 @@ def test_a_terminal_of_100_columns_holds_it(
 
 def test_more_metrics_than_fit_continue_below(five: SessionComparison) -> None:
     """Nothing is cut off: each arm's values of each metric stand in some table."""
-    rendered = matrix.render(five)
+    rendered = mmtests.matrix(five)
     for row in five.rows:
         if row.primary and row.measured:
             assert all(values(cell)[0] in rendered for cell in row.cells), row.name
