@@ -45,6 +45,7 @@ ALLOWED = {
     "runs/requirements.py": {"read_text": OWN_DATA},
     "runs/repro.py": {"read_bytes": OWN_DATA, "read_text": OWN_DATA},
     "runs/resolved.py": {"read_text": "patches that were read before"},
+    "verbs/cli.py": {"read_text": "the help of verbs, from sources of ours"},
     "verbs/patch.py": {"read_bytes": "a mail that the user named"},
     "verbs/reference.py": {"open": OWN_DATA, "write_text": OWN_DATA},
     "verbs/workload.py": {"read_text": OWN_DATA, "write_text": OWN_DATA},
