@@ -55,6 +55,7 @@ GUEST = (
     Want("SYSFS", "settings are written there"),
     Want("TMPFS", "results are kept there until they are sent"),
     Want("FW_CFG_SYSFS", "the guest reads its job through it", "qemu_fw_cfg"),
+    Want("X86_IOPL_IOPERM", "the guest's agent stops and ends it by a port"),
     Want("MEMCG", "workloads run in a memory cgroup"),
     Want("BLK_CGROUP", "what a device moved is counted by cgroup"),
     Want("CGROUP_SCHED", "CPU time is counted by cgroup"),
