@@ -32,8 +32,8 @@ from results import door
 # What is asked of a release that has other names, beside what is asked of every one.
 ADAPTED = "adapted.config"
 KCONFIG = re.compile(r"(?:^|/)Kconfig[^/]*$|^scripts/kconfig/")
-ADDED = re.compile(r"^\+\s*(?:menu)?config\s+(\w+)\s*$", re.M)
-TAKEN = re.compile(r"^-\s*(?:menu)?config\s+(\w+)\s*$", re.M)
+ADDED = re.compile(r"^\+[ \t]*(?:menu)?config[ \t]+(\w+)[ \t\r]*$", re.M)
+TAKEN = re.compile(r"^-[ \t]*(?:menu)?config[ \t]+(\w+)[ \t\r]*$", re.M)
 
 FILE = CONFIG_FOLDER / "options.toml"
 OptionName = Annotated[str, Field(pattern=r"^[A-Z0-9][A-Za-z0-9_]*$")]

@@ -276,7 +276,8 @@ def _whole(file: IO[bytes], most: int, path: Path) -> bytes:
 
 def _require_size(size: int, most: int, path: Path) -> None:
     if size > most:
-        raise _refused(f"has more than {most / MIB:g} MiB, the most that is read of it", path)
+        bound = f"{most / MIB:g} MiB" if most >= MIB else f"{most} bytes"
+        raise _refused(f"has more than {bound}, the most that is read of it", path)
 
 
 def _refused(what: str, path: Path) -> StoreError:

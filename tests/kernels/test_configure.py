@@ -15,7 +15,8 @@ from kernels.build import provide
 from kernels.cache import Kernel
 from kernels.compare import compare, options_apart
 from kernels.config import Lost, parse
-from kernels.configure import FILE, Reasons, adapt, agreed, load_reasons
+from kernels.configure import FILE, Reasons, adapt, added_options, agreed, load_reasons
+from kernels.series import read_patch
 from tests.kernels.fake import COMMENT, FASTER, Lab, replace
 
 REASONS = """
@@ -51,6 +52,15 @@ def added(name: str, *lines: str) -> Callable[[Path], None]:
     """An edit that brings an option, on by default."""
     body = "".join(f"\t{line}\n" for line in ('bool "New"', *lines, "default y"))
     return replace("Kconfig", "config SMP\n", f"config {name}\n{body}\nconfig SMP\n")
+
+
+def test_an_option_in_the_context_after_an_added_line_is_not_the_series_own(tmp_path: Path) -> None:
+    path = tmp_path / "0001-new.patch"
+    path.write_text(
+        "Subject: [PATCH] mm: new\n\ndiff --git a/mm/Kconfig b/mm/Kconfig\n--- a/mm/Kconfig\n"
+        "+++ b/mm/Kconfig\n@@ -1,3 +1,4 @@\n+config NEW\n+\tbool\n-\n config OLD\n+\n config Z\n"
+    )
+    assert added_options([read_patch(path)]) == ("NEW",)
 
 
 def test_a_release_with_other_names_gets_those(reasons: Lab) -> None:

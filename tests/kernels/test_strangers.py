@@ -69,7 +69,7 @@ SERIES: dict[str, str] = {
 SIZES: dict[str, tuple[str, str]] = {
     "a release of a GiB": (
         "truncate -s 1G include/config/kernel.release",
-        "kernel.release (release): has more than",
+        "kernel.release (release): has more than 128 bytes",
     ),
     "a release of two lines": (
         "printf 'a\\nb' > include/config/kernel.release",
