@@ -58,7 +58,7 @@ def test_an_option_in_the_context_after_an_added_line_is_not_the_series_own(tmp_
     path = tmp_path / "0001-new.patch"
     path.write_text(
         "Subject: [PATCH] mm: new\n\ndiff --git a/mm/Kconfig b/mm/Kconfig\n--- a/mm/Kconfig\n"
-        "+++ b/mm/Kconfig\n@@ -1,3 +1,4 @@\n+config NEW\n+\tbool\n-\n config OLD\n+\n config Z\n"
+        "+++ b/mm/Kconfig\n@@ -1,3 +1,5 @@\n+config NEW\n+\tbool\n-\n config OLD\n+\n config Z\n"
     )
     assert added_options([read_patch(path)]) == ("NEW",)
 
