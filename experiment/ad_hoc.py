@@ -22,6 +22,10 @@ ALL = "all"
 VERSION = re.compile(r"\d+(\.\d+)+(-rc\d+)?")
 
 
+class NoWorkloadError(SpecError):
+    """No workload is known to execute anything that a series changes."""
+
+
 class Touches(Frozen):
     """Workloads for a series of whose functions none is known, by patterns of its files."""
 
@@ -217,7 +221,7 @@ def choose(files: Iterable[str], auto: Auto | None = None) -> tuple[str, ...]:
     For what has no functions, such as headers; ``runs.coverage`` chooses by what is executed.
 
     Raises:
-        SpecError: no rule knows any of the files; the files are named.
+        NoWorkloadError: no rule knows any of the files; the files are named.
     """
     auto = auto or load_auto()
     changed = tuple(dict.fromkeys(files))
@@ -228,7 +232,7 @@ def choose(files: Iterable[str], auto: Auto | None = None) -> tuple[str, ...]:
         for name in rule.workloads
     }
     if not values:
-        raise SpecError(
+        raise NoWorkloadError(
             [
                 f"--series: no workload is known for {', '.join(changed[:5]) or 'no file at all'}; "
                 f"name some: --workloads {','.join(auto.workloads)}"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from errors import InfraError, LabError, RecordError, SpecError, UsageError
-from experiment.ad_hoc import Auto, alike, choose, load_auto
+from experiment.ad_hoc import Auto, NoWorkloadError, alike, choose, load_auto
 from experiment.load import CONFIGS
 from kernels import addresses, build, cache, symbols
 from kernels.cache import Kernel
@@ -287,7 +287,8 @@ def workloads_for(
     that the names of its files stand for, as far as they execute any of the files' functions.
 
     Raises:
-        SpecError: there are none; names the shipped experiment that would do, if any.
+        SpecError: there are none; names the shipped experiment that would do, if any; a
+            NoWorkloadError where nothing executes it.
     """
     auto = auto or load_auto()
     catalogue = load_catalogue()
@@ -334,7 +335,7 @@ def workloads_for(
             ]
         )
     if suggestion.never:
-        raise SpecError(
+        raise NoWorkloadError(
             [
                 f"--series: no workload executes {', '.join(suggestion.never[:5])}; "
                 f"name some all the same: --workloads {','.join(auto.workloads)}"

@@ -34,7 +34,7 @@ VERBS = {
     "build": "session", "cache-key": "session", "measure": "session", "report": "session",
     "run": "session", "tree": "session", "suggest": "coverage", "patch": "patch",
     "sessions": "sessions", "compare": "sessions", "gate": "history", "bisect": "bisect",
-    "repro": "repro", "pages": "history", "watch": "queue", "completion": "cli",
+    "repro": "repro", "recall": "recall", "pages": "history", "watch": "queue", "completion": "cli",
 }  # fmt: skip
 # Verbs of one module, called by its name and theirs; a help ends with two examples or more.
 GROUPS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {

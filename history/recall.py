@@ -1,0 +1,523 @@
+"""Whether known changes are found: published results undone or redone, and changes that change
+nothing, each measured as anybody's series is, and the table of what came out.
+
+An entry is a folder of patches; ``published.toml`` in it makes it a published result, and without
+that file it is neutral.  What was measured is a session in a folder of sessions, named as the entry
+is; why one could not be measured is a file beside, of the same name.  The table is made of these
+alone, so it is the same wherever and whenever it is made.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from analysis.comparison import unfinished
+from analysis.explain.lines import EXPLANATION as LINES
+from analysis.explain.locks import EXPLANATION as LOCKS
+from analysis.explain.memory import EXPLANATION as MISSES
+from analysis.linked import stem
+from analysis.many import compare_session
+from analysis.model import Comparison, MetricComparison
+from analysis.verdict import CALLED, MISSING, Verdict
+from errors import RecordError, UsageError
+from experiment.frozen import Frozen, closest
+from experiment.load import CONFIGS, load
+from files import sha256_of
+from reports import wording
+from reports.document import Block, Cell, Column, Heading, Mono, Paragraph, Row, Table, listing
+from reports.document import row as row_of
+from reports.headline import headline, pending
+from results import door
+from results.record import Manifest, Record, as_json
+from results.session import open_session
+from results.store import MANIFEST
+
+FOLDERS = (CONFIGS / "series" / "published", CONFIGS / "series" / "neutral")
+ABOUT = "published.toml"
+# What a neutral change is made for, as published.toml says it of the others.
+SOURCE = "deb:linux-source-6.12"
+# A lock that is taken this much more or less often, of what it was, has moved.
+MOVED = 0.05
+CHANGES = ("regression", "improvement")
+Kind = Literal["regression", "improvement", "elsewhere", "neutral"]
+Instrument = Literal["instructions", "locks", "lines", "misses"]
+
+
+class PublishedResult(Frozen):
+    """``published.toml``: what was published, and what was expected before it was measured.
+
+    With ``reverse`` the patches take the published change out.  ``functions`` are those that are to
+    be named, ``shows`` the instruments that should show it.  ``learned`` is one sentence of why the
+    lab has missed it, where it has, and ``rule`` what was mended in the lab because of it.
+    """
+
+    id: str
+    title: str
+    commit: str
+    kind: Literal["regression", "improvement", "elsewhere"]
+    published: str
+    machine: str
+    source: str
+    mechanism: str
+    reverse: bool
+    kernel: str
+    expected: str
+    sign: Literal["faster", "slower", "none"]
+    functions: tuple[str, ...]
+    shows: tuple[Instrument, ...]
+    learned: str = ""
+    rule: str = ""
+
+
+@dataclass(frozen=True)
+class RecallEntry:
+    """A folder of patches with what was published of it; a neutral change has nothing."""
+
+    folder: Path
+    result: PublishedResult | None
+
+    @property
+    def name(self) -> str:
+        """The folder's name, which is its session's, too."""
+        return self.folder.name
+
+    @property
+    def kind(self) -> Kind:
+        """What is to be recalled."""
+        return self.result.kind if self.result else "neutral"
+
+    @property
+    def source(self) -> str:
+        """The kernel's source that the patches are for."""
+        return self.result.kernel if self.result else SOURCE
+
+    @property
+    def changes_headers(self) -> bool:
+        """Whether most of a kernel has to be compiled again."""
+        texts = (path.read_text(errors="replace") for path in self.folder.glob("*.patch"))
+        return any(
+            line.startswith("+++ b/") and line.endswith(".h")
+            for text in texts
+            for line in text.splitlines()
+        )
+
+    @property
+    def digests(self) -> set[str]:
+        """SHA-256 of the patches."""
+        return {sha256_of(path) for path in self.folder.glob("*.patch")}
+
+
+class Recalled(StrEnum):
+    """What became of an entry.
+
+    ``caught``: a change is called in the published direction.  ``wrongly silent``: its code ran,
+    instructions should show it, and the lab says no change; ``missed``: the same, and the lab
+    leaves it open.  ``rightly silent``: its code ran, nothing is to be seen in the path, and
+    nothing is called.  ``not executed``: no workload is known to run it, or none ran it.
+    ``false alarm``: a change is called in another direction, or of what changes nothing.
+    """
+
+    CAUGHT = "caught"
+    WRONGLY_SILENT = "wrongly silent"
+    MISSED = "missed"
+    RIGHTLY_SILENT = "rightly silent"
+    NOT_EXECUTED = "not executed"
+    FALSE_ALARM = "false alarm"
+    NOT_MEASURED = "not measured"
+    NOT_YET = "not measured yet"
+
+
+class RecallRow(Record):
+    """One entry with what its session shows.
+
+    ``metric`` is of the largest change that is called, or else of the largest that was tested, with
+    its verdict; changes and intervals are fractions.  ``rank`` is the place of ``function`` among
+    the functions of the called phases by how much they moved, 0 where none of the entry's is listed
+    or nothing is called.  ``instruments`` has what was measured besides, ``shown_by`` those of the
+    entry's instruments that show it, instructions not among them.
+    """
+
+    name: str
+    kind: Kind
+    result: PublishedResult | None
+    recalled: Recalled
+    why: str = ""
+    case: str = ""
+    metric: str = ""
+    verdict: str = ""
+    change: float | None = None
+    low: float | None = None
+    high: float | None = None
+    called: int = 0
+    judged: int = 0
+    function: str = ""
+    rank: int = 0
+    instruments: dict[str, str] = Field(default_factory=dict)
+    shown_by: tuple[str, ...] = ()
+
+
+class Unmeasured(Record):
+    """Why an entry has no session, in a file beside where it would be."""
+
+    recalled: Literal[Recalled.NOT_EXECUTED, Recalled.NOT_MEASURED]
+    why: str
+
+
+def entries(folders: Sequence[Path]) -> tuple[RecallEntry, ...]:
+    """All entries in the order of their measurement.
+
+    A kernel is built from the objects of the one before it; so those of one source stand together,
+    and those that change headers, after which most of the next kernel is compiled again, come last.
+
+    Raises:
+        SpecError: a ``published.toml`` is wrong.
+    """
+    every = [
+        RecallEntry(path, load(path / ABOUT, PublishedResult) if (path / ABOUT).is_file() else None)
+        for folder in folders
+        for path in sorted(folder.iterdir())
+        if any(path.glob("*.patch"))
+    ]
+    return tuple(sorted(every, key=lambda each: (each.source, each.changes_headers)))
+
+
+def chosen(
+    every: Sequence[RecallEntry],
+    names: Sequence[str] = (),
+    kinds: str = "",
+    third: int | None = None,
+) -> tuple[RecallEntry, ...]:
+    """Those of these names or ids, or all; ``kinds`` is ``published`` or ``neutral``, or both.
+
+    ``third`` is 1 to 3: every third of them from there.
+
+    Raises:
+        UsageError: no entry has this name.
+    """
+    known = {each.name: each for each in every}
+    for each in every:
+        if each.result:
+            known.setdefault(each.result.id.lower(), each)
+    for name in names:
+        if name.lower() not in known:
+            nearest = closest(name.lower(), known)
+            raise UsageError(
+                "no entry has this name",
+                where=name,
+                next_step=f"{f'did you mean {nearest}? ' if nearest else ''}"
+                "the entries are the folders in configs/series/published and neutral",
+            )
+    named = {known[name.lower()].name for name in names} or set(known)
+    of_kind = [
+        each
+        for each in every
+        if each.name in named and (not kinds or (each.kind == "neutral") == (kinds == "neutral"))
+    ]
+    return tuple(of_kind if third is None else of_kind[third - 1 :: 3])
+
+
+def finished(entry: RecallEntry, sessions: Path) -> bool:
+    """Whether the entry's session is there, of these patches, and has nothing left to be made.
+
+    Raises:
+        UsageError: the session is of other patches.
+        StoreError: it cannot be read.
+    """
+    if not door.exists(sessions, f"{entry.name}/{MANIFEST}"):
+        return False
+    session = open_session(sessions / entry.name, counted=False)
+    _require_same(entry, sessions / entry.name, session.manifest)
+    return not unfinished(session) and not pending(compare_session(session, explains=False))
+
+
+def _require_same(entry: RecallEntry, folder: Path, manifest: Manifest) -> None:
+    measured = {patch.sha256 for series in manifest.series for patch in series.patches}
+    if measured != entry.digests:
+        raise UsageError(
+            "is a session of other patches than the entry has now",
+            where=str(folder),
+            next_step="move it away, and measure anew",
+        )
+
+
+def keep_problem(entry: RecallEntry, sessions: Path, problem: Unmeasured | None) -> None:
+    """Write down why an entry has no session, or that there is no such reason any more."""
+    name = f"{entry.name}.json"
+    if problem is None:
+        door.remove(sessions, name)
+    else:
+        door.write(sessions, name, problem.model_dump_json(indent=2) + "\n")
+
+
+def row(entry: RecallEntry, sessions: Path) -> RecallRow:
+    """What is on disk of an entry."""
+
+    def without(recalled: Recalled, why: str = "") -> RecallRow:
+        return RecallRow(
+            name=entry.name, kind=entry.kind, result=entry.result, recalled=recalled, why=why
+        )
+
+    with suppress(FileNotFoundError):
+        problem = Unmeasured.model_validate_json(door.read(sessions, f"{entry.name}.json"))
+        return without(problem.recalled, problem.why)
+    folder = sessions / entry.name
+    try:
+        if not door.exists(sessions, f"{entry.name}/{MANIFEST}"):
+            return without(Recalled.NOT_YET)
+        session = open_session(folder)
+        _require_same(entry, folder, session.manifest)
+        if why := unfinished(session):
+            return without(Recalled.NOT_YET, why)
+        compared = compare_session(session)
+    except (RecordError, UsageError, OSError) as error:
+        return without(Recalled.NOT_MEASURED, str(error).splitlines()[0])
+    (comparison,) = compared.comparisons
+    if all(metric.judgement.verdict in MISSING for metric in comparison.primary):
+        return without(Recalled.NOT_MEASURED, headline(compared, str(folder)).text)
+    return judge(entry, comparison)
+
+
+def judge(entry: RecallEntry, comparison: Comparison) -> RecallRow:
+    """What a session shows of an entry."""
+    tested = [
+        metric
+        for metric in comparison.primary
+        if metric.judgement.verdict not in (Verdict.NOT_TESTED, *MISSING)
+    ]
+    called = [metric for metric in tested if metric.judgement.verdict in CALLED]
+    functions = entry.result.functions if entry.result else ()
+    function, rank = named(functions, comparison, called)
+    instruments = dict(instruments_of(functions, comparison))
+    expected = entry.result.shows if entry.result else ()
+    shown = tuple(each for each in expected if instruments.get(each))
+    largest = max(
+        called or tested,
+        key=lambda metric: abs(change.estimate) if (change := metric.judgement.change) else 0.0,
+        default=None,
+    )
+    change = largest.judgement.change if largest else None
+    return RecallRow(
+        name=entry.name,
+        kind=entry.kind,
+        result=entry.result,
+        recalled=outcome_of(entry, tested, largest, same_code=comparison.manifest.same_code),
+        why="" if tested else headline(comparison).text,
+        case=largest.case if largest else "",
+        metric=largest.name if largest else "",
+        verdict=str(largest.judgement.verdict) if largest else "",
+        change=change.estimate if change else None,
+        low=change.low if change else None,
+        high=change.high if change else None,
+        called=len(called),
+        judged=len(tested),
+        function=function,
+        rank=rank,
+        instruments=instruments,
+        shown_by=shown,
+    )
+
+
+def outcome_of(
+    entry: RecallEntry,
+    tested: Sequence[MetricComparison],
+    largest: MetricComparison | None,
+    *,
+    same_code: bool,
+) -> Recalled:
+    """What became of it; ``largest`` is the largest that is called, or tested where none is."""
+    verdict = largest.judgement.verdict if largest else None
+    if verdict in CALLED:
+        return Recalled.CAUGHT if verdict == entry.kind else Recalled.FALSE_ALARM
+    if not tested and not (same_code and entry.kind == "neutral"):
+        return Recalled.NOT_EXECUTED
+    if entry.result is None or "instructions" not in entry.result.shows:
+        return Recalled.RIGHTLY_SILENT
+    verdicts = {metric.judgement.verdict for metric in tested}
+    return Recalled.WRONGLY_SILENT if verdicts == {Verdict.NO_CHANGE} else Recalled.MISSED
+
+
+def named(
+    functions: Sequence[str], comparison: Comparison, called: Sequence[MetricComparison]
+) -> tuple[str, int]:
+    """The first of the functions in the called phases' lists, with its place.
+
+    Where nothing is called it is one that is called changed, and has no place.
+    """
+    phases = {(metric.case, metric.phase) for metric in called}
+    places = [
+        (rank, each.name)
+        for attribution in comparison.headlines
+        if (attribution.case, attribution.phase) in phases
+        for rank, each in enumerate((r for r in attribution.rows if not r.user), 1)
+        if stem(each.name) in functions
+    ]
+    if places or called:
+        rank, name = min(places, default=(0, ""))
+        return name, rank
+    changed = (each.name for a in comparison.headlines for each in a.changed)
+    return next((name for name in changed if stem(name) in functions), ""), 0
+
+
+def instruments_of(functions: Sequence[str], comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """What the other instruments say, of each that was there; empty where nothing moved."""
+    own = {*functions, *(stem(f) for each in comparison.executions for f in each.changed)}
+    measured = LOCKS.of(comparison)
+    if measured:
+        # Of those that functions of the change take, the one that is taken most times more or less.
+        moved = [
+            (
+                abs(lock.taken.difference),
+                f"{lock.label} {wording.few(lock.taken)} per {phase.unit_title}",
+            )
+            for phase in measured
+            for lock in phase.rows
+            if own & {stem(site.function) for site in lock.sites}
+            and not lock.taken.within_scatter
+            and abs(lock.taken.change or 1.0) >= MOVED
+        ]
+        yield "locks", max(moved, default=(0.0, ""))[1]
+    if lines := LINES.of(comparison):
+        false = [
+            each for phase in lines if (each := phase.falsest) and not each.apart.within_scatter
+        ]
+        most = max(false, key=lambda each: abs(each.apart.difference), default=None)
+        yield "lines", f"{most.object} {wording.few(most.apart)} false sharing" if most else ""
+    if misses := MISSES.of(comparison):
+        totals = [each.total.l2 for each in misses if not each.total.l2.within_scatter]
+        most_missed = max(totals, key=lambda pair: abs(pair.difference), default=None)
+        yield "misses", f"L2 {wording.moved(most_missed)}" if most_missed else ""
+
+
+def scores(rows: Sequence[RecallRow]) -> list[str]:
+    """The score, a sentence each."""
+    there = [
+        each for each in rows if each.recalled not in (Recalled.NOT_YET, Recalled.NOT_MEASURED)
+    ]
+    of = {
+        kind: [each for each in there if each.kind in kinds]
+        for kind, kinds in (
+            ("changes", CHANGES),
+            ("elsewhere", ("elsewhere",)),
+            ("neutral", ("neutral",)),
+        )
+    }
+    changes, elsewhere, neutral = of["changes"], of["elsewhere"], of["neutral"]
+    texts = []
+    if changes:
+        caught = [each for each in changes if each.recalled is Recalled.CAUGHT]
+        named = [each for each in caught if each.function]
+        besides = [each for each in changes if each in named or each.shown_by]
+        texts += [
+            f"Regressions and improvements by instructions: right sign and function named in "
+            f"{_share(named, changes)}; right sign in {_share(caught, changes)}; with locks, lines "
+            f"and misses as far as measured: {_share(besides, changes)}."
+        ]
+    if elsewhere:
+        silent = [each for each in elsewhere if each.recalled is Recalled.RIGHTLY_SILENT]
+        shown = [each for each in silent if each.shown_by]
+        texts += [
+            f"Not in the path: rightly silent {_share(silent, elsewhere)}; of these shown by "
+            f"another instrument: {len(shown)}."
+        ]
+    if neutral:
+        called = [each for each in neutral if each.recalled is Recalled.FALSE_ALARM]
+        texts += [f"Neutral changes that are called: {_share(called, neutral)}."]
+    counts = Counter(each.recalled for each in rows)
+    return [*texts, "All: " + ", ".join(f"{n} {each}" for each in Recalled if (n := counts[each]))]
+
+
+def _share(some: Sequence[RecallRow], every: Sequence[RecallRow]) -> str:
+    return f"{len(some)} of {len(every)} ({100 * len(some) / len(every):.0f} %)"
+
+
+COLUMNS = (
+    Column("entry", left=True),
+    Column("outcome", left=True),
+    Column("ours", left=True),
+    Column("function", left=True, drop=2),
+    Column("other instruments", left=True, drop=1),
+    Column("published", left=True, drop=3),
+)
+
+
+def blocks(rows: Sequence[RecallRow]) -> list[Block]:
+    """The table as a document: the score, what was measured, and what was not."""
+    there = [each for each in rows if each.recalled is not Recalled.NOT_YET]
+    published = [each for each in there if each.kind != "neutral"]
+    neutral = [each for each in there if each.kind == "neutral"]
+    sentences = [
+        f"{each.name}: {text}"
+        for each in there
+        for text in (
+            each.why,
+            each.result.learned if each.result else "",
+            f"* changed a rule of the lab: {each.result.rule}"
+            if each.result and each.result.rule
+            else "",
+        )
+        if text
+    ]
+    missing = [each.name for each in rows if each.recalled is Recalled.NOT_YET]
+    document: list[Block] = [
+        Heading("Recall of known changes", 1),
+        Paragraph(
+            (
+                "Published results undone or redone by patches of the lab's own, and changes that "
+                "change nothing, each measured as ",
+                Mono("./lab.py run --series FOLDER"),
+                " measures it: by the workloads that ",
+                Mono("suggest"),
+                " chooses, with the thresholds of every session. Sizes are of the path: "
+                "instructions counted under emulation. A published number is of the machine named "
+                "beside it. Made by ",
+                Mono("./lab.py recall"),
+                " from sessions on disk.",
+            )
+        ),
+        *listing(scores(rows)),
+    ]
+    for title, own in (("Published results", published), ("Neutral changes", neutral)):
+        if own:
+            document += [Heading(title), Table(title, COLUMNS, tuple(map(cells, own)))]
+    if sentences:
+        document += [Heading("Why"), *listing(sentences)]
+    if missing:
+        document += [Heading("Not measured yet"), Paragraph(", ".join(missing))]
+    return document
+
+
+def cells(each: RecallRow) -> Row:
+    """The row as it is shown."""
+    result = each.result
+    where = " ".join(part for part in (each.case, each.metric) if part)
+    known = each.low is not None and each.high is not None
+    interval = wording.between(each.low or 0.0, each.high or 0.0) if known else ""
+    size = wording.percent(each.change) if each.change is not None else ""
+    ours = Cell(" ".join(part for part in (each.verdict, size, interval) if part), under=where)
+    rank = f"{each.function}, place {each.rank}" if each.rank else each.function
+    others = "; ".join(
+        f"{name}: {text or 'nothing moved'}" for name, text in each.instruments.items()
+    )
+    published = Cell(result.published, under=f"({result.machine})") if result else "changes nothing"
+    mark = " *" if result and result.rule else ""
+    return row_of(
+        f"{each.name}{mark}",
+        str(each.recalled),
+        ours,
+        rank or "none named" * bool(each.called),
+        others,
+        published,
+    )
+
+
+def as_values(rows: Sequence[RecallRow]) -> dict[str, object]:
+    """The table as JSON has it."""
+    return {"scores": scores(rows), "rows": [as_json(each) for each in rows]}

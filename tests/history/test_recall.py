@@ -1,0 +1,206 @@
+"""Which known changes are found: each cell of the table, from sessions made up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.many import compare_session
+from errors import SpecError, UsageError
+from history import recall
+from history.recall import PublishedResult, Recalled, RecallEntry, RecallRow, judge
+from reports.render import markdown, text
+from results.session import MeasuredSession
+from tests.analysis.counts_factory import counted, profiles
+from tests.analysis.factory import ExactSession, all_equal
+from tests.analysis.measured import measured
+from tests.analysis.test_execution import on_record, running, triage
+
+ABOUT: dict[str, Any] = {
+    "id": "P98",
+    "title": "a walk less",
+    "commit": "0123456789ab",
+    "kind": "improvement",
+    "published": "+8 % reads",
+    "machine": "not read",
+    "source": "somebody@example.org",
+    "mechanism": "path",
+    "reverse": True,
+    "kernel": "deb:linux-source-6.12",
+    "expected": "-1 %",
+    "sign": "faster",
+    "functions": ("xas_load",),
+    "shows": ("instructions",),
+}
+# The table of neutral and published entries below is of changes of this function.
+NAME = "xas_load"
+
+
+def entry(folder: Path = Path("p98-walk"), **about: Any) -> RecallEntry:
+    return RecallEntry(folder, PublishedResult.model_validate(ABOUT | about))
+
+
+NEUTRAL = RecallEntry(Path("mm-comment"), None)
+
+
+def session(**effect: float) -> MeasuredSession:
+    """One in which the changed function ran, with the log ratio of bandwidth by phase."""
+    return running(on_record(NAME, **effect), NAME, "4k")
+
+
+def row(of: RecallEntry, what: MeasuredSession) -> RecallRow:
+    return judge(of, compare_session(what).comparisons[0])
+
+
+def noisy() -> MeasuredSession:
+    made_up = ExactSession(effect=dict.fromkeys(("4k", "thp", "switch"), 0.002), noise=0.02)
+    manifest = made_up.manifest().model_copy(update={"triage": triage(NAME)})
+    return running(
+        measured(counted(manifest), made_up.records(), profiles(made_up)), NAME, "4k", "thp"
+    )
+
+
+def same_code() -> MeasuredSession:
+    made_up = ExactSession(same_code=True)
+    return measured(made_up.manifest(), all_equal(made_up.records()))
+
+
+FASTER, SLOWER, EQUAL = {"4k": 0.02}, {"4k": -0.02}, {"4k": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("of", "what", "recalled"),
+    [
+        (entry(), session(**FASTER), Recalled.CAUGHT),
+        (entry(kind="regression", sign="slower"), session(**SLOWER), Recalled.CAUGHT),
+        (entry(), session(**SLOWER), Recalled.FALSE_ALARM),
+        (entry(kind="elsewhere", sign="none"), session(**FASTER), Recalled.FALSE_ALARM),
+        (NEUTRAL, session(**SLOWER), Recalled.FALSE_ALARM),
+        (entry(), session(**EQUAL), Recalled.WRONGLY_SILENT),
+        (entry(), noisy(), Recalled.MISSED),
+        (entry(sign="none", shows=("locks",)), session(**EQUAL), Recalled.RIGHTLY_SILENT),
+        (NEUTRAL, session(**EQUAL), Recalled.RIGHTLY_SILENT),
+        (NEUTRAL, same_code(), Recalled.RIGHTLY_SILENT),
+        (entry(), on_record("vmalloc", **FASTER), Recalled.NOT_EXECUTED),
+        (NEUTRAL, on_record("vmalloc", **FASTER), Recalled.NOT_EXECUTED),
+    ],
+)
+def test_what_becomes_of_an_entry(
+    of: RecallEntry, what: MeasuredSession, recalled: Recalled
+) -> None:
+    assert row(of, what).recalled is recalled
+
+
+def test_a_caught_one_has_its_size_and_the_place_of_its_function() -> None:
+    caught = row(entry(functions=("not_there", NAME)), session(**FASTER))
+    assert (caught.case, caught.metric, caught.verdict) == ("filemap-4k", "4k.bw", "improvement")
+    assert caught.change == pytest.approx(0.02, abs=0.002)
+    assert 0 < (caught.low or 0.0) < 0.02 < (caught.high or 0.0)
+    # It moves most of all in the sessions that are made up.
+    assert (caught.function, caught.rank) == (NAME, 1)
+    unnamed = row(entry(functions=("not_there",)), session(**FASTER))
+    assert (unnamed.recalled, unnamed.function, unnamed.rank) == (Recalled.CAUGHT, "", 0)
+
+
+def test_a_row_has_the_reason_why_nothing_of_it_ran() -> None:
+    assert "none of the changed functions ran" in row(entry(), on_record("vmalloc")).why
+
+
+def made(recalled: Recalled, kind: recall.Kind = "improvement", **more: Any) -> RecallRow:
+    result = ABOUT | {"kind": kind} if kind != "neutral" else None
+    return RecallRow.model_validate(
+        {"name": "p98-walk", "kind": kind, "result": result, "recalled": recalled, **more}
+    )
+
+
+def test_the_score_counts_what_was_measured() -> None:
+    rows = [
+        made(Recalled.CAUGHT, function=NAME, rank=1),
+        made(Recalled.CAUGHT),
+        made(Recalled.WRONGLY_SILENT, "regression", shown_by=("locks",)),
+        made(Recalled.NOT_YET),
+        made(Recalled.NOT_MEASURED),
+        made(Recalled.RIGHTLY_SILENT, "elsewhere", shown_by=("lines",)),
+        made(Recalled.RIGHTLY_SILENT, "neutral"),
+        made(Recalled.FALSE_ALARM, "neutral"),
+    ]
+    changes, elsewhere, neutral, every = recall.scores(rows)
+    assert "function named in 1 of 3 (33 %); right sign in 2 of 3 (67 %)" in changes
+    assert changes.endswith("as far as measured: 2 of 3 (67 %).")
+    assert elsewhere.endswith("1 of 1 (100 %); of these shown by another instrument: 1.")
+    assert neutral.endswith("1 of 2 (50 %).")
+    assert every == (
+        "All: 2 caught, 1 wrongly silent, 2 rightly silent, 1 false alarm, 1 not measured, "
+        "1 not measured yet"
+    )
+    assert recall.scores([]) == ["All: "]
+
+
+@pytest.mark.parametrize("render", [markdown.text, text.text])
+def test_the_table_has_what_was_measured_and_names_the_rest(render: Any) -> None:
+    rows = [
+        row(entry(learned="why so", rule="what was mended"), session(**EQUAL)),
+        made(Recalled.NOT_YET).model_copy(update={"name": "p99-later"}),
+    ]
+    shown = " ".join(render(recall.blocks(rows)).replace("\\", "").split())
+    assert "p98-walk *" in shown
+    assert "wrongly silent" in shown
+    assert "p98-walk: why so" in shown
+    assert "changed a rule of the lab: what was mended" in shown
+    assert shown.endswith("p99-later")
+
+
+def folders(top: Path) -> tuple[Path, Path]:
+    """Two published results, of which the first changes a header, and a neutral change."""
+    for name, file in (
+        ("published/p01-header", "include/linux/mm.h"),
+        ("published/p02-code", "mm/filemap.c"),
+        ("neutral/comment", "mm/vmscan.c"),
+    ):
+        folder = top / name
+        folder.mkdir(parents=True)
+        (folder / "0001-change.patch").write_text(f"--- a/{file}\n+++ b/{file}\n")
+    for number in ("01-header", "02-code"):
+        lines = [
+            f"{key} = {str(value).lower() if isinstance(value, bool) else list(value)}"
+            if isinstance(value, bool | tuple)
+            else f'{key} = "{value}"'
+            for key, value in (ABOUT | {"id": f"P{number[:2]}"}).items()
+        ]
+        (top / "published" / f"p{number}" / recall.ABOUT).write_text("\n".join(lines) + "\n")
+    return top / "published", top / "neutral"
+
+
+def test_entries_that_change_headers_are_built_last(tmp_path: Path) -> None:
+    every = recall.entries(folders(tmp_path))
+    assert [each.name for each in every] == ["p02-code", "comment", "p01-header"]
+
+
+def test_entries_are_chosen_by_name_id_kind_and_third(tmp_path: Path) -> None:
+    every = recall.entries(folders(tmp_path))
+
+    def names(*words: str, **more: Any) -> list[str]:
+        return [each.name for each in recall.chosen(every, words, **more)]
+
+    assert names("P01", "comment") == ["comment", "p01-header"]
+    assert names(kinds="neutral") == ["comment"]
+    assert names(kinds="published", third=2) == ["p01-header"]
+    assert [*names(third=1), *names(third=2), *names(third=3)] == names()
+    with pytest.raises(UsageError, match="p01-heeder: no entry"):
+        names("p01-heeder")
+
+
+def test_a_wrong_file_is_named(tmp_path: Path) -> None:
+    published, neutral = folders(tmp_path)
+    file = published / "p02-code" / recall.ABOUT
+    file.write_text(file.read_text().replace('"faster"', '"quicker"'))
+    with pytest.raises(SpecError, match="sign"):
+        recall.entries((published, neutral))
+
+
+def test_all_entries_of_the_lab_can_be_read() -> None:
+    every = recall.entries(recall.FOLDERS)
+    assert len([each for each in every if each.result]) == 25
+    assert len([each for each in every if not each.result]) == 30

@@ -1,0 +1,143 @@
+"""`recall` reads what is finished, names what cannot be measured, and keeps the rest."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lab
+from errors import SeriesError
+from experiment.ad_hoc import NoWorkloadError
+from files import sha256_of
+from history import recall
+from results.record import Manifest, PatchRecord, SeriesRecord
+from results.store import SessionStore
+from runs.request import Request
+from tests.analysis.factory import ExactSession
+from tests.history.test_recall import folders
+
+Measured = list[tuple[str, str]]
+
+
+def stored(folder: Path, patches: Path, runs: int | None = None) -> None:
+    """A session of these patches, with all of its runs or some."""
+    session = ExactSession(effect=dict.fromkeys(("4k", "thp", "switch"), 0.02))
+    store = SessionStore(folder)
+    store.create(of_patches(session.manifest(), patches))
+    for record in session.records()[len(list(store.records())) : runs]:
+        store.append(record)
+
+
+def of_patches(manifest: Manifest, patches: Path) -> Manifest:
+    (patch,) = patches.glob("*.patch")
+    record = PatchRecord(name=patch.name, subject="x", sha256=sha256_of(patch), files=())
+    series = SeriesRecord(kind="folder", origin="x", title="x", patches=(record,))
+    return manifest.model_copy(update={"series": (series,)})
+
+
+@pytest.fixture
+def lab_with(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> tuple[Callable[..., int], Measured]:
+    """The command line with three entries, and what it has measured: verb and entry."""
+    monkeypatch.setattr("history.recall.FOLDERS", folders(tmp_path))
+    calls: Measured = []
+
+    def measure(
+        request: Request,
+        *_: object,
+        folder: Path | None = None,
+        resume: Path | None = None,
+        **__: object,
+    ) -> Path:
+        if resume is not None:
+            calls.append(("resume", resume.name))
+            (patches,) = tmp_path.glob(f"*/{resume.name}/0001-change.patch")
+            stored(resume, patches.parent)
+            return resume
+        assert folder is not None
+        calls.append((" ".join(request.overrides) or "forward", folder.name))
+        (patches,) = map(Path, request.series)
+        if folder.name == "p02-code":
+            raise SeriesError("does not apply", where="0001-change.patch")
+        if folder.name == "comment":
+            raise NoWorkloadError(["--series: no workload executes comment"])
+        stored(folder, patches)
+        return folder
+
+    monkeypatch.setattr("verbs.session.measure", measure)
+
+    def main(*words: str) -> int:
+        return lab.main(["recall", *words, "--sessions", str(tmp_path / "sessions")])
+
+    return main, calls
+
+
+def rows(shown: str) -> dict[str, dict[str, Any]]:
+    return {each["name"]: each for each in json.loads(shown)["rows"]}
+
+
+def test_one_that_cannot_be_measured_is_named_and_the_others_are_kept(
+    lab_with: tuple[Callable[..., int], Measured], capsys: pytest.CaptureFixture[str]
+) -> None:
+    main, calls = lab_with
+    assert main("--json") == 3
+    shown = capsys.readouterr()
+    assert calls == [
+        ("series.reverse=true", "p02-code"),
+        ("forward", "comment"),
+        ("series.reverse=true", "p01-header"),
+    ]
+    assert {name: each["recalled"] for name, each in rows(shown.out).items()} == {
+        "p01-header": "caught",
+        "p02-code": "not measured",
+        "comment": "not executed",
+    }
+    assert "does not apply" in rows(shown.out)["p02-code"]["why"]
+    assert "error: p02-code: not measured" in shown.err
+    # The same is on disk: the table is made of that alone.
+    assert main("--json", "--no-measure") == 3
+    assert rows(capsys.readouterr().out) == rows(shown.out)
+
+
+def test_what_is_finished_is_read_and_what_is_not_goes_on(
+    lab_with: tuple[Callable[..., int], Measured], tmp_path: Path
+) -> None:
+    main, calls = lab_with
+    folder = tmp_path / "sessions" / "p01-header"
+    stored(folder, tmp_path / "published" / "p01-header", runs=5)
+    assert main("p01") == 0
+    assert main("p01") == 0
+    assert calls == [("resume", "p01-header")]
+    shutil.rmtree(folder)
+    assert main("p01") == 0
+    assert calls[1:] == [("series.reverse=true", "p01-header")]
+
+
+def test_a_session_of_other_patches_is_none_of_the_entry(
+    lab_with: tuple[Callable[..., int], Measured],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main, calls = lab_with
+    stored(tmp_path / "sessions" / "p01-header", tmp_path / "published" / "p02-code")
+    assert main("p01", "--json") == 3
+    shown = capsys.readouterr()
+    assert calls == []
+    assert "of other patches" in rows(shown.out)["p01-header"]["why"]
+
+
+def test_an_entry_that_is_measured_later_loses_its_problem(
+    lab_with: tuple[Callable[..., int], Measured], tmp_path: Path
+) -> None:
+    main, _ = lab_with
+    assert main("p02") == 3
+    stored(tmp_path / "sessions" / "p02-code", tmp_path / "published" / "p02-code")
+    assert main("p02") == 0
+    (entry,) = recall.chosen(recall.entries(recall.FOLDERS), ["p02"])
+    assert recall.row(entry, tmp_path / "sessions").recalled is recall.Recalled.CAUGHT

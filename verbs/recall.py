@@ -1,0 +1,124 @@
+"""The verb that measures known changes, and shows which of them the lab finds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from errors import InfraError, LabError
+from runs.request import Request
+from verbs.cli import flattened
+from verbs.invocation import emit, log, options, resumable, terminal_width, write_out
+from verbs.options import OUTPUT, SESSIONS, Json, Measuring, opt
+
+if TYPE_CHECKING:
+    from history.recall import RecallEntry
+
+app = typer.Typer(add_completion=False)
+WHICH = "Which entries"
+
+
+@app.command("recall")
+@flattened
+def recall_verb(
+    measuring: Measuring,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ENTRY", help="names or ids of entries; all of them by default"),
+    ] = None,
+    published: Annotated[bool, opt("--published", "published results only", WHICH)] = False,
+    neutral: Annotated[bool, opt("--neutral", "changes that change nothing only", WHICH)] = False,
+    third: Annotated[
+        int | None, opt("--third N", "every third entry from the Nth", WHICH, min=1, max=3)
+    ] = None,
+    folder: Annotated[
+        Path, opt("--sessions FOLDER", "the folder of the entries' sessions")
+    ] = SESSIONS / "recall",
+    measures: Annotated[
+        bool, opt("--measure/--no-measure", "measure what has no finished session yet")
+    ] = True,
+    as_markdown: Annotated[bool, opt("--markdown", "print Markdown", OUTPUT)] = False,
+    as_json: Json = False,
+) -> None:
+    """Measure published results and neutral changes as any series, and tell which are found.
+
+    Each entry is a folder of configs/series/published or neutral and has a session of its name;
+    one that is finished is read, and one that is not is finished. The table is made of the
+    sessions alone. Exit code 3 where an entry could not be measured: the others are kept.
+
+    Examples:
+    ./lab.py recall p10 p19  # two published results
+    ./lab.py recall --neutral --third 1  # a third of the changes that change nothing
+    ./lab.py recall --no-measure --markdown > docs/recall.md  # the page, from what is there
+    """
+    from history import recall
+    from reports.render import markdown, text
+
+    kinds = "" if published == neutral else "published" if published else "neutral"
+    every = recall.chosen(recall.entries(recall.FOLDERS), names or (), kinds, third)
+    broken = []
+    with resumable():
+        for number, entry in enumerate(every if measures else (), 1):
+            log(f"{number} of {len(every)}: {entry.name}")
+            if not made(entry, folder, measuring):
+                broken.append(entry.name)
+    shown = sorted(every, key=lambda each: (each.kind == "neutral", each.name))
+    rows = [recall.row(entry, folder) for entry in shown]
+    if as_json:
+        emit(recall.as_values(rows))
+    elif as_markdown:
+        write_out(markdown.text(recall.blocks(rows)), end="")
+    else:
+        write_out(text.text(recall.blocks(rows), terminal_width()), end="")
+    broken += [
+        each.name
+        for each in rows
+        if each.recalled is recall.Recalled.NOT_MEASURED and each.name not in broken
+    ]
+    if broken:
+        raise InfraError(
+            "not measured; the others are in the table",
+            where=", ".join(broken),
+            next_step="./lab.py recall tries them again",
+        )
+
+
+def made(entry: RecallEntry, sessions: Path, measuring: Measuring) -> bool:
+    """Measure an entry as far as it is not measured; False where that failed, which is kept."""
+    from experiment.ad_hoc import NoWorkloadError
+    from history import recall
+    from results import door
+    from results.store import MANIFEST
+    from verbs.session import measure
+
+    folder = sessions / entry.name
+    try:
+        if recall.finished(entry, sessions):
+            log(f"finished: {folder}")
+        elif door.exists(sessions, f"{entry.name}/{MANIFEST}"):
+            measure(Request(), options(measuring), measuring, resume=folder)
+        else:
+            # The patches take a published change out: without them is the base of --reverse,
+            # which would have them turned around.
+            reverse = entry.result is not None and entry.result.reverse
+            request = Request(
+                series=(str(entry.folder),),
+                source=entry.source,
+                overrides=("series.reverse=true",) if reverse else (),
+            )
+            measure(request, options(measuring), measuring, folder=folder)
+    except NoWorkloadError as error:
+        # What could be named all the same is no part of the answer.
+        why = error.in_one_line.removeprefix("--series: ").partition("; name some")[0]
+        problem = recall.Unmeasured(recalled=recall.Recalled.NOT_EXECUTED, why=why)
+        log(f"not executed: {why}")
+    except LabError as error:
+        problem = recall.Unmeasured(recalled=recall.Recalled.NOT_MEASURED, why=error.in_one_line)
+        log(error.for_terminal)
+    else:
+        recall.keep_problem(entry, sessions, None)
+        return True
+    recall.keep_problem(entry, sessions, problem)
+    return problem.recalled is recall.Recalled.NOT_EXECUTED
