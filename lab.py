@@ -50,13 +50,14 @@ from host import facts
 from host.process import collect_seldom
 from verbs.cli import add_verbs, complete, expanded, is_completing
 from verbs.invocation import log, write_out
+from verbs.panels import EVERYTHING, VerbGroup
 
 # What the system says of a path that was named, and not of the host.
 OF_PATH = {
     errno.EACCES, errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOENT,
     errno.ENOTDIR, errno.EPERM, errno.EROFS,
 }  # fmt: skip
-HELP = {"help_option_names": ["-h", "--help"]}
+HELP = {"help_option_names": ["-h", "--help", EVERYTHING]}
 
 
 def show_version(requested: bool) -> None:
@@ -78,7 +79,7 @@ def before_any_verb(
 def command_line() -> TyperGroup:
     """The lab with its verbs."""
     app = typer.Typer(
-        name="lab.py", help=__doc__, no_args_is_help=True, add_completion=False,
+        name="lab.py", cls=VerbGroup, help=__doc__, no_args_is_help=True, add_completion=False,
         context_settings=HELP, callback=before_any_verb,
     )  # fmt: skip
     group = get_command(app)
@@ -108,10 +109,11 @@ def main(arguments: list[str] | None = None) -> int:
         context = getattr(error, "ctx", None)
         lab = context.find_root().info_name or "" if context else ""
         verb = context.command_path.removeprefix(lab).strip() if context else ""
-        log(
-            f"error: {error.format_message() or 'no verb named'}\n"
-            f"next: {' '.join(filter(None, ('./lab.py', verb, '--help')))}"
-        )
+        message = error.format_message()
+        if message.startswith("Usage:"):
+            write_out(message)
+            message = "no verb named"
+        log(f"error: {message}\nnext: {' '.join(filter(None, ('./lab.py', verb, '--help')))}")
         return Exit.USAGE
     except (SystemExit, BrokenPipeError):
         # The reader of standard output has left; typer would say 1, a regression.

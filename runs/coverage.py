@@ -74,7 +74,7 @@ def shipped(release: str = "", folder: Path = FOLDER) -> Coverage:
         raise InfraError(
             "no coverage of any kernel",
             where=str(folder),
-            next_step="measure some: ./lab.py coverage add SESSION",
+            next_step="measure some: ./lab.py dev coverage add SESSION",
         )
     return coverage.read(tables[0])
 
@@ -182,7 +182,7 @@ def add(sessions: Sequence[Path], kernels: Path, folder: Path = FOLDER) -> tuple
         UsageError: no session is named; else as :func:`of_session` and :func:`shipped`.
     """
     if not sessions:
-        raise UsageError("no session named", where="coverage add", next_step="name sessions")
+        raise UsageError("no session named", where="dev coverage add", next_step="name sessions")
     for session in sessions:
         added = of_session(session, kernels)
         table = folder / f"{added.source.rpartition(':')[2].replace('/', '-')}.csv"

@@ -60,12 +60,13 @@ def sessions(incomplete: str) -> list[str]:
 
 SUBJECT = "What is compared"
 METHOD = "How it is measured"
+RARELY = "Needed rarely"
 # Their values name places, of which relative ones start where the user is.
 PLACES = ("series", "source", "arms")
 
 
 def option(flag: str, panel: str, text: str, **more: Any) -> Any:
-    """An option with its help, in one of the two panels."""
+    """An option with its help, in one of the three panels."""
     return typer.Option(flag, rich_help_panel=panel, help=text, **more)
 
 
@@ -92,7 +93,7 @@ class Request:
     name: Annotated[
         str,
         typer.Argument(
-            help="an experiment file, or a name from `lab.py list`",
+            help="a file, or a name from ./lab.py list",
             metavar="EXPERIMENT",
             autocompletion=experiments,
         ),
@@ -101,8 +102,8 @@ class Request:
         tuple[str, ...],
         option(
             "--set",
-            SUBJECT,
-            "override a key of the experiment: guest=smoke, blocks=12",
+            METHOD,
+            "any key of the experiment: blocks=12",
             metavar="KEY=VALUE",
             envvar="TWINBOOT_SET",
         ),
@@ -112,7 +113,7 @@ class Request:
         option(
             "--mode",
             METHOD,
-            "exact, or wall: real time under virtme-ng and KVM",
+            "exact, or wall: real time under KVM",
             metavar="MODE",
             autocompletion=modes,
         ),
@@ -122,7 +123,7 @@ class Request:
         option(
             "--twins/--no-twins",
             METHOD,
-            "also make the diagnostic runs (lock waits, cache misses, lines that move)",
+            "diagnostic runs: lock waits, cache misses",
         ),
     ] = None
     series: Annotated[
@@ -130,7 +131,7 @@ class Request:
         option(
             "--series",
             SUBJECT,
-            "patches: a FOLDER, FILE, MESSAGE-ID or range A..B; see docs/series.md",
+            "patches: FOLDER, FILE, MESSAGE-ID or A..B",
             metavar="SERIES",
         ),
     ] = ()
@@ -139,68 +140,59 @@ class Request:
         option(
             "--source",
             SUBJECT,
-            "kernel source for --series: deb:, tarball:, dir: or git:PATH\\[@REF]",
+            "their kernel: deb:, tarball:, dir:, git:PATH[@REF]",
             metavar="SOURCE",
         ),
     ] = ""
     workloads: Annotated[
-        str, option("--workloads", METHOD, "with --series or --arm: workloads to run", **NAMES)
+        str, option("--workloads", METHOD, "of the catalogue, with --series or --arm", **NAMES)
     ] = ""
     automatic: Annotated[
         bool,
         option(
             "--auto",
-            METHOD,
+            RARELY,
             "the default with --series: the workloads that execute what it changes",
         ),
     ] = False
     reverse: Annotated[
         bool,
-        option(
-            "--reverse", SUBJECT, "the source contains --series already: remove it for the base"
-        ),
+        option("--reverse", RARELY, "the source contains --series already: remove it for the base"),
     ] = False
     per_patch: Annotated[
         bool,
         option(
             "--per-patch",
             SUBJECT,
-            "measure after each patch of the series, without diagnostic runs",
+            "measure after each patch",
         ),
     ] = False
     check: Annotated[
         bool | None,
-        option(
-            "--check/--no-check", METHOD, "run the correctness checks on every arm, or skip them"
-        ),
+        option("--check/--no-check", METHOD, "correctness checks of every arm"),
     ] = None
     arms: Annotated[
         tuple[str, ...],
         option(
             "--arm",
             SUBJECT,
-            "a kernel to compare; the first one is the base: deb:linux-image-RELEASE, "
-            "image:PATH@MODULES, or a source as for --source",
+            "a kernel, the first is the base: deb:linux-image-X, image:PATH@MODULES, or a source",
             metavar="KERNEL",
         ),
     ] = ()
     quick: Annotated[
         bool,
-        option(
-            "--quick", METHOD, "only the first case, without correctness checks and diagnostic runs"
-        ),
+        option("--quick", METHOD, "the first case alone, no checks, no diagnostic runs"),
     ] = False
     seeds: Annotated[
         int | None,
-        option(
-            "--seeds", METHOD, "as many seeds, and no more (with --max-seeds: at first)", **SEEDS
-        ),
+        option("--seeds", METHOD, "as many seeds, and no more", **SEEDS),
     ] = None
     max_seeds: Annotated[
         int | None,
         option(
             "--max-seeds",
-            METHOD,
+            RARELY,
             "add seeds, up to as many, until every verdict is decided",
             **SEEDS,
         ),
@@ -209,7 +201,7 @@ class Request:
         str,
         option(
             "--memory",
-            METHOD,
+            RARELY,
             "after the verdict: what this machine's caches and TLBs would miss; none: nothing",
             metavar="MACHINE",
             autocompletion=machines,
@@ -220,8 +212,8 @@ class Request:
         option(
             "--config",
             SUBJECT,
-            "an option of the kernel, on all arms or one: patched:CONFIG_X=y",
-            metavar="\\[ARM:]CONFIG_X=y",
+            "a kernel option, on all arms or one",
+            metavar="[ARM:]CONFIG_X=y",
         ),
     ] = ()
 

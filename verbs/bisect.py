@@ -18,7 +18,7 @@ from runs.request import SUBJECT, Request
 from text import percent
 from verbs.cli import Without, flattened
 from verbs.invocation import log, options, placed, resolved_of, resumable, write_out
-from verbs.options import CHECKOUT, SESSION, SESSIONS, Booting, Folder, opt
+from verbs.options import CHECKOUT, SESSIONS, Booting, Folder, opt
 
 if TYPE_CHECKING:
     from analysis.explain.functions import Attribution
@@ -74,11 +74,9 @@ def bisect_verb(
         ),
     ] = None,
     folder: Folder = None,
-    resume: Annotated[
-        Path | None, opt("--resume", "continue the search in this folder", SESSION)
-    ] = None,
+    resume: Annotated[Path | None, opt("--resume", "continue the search in this folder")] = None,
 ) -> None:
-    """Find the patch of a series, or the commit of a range, that changed a metric.
+    """Find the patch or commit that changed a metric.
 
     Exit codes: 0 found, 1 no change to find, 3 nothing that changed ran, 5 narrowed down to
     patches that cannot be built or measured.

@@ -26,20 +26,23 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from experiment.series_name import split_range
+from verbs import panels
 from verbs.options import opt
 
 # Module in verbs/ by name of the verb; what it does is said by its docstring there alone.
 VERBS = {
-    "doctor": "host", "list": "host", "fetch": "host", "clean": "host", "plan": "session",
-    "build": "session", "cache-key": "session", "measure": "session", "report": "session",
-    "run": "session", "tree": "session", "suggest": "coverage", "patch": "patch",
-    "sessions": "sessions", "compare": "sessions", "gate": "history", "bisect": "bisect",
-    "repro": "repro", "recall": "recall", "pages": "history", "watch": "queue", "completion": "cli",
+    "doctor": "host", "run": "session", "suggest": "coverage", "plan": "session",
+    "report": "session", "sessions": "sessions", "compare": "sessions", "bisect": "bisect",
+    "list": "host", "watch": "queue", "gate": "history", "pages": "history",
+    "tree": "session", "build": "session", "measure": "session", "cache-key": "session",
+    "patch": "patch", "repro": "repro", "fetch": "host", "clean": "host", "completion": "cli",
+    "recall": "recall",
 }  # fmt: skip
-# Verbs of one module, called by its name and theirs; a help ends with two examples or more.
+# Verbs called by several words, in the module of the last before theirs; a help ends with two
+# examples or more.
 GROUPS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "history": (
-        "Keep the results of nightly runs, and show what changed between them.",
+        "Keep the results of nightly runs, and show what changed.",
         ("add", "show", "export", "import"),
         ("./lab.py history add sessions/NAME  # keep a session as a night",
          "./lab.py history show  # what changed"),
@@ -50,16 +53,22 @@ GROUPS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
         ("./lab.py queue add v3.mbox  # queue a posting",
          "./lab.py queue run  # measure all waiting entries"),
     ),
-    "coverage": (
+    "dev": (
+        "For developers of workloads.",
+        (),
+        ("./lab.py dev workload new sockets  # begin a workload",
+         "./lab.py dev coverage show mm  # what the workloads execute"),
+    ),
+    "dev coverage": (
         "Which kernel functions the workloads execute.",
         ("show", "add"),
-        ("./lab.py coverage show mm fs/iomap  # how much of two folders is executed",
-         "./lab.py coverage add sessions/NAME  # after a workload was changed"),
+        ("./lab.py dev coverage show mm fs/iomap  # how much of two folders is executed",
+         "./lab.py dev coverage add sessions/NAME  # after a workload was changed"),
     ),
-    "workload": (
+    "dev workload": (
         "Workloads of the catalogue.",
         ("new",),
-        ("./lab.py workload new sockets  # begin a workload",
+        ("./lab.py dev workload new sockets  # begin a workload",
          "./lab.py list  # the workloads that are there"),
     ),
 }  # fmt: skip
@@ -83,7 +92,11 @@ class LazyVerb(TyperCommand):
 
     def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
         """The context of the verb itself, which is what is then invoked."""
-        return self.load().make_context(info_name, args, parent=parent, **extra)
+        command = self.load()
+        command.format_help = functools.partial(
+            panels.write_verb, command, everything=panels.EVERYTHING in args
+        )
+        return command.make_context(info_name, args, parent=parent, **extra)
 
     def load(self) -> Any:
         """The verb itself; its examples, the last paragraph of its docstring, end its help."""
@@ -102,17 +115,20 @@ def add_verbs(group: TyperGroup) -> None:
     group.epilog = _epilog(FIRST)
     for name, module in VERBS.items():
         group.add_command(LazyVerb(name, module))
-    for name, (line, verbs, examples) in GROUPS.items():
-        group.add_command(
-            TyperGroup(
+    for path, (line, verbs, examples) in GROUPS.items():
+        above, _, name = path.rpartition(" ")
+        parent = group.commands[above] if above else group
+        assert isinstance(parent, TyperGroup)
+        parent.add_command(
+            panels.VerbGroup(
                 name=name, help=line, no_args_is_help=True, epilog=_epilog(examples),
-                commands=[LazyVerb(verb, name, name) for verb in verbs],
+                commands=[LazyVerb(verb, name, path) for verb in verbs],
             )
         )  # fmt: skip
 
 
 def _epilog(examples: Iterable[str]) -> str:
-    """The end of a help, for typer's markup: an example a line, what it is for as a comment."""
+    """The end of a help: an example a paragraph, what it is for as a comment."""
     lines = (" ".join(example.split()).replace(" # ", "  # ") for example in examples)
     return "\n\n".join(["Examples:", *lines])
 
@@ -184,10 +200,14 @@ def expanded(arguments: Sequence[str]) -> list[str]:
     """The arguments with the verb that a short form leaves out; any others as they are.
 
     ``A..B`` and ``--dirty`` are ``tree A..B`` and ``tree --dirty``; ``run BRANCH --base REF``
-    is ``tree BRANCH --base REF``.
+    is ``tree BRANCH --base REF``; ``help VERB`` is ``VERB --help``.
     """
     first, *rest = arguments or [""]
     parts = split_range(first)
+    if first == "help":
+        return [*rest, "--help"]
+    if first in ("coverage", "workload"):
+        return ["dev", *arguments]
     if first == "--dirty" or (parts is not None and not parts[0]):
         return ["tree", *arguments]
     if first == "run" and any(word.partition("=")[0] == "--base" for word in rest):

@@ -37,8 +37,8 @@ def show_verb(
     """Show how many of a folder's functions each workload executes.
 
     Examples:
-    ./lab.py coverage show  # the folders of docs/coverage.md
-    ./lab.py coverage show mm/vmscan.c --unreached  # what no workload executes
+    ./lab.py dev coverage show  # the folders of docs/coverage.md
+    ./lab.py dev coverage show mm/vmscan.c --unreached  # what no workload executes
     """
     from dataclasses import asdict
 
@@ -89,8 +89,8 @@ def add_verb(
     The sessions are finished ones of exact mode.
 
     Examples:
-    ./lab.py coverage add latest  # the newest session
-    ./lab.py coverage add sessions/a sessions/b  # of several experiments
+    ./lab.py dev coverage add latest  # the newest session
+    ./lab.py dev coverage add sessions/a sessions/b  # of several experiments
     """
     from host import facts
     from runs import coverage
@@ -122,7 +122,7 @@ def suggest_verb(
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Rank the workloads by how much they execute of what a series changes.
+    """Rank workloads by how much they execute of what a series changes.
 
     Nothing is built or booted. The changed functions are those whose machine code differs where
     both kernels are in the cache, else those in whose lines the patches have changes; what

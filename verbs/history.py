@@ -14,7 +14,7 @@ import typer
 from errors import InfraError, RecordError, UsageError
 from text import clean_line
 from verbs.invocation import emit, log, write_out
-from verbs.options import CHECKOUT, OUTPUT, Json, opt, session_argument, sessions_folder
+from verbs.options import CHECKOUT, Json, opt, session_argument, sessions_folder
 
 if TYPE_CHECKING:
     from analysis.many import SessionComparison
@@ -115,9 +115,9 @@ def show_verb(
     known_file: KnownFile = KNOWN,
     policy_file: PolicyFile = POLICY,
     experiment: Annotated[
-        str, opt("--experiment NAME", "also list the nights of this experiment", OUTPUT)
+        str, opt("--experiment NAME", "also list the nights of this experiment")
     ] = "",
-    nights: Annotated[int, opt("--nights", "how many nights to list", OUTPUT, min=1)] = 10,
+    nights: Annotated[int, opt("--nights", "how many nights to list", min=1)] = 10,
     as_json: Json = False,
 ) -> None:
     """Show every benchmark of the history and what changed, or one entry.
@@ -275,7 +275,7 @@ def gate_verb(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Turn a session or the newest night of a history into an exit code by a CI policy.
+    """Turn a session or a history's newest night into an exit code.
 
     Examples:
     ./lab.py gate latest  # an exit code for CI
@@ -373,7 +373,7 @@ def pages_verb(
     known_file: KnownFile = KNOWN,
     policy_file: PolicyFile = POLICY,
 ) -> None:
-    """Write a static web site of the history: trends, nights, and comparisons of any two nights.
+    """Write a static web site of the history: trends and nights.
 
     Examples:
     ./lab.py pages  # a site of the history in ./site

@@ -50,7 +50,7 @@ def doctor_verb(
     folder: Folder = None,
     as_json: Json = False,
 ) -> None:
-    """Check this host for what the lab needs, and print the command that fixes each problem.
+    """Check this host, and print the command that fixes each problem.
 
     Examples:
     ./lab.py doctor  # what is missing, and the command that installs it
@@ -101,7 +101,7 @@ def doctor_verb(
 
 @app.command("list")
 def list_verb(as_json: Json = False) -> None:
-    """List experiments, workloads, guests, series, and kernels in the cache.
+    """List experiments, workloads, guests, series and cached kernels.
 
     Examples:
     ./lab.py list  # names that other commands accept
@@ -329,5 +329,5 @@ def _of_kernel(kernel: Kernel) -> Iterator[DoctorCheck]:
         "coverage", "ok" if share > 0.9 else "warn",
         f"{share:.0%} of the functions are in the coverage of {table.release}",
         "workloads are chosen by it",
-        "" if share > 0.9 else "./lab.py coverage add SESSION, of a session with --workloads all",
+        "" if share > 0.9 else "./lab.py dev coverage add SESSION, of one with --workloads all",
     )  # fmt: skip

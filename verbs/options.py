@@ -13,6 +13,7 @@ import typer
 
 from errors import UsageError
 from runs import request
+from runs.request import METHOD
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 SESSIONS = CHECKOUT / "sessions"
@@ -71,16 +72,12 @@ def session_argument(metavar: str | None = None) -> Any:
 
 
 WHERE = "Where it runs"
-SESSION = "The session"
-OUTPUT = "What is printed"
 
-Json = Annotated[bool, opt("--json", "print JSON", OUTPUT)]
-DryRun = Annotated[
-    bool, opt("--dry-run", "print the shell commands instead of running them", OUTPUT)
-]
-Strict = Annotated[bool, opt("--strict", "exit 5 if a verdict is inconclusive", OUTPUT)]
-Folder = Annotated[Path | None, opt("--session", "folder for the new session", SESSION)]
-Resume = Annotated[Path | None, opt("--resume", "finish the session in this folder", SESSION)]
+Json = Annotated[bool, opt("--json", "print JSON")]
+DryRun = Annotated[bool, opt("--dry-run", "print shell commands instead of running them")]
+Strict = Annotated[bool, opt("--strict", "exit 5 if a verdict is inconclusive")]
+Folder = Annotated[Path | None, opt("--session", "its folder, where it is new")]
+Resume = Annotated[Path | None, opt("--resume", "finish the session that is there")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +129,7 @@ class Booting(ExecutorOptions):
     """
 
     guests: Annotated[
-        int | None, opt("--guests", "number of guests that run at the same time", WHERE, min=1)
+        int | None, opt("--guests N", "guests that run at the same time", METHOD, min=1)
     ] = None
     sandbox: Annotated[
         bool | None,

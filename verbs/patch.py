@@ -16,7 +16,7 @@ from errors import Exit, SeriesError, SpecError, UsageError
 from experiment.series_name import split_mail
 from text import clean, enumerated
 from verbs.invocation import write_out
-from verbs.options import OUTPUT, SESSIONS, opt, sessions_folder
+from verbs.options import SESSIONS, opt, sessions_folder
 
 if TYPE_CHECKING:
     from kernels.diff import Diff
@@ -33,9 +33,7 @@ def patch_verb(
         Path, typer.Argument(metavar="MAIL", help="a patch as a mail; - reads standard input")
     ] = Path("-"),
     sessions: Annotated[Path, opt("--sessions", "folder with the sessions to search")] = SESSIONS,
-    always: Annotated[
-        bool, opt("--always", "print a line even if there is no regression", OUTPUT)
-    ] = False,
+    always: Annotated[bool, opt("--always", "print a line even if there is no regression")] = False,
 ) -> None:
     """Print what past sessions say of one patch, in one line.
 

@@ -309,7 +309,7 @@ def watch_verb(
     folder: Folder = QUEUE,
     priority: Priority = 0,
 ) -> None:
-    """Watch a mailbox, and queue every new, complete series that changes files under the paths.
+    """Watch a mailbox, and queue each new series that changes the paths.
 
     A series with a missing patch waits until it is complete or --days old.  A newer version
     replaces an older one that is not measured yet.  The queue remembers which mails were read.

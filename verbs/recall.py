@@ -11,7 +11,7 @@ from errors import InfraError, LabError
 from runs.request import Request
 from verbs.cli import flattened
 from verbs.invocation import emit, log, options, resumable, terminal_width, write_out
-from verbs.options import OUTPUT, SESSIONS, Json, Measuring, opt
+from verbs.options import SESSIONS, Json, Measuring, opt
 
 if TYPE_CHECKING:
     from history.recall import RecallEntry
@@ -39,7 +39,7 @@ def recall_verb(
     measures: Annotated[
         bool, opt("--measure/--no-measure", "measure what has no finished session yet")
     ] = True,
-    as_markdown: Annotated[bool, opt("--markdown", "print Markdown", OUTPUT)] = False,
+    as_markdown: Annotated[bool, opt("--markdown", "print Markdown")] = False,
     as_json: Json = False,
 ) -> None:
     """Measure published results and neutral changes as any series, and tell which are found.

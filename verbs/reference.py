@@ -237,7 +237,7 @@ A *name* has lower-case letters, digits, `-` and `_`, at most 64 of them.
 COVERAGE_PAGE = """\
 # How much of the kernel the workloads execute
 
-<!-- Written by `make schema` from configs/coverage/, which `coverage add` writes. -->
+<!-- Written by `make schema` from configs/coverage/, which `dev coverage add` writes. -->
 
 Functions of {release} that are built in, without init code, those that the workloads together
 execute, and those of each one ([how they were counted](coverage.md)). *Without tracing* are shares

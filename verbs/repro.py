@@ -13,7 +13,7 @@ import typer
 from errors import UsageError
 from verbs.cli import flattened
 from verbs.invocation import emit, log, options, placed, resumable, write_out
-from verbs.options import CHECKOUT, SESSION, SESSIONS, Booting, Folder, Json, opt, session_argument
+from verbs.options import CHECKOUT, SESSIONS, Booting, Folder, Json, opt, session_argument
 
 if TYPE_CHECKING:
     from runs.repro import RunAgain
@@ -36,17 +36,16 @@ def repro_verb(
     given: Annotated[Path | None, session_argument("SESSION")] = None,
     output: Annotated[
         Path | None,
-        opt("-o --output ARCHIVE", "archive to write; default: SESSION.tar.gz", SESSION),
+        opt("-o --output ARCHIVE", "archive to write; default: SESSION.tar.gz"),
     ] = None,
     check: Annotated[
-        Path | None, opt("--check ARCHIVE", "repeat the session of this archive", SESSION)
+        Path | None, opt("--check ARCHIVE", "repeat the session of this archive")
     ] = None,
     source: Annotated[
         str,
         opt(
             "--source SOURCE",
             "with --check: the kernel source on this host, if elsewhere than in the archive",
-            SESSION,
         ),
     ] = "",
     folder: Folder = None,

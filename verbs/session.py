@@ -32,7 +32,6 @@ from verbs.invocation import (
 )
 from verbs.options import (
     CHECKOUT,
-    OUTPUT,
     SESSIONS,
     DryRun,
     ExecutorOptions,
@@ -153,11 +152,11 @@ def measure_verb(
 @app.command("report")
 def report_verb(
     folder: Annotated[Path, session_argument("SESSION")],
-    form: Annotated[str, opt("--form FORM", ", ".join(FORM_NAMES), OUTPUT)] = "text",
+    form: Annotated[str, opt("--form FORM", ", ".join(FORM_NAMES))] = "text",
     strict: Strict = False,
     judge: Annotated[
         bool,
-        opt("--judge/--no-judge", "exit with the code of the verdict, or always with 0", OUTPUT),
+        opt("--judge/--no-judge", "exit with the code of the verdict, or always with 0"),
     ] = True,
 ) -> None:
     """Write the reports of a session and print one of them; the exit code is the verdict's.
@@ -389,8 +388,7 @@ def tree_verb(
 @app.command("plan")
 @flattened
 def plan_verb(request: Request, as_json: Json = False) -> None:
-    """Show the kernels, runs and checks that a session would make, in order, with an estimate of
-    the time.
+    """Show what a session would build and run, and about how long it takes.
 
     Examples:
     ./lab.py plan filemap-v4  # what a session would build and boot, and how long

@@ -54,7 +54,7 @@ def compare_verb(
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
-    """Compare two sessions of the same cases: the second against the first.
+    """Compare two sessions of the same cases, the second to the first.
 
     Arms of one name are paired seed by seed. All that differs is named: kernels, guest,
     userland, lab. Where more than kernels and their settings differs nothing is judged, and

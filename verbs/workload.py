@@ -25,7 +25,7 @@ def new_verb(
     catalogue file; what comes then is printed (docs/adding-a-workload.md).
 
     Examples:
-    ./lab.py workload new sockets  # workloads/catalogue/sockets.toml and more
+    ./lab.py dev workload new sockets  # workloads/catalogue/sockets.toml and more
     ./lab.py list  # the workloads that are there
     """
     new(name)
@@ -50,7 +50,7 @@ def new(name: str, checkout: Path = CHECKOUT) -> None:
     if not NAME.fullmatch(name):
         raise UsageError(
             f"no name of a workload: {name}",
-            where="workload new",
+            where="dev workload new",
             next_step="use small letters, digits and dashes, at most 40, a letter first",
         )
     program = name.replace("-", "_")

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import pytest
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 from typer.main import get_command
 
 import lab
@@ -23,6 +23,7 @@ from runs.request import Request
 from verbs import bisect, queue, session
 from verbs.cli import LazyVerb, Without, flattened
 from verbs.options import Booting, ExecutorOptions, Measuring
+from verbs.panels import options_of
 
 CHECKOUT = Path(lab.__file__).resolve().parent
 HEAVY = ("scipy", "pandas", "matplotlib", "ruptures", "pygit2", "distributed", "jinja2")
@@ -39,12 +40,14 @@ AT_A_TERMINAL = ("env", "--default-signal=INT")
 
 
 def verbs() -> list[LazyVerb]:
-    group = lab.command_line()
-    every = list(group.commands.values())
-    for command in group.commands.values():
-        if isinstance(command, TyperGroup):
-            every += command.commands.values()
-    return [verb for verb in every if isinstance(verb, LazyVerb)]
+    every: list[LazyVerb] = []
+    waiting: list[Any] = [lab.command_line()]
+    while waiting:
+        command = waiting.pop(0)
+        if isinstance(command, LazyVerb):
+            every.append(command)
+        waiting += getattr(command, "commands", {}).values()
+    return every
 
 
 def test_the_line_of_each_verb_begins_its_help() -> None:
@@ -111,10 +114,46 @@ def test_help_lists_every_verb_and_h_is_help() -> None:
     assert shown("--help") == shown("-h")
     assert shown("queue", "--help") == shown("queue", "-h")
     assert shown("run", "--help") == shown("run", "-h")
-    words = shown("--help").split()
+    words = shown("--help").replace(",", " ").split()
     assert [name for name in lab.command_line().commands if name not in words] == []
+    assert shown("help", "run") == shown("run", "--help")
+    assert shown("help") == shown("--help")
     version = shown("--version")
     assert re.fullmatch(r"twinboot \d+\.\d+\.\d+\S* \(\S+\)\n", version)
+
+
+def test_helps_fit_a_screen_and_help_all_has_every_option(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def shown(*words: str) -> list[str]:
+        assert lab.main([*words]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert all(len(line) <= 80 for line in lines)
+        return lines
+
+    assert len(shown("--help")) <= 32
+    assert len(shown("run", "--help")) <= 40
+    (run,) = [verb for verb in verbs() if verb.name == "run" and verb.path == "run"]
+    options = {each.opts[0] for each in run.load().params if each.opts[0].startswith("-")}
+    written = set(re.findall(r"--[a-z-]+", "\n".join(shown("run", "--help-all"))))
+    assert options <= written
+    assert {"--executor", "--max-seeds"} <= written - set(
+        re.findall(r"--[a-z-]+", "\n".join(shown("run", "--help")))
+    )
+
+
+def test_an_option_is_shown_with_what_stands_behind_it() -> None:
+    (run,) = [verb for verb in verbs() if verb.path == "run"]
+    command = run.load()
+    panels = options_of(command, command.make_context("run", []))
+    rows = {written: meaning for rows in panels.values() for written, meaning in rows}
+    assert "1-1000" in rows["--seeds N"]
+    assert "--check/--no-check" in rows
+    assert "TWINBOOT_EXECUTOR" in rows["--executor WHERE"]
+    assert "default: local" in rows["--executor WHERE"]
+    assert "--resume PATH" in rows
 
 
 @pytest.mark.parametrize("moment", ["typer", "pydantic", "numpy"])
