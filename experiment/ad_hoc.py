@@ -51,9 +51,15 @@ class Auto(Frozen):
         """What can be measured, in the file's order."""
         return tuple(str(case.get("workload")) for case in self.case)
 
+    def case_of(self, name: str) -> dict[str, Any]:
+        """The case of ``WORKLOAD`` or ``WORKLOAD:VARIANT``."""
+        workload, _, variant = name.partition(":")
+        own = self.case[self.workloads.index(workload)]
+        return {**own, "variant": variant} if variant else own
+
     def datasets_of(self, workloads: Sequence[str]) -> list[dict[str, Any]]:
         """Files and limits of those of the workloads that have any, in their order."""
-        cases = [self.case[self.workloads.index(name)] for name in workloads]
+        cases = [self.case_of(name) for name in workloads]
         own = self.experiment.get("dataset", {})
         return [dict(case.get("dataset", own)) for case in cases if "times" in case]
 
@@ -176,7 +182,7 @@ def _cases(workloads: Sequence[str], auto: Auto, catalogue: Catalogue) -> dict[s
     What cannot be used is not chosen.  ``all`` is every one that can be measured in one session
     with the first of the file.
     """
-    unknown = [name for name in workloads if name not in (*auto.workloads, ALL)]
+    unknown = [name for name in workloads if name.partition(":")[0] not in (*auto.workloads, ALL)]
     if unknown:
         allowed = ", ".join((*auto.workloads, ALL))
         raise SpecError([f"--workloads: unknown: {', '.join(unknown)}; allowed: {allowed}"])
@@ -194,8 +200,14 @@ def _cases(workloads: Sequence[str], auto: Auto, catalogue: Catalogue) -> dict[s
                 "measure them one after the other"
             ]
         )
-    own_cases = [auto.case[auto.workloads.index(name)] for name in names]
-    cases = [{key: case[key] for key in case if key != "dataset"} for case in own_cases]
+    cases = []
+    for case in map(auto.case_of, names):
+        # A variant may have fewer phases; one that is not there is refused with the experiment.
+        variants = catalogue.workloads.get(case["workload"], {})
+        phases = variants.get(case.get("variant", "default"))
+        primary = [m for m in case["primary"] if not phases or m.partition(".")[0] in phases]
+        cases.append({**case, "primary": primary})
+        cases[-1].pop("dataset", None)
     datasets = auto.datasets_of(names) or [dict(auto.experiment.get("dataset", {}))]
     return {"cases": cases, "dataset": datasets[0]}
 

@@ -67,6 +67,8 @@ class CoverageHead(Record):
 
 
 Function = tuple[str, str]
+# Of the score of a workload's best variant, from which on none is needed.
+PLAIN_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,8 @@ class Coverage:
 @dataclass(frozen=True)
 class Candidate:
     """A workload, by its best case: which changed functions it executes, and how often.
+
+    That without a variant is the best where it has half the score of any.
 
     ``shares`` has of each of them its calls in a CPU second of a run divided by those of the
     workload that executes it most: 1 there.  ``score`` is what workloads are ranked by: one that
@@ -222,8 +226,12 @@ def suggest(coverage: Coverage, functions: Sequence[str], files: Sequence[str]) 
     candidates.sort(key=lambda each: (-each.score, -each.calls_per_io, each.case.case))
     best: dict[str, Candidate] = {}
     for candidate in candidates:
-        best.setdefault(candidate.case.workload, candidate)
-    return Suggestion(names, tuple(best.values()), never, absent, by_files)
+        case = candidate.case
+        first = best.setdefault(case.workload, candidate)
+        if case.case == case.workload and candidate.score >= PLAIN_SHARE * first.score:
+            best[case.workload] = candidate
+    ranked = sorted(best.values(), key=lambda each: (-each.score, -each.calls_per_io))
+    return Suggestion(names, tuple(ranked), never, absent, by_files)
 
 
 @dataclass(frozen=True)

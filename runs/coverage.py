@@ -319,13 +319,13 @@ def workloads_for(
             together = max(with_best, key=lambda names: _weight(able, names))
         able = [candidate for candidate in able if candidate.case.workload in together]
         least = SHARE * max(candidate.score for candidate in able)
-        # They are in the order of their scores.
+        # They are in the order of their scores.  A variant is named with its workload.
         chosen = {
-            candidate.case.workload
+            candidate.case.workload: candidate.case.case
             for candidate in able[:MOST_CHOSEN]
             if candidate.score >= least
         }  # fmt: skip
-        return tuple(name for name in auto.workloads if name in chosen)
+        return tuple(chosen[name] for name in auto.workloads if name in chosen)
     if suggestion.candidates:
         best = suggestion.candidates[0].case
         raise SpecError(

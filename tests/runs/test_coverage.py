@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from errors import SpecError
-from experiment.ad_hoc import load_auto
+from experiment.ad_hoc import from_series, load_auto
 from kernels.diff import changed_functions
 from kernels.series import read_patch
 from results.coverage import Coverage, CoveredCase, suggest
 from runs.coverage import automatic, shipped, workloads_for
+from runs.resolved import catalogue as known
 from workloads.spec import load_catalogue
 
 SERIES = Path(__file__).resolve().parents[2] / "configs/series"
@@ -65,6 +66,28 @@ def test_automatic_has_a_kernel_built_with_additions_only_for_what_nothing_else_
     assert automatic(*texts("vmalloc-per-page")) == ("vmalloc",)
     chosen = automatic(*texts("reclaim-backoff"))
     assert not any(load_catalogue()[name].additions for name in chosen)
+
+
+def test_automatic_names_the_variant_where_the_workload_alone_executes_next_to_nothing() -> None:
+    assert automatic(*texts("published/p04-tmpfs-no-offsets")) == ("metadata:tmpfs",)
+    assert automatic(*texts("published/p18-jbd2-committed-lock")) == ("direct:ext4",)
+    # ext4's reads execute a little more of it than those of XFS do.
+    assert automatic(*texts("slow-add-16")) == ("filemap-4k", "filemap-thp")
+
+
+def test_a_variant_is_measured_by_the_phases_that_it_has() -> None:
+    catalogue = known(SERIES.parents[1])
+    (plain,) = from_series(
+        ["configs/series/noop"], workloads=["metadata"], catalogue=catalogue
+    ).cases
+    (tmpfs,) = from_series(
+        ["configs/series/noop"], workloads=["metadata:tmpfs"], catalogue=catalogue
+    ).cases
+    assert (tmpfs.name, tmpfs.variant) == ("metadata:tmpfs", "tmpfs")
+    phases = catalogue.workloads["metadata"]["tmpfs"]
+    assert tmpfs.primary == tuple(m for m in plain.primary if m.partition(".")[0] in phases)
+    with pytest.raises(SpecError, match="did you mean 'tmpfs'"):
+        from_series(["configs/series/noop"], workloads=["metadata:tmps"], catalogue=catalogue)
 
 
 def test_headers_are_chosen_for_by_name() -> None:
