@@ -171,5 +171,7 @@ class QueueEntry(EntryOutcome):
 
 def id_of(request: Request) -> str:
     """The id of an entry that asks this: the same request is the same entry."""
-    text = TypeAdapter(Request).dump_json(request)
+    # Keys that came later are no part of the ids of entries without them.
+    later = {"guest"} - ({"guest"} if request.guest else set())
+    text = TypeAdapter(Request).dump_json(request, exclude=later)
     return f"{name_of(request.series[0])}-{hashlib.sha256(text).hexdigest()[:8]}"

@@ -124,7 +124,7 @@ def _kernel(cache: Path) -> Kernel:
     raise InfraError(
         "no kernel to boot is in the cache",
         where=str(cache),
-        next_step="./lab.py build filemap-v4 --no-twins --no-check, or any other experiment",
+        next_step="./lab.py build filemap-v4 --no-diagnostics --no-check, or any other experiment",
     )
 
 
@@ -189,5 +189,5 @@ def _lost(message: str) -> InfraError:
     return InfraError(
         f"a guest of the trial did not come to its end: {message}",
         where=exactness.QEMU,
-        next_step="./lab.py doctor; ./lab.py run noop --set guest=smoke shows a guest's console",
+        next_step="./lab.py doctor; ./lab.py run noop --guest smoke shows a guest's console",
     )

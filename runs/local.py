@@ -158,7 +158,7 @@ class LocalExecutor:
             raise InfraError(
                 f"a guest has {memory_mib} MiB, and this host {total} with its swap",
                 where="memory",
-                next_step="name a smaller guest: --set guest=NAME",
+                next_step="name a smaller guest: --guest NAME",
             )
         return limit or facts.guests_at_once(memory_mib)
 

@@ -18,6 +18,7 @@ from experiment.series_name import from_here
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 EXPERIMENTS = CHECKOUT / "configs" / "experiments"
+GUESTS = CHECKOUT / "configs" / "guests"
 MACHINES = CHECKOUT / "configs" / "machines"
 WORKLOADS = CHECKOUT / "workloads" / "catalogue"
 SESSIONS = CHECKOUT / "sessions"
@@ -37,6 +38,11 @@ def experiments(incomplete: str) -> list[str]:
 def modes(incomplete: str) -> list[str]:
     """The ways to measure that begin so."""
     return [name for name in MODES if name.startswith(incomplete)]
+
+
+def guests(incomplete: str) -> list[str]:
+    """Names of guests that begin so."""
+    return [name for name in _stems(GUESTS) if name.startswith(incomplete)]
 
 
 def machines(incomplete: str) -> list[str]:
@@ -65,9 +71,9 @@ RARELY = "Needed rarely"
 PLACES = ("series", "source", "arms")
 
 
-def option(flag: str, panel: str, text: str, **more: Any) -> Any:
-    """An option with its help, in one of the three panels."""
-    return typer.Option(flag, rich_help_panel=panel, help=text, **more)
+def option(flag: str, panel: str, text: str, *former: str, **more: Any) -> Any:
+    """An option with its help, in one of the three panels; its former names are accepted, too."""
+    return typer.Option(flag, *former, rich_help_panel=panel, help=text, **more)
 
 
 NAMES: dict[str, Any] = {"metavar": "NAME,NAME", "autocompletion": workloads}
@@ -93,8 +99,8 @@ class Request:
     name: Annotated[
         str,
         typer.Argument(
-            help="a file, or a name from ./lab.py list",
-            metavar="EXPERIMENT",
+            help="a file, a name from ./lab.py list, or commits of a tree",
+            metavar="EXPERIMENT|A..B",
             autocompletion=experiments,
         ),
     ] = ""
@@ -103,7 +109,7 @@ class Request:
         option(
             "--set",
             METHOD,
-            "any key of the experiment: blocks=12",
+            "any key of the experiment",
             metavar="KEY=VALUE",
             envvar="TWINBOOT_SET",
         ),
@@ -121,9 +127,10 @@ class Request:
     twins: Annotated[
         bool | None,
         option(
-            "--twins/--no-twins",
+            "--diagnostics/--no-diagnostics",
             METHOD,
-            "diagnostic runs: lock waits, cache misses",
+            "diagnostic runs: waits, misses",
+            "--twins/--no-twins",
         ),
     ] = None
     series: Annotated[
@@ -140,7 +147,7 @@ class Request:
         option(
             "--source",
             SUBJECT,
-            "their kernel: deb:, tarball:, dir:, git:PATH[@REF]",
+            "their kernel: deb:, tarball:, dir: or git:PATH[@REF]",
             metavar="SOURCE",
         ),
     ] = ""
@@ -176,13 +183,13 @@ class Request:
         option(
             "--arm",
             SUBJECT,
-            "a kernel, the first is the base: deb:linux-image-X, image:PATH@MODULES, or a source",
+            "deb:linux-image-X, image:PATH@MODULES or a source",
             metavar="KERNEL",
         ),
     ] = ()
     quick: Annotated[
         bool,
-        option("--quick", METHOD, "the first case alone, no checks, no diagnostic runs"),
+        option("--quick", METHOD, "the first case alone, no checks or diagnostics"),
     ] = False
     seeds: Annotated[
         int | None,
@@ -212,10 +219,20 @@ class Request:
         option(
             "--config",
             SUBJECT,
-            "a kernel option, on all arms or one",
-            metavar="[ARM:]CONFIG_X=y",
+            "CONFIG_X=y, on all arms or one",
+            metavar="[ARM:]OPTION",
         ),
     ] = ()
+    guest: Annotated[
+        str,
+        option(
+            "--guest",
+            METHOD,
+            "its memory and CPUs: smoke is the smallest",
+            metavar="NAME",
+            autocompletion=guests,
+        ),
+    ] = ""
 
     @property
     def named_workloads(self) -> tuple[str, ...]:
@@ -234,12 +251,13 @@ class Request:
 
     @property
     def all_overrides(self) -> tuple[str, ...]:
-        """The overrides, with those that ``mode``, ``seeds`` and ``max_seeds`` stand for.
+        """The overrides, with those that ``mode``, ``guest`` and the seeds stand for.
 
         A wall guest counts real seconds, so it has a profile of its own.
         """
         guest = ("guest=wall",) if self.mode == "wall" else ()
-        settings = {"blocks": self.seeds, "max_seeds": self.max_seeds, "mode": self.mode or None}
+        settings: dict[str, Any] = {"blocks": self.seeds, "max_seeds": self.max_seeds}
+        settings |= {"guest": self.guest or None, "mode": self.mode or None}
         given = (f"{key}={value}" for key, value in settings.items() if value is not None)
         return (*guest, *self.overrides, *given)
 

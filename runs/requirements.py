@@ -50,7 +50,7 @@ def require_supported(resolved: Resolved) -> None:
         if twin.guest.cpu is not None:
             problems.append(
                 f"twins: {twin.name}: guest.cpu = {twin.guest.cpu!r} is a model of x86_64, and all "
-                f"guests of {arch} have the same; --no-twins leaves twins out"
+                f"guests of {arch} have the same; --no-diagnostics leaves them out"
             )
     for arm in experiment.all_arms:
         if arm.guest.cpu is not None:

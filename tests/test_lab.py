@@ -84,7 +84,7 @@ KCONFIG = Path(__file__).parents[1] / "configs/kconfig"
         ("plan --series configs/series/noop --workloads 4k", "--workloads: unknown: 4k; allowed:"),
         ("run --series a..b", "is not a range of commits in a repository"),
         ("run --auto --resume nowhere", "leave out EXPERIMENT, --series"),
-        ("run filemap-v4 --guests 0", "'--guests'"),
+        ("run filemap-v4 --parallel 0", "'--parallel'"),
         ("clean --max-gib -1", "'--max-gib'"),
         ("plan filemap-v5", "filemap-v5: no such experiment; known in"),
         ("plan filemap-v5", "did you mean 'filemap-v4'?"),

@@ -100,7 +100,7 @@ def bisect_verb(
         if folder or between or metric or not request.is_empty:
             raise UsageError(
                 "a search is resumed with the options it was started with", where="--resume",
-                next_step="give no other option than --guests and --executor",
+                next_step="give no other option than --parallel and --executor",
             )  # fmt: skip
         target = resume
         with (

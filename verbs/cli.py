@@ -34,7 +34,7 @@ VERBS = {
     "doctor": "host", "run": "session", "suggest": "coverage", "plan": "session",
     "report": "session", "sessions": "sessions", "compare": "sessions", "bisect": "bisect",
     "list": "host", "watch": "queue", "gate": "history", "pages": "history",
-    "tree": "session", "build": "session", "measure": "session", "cache-key": "session",
+    "build": "session", "measure": "session", "cache-key": "session",
     "patch": "patch", "repro": "repro", "fetch": "host", "clean": "host", "completion": "cli",
     "recall": "recall",
 }  # fmt: skip
@@ -199,8 +199,8 @@ def _option(name: str, hint: Any, default: Any) -> inspect.Parameter:
 def expanded(arguments: Sequence[str]) -> list[str]:
     """The arguments with the verb that a short form leaves out; any others as they are.
 
-    ``A..B`` and ``--dirty`` are ``tree A..B`` and ``tree --dirty``; ``run BRANCH --base REF``
-    is ``tree BRANCH --base REF``; ``help VERB`` is ``VERB --help``.
+    ``A..B`` and ``--dirty`` are ``run A..B`` and ``run --dirty``; ``tree WORDS``, a former verb, is
+    ``run --tree . WORDS``; ``help VERB`` is ``VERB --help``.
     """
     first, *rest = arguments or [""]
     parts = split_range(first)
@@ -208,10 +208,10 @@ def expanded(arguments: Sequence[str]) -> list[str]:
         return [*rest, "--help"]
     if first in ("coverage", "workload"):
         return ["dev", *arguments]
+    if first == "tree":
+        return ["run", "--tree", ".", *rest]
     if first == "--dirty" or (parts is not None and not parts[0]):
-        return ["tree", *arguments]
-    if first == "run" and any(word.partition("=")[0] == "--base" for word in rest):
-        return ["tree", *rest]
+        return ["run", *arguments]
     return list(arguments)
 
 

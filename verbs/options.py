@@ -129,7 +129,7 @@ class Booting(ExecutorOptions):
     """
 
     guests: Annotated[
-        int | None, opt("--guests N", "guests that run at the same time", METHOD, min=1)
+        int | None, opt("--parallel --guests N", "guests that run at the same time", METHOD, min=1)
     ] = None
     sandbox: Annotated[
         bool | None,

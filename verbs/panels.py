@@ -75,7 +75,7 @@ def options_of(command: Any, ctx: Any) -> Mapping[str, Rows]:
             written = each.metavar or each.name.upper()
         else:
             # The others of its names are former ones.
-            written = "/".join(names[0] for names in (each.opts, each.secondary_opts) if names)
+            written = each.opts[0].replace("--", "--[no-]" if each.secondary_opts else "--")
             if not each.is_flag:
                 kind = each.metavar or str(each.display_type(ctx)).strip("<").partition(">")[0]
                 written += f" {kind if each.metavar else kind.split()[0].upper()}"

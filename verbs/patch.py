@@ -201,7 +201,7 @@ def unmeasured(text: str, diff: Diff) -> PatchAnswer:
         line += f" (counts of {coverage.release})"
     else:
         line += f"; workloads for these files: {', '.join(workloads)} (by name, not by counts)"
-    return PatchAnswer(_line(f"{line}; measure: twinboot tree --base UPSTREAM --per-patch"), True)
+    return PatchAnswer(_line(f"{line}; measure: twinboot run --base UPSTREAM --per-patch"), True)
 
 
 def _of_patch(measured: Measured, session: ListedSession) -> tuple[ListedMetric, ...]:

@@ -98,7 +98,7 @@ def add_verb(
 
     Examples:
     ./lab.py queue add v3.mbox --priority 2  # ahead of the others
-    ./lab.py queue add --table series.csv --set guest=smoke  # a row each
+    ./lab.py queue add --table series.csv --guest smoke  # a row each
     """
     from queues import adding, page
     from queues.store import QueueStore
@@ -168,7 +168,7 @@ def run_verb(
 
     Examples:
     ./lab.py queue run --limit 1  # the first that waits
-    ./lab.py queue run --wait 60 --guests 2  # for ever, two guests at once
+    ./lab.py queue run --wait 60 --parallel 2  # for ever, two guests at once
     """
     from host import sandbox
     from host.packages import install_line
@@ -317,7 +317,7 @@ def watch_verb(
 
     Examples:
     ./lab.py watch ~/lore/linux-mm mm/ fs/*.c --once  # check a mailbox once
-    ./lab.py watch ~/mail/linux-mm.mbox --every 300 --set guest=smoke  # for ever
+    ./lab.py watch ~/mail/linux-mm.mbox --every 300 --guest smoke  # for ever
     """
     from experiment.ad_hoc import from_series
     from queues.mailboxes import mailbox_of

@@ -1,4 +1,4 @@
-"""Verbs that plan, make and judge sessions: build, cache-key, measure, plan, report, run, tree.
+"""Verbs that plan, make and judge sessions: build, cache-key, measure, plan, report, run.
 
 What is slow to import is imported where it is called, in all verbs: ``--help`` and completion
 read these files, too.
@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from errors import InfraError, SeriesError, UsageError
+from experiment.series_name import split_range
 from host import facts
 from host.facts import guests_at_once
 from reports import FORM_NAMES
 from runs.request import SUBJECT, Request, arguments
-from verbs.cli import Without, flattened
+from verbs.cli import flattened
 from verbs.invocation import (
     emit,
     log,
@@ -55,10 +56,52 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False)
 
 
+@dataclass(frozen=True, kw_only=True)
+class OfTree:
+    """Commits of a kernel tree as what is measured: a range, or a branch on top of ``base``."""
+
+    base: Annotated[str, opt("--base REF", "measure a branch, from where it left REF", SUBJECT)] = (
+        ""
+    )
+    uncommitted: Annotated[bool, opt("--dirty", "with uncommitted changes", SUBJECT)] = False
+    tree: Annotated[
+        Path | None, opt("--tree FOLDER", "a kernel tree, if not the current folder", SUBJECT)
+    ] = None
+
+    def of(self, request: Request) -> Request:
+        """The request with the commits as its series, where it is of a tree.
+
+        Raises:
+            UsageError: it names a series or a kernel besides, or no commits of the tree.
+        """
+        from kernels.git_range import series_of, tree_at
+
+        parts = split_range(request.name)
+        if not (self.base or self.uncommitted or self.tree or (parts and not parts[0])):
+            return request
+        if request.of_series or request.arms:
+            raise UsageError(
+                "commits of a tree are the series, and what they start from is its source",
+                where=request.name or "--base",
+                next_step="leave out --series, --source, --arm, --auto and --reverse",
+            )
+        tree, cache = tree_at(self.tree or Path()), facts.cache_folder()
+        series = series_of(
+            tree, request.name, base=self.base, uncommitted=self.uncommitted, cache=cache
+        )
+        for note in series.notes:
+            log(note)
+        return replace(request, name="", series=series.series, source=series.source)
+
+
 @app.command("build")
 @flattened
 def build_verb(
-    request: Request, where: ExecutorOptions, dry_run: DryRun = False, as_json: Json = False
+    request: Request,
+    commits: OfTree,
+    where: ExecutorOptions,
+    dry_run: DryRun = False,
+    as_json: Json = False,
 ) -> None:
     """Build the kernels of an experiment that are not in the cache.
 
@@ -70,7 +113,7 @@ def build_verb(
     from runs.building import build_arms, expect_arms
     from runs.dry_run import kernel_lines
 
-    resolved = resolved_of(request)
+    resolved = resolved_of(commits.of(request))
     if dry_run:
         write_out("\n".join(kernel_lines(resolved, options())))
         return
@@ -106,19 +149,19 @@ def build_verb(
 
 @app.command("cache-key")
 @flattened
-def cache_key_verb(request: Request, as_json: Json = False) -> None:
+def cache_key_verb(request: Request, commits: OfTree, as_json: Json = False) -> None:
     """Print one key for all kernels that an experiment needs, for a CI cache; builds none.
 
     The key changes with the source, series, configuration or compiler of any of them.
 
     Examples:
-    ./lab.py cache-key filemap-v4 --no-twins --no-check  # a key for a CI cache
+    ./lab.py cache-key filemap-v4 --no-diagnostics --no-check  # a key for a CI cache
     ./lab.py cache-key nightly --json  # the key of each kernel, too
     """
     from runs.resolved import cache_key, kernel_keys
 
     where = options()
-    keys = kernel_keys(resolved_of(request), checkout=where.checkout, cache=where.cache)
+    keys = kernel_keys(resolved_of(commits.of(request)), checkout=where.checkout, cache=where.cache)
     key = f"kernels-{cache_key(keys)}"
     if as_json:
         rows = [{"arm": arm, "flavour": flavour, "key": k} for (flavour, arm), k in keys.items()]
@@ -131,6 +174,7 @@ def cache_key_verb(request: Request, as_json: Json = False) -> None:
 @flattened
 def measure_verb(
     request: Request,
+    commits: OfTree,
     measuring: Measuring,
     folder: Folder = None,
     resume: Resume = None,
@@ -142,7 +186,7 @@ def measure_verb(
     ./lab.py measure noop --session /tmp/s  # records without a report
     ./lab.py measure --resume sessions/NAME  # finish an interrupted session
     """
-    on = options(measuring)
+    on, request = options(measuring), commits.of(request)
     if dry_run:
         show_commands(request, on, build=False)
     else:
@@ -173,21 +217,21 @@ def report_verb(
 @flattened
 def run_verb(
     request: Request,
+    commits: OfTree,
     measuring: Measuring,
     folder: Folder = None,
     resume: Resume = None,
     strict: Strict = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Build kernels, measure, and print the report; the exit code is the verdict's.
+    """Build, boot, measure and report; the exit code is the verdict's.
 
     Examples:
-    ./lab.py run filemap-v4 --set guest=smoke  # small guests, in minutes
-    ./lab.py run --series MESSAGE-ID@example.org  # a posted series, with the workloads that \
-        execute what it changes
-    ./lab.py run --arm deb:linux-image-6.1.0-9-amd64 --arm deb:linux-image-6.1.0-10-amd64  # two \
-        kernels as distributed
+    ./lab.py run filemap-v4 --guest smoke  # small guests, in minutes
+    ./lab.py run HEAD~3.. --quick  # your last three commits
+    ./lab.py run --series v3.mbox  # a posting, by what it changes
     """
+    request = commits.of(request)
     raise typer.Exit(
         run(request, measuring, folder=folder, resume=resume, strict=strict, dry_run=dry_run)
     )
@@ -338,56 +382,9 @@ def report(folder: Path, form: str, *, strict: bool) -> int:
     return outcome(comparison, strict=strict)
 
 
-# The range names these, or the tree is them.
-OF_TREE = Without("name", "series", "source", "automatic", "reverse", "arms")
-
-
-@app.command("tree")
-@flattened
-def tree_verb(
-    request: Annotated[Request, OF_TREE],
-    measuring: Measuring,
-    commits: Annotated[
-        str, typer.Argument(metavar="A..B|BRANCH", help="a range of commits, or a branch")
-    ] = "",
-    base: Annotated[
-        str, opt("--base REF", "the branch or commit that BRANCH (or HEAD) started from", SUBJECT)
-    ] = "",
-    uncommitted: Annotated[bool, opt("--dirty", "include uncommitted changes", SUBJECT)] = False,
-    tree: Annotated[
-        Path,
-        opt("--tree", "the kernel tree, or a folder in it; default: the current folder", SUBJECT),
-    ] = Path(),
-    folder: Folder = None,
-    strict: Strict = False,
-    dry_run: DryRun = False,
-) -> None:
-    """Measure commits of the kernel tree in the current folder against the commit before them.
-
-    `twinboot HEAD~3..` is short for `twinboot tree HEAD~3..`, `twinboot --dirty` for `twinboot
-    tree --dirty`, and `twinboot run topic --base mainline` for `twinboot tree topic --base
-    mainline`. The base arm is the commit that the range starts from. The tree is not
-    changed. Without --workloads, those are measured that execute what the range changes (see
-    `suggest`). The exit code is the verdict's.
-
-    Examples:
-    ./lab.py tree HEAD~3.. --quick  # your last three commits
-    ./lab.py tree topic --base mainline --per-patch  # each patch of a branch
-    """
-    from kernels.git_range import series_of, tree_at
-
-    series = series_of(
-        tree_at(tree), commits, base=base, uncommitted=uncommitted, cache=facts.cache_folder()
-    )
-    for note in series.notes:
-        log(note)
-    request = replace(request, series=series.series, source=series.source)
-    raise typer.Exit(run(request, measuring, folder=folder, strict=strict, dry_run=dry_run))
-
-
 @app.command("plan")
 @flattened
-def plan_verb(request: Request, as_json: Json = False) -> None:
+def plan_verb(request: Request, commits: OfTree, as_json: Json = False) -> None:
     """Show what a session would build and run, and about how long it takes.
 
     Examples:
@@ -396,7 +393,7 @@ def plan_verb(request: Request, as_json: Json = False) -> None:
     """
     from runs.building import forecast_kernels
 
-    resolved = resolved_of(request)
+    resolved = resolved_of(commits.of(request))
     problem: InfraError | None = None
     try:
         kernels = forecast_kernels(resolved, options())

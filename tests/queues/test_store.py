@@ -39,6 +39,9 @@ def test_the_same_request_is_the_same_entry(store: QueueStore) -> None:
     assert id_of(entry.question) == entry.id
     # Younger options are part of an id where they are given, and ids that exist stay.
     assert id_of(dataclasses.replace(other, max_seeds=16)) != id_of(other)
+    assert id_of(dataclasses.replace(other, guest="smoke")) != id_of(other)
+    # As it was before there was the option: what waits in a queue is not queued twice.
+    assert id_of(Request(series=("configs/series/noop",))) == "noop-19ac5291"
 
 
 def test_put_moves_up_queues_again_and_leaves_what_is_done(store: QueueStore) -> None:

@@ -229,7 +229,7 @@ def test_a_request_is_repeated_with_the_same_arguments(tmp_path: Path) -> None:
 
     named = Request(name="filemap-v4", overrides=("blocks=2", "seed=3"), twins=False, check=True)
     assert again(named) == (
-        "filemap-v4", "--set", "blocks=2", "--set", "seed=3", "--no-twins", "--check",
+        "filemap-v4", "--set", "blocks=2", "--set", "seed=3", "--no-diagnostics", "--check",
     )  # fmt: skip
     posted = Request(
         series=("x.mbox", "mid@example.org"), source="deb:linux-source-6.12", workloads="a,b",
@@ -237,7 +237,7 @@ def test_a_request_is_repeated_with_the_same_arguments(tmp_path: Path) -> None:
     )  # fmt: skip
     # What lies beside the user is named by its whole path: the command is for the checkout.
     assert again(posted) == (
-        "--mode", "wall", "--twins", "--series", str(tmp_path / "x.mbox"),
+        "--mode", "wall", "--diagnostics", "--series", str(tmp_path / "x.mbox"),
         "--series", "mid@example.org", "--source", "deb:linux-source-6.12", "--workloads", "a,b",
         "--auto", "--reverse", "--per-patch", "--no-check",
     )  # fmt: skip

@@ -43,7 +43,8 @@ WORDS = [
     (("plan", "filemap-v"), {"filemap-v1", "filemap-v4"}, set()),
     (("run", "--s"), {"--set", "--series", "--source", "--session", "--strict"}, {"--mode"}),
     (("run", "noop", "--mode", ""), {"exact", "wall"}, {"noop"}),
-    (("tree", "--workloads", "filemap-4k,th"), {"filemap-4k,thp-matrix"}, set()),
+    (("run", "--guest", "lap"), {"laptop", "laptop-numa"}, {"smoke"}),
+    (("run", "--workloads", "filemap-4k,th"), {"filemap-4k,thp-matrix"}, set()),
     (("report", "lat"), {"latest"}, set()),
     (("completion", ""), {"bash", "zsh", "fish"}, set()),
 ]  # fmt: skip

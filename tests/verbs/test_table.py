@@ -20,7 +20,7 @@ from typer.main import get_command
 
 import lab
 from runs.request import Request
-from verbs import bisect, queue, session
+from verbs import bisect, queue
 from verbs.cli import LazyVerb, Without, flattened
 from verbs.options import Booting, ExecutorOptions, Measuring
 from verbs.panels import options_of
@@ -137,7 +137,8 @@ def test_helps_fit_a_screen_and_help_all_has_every_option(
     assert len(shown("run", "--help")) <= 40
     (run,) = [verb for verb in verbs() if verb.name == "run" and verb.path == "run"]
     options = {each.opts[0] for each in run.load().params if each.opts[0].startswith("-")}
-    written = set(re.findall(r"--[a-z-]+", "\n".join(shown("run", "--help-all"))))
+    everything = "\n".join(shown("run", "--help-all")).replace("[no-]", "")
+    written = set(re.findall(r"--[a-z-]+", everything))
     assert options <= written
     assert {"--executor", "--max-seeds"} <= written - set(
         re.findall(r"--[a-z-]+", "\n".join(shown("run", "--help")))
@@ -150,7 +151,7 @@ def test_an_option_is_shown_with_what_stands_behind_it() -> None:
     panels = options_of(command, command.make_context("run", []))
     rows = {written: meaning for rows in panels.values() for written, meaning in rows}
     assert "1-1000" in rows["--seeds N"]
-    assert "--check/--no-check" in rows
+    assert "--[no-]check" in rows
     assert "TWINBOOT_EXECUTOR" in rows["--executor WHERE"]
     assert "default: local" in rows["--executor WHERE"]
     assert "--resume PATH" in rows
@@ -213,14 +214,14 @@ def test_an_interrupt_while_a_kernel_is_built_says_what_is_kept(tmp_path: Path) 
 
 # Fields that a verb has in its own way, and why is said where they are.
 LEFT_OUT = {
-    "tree": session.OF_TREE, "bisect": bisect.OF_SEARCH, "watch": queue.OF_MAILS,
+    "bisect": bisect.OF_SEARCH, "watch": queue.OF_MAILS,
     "add": queue.OF_ENTRY,
 }  # fmt: skip
 WITH_REQUEST = {
-    "build", "cache-key", "measure", "plan", "run", "tree", "bisect", "watch", "add",
+    "build", "cache-key", "measure", "plan", "run", "bisect", "watch", "add",
 }  # fmt: skip
 WHERE: dict[str, type[ExecutorOptions]] = {
-    "build": ExecutorOptions, "measure": Measuring, "run": Measuring, "tree": Measuring,
+    "build": ExecutorOptions, "measure": Measuring, "run": Measuring,
     "bisect": Booting, "repro": Booting,
 }  # fmt: skip
 

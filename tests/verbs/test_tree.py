@@ -42,11 +42,12 @@ def main(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Main]:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["HEAD~3.."], ["tree", "HEAD~3.."]),
-        (["v6.12..topic/x", "--set", "blocks=2"], ["tree", "v6.12..topic/x", "--set", "blocks=2"]),
-        (["--dirty", "--quick"], ["tree", "--dirty", "--quick"]),
-        (["run", "topic", "--base", "mainline"], ["tree", "topic", "--base", "mainline"]),
-        (["run", "--base=mainline"], ["tree", "--base=mainline"]),
+        (["HEAD~3.."], ["run", "HEAD~3.."]),
+        (["v6.12..topic/x", "--set", "blocks=2"], ["run", "v6.12..topic/x", "--set", "blocks=2"]),
+        (["--dirty", "--quick"], ["run", "--dirty", "--quick"]),
+        (["tree", "topic", "--base", "a"], ["run", "--tree", ".", "topic", "--base", "a"]),
+        (["help", "queue", "add"], ["queue", "add", "--help"]),
+        (["coverage", "show"], ["dev", "coverage", "show"]),
         (["run", "filemap-v4"], ["run", "filemap-v4"]),
         (["run", "--series", "git:/x@a..b"], ["run", "--series", "git:/x@a..b"]),
         (["report", "../session"], ["report", "../session"]),
@@ -61,12 +62,13 @@ def test_short_forms(words: list[str], expected: list[str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "words", [["HEAD~1.."], ["run", "topic", "--base", "mainline"], ["tree", "--base", "mainline"]]
+    "words",
+    [["run", "HEAD~1.."], ["run", "topic", "--base", "mainline"], ["tree", "--base", "mainline"]],
 )
 def test_a_range_becomes_source_series_and_workloads(
     main: Main, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
-    assert main(*words, "--set", "guest=smoke", "--no-check", "--dry-run") == 0
+    assert main(*words, "--guest", "smoke", "--no-check", "--dry-run") == 0
     shown = capsys.readouterr()
     lines = shown.err.splitlines()
     assert lines[0].startswith("source: ")
@@ -97,6 +99,18 @@ def test_what_is_not_committed_is_the_patched_arm(
     (record,) = series.glob("*/series.json")
     (entry,) = json.loads(record.read_text())
     assert entry["patches"][0]["files"] == ["mm/filemap.c"]
+
+
+def test_a_range_is_planned_and_is_all_the_series_there_is(
+    main: Main, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--guest", "smoke", "--workloads", "filemap-4k", "--no-check", "--seeds", "1")
+    assert main("plan", "HEAD~1..", *options, "--json") == 0
+    plan = json.loads(capsys.readouterr().out)
+    judged = [run["run_id"] for run in plan["runs"] if not run["twin"]]
+    assert judged[:2] == ["filemap-4k.b00.base", "filemap-4k.b00.patched"]
+    assert main("run", "HEAD~1..", "--series", "x.mbox") == 2
+    assert "next: leave out --series" in capsys.readouterr().err
 
 
 def test_files_that_no_workload_is_known_for_are_named(
