@@ -39,6 +39,7 @@ from results import door
 from results.record import Manifest, Record, as_json
 from results.session import open_session
 from results.store import MANIFEST
+from text import enumerated
 
 FOLDERS = (CONFIGS / "series" / "published", CONFIGS / "series" / "neutral")
 ABOUT = "published.toml"
@@ -304,15 +305,18 @@ def judge(entry: RecallEntry, comparison: Comparison) -> RecallRow:
         default=None,
     )
     change = largest.judgement.change if largest else None
+    verdict = largest.judgement.verdict if largest else None
+    against = [f"{m.case} {m.name}" for m in called if m.judgement.verdict is not verdict]
+    why = f"called the other way: {enumerated(against)}" if against else ""
     return RecallRow(
         name=entry.name,
         kind=entry.kind,
         result=entry.result,
         recalled=outcome_of(entry, tested, largest, same_code=comparison.manifest.same_code),
-        why="" if tested else headline(comparison).text,
+        why=why if tested else headline(comparison).text,
         case=largest.case if largest else "",
         metric=largest.name if largest else "",
-        verdict=str(largest.judgement.verdict) if largest else "",
+        verdict=str(verdict or ""),
         change=change.estimate if change else None,
         low=change.low if change else None,
         high=change.high if change else None,
@@ -497,7 +501,8 @@ def blocks(rows: Sequence[RecallRow]) -> list[Block]:
 def cells(each: RecallRow) -> Row:
     """The row as it is shown."""
     result = each.result
-    where = " ".join(part for part in (each.case, each.metric) if part)
+    count = f"({each.called} of {each.judged} called)" if each.judged else ""
+    where = " ".join(part for part in (each.case, each.metric, count) if part)
     known = each.low is not None and each.high is not None
     interval = wording.between(each.low or 0.0, each.high or 0.0) if known else ""
     size = wording.percent(each.change) if each.change is not None else ""

@@ -104,6 +104,12 @@ def test_a_caught_one_has_its_size_and_the_place_of_its_function() -> None:
     assert (unnamed.recalled, unnamed.function, unnamed.rank) == (Recalled.CAUGHT, "", 0)
 
 
+def test_what_is_called_the_other_way_is_named() -> None:
+    both = running(session(**FASTER, thp=-0.01), NAME, "thp")
+    assert row(entry(), both).why == "called the other way: filemap-thp thp.bw"
+    assert (row(entry(), both).called, row(entry(), both).judged) == (2, 3)
+
+
 def test_a_row_has_the_reason_why_nothing_of_it_ran() -> None:
     assert "none of the changed functions ran" in row(entry(), on_record("vmalloc")).why
 
