@@ -415,6 +415,7 @@ def _comparison(
             counts=counts,
             failed=failed,
             references=[each for of_case in published.values() for each in of_case],
+            costs=recorded.costs,
             course=course,
         )
         + facts.of_twins(recorded.records, WAITS.of(recorded))
@@ -527,6 +528,7 @@ def _view(manifest: Manifest, session: MeasuredSession, *, trusted: bool) -> _Vi
             ran={(each.case, each.phase): each.ran for each in every},
             calls=session.calls,
             locks=[each for each in session.locks if each.run_id in run_ids],
+            costs=session.costs,
         ),
         points,
         standing,

@@ -18,7 +18,7 @@ from pydantic import ConfigDict
 from experiment.spec import Published
 from results.calls import Calls
 from results.profile import Locks, PhaseProfile, Profile
-from results.record import CaseRecord, Manifest, PhaseRecord, Record, RunRecord
+from results.record import CaseRecord, Manifest, PhaseRecord, Record, RunCost, RunRecord
 
 T = TypeVar("T")
 Key = TypeVar("Key", bound=tuple[object, ...] | str)
@@ -198,6 +198,7 @@ class Recorded:
     ran: Mapping[tuple[str, str], Collection[str]] = field(default_factory=dict)
     calls: Calls | None = None
     locks: Sequence[Locks] = ()
+    costs: Sequence[RunCost] = ()
     explained: dict[str, tuple[Record, ...]] = field(default_factory=dict)
 
     def published(self, case: str) -> list[Published]:

@@ -12,7 +12,15 @@ from analysis.explain.locks import LockComparison
 from analysis.model import Exactness, FailedRun, FailureCount, Finding, Reference, WallFacts
 from experiment.plan import AGAIN
 from experiment.spec import PREBUILT
-from results.record import QUICK, FunctionRecord, Manifest, RunRecord, SeriesRecord, TriageRecord
+from results.record import (
+    QUICK,
+    FunctionRecord,
+    Manifest,
+    RunCost,
+    RunRecord,
+    SeriesRecord,
+    TriageRecord,
+)
 from text import enumerated
 
 # A phase with fewer I/Os shows the luck of the draw: 002 compared two arms by 16 reads each.
@@ -113,6 +121,22 @@ def seeds_without_effect(manifest: Manifest, records: Sequence[RunRecord]) -> li
     return findings
 
 
+def kept_runs(
+    manifest: Manifest, records: Sequence[RunRecord], costs: Sequence[RunCost]
+) -> list[Finding]:
+    """Of which arms runs were kept from earlier sessions, of which days and hosts."""
+    made = {cost.run_id: cost for cost in costs}
+    arms = []
+    for arm in manifest.arms:
+        of_arm = [made[r.run_id] for r in records if r.arm == arm.name and r.run_id in made]
+        kept = [cost for cost in of_arm if cost.kept_at]
+        days = sorted(cost.kept_at for cost in kept)
+        hosts = ", ".join(sorted({cost.host for cost in kept}))
+        between = " to ".join(dict.fromkeys([*days[:1], *days[-1:]]))
+        arms.append((arm.name, len(kept), len(of_arm), between, hosts))
+    return [_note("session", "kept-runs", arms=arms)] if any(arm[1] for arm in arms) else []
+
+
 def gather(
     manifest: Manifest,
     records: Sequence[RunRecord],
@@ -121,6 +145,7 @@ def gather(
     counts: Sequence[FailureCount],
     failed: Sequence[FailedRun],
     references: Sequence[Reference],
+    costs: Sequence[RunCost] = (),
     course: WallFacts | None = None,
 ) -> tuple[Finding, ...]:
     """All findings of a session: warnings first, then notes, each in a fixed order.
@@ -133,6 +158,7 @@ def gather(
         make = _note if exactness.status in ("not asked", "bit-exact") else _warning
         values: dict[str, Any] = {"status": exactness.status, "detail": exactness.text}
         findings.append(make("session", "exactness", **values))
+    findings += kept_runs(manifest, records, costs)
     if manifest.provenance.qemu_untried:
         findings.append(_warning("session", "qemu-untried", why=manifest.provenance.qemu_untried))
     for (case, phase), ios in sorted(too_few_ios(manifest, records).items()):

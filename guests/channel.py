@@ -367,7 +367,9 @@ class Outcome:
     """How a run ended: files sent (None if none came), ending, and its cost.
 
     ``counts`` is what the probe wrote (``guests.probe.counts`` reads it), None for a
-    run without one and for one that did not end by itself.
+    run without one and for one that did not end by itself.  ``inputs`` is the digest of all that
+    an exact run is a function of, ``host`` the one that made it where it was not this one, and
+    ``kept_at`` the date (UTC) it was made where that was for another session.
     """
 
     files: dict[str, bytes] | None
@@ -375,6 +377,9 @@ class Outcome:
     cpu_s: float
     elapsed_s: float
     counts: bytes | None = None
+    inputs: str = ""
+    host: str = ""
+    kept_at: str = ""
 
 
 def sent_files(result: Path) -> tuple[dict[str, bytes] | None, str]:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import re
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -23,10 +25,12 @@ from typing import IO
 import pyarrow as pa
 
 from experiment.architecture import ARCHITECTURES
+from experiment.spec import Guest
 from files import sha256_of
 from guests import exact
 from guests.argv import environment, qemu_argv
 from guests.exact import Machine, Snapshot
+from guests.probe.plugin import Probe
 from host.packages import locate
 from host.process import run
 
@@ -43,6 +47,10 @@ CODEC = "zstd"
 ROOT = Path("/")
 # Changed with the form of an entry, and with what the lab does to a machine before its stop point.
 FORM = 1
+# The same of a run, from there to its end.
+RUN_FORM = 1
+# Code that QEMU puts into a guest of its own accord: it runs, so it counts.
+FIRMWARE = ("bios-256k.bin", "kvmvapic.bin", "linuxboot_dma.bin")
 
 
 def provide(
@@ -78,21 +86,93 @@ def key_of(machine: Machine) -> str:
     Raises:
         InfraError: no QEMU.
     """
-    program = ARCHITECTURES[machine.guest.arch].board.qemu
+    path = _program(machine.guest)
+    return _key(*_stopped(machine), _emulator(path))
+
+
+def run_key(
+    machine: Machine, job_text: str, probe: Probe | None, *, cold: bool, console_bytes: int
+) -> str:
+    """Name of all that what comes out of an exact run is a function of, the same on every host.
+
+    Raises:
+        InfraError: no QEMU.
+    """
+    counted = None
+    if probe is not None:
+        # Read by what they hold, and so are the words: where they lie is this host's matter.
+        files = [_sha256(path) for path in (probe.path, probe.functions) if path]
+        named = replace(probe, path=ROOT / "probe", functions=probe.functions and ROOT / "map")
+        counted = [files, named.argument(ROOT / exact.COUNTS, exact.MEMORY)]
+    parts = [RUN_FORM, job_text, cold, console_bytes, counted, platform.machine()]
+    return _key(*_stopped(machine), *parts, emulator(_program(machine.guest)))
+
+
+def _program(guest: Guest) -> Path:
+    program = ARCHITECTURES[guest.arch].board.qemu
+    return locate(program) or Path(program)
+
+
+def _key(*parts: object) -> str:
+    return sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def _stopped(machine: Machine) -> list[object]:
+    """What a machine at its stop point is a function of, but for the QEMU."""
     # The names of files are no part of it, what they hold is.
     anywhere = replace(machine, kernel=ROOT / "kernel", initramfs=ROOT / "initramfs")
     files = exact.files_of(anywhere, ROOT, ROOT)
-    parts = [
+    return [
         FORM,
         qemu_argv(machine.guest, machine.size, files, cmdline=machine.cmdline),
         environment(ROOT / "preload", machine.guest),
         # How long it may boot is part of whether it does.
         machine.guest.model_dump(mode="json"),
         machine.prepare_text,
-        *(sha256_of(path) for path in (machine.kernel, machine.initramfs, machine.preload)),
-        _emulator(locate(program) or Path(program)),
+        *(_sha256(path) for path in (machine.kernel, machine.initramfs, machine.preload)),
     ]
-    return sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def _sha256(path: Path) -> str:
+    status = path.stat()
+    return _sha256_at(path, status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+@lru_cache(maxsize=256)
+def _sha256_at(path: Path, *_status: int) -> str:
+    return sha256_of(path)
+
+
+@lru_cache
+def emulator(path: Path) -> Mapping[str, str]:
+    """Digests of a QEMU's binary, of the libraries it is run with, and of the code it puts in.
+
+    Raises:
+        InfraError: it cannot be run.
+    """
+    folders = run([str(path), "-L", "help"], timeout_s=60.0).stdout.split()
+    # Each where QEMU looks first.
+    places = [[Path(at) / name for at in folders] for name in FIRMWARE]
+    firmware = [
+        next(filter(Path.is_file, each), Path(name))
+        for each, name in zip(places, FIRMWARE, strict=True)
+    ]
+    # Of a QEMU that has none it says so, with a status.
+    libraries = run(["ldd", str(path)], timeout_s=60.0, check=False).stdout
+    return {
+        "QEMU binary": digest_of([path]),
+        "QEMU libraries": digest_of(map(Path, sorted(set(re.findall(r"(?<=\s)/\S+", libraries))))),
+        "QEMU firmware": digest_of(firmware),
+    }
+
+
+def digest_of(files: Iterable[Path]) -> str:
+    """16 hex digits of the contents of these files, in order; of those that are there."""
+    total = sha256()
+    for path in files:
+        if path.is_file():
+            total.update(bytes.fromhex(sha256_of(path)))
+    return total.hexdigest()[:16]
 
 
 @lru_cache

@@ -34,10 +34,12 @@ CCACHE_TIMEOUT_S = 600.0
 # Held while a package is fetched and unpacked.
 PACKAGES_LOCK = "packages"
 IDLE_S = 24 * 3600.0
+# Folder of kept runs (``runs.keeping``).
+KEPT_RUNS = "runs"
 # Programs of guests, boots, and what travels between hosts: made or fetched when it is wanted.
 ARRIVES_AGAIN = (
     "initramfs/*", "native/*", "foreign/*", "fleet/*", "store/blobs/*", "store/kernels/*",
-    "boots/*",
+    "boots/*", f"{KEPT_RUNS}/[0-9a-f]*",
 )  # fmt: skip
 
 

@@ -162,6 +162,12 @@ KINDS: Mapping[str, Callable[[Values], str]] = MappingProxyType(
             "diagnostic runs"
         ),
         "exactness": _exactness,
+        "kept-runs": lambda v: "; ".join(
+            f"{arm}: {kept} of {of} runs kept from {days}, host {hosts}"
+            if kept
+            else f"{arm}: measured"
+            for arm, kept, of, days, hosts in v["arms"]
+        ),
         "qemu-untried": lambda v: f"{v['why']}; to check it: ./lab.py doctor --exact",
         "few-ios": lambda v: (
             f"phase {v['phase']}: only {v['ios']} I/Os in a run, too few for a verdict"

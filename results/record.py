@@ -152,11 +152,19 @@ class RunRecord(Record):
 
 
 class RunCost(Record):
-    """What a run cost the host; kept apart so that reports do not depend on it."""
+    """What a run cost the host; kept apart so that reports do not depend on it.
+
+    ``inputs`` is the digest of all that an exact run is a function of, ``host`` the one that made
+    it.  A run made for another session has the date of that (UTC) in ``kept_at``, and cost there
+    what it did; it is empty for one that was measured for this session.
+    """
 
     run_id: str
     elapsed_s: float
     guest_cpu_s: float
+    inputs: str = ""
+    host: str = ""
+    kept_at: str = ""
 
 
 class KernelIdentity(Record):

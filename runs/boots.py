@@ -5,12 +5,13 @@ A judge knows what a boot is for; an executor only says how each guest ended.
 
 from __future__ import annotations
 
+import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -19,8 +20,10 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
+from errors import UsageError
 from guests.channel import LARGEST
 from guests.exact import Machine, Outcome
+from guests.kept import run_key
 from guests.probe.plugin import Probe
 from host.accelerator import AcceleratorTest
 from host.doctor import DoctorCheck
@@ -120,10 +123,12 @@ class Reporter:
     def finished(self, run_id: str, *, problem: str = "", counts: bool = True) -> None:
         """``run_id`` ended; ``problem`` is empty for a valid run."""
         with self._lock:
+            # One that was kept was not started, and says nothing of how long the rest takes.
+            is_kept = run_id not in self._running
             began = self._running.pop(run_id, ("", time.monotonic()))[1]
             if counts:
                 self._done += 1
-                self._elapsed.append(time.monotonic() - began)
+                self._elapsed += [] if is_kept else [time.monotonic() - began]
             self._failed += bool(problem)
             if self._bar is not None and self._task is not None:
                 self._bar.update(self._task, completed=self._done)
@@ -131,7 +136,7 @@ class Reporter:
             state = f"{self._done} of {self._total} runs, {self.left()} left"
             if problem:
                 self.log(f"failed   {run_id}: {problem}" + (f" ({state})" if plain else ""))
-            elif plain:
+            elif plain and not is_kept:
                 self.log(f"finished {run_id} in {duration(time.monotonic() - began)}; {state}")
 
     def left(self) -> str:
@@ -196,6 +201,54 @@ class Boot:
     console_bytes: int = LARGEST
     repeats: str = ""
 
+    @property
+    def inputs(self) -> str:
+        """Digest of all that what comes out of it is a function of.
+
+        Raises:
+            InfraError: no QEMU.
+        """
+        return run_key(
+            self.machine,
+            self.job_text,
+            self.probe,
+            cold=self.cold,
+            console_bytes=self.console_bytes,
+        )
+
+
+@dataclass(frozen=True)
+class KeptRuns:
+    """The kept runs of this host's cache and, read first to last, those of a shared folder.
+
+    With ``again`` every run is booted, and has to have the bytes of the kept one.  ``drawn`` are
+    the kinds of which a kept run was booted anew by this call of the lab.
+    """
+
+    folder: Path
+    shared: Path | None = None
+    again: bool = False
+    drawn: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Refuse a shared folder in which anybody can put what is taken for measured.
+
+        Raises:
+            UsageError: it is not there, or everybody can write to it.
+        """
+        if self.shared is None:
+            return
+        if not self.shared.is_dir():
+            raise UsageError(
+                "no such folder", where=f"--kept-at {self.shared}", next_step="make it first"
+            )
+        if self.shared.stat().st_mode & stat.S_IWOTH:
+            raise UsageError(
+                "everybody can write to it, and what is in it is taken for measured",
+                where=f"--kept-at {self.shared}",
+                next_step=f"chmod o-w {self.shared}",
+            )
+
 
 @dataclass(frozen=True)
 class Place:
@@ -221,6 +274,17 @@ class Judge(Protocol):
 
         After the ``last`` attempt the answer is False.
         """
+
+
+class KeepingJudge(Judge, Protocol):
+    """One whose runs may be kept for other sessions."""
+
+    @property
+    def good(self) -> Collection[str]:
+        """Names of the runs that may be kept."""
+
+    def drawn_with(self, boot: Boot) -> str:
+        """Of kept runs with the same answer one is booted anew; empty for what is never kept."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from experiment.plan import Plan
 from guests import channel
@@ -15,7 +15,9 @@ from kernels.cache import hold
 from results.checks import Check, CheckStatus, standing
 from results.record import RunCost
 from results.store import SessionStore
+from runs import keeping
 from runs.boots import Boot, Place, Reporter
+from runs.keeping import cost_of
 from runs.local import CONSOLE, Options
 from runs.prepare import Prepared
 from runs.resolved import CheckGuest, PlannedCheck, check_guest
@@ -79,7 +81,7 @@ def run_gate(
                 )
                 for entry in able
             ]
-            options.executor.boot([boots], judge, place)
+            keeping.boot(options.kept, options.executor, [boots], judge, place)
     return without_broken(session, store.checks(), reporter)
 
 
@@ -178,6 +180,11 @@ class _Judge:
     store: SessionStore
     reporter: Reporter
     checks: Mapping[str, PlannedCheck]
+    good: set[str] = field(default_factory=set)
+
+    def drawn_with(self, boot: Boot) -> str:
+        """As ``runs.boots.KeepingJudge``: one of all; those of several vCPUs are not kept."""
+        return "checks" if boot.machine.guest.vcpus == 1 else ""
 
     def first(self, boot: Boot, outcome: Outcome) -> str:
         """None: each speaks for itself."""
@@ -201,10 +208,9 @@ class _Judge:
         shown = judged if status == "red" else dataclasses.replace(judged, problems=())
         place = str(log.relative_to(self.store.folder))
         result = _check(self.session, entry, status, shown, reason, console=place)
-        self.store.append_check(
-            result,
-            RunCost(run_id=entry.run_id, elapsed_s=outcome.elapsed_s, guest_cpu_s=outcome.cpu_s),
-        )
+        if status == "green":
+            self.good.add(entry.run_id)
+        self.store.append_check(result, cost_of(entry.run_id, outcome))
         first = result.reason or next((p.title for p in result.problems), "")
         self.reporter.finished(entry.run_id, problem=first)
         return False

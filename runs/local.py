@@ -26,7 +26,7 @@ from kernels import build
 from kernels.build import KernelRequest
 from kernels.cache import Kernel
 from kernels.make import MakeProgress
-from runs.boots import ATTEMPTS, MIB, Boot, Executor, Judge, Place
+from runs.boots import ATTEMPTS, MIB, Boot, Executor, Judge, KeptRuns, Place
 
 OWNER = "owner.lock"
 RESERVE_BYTES = 1 << 30
@@ -315,7 +315,8 @@ class Options:
     to mend.  ``executor`` is where kernels are built and guests run.  ``sandbox`` says whether
     patches are built in a box; None has those that came by mail built so, and those that change
     what a build executes.  ``trusted`` names series that may do that without one.  ``root`` is
-    the initramfs that guests get in place of one of this host's programs.
+    the initramfs that guests get in place of one of this host's programs.  ``kept`` are runs of
+    other sessions that need not be made again, None where all are made.
     """
 
     checkout: Path
@@ -328,6 +329,7 @@ class Options:
     sandbox: bool | None = None
     trusted: tuple[str, ...] = ()
     root: Path | None = None
+    kept: KeptRuns | None = None
     executor: Executor = field(default_factory=LocalExecutor)
 
     def kernel(

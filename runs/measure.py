@@ -21,8 +21,10 @@ from kernels.cache import hold
 from results.profile import Locks, Profile
 from results.record import Failure, RunCost, RunRecord
 from results.store import SessionStore
+from runs import keeping
 from runs.boots import MIB, Boot, Place, Reporter, duration
 from runs.exactness import diverging
+from runs.keeping import cost_of
 from runs.local import Options
 from runs.prepare import Prepared, RunParts, boot_of, obstacle, parts_of
 from workloads import metrics, parse, validity
@@ -208,11 +210,6 @@ def failed(session: Prepared, run: PlannedRun, ending: Ending, kind: str = "") -
     return _record(session, run, {"failure": failure})
 
 
-def cost_of(run: PlannedRun, outcome: Outcome) -> RunCost:
-    """What a run cost this host."""
-    return RunCost(run_id=run.run_id, elapsed_s=outcome.elapsed_s, guest_cpu_s=outcome.cpu_s)
-
-
 def _blame(session: Prepared, arm: str, kind: str, *, by_clock: bool) -> Blame:
     if kind == "inexact":
         return "lab"
@@ -245,6 +242,11 @@ class Measurement:
     failures: dict[str, Failure] = field(default_factory=dict)
     good: set[str] = field(default_factory=set)
 
+    def drawn_with(self, boot: Boot) -> str:
+        """As ``runs.boots.KeepingJudge``: one of each arm, and one of all diagnostic runs."""
+        run = self.runs[boot.name]
+        return "diagnostic runs" if run.twin else f"arm {run.arm}"
+
     def first(self, boot: Boot, outcome: Outcome) -> str:
         """As ``runs.boots.Judge.first``: a repeat waits for what it repeats, blame for the base."""
         run = self.runs[boot.name]
@@ -274,7 +276,7 @@ class Measurement:
             record = record.model_copy(update={"failure": failure})
         else:
             self.good.add(run.run_id)
-        self.store.append(record, cost_of(run, outcome), *beside)
+        self.store.append(record, cost_of(run.run_id, outcome), *beside)
         problem = record.failure.message if record.failure else ""
         self.reporter.finished(run.run_id, problem=problem)
         return False
@@ -347,7 +349,7 @@ def measure(session: Prepared, options: Options, store: SessionStore, reporter: 
             for bench in session.benches
         ]
         place = Place(options.cache, store.raw, reporter, slots)
-        ideal = executor.boot(batches, judge, place) / slots
+        ideal = keeping.boot(options.kept, executor, batches, judge, place) / slots
         elapsed = time.monotonic() - began
     cost = f": {elapsed / ideal:.2f} x the guests' CPU time over {slots} at once" if ideal else ""
     reporter.log(f"measured in {duration(elapsed)}{cost}")

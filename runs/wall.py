@@ -25,6 +25,7 @@ from kernels.cache import hold
 from results.store import SessionStore
 from runs import measure
 from runs.boots import Reporter, duration
+from runs.keeping import cost_of
 from runs.local import Options, workspace
 from runs.prepare import Prepared, wall_boot_of
 
@@ -118,7 +119,7 @@ def _make(stage: WallStage, runs: Sequence[PlannedRun]) -> None:
                 break
             stage.reporter.log(f"again    {run.run_id}: {record.failure.message}")
         record = record.model_copy(update={"conditions": conditions, "at_s": round(at_s, 1)})
-        stage.store.append(record, measure.cost_of(run, outcome), *beside)
+        stage.store.append(record, cost_of(run.run_id, outcome), *beside)
         stage.reporter.finished(
             run.run_id, problem=record.failure.message if record.failure else ""
         )

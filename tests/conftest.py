@@ -47,6 +47,8 @@ class CpuClock:
 
 def pytest_configure(config: pytest.Config) -> None:
     collect_seldom()
+    # What tests guests boots them, whatever is kept of earlier sessions.
+    os.environ.setdefault("TWINBOOT_MEASURE_AGAIN", "1")
     # How long an example takes is the host's doing.
     settings.register_profile("any host", deadline=None)
     settings.load_profile("any host")

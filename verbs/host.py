@@ -233,7 +233,7 @@ def try_kernel(source: str, folder: Path | None = None) -> tuple[DoctorCheck, ..
     request = Request(
         arms=(source, source), workloads=WORKLOAD, overrides=("guest=smoke",), twins=False, seeds=1
     )
-    where = Measuring(measure_anyway=True)
+    where = Measuring(measure_anyway=True, measure_again=True)
     try:
         session.measure(request, options(where), where, folder=target)
     except LabError as error:

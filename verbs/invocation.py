@@ -100,15 +100,20 @@ def show_intake(settled: Settled, *, must_apply: bool = True) -> None:
 
 def options(executor: ExecutorOptions | None = None, *, fit_only: bool = False) -> Options:
     """The options of this call; the executor is still the local one, see :func:`placed`."""
+    from kernels.cache import KEPT_RUNS
+    from runs.boots import KeptRuns
     from runs.local import Options
 
     values = asdict(executor) if executor else {}
     # Words, which are made an executor when it is needed.
     for name in ("executor", "store", "insecure"):
         values.pop(name, None)
+    cache = facts.cache_folder()
     if "guests" in values:
         values["guests_at_once"] = values.pop("guests")
-    return Options(checkout=CHECKOUT, cache=facts.cache_folder(), fit_only=fit_only, **values)
+        again, shared = values.pop("measure_again"), values.pop("kept_at")
+        values["kept"] = KeptRuns(cache / KEPT_RUNS, shared, again)
+    return Options(checkout=CHECKOUT, cache=cache, fit_only=fit_only, **values)
 
 
 @contextmanager

@@ -139,6 +139,24 @@ class Booting(ExecutorOptions):
             WHERE,
         ),
     ] = None
+    measure_again: Annotated[
+        bool,
+        opt(
+            "--measure-again",
+            "boot every run, and compare it with the one kept from an earlier session",
+            WHERE,
+            envvar="TWINBOOT_MEASURE_AGAIN",
+        ),
+    ] = False
+    kept_at: Annotated[
+        Path | None,
+        opt(
+            "--kept-at FOLDER",
+            "a second place of kept runs, which other hosts share",
+            WHERE,
+            envvar="TWINBOOT_KEPT",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

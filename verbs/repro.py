@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -94,7 +95,8 @@ def _repeat(
 
     reporter = Reporter()
     with (
-        placed(options(booting), booting, reporter) as here,
+        # What is asked is whether it comes out again.
+        placed(replace(options(booting), kept=None), booting, reporter) as here,
         tempfile.TemporaryDirectory(prefix="twinboot-repro-") as scratch,
     ):
         opened = repro.read_archive(archive, Path(scratch))

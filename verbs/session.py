@@ -371,8 +371,8 @@ def report(folder: Path, form: str, *, strict: bool) -> int:
     comparison = forms.write_all(folder, show)
     costs = open_session(folder, counted=False).costs
     if costs:
-        spent = sum(cost.guest_cpu_s for cost in costs)
-        log(f"{len(costs)} guests used {duration(spent)} of CPU time")
+        made = [cost.guest_cpu_s for cost in costs if not cost.kept_at]
+        log(f"{len(made)} guests used {duration(sum(made))} of CPU time")
     happened = headline(comparison, str(folder))
     for line in forms.happened_lines(comparison, terminal_width(), str(folder)):
         log(line)

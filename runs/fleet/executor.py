@@ -7,7 +7,7 @@ import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -191,7 +191,8 @@ class BootBatch:
             write_raw(self.place.raw / case.boot.name, answer.raw)
             files = answer.outcome.files
             case.fingerprint = channel.fingerprint(files) if files is not None else ""
-            if self.judge.receive(case.boot, answer.outcome, last=case.attempt == ATTEMPTS):
+            outcome = replace(answer.outcome, host=answer.host)
+            if self.judge.receive(case.boot, outcome, last=case.attempt == ATTEMPTS):
                 case.attempt += 1
                 case.avoid.add(answer.worker)
                 case.answer = None
@@ -293,7 +294,13 @@ class DaskExecutor:
         kept = {path: self.store.put(path) for boot in boots for path in files_of(boot)}
         cases = {
             boot.name: Case(
-                Parcel(boot, {path: kept[path] for path in files_of(boot)}, self.store, topic)
+                Parcel(
+                    boot,
+                    {path: kept[path] for path in files_of(boot)},
+                    self.store,
+                    topic,
+                    boot.inputs,
+                )
             )
             for boot in boots
         }

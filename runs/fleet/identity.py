@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import platform
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
 from errors import InfraError
 from experiment.architecture import X86_64
+from guests.kept import emulator
 from host.packages import locate
 from host.process import run
 
@@ -28,8 +29,6 @@ CODE = (
     "runs",
 )
 SUFFIXES = (".py", ".sh", ".c", ".toml", ".fio")
-# Code that QEMU puts into a guest of its own accord: it runs, so it counts.
-FIRMWARE = ("bios-256k.bin", "kvmvapic.bin", "linuxboot_dma.bin")
 TIMEOUT_S = 30.0
 SHOWN = 16
 
@@ -46,13 +45,11 @@ def identity() -> dict[str, str]:
     if path is None:
         raise InfraError("program not found", where=qemu, next_step="./lab.py doctor")
     version = run([qemu, "--version"], timeout_s=TIMEOUT_S).stdout
-    folders = run([qemu, "-L", "help"], timeout_s=TIMEOUT_S).stdout.split()
     match = re.search(r"version (.+)", version)
     return {
         "lab code": lab_code(CHECKOUT),
         "QEMU version": match[1].strip() if match else "not found",
-        "QEMU binary": digest_of([Path(path)]),
-        "QEMU firmware": digest_of(_firmware(map(Path, folders))),
+        **emulator(Path(path)),
         # What is sent is pickled.
         "Python": ".".join(platform.python_version_tuple()[:2]),
         "machine": platform.machine(),
@@ -87,22 +84,3 @@ def refusal(client: Mapping[str, str]) -> str:
     """Why this process may not serve a session of that identity; empty where it may."""
     differing = differences(client, identity())
     return f"another identity: {'; '.join(differing)}" if differing else ""
-
-
-def digest_of(files: Iterable[Path]) -> str:
-    """16 hex digits of the contents of these files, in order; of those that are there."""
-    total = hashlib.sha256()
-    for path in files:
-        if path.is_file():
-            with path.open("rb") as stream:
-                total.update(hashlib.file_digest(stream, "sha256").digest())
-    return total.hexdigest()[:SHOWN]
-
-
-def _firmware(folders: Iterable[Path]) -> list[Path]:
-    """Each firmware file where QEMU looks first."""
-    searched = list(folders)
-    files = []
-    for name in FIRMWARE:
-        files += [folder / name for folder in searched if (folder / name).is_file()][:1]
-    return files

@@ -41,13 +41,15 @@ class Parcel:
     """One guest to boot.
 
     ``boot`` has the client's paths, ``files`` the content of each.  ``topic`` is where the worker
-    reports how far the guest is.
+    reports how far the guest is, ``inputs`` the digest of all that the run is a function of, with
+    the client's files.
     """
 
     boot: Boot
     files: Mapping[Path, Artefact]
     store: ArtefactStore
     topic: str
+    inputs: str
 
     @property
     def memory_mib(self) -> int:

@@ -236,6 +236,9 @@ def perform(expected: Mapping[str, str], payload: bytes) -> bytes:
 def _boot(parcel: Parcel, answer: Answer, watch: Watch) -> Answer:
     here = site()
     boot = parcel.boot_here(here.cache)
+    if boot.inputs != parcel.inputs:
+        trouble = f"another run: inputs {boot.inputs} on the worker, {parcel.inputs} here"
+        return replace(answer, trouble=trouble)
     folder = here.folder(boot.machine.guest.memory_mib)
     logs = folder.with_name(f"{folder.name}-logs")
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from analysis import findings
 from reports import headline as outcome
 from reports.sentences import of_finding
-from results.record import RunRecord
+from results.record import RunCost, RunRecord
 from tests.analysis.factory import ExactSession, fails, repeat_of
 from tests.analysis.measured import compare
 
@@ -125,3 +125,17 @@ def test_a_qemu_of_which_nothing_is_known_is_a_finding() -> None:
     notes = [f for f in compare(untried, session.records()).findings if "QEMU" in of_finding(f)]
     assert [(f.level, f.scope) for f in notes] == [("warning", "session")]
     assert of_finding(notes[0]).startswith(sentence)
+
+
+def test_kept_runs_of_each_arm_with_days_and_hosts() -> None:
+    session = ExactSession()
+    records = session.records()
+    made = [RunCost(run_id=r.run_id, elapsed_s=1.0, guest_cpu_s=1.0, host="here") for r in records]
+    base = {r.run_id for r in records if r.arm == "base" and r.block}
+    costs = [
+        cost.model_copy(update={"kept_at": "2026-11-24" * (cost.run_id in base)}) for cost in made
+    ]
+    (finding,) = findings.kept_runs(session.manifest(), records, costs)
+    words = of_finding(finding)
+    assert words == "base: 14 of 17 runs kept from 2026-11-24, host here; patched: measured"
+    assert findings.kept_runs(session.manifest(), records, made) == []

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from experiment.load import load_guest
 from experiment.plan import Size
 from guests import exact, kept
 from guests.exact import Machine, Snapshot
+from guests.probe.plugin import Probe
 
 CHECKOUT = Path(__file__).parents[2]
 MIB = 1 << 20
@@ -188,3 +190,73 @@ def test_a_cache_that_cannot_be_written_is_no_failure(
 ) -> None:
     (tmp_path / "cache").write_text("no folder")
     assert provide(machine, tmp_path, "first").cpu_s == 4.0
+
+
+def test_all_that_an_exact_run_depends_on_is_in_its_name(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("plugin", "map", "other"):
+        (tmp_path / name).write_text(name)
+    probe = Probe(tmp_path / "plugin", "0", 2, "10.0", functions=tmp_path / "map")
+    run: dict[str, Any] = {"machine": machine, "job_text": "job 7", "probe": probe}
+    run |= {"cold": False, "console_bytes": 100}
+    other = tmp_path / "other"
+    known = [kept.run_key(**run)]
+    assert kept.run_key(**run) == known[0]
+    machines: tuple[dict[str, Any], ...] = (
+        {"kernel": other},
+        {"initramfs": other},
+        {"preload": other},
+        {"guest": GUEST.model_copy(update={"metronome_ns": 20_000})},
+        {"guest": GUEST.model_copy(update={"run_timeout_s": 0.5})},
+        {"size": replace(SIZE, brd_mib=5)},
+        {"prepare_text": "another"},
+        {"cmdline": ("word",)},
+    )
+    probes: tuple[dict[str, Any], ...] = (
+        {"path": other},
+        {"functions": other},
+        {"functions": None},
+        {"window": 5},
+        {"spans": ((1, 2),)},
+        {"locks": (("take", 1, 2),)},
+        {"model": ("l1=32",)},
+        {"stacks": ("stack=1",)},
+    )
+    changes: tuple[dict[str, Any], ...] = (
+        *({"machine": replace(machine, **each)} for each in machines),
+        *({"probe": replace(probe, **each)} for each in probes),
+        {"probe": None},
+        {"job_text": "job 8"},
+        {"cold": True},
+        {"console_bytes": 101},
+    )
+    known += [kept.run_key(**{**run, **change}) for change in changes]
+    mine = dict(kept.emulator(kept._program(GUEST)))
+    for part in mine:
+        with monkeypatch.context() as changed:
+            changed.setattr(kept, "emulator", lambda path, part=part: {**mine, part: "another"})
+            known.append(kept.run_key(**run))
+    # Whatever word is added to the command line or the environment of QEMU.
+    for name, made in (("qemu_argv", ["qemu", "-new"]), ("environment", {"NEW": "1"})):
+        with monkeypatch.context() as changed:
+            changed.setattr(kept, name, lambda *_, made=made, **__: made)
+            known.append(kept.run_key(**run))
+    with monkeypatch.context() as changed:
+        changed.setattr("platform.machine", lambda: "another")
+        known.append(kept.run_key(**run))
+    assert len(set(known)) == len(known)
+
+
+def test_where_files_lie_is_not_in_the_name_of_a_run(machine: Machine, tmp_path: Path) -> None:
+    names = []
+    for place in ("here", "there"):
+        folder = tmp_path / place
+        folder.mkdir()
+        files = {name: folder / name for name in ("kernel", "plugin", "map")}
+        for name, path in files.items():
+            path.write_text(name)
+        probe = Probe(files["plugin"], "0", 2, "10.0", functions=files["map"])
+        there = replace(machine, kernel=files["kernel"])
+        names.append(kept.run_key(there, "job", probe, cold=True, console_bytes=1))
+    assert len(set(names)) == 1

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runs.fleet.identity import differences, digest_of, identity, lab_code
+from guests.kept import digest_of
+from runs.fleet.identity import differences, identity, lab_code
 
 
 def test_everything_a_guests_bits_depend_on_is_named() -> None:
     parts = identity()
     assert set(parts) == {
-        "lab code", "QEMU version", "QEMU binary", "QEMU firmware", "Python", "machine",
+        "lab code", "QEMU version", "QEMU binary", "QEMU libraries", "QEMU firmware", "Python",
+        "machine",
     }  # fmt: skip
     assert all(parts.values())
-    assert parts["QEMU firmware"] != digest_of([])
+    assert digest_of([]) not in (parts["QEMU firmware"], parts["QEMU libraries"])
     assert parts["QEMU version"][0].isdigit()
 
 

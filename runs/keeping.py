@@ -1,0 +1,232 @@
+"""Runs kept from session to session: an exact run is a function of its inputs, so it is made once.
+
+A kept run is a file named by the digest of all that it is a function of
+(``guests.kept.run_key``), and holds what came out of the guest, not what was read from it.  It is
+used as it was put there, or not at all; in every session some are booted anew and have to have the
+same bytes.  Failures are never kept, nor what a clock measured.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import zlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from errors import InfraError
+from files import write_atomically
+from guests.exact import Outcome
+from host import limited
+from results.record import RunCost
+from runs.boots import Boot, Executor, KeepingJudge, KeptRuns, Place
+from runs.exactness import diverging
+from runs.fleet.parcel import HOST_ENDINGS, LARGEST, Answer, answer_of, read_raw, write_raw
+from text import clean
+
+# Hosts whose runs are not used, one a line: removing the line clears the host.
+ASIDE = "set-aside.txt"
+# Of all kept runs: about nine thousand judged ones, each nearly all what the probe counted.
+MOST_BYTES = 2 << 30
+DIGEST = 64
+
+
+def cost_of(run_id: str, outcome: Outcome) -> RunCost:
+    """What a run cost, where, and whether it was made for this session."""
+    return RunCost(
+        run_id=run_id,
+        elapsed_s=outcome.elapsed_s,
+        guest_cpu_s=outcome.cpu_s,
+        inputs=outcome.inputs,
+        host=clean(outcome.host or platform.node()),
+        kept_at=outcome.kept_at,
+    )
+
+
+def set_aside(kept: KeptRuns) -> frozenset[str]:
+    """The hosts whose runs are neither used nor kept."""
+    with suppress(FileNotFoundError):
+        return frozenset((kept.folder / ASIDE).read_text().splitlines())
+    return frozenset()
+
+
+def load(kept: KeptRuns, key: str, place: Place) -> Answer | None:
+    """The kept run of a key; discarded, which is said, if it was altered."""
+    for folder in filter(None, (kept.folder, kept.shared)):
+        path = folder / key
+        try:
+            data = path.read_bytes()
+            packed = data[DIGEST:]
+            if sha256(key.encode() + packed).hexdigest().encode() != data[:DIGEST]:
+                raise ValueError("its bytes are not those that were put there")
+            answer = answer_of(packed)
+            outcome = answer.outcome
+            if outcome is None or outcome.files is None or outcome.inputs != key:
+                raise ValueError("it is no run of these inputs")
+            if outcome.counts is not None:
+                counts = zlib.decompressobj().decompress(outcome.counts, LARGEST)
+                answer = replace(answer, outcome=replace(outcome, counts=counts))
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError, zlib.error, InfraError) as error:
+            place.reporter.log(f"kept run {path} is discarded and booted again: {error}")
+            with suppress(OSError):
+                path.unlink()
+            continue
+        if answer.host not in set_aside(kept):
+            with suppress(OSError):
+                os.utime(path)
+            return answer
+    return None
+
+
+def keep(kept: KeptRuns, answer: Answer) -> None:
+    """Keep a run; a disk that refuses it costs the kept run and no more."""
+    assert answer.outcome is not None
+    if answer.host in set_aside(kept):
+        return
+    # Packed on its own: as text it would take twice as much.
+    counts = answer.outcome.counts and zlib.compress(answer.outcome.counts)
+    key = answer.outcome.inputs
+    packed = replace(answer, outcome=replace(answer.outcome, counts=counts)).packed()
+    data = sha256(key.encode() + packed).hexdigest().encode() + packed
+    for folder in filter(None, (kept.folder, kept.shared)):
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(folder / key, data)
+
+
+def bound(kept: KeptRuns) -> None:
+    """Remove the kept runs that were not used for longest, beyond the bytes that are kept."""
+    left, files = MOST_BYTES, []
+    for path in kept.folder.glob("[0-9a-f]*"):
+        with suppress(OSError):
+            status = path.stat()
+            files.append((status.st_mtime, status.st_size, path))
+    for _, size, path in sorted(files, reverse=True):
+        left -= size
+        if left < 0:
+            path.unlink(missing_ok=True)
+
+
+@dataclass
+class _Keeper:
+    """Tells the judge of runs as they are booted, keeps them, and compares those that are kept."""
+
+    kept: KeptRuns
+    judge: KeepingJudge
+    place: Place
+    keys: Mapping[str, str]
+    known: Mapping[str, Answer]
+
+    def first(self, boot: Boot, outcome: Outcome) -> str:
+        """As ``runs.boots.Judge.first``."""
+        return self.judge.first(boot, outcome)
+
+    def receive(self, boot: Boot, outcome: Outcome, *, last: bool) -> bool:
+        """As ``runs.boots.Judge.receive``.
+
+        Raises:
+            InfraError: a kept run has other bytes; what its host gave is set aside.
+        """
+        name = boot.name
+        outcome = replace(outcome, inputs=self.keys.get(name, ""))
+        host = outcome.host or platform.node()
+        if name in self.known and outcome.ending.kind not in HOST_ENDINGS:
+            self._compare(name, outcome, host)
+        again = self.judge.receive(boot, outcome, last=last)
+        if not again and name in self.judge.good and outcome.inputs and name not in self.known:
+            at = datetime.datetime.now(datetime.UTC).date().isoformat()
+            of_kept = replace(outcome, host=host, kept_at=at)
+            keep(self.kept, Answer("", host, of_kept, raw=read_raw(self.place.raw / name)))
+        return again
+
+    def _compare(self, name: str, outcome: Outcome, host: str) -> None:
+        known = self.known[name]
+        then = known.outcome
+        assert then is not None
+        assert then.files is not None
+        differs: tuple[str, ...] = ()
+        if outcome.files is None:
+            differs = (f"it ended: {outcome.ending.message}",)
+        elif outcome.files != then.files:
+            differs = limited.call(diverging, then.files, outcome.files)
+        elif outcome.counts != then.counts:
+            differs = ("what the probe counted",)
+        if not differs:
+            return
+        self.kept.folder.mkdir(parents=True, exist_ok=True)
+        aside = self.kept.folder / ASIDE
+        hosts = sorted({*set_aside(self.kept), known.host})
+        write_atomically(aside, "".join(f"{each}\n" for each in hosts))
+        raise InfraError(
+            f"{name} has other bytes on {host} than when it was kept, on {clean(known.host)} on "
+            f"{then.kept_at}: {differs[0]}; no run kept from {clean(known.host)} is used any more",
+            where=str(self.kept.folder / then.inputs),
+            next_step=f"./lab.py doctor --exact on both; a line of {aside} that is removed clears "
+            "its host",
+        )
+
+
+def boot(
+    kept: KeptRuns | None,
+    executor: Executor,
+    batches: Sequence[Sequence[Boot]],
+    judge: KeepingJudge,
+    place: Place,
+) -> float:
+    """Boot what is not kept, and tell the judge of all; as ``runs.boots.Executor.boot``.
+
+    Kept runs that are drawn are booted first: before they have shown themselves to be the same,
+    none is told of.
+
+    Raises:
+        InfraError: also where a kept run has other bytes now.
+    """
+    if kept is None:
+        return executor.boot(batches, judge, place)
+    boots = [each for batch in batches for each in batch]
+    keys = {each.name: each.inputs for each in boots if judge.drawn_with(each)}
+    known = {name: answer for name, key in keys.items() if (answer := load(kept, key, place))}
+    by_kind: dict[str, list[str]] = {}
+    for each in boots:
+        if each.name in known:
+            by_kind.setdefault(judge.drawn_with(each), []).append(each.name)
+    # Another session draws others.
+    session = place.raw.parent.name
+    drawn = {
+        name
+        for kind, names in by_kind.items()
+        for name in sorted(names, key=lambda name: sha256(f"{session} {name}".encode()).digest())[
+            : len(names) if kept.again else int(kind not in kept.drawn)
+        ]
+    }
+    kept.drawn.update(by_kind)
+    keeper = _Keeper(kept, judge, place, keys, known)
+    with executor.keeping() as keeping:
+        used = 0.0
+        if drawn:
+            used += keeping.boot(_only(batches, drawn), keeper, place)
+        taken = [each for each in boots if each.name in known and each.name not in drawn]
+        for each in taken:
+            answer = known[each.name]
+            assert answer.outcome is not None
+            write_raw(place.raw / each.name, answer.raw)
+            judge.receive(each, answer.outcome, last=True)
+        if known:
+            place.reporter.log(
+                f"{len(taken)} of {len(boots)} runs are kept ones, {len(drawn)} kept ones were "
+                "booted anew and have the same bytes"
+            )
+        left = {each.name for each in boots} - known.keys()
+        if left:
+            used += keeping.boot(_only(batches, left), keeper, place)
+    bound(kept)
+    return used
+
+
+def _only(batches: Sequence[Sequence[Boot]], names: set[str]) -> list[list[Boot]]:
+    return [[each for each in batch if each.name in names] for batch in batches]

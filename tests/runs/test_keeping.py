@@ -1,0 +1,251 @@
+"""Runs that are kept: booted once, some shown to be the same, and none taken for another."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from errors import InfraError, UsageError
+from experiment.load import load_guest
+from experiment.plan import Size
+from guests import kept
+from guests.channel import Ending, Kind
+from guests.exact import Machine, Outcome
+from runs import keeping
+from runs.boots import Boot, KeepingJudge, KeptRuns, Place, Reporter
+from tests.guests.framing import sent
+from tests.runs.made_up import CHECKOUT
+
+GUEST = load_guest(CHECKOUT / "configs/guests/smoke.toml")
+NAMES = ("c.b00.base", "c.b01.base", "c.b00.patched", "c.b01.patched")
+
+
+@dataclasses.dataclass
+class MadeUpHost:
+    """A host, a session's folder, and a judge to whom all is good that is not in ``bad``."""
+
+    folder: Path
+    host: str = "first"
+    session: str = "one"
+    booted: list[str] = dataclasses.field(default_factory=list)
+    received: dict[str, Outcome] = dataclasses.field(default_factory=dict)
+    lines: list[str] = dataclasses.field(default_factory=list)
+    endings: dict[str, Kind] = dataclasses.field(default_factory=dict)
+    sends: dict[str, bytes] = dataclasses.field(default_factory=dict)
+    bad: tuple[str, ...] = ()
+    name: str = "made up"
+
+    @property
+    def good(self) -> set[str]:
+        return {name for name, each in self.received.items() if each.files} - {*self.bad}
+
+    def drawn_with(self, boot: Boot) -> str:
+        return boot.group
+
+    def first(self, boot: Boot, outcome: Outcome) -> str:
+        return ""
+
+    def receive(self, boot: Boot, outcome: Outcome, *, last: bool) -> bool:
+        self.received[boot.name] = outcome
+        return False
+
+    @contextmanager
+    def keeping(self) -> Iterator[MadeUpHost]:
+        yield self
+
+    def boot(self, batches: Sequence[Sequence[Boot]], judge: KeepingJudge, place: Place) -> float:
+        for boot in (each for batch in batches for each in batch):
+            self.booted.append(boot.name)
+            files = {"out": self.sends.get(boot.name, boot.job_text.encode())}
+            logs = place.raw / boot.name
+            logs.mkdir(parents=True, exist_ok=True)
+            (logs / "result").write_bytes(sent(files))
+            (logs / "console.log").write_text(f"console of {boot.name}")
+            kind = self.endings.get(boot.name, "done")
+            came = files if kind == "done" else None
+            judge.receive(
+                boot,
+                Outcome(came, Ending(kind, kind), 1.0, 2.0, b"counts", host=self.host),
+                last=True,
+            )
+        return 1.0
+
+    def measure(self, runs: KeptRuns, session: str, names: Sequence[str] = NAMES) -> list[str]:
+        """Boot runs of these names in a new session; return those that were."""
+        self.booted, self.received, self.session = [], {}, session
+        place = Place(self.folder, self.folder / session / "raw", self.reporter, 1)
+        boots = [self.boot_of(name) for name in names]
+        keeping.boot(runs, self, [boots], self, place)  # type: ignore[arg-type]
+        assert set(self.received) == set(names)
+        return self.booted
+
+    @property
+    def reporter(self) -> Reporter:
+        reporter = Reporter()
+        reporter.log = self.lines.append  # type: ignore[method-assign, assignment]
+        return reporter
+
+    def boot_of(self, name: str) -> Boot:
+        machine = Machine(
+            self.folder / "kernel",
+            self.folder / "kernel",
+            GUEST,
+            Size(1, 2, 1, 1),
+            "prepare",
+            self.folder / "kernel",
+        )
+        return Boot(name, name.split(".")[-1], machine, f"job of {name}", cold=True)
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeUpHost:
+    monkeypatch.setattr(kept, "emulator", lambda path: {"QEMU": "one"})
+    (tmp_path / "kernel").write_text("kernel")
+    return MadeUpHost(tmp_path)
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Callable[..., KeptRuns]:
+    """The kept runs as a new call of the lab has them."""
+    return lambda **more: KeptRuns(tmp_path / "runs", **more)
+
+
+def test_a_second_session_boots_one_of_each_arm_and_has_the_same_bytes(
+    lab: MadeUpHost, runs: Callable[..., KeptRuns]
+) -> None:
+    assert lab.measure(runs(), "one") == list(NAMES)
+    assert {each.kept_at for each in lab.received.values()} == {""}
+    before = {name: outcome.files for name, outcome in lab.received.items()}
+    lab.host = "second"
+    drawn = lab.measure(runs(), "two")
+    assert sorted(name.split(".")[-1] for name in drawn) == ["base", "patched"]
+    assert {name: outcome.files for name, outcome in lab.received.items()} == before
+    for name, outcome in lab.received.items():
+        assert outcome.counts == b"counts"
+        assert (outcome.host, bool(outcome.kept_at)) == (
+            ("second", False) if name in drawn else ("first", True)
+        )
+        for file in ("result", "console.log"):
+            assert (lab.folder / f"one/raw/{name}/{file}").read_bytes() == (
+                lab.folder / f"two/raw/{name}/{file}"
+            ).read_bytes()
+    # Which are drawn is another session's own.
+    assert len({tuple(lab.measure(runs(), f"session {n}")) for n in range(12)}) > 1
+
+
+def test_a_call_of_the_lab_draws_once_of_each_arm(
+    lab: MadeUpHost, runs: Callable[..., KeptRuns]
+) -> None:
+    lab.measure(runs(), "one")
+    of_this_call = runs()
+    assert len(lab.measure(of_this_call, "two", NAMES[:2])) == 1
+    assert [name.split(".")[-1] for name in lab.measure(of_this_call, "two")] == ["patched"]
+
+
+def test_measuring_again_boots_every_run_and_compares_it(
+    lab: MadeUpHost, runs: Callable[..., KeptRuns]
+) -> None:
+    lab.measure(runs(), "one")
+    assert sorted(lab.measure(runs(again=True), "two")) == sorted(NAMES)
+    lab.sends["c.b01.base"] = b"other"
+    with pytest.raises(InfraError, match=r"c\.b01\.base has other bytes on first"):
+        lab.measure(runs(again=True), "three")
+
+
+def test_failures_and_what_is_of_no_kind_are_not_kept(
+    lab: MadeUpHost, runs: Callable[..., KeptRuns]
+) -> None:
+    lab.bad, lab.endings = (NAMES[0],), {NAMES[2]: "panic"}
+    lab.measure(runs(), "one")
+    assert len(list((lab.folder / "runs").iterdir())) == 2
+    lab.bad, lab.endings = (), {}
+    assert {NAMES[0], NAMES[2]} <= set(lab.measure(runs(), "two"))
+    lab.drawn_with = lambda boot: ""  # type: ignore[method-assign]
+    assert lab.measure(runs(), "three") == list(NAMES)
+
+
+@pytest.mark.parametrize("bit", [0, 100, 8 * 64, -1])
+def test_a_kept_run_with_a_bit_flipped_is_discarded_and_booted(
+    lab: MadeUpHost, runs: Callable[..., KeptRuns], bit: int
+) -> None:
+    lab.measure(runs(), "one", NAMES[:1])
+    (path,) = (lab.folder / "runs").iterdir()
+    whole = path.read_bytes()
+    data = bytearray(whole)
+    data[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(data)
+    call = runs()
+    call.drawn.add("base")
+    assert lab.measure(call, "two", NAMES[:1]) == [NAMES[0]]
+    assert any(f"{path} is discarded and booted again" in line for line in lab.lines)
+    assert path.read_bytes() == whole
+    # Nor is it one of other inputs, whoever put it there.
+    path.rename(path.with_name("0" * 32))
+    assert lab.measure(call, "three", NAMES[:1]) == [NAMES[0]]
+
+
+def test_a_difference_ends_the_session_and_sets_the_host_aside(
+    lab: MadeUpHost, runs: Callable[..., KeptRuns]
+) -> None:
+    lab.measure(runs(), "one")
+    lab.host, lab.sends = "second", dict.fromkeys(NAMES, b"other bytes")
+    with pytest.raises(InfraError) as raised:
+        lab.measure(runs(), "two")
+    for part in ("on second than when it was kept, on first", "line 1", "no run kept from first"):
+        assert part in str(raised.value)
+    # Before what is drawn was the same, nobody was told of a kept run.
+    assert lab.received == {}
+    assert sorted(lab.measure(runs(), "three")) == sorted(NAMES)
+    # What the other host gives is kept, and what the first gives is not, until it is cleared.
+    assert len(lab.measure(runs(), "four")) == 2
+    lab.host = "first"
+    (lab.folder / "runs" / keeping.ASIDE).write_text("first\nsecond\n")
+    assert len(lab.measure(runs(), "five")) == len(NAMES)
+    (lab.folder / "runs" / keeping.ASIDE).write_text("")
+    assert len(lab.measure(runs(), "six")) == 2
+
+
+def test_a_kept_run_that_panics_now_is_a_difference(
+    lab: MadeUpHost, runs: Callable[..., KeptRuns]
+) -> None:
+    lab.measure(runs(), "one", NAMES[:1])
+    lab.endings = {NAMES[0]: "lost"}
+    assert lab.measure(runs(), "two", NAMES[:1]) == [NAMES[0]]
+    lab.endings = {NAMES[0]: "panic"}
+    with pytest.raises(InfraError, match="it ended: panic"):
+        lab.measure(runs(), "three", NAMES[:1])
+
+
+def test_a_shared_folder_serves_other_hosts_and_may_be_read_only(
+    lab: MadeUpHost, runs: Callable[..., KeptRuns], tmp_path: Path
+) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    lab.measure(KeptRuns(tmp_path / "mine", shared), "one")
+    assert len(list(shared.iterdir())) == len(NAMES)
+    assert len(lab.measure(KeptRuns(tmp_path / "yours", shared), "two")) == 2
+    shared.chmod(0o777)
+    with pytest.raises(UsageError, match="everybody can write"):
+        KeptRuns(tmp_path / "yours", shared)
+    with pytest.raises(UsageError, match="no such folder"):
+        KeptRuns(tmp_path / "yours", tmp_path / "nowhere")
+
+
+def test_what_was_not_used_for_longest_goes_first(
+    lab: MadeUpHost, runs: Callable[..., KeptRuns], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.measure(runs(), "one", NAMES[:3])
+    sizes = [path.stat().st_size for path in (lab.folder / "runs").iterdir()]
+    lab.measure(runs(), "two", NAMES[:2])
+    os.utime(lab.folder / "runs" / lab.received[NAMES[0]].inputs, (2e9, 2e9))
+    os.utime(lab.folder / "runs" / lab.received[NAMES[1]].inputs, (2e9, 2e9))
+    monkeypatch.setattr(keeping, "MOST_BYTES", sum(sizes) - 1)
+    keeping.bound(runs())
+    call = runs()
+    call.drawn.update(("base", "patched"))
+    assert lab.measure(call, "three", NAMES[:3]) == [NAMES[2]]
