@@ -234,7 +234,10 @@ FILES = (
 SECTION = ".BTF"
 PREFIX = "twinboot-types-"
 # kbuild's record of how it made an object, "cmd_" before 6.3.
-COMMAND = re.compile(r"^(?:saved)?cmd_\S+ := (?P<command>[^;\n]*) -o \S+(?P<rest>[^;\n]*)", re.M)
+# Without ccache: in a box it has no home to keep anything in, and ends without compiling.
+COMMAND = re.compile(
+    r"^(?:saved)?cmd_\S+ := (?:ccache )?(?P<command>[^;\n]*) -o \S+(?P<rest>[^;\n]*)", re.M
+)
 # It has no part in what is compiled, and would be written anew.
 DEPENDENCIES = re.compile(r" -Wp,-MMD,\S+")
 

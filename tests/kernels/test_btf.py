@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -185,6 +186,18 @@ def test_objects_without_these_files_have_nothing_to_compile(tmp_path: Path) -> 
     first, *clean, last = btf.script(tmp_path, "obj").split("\n")
     assert (first, last) == ("cd obj", "wait")
     assert all(line.startswith("rm ") for line in clean)
+
+
+def test_types_are_compiled_where_ccache_has_no_home(objects: Path) -> None:
+    record = objects / "mm/.slub.o.cmd"
+    record.write_text(record.read_text().replace(":= gcc", ":= ccache gcc"))
+    # As in a box, where it finds no home: it ends without compiling.
+    (objects / "ccache").write_text("#!/bin/sh\nexit 1\n")
+    (objects / "ccache").chmod(0o755)
+    argv = ["sh", "-c", btf.script(objects, "obj")]
+    env = {"PATH": f"{objects}:{os.environ['PATH']}"}
+    subprocess.run(argv, cwd=objects.parent, env=env, capture_output=True, timeout=60)
+    assert [name for name, _ in btf.collected(objects)] == ["slub.btf"]
 
 
 def test_types_of_another_kernel_are_not_left(objects: Path) -> None:
