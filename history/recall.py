@@ -446,9 +446,9 @@ COLUMNS = (
     Column("entry", left=True),
     Column("outcome", left=True),
     Column("ours", left=True),
-    Column("function", left=True, drop=2),
+    Column("function (place)", left=True, drop=3),
     Column("other instruments", left=True, drop=1),
-    Column("published", left=True, drop=3),
+    Column("published", left=True, drop=2),
 )
 
 
@@ -506,8 +506,10 @@ def cells(each: RecallRow) -> Row:
     known = each.low is not None and each.high is not None
     interval = wording.between(each.low or 0.0, each.high or 0.0) if known else ""
     size = wording.percent(each.change) if each.change is not None else ""
-    ours = Cell(" ".join(part for part in (each.verdict, size, interval) if part), under=where)
-    rank = f"{each.function}, place {each.rank}" if each.rank else each.function
+    ours = Cell(
+        size, small=" ".join(part for part in (interval, each.verdict) if part), under=where
+    )
+    rank = f"{each.function} ({each.rank})" if each.rank else each.function
     others = "; ".join(
         f"{name}: {text or 'nothing moved'}" for name, text in each.instruments.items()
     )
