@@ -1,0 +1,65 @@
+"""A session of kept runs has the bytes of one that was measured, killed or not."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from results.store import SessionStore
+from tests.integration.conftest import EndedSession
+from tests.integration.lab_process import (
+    SMALL,
+    bytes_of,
+    finish,
+    kill_at_once,
+    records_of,
+    run_lab,
+    start,
+    wait_until,
+)
+
+pytestmark = pytest.mark.guest
+FINDING = "runs kept from"
+
+
+def test_a_second_session_boots_a_sample_and_has_the_same_bytes(
+    small: EndedSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert small.status == 0, small.err
+    monkeypatch.setenv("TWINBOOT_MEASURE_AGAIN", "")
+    folder = tmp_path / "session"
+    done = run_lab("run", SMALL, "--set", "blocks=3", "--session", str(folder))
+    assert done.returncode == 0, done.stderr
+    costs = SessionStore(folder).costs()
+    assert len([cost for cost in costs if not cost.kept_at]) == 2
+    measured = {cost.run_id: cost for cost in SessionStore(small.folder).costs()}
+    for cost in costs:
+        assert cost.inputs == measured[cost.run_id].inputs
+    assert records_of(folder) == records_of(small.folder)
+    was, now = bytes_of(small.folder), bytes_of(folder)
+    differ = [name for name in was if was[name] != now[name]]
+    assert differ == ["report.html", "report.md"]
+    lines = (now["report.md"].decode().splitlines(), was["report.md"].decode().splitlines())
+    (only,) = [line for line in lines[0] if line not in lines[1]]
+    assert FINDING in only
+    assert [line for line in lines[0] if line != only] == lines[1]
+
+
+def test_a_killed_session_is_resumed_with_kept_runs(
+    small: EndedSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TWINBOOT_MEASURE_AGAIN", "")
+    folder = tmp_path / "session"
+    lab = start("run", SMALL, "--set", "blocks=3", "--session", str(folder))
+    lines = random.Random(7).randrange(1, 6)
+    runs = folder / "runs.jsonl"
+    wait_until(lambda: runs.exists() and runs.read_bytes().count(b"\n") >= lines, "record", 600)
+    kill_at_once(lab, folder)
+    done = finish(start("run", "--resume", str(folder)))
+    assert done.returncode == 0, done.stderr
+    assert records_of(folder) == records_of(small.folder)
+    assert bytes_of(folder, ("samples.csv", "samples.parquet")) == bytes_of(
+        small.folder, ("samples.csv", "samples.parquet")
+    )
