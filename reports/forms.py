@@ -22,7 +22,7 @@ from reports.headline import headline
 from reports.render import html, markdown, text
 from reports.sections import arms, counted, functions, locks, metrics, scaling, subject, trust
 from reports.sections.view import View, of_each_pair
-from results import door, table
+from results import door
 from results.profile import KINDS
 from results.session import MeasuredSession, open_session
 from text import clean_line
@@ -220,6 +220,9 @@ def published(folder: Path) -> dict[str, str | bytes]:
 def _files(
     session: MeasuredSession, comparison: SessionComparison
 ) -> Iterator[tuple[str, str | bytes]]:
+    # Imported here: pandas takes most of a second, and no form needs it.
+    from results import table
+
     yield from table.as_files(table.tidy(session.manifest, session.records)).items()
     for number, pair in enumerate(comparison.comparisons):
         # The first pair has the plain names, the others are named for their arms.

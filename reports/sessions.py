@@ -49,7 +49,7 @@ class ListedSession(Record):
     problem: str = ""
 
 
-def listed(head: SessionHead) -> ListedSession:
+def listed(head: SessionHead, *, strict: bool = False) -> ListedSession:
     """What the report of a session says."""
     if head.manifest is None:
         return ListedSession(folder=str(head.folder), problem=head.problem)
@@ -67,7 +67,7 @@ def listed(head: SessionHead) -> ListedSession:
         return ListedSession(**known, problem=str(error).splitlines()[0])
     return ListedSession(
         **known,
-        exit_code=outcome(session),
+        exit_code=outcome(session, strict=strict),
         verdict=headline(session).text,
         primary=tuple(_primary(session)),
     )

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 import lab
@@ -460,6 +461,36 @@ def test_the_exit_code_of_a_report_is_its_verdict(
     assert main("report", str(folder), *(["--strict"] if strict else [])) == code
 
 
+def test_json_is_the_verdicts_and_in_full_everything(
+    main: Main, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slower = ExactSession(effect={"4k": -0.02, "thp": 0.0, "switch": 0.0})
+    folder = store(tmp_path / "session", session=slower)
+    assert main("report", str(folder), "--json") == Exit.REGRESSION
+    printed = capsys.readouterr().out
+    shown = json.loads(printed)
+    assert len(printed) < 20_000
+    schema = json.loads((CHECKOUT / "docs/schema/verdicts.schema.json").read_text())
+    jsonschema.validate(shown, schema)
+    assert (shown["exit_code"], shown["primary"][0]["verdict"]) == (1, "regression")
+    assert shown["primary"][0]["low"] < shown["primary"][0]["change"] < shown["primary"][0]["high"]
+    assert main("report", str(folder), "--json=full") == Exit.REGRESSION
+    assert "cases" in json.loads(capsys.readouterr().out)["comparisons"][0]
+
+
+@pytest.mark.parametrize("form", ["letter", "lkp", "mmtests", "matrix", "summary", "text", "json"])
+def test_a_form_without_drawings_does_not_import_what_draws(tmp_path: Path, form: str) -> None:
+    code = (
+        "import lab, sys\n"
+        f"lab.main(['report', {str(store(tmp_path / 'session'))!r}, '--form', {form!r}])\n"
+        "assert not {'matplotlib', 'pandas', 'pyarrow'} & set(sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_report_that_does_not_judge_ends_well(main: Main, tmp_path: Path) -> None:
     slower = ExactSession(effect={"4k": -0.02, "thp": 0.0, "switch": 0.0})
     folder = store(tmp_path / "session", session=slower)
@@ -496,7 +527,11 @@ def test_every_form_is_the_product_and_the_rest_is_log(
     main: Main, capsys: pytest.CaptureFixture[str], tmp_path: Path, form: str
 ) -> None:
     folder = store(tmp_path / "session")
+    before = set(folder.iterdir())
     assert main("report", str(folder), "--form", form) == 0
+    assert set(folder.iterdir()) == before
+    assert "report.html" not in capsys.readouterr().err
+    assert main("report", str(folder), "--write", "--form", form) == 0
     shown = capsys.readouterr()
     written = {"html": "report.html", "markdown": "report.md"}
     if form in written:

@@ -200,7 +200,8 @@ def expanded(arguments: Sequence[str]) -> list[str]:
     """The arguments with the verb that a short form leaves out; any others as they are.
 
     ``A..B`` and ``--dirty`` are ``run A..B`` and ``run --dirty``; ``tree WORDS``, a former verb, is
-    ``run --tree . WORDS``; ``help VERB`` is ``VERB --help``.
+    ``run --tree . WORDS``; ``help VERB`` is ``VERB --help``; ``report --json=full`` is ``report
+    --form=json``.
     """
     first, *rest = arguments or [""]
     parts = split_range(first)
@@ -210,6 +211,8 @@ def expanded(arguments: Sequence[str]) -> list[str]:
         return ["dev", *arguments]
     if first == "tree":
         return ["run", "--tree", ".", *rest]
+    if first == "report":
+        return ["report", *("--form=json" if word == "--json=full" else word for word in rest)]
     if first == "--dirty" or (parts is not None and not parts[0]):
         return ["run", *arguments]
     return list(arguments)

@@ -27,6 +27,7 @@ from experiment.machine import MachineSpec
 from experiment.spec import Experiment, Guest
 from history.policy import Policy
 from reports import json_form
+from reports.sessions import ListedSession
 from results.coverage import by_folder, unreached_in
 from runs.coverage import FOLDERS, GOALS, shipped
 
@@ -307,8 +308,12 @@ def generated() -> dict[str, str]:
         "machine": schema_of(MachineSpec, "Twinboot machine"),
         "gate": schema_of(Policy, "Twinboot CI policy"),
     }
+    verdicts = {"title": "Twinboot verdicts"} | ListedSession.model_json_schema(
+        mode="serialization"
+    )
     return {
         "schema/report.schema.json": json_form.schema_text(),
+        "schema/verdicts.schema.json": json.dumps(verdicts, indent=1) + "\n",
         **{
             f"schema/{name}.schema.json": json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
             for name, schema in schemas.items()

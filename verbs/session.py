@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from errors import InfraError, SeriesError, UsageError
+from errors import InfraError, RecordError, SeriesError, UsageError
 from experiment.series_name import split_range
 from host import facts
 from host.facts import guests_at_once
@@ -197,19 +197,27 @@ def measure_verb(
 def report_verb(
     folder: Annotated[Path, session_argument("SESSION")],
     form: Annotated[str, opt("--form FORM", ", ".join(FORM_NAMES))] = "text",
+    as_json: Json = False,
+    write: Annotated[bool, opt("--write", "write the reports into the session's folder")] = False,
     strict: Strict = False,
     judge: Annotated[
         bool,
         opt("--judge/--no-judge", "exit with the code of the verdict, or always with 0"),
     ] = True,
 ) -> None:
-    """Write the reports of a session and print one of them; the exit code is the verdict's.
+    """Print the report of a session in one form; the exit code is the verdict's.
+
+    With --json that is verdicts, intervals and exit code (docs/schema/verdicts.schema.json);
+    --json=full is --form json, everything that was counted.
 
     Examples:
     ./lab.py report latest  # the newest session, as text
     ./lab.py report latest --form letter  # a mail for the list
     """
-    verdict = report(folder, form, strict=strict)
+    if as_json:
+        verdict = print_verdicts(folder, strict=strict)
+    else:
+        verdict = report(folder, form, strict=strict, write=write)
     raise typer.Exit(verdict if judge else 0)
 
 
@@ -352,8 +360,26 @@ def make(opened: Prepared, run_options: Options, store: SessionStore, reporter: 
     )  # fmt: skip
 
 
-def report(folder: Path, form: str, *, strict: bool) -> int:
-    """Write every report of a session and print one form; return the exit code."""
+def print_verdicts(folder: Path, *, strict: bool) -> int:
+    """Print the verdicts of a session as JSON; return the exit code.
+
+    Raises:
+        RecordError: there is no report of it.
+    """
+    from reports.sessions import listed
+    from results.record import as_json
+    from results.session import SessionHead, open_session
+
+    manifest = open_session(folder, counted=False).manifest
+    shown = listed(SessionHead(folder, manifest), strict=strict)
+    if shown.exit_code is None:
+        raise RecordError(shown.problem, where=str(folder), next_step="./lab.py sessions")
+    emit(as_json(shown))
+    return shown.exit_code
+
+
+def report(folder: Path, form: str, *, strict: bool, write: bool = True) -> int:
+    """Print one form of a session's report, and ``write`` every one; return the exit code."""
     from analysis.many import SessionComparison
     from reports import forms
     from reports.headline import headline, outcome
@@ -368,7 +394,10 @@ def report(folder: Path, form: str, *, strict: bool) -> int:
     def show(comparison: SessionComparison) -> None:
         write_out(forms.render(comparison, form, terminal_width(), str(folder)), flush=True)
 
-    comparison = forms.write_all(folder, show)
+    if write:
+        comparison = forms.write_all(folder, show)
+    else:
+        show(comparison := forms.read_comparison(folder))
     costs = open_session(folder, counted=False).costs
     if costs:
         made = [cost.guest_cpu_s for cost in costs if not cost.kept_at]
@@ -378,7 +407,8 @@ def report(folder: Path, form: str, *, strict: bool) -> int:
         log(line)
     for line in forms.verdict_lines(comparison) if happened.has_verdicts else ():
         log(line)
-    log(f"report: {folder / 'report.html'}")
+    if write:
+        log(f"report: {folder / 'report.html'}")
     return outcome(comparison, strict=strict)
 
 

@@ -15,16 +15,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from html import escape
-from typing import Any, Literal
-
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.colors import to_rgba
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.text import Text
+from typing import TYPE_CHECKING, Any, Literal
 
 from text import clean_line, clean_lines
+
+# A second to import, for what only a page has: it is imported where something is drawn.
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
 
 # Placeholder, CSS variable, and the light page's colour for an SVG that stands alone.
 # Base and patched are blue and vermilion of Okabe and Ito, "Color Universal Design" (2008).
@@ -89,6 +88,9 @@ class Chart:
 @contextmanager
 def figure(height_in: float, width_in: float = WIDTH_IN) -> Iterator[Figure]:
     """A transparent figure in the report's style."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
     with mpl.rc_context(STYLE):
         fig = Figure(figsize=(width_in, height_in), layout="constrained")
         fig.patch.set_alpha(0)
@@ -122,6 +124,13 @@ def clear(axes: Axes, grid: Literal["x", "y"] = "y") -> None:
     axes.grid(visible=True, axis=grid)
 
 
+def rectangle(corner: tuple[float, float], width: float, height: float, **style: Any) -> Rectangle:
+    """A rectangle to be added to axes, in their units."""
+    from matplotlib.patches import Rectangle
+
+    return Rectangle(corner, width, height, **style)
+
+
 def cut(text: str, most: int, *, end: bool = False) -> str:
     """A name as far as there is room; of some the end counts more."""
     if len(text) <= most:
@@ -137,6 +146,8 @@ def legend(fig: Figure, *extra: tuple[str, Keywords], arms: tuple[str, ...] | No
     dot: Keywords = {"marker": "o", "markersize": 5}
     of_arms = zip(arms or (), (BASE, PATCHED, AGAIN), strict=False)
     entries = [*((name, {"color": colour, **dot}) for name, colour in of_arms), *extra]
+    from matplotlib.lines import Line2D
+
     handles = [Line2D([], [], linestyle="", label=name, **style) for name, style in entries]
     room: Keywords = {"borderpad": 0.1, "handletextpad": 0.3, "columnspacing": 1.2}
     room |= {"loc": "outside upper left", "ncols": len(handles), "handlelength": 1.2}
@@ -148,6 +159,8 @@ def area(difference: float, largest: float, *, sure: bool) -> Any:
     if not sure or not difference:
         return BAND
     share = min(1.0, abs(difference) / largest)
+    from matplotlib.colors import to_rgba
+
     return to_rgba(GOOD if difference < 0 else BAD, FAINTEST + (DEEPEST - FAINTEST) * share)
 
 
@@ -161,6 +174,9 @@ def legend_of_areas(fig: Figure) -> None:
 
 def to_svg(fig: Figure, name: str, alt: str) -> str:
     """The figure as an ``<svg>`` element without prologue, its ids prefixed with ``name``."""
+    import matplotlib as mpl
+    from matplotlib.text import Text
+
     for text in fig.findobj(Text):
         assert isinstance(text, Text)
         text.set_text(clean_lines(text.get_text()))

@@ -10,11 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from typing import TYPE_CHECKING, NamedTuple
 
 from analysis.many import MANY_CASES, ArmCell, MetricRow, SessionComparison
 from analysis.model import Again
@@ -23,6 +19,11 @@ from reports import wording
 from reports.charts import canvas
 from reports.charts.canvas import AGAIN, BAND, BASE, INK, MUTED, PATCHED, RULE, Chart, Keywords
 from text import typeset
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 
 # From here on each metric of a pair is a line, and all are in the order of their changes.
 MANY = 9
@@ -152,7 +153,7 @@ def draw(
                 labels[position] = canvas.cut(line.label, LONGEST, end=True)
                 position += 1
             size = high - low, position - 0.55 - top
-            axes.add_patch(Rectangle((low, top), *size, color=BAND, linewidth=0, zorder=0.5))
+            axes.add_patch(canvas.rectangle((low, top), *size, color=BAND, linewidth=0, zorder=0.5))
             axes.vlines(0, top, position - 0.55, color=INK, linewidth=0.9)
             position += GAP
         axes.set_ylim(position - 0.4, -0.6)
@@ -205,7 +206,7 @@ def _draw_line(axes: Axes, position: float, line: ChangeLine, *, thin: bool) -> 
     if again and again.floor is not None:
         low, wide = at(-again.floor), at(again.floor) - at(-again.floor)
         tint: Keywords = {"color": AGAIN, "alpha": 0.22, "linewidth": 0}
-        axes.add_patch(Rectangle((low, position - 0.3), wide, 0.6, **tint))
+        axes.add_patch(canvas.rectangle((low, position - 0.3), wide, 0.6, **tint))
     if again and again.estimate is not None:
         below = position + 0.26
         if again.low is not None and again.high is not None:
@@ -376,13 +377,13 @@ def _draw_square(axes: Axes, x: int, y: int, cell: Square | None) -> None:
     corner = (x + 0.02, y + 0.04)
     middle: Keywords = {"ha": "center", "va": "center"}
     frame: Keywords = {"facecolor": "none", "edgecolor": RULE, "linewidth": 0.7}
-    axes.add_patch(Rectangle(corner, 0.96, 0.92, **frame))
+    axes.add_patch(canvas.rectangle(corner, 0.96, 0.92, **frame))
     if cell is None:
         axes.text(x + 0.5, y + 0.5, wording.NOTHING, color=MUTED, **middle)
         return
     if cell.depth:
         colour = BASE if cell.better else PATCHED
         fill: Keywords = {"linewidth": 0, "alpha": cell.depth, "facecolor": colour}
-        axes.add_patch(Rectangle(corner, 0.96, 0.92, **fill))
+        axes.add_patch(canvas.rectangle(corner, 0.96, 0.92, **fill))
     ink = INK if cell.sure else MUTED
     axes.text(x + 0.5, y + 0.52, cell.text, fontsize=9, color=ink, **middle)

@@ -10,11 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from html import escape
-from typing import NamedTuple
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from typing import TYPE_CHECKING, NamedTuple
 
 from analysis.counts import Paired
 from analysis.explain.functions import Attribution
@@ -26,6 +22,11 @@ from reports.charts.canvas import BAD, GOOD, INK, MUTED, PAPER, Chart, Keywords
 from text import clean_line, typeset
 
 STEP_IN, EDGES_IN = 0.43, 0.8
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 MOST_BARS = 8
 FAINT = 0.35
 HEIGHT_IN = 4.4
@@ -174,7 +175,9 @@ def _draw_area(axes: Axes, area: Area, largest: float) -> None:
     height = area.end - area.start
     style: Keywords = {"edgecolor": PAPER, "linewidth": 0.5, "clip_on": False}
     colour = canvas.area(area.difference, largest, sure=area.is_significant)
-    axes.add_patch(Rectangle((left, area.start), right - left, height, facecolor=colour, **style))
+    axes.add_patch(
+        canvas.rectangle((left, area.start), right - left, height, facecolor=colour, **style)
+    )
     if height * HEIGHT_IN < LINE_IN:
         return
     letters = int((right - left) * canvas.WIDTH_IN / LETTER_IN)
@@ -345,7 +348,9 @@ def stacks(comparison: Comparison, followed: StackComparison) -> list[Chart]:
             colour = canvas.area(bar.row.instructions.difference, largest, sure=bar.changed)
             style: Keywords = {"edgecolor": PAPER, "linewidth": 0.5, "facecolor": colour}
             size = bar.end - bar.start, 1
-            axes.add_patch(Rectangle((bar.start, bar.depth), *size, gid=f"path{number}", **style))
+            axes.add_patch(
+                canvas.rectangle((bar.start, bar.depth), *size, gid=f"path{number}", **style)
+            )
             letters = int((bar.end - bar.start) * PATHS_IN / PATH_LETTER_IN) - 1
             if letters >= 3:
                 label = canvas.cut(bar.row.function, letters)

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.axis import Axis
-from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from analysis.explain.scaling import EXPLANATION as SCALING
 from analysis.explain.scaling import Range, Scaling
@@ -29,6 +26,12 @@ from reports.charts import canvas
 from reports.charts.canvas import AGAIN, BASE, INK, MUTED, PATCHED, Chart, Keywords
 
 HEIGHT_IN, LINE_IN, SCALING_IN = 2.9, 0.3, 4.6
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
 SOME_CPUS = (1, 2, 4, 8, 16, 32, 64)
 # Beyond these a chart is a wall; the tables have all.
 MOST_CHARTS = 8
@@ -325,6 +328,8 @@ def _band(axes: Axes, cpus: Sequence[int], ranges: Sequence[Range], colour: str)
 
 def _powers(axis: Axis) -> None:
     """Powers of two, as numbers."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
     axis.set_major_locator(FixedLocator(SOME_CPUS))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -92,7 +92,7 @@ def test_the_newest_few_and_the_rest(
     ]  # fmt: skip
     assert shown.err.startswith("1 older ")
     assert main("report", "latest", "--form", "summary") == 1
-    assert main("report", "good", "--form", "summary") == 0
+    assert main("report", "good", "--write", "--form", "summary") == 0
     assert (tmp_path / "good" / "report.html").exists()
 
 
