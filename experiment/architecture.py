@@ -6,7 +6,7 @@ Everything that names an architecture reads it here, so that another one is an e
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -183,6 +183,13 @@ ARM64 = Architecture(
         program_at=0xAAAAAAAA0000,
         modules_at=(0xFFFF800000000000, 0xFFFF800080000000),
     ),
+)
+
+# The kernel as a process of the host, for its CPU: no machine is made, and no QEMU boots it.
+UML = replace(
+    X86_64,
+    title="User-Mode Linux on x86-64",
+    build=replace(X86_64.build, make=("ARCH=um",), target="linux", image="vmlinux"),
 )
 
 ARCHITECTURES: Mapping[Arch, Architecture] = MappingProxyType({"x86_64": X86_64, "arm64": ARM64})

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from errors import SpecError
-from experiment.architecture import ARCHITECTURES, Arch, Architecture
+from experiment.architecture import ARCHITECTURES, UML, Arch, Architecture
 from experiment.frozen import WRITTEN_BY_LAB, Frozen, Name
 
 # More than any machine has, and little enough to calculate with: files come from anywhere.
@@ -134,7 +134,8 @@ Options = dict[
 ]
 
 # Whose time a guest has: that of its instructions, or the host's.
-Mode = Literal["exact", "wall"]
+Mode = Literal["exact", "wall", "native"]
+REAL_TIME: tuple[Mode, ...] = ("wall", "native")
 # The flavour of a kernel that the lab did not configure.
 PREBUILT = "prebuilt"
 PREBUILT_SOURCES = ("deb:linux-image-", "image:")
@@ -166,7 +167,7 @@ class KernelSpec(Frozen):
     """Size of its pages, KiB: 4; for arm64 4, 16 or 64."""
     mode: Annotated[Mode, WRITTEN_BY_LAB] = "exact"
     """From the experiment's: a wall guest shares the host's root, and its
-    kernel has what that takes.
+    kernel has what that takes; a native kernel is a process of the host.
     """
 
     def __hash__(self) -> int:
@@ -188,7 +189,7 @@ class KernelSpec(Frozen):
     @property
     def architecture(self) -> Architecture:
         """What it is built for."""
-        return ARCHITECTURES[self.arch]
+        return UML if self.mode == "native" else ARCHITECTURES[self.arch]
 
     @property
     def built_for(self) -> str:

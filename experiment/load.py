@@ -20,7 +20,16 @@ from experiment.machine import MACHINES, MachineSpec, known_machines
 from experiment.overrides import apply_override, place_of
 from experiment.plan import LOOKS
 from experiment.series_name import kind_of
-from experiment.spec import FUNCTIONS, WALL_CHANGE, CaseSpec, Experiment, Guest, KernelSpec, of_case
+from experiment.spec import (
+    FUNCTIONS,
+    REAL_TIME,
+    WALL_CHANGE,
+    CaseSpec,
+    Experiment,
+    Guest,
+    KernelSpec,
+    of_case,
+)
 
 # The keys of a case that name what is judged.
 PRIMARY = ("primary", "wall_primary")
@@ -258,11 +267,12 @@ def check_experiment(
     _tidy(data, places)
     experiment, mistakes = validated(data, Experiment)
     mistakes += _across_cases_and_arms(data) if experiment is None else []
-    if data.get("mode") == "wall" and data.get("max_seeds") is not None:
+    if data.get("mode") in REAL_TIME and data.get("max_seeds") is not None:
         # Not a rule of the model: sessions on record were begun with both, and are still read.
         *looks, last = (str(look.blocks) for look in LOOKS)
         words = (
-            "seeds are added in exact mode only; a wall session is judged after "
+            "seeds are added in exact mode only; a native session is judged at its end, a wall one "
+            "after "
             f"{', '.join(looks)} and {last} blocks and ends when it is decided: leave out "
             "max_seeds (--max-seeds) and write the most blocks as blocks (--seeds)"
         )
@@ -299,8 +309,8 @@ def _tidy(data: dict[str, Any], changed: Collection[KeyPath]) -> None:
         # A variant may be called as its section of a job file is: ``RND4K Q32T16``.
         if isinstance(case, dict) and isinstance(variant := case.get("variant"), str):
             case["variant"] = as_name(variant) or variant
-    to_wall = ("mode",) in changed and data.get("mode") == "wall"
-    if (("blocks",) in changed or to_wall) and ("max_seeds",) not in changed:
+    to_real_time = ("mode",) in changed and data.get("mode") in REAL_TIME
+    if (("blocks",) in changed or to_real_time) and ("max_seeds",) not in changed:
         # A number that was asked for is that number, and a file's budget that of its own mode.
         data.pop("max_seeds", None)
 
@@ -312,8 +322,8 @@ def _with_thresholds(experiment: Experiment, catalogue: Catalogue) -> Experiment
     asked for.  What the experiment says of a metric itself is as it says.
     """
     given, own = experiment.thresholds, experiment.thresholds.metrics
-    if experiment.mode == "wall" and "change" not in given.model_fields_set:
-        # What only an exact guest shows is not asked of a wall guest by default.
+    if experiment.mode in REAL_TIME and "change" not in given.model_fields_set:
+        # What only an exact guest shows is not asked of real time by default.
         given = given.model_copy(update={"change": WALL_CHANGE})
     metrics = dict(own)
     for case in experiment.cases:

@@ -15,6 +15,7 @@ from pydantic import Field, field_validator, model_validator
 
 from experiment.arms import MOST_JOBS, MOST_MIB, MOST_S
 from experiment.arms import PREBUILT as PREBUILT
+from experiment.arms import REAL_TIME as REAL_TIME
 from experiment.arms import ArmSpec as ArmSpec
 from experiment.arms import Guest as Guest
 from experiment.arms import KernelSpec as KernelSpec
@@ -310,7 +311,9 @@ class Experiment(Frozen):
     question: str = ""
     """What the experiment asks, in one sentence."""
     mode: Mode = "exact"
-    """``exact``: virtual time, an instruction is a nanosecond; ``wall``: the host's time."""
+    """``exact``: virtual time, an instruction is a nanosecond; ``wall``: the host's time;
+    ``native``: that of a kernel which is a process of the host.
+    """
     wall: WallSpec = WallSpec()
     """How a wall session is made."""
     kernel: KernelSpec
@@ -395,8 +398,8 @@ class Experiment(Frozen):
                 )
         yield from self._mistakes_of_arms(arms)
         prebuilt = self.prebuilt
-        if prebuilt and self.mode == "wall":
-            yield f"mode: wall boots no prebuilt kernel, as that of {prebuilt[0]}"
+        if prebuilt and self.mode in REAL_TIME:
+            yield f"mode: {self.mode} boots no prebuilt kernel, as that of {prebuilt[0]}"
         if prebuilt and self.check is not None:
             yield f"check: kernels are built for it, and that of {prebuilt[0]} is not"
         arch = self.kernel.arch
@@ -406,9 +409,9 @@ class Experiment(Frozen):
                     f"arms: {arm.name}: its kernel is for {arm.kernel.arch}, the experiment's for "
                     f"{arch}; write the same arch in both"
                 )
-        if arch != "x86_64" and self.mode == "wall":
-            # virtme-ng's guests are of one architecture alone.
-            yield f"mode: wall has guests of x86_64 only, and the kernel is for {arch}"
+        if arch != "x86_64" and self.mode in REAL_TIME:
+            # virtme-ng's guests, and phases of native mode, are of one architecture alone.
+            yield f"mode: {self.mode} has guests of x86_64 only, and the kernel is for {arch}"
 
     def _mistakes_of_arms(self, names: Sequence[str]) -> Iterator[str]:
         if not self.arms and self.series is None:
@@ -432,11 +435,11 @@ class Experiment(Frozen):
     @property
     def repeated(self) -> str:
         """What a session repeats, in the plural: ``seeds``, or in wall mode ``blocks``."""
-        return "blocks" if self.mode == "wall" else "seeds"
+        return "blocks" if self.mode in REAL_TIME else "seeds"
 
     def looks(self, until: int | None = None) -> Looks:
         """After how many seeds an exact session is judged; ``until`` as in ``looks_of``."""
-        if self.max_seeds is None or self.mode == "wall":
+        if self.max_seeds is None or self.mode in REAL_TIME:
             return looks_of(until or self.blocks, None)
         return looks_of(self.blocks, self.max_seeds, until)
 

@@ -195,7 +195,8 @@ class _Plan:
     @property
     def tools(self) -> str:
         """What objects are made with: others of the same may be copied."""
-        return f"{RECIPE} {self.spec.arch} {self.toolchain.identity}\n"
+        arch = "um" if self.spec.mode == "native" else self.spec.arch
+        return f"{RECIPE} {arch} {self.toolchain.identity}\n"
 
     @property
     def base_config(self) -> Path:

@@ -17,7 +17,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
-from experiment.architecture import ARCHITECTURES
+from experiment.architecture import ARCHITECTURES, UML
 from experiment.arms import PREBUILT, KernelSpec
 from files import sha256_of
 from host import folders
@@ -53,7 +53,7 @@ class Kernel:
     @property
     def image(self) -> Path:
         """The image to boot, by its architecture's name for one."""
-        names = (architecture.build.target for architecture in ARCHITECTURES.values())
+        names = (each.build.target for each in (*ARCHITECTURES.values(), UML))
         places = [self.folder / name for name in names]
         planned = self.folder / ARCHITECTURES[self.identity.arch].build.target
         return next((place for place in places if place.exists()), planned)

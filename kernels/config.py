@@ -19,6 +19,8 @@ CONFIG_FOLDER = Path("configs/kconfig")
 ADDITIONS = CONFIG_FOLDER / "additions"
 BASE = "base"
 WALL = "wall"
+# All that a kernel is asked that is a process of the host, whatever its flavour.
+UM = "um"
 VIRTME = "virtme-ng"
 # Names of fragments that are no files: a user's options, and those in the place of others.
 OWN = "--config"
@@ -57,7 +59,7 @@ class Lost:
 def known_flavours(checkout: Path) -> tuple[str, ...]:
     """Names of the kernel configurations: the fragments other than those under every one."""
     names = (path.stem for path in (checkout / CONFIG_FOLDER).glob("*.config"))
-    return tuple(sorted(name for name in names if name not in (BASE, WALL)))
+    return tuple(sorted(name for name in names if name not in (BASE, WALL, UM)))
 
 
 def known_additions(checkout: Path) -> tuple[str, ...]:
@@ -93,12 +95,16 @@ def fragments(
     """What is asked, in the order of the merge: base, the flavour, what is added to it.
 
     Another architecture's own, and the size of its pages, are between the two, as is what
-    wall guests need; virtme-ng's own, which only they need, comes first.
+    wall guests need; virtme-ng's own, which only they need, comes first.  Of a kernel that is a
+    process of the host it is one fragment, whatever the flavour.
 
     Raises:
         UsageError: no such flavour or addition; the known ones are named.
         InfraError: virtme-ng is wanted and not installed.
     """
+    if mode == "native":
+        file = CONFIG_FOLDER / f"{UM}.config"
+        return (Fragment(str(file), parse((checkout / file).read_text())),)
     flavours = known_flavours(checkout)
     if flavour not in flavours:
         close = difflib.get_close_matches(flavour, flavours, 1)

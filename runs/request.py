@@ -23,7 +23,9 @@ MACHINES = CHECKOUT / "configs" / "machines"
 WORKLOADS = CHECKOUT / "workloads" / "catalogue"
 SESSIONS = CHECKOUT / "sessions"
 MANIFEST = "manifest.json"
-MODES = ("exact", "wall")
+MODES = ("exact", "wall", "native")
+# Of --mode: rounds of native mode go through all pairs of three builds, three times.
+FIRST = {"wall": ("guest=wall",), "native": ("blocks=27",)}
 
 
 def _stems(folder: Path) -> list[str]:
@@ -119,7 +121,7 @@ class Request:
         option(
             "--mode",
             METHOD,
-            "exact, or wall: real time under KVM",
+            "exact; wall: real time under KVM; native: of User-Mode Linux",
             metavar="MODE",
             autocompletion=modes,
         ),
@@ -253,13 +255,13 @@ class Request:
     def all_overrides(self) -> tuple[str, ...]:
         """The overrides, with those that ``mode``, ``guest`` and the seeds stand for.
 
-        A wall guest counts real seconds, so it has a profile of its own.
+        A wall guest counts real seconds, so it has a profile of its own; native mode has a number
+        of rounds of its own.
         """
-        guest = ("guest=wall",) if self.mode == "wall" else ()
         settings: dict[str, Any] = {"blocks": self.seeds, "max_seeds": self.max_seeds}
         settings |= {"guest": self.guest or None, "mode": self.mode or None}
         given = (f"{key}={value}" for key, value in settings.items() if value is not None)
-        return (*guest, *self.overrides, *given)
+        return (*FIRST.get(self.mode, ()), *self.overrides, *given)
 
     @property
     def recorded(self) -> tuple[str, ...]:

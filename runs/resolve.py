@@ -6,6 +6,7 @@ seen at once here, and after an hour in a report.
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from experiment.ad_hoc import from_kernels, from_series
 from experiment.load import Catalogue, known_experiments, load_experiment, load_machine
 from experiment.overrides import with_config
 from experiment.series_name import from_here
-from experiment.spec import LINES, MEMORY, CheckSpec, Experiment, Guest, TwinSpec
+from experiment.spec import LINES, MEMORY, REAL_TIME, CheckSpec, Experiment, Guest, TwinSpec
 from experiment.steps import per_patch
 from host import sandbox
 from host.facts import require_usable
@@ -29,6 +30,7 @@ from kernels.source import identify, release_of
 from results.record import QUICK, SeriesRecord
 from runs.coverage import automatic, texts_and_files
 from runs.local import Options
+from runs.native import in_native_form, without_phases
 from runs.request import Request
 from runs.requirements import (
     can_be_modelled,
@@ -166,6 +168,7 @@ def _wrapped(text: str, width: int, indent: str = "  ") -> list[str]:
 
 
 NO_MEMORY = "none"
+NO_USE = "leave it out"
 
 
 def resolve_request(
@@ -189,12 +192,17 @@ def resolve_request(
     require_usable(cache, checkout)
     _require_one_subject(request)
     named = request.named_workloads
+    left_out: dict[str, str] = {}
     experiment = _experiment(request, named, checkout, here, catalogue)
     settled = settle(experiment, checkout=checkout, cache=cache)
     on_intake(settled)
     if not (request.name or request.arms or named):
         source = identify(settled.experiment.kernel.source, checkout=checkout, cache=cache)
         chosen = automatic(*texts_and_files(settled.series[COMMON]), release_of(source))
+        if request.mode == "native":
+            # Of what is chosen for the user, what can be measured.
+            left_out = without_phases(chosen)
+            chosen = tuple(name for name in chosen if name not in left_out) or chosen
         experiment = _experiment(request, chosen, checkout, here, catalogue)
         settled = settle(experiment, checkout=checkout, cache=cache, known=settled.series)
     experiment = settled.experiment
@@ -209,6 +217,8 @@ def resolve_request(
         subjects = [patch.subject for record in common for patch in record.patches]
         experiment = per_patch(experiment, subjects)
     experiment = with_config(experiment, request.config)
+    if request.check and experiment.mode == "native":
+        raise UsageError("native mode has no correctness checks", where="--check", next_step=NO_USE)
     if request.quick and request.check:
         raise UsageError(
             "has no correctness checks", where=QUICK, next_step="leave out --quick or --check"
@@ -220,9 +230,13 @@ def resolve_request(
     if request.quick:
         changes |= {"cases": experiment.cases[:1], "check": None}
     experiment = experiment.model_copy(update=changes)
+    if experiment.mode == "native":
+        left_out |= without_phases([case.name for case in experiment.cases])
+        experiment = in_native_form(experiment, guest, named)
     resolved = resolve(
         experiment, checkout=checkout, cache=cache, series=settled.series, guest=guest
     )
+    resolved = dataclasses.replace(resolved, left_out=left_out)
     require_supported(resolved)
     require_jobs(resolved)
     require_settings(resolved, checkout)
@@ -302,7 +316,7 @@ def _twins(request: Request, experiment: Experiment, guest: Guest) -> tuple[Twin
         )
     machine = load_machine(Path(request.memory)).name
     guests = [arm.guest.of(guest) for arm in experiment.all_arms]
-    if experiment.mode == "wall" or not can_be_modelled(guests):
+    if experiment.mode in REAL_TIME or not can_be_modelled(guests):
         raise UsageError(
             "caches are modelled in exact mode, of guests of x86-64 with one vCPU and one node",
             where="--memory",

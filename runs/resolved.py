@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -154,7 +154,8 @@ class Resolved:
     ``arms`` are those that are booted, the base first; in wall mode the last is the base again.
     ``flavours`` are kernel flavours in the order they are built.  ``series`` are by arm, as in
     ``kernels.settle``.  ``workloads`` are as they are in the base arm's guest.  ``check_profile``
-    is the guest profile of the checks, None without checks.
+    is the guest profile of the checks, None without checks.  ``left_out`` are cases that native
+    mode cannot measure, with why.
     """
 
     experiment: Experiment
@@ -167,6 +168,7 @@ class Resolved:
     checks: tuple[PlannedCheck, ...]
     check_profile: Guest | None
     plan: Plan
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def benches(self) -> tuple[Bench, ...]:

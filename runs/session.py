@@ -75,6 +75,12 @@ def start(
         raise UsageError(
             "holds a session already", where=str(folder), next_step=f"--resume {folder}"
         )
+    if resolved.experiment.mode == "native":
+        raise UsageError(
+            "a session of native mode is made in one go, by this host",
+            where="mode = native",
+            next_step="./lab.py run or ./lab.py measure",
+        )
     session = prepare(resolved, options, progress)
     copy_series(resolved.series, folder, options)
     manifest = manifest_of(session, options, name=folder.name, created=now(), overrides=overrides)

@@ -188,8 +188,9 @@ def _search(
 
     experiment = resolved.experiment
     where = f"bisect: {experiment.name}"
-    if experiment.mode == "wall":
-        raise SpecError([f'{where}: bisect works in exact mode only: leave out mode = "wall"'])
+    if experiment.mode != "exact":
+        words = f'bisect works in exact mode only: leave out mode = "{experiment.mode}"'
+        raise SpecError([f"{where}: {words}"])
     if experiment.series is None or experiment.arms:
         raise SpecError([f"{where}: bisect needs a series, and an experiment without [[arms]]"])
     case_spec = _case_of(experiment, metric, case, catalogue(CHECKOUT))

@@ -263,11 +263,23 @@ def run(
     return report(measured, "text", strict=strict)
 
 
+def require_plan(resolved: Resolved) -> None:
+    """Refuse to show what a session of native mode would do: it is none of the plan's runs."""
+    if resolved.experiment.mode == "native":
+        raise UsageError(
+            "the plan of a session of native mode cannot be shown",
+            where="mode = native",
+            next_step="./lab.py run makes it: three builds of each arm, then the rounds",
+        )
+
+
 def show_commands(request: Request, run_options: Options, *, build: bool) -> None:
     """Print the lines for a shell that do what a session does; with or without its builds."""
     from runs import dry_run
 
-    lines = dry_run.session_lines(resolved_of(request), run_options)
+    resolved = resolved_of(request)
+    require_plan(resolved)
+    lines = dry_run.session_lines(resolved, run_options)
     write_out("\n".join(lines.all if build else lines.boots))
 
 
@@ -284,6 +296,7 @@ def measure(
 
     ``verb`` is what goes on with a session that the user ends; empty where the caller says it.
     """
+    from results import native
     from results.store import MANIFEST
     from runs import session as sessions
     from runs.boots import Reporter
@@ -295,6 +308,12 @@ def measure(
         return resumable(again, target / MANIFEST) if verb else nullcontext()
 
     with placed(run_options, where, reporter) as on:
+        if resume is not None and native.is_native(resume):
+            raise UsageError(
+                "a session of native mode is made in one go",
+                where="--resume",
+                next_step=f"begin another one; ./lab.py report {resume} shows what is on record",
+            )
         if resume is not None and (folder or not replace(request, max_seeds=None).is_empty):
             raise UsageError(
                 "a session is resumed as it was begun, but for --max-seeds", where="--resume",
@@ -309,6 +328,12 @@ def measure(
             return resume
         resolved = resolved_of(request)
         target = folder or sessions.new_folder(SESSIONS, resolved.experiment)
+        if resolved.experiment.mode == "native":
+            from runs.native import measure_native
+
+            with sessions.SessionLock(target):
+                measure_native(resolved, on, target, reporter, created=sessions.now())
+            return target
         with sessions.SessionLock(target), ended(target):
             opened, store = sessions.start(
                 resolved,
@@ -382,10 +407,17 @@ def report(folder: Path, form: str, *, strict: bool, write: bool = True) -> int:
     """Print one form of a session's report, and ``write`` every one; return the exit code."""
     from analysis.many import SessionComparison
     from reports import forms
+    from reports import native as of_native
     from reports.headline import headline, outcome
+    from results import native
     from results.session import open_session
     from runs.boots import duration
 
+    if native.is_native(folder):
+        written, judged = of_native.write_all(folder, form)
+        write_out(written, flush=True)
+        log(f"report: {folder / 'report.html'}")
+        return of_native.exit_code(judged, strict=strict)
     if form not in forms.FORMS:
         raise UsageError(
             f"unknown form {form!r}", where="--form", next_step=f"one of: {', '.join(forms.FORMS)}"
@@ -424,6 +456,7 @@ def plan_verb(request: Request, commits: OfTree, as_json: Json = False) -> None:
     from runs.building import forecast_kernels
 
     resolved = resolved_of(commits.of(request))
+    require_plan(resolved)
     problem: InfraError | None = None
     try:
         kernels = forecast_kernels(resolved, options())

@@ -71,7 +71,7 @@ def test_a_good_file_is_an_experiment(tmp_path: Path, catalogue: Catalogue) -> N
         ),
         pytest.param(
             f'mode = "exakt"\n{GOOD}',
-            'small.toml: mode: found "exakt": unknown; allowed: exact, wall; '
+            'small.toml: mode: found "exakt": unknown; allowed: exact, wall, native; '
             "did you mean 'exact'?",
             id="unknown mode",
         ),

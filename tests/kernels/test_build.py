@@ -238,6 +238,19 @@ def test_key_depends_on_all_that_decides_the_kernel(lab: Lab) -> None:
     assert len(keys) == 5
 
 
+def test_a_kernel_that_is_a_process_is_built_beside_the_others(lab: Lab) -> None:
+    (lab.checkout / "configs/kconfig/um.config").write_text("CONFIG_SMP=n\n")
+    spec = lab.spec.model_copy(update={"mode": "native", "flavour": "um"})
+    exact, native = provide(lab.request()), provide(lab.request(spec=spec))
+    assert native.image.name == "linux"
+    assert native.image.read_bytes()[:4] == b"\x7fELF"
+    assert native.identity.flavour == "um"
+    assert exact.identity.key != native.identity.key
+    # Objects of one are never copied to begin the other: they are another compiler's command.
+    lines = [(tree / "toolchain").read_text() for tree in lab.cache.glob("trees/*/src/obj-*")]
+    assert len(lines) == len(set(lines)) == 2
+
+
 def test_key_does_not_depend_on_where_things_are(lab: Lab, tmp_path: Path) -> None:
     here = key_of(lab.request())
     moved = lab.source.rename(tmp_path / "moved")

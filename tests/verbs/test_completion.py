@@ -42,7 +42,7 @@ WORDS = [
     (("queue", "r"), {"run", "remove", "retry"}, set()),
     (("plan", "filemap-v"), {"filemap-v1", "filemap-v4"}, set()),
     (("run", "--s"), {"--set", "--series", "--source", "--session", "--strict"}, {"--mode"}),
-    (("run", "noop", "--mode", ""), {"exact", "wall"}, {"noop"}),
+    (("run", "noop", "--mode", ""), {"exact", "native", "wall"}, {"noop"}),
     (("run", "--guest", "lap"), {"laptop", "laptop-numa"}, {"smoke"}),
     (("run", "--workloads", "filemap-4k,th"), {"filemap-4k,thp-matrix"}, set()),
     (("report", "lat"), {"latest"}, set()),
@@ -84,7 +84,7 @@ def test_zsh_and_fish_are_answered_in_their_form(environment: dict[str, str]) ->
     assert none.stdout.strip() == "_files"
     fish = {"_TWINBOOT_COMPLETE": "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
     lines = completed(environment, "twinboot run --mode ", **fish).stdout.split()
-    assert lines == ["exact", "wall"]
+    assert lines == ["exact", "wall", "native"]
     fish["_TYPER_COMPLETE_FISH_ACTION"] = "is-args"
     # Whether fish offers these, or files.
     assert completed(environment, "twinboot run --mode ", **fish).returncode == 0

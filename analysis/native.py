@@ -1,0 +1,269 @@
+"""Judge a session of native mode: real time, of a process of the host; pure.
+
+A boot's value of a phase is a low quantile over places, each of which is the second lowest of
+twelve windows already: what disturbs a window only makes it longer.  A round boots the base, the
+base again and the other arms, and its logarithms of ratios are what is judged.
+
+An arm is several builds that differ in where their code is, because a binary's layout moves real
+time by tenths of a percent and belongs to the binary, not to the patch.  Rounds go through all
+pairs of builds, so that those of one build of an arm, averaged, differ from those of another by
+what lies between builds (and by noise, which is thereby counted once more: the interval is rather
+too wide).  The interval is the wider one of that of signed ranks over rounds and of Student's
+over builds.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics as plain
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from analysis import statistics
+from analysis.statistics import Floats, Interval, as_change
+from analysis.verdict import Cause, Change, Verdict
+from results.native import NativeBoot, NativeHead
+from text import percent
+
+# Of places: the lowest quarter is what a place takes that nothing disturbs.
+QUANTILE = 0.25
+# A boot that takes that much longer than the median of its arm is a slow one, and in more than
+# that share of rounds they withhold a verdict.
+SLOW, MOST_SLOW = 1.05, 0.25
+# Share of the host's CPU time that a hypervisor takes from which on time is not ours.
+MOST_STOLEN = 0.05
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A phase of a case: nanoseconds a folio of the base, and what an arm changes.
+
+    ``again`` is the base against itself, ``by_rounds`` and ``by_builds`` halves of the widths of
+    the two intervals, ``crossing`` the share of a window that system calls are, all fractions.
+    """
+
+    case: str
+    phase: str
+    arm: str
+    verdict: Verdict
+    cause: Cause
+    reason: str
+    base_ns: float | None = None
+    rounds: int = 0
+    change: Change | None = None
+    again: Change | None = None
+    by_rounds: float | None = None
+    by_builds: float | None = None
+    p_adjusted: float | None = None
+    slow: int = 0
+    crossing: float | None = None
+
+
+def value(ticks: Sequence[int]) -> float:
+    """A low quantile over places."""
+    return float(sorted(ticks)[int(QUANTILE * len(ticks))])
+
+
+@dataclass(frozen=True)
+class _Rounds:
+    """One phase of whole rounds: nanoseconds a folio, and which builds they are of."""
+
+    base: tuple[float, ...]
+    again: tuple[float, ...]
+    other: tuple[float, ...]
+    builds: tuple[tuple[int, int], ...]
+
+
+def between_builds(
+    differences: Sequence[float] | Floats, builds: Sequence[tuple[int, int]], level: float
+) -> tuple[Interval | None, float | None]:
+    """Student's interval of what differs, over builds, and the p value of no difference.
+
+    ``builds`` are those of the two arms in each round.  None where an arm has a single build.
+    """
+    from scipy import stats
+
+    error, freedom = 0.0, 0
+    for side in (0, 1):
+        groups: dict[int, list[float]] = {}
+        for difference, pair in zip(differences, builds, strict=True):
+            groups.setdefault(pair[side], []).append(float(difference))
+        if len(groups) < 2:
+            return None, None
+        middles = [statistics.hodges_lehmann(group) for group in groups.values()]
+        error += plain.variance(middles) / len(groups)
+        freedom += len(groups) - 1
+    centre, error = statistics.hodges_lehmann(differences), math.sqrt(error)
+    half = float(stats.t.ppf((1 + level) / 2, freedom)) * error
+    if not error:
+        return Interval(centre, centre, level), float(centre == 0)
+    p_value = float(2 * stats.t.sf(abs(centre) / error, freedom))
+    return Interval(centre - half, centre + half, level), p_value
+
+
+def judge(head: NativeHead, boots: Sequence[NativeBoot]) -> tuple[Judged, ...]:
+    """Every phase of every case for each arm but the base, in the head's order."""
+    subjects = [
+        (case, phase, arm.name)
+        for arm in head.arms[1:]
+        for case, phases in head.phases.items()
+        for phase in phases
+    ]
+    if head.same_code:
+        reason = "the arms' machine code is the same: nothing was booted"
+        same = (Verdict.NO_CHANGE, Cause.SAME_CODE, reason)
+        return tuple(Judged(*subject, *same) for subject in subjects)
+    measured = {
+        (phase, arm): rounds_of(head, boots, phase, arm)
+        for _, phase, arm in dict.fromkeys(subjects)
+    }
+    # A phase that several cases share is one question.
+    p_values = {at: p for at, (_, p) in measured.items() if p is not None}
+    adjusted = dict(zip(p_values, statistics.holm(list(p_values.values())), strict=True))
+    stolen = plain.fmean(boot.stolen for boot in boots) if boots else 0.0
+    results = []
+    for case, phase, arm in subjects:
+        rounds, _ = measured[phase, arm]
+        results.append(
+            judge_phase(head, (case, phase, arm), rounds, adjusted.get((phase, arm)), stolen)
+        )
+    shares = crossings(boots)
+    return tuple(
+        each if each.phase not in shares else _with(each, crossing=shares[each.phase])
+        for each in results
+    )
+
+
+def _with(judged: Judged, **changes: object) -> Judged:
+    return Judged(**{**vars(judged), **changes})
+
+
+def crossings(boots: Iterable[NativeBoot]) -> Mapping[str, float]:
+    """The share of each phase's window that goes to its system calls, of a call that does nothing.
+
+    On the base's boots; at most 1, for a call may find the caches warmer than this one does.
+    """
+    shares: dict[str, list[float]] = {}
+    for boot in boots:
+        call = value(boot.phases["crossing"].ticks)
+        for name, phase in boot.phases.items():
+            share = min(1.0, call * phase.calls / value(phase.ticks))
+            shares.setdefault(name, []).append(share)
+    return {name: plain.median(values) for name, values in shares.items()}
+
+
+def rounds_of(
+    head: NativeHead, boots: Sequence[NativeBoot], phase: str, arm: str
+) -> tuple[_Rounds, float | None]:
+    """A phase of whole rounds, and the p value of no change; None of too few of them."""
+    base = head.arms[0].name
+    by_round: dict[int, dict[tuple[str, bool], NativeBoot]] = {}
+    for boot in boots:
+        by_round.setdefault(boot.round, {})[boot.arm, boot.again] = boot
+    keys = ((base, False), (base, True), (arm, False))
+    whole = [of for _, of in sorted(by_round.items()) if all(key in of for key in keys)]
+
+    def nanoseconds(boot: NativeBoot) -> float:
+        timed = boot.phases[phase]
+        return value(timed.ticks) / timed.folios / boot.hertz * 1e9
+
+    first, again, other = (tuple(nanoseconds(of[key]) for of in whole) for key in keys)
+    builds = tuple((of[base, False].build, of[arm, False].build) for of in whole)
+    rounds = _Rounds(first, again, other, builds)
+    if len(whole) < statistics.pairs_needed(1 - head.alpha):
+        return rounds, None
+    differences = statistics.log_ratios(rounds.base, rounds.other)
+    by_builds = between_builds(differences, builds, 1 - head.alpha)[1]
+    return rounds, max(statistics.signed_rank_p(differences), by_builds or 0.0)
+
+
+def judge_phase(
+    head: NativeHead,
+    subject: tuple[str, str, str],
+    rounds: _Rounds,
+    adjusted: float | None,
+    stolen: float,
+) -> Judged:
+    """One phase of one case; ``subject`` names case, phase and arm."""
+    needed, made = statistics.pairs_needed(1 - head.alpha), len(rounds.base)
+    if adjusted is None:
+        reason = f"{made} of {head.rounds} rounds are whole, {needed} are needed"
+        unfinished = made < min(head.rounds, needed)
+        verdict = Verdict.NOT_FINISHED if unfinished else Verdict.NOT_JUDGED
+        return Judged(*subject, verdict, Cause.TOO_FEW, reason, rounds=made)
+    level = 1 - head.alpha
+    differences = statistics.log_ratios(rounds.base, rounds.other)
+    noise = statistics.noise_floor(statistics.log_ratios(rounds.base, rounds.again), head.alpha)
+    interval, by_rounds, by_builds = _both(differences, rounds.builds, level)
+    equal, _, _ = _both(differences, rounds.builds, 1 - 2 * head.equivalence_alpha)
+    estimate = as_change(statistics.hodges_lehmann(differences))
+    change = Change(
+        estimate=estimate,
+        hodges_lehmann=estimate,
+        low=as_change(interval.low),
+        high=as_change(interval.high),
+        level=level,
+    )
+    aa = noise.interval
+    again = Change(
+        estimate=as_change(noise.estimate),
+        hodges_lehmann=as_change(noise.estimate),
+        low=None if aa is None else as_change(aa.low),
+        high=None if aa is None else as_change(aa.high),
+        level=level,
+    )
+    medians = [plain.median(column) for column in (rounds.base, rounds.again, rounds.other)]
+    slow = sum(
+        any(boot > SLOW * middle for boot, middle in zip(values, medians, strict=True))
+        for values in zip(rounds.base, rounds.again, rounds.other, strict=True)
+    )
+    of = Judged(
+        *subject,
+        Verdict.INCONCLUSIVE,
+        Cause.UNDECIDED,
+        "",
+        medians[0],
+        made,
+        change,
+        again,
+        by_rounds,
+        by_builds,
+        adjusted,
+        slow,
+    )
+    if made < head.rounds:
+        reason = f"{made} of {head.rounds} rounds are whole"
+        return _with(of, verdict=Verdict.NOT_FINISHED, cause=Cause.UNFINISHED, reason=reason)
+    withheld = ""
+    if noise.differs:
+        withheld = f"the base differs from itself by {percent(again.estimate)}"
+    elif slow > MOST_SLOW * made:
+        withheld = f"{slow} of {made} rounds have a boot that is {percent(SLOW - 1)} slower"
+    elif stolen > MOST_STOLEN:
+        withheld = f"a hypervisor took {percent(stolen)} of the CPU time"
+    if withheld:
+        return _with(of, cause=Cause.UNSTEADY, reason=f"withheld: {withheld}")
+    if interval.excludes(0) and adjusted <= head.alpha and abs(estimate) >= head.change / 2:
+        verdict = Verdict.REGRESSION if estimate > 0 else Verdict.IMPROVEMENT
+        reason = "the interval, with what lies between builds, excludes zero"
+        return _with(of, verdict=verdict, cause=Cause.EXCLUDES_ZERO, reason=reason)
+    if -head.change < as_change(equal.low) and as_change(equal.high) < head.change:
+        sure = 100 * (1 - 2 * head.equivalence_alpha)
+        reason = f"with {sure:.4g} % confidence the change is within ±{percent(head.change)}"
+        return _with(of, verdict=Verdict.NO_CHANGE, cause=Cause.WITHIN_THRESHOLD, reason=reason)
+    reason = (
+        f"neither zero nor a change of {percent(head.change)} is excluded; more rounds (--seeds)"
+    )
+    return _with(of, reason=reason)
+
+
+def _both(
+    differences: Sequence[float] | Floats, builds: Sequence[tuple[int, int]], level: float
+) -> tuple[Interval, float, float | None]:
+    """The wider of both intervals, and half the width of each."""
+    ranks = statistics.signed_rank_interval(differences, level)
+    of_builds, _ = between_builds(differences, builds, level)
+    assert ranks is not None
+    low = min(ranks.low, of_builds.low if of_builds else ranks.low)
+    high = max(ranks.high, of_builds.high if of_builds else ranks.high)
+    return Interval(low, high, level), ranks.width / 2, of_builds.width / 2 if of_builds else None

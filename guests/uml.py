@@ -1,0 +1,172 @@
+"""Boot a kernel that is a process of the host (ARCH=um), and read what its init timed.
+
+Such a guest is an ordinary process on the real CPU, in the box that other guests have.  Its
+executable is a fresh copy for each boot: the pages of a file stay where they are in the host's
+memory for as long as they are cached, and so does their luck with physically indexed caches, so
+that two files of the same bytes differ for hours, which no number of boots averages out.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import struct
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from errors import InfraError
+from guests import initramfs
+from guests.channel import LARGEST, POLL_S, Clock, Ending, classify
+from guests.programs import HERE, build
+from host import sandbox
+from host.packages import install_line, locate
+from host.process import ended, run, spawn, wait_for_end
+from results import door
+from text import clean
+
+PHASES = HERE / "phases.c"
+FLAGS = ("-O2", "-static", "-s", "-Wall", "-Werror", "-Wl,--build-id=none")
+MEMORY_MIB, DISK_MIB = 512, 128
+# One that boots and measures takes a second or two; a busy host may take ten times that.
+TIMEOUT_S = 180.0
+BLOCK = 4096
+# Ticks of a system call that does nothing: they say how much of a phase crosses.
+CROSSING = "crossing"
+# The phases that say something of a workload: loops in the kernel over the code that it spends its
+# time in.  A workload that is not here cannot be measured so.
+PHASES_OF: Mapping[str, tuple[str, ...]] = {
+    "filemap-4k": ("readahead", "pread", "refault"),
+    "reclaim-overwrite": ("write", "refault"),
+    "memory": ("shmem",),
+    "pages": ("shmem", "pipe"),
+    "direct": ("direct",),
+    "block": ("direct",),
+}
+# What of some others User-Mode Linux does not have.
+LACKS = {"filemap-thp": "huge pages", "thp-matrix": "huge pages", "trees": "modules"}
+LINE = re.compile(r"^phase ([a-z0-9]+) (\d{1,6}) (\d{1,6})((?: \d{1,12}){1,4096})\r?$", re.M)
+HERTZ = re.compile(r"^tsc_hz (\d{8,11})\r?$", re.M)
+FAILED = re.compile(r"^failed (.*?)\r?$", re.M)
+DONE = re.compile(r"^done\r?$", re.M)
+
+
+@dataclass(frozen=True)
+class TimedPhase:
+    """A phase: folios and system calls of a window, and each place's window in ticks."""
+
+    folios: int
+    calls: int
+    ticks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class NativeResult:
+    """What a boot found: phases by name, and ticks of the time-stamp counter in a second."""
+
+    phases: Mapping[str, TimedPhase]
+    hertz: float
+
+
+def parse(console: str) -> NativeResult:
+    """What the init of a guest said; raises ValueError with what is wrong with it."""
+    if failed := FAILED.search(console):
+        raise ValueError(clean(failed[1]))
+    hertz = HERTZ.search(console)
+    if not DONE.search(console) or hertz is None:
+        raise ValueError("the guest did not get to its end")
+    phases = {
+        name: TimedPhase(int(folios), int(calls), tuple(map(int, ticks.split())))
+        for name, folios, calls, ticks in LINE.findall(console)
+    }
+    if CROSSING not in phases or len(phases) < 2:
+        raise ValueError(f"phases found: {', '.join(phases) or 'none'}")
+    if bad := [name for name, timed in phases.items() if min(timed.ticks) <= 0 or not timed.folios]:
+        raise ValueError(f"no time passed in {', '.join(bad)}")
+    return NativeResult(phases, float(hertz[1]))
+
+
+def root(folder: Path, cache: Path) -> Path:
+    """The guest's initramfs, made in ``folder``: its init, and an empty ext4 as its blocks.
+
+    Raises:
+        InfraError: there is no compiler or no mkfs.ext4.
+    """
+    mkfs = locate("mkfs.ext4")
+    if mkfs is None:
+        raise InfraError(
+            "program not found", where="mkfs.ext4", next_step=install_line(["e2fsprogs"])
+        )
+    disk, top = folder / "disk", folder / "root"
+    with disk.open("wb") as stream:
+        stream.truncate(DISK_MIB << 20)
+    # No journal: what is written is truncated before it gets to the device.
+    same = "00000000-0000-4000-8000-000000000001"
+    argv = [str(mkfs), "-q", "-F", "-b", str(BLOCK), "-O", "^has_journal", "-U", same]
+    run([*argv, "-E", f"hash_seed={same},lazy_itable_init=1", str(disk)], timeout_s=TIMEOUT_S)
+    top.mkdir()
+    shutil.copyfile(build(PHASES, FLAGS, cache), top / "init")
+    (top / "init").chmod(0o755)
+    with disk.open("rb") as stream, (top / "ext4.blocks").open("wb") as blocks:
+        for number, block in enumerate(iter(lambda: stream.read(BLOCK), b"")):
+            if any(block):
+                blocks.write(struct.pack("=I", number) + block)
+    archive = folder / "root.cpio"
+    initramfs.pack(top, archive)
+    disk.unlink()
+    return archive
+
+
+def boot(
+    executable: Path, archive: Path, folder: Path, phases: Collection[str], cpu: int | None
+) -> tuple[NativeResult | None, Ending, str]:
+    """Boot one guest in the new folder ``folder``, for these phases alone.
+
+    Returns what it found, None where it did not end by itself; how it ended; and its console.
+
+    Raises:
+        InfraError: there is no box, or nothing can be started in it.
+    """
+    folder.mkdir()
+    program, console = folder / "linux", folder.with_name(f"{folder.name}.console")
+    shutil.copyfile(executable, program)
+    program.chmod(0o755)
+    box = sandbox.box((folder, folder), readable=(archive,))
+    words = [
+        str(program),
+        f"mem={MEMORY_MIB}M",
+        f"initrd={archive}",
+        "con=null",
+        "con0=fd:0,fd:1",
+        "quiet",
+        "panic=-1",
+        "seccomp=on",
+        f"brd.rd_size={DISK_MIB << 10}",
+        f"phases=,{','.join((CROSSING, *phases))},",
+    ]
+    pinned = [] if cpu is None else ["taskset", "-c", str(cpu)]
+    clock: Clock = ""
+    began = time.monotonic()
+    # Its memory is a file without a name in the box's own /tmp.
+    argv = box.argv(words, folder, {"TMPDIR": "/tmp", "HOME": "/tmp"})  # noqa: S108
+    try:
+        with box.owned(), spawn([*pinned, *argv], log=console) as process:
+            while not ended(process) and not clock:
+                wait_for_end(process, POLL_S)
+                if console.stat().st_size > LARGEST:
+                    clock = "flood"
+                elif time.monotonic() - began > TIMEOUT_S:
+                    clock = "run"
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if clock == "flood":
+        console.write_text("")
+    text = door.read(console.parent, console.name, 2 * LARGEST).decode(errors="replace")
+    try:
+        return parse(text), Ending("done", "measured"), text
+    except ValueError as error:
+        ending = classify(text, agent_done=False, deadline=clock)
+        if ending.kind in ("lost", "failed"):
+            ending = replace(ending, kind="failed", message=str(error))
+        return None, ending, text

@@ -1,0 +1,206 @@
+"""The report of a session of native mode: nanoseconds a folio on this CPU, as blocks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import MappingProxyType
+
+from analysis.native import Judged, judge
+from analysis.verdict import CALLED, Change, Verdict, count_text
+from errors import UsageError
+from reports import wording
+from reports.document import (
+    Block,
+    Column,
+    Heading,
+    Paragraph,
+    Table,
+    VerdictRow,
+    Verdicts,
+    facts,
+    listing,
+    row,
+)
+from reports.render import html, markdown, text
+from reports.sentences import MARKS
+from results import door, native
+from results.native import NativeBoot, NativeHead
+
+COLUMNS = (
+    Column("phase", left=True),
+    Column("ns a folio", under="base"),
+    Column("change"),
+    Column("interval"),
+    Column("base again", under="A/A"),
+    Column("± by rounds", drop=3),
+    Column("± by builds", drop=2),
+    Column("slow", under="rounds", drop=4),
+    Column("crossing", drop=1),
+)
+MEANING = (
+    "Real time of a kernel that is an ordinary process of this host (User-Mode Linux, one CPU): "
+    "the kernel's own code on the real CPU, with its caches and predictors. A phase is a loop "
+    "that stays in the kernel; crossing is the share of it that goes to system calls, which are "
+    "slower here than on any other kernel. It has no locks of several CPUs, no huge pages, and no "
+    "devices. An interval holds what lies between builds of an arm whose code was only moved. "
+    "None of these numbers is in one verdict with instructions counted in exact mode."
+)
+
+
+def _bounds(change: Change | None) -> str:
+    if change is None or change.low is None or change.high is None:
+        return wording.NOTHING
+    return f"{wording.percent(change.low)} to {wording.percent(change.high)}"
+
+
+def _half(width: float | None) -> str:
+    return wording.NOTHING if width is None else f"{100 * width:.2f} %"
+
+
+def blocks(head: NativeHead, boots: Sequence[NativeBoot], judged: Sequence[Judged]) -> list[Block]:
+    """The whole report below its title."""
+    many = len(head.arms) > 2
+    names = {
+        each: f"{each.case}: {each.phase}{f' ({each.arm})' if many else ''}" for each in judged
+    }
+    rows = [
+        VerdictRow(
+            word=str(each.verdict),
+            mark=MARKS[each.verdict],
+            case=names[each],
+            change="" if each.change is None else wording.percent(each.change.estimate),
+            interval=_bounds(each.change) if each.change else "",
+            lines=(each.reason,),
+        )
+        for each in judged
+    ]
+    table = Table(
+        "Phases",
+        COLUMNS,
+        tuple(
+            row(
+                names[each],
+                wording.figure(each.base_ns, 4),
+                wording.NOTHING if each.change is None else wording.percent(each.change.estimate),
+                _bounds(each.change),
+                wording.NOTHING if each.again is None else wording.percent(each.again.estimate),
+                _half(each.by_rounds),
+                _half(each.by_builds),
+                f"{each.slow} of {each.rounds}",
+                wording.NOTHING if each.crossing is None else f"{100 * each.crossing:.0f} %",
+                strong=each.verdict in CALLED,
+            )
+            for each in judged
+        ),
+    )
+    arms = [
+        (
+            arm.name,
+            f"{arm.label or arm.name}: {count_text(len(arm.patches), 'patch file')}, "
+            f"{count_text(len(arm.kernels), 'build')} whose code is moved by "
+            f"{', '.join(map(str, head.shifts))} bytes",
+        )
+        for arm in head.arms
+    ]
+    host = [(name.replace("_", " "), fact) for name, fact in head.host.items()]
+    made = sum(boot.seconds for boot in boots)
+    foreign = sum(boot.foreign for boot in boots) / len(boots) if boots else 0.0
+    stolen = sum(boot.stolen for boot in boots) / len(boots) if boots else 0.0
+    during = (
+        f"{count_text(len(boots), 'boot')} in {made:.0f} s; of the host's CPU time others used "
+        f"{100 * foreign:.0f} %, a hypervisor took {100 * stolen:.1f} %"
+    )
+    left = [f"not measured: {case}: {why}" for case, why in head.left_out.items()]
+    return [
+        Verdicts(tuple(rows)),
+        *listing(left),
+        Heading("Time on this CPU", 2, "time"),
+        *([table] if boots else []),
+        Paragraph(MEANING, "note"),
+        Heading("What was compared", 2, "subject"),
+        *facts([("Source", f"{head.source}, {head.release}"), *arms, ("Measured", during)]),
+        Heading("This CPU", 2, "host"),
+        *facts(host),
+    ]
+
+
+def _over(head: NativeHead) -> str:
+    return f"Twinboot · {head.name} · native mode · {head.created[:16].replace('T', ' ')} UTC"
+
+
+def as_html(head: NativeHead, boots: Sequence[NativeBoot], judged: Sequence[Judged]) -> str:
+    """The report as one page."""
+    top: list[Block] = [Heading(head.title, 1)]
+    return html.page(head.title, top, blocks(head, boots, judged), _over(head))
+
+
+def as_json(head: NativeHead, boots: Sequence[NativeBoot], judged: Sequence[Judged]) -> str:
+    """Head, verdicts and numbers, changes as fractions."""
+    metrics = [
+        {
+            **asdict(each),
+            "change": each.change and each.change.model_dump(),
+            "again": each.again and each.again.model_dump(),
+        }
+        for each in judged
+    ]
+    whole = {"mode": "native", **head.model_dump(mode="json"), "boots": len(boots)}
+    return json.dumps({**whole, "metrics": metrics}, indent=2) + "\n"
+
+
+def as_text(head: NativeHead, boots: Sequence[NativeBoot], judged: Sequence[Judged]) -> str:
+    """The report for a terminal of 80 columns."""
+    top: list[Block] = [Heading(head.title, 1), Paragraph(_over(head), "cause")]
+    return text.text([*top, *blocks(head, boots, judged)])
+
+
+def as_markdown(head: NativeHead, boots: Sequence[NativeBoot], judged: Sequence[Judged]) -> str:
+    """The report as Markdown."""
+    return markdown.text([Heading(head.title, 1), *blocks(head, boots, judged)])
+
+
+Writer = Callable[[NativeHead, Sequence[NativeBoot], Sequence[Judged]], str]
+FORMS: Mapping[str, Writer] = MappingProxyType(
+    {"text": as_text, "markdown": as_markdown, "html": as_html, "json": as_json}
+)
+FILES = {
+    "text": "report.txt",
+    "markdown": "report.md",
+    "html": "report.html",
+    "json": "report.json",
+}
+
+
+def write_all(folder: Path, form: str) -> tuple[str, tuple[Judged, ...]]:
+    """Write every report of a session into its folder; one form of it, and its verdicts.
+
+    Raises:
+        UsageError: a form that native mode does not have.
+        StoreError: no session of native mode, or damaged.
+    """
+    if form not in FORMS:
+        raise UsageError(
+            f"native mode has no form {form!r}",
+            where="--form",
+            next_step=f"one of: {', '.join(FORMS)}",
+        )
+    head, boots = native.read(folder)
+    judged = judge(head, boots)
+    written = {name: write(head, boots, judged) for name, write in FORMS.items()}
+    for name, content in written.items():
+        door.write(folder, FILES[name], content)
+    return written[form], judged
+
+
+def exit_code(judged: Sequence[Judged], *, strict: bool) -> int:
+    """1 for a regression, 3 for what was not measured to its end, 5 (strict) for an open answer."""
+    verdicts = {each.verdict for each in judged}
+    if Verdict.REGRESSION in verdicts:
+        return 1
+    if Verdict.NOT_FINISHED in verdicts:
+        return 3
+    still_open = {Verdict.INCONCLUSIVE, Verdict.NOT_JUDGED} & verdicts
+    return 5 if strict and still_open else 0

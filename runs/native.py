@@ -1,0 +1,307 @@
+"""Measure a session of native mode: kernels as processes of the host, on its real CPU.
+
+A round boots every arm once and the base twice, in random order, each from a fresh copy of its
+executable.  Rounds go through all pairs of builds of the base and of the other arms.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from errors import InfraError, SeriesError, SpecError, UsageError
+from experiment.plan import Conditions
+from experiment.spec import Experiment, Guest
+from guests import uml
+from guests.channel import Ending
+from guests.exact import Outcome
+from host.facts import host_facts, text_of
+from host.topology import host_cpus, place
+from kernels.cache import Kernel
+from kernels.config import UM
+from kernels.make import MakeProgress
+from results import door, native
+from results.native import NativeArm, NativeBoot, NativeHead, NativePhase
+from runs.boots import Reporter, duration
+from runs.building import needs_box
+from runs.local import LocalExecutor, Options, workspace
+from runs.resolved import Resolved
+from runs.wall import MIB, lab_kept_off, watched
+
+# Bytes by which the code of each build is moved: other places within a line of the cache, a page
+# and the branch predictors.  All builds of an arm have the same source but for one line.
+SHIFTS = (0, 528, 1072)
+# Written for any release: the first lines of the file have been these since 2019.
+SHIFT = """\
+From: twinboot <twinboot@localhost>
+Subject: [PATCH] init: move all code by {bytes} bytes
+
+---
+--- a/init/main.c
++++ b/init/main.c
+@@ -1,3 +1,4 @@
+ // SPDX-License-Identifier: GPL-2.0-only
++asm(".pushsection .text\\n\\t.skip {bytes}, 0xcc\\n\\t.popsection");
+ /*
+  *  linux/init/main.c
+"""
+RAW = "raw"
+
+
+def without_phases(cases: Sequence[str]) -> dict[str, str]:
+    """Which of these workloads or cases cannot be measured, and why."""
+    missing = [case for case in cases if case.partition(":")[0] not in uml.PHASES_OF]
+    lacks = {case: uml.LACKS.get(case.partition(":")[0], "") for case in missing}
+    return {
+        case: f"needs {what}, which User-Mode Linux lacks"
+        if what
+        else "has no phase that stays in the kernel"
+        for case, what in lacks.items()
+    }
+
+
+def in_native_form(experiment: Experiment, guest: Guest, named: Sequence[str]) -> Experiment:
+    """The experiment as its guests are in native mode: without what these do not have.
+
+    ``named`` are workloads that the user asked for by name.
+
+    Raises:
+        SpecError: what is asked for cannot be measured so; one line for each.
+    """
+    missing = without_phases([case.name for case in experiment.cases])
+    refused = [name for name in without_phases(named) if name in missing]
+    lines = [f"workloads: {name}: {missing[name]}" for name in refused]
+    left = tuple(case for case in experiment.cases if case.name not in missing)
+    if not left and not lines:
+        lines += [f"cases: {name}: {why}" for name, why in missing.items()]
+    if lines:
+        lines.append(f"native mode measures {', '.join(uml.PHASES_OF)}; --mode exact the others")
+    for arm in experiment.all_arms:
+        shape = arm.guest.of(guest)
+        for key, number in (("vcpus", shape.vcpus), ("numa_nodes", shape.numa_nodes)):
+            if number > 1:
+                lines.append(f"guest.{key} = {number}: User-Mode Linux has one CPU and one node")
+        if arm.settings:
+            names = ", ".join(name for name, _ in arm.settings)
+            lines.append(f"arms: {arm.name}: {names}: native guests have no settings of their own")
+    if lines:
+        raise SpecError(list(dict.fromkeys(lines)))
+    plain = {"flavour": UM, "additions": ()}
+    arms = tuple(
+        arm.model_copy(update={"kernel": arm.kernel.model_copy(update=plain)})
+        if arm.kernel
+        else arm
+        for arm in experiment.arms
+    )
+    kernel = experiment.kernel.model_copy(update=plain)
+    return experiment.model_copy(
+        update={"cases": left, "kernel": kernel, "arms": arms, "twins": (), "check": None}
+    )
+
+
+def measure_native(
+    resolved: Resolved,
+    options: Options,
+    folder: Path,
+    reporter: Reporter,
+    *,
+    created: str,
+) -> None:
+    """Build every arm's kernels, and make all rounds of a new session in ``folder``.
+
+    Raises:
+        UsageError: there is a session in it, or the guests are to run elsewhere.
+        SeriesError: an arm does not build or does not boot.
+        InfraError: the base does not, or whatever else building and booting say.
+    """
+    if not isinstance(options.executor, LocalExecutor):
+        raise UsageError(
+            "guests of native mode are processes of this host",
+            where="--executor",
+            next_step="leave it out",
+        )
+    if native.is_native(folder):
+        raise UsageError(
+            "holds a session already",
+            where=str(folder),
+            next_step="name another folder: a session of native mode is made in one go",
+        )
+    kernels = build_all(resolved, options, reporter, folder)
+    experiment = resolved.experiment
+    arms = experiment.all_arms
+    codes = {kernels[arm.name][0].identity.code_key for arm in arms}
+    head = NativeHead(
+        name=experiment.name,
+        title=experiment.title,
+        created=created,
+        source=kernels[arms[0].name][0].identity.source,
+        release=kernels[arms[0].name][0].identity.release,
+        arms=tuple(
+            NativeArm(
+                name=arm.name,
+                label=arm.label,
+                patches=kernels[arm.name][0].identity.patches,
+                kernels=tuple(kernel.identity.key for kernel in kernels[arm.name]),
+            )
+            for arm in arms
+        ),
+        shifts=SHIFTS,
+        phases={case.name: uml.PHASES_OF[case.name.partition(":")[0]] for case in experiment.cases},
+        left_out=resolved.left_out,
+        rounds=experiment.blocks,
+        seed=experiment.seed,
+        change=experiment.thresholds.change,
+        alpha=experiment.thresholds.alpha,
+        equivalence_alpha=experiment.thresholds.equivalence_alpha,
+        same_code=len(codes) == 1 and not options.measure_anyway,
+        host=on_this_cpu(),
+    )
+    native.begin(folder, head)
+    reporter.log(f"session {folder}")
+    if head.same_code:
+        reporter.log("the arms' machine code is the same: nothing to boot (--measure-anyway does)")
+        return
+    images = {name: [kernel.image for kernel in built] for name, built in kernels.items()}
+    make_rounds(head, images, options.cache, folder, reporter, experiment.wall.attempts)
+
+
+def on_this_cpu(
+    proc: Path = Path("/proc"), system: Path = Path("/sys/devices/system")
+) -> dict[str, str]:
+    """What a number in nanoseconds is of: the CPU, and what may change its speed."""
+    info = text_of(proc / "cpuinfo")
+    words = {
+        name: match[1]
+        for name in ("cpu family", "model", "stepping", "microcode")
+        if (match := re.search(rf"^{name}\s*:\s*(.+)$", info, re.M))
+    }
+    governor = text_of(system / "cpu/cpu0/cpufreq/scaling_governor").strip()
+    threads = text_of(system / "cpu/smt/active").strip()
+    return {
+        **host_facts(proc=proc),
+        "model": " ".join(f"{name} {value}" for name, value in words.items()),
+        "hypervisor": "yes" if re.search(r"^flags\s*:.*\bhypervisor\b", info, re.M) else "none",
+        "governor": governor or "not shown by this host",
+        "threads": {"1": "two a core", "0": "one a core"}.get(threads, "not shown by this host"),
+        "load": " ".join(text_of(proc / "loadavg").split()[:3]),
+    }
+
+
+def build_all(
+    resolved: Resolved, options: Options, reporter: Reporter, folder: Path
+) -> dict[str, list[Kernel]]:
+    """Every build of every arm, by arm, in the order of :data:`SHIFTS`."""
+    flavour, boxed = resolved.flavours[0], needs_box(resolved, options)
+    door.make_folder(folder, RAW)
+    shifts: list[tuple[Path, ...]] = [()]
+    for count in SHIFTS[1:]:
+        name = f"shift-{count}.patch"
+        door.write(folder, f"{RAW}/{name}", SHIFT.format(bytes=count))
+        shifts.append(((folder / RAW / name).absolute(),))
+    built: dict[str, list[Kernel]] = {arm.spec.name: [] for arm in resolved.built}
+    for shift in shifts:
+        for arm in resolved.by_patches():
+            title = f"{arm.spec.name}, build {shifts.index(shift) + 1} of {len(shifts)}"
+
+            def shown(so_far: MakeProgress, title: str = title) -> None:
+                reporter.building(title, so_far)
+
+            request = options.kernel(arm.kernels[flavour], (*arm.patches, *shift), boxed=boxed)
+            built[arm.spec.name].append(options.executor.provide_kernel(request, shown))
+    return built
+
+
+@dataclass(frozen=True)
+class NativeStage:
+    """What the boots of a session share."""
+
+    images: Mapping[str, Sequence[Path]]
+    archive: Path
+    scratch: Path
+    folder: Path
+    phases: tuple[str, ...]
+    cpu: int | None
+
+    def boot(
+        self, run_id: str, arm: str, build: int
+    ) -> tuple[uml.NativeResult | None, Ending, tuple[float, Conditions]]:
+        """One boot: what it measured, how it ended, and what it cost."""
+        results: list[uml.NativeResult | None] = []
+
+        def made() -> Outcome:
+            began, image = time.monotonic(), self.images[arm][build]
+            place = self.scratch / run_id
+            result, ending, text = uml.boot(image, self.archive, place, self.phases, self.cpu)
+            results.append(result)
+            if result is None:
+                door.write(self.folder, f"{RAW}/{run_id}.txt", text)
+            return Outcome(None, ending, 0.0, time.monotonic() - began)
+
+        outcome, conditions = watched(made)
+        return results[0], outcome.ending, (outcome.elapsed_s, conditions)
+
+
+def make_rounds(
+    head: NativeHead,
+    images: Mapping[str, Sequence[Path]],
+    cache: Path,
+    folder: Path,
+    reporter: Reporter,
+    attempts: int = 2,
+) -> None:
+    """Make every round; ``images`` are the executables of each arm's builds.
+
+    Raises:
+        SeriesError: an arm ends in another way than by having measured, in every attempt.
+        InfraError: the base does, or there is no room or no box.
+    """
+    base, others = head.arms[0].name, [arm.name for arm in head.arms[1:]]
+    phases = tuple(sorted({phase for of in head.phases.values() for phase in of}))
+    placement = place(host_cpus(), vcpus=1)
+    cpu = placement.vcpus[0] if placement else None
+    builds, began = len(head.shifts), time.monotonic()
+    with (
+        workspace(cache, 4 * uml.MEMORY_MIB * MIB) as scratch,
+        lab_kept_off(placement),
+        reporter.runs(head.rounds * (2 + len(others)), 0, 1),
+    ):
+        stage = NativeStage(images, uml.root(scratch, cache), scratch, folder, phases, cpu)
+        for number in range(head.rounds):
+            first, second = number % builds, (number + number // builds) % builds
+            planned = [(base, first, False), (base, first, True)]
+            planned += [(name, second, False) for name in others]
+            random.Random(f"{head.seed} {number}").shuffle(planned)  # noqa: S311
+            for arm, build, again in planned:
+                run_id = f"{number + 1}.{arm}{'.again' if again else ''}"
+                reporter.started(run_id)
+                for _ in range(attempts):
+                    result, ending, (seconds, conditions) = stage.boot(run_id, arm, build)
+                    if result is not None:
+                        break
+                if result is None:
+                    kind = InfraError if arm == base else SeriesError
+                    log = folder / RAW / f"{run_id}.txt"
+                    what = f"does not boot and measure: {ending.message}"
+                    raise kind(what, where=arm, next_step=f"see {log}")
+                timed = {
+                    name: NativePhase(folios=of.folios, calls=of.calls, ticks=of.ticks)
+                    for name, of in result.phases.items()
+                }
+                boot = NativeBoot(
+                    round=number,
+                    arm=arm,
+                    build=build,
+                    again=again,
+                    hertz=result.hertz,
+                    phases=timed,
+                    seconds=round(seconds, 3),
+                    stolen=conditions.stolen,
+                    foreign=conditions.foreign,
+                )
+                native.append(folder, boot)
+                reporter.finished(run_id)
+        reporter.log(f"measured in {duration(time.monotonic() - began)}")

@@ -1,0 +1,90 @@
+"""Boots of native mode that nobody made, with what is known to differ between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from results.native import NativeArm, NativeBoot, NativeHead, NativePhase
+
+BUILDS, PLACES, FOLIOS, HERTZ = 3, 40, 64, 2e9
+
+
+def head_of(rounds: int, *, same_code: bool = False) -> NativeHead:
+    """A session of two arms and one phase."""
+    arms = tuple(
+        NativeArm(name=name, label=name, patches=(), kernels=("a", "b", "c"))
+        for name in ("base", "patched")
+    )
+    return NativeHead(
+        name="made-up",
+        title="Made up",
+        created="2026-01-01T00:00:00Z",
+        source="deb:linux-source-6.12",
+        release="6.12.1",
+        arms=arms,
+        shifts=(0, 528, 1072),
+        phases={"filemap-4k": ("readahead",)},
+        left_out={},
+        rounds=rounds,
+        seed=1,
+        change=0.01,
+        alpha=0.01,
+        equivalence_alpha=0.05,
+        same_code=same_code,
+        host={"cpu": "a CPU"},
+    )
+
+
+@dataclass(frozen=True)
+class World:
+    """What is true: a change, and standard deviations of layout and of boots; all of logarithms.
+
+    ``slow`` is how often a boot is 15 % slower, ``biased`` what the second boot of the base is.
+    """
+
+    change: float = 0.0
+    layout: float = 0.0015
+    noise: float = 0.0015
+    slow: float = 0.0
+    biased: float = 0.0
+    stolen: float = 0.0
+
+
+def boots_of(head: NativeHead, world: World, seed: int) -> tuple[NativeBoot, ...]:
+    """Every boot of a session in such a world."""
+    random = np.random.default_rng(seed)
+    places = {arm.name: random.normal(0, world.layout, BUILDS) for arm in head.arms}
+    boots = []
+    for number in range(head.rounds):
+        first, second = number % BUILDS, (number + number // BUILDS) % BUILDS
+        for arm, build, again in (
+            ("base", first, False),
+            ("base", first, True),
+            ("patched", second, False),
+        ):
+            effect = places[arm][build] + random.normal(0, world.noise)
+            effect += world.change * (arm == "patched") + world.biased * again
+            effect += 0.15 * (random.random() < world.slow)
+            windows = 100_000 * np.exp(effect + np.abs(random.normal(0, 0.01, PLACES)))
+            phases = {
+                "crossing": NativePhase(folios=1, calls=1, ticks=(9000,) * 4),
+                "readahead": NativePhase(
+                    folios=FOLIOS, calls=2, ticks=tuple(int(each) for each in windows)
+                ),
+            }
+            boots.append(
+                NativeBoot(
+                    round=number,
+                    arm=arm,
+                    build=build,
+                    again=again,
+                    hertz=HERTZ,
+                    phases=phases,
+                    seconds=1.0,
+                    stolen=world.stolen,
+                    foreign=0.1,
+                )
+            )
+    return tuple(boots)

@@ -1,0 +1,99 @@
+"""Native mode: what is called, how often wrongly, and what withholds a verdict."""
+
+from __future__ import annotations
+
+import pytest
+
+from analysis.native import between_builds, judge
+from analysis.verdict import CALLED, Cause, Verdict
+from tests.analysis.native_factory import World, boots_of, head_of
+
+SESSIONS = 150
+
+
+def verdicts(world: World, rounds: int = 27, sessions: int = SESSIONS) -> list[Verdict]:
+    head = head_of(rounds)
+    return [judge(head, boots_of(head, world, seed))[0].verdict for seed in range(sessions)]
+
+
+def test_the_same_code_in_other_places_is_hardly_ever_called() -> None:
+    """One in a hundred at most: of 150 sessions no more than four (the 0.99 quantile is 5)."""
+    called = [verdict for verdict in verdicts(World()) if verdict in CALLED]
+    assert len(called) <= 4
+
+
+def test_layout_alone_is_not_called_though_rounds_agree() -> None:
+    """Many rounds of two binaries agree on a difference that is not the patch's."""
+    world = World(layout=0.006, noise=0.0005)
+    assert sum(verdict in CALLED for verdict in verdicts(world)) <= 4
+
+
+def test_a_change_of_one_percent_is_called() -> None:
+    answers = verdicts(World(change=0.01))
+    assert answers.count(Verdict.REGRESSION) >= 0.9 * SESSIONS
+    assert Verdict.IMPROVEMENT not in answers
+
+
+def test_an_improvement_is_one() -> None:
+    assert verdicts(World(change=-0.02), sessions=3) == [Verdict.IMPROVEMENT] * 3
+
+
+def test_a_quiet_host_says_no_change() -> None:
+    answers = verdicts(World(layout=0.0005, noise=0.0005), sessions=20)
+    assert answers.count(Verdict.NO_CHANGE) >= 18
+
+
+def test_few_slow_boots_are_counted_and_do_not_move_a_verdict() -> None:
+    head = head_of(27)
+    of = judge(head, boots_of(head, World(change=0.02, slow=0.02), 1))[0]
+    assert of.slow >= 1
+    assert of.verdict is Verdict.REGRESSION
+
+
+def test_many_slow_boots_withhold_it() -> None:
+    head = head_of(27)
+    of = judge(head, boots_of(head, World(change=0.05, slow=0.3), 1))[0]
+    assert (of.verdict, of.cause) == (Verdict.INCONCLUSIVE, Cause.UNSTEADY)
+    assert f"{of.slow} of 27 rounds" in of.reason
+
+
+@pytest.mark.parametrize("world", [World(biased=0.01), World(stolen=0.2)])
+def test_a_host_that_is_not_steady_withholds_it(world: World) -> None:
+    head = head_of(27)
+    of = judge(head, boots_of(head, World(**{**vars(world), "change": 0.05}), 1))[0]
+    assert (of.verdict, of.cause) == (Verdict.INCONCLUSIVE, Cause.UNSTEADY)
+    assert of.reason.startswith("withheld: ")
+
+
+def test_what_is_not_finished_is_not_judged() -> None:
+    head = head_of(27)
+    boots = boots_of(head, World(change=0.05), 1)
+    assert judge(head, boots[: 3 * 12])[0].verdict is Verdict.NOT_FINISHED
+    assert judge(head, boots[:7])[0].verdict is Verdict.NOT_FINISHED
+    assert judge(head, ())[0].verdict is Verdict.NOT_FINISHED
+    few = head_of(3)
+    assert judge(few, boots_of(few, World(), 1))[0].verdict is Verdict.NOT_JUDGED
+
+
+def test_the_same_code_is_no_change_without_a_boot() -> None:
+    of = judge(head_of(27, same_code=True), ())[0]
+    assert (of.verdict, of.cause, of.base_ns) == (Verdict.NO_CHANGE, Cause.SAME_CODE, None)
+
+
+def test_the_interval_holds_both_and_nanoseconds_are_of_a_folio() -> None:
+    head = head_of(27)
+    of = judge(head, boots_of(head, World(layout=0.004, noise=0.0005), 1))[0]
+    assert of.change is not None
+    assert of.by_builds is not None
+    assert of.by_rounds is not None
+    assert of.by_builds > of.by_rounds
+    low, high = of.change.low, of.change.high
+    assert low is not None
+    assert high is not None
+    assert high - low == pytest.approx(2 * of.by_builds, rel=0.02)
+    assert of.base_ns == pytest.approx(100_000 / 64 / 2, rel=0.02)
+    assert of.crossing == pytest.approx(0.18, abs=0.01)
+
+
+def test_one_build_says_nothing_of_layout() -> None:
+    assert between_builds([0.1, 0.2], [(0, 0), (0, 1)], 0.99) == (None, None)

@@ -1,0 +1,60 @@
+"""What the init of a native guest says, and what is made of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from guests import uml
+from guests.uml import parse, root
+
+WHOLE = (
+    "<5>Linux version 6.12.117\r\n"
+    "phase crossing 1 1 15000 15100 15200\r\n"
+    "phase readahead 64 2 78000 78100 78200\r\n"
+    "tsc_hz 2299995092\r\ndone\r\nreboot: Power down\r\n"
+)
+
+
+def test_phases_have_their_places_in_ticks() -> None:
+    result = parse(WHOLE)
+    assert result.hertz == 2299995092
+    assert list(result.phases) == ["crossing", "readahead"]
+    phase = result.phases["readahead"]
+    assert (phase.folios, phase.calls, phase.ticks) == (64, 2, (78000, 78100, 78200))
+
+
+@pytest.mark.parametrize(
+    ("console", "what"),
+    [
+        ("", "did not get to its end"),
+        (WHOLE.replace("done\r\n", ""), "did not get to its end"),
+        (WHOLE.replace("tsc_hz 2299995092", "tsc_hz inf"), "did not get to its end"),
+        (WHOLE.replace("readahead 64", "readahead x"), "phases found: crossing"),
+        (WHOLE.replace("phase crossing 1 1", "phase cross 1 1"), "phases found: cross, readahead"),
+        (WHOLE.replace(" 78100", " 0"), "no time passed in readahead"),
+        ("failed pread: 9 KiB were not cached\r\n" + WHOLE, "pread: 9 KiB were not cached"),
+    ],
+)
+def test_what_is_not_whole_is_no_result(console: str, what: str) -> None:
+    with pytest.raises(ValueError, match=what):
+        parse(console)
+
+
+def test_every_phase_of_a_workload_is_one_that_the_init_times() -> None:
+    text = uml.PHASES.read_text()
+    named = {phase for phases in uml.PHASES_OF.values() for phase in phases}
+    assert all(f'"{phase}"' in text for phase in named)
+    catalogue = {file.stem for file in Path("workloads/catalogue").glob("*.toml")}
+    assert set(uml.PHASES_OF) | set(uml.LACKS) <= catalogue
+
+
+def test_the_root_has_an_init_and_an_empty_file_system(tmp_path: Path) -> None:
+    archive = root(tmp_path, tmp_path / "cache").read_bytes()
+    blocks = (tmp_path / "root" / "ext4.blocks").read_bytes()
+    assert b"ext4.blocks" in archive
+    assert len(blocks) % (4 + uml.BLOCK) == 0
+    # The superblock: its magic number is 1080 bytes behind the start.
+    assert blocks[:4] == bytes(4)
+    assert blocks[4 + 1080 : 4 + 1082] == b"\x53\xef"

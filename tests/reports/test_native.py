@@ -1,0 +1,60 @@
+"""The report of a native session, in each of its forms."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from errors import UsageError
+from reports.native import FILES, FORMS, exit_code, write_all
+from results import native
+from results.door import StoreError
+from tests.analysis.native_factory import World, boots_of, head_of
+
+
+def session(folder: Path, world: World, boots: int = 81) -> Path:
+    head = head_of(27)
+    native.begin(folder, head)
+    for boot in boots_of(head, world, 1)[:boots]:
+        native.append(folder, boot)
+    return folder
+
+
+def test_every_form_is_written_and_has_the_verdict(tmp_path: Path) -> None:
+    session(tmp_path, World(change=0.03))
+    text, judged = write_all(tmp_path, "text")
+    assert exit_code(judged, strict=False) == 1
+    assert "filemap-4k: readahead" in text
+    for form in FORMS:
+        written = (tmp_path / FILES[form]).read_text()
+        assert "regression" in written
+        assert "a CPU" in written
+    whole = json.loads((tmp_path / "report.json").read_text())
+    (metric,) = whole["metrics"]
+    assert whole["mode"] == "native"
+    assert metric["change"]["low"] < 0.03 < metric["change"]["high"]
+    assert metric["base_ns"] == pytest.approx(781, rel=0.02)
+
+
+def test_a_line_that_is_not_whole_is_passed_over(tmp_path: Path) -> None:
+    session(tmp_path, World(), boots=6)
+    with (tmp_path / native.BOOTS).open("a") as file:
+        file.write('{"round": 3, "arm"')
+    assert len(native.read(tmp_path)[1]) == 6
+    assert exit_code(write_all(tmp_path, "json")[1], strict=False) == 3
+
+
+def test_strict_tells_what_is_open(tmp_path: Path) -> None:
+    _, judged = write_all(session(tmp_path, World(layout=0.02)), "text")
+    assert exit_code(judged, strict=False) == 0
+    assert exit_code(judged, strict=True) == 5
+
+
+def test_what_is_none_is_refused(tmp_path: Path) -> None:
+    assert not native.is_native(tmp_path)
+    with pytest.raises(StoreError, match="no session of native mode"):
+        native.read(tmp_path)
+    with pytest.raises(UsageError, match="letter"):
+        write_all(session(tmp_path, World()), "letter")
