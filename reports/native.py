@@ -174,8 +174,8 @@ FILES = {
 }
 
 
-def write_all(folder: Path, form: str) -> tuple[str, tuple[Judged, ...]]:
-    """Write every report of a session into its folder; one form of it, and its verdicts.
+def write_all(folder: Path, form: str, *, write: bool = True) -> tuple[str, tuple[Judged, ...]]:
+    """One form of a session's report, and its verdicts; ``write`` every form into its folder.
 
     Raises:
         UsageError: a form that native mode does not have.
@@ -189,10 +189,9 @@ def write_all(folder: Path, form: str) -> tuple[str, tuple[Judged, ...]]:
         )
     head, boots = native.read(folder)
     judged = judge(head, boots)
-    written = {name: write(head, boots, judged) for name, write in FORMS.items()}
-    for name, content in written.items():
-        door.write(folder, FILES[name], content)
-    return written[form], judged
+    for name, make in FORMS.items() if write else ():
+        door.write(folder, FILES[name], make(head, boots, judged))
+    return FORMS[form](head, boots, judged), judged
 
 
 def exit_code(judged: Sequence[Judged], *, strict: bool) -> int:

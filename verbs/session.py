@@ -414,9 +414,10 @@ def report(folder: Path, form: str, *, strict: bool, write: bool = True) -> int:
     from runs.boots import duration
 
     if native.is_native(folder):
-        written, judged = of_native.write_all(folder, form)
+        written, judged = of_native.write_all(folder, form, write=write)
         write_out(written, flush=True)
-        log(f"report: {folder / 'report.html'}")
+        if write:
+            log(f"report: {folder / 'report.html'}")
         return of_native.exit_code(judged, strict=strict)
     if form not in forms.FORMS:
         raise UsageError(
