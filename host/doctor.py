@@ -264,6 +264,17 @@ def as_text(checks: Iterable[DoctorCheck]) -> str:
     return "\n".join(lines)
 
 
+def conclusion(checks: Iterable[DoctorCheck]) -> str:
+    """Whether this host is ready, or what is missing, in one line."""
+    checks = tuple(checks)
+    failing = ", ".join(each.name for each in checks if each.status == "fail")
+    if failing:
+        return f"this host is not ready, missing: {failing}"
+    warned = ", ".join(each.name for each in checks if each.status == "warn")
+    warned = f", with warnings: {warned}" if warned else ""
+    return f"this host is ready{warned}"
+
+
 def _existing(folder: Path) -> Path:
     """The folder, or the nearest one above it that exists."""
     return next(each for each in (folder, *folder.parents) if each.exists())

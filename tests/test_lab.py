@@ -190,7 +190,8 @@ def test_plan_as_json_is_the_plan(main: Main, capsys: pytest.CaptureFixture[str]
 def test_plan_for_people_has_a_line_a_run(main: Main, capsys: pytest.CaptureFixture[str]) -> None:
     assert main("plan", "filemap-v4", "--set", "blocks=2", "--set", "guest=smoke") == 0
     shown = capsys.readouterr()
-    lines = shown.out.splitlines()
+    head, _, runs_and_checks = shown.out.partition("\n\n")
+    lines = runs_and_checks.splitlines()
     assert len(lines) == 32
     assert lines[0].split() == ["filemap-4k.b00.base", "seed", "1"]
     checks = [number for number, line in enumerate(lines) if line.startswith("check.")]
@@ -206,7 +207,8 @@ def test_plan_for_people_has_a_line_a_run(main: Main, capsys: pytest.CaptureFixt
     assert [line for line in lines if "repeat" in line] == [
         line for line in lines if "checks exactness" in line
     ]
-    kernels, guests, runs, sizes = shown.err.splitlines()[-4:]
+    kernels, guests, runs, sizes, codes = head.splitlines()
+    assert codes.startswith("exit: 0 no regression")
     assert kernels.startswith("6 kernels: 0 in the cache, 6 to be built, about ")
     assert "(an estimate): patched (perf), base (perf), patched (lockdep), " in kernels
     assert guests.startswith("6 guests for correctness checks")

@@ -92,7 +92,8 @@ def doctor_verb(
                 facts.cache_folder(), guest_mib=guest.memory_mib, vcpus=guest.vcpus
             ),
         )
-    emit([vars(check) for check in checks]) if as_json else write_out(doctor.as_text(checks))
+    text = f"{doctor.as_text(checks)}\n\n{doctor.conclusion(checks)}"
+    emit([vars(check) for check in checks]) if as_json else write_out(text)
     if strict:
         fitness.require_fit(checks)
     if doctor.worst(checks) == "fail":

@@ -495,20 +495,21 @@ def _print(resolved: Resolved, kernels: Sequence[KernelForecast]) -> None:
             seconds = duration(sum(kernel.seconds for kernel in missing))
             names = ", ".join(f"{kernel.arm} ({kernel.flavour})" for kernel in missing)
             line += f", {len(missing)} to be built, about {seconds} (an estimate): {names}"
-        log(line)
+        write_out(line)
     if checks:
-        log(f"{len(checks)} guests for correctness checks, after the measured runs")
+        write_out(f"{len(checks)} guests for correctness checks, after the measured runs")
     run = forecast_run(experiment, SESSIONS)
     slots = 1 if experiment.mode == "wall" else guests_at_once(resolved.measured.guest.memory_mib)
     where = f"in {run.session}" if run.session else "on the host that coverage was counted on"
-    log(
+    write_out(
         f"{len(plan.runs)} runs, {slots} at once: about "
         f"{duration(run.seconds * len(plan.runs) / slots)} (an estimate from "
         f"{duration(run.seconds)} a run, as {where})"
     )
     size = resolved.measured.sizes[resolved.arms[0].spec.name]
     limit, brd = (f"{mib} MiB" if mib else "none" for mib in (size.cgroup_limit_mib, size.brd_mib))
-    log(f"cgroup limit {limit}, file {size.file_mib} MiB, brd {brd}, {size.jobs} jobs")
+    write_out(f"cgroup limit {limit}, file {size.file_mib} MiB, brd {brd}, {size.jobs} jobs")
+    write_out("exit: 0 no regression, 1 regression, 3 not tested, 4 the series fails, 5 --strict\n")
     judged = [each for each in plan.runs if not each.twin]
     for each in judged:
         repeats = "  checks exactness" if each.repeat else ""

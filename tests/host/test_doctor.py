@@ -5,7 +5,7 @@ import pytest
 
 from errors import InfraError
 from host import doctor, facts, packages
-from host.doctor import GIB, KNOWN, DoctorCheck, as_text, run_checks, worst
+from host.doctor import GIB, KNOWN, DoctorCheck, as_text, conclusion, run_checks, worst
 from host.packages import SystemPackage
 
 QEMU = """#!/bin/sh
@@ -192,6 +192,18 @@ def test_text_gives_reason_and_mend_and_one_line_for_all() -> None:
 def test_text_of_a_sound_machine_is_one_line_a_check() -> None:
     assert as_text((DoctorCheck("cores", "ok", "2 to run on", ""),)) == "ok    cores  2 to run on"
     assert as_text(()) == ""
+
+
+def test_the_host_is_ready_or_what_is_missing_is_named() -> None:
+    checks = [
+        DoctorCheck("cores", "ok", "", ""),
+        DoctorCheck("disk", "warn", "", ""),
+        DoctorCheck("qemu", "fail", "", ""),
+        DoctorCheck("fio", "fail", "", ""),
+    ]
+    assert conclusion(checks) == "this host is not ready, missing: qemu, fio"
+    assert conclusion(checks[:2]) == "this host is ready, with warnings: disk"
+    assert conclusion(checks[:1]) == "this host is ready"
 
 
 def test_the_worst_status_decides() -> None:
