@@ -65,7 +65,8 @@ class NativePhase(Record):
 class NativeBoot(Record):
     """One boot: its round and arm, which build of it, and whether it is the base once more.
 
-    ``hertz`` is ticks in a second.  ``stolen`` and ``foreign`` are shares of the host's CPU time.
+    ``hertz`` is ticks in a second.  ``stolen`` and ``foreign`` are shares of the host's CPU time;
+    the guest's own, whose processes nobody waits for, may be among the foreign.
     """
 
     round: int
