@@ -110,8 +110,8 @@ def blocks(head: NativeHead, boots: Sequence[NativeBoot], judged: Sequence[Judge
     foreign = sum(boot.foreign for boot in boots) / len(boots) if boots else 0.0
     stolen = sum(boot.stolen for boot in boots) / len(boots) if boots else 0.0
     during = (
-        f"{count_text(len(boots), 'boot')} in {made:.0f} s; of the host's CPU time others and these "
-        f"boots used up to {100 * foreign:.0f} %, a hypervisor took {100 * stolen:.1f} %"
+        f"{count_text(len(boots), 'boot')} in {made:.0f} s; of the host's CPU time others and "
+        f"these boots used up to {100 * foreign:.0f} %, a hypervisor took {100 * stolen:.1f} %"
     )
     left = [f"not measured: {case}: {why}" for case, why in head.left_out.items()]
     return [
