@@ -132,9 +132,9 @@ def _repeat(
             "differs": differing,
             "runs": [
                 {
-                    "run_id": run.run_id, "same": run.same, "result": vars(run.result),
-                    "numbers": [vars(each) | {"same": each.same} for each in run.numbers],
-                    "counts": [vars(each) | {"same": each.same} for each in run.counts],
+                    "run_id": run.run_id, "same": run.same, "result": run.result._asdict(),
+                    "numbers": [each._asdict() | {"same": each.same} for each in run.numbers],
+                    "counts": [each._asdict() | {"same": each.same} for each in run.counts],
                 }
                 for run in compared
             ],
