@@ -217,7 +217,9 @@ def geometric_means(metrics: Iterable[MetricComparison]) -> tuple[Overall, ...]:
         if metric.judgement.verdict is Verdict.NOT_TESTED:
             continue
         if change is not None and change.estimate > -1 and not is_share(metric.unit):
-            ratios.setdefault((metric.unit, metric.direction), []).append(change.estimate)
+            # One of reads and one of writes are both instructions.
+            unit = metric.unit.partition(" per ")[0]
+            ratios.setdefault((unit, metric.direction), []).append(change.estimate)
     return tuple(
         Overall(unit, statistics.as_change(statistics.mean(np.log1p(changes))), len(changes))
         for (unit, _), changes in ratios.items()

@@ -188,7 +188,8 @@ class VerdictRow:
     """A verdict: its word and mark, of what, how much, and the lines below that say more.
 
     ``case`` leads to the address ``to`` where there is one; ``anchor`` is the row's own.  ``style``
-    colours the word as another would be.
+    colours the word as another would be.  ``values`` are those of base and patched, empty where
+    the change says all.
     """
 
     word: str
@@ -201,13 +202,18 @@ class VerdictRow:
     to: str = ""
     anchor: str = ""
     style: str = ""
+    values: tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True)
 class Verdicts:
-    """Verdicts, one below the other."""
+    """Verdicts, one below the other.
+
+    With ``heads``, of base, patched, change and interval, forms of characters have a table of them.
+    """
 
     rows: tuple[VerdictRow, ...]
+    heads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

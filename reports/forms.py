@@ -6,6 +6,7 @@ The same session folder gives the same bytes every time.
 from __future__ import annotations
 
 import csv
+import functools
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,11 +17,22 @@ from analysis.explain.kinds import EXPLANATION as KINDS_COUNTED
 from analysis.explain.stacks import EXPLANATION as STACKS_COUNTED
 from analysis.many import SessionComparison, compare_session, of_comparisons
 from analysis.model import Comparison, ReportError
+from analysis.operations import per_operation
 from reports import FORM_NAMES, json_form, lkp, mail, mmtests, sentences, summary
-from reports.document import Block, Link, Paragraph
+from reports.document import Block, Heading, Link, Paragraph
 from reports.headline import headline
 from reports.render import html, markdown, text
-from reports.sections import arms, counted, functions, locks, metrics, scaling, subject, trust
+from reports.sections import (
+    answer,
+    arms,
+    counted,
+    functions,
+    locks,
+    metrics,
+    scaling,
+    subject,
+    trust,
+)
 from reports.sections.view import View, of_each_pair
 from results import door
 from results.profile import KINDS
@@ -33,6 +45,7 @@ MARKDOWN_FILE, SAMPLES_FILE = "report.md", "samples.csv"
 FUNCTIONS_FILE, STACKS_FILE = "functions.csv", "stacks.csv"
 LINKED = (MARKDOWN_FILE, SAMPLES_FILE, FUNCTIONS_FILE, STACKS_FILE)
 Section = Callable[[View], list[Block]]
+Form = Callable[[SessionComparison], str]
 
 
 # In the order of reading; an explanation that is not among them stands behind them as its rows.
@@ -58,7 +71,7 @@ def pairs(view: View) -> list[Block]:
 
 # In the order of reading: what came out, whether to believe it, where it came from, the rest.
 PAGE: tuple[Section, ...] = (
-    *(metrics.verdicts, trust.differences, trust.host, trust.checks, arms.patches, arms.workloads),
+    *(answer.verdicts, trust.differences, trust.host, trust.checks, arms.patches, arms.workloads),
     *(arms.blocks, arms.runs, pairs, subject.published, trust.findings, trust.failures),
     *(subject.full, subject.again, subject.made_with, subject.meaning),
 )
@@ -76,29 +89,26 @@ def _blocks(sections: Sequence[Section], view: View) -> list[Block]:
 
 def as_text(session: SessionComparison, width: int = text.WIDTH, folder: str = "") -> str:
     """The report for a terminal of so many columns, of a session in this folder."""
-    return text.text(_blocks(TEXT, View(session, folder=folder)), width)
+    return text.text(_blocks(TEXT, View(per_operation(session), folder=folder)), width)
 
 
-def happened_lines(
+def answer_lines(
     session: SessionComparison, width: int = text.WIDTH, folder: str = ""
 ) -> list[str]:
-    """What happened and why, for a terminal at the end of a session."""
-    return text.render(metrics.happened(View(session, folder=folder)), width)
-
-
-def verdict_lines(session: SessionComparison, width: int = text.WIDTH) -> list[str]:
-    """The verdicts, two lines a primary metric or three, for a terminal."""
-    return text.render(metrics.every(View(session)), width)
+    """The answer under its title, for a terminal at the end of a session."""
+    view = View(per_operation(session), folder=folder)
+    title = Heading(sentences.title(session.manifest), 1)
+    return text.render([title, *answer.answer(view)], width)
 
 
 def as_markdown(session: SessionComparison) -> str:
     """The report as Markdown."""
-    return markdown.text(_blocks(MARKDOWN, View(session)))
+    return markdown.text(_blocks(MARKDOWN, View(per_operation(session))))
 
 
 def as_html(session: SessionComparison, *, drawn: bool = True) -> str:
     """The report as one page, with its charts where it is ``drawn``."""
-    view = View(session, page=True, drawn=drawn)
+    view = View(per_operation(session), page=True, drawn=drawn)
     experiment = session.manifest.experiment
     over = f"Twinboot · {experiment.name} · {experiment.mode} mode · {subject.origin(view)}"
     of_counts = {
@@ -114,7 +124,7 @@ def as_html(session: SessionComparison, *, drawn: bool = True) -> str:
 
 def as_summary(session: SessionComparison) -> str:
     """One screen of Markdown, with the whole report in a fold."""
-    return summary.render(View(session), as_markdown(session))
+    return summary.render(View(per_operation(session)), as_markdown(session))
 
 
 def as_session(comparison: Comparison | SessionComparison) -> SessionComparison:
@@ -124,13 +134,22 @@ def as_session(comparison: Comparison | SessionComparison) -> SessionComparison:
     return of_comparisons(comparison.manifest, (comparison,))
 
 
-_WRITERS: tuple[Callable[[SessionComparison], str], ...] = (
-    *(as_text, as_markdown, mail.letter, lkp.render, mmtests.render, mmtests.matrix),
+def _of_operations(form: Form) -> Form:
+    """A form of the session per read or operation: JSON and tables alone are of indices."""
+
+    @functools.wraps(form)
+    def shown(session: SessionComparison) -> str:
+        return form(per_operation(session))
+
+    return shown
+
+
+_WRITERS: tuple[Form, ...] = (
+    *(as_text, as_markdown),
+    *map(_of_operations, (mail.letter, lkp.render, mmtests.render, mmtests.matrix)),
     *(as_html, json_form.render, as_summary),
 )
-FORMS: Mapping[str, Callable[[SessionComparison], str]] = MappingProxyType(
-    dict(zip(FORM_NAMES, _WRITERS, strict=True))
-)
+FORMS: Mapping[str, Form] = MappingProxyType(dict(zip(FORM_NAMES, _WRITERS, strict=True)))
 
 
 def render(

@@ -11,46 +11,24 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from analysis import execution
-from analysis.explain.lines import EXPLANATION as LINES
-from analysis.explain.memory import EXPLANATION as MEMORY
 from analysis.findings import executed_on_host
 from analysis.many import ArmCell, MetricRow, SessionComparison
 from analysis.model import CaseComparison, Comparison, Finding, MetricComparison, Summary
 from analysis.verdict import CALLED
 from reports import sentences, wording
-from reports.headline import headline
-from reports.sections import counted as counts
-from reports.sections import functions, subject, trust
+from reports.render import text
+from reports.sections import answer, subject, trust
+from reports.sections.view import View
 from reports.sentences import of_finding, upper_first
 from results.units import is_virtual
 from text import ascii_only, counted, wrap_command
 
 WIDTH = 75
-# Stands above the first table of every mail: on a list numbers read as those of hardware.
-COUNTED = (
-    "All numbers are counted under QEMU TCG -icount: 1 instruction = 1 virtual ns. They are "
-    "not a prediction of hardware."
-)
-REAL_TIME = (
-    "All times are real ones of KVM guests on one host. One boot is one sample, and a change "
-    "is one of whole blocks."
-)
-TRANSLATED = (
-    "All times are those of a translator (TCG without -icount): they say nothing of any "
-    "machine, and no verdict is given."
-)
-
-
-def is_of(session: SessionComparison) -> str:
-    """What all numbers are: counted in virtual time, measured in real time, or a translator's."""
-    if session.manifest.experiment.mode == "exact":
-        return COUNTED
-    return REAL_TIME if session.manifest.provenance.real_time else TRANSLATED
 
 
 def under(session: SessionComparison) -> list[str]:
-    """:func:`is_of` as a paragraph."""
-    return paragraph(is_of(session), hang="")
+    """What all numbers are, as a paragraph."""
+    return paragraph(answer.is_of(session), hang="")
 
 
 def wrapped(text: str, indent: str = "", hang: str = "  ") -> list[str]:
@@ -150,8 +128,6 @@ def closing(session: SessionComparison, *, measured: bool) -> list[str]:
 
 # Of the letter.
 SHOWN = ("bw", "iops")
-# Lines on where the change came from, in the whole letter.
-MOST_LINES = 5
 DROP_CACHES = "echo 3 > /proc/sys/vm/drop_caches"
 # (decimals of min and max, decimals of avg and stdev): the first that fits, fio's own last but one.
 PRECISIONS = ((2, 2), (0, 2), (0, 1), (0, 0))
@@ -274,7 +250,9 @@ def _judgements(session: SessionComparison, rows: Sequence[MetricRow]) -> list[s
         cells = [(row, row.cells[at], against) for row in rows
                  if row.primary and (against := row.cells[at].against)]  # fmt: skip
         name = f"{arm.name}: " if len(session.arms) > 2 else ""
-        text = "; ".join(_judged(*each) for each in cells).replace(" %", "%")
+        # Of two arms the answer has them.
+        judged = cells if len(session.arms) > 2 else []
+        text = "; ".join(_judged(*each) for each in judged).replace(" %", "%")
         lines += wrapped(f"{name}{text}.", hang="") if text else []
         for _, _, metric in cells:
             again = metric.again
@@ -287,22 +265,12 @@ def _judgements(session: SessionComparison, rows: Sequence[MetricRow]) -> list[s
     return lines
 
 
-def _origin(comparison: Comparison) -> list[str]:
-    """Where the change came from, by fewer words until it fits into so many lines."""
-    briefs = [*map(counts.memory_brief, MEMORY.of(comparison)[:1])]
-    briefs += map(counts.lines_brief, LINES.of(comparison)[:1])
-    texts = [*functions.letter(comparison), *(f"{brief}." for brief in briefs if brief)]
-    texts = [ascii_only(text).replace(" %", "%") for text in texts]
-    for count in range(len(texts), 0, -1):
-        lines = textwrap.wrap(" ".join(texts[:count]), WIDTH, break_on_hyphens=False)
-        if len(lines) <= MOST_LINES:
-            return lines
-    return []
-
-
 def letter(session: SessionComparison) -> str:
-    """Return the block of every case and where the change came from, ending in a newline."""
-    lines = [*under(session), *apart(session)]
+    """Return the answer, then the figures of every case, ending in a newline."""
+    first = text.render(answer.answer(View(session), folds=False), WIDTH)
+    # A part at a time: its blanks are the columns.
+    lines = [" ".join(map(ascii_only, line.split(" "))).rstrip() for line in first]
+    lines += apart(session)
     for case in session.cases:
         rows = session.of_case(case.name)
         parts = [_setup(session.comparisons[0], case), _commands(case), _judgements(session, rows)]
@@ -311,15 +279,11 @@ def letter(session: SessionComparison) -> str:
     if len(session.primary) > 1 and any(m.judgement.change for m in session.primary):
         lines += paragraph(f"{sentences.family(session)}.")
     notes = [subject.path_and_work(metric.name for metric in session.primary)]
-    notes.append(trust.checks_sentence(session.gates))
+    notes.append(trust.checks_sentence(session.gates) if not session.is_pair else "")
     # Whoever applies the series is to know it before a build of their own.
     for series in session.manifest.series:
         notes += [f"The series {text}." for text in executed_on_host(series)]
     builds = (of_finding(f) for f in _of_host(session) if f.kind == "one-build")
     notes += [f"{upper_first(text)}." for text in builds][:1]
     lines += [line for note in notes for line in paragraph(note, hang="")]
-    if session.is_pair:
-        lines += _origin(session.comparisons[0])
-    else:
-        lines += wrapped(headline(session).sentence)
     return "\n".join(lines).rstrip() + "\n"

@@ -21,7 +21,7 @@ from reports.document import row as table_row
 from reports.headline import headline
 from reports.mail import WIDTH, fit
 from reports.render import text
-from reports.sections import arms, subject, trust
+from reports.sections import answer, arms, subject, trust
 from reports.sections.view import View
 from results.units import shown_name, shown_unit
 
@@ -196,7 +196,7 @@ def matrix(session: SessionComparison) -> str:
     view = View(session)
     title = Heading(session.manifest.experiment.title, 1)
     blocks: list[Block] = [title, Paragraph(headline(session).sentence)]
-    blocks += [Paragraph(mail.is_of(session)), *trust.differences(view)]
+    blocks += [Paragraph(answer.is_of(session)), *trust.differences(view)]
     if len(session.arms) > 2:
         blocks += [*arms.blocks(view), *subject.published(view)]
     if len(session.arms) == 2 or len(session.cases) >= MANY_CASES:

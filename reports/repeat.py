@@ -8,10 +8,13 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from analysis.many import SessionComparison
-from analysis.model import MetricComparison
+from analysis.model import Comparison, MetricComparison
+from analysis.operations import PER_WORK
 from reports import sentences, wording
 from reports.headline import Session, headline
+from results.profile import WORK
 from results.record import ArmRecord, Manifest
+from results.units import INSTRUCTIONS
 
 # A path of the sender's: from the root, the home or the folder above.
 LOCAL = re.compile(r"(?:^|(?<=[:=]))(?:~|\.\.)?/(?:[^@\s]*/)?([^/@\s]+)/?(?=@|$)")
@@ -81,7 +84,10 @@ def repeat(session: Session, folder: str = "", *, of_others: bool = False) -> Re
     for pair in session.comparisons if headline(session).has_verdicts else ():
         name = f"{pair.name}: " if len(session.comparisons) > 1 else ""
         measured = (metric for metric in pair.primary if metric.base and metric.patched)
-        results += [f"{name}{_result(metric, exact=pair.wall is None)}" for metric in measured]
+        results += [
+            f"{name}{_result(metric, exact=pair.wall is None)}{_index(pair, metric)}"
+            for metric in measured
+        ]
     expected = ""
     if results:
         expected = (
@@ -101,6 +107,20 @@ def _result(metric: MetricComparison, *, exact: bool) -> str:
     text = f"{metric.case} {metric.name}: {sentences.means(metric)}{unit}"
     parts = (wording.change(metric), wording.interval(metric), sentences.verdict(metric))
     return text if exact else f"{text}, {', '.join(part for part in parts if part)}"
+
+
+def _index(comparison: Comparison, metric: MetricComparison) -> str:
+    """`` (index 945.132 -> 937.434)``: what is judged of instructions per I/O, and on record.
+
+    It is counted per :data:`PER_WORK` ns of work, of which base has as much as its own metric says.
+    """
+    work = comparison.metric(metric.case, f"{metric.phase}.{WORK}")
+    both = metric.base, metric.patched
+    if metric.name != f"{metric.phase}.{INSTRUCTIONS}" or work is None or work.base is None:
+        return ""
+    scale = PER_WORK / work.base.mean
+    means = (wording.figure(scale * each.mean if each else None) for each in both)
+    return f" (index {' -> '.join(means)})"
 
 
 class KernelName(NamedTuple):

@@ -19,6 +19,7 @@ from analysis.verdict import CALLED, PENDING, Judgement, Verdict
 from experiment.spec import Experiment, KernelSpec
 from reports import wording
 from results.record import Manifest
+from results.units import read_name
 from text import counted, enumerated
 
 # Seeds, blocks and functions that are named; more are a number.
@@ -290,13 +291,6 @@ def published(metric: MetricComparison) -> str:
     return f"published {changes}" if changes else ""
 
 
-def values(metric: MetricComparison) -> str:
-    """``259.019 -> 262.032 virtual MiB/s, 8 seeds``; empty where nothing was measured."""
-    if metric.base is None or metric.patched is None:
-        return ""
-    return f"{means(metric)}{wording.after(metric.unit)}, {samples(metric)}"
-
-
 def means(metric: MetricComparison) -> str:
     """``259.019 -> 262.032``, of a metric that was measured."""
     both = (metric.base, metric.patched)
@@ -321,23 +315,11 @@ def reason(metric: MetricComparison) -> str:
 
 
 def head(metric: MetricComparison) -> str:
-    """First half of the sentence: what changed by how much, and the verdict."""
+    """The metric in one line: what changed by how much, and the verdict."""
     size = (wording.change(metric), wording.interval(metric), judged(metric))
     if metric.judgement.change is None:
         size = ("", "not measured", verdict(metric))
-    return "  ".join(filter(None, (metric.case, metric.name, *size)))
-
-
-def tail(metric: MetricComparison) -> str:
-    """Second half: reason, values, number of seeds, the published change."""
-    text = "; ".join(part for part in (reason(metric), values(metric)) if part)
-    reference = published(metric)
-    return f"{text} ({reference})" if text and reference else text or reference
-
-
-def sentence(metric: MetricComparison) -> str:
-    """The metric in one line a tired maintainer understands."""
-    return "   ".join(filter(None, (head(metric), tail(metric))))
+    return "  ".join(filter(None, (metric.case, read_name(metric.name), *size)))
 
 
 def verdict_counts(judgements: Iterable[Judgement]) -> str:

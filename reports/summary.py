@@ -14,18 +14,18 @@ import re
 from collections.abc import Sequence
 
 from analysis.model import MetricComparison
+from analysis.verdict import CALLED
 from experiment.spec import Thresholds
 from reports import sentences, wording
 from reports.document import Block, Code, Heading, Item, Listing, Paragraph
 from reports.headline import headline
 from reports.render import markdown
-from reports.sections import functions, metrics, subject, trust
+from reports.sections import answer
 from reports.sections.view import View
 from reports.sentences import of_finding
 
 # Columns of the picture on either side of zero.
 HALF = 24
-MOST_FUNCTIONS = 4
 # A step's summary may have 1 MiB; a comment 65,536 characters, and it is the smaller one.
 MOST = 60_000
 CUT = "\n\n(cut here; the whole report is in the artifacts)\n"
@@ -49,7 +49,12 @@ def picture(primary: Sequence[MetricComparison], thresholds: Thresholds) -> list
     numbers = [change for change in changes if change is not None]
     if not numbers:
         return []
-    reach = 1.2 * max(2 * thresholds.change, *(abs(change.estimate) for change in numbers))
+    bounds = [change.estimate for change in numbers]
+    # What is called is whole; of what is not, an interval may be wide and say nothing.
+    for metric in primary:
+        if metric.judgement.verdict in CALLED and (change := metric.judgement.change):
+            bounds += [end for end in (change.low, change.high) if end is not None]
+    reach = 1.2 * max(2 * thresholds.change, *map(abs, bounds))
     width = max(len(metric.name) for metric in primary)
     lines = []
     for metric, change in zip(primary, changes, strict=True):
@@ -87,28 +92,16 @@ def render(view: View, whole: str) -> str:
     """
     session = view.session
     experiment = session.manifest.experiment
-    blocks: list[Block] = [Heading(experiment.title, 2), *metrics.happened(view)]
-    blocks += subject.brief(view)
-    notes = []
+    blocks: list[Block] = [Heading(experiment.title, 2), *answer.answer(view)]
     if headline(session).has_verdicts:
         for comparison in session.comparisons:
             name = session.name_of(comparison)
-            blocks += [Paragraph(f"{name}:")] if name else []
             chart = picture(comparison.primary, experiment.thresholds)
+            blocks += [Paragraph(f"{name}:")] if name and chart else []
             blocks += [Code("\n".join(chart), "text")] if chart else []
-            blocks += metrics.of_pair(comparison)
-        notes.append(f"{sentences.family(session)}.")
-    notes.append(trust.checks_sentence(session.gates))
-    items = [Item(note) for note in notes if note]
     warnings = (finding for finding in session.findings if finding.level == "warning")
-    items += [Item(of_finding(f), f.level, f.scope) for f in warnings]
-    for comparison in session.comparisons:
-        pair = f"{name}, " if (name := session.name_of(comparison)) else ""
-        for each in comparison.headlines:
-            if not each.identical:
-                moved = functions.moved_most(each, MOST_FUNCTIONS)
-                items.append(Item(f"{pair}{each.case} {each.phase}: {moved}"))
-    blocks += [Listing(tuple(items))] if items else []
+    items = tuple(Item(of_finding(f), f.level, f.scope) for f in warnings)
+    blocks += [Listing(items)] if items else []
     head = inert("\n".join([*markdown.render(blocks), ""]))
     fold = f"<details><summary>The whole report</summary>\n\n{whole}\n</details>\n"
     text = f"{head}\n{inert(fold)}"

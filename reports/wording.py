@@ -15,6 +15,8 @@ from experiment.spec import FUNCTIONS, Thresholds
 from text import counted
 
 SIGNIFICANT = 6
+# Digits of a value that is read beside another.
+SIDES = 5
 NOTHING = "–"
 # Tenfold: bounds beyond are not told apart, unless they are closer than the factor APART.
 WIDEST, APART = 9.0, 3.0
@@ -38,6 +40,17 @@ def figure(value: float | None, digits: int = SIGNIFICANT) -> str:
         return "0"
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
     return f"{value:.{min(decimals, 9)}f}"
+
+
+def sides(base: float, patched: float) -> tuple[str, str]:
+    """Two values with equal decimals: five digits of the larger, and all before its point.
+
+    ``13,696`` and ``13,585``; ``183.56`` and ``183.56``.
+    """
+    largest = max(abs(base), abs(patched))
+    digits = math.floor(math.log10(largest)) + 1 if largest else 1
+    decimals = min(max(0, SIDES - max(digits, 1)), 4)
+    return f"{base:,.{decimals}f}", f"{patched:,.{decimals}f}"
 
 
 def percent(fraction: float | None, *, decimals: int = 2) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from experiment.spec import Mode
+from results.profile import PATH
 from results.record import Manifest
 
 # Durations, and what is per second: in exact mode their time is virtual.
 DURATIONS = ("s", "ms", "us", "ns")
 RATES = ("/s",)
 VIRTUAL = "virtual"
+# What a path is called where people read it.
+INSTRUCTIONS = "instructions"
 
 
 def shown_unit(unit: str, mode: Mode) -> str:
@@ -46,3 +49,19 @@ def shown_name(name: str, unit: str) -> str:
     """
     phase, dot, short = name.rpartition(".")
     return f"{phase}{dot}{VIRTUAL}_{short}" if is_virtual(unit) else name
+
+
+def read_name(name: str) -> str:
+    """A metric's name as people read it: ``4k.instructions`` for what is recorded as ``4k.path``.
+
+    The index that is judged is counted per a standard amount of work; people read what it says of
+    one read or operation (:mod:`analysis.operations`).
+    """
+    phase, dot, short = name.rpartition(".")
+    return f"{phase}{dot}{INSTRUCTIONS}" if dot and short == PATH else name
+
+
+def recorded_name(name: str) -> str:
+    """The name on record of a metric that is named either way."""
+    phase, dot, short = name.rpartition(".")
+    return f"{phase}{dot}{PATH}" if dot and short == INSTRUCTIONS else name

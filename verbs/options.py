@@ -13,7 +13,7 @@ import typer
 
 from errors import UsageError
 from runs import request
-from runs.request import METHOD
+from runs.request import METHOD, RARELY
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 SESSIONS = CHECKOUT / "sessions"
@@ -76,6 +76,7 @@ WHERE = "Where it runs"
 Json = Annotated[bool, opt("--json", "print JSON")]
 DryRun = Annotated[bool, opt("--dry-run", "print shell commands instead of running them")]
 Strict = Annotated[bool, opt("--strict", "exit 5 if a verdict is inconclusive")]
+Full = Annotated[bool, opt("--full", "print the whole report", RARELY)]
 Folder = Annotated[Path | None, opt("--session", "its folder, where it is new")]
 Resume = Annotated[Path | None, opt("--resume", "finish the session that is there")]
 

@@ -37,6 +37,7 @@ from verbs.options import (
     DryRun,
     ExecutorOptions,
     Folder,
+    Full,
     Json,
     Measuring,
     Resume,
@@ -230,9 +231,10 @@ def run_verb(
     folder: Folder = None,
     resume: Resume = None,
     strict: Strict = False,
+    full: Full = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Build, boot, measure and report; the exit code is the verdict's.
+    """Build, boot, measure and print the answer; the exit code is the verdict's.
 
     Examples:
     ./lab.py run filemap-v4 --guest smoke  # small guests, in minutes
@@ -240,9 +242,8 @@ def run_verb(
     ./lab.py run --series v3.mbox  # a posting, by what it changes
     """
     request = commits.of(request)
-    raise typer.Exit(
-        run(request, measuring, folder=folder, resume=resume, strict=strict, dry_run=dry_run)
-    )
+    on = {"strict": strict, "full": full, "dry_run": dry_run}
+    raise typer.Exit(run(request, measuring, folder=folder, resume=resume, **on))
 
 
 def run(
@@ -252,6 +253,7 @@ def run(
     folder: Path | None = None,
     resume: Path | None = None,
     strict: bool = False,
+    full: bool = False,
     dry_run: bool = False,
 ) -> int:
     """Build, measure and report; return the verdict's exit code."""
@@ -260,7 +262,7 @@ def run(
         show_commands(request, run_options, build=True)
         return 0
     measured = measure(request, run_options, measuring, folder=folder, resume=resume, verb="run")
-    return report(measured, "text", strict=strict)
+    return report(measured, "text" if full else "", strict=strict)
 
 
 def require_plan(resolved: Resolved) -> None:
@@ -370,7 +372,7 @@ def make(opened: Prepared, run_options: Options, store: SessionStore, reporter: 
 
     def verdict(pending: tuple[stages.Pending, ...]) -> None:
         def show(comparison: SessionComparison) -> None:
-            lines = list(forms.verdict_lines(comparison))
+            lines = forms.answer_lines(comparison)
             for line in [*(["verdict unchanged"] if lines == shown else lines), *map(str, pending)]:
                 reporter.log(line)
             shown[:] = lines
@@ -404,28 +406,35 @@ def print_verdicts(folder: Path, *, strict: bool) -> int:
 
 
 def report(folder: Path, form: str, *, strict: bool, write: bool = True) -> int:
-    """Print one form of a session's report, and ``write`` every one; return the exit code."""
+    """Print one form of a session's report, or with none the answer alone; return the exit code.
+
+    With ``write`` every form is written into the session's folder.
+    """
     from analysis.many import SessionComparison
     from reports import forms
     from reports import native as of_native
-    from reports.headline import headline, outcome
+    from reports.headline import outcome
     from results import native
     from results.session import open_session
     from runs.boots import duration
 
     if native.is_native(folder):
-        written, judged = of_native.write_all(folder, form, write=write)
+        written, judged = of_native.write_all(folder, form or "text", write=write)
         write_out(written, flush=True)
         if write:
             log(f"report: {folder / 'report.html'}")
         return of_native.exit_code(judged, strict=strict)
-    if form not in forms.FORMS:
+    if form and form not in forms.FORMS:
         raise UsageError(
             f"unknown form {form!r}", where="--form", next_step=f"one of: {', '.join(forms.FORMS)}"
         )
 
     def show(comparison: SessionComparison) -> None:
-        write_out(forms.render(comparison, form, terminal_width(), str(folder)), flush=True)
+        width = terminal_width()
+        if form:
+            write_out(forms.render(comparison, form, width, str(folder)), flush=True)
+        else:
+            write_out("\n".join(forms.answer_lines(comparison, width, str(folder))), flush=True)
 
     if write:
         comparison = forms.write_all(folder, show)
@@ -435,11 +444,10 @@ def report(folder: Path, form: str, *, strict: bool, write: bool = True) -> int:
     if costs:
         made = [cost.guest_cpu_s for cost in costs if not cost.kept_at]
         log(f"{len(made)} guests used {duration(sum(made))} of CPU time")
-    happened = headline(comparison, str(folder))
-    for line in forms.happened_lines(comparison, terminal_width(), str(folder)):
-        log(line)
-    for line in forms.verdict_lines(comparison) if happened.has_verdicts else ():
-        log(line)
+    if not form:
+        log(f"all of it here: ./lab.py report {folder}")
+    elif form != "text":
+        log("\n".join(forms.answer_lines(comparison, terminal_width(), str(folder))))
     if write:
         log(f"report: {folder / 'report.html'}")
     return outcome(comparison, strict=strict)

@@ -365,7 +365,7 @@ def stacks(comparison: Comparison, followed: StackComparison) -> list[Chart]:
         # Who points at a path reads its numbers.
         own, total = bar.row.instructions, bar.row.total
         words = (
-            f"{bar.row.function}: {wording.few(own)} virtual ns per {unit} itself "
+            f"{bar.row.function}: {wording.few(own)} instructions per {unit} itself "
             f"({wording.signed(own.difference)}), {wording.few(total)} with what it called "
             f"({wording.signed(total.difference)}); calls {wording.few(bar.row.calls)}"
         )

@@ -191,7 +191,8 @@ def _box(label: str, inner: str) -> str:
 
 def _verdict(verdict: doc.VerdictRow) -> str:
     tone = _tone(verdict.style or verdict.word) or "plain"
-    lines = "".join(f"<small>{words(line)}</small>" for line in verdict.lines)
+    values = (" -> ".join(verdict.values),) if any(verdict.values) else ()
+    lines = "".join(f"<small>{words(line)}</small>" for line in (*values, *verdict.lines))
     weak = _classes("change", "failed" if verdict.word == "failed" else "")
     at = f" id={attribute(verdict.anchor)}" if verdict.anchor else ""
     case, mark = linked(escaped(verdict.case), verdict.to), escaped(verdict.mark)

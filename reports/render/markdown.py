@@ -88,7 +88,7 @@ def _block(block: Block, level: int) -> list[str]:
             rows = [f"| {escape(f.name)} | {words(f.words)} |" for f in block.facts]
             return ["| what | value |", "|:--|:--|", *rows, ""]
         case doc.Verdicts():
-            return [*map(_verdict, block.rows), ""]
+            return [*(_results(block) if block.heads else map(_verdict, block.rows)), ""]
         case doc.Callout():
             return render(block.blocks, level)
         case doc.Fold():
@@ -113,6 +113,19 @@ def _item(item: doc.Item) -> list[str]:
         else:
             lines += [f"  {line}".rstrip() for line in _block(block, 0)]
     return lines
+
+
+def _results(block: doc.Verdicts) -> list[str]:
+    """A table of results, and below it what there is to say of some."""
+    heads = [escape(head) for head in ("result", *block.heads, "verdict")]
+    lines = ["| " + " | ".join(heads) + " |", "|:--" + "|--:" * len(block.heads) + "|:--|"]
+    for row in block.rows:
+        name = escape(f"{row.case}: {row.metric}")
+        cells = (*row.values, row.change or "not measured", row.interval.partition(" at ")[0])
+        shown = " | ".join(map(escape, cells))
+        lines.append(f"| {name} | {shown} | **{escape(row.word)}** |")
+    more = [(f"{row.case}: {row.metric}", line) for row in block.rows for line in row.lines]
+    return [*lines, *([""] * bool(more)), *(f"- {escape(of)}: {words(line)}" for of, line in more)]
 
 
 def _verdict(row: doc.VerdictRow) -> str:

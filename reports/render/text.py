@@ -89,8 +89,7 @@ def _block(block: Block, width: int, indent: str) -> Iterator[str]:
         case doc.Facts():
             yield from _facts(block, width, indent)
         case doc.Verdicts():
-            for row in block.rows:
-                yield from _verdict(row, width, indent)
+            yield from _verdicts(block, width, indent)
         case doc.Callout():
             for inner in block.blocks:
                 yield from _block(inner, width, indent)
@@ -147,8 +146,39 @@ def _facts(block: doc.Facts, width: int, indent: str) -> Iterator[str]:
 def _verdict(row: doc.VerdictRow, width: int, indent: str) -> Iterator[str]:
     head = (row.case, row.metric, row.change or "not measured", row.interval, row.word)
     yield from wrapped("  ".join(part for part in head if part), width, indent)
+    if any(row.values):
+        yield from wrapped(" -> ".join(row.values), width, f"{indent}    ")
     for line in map(plain, row.lines):
         yield from wrapped(line, width, f"{indent}    ")
+
+
+def _verdicts(block: doc.Verdicts, width: int, indent: str) -> Iterator[str]:
+    """A table below the cases, where it fits; the limit of "no change" is the first that goes."""
+    results = [
+        (row.metric, *row.values, row.change, row.interval.partition(" at ")[0], row.word)
+        for row in block.rows
+    ]
+    below, left = f"{indent} ", (0, 5)
+    short = [(*each[:5], each[5].partition(" (")[0]) for each in results]
+    for words, gap in ((results, GAP), (short, GAP), (short, " ")):
+        rows = [("", *block.heads, ""), *([clean_line(cell) for cell in each] for each in words)]
+        widths = _widths(rows) if block.heads else []
+        lines = [f"{below}{_line(each, widths, left, gap)}" for each in rows if widths]
+        if lines and max(map(len, lines)) <= width:
+            break
+    else:
+        for row in block.rows:
+            yield from _verdict(row, width, indent)
+        return
+    yield lines[0]
+    case = ""
+    for row, line in zip(block.rows, lines[1:], strict=True):
+        if row.case != case:
+            yield from wrapped(row.case, width, indent)
+        case = row.case
+        yield line
+        for more in map(plain, row.lines):
+            yield from wrapped(more, width, f"{below}    ")
 
 
 def _table(table: Table, width: int, indent: str) -> list[str]:
@@ -290,12 +320,14 @@ def columns(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list
     return [f"{INDENT}{_line(row, widths, left)}" for row in rows]
 
 
-def _line(cells: Sequence[str], widths: Sequence[int], left: Collection[int] = ()) -> str:
+def _line(
+    cells: Sequence[str], widths: Sequence[int], left: Collection[int] = (), gap: str = GAP
+) -> str:
     placed = (
         cell.ljust(width) if at in left else cell.rjust(width)
         for at, (cell, width) in enumerate(zip(cells, widths, strict=True))
     )
-    return GAP.join(placed).rstrip()
+    return gap.join(placed).rstrip()
 
 
 def _groups(columns: Sequence[Column], widths: Sequence[int]) -> list[str]:

@@ -275,7 +275,7 @@ def memory_brief(memory: MemoryComparison) -> str:
     total = memory.total
     llc, walks = (wording.moved_if_at_all(each).strip("()") for each in (total.llc, total.walks))
     return (
-        f"Modelled {memory.machine}: LLC misses {wording.few(total.llc)} per {memory.unit_title} "
+        f"{memory.machine}: LLC misses {wording.few(total.llc)} per {memory.unit_title} "
         f"({llc}), page walks {walks}"
     )
 
@@ -371,7 +371,7 @@ def lines_brief(lines: LinesComparison) -> str:
     """What a mail has room for; where nothing moved more or less, nothing."""
     if lines.total.all_lines.equal:
         return ""
-    where = f"Modelled lines between {lines.vcpus} virtual CPUs per {lines.unit_title}"
+    where = f"lines between {lines.vcpus} virtual CPUs per {lines.unit_title}"
     return f"{where}: {_moved(lines)}"
 
 

@@ -15,7 +15,6 @@ from analysis.explain.functions import (
     RatioRow,
     programs,
 )
-from analysis.explain.locks import EXPLANATION as LOCKS
 from analysis.linked import Split
 from analysis.model import Comparison, MetricComparison
 from analysis.verdict import CALLED
@@ -36,10 +35,9 @@ from reports.document import (
     row,
 )
 from reports.repeat import source_address
-from reports.sections import locks
 from reports.sections.view import NOT_SIGNIFICANT, View, arms, gallery, mark, only, titled
 from reports.sentences import changed, upper_first
-from results.profile import PATH
+from results.units import INSTRUCTIONS
 from text import counted
 
 IDENTICAL = "Identical: every function executed the same number of instructions."
@@ -56,7 +54,7 @@ CHANGED = (
     "correction over all functions tested leaves the t test significant at the level of the "
     "verdicts."
 )
-LETTER_FUNCTIONS, NAMED = 2, 4
+NAMED = 4
 # Of the significant ones; a page has more in a fold, and functions.csv has all.
 MOST_FUNCTIONS, MOST_FOLDED = 10, 150
 # With more phases than these each is a line that unfolds, significant or not.
@@ -169,7 +167,7 @@ def explained(comparison: Comparison, metric: MetricComparison) -> str:
     agree that far; of several metrics of one phase the first has them.
     """
     attribution, change = _of_phase(comparison, metric), metric.judgement.change
-    is_path = metric.name.partition(".")[2] == PATH
+    is_path = metric.name.partition(".")[2] == INSTRUCTIONS
     comparable = is_path or metric.direction == "higher"
     if attribution is None or metric.judgement.verdict not in CALLED or not comparable:
         return ""
@@ -180,34 +178,6 @@ def explained(comparison: Comparison, metric: MetricComparison) -> str:
     if abs(agreement - 1) > AGREES or attribution.total.within_scatter:
         return ""
     return moved_most(attribution, NAMED)
-
-
-def beside(comparison: Comparison, metric: MetricComparison) -> str:
-    """Which functions changed, for the first verdict of a phase that nothing else explains."""
-    attribution = _of_phase(comparison, metric)
-    return "" if attribution is None or attribution.identical else changed(attribution)
-
-
-def letter(comparison: Comparison) -> list[str]:
-    """Sentences for three lines of a mail, the most important first.
-
-    Of the first phase that was counted: its ratio, and what moved most; then the lock whose
-    hold time moved most.
-    """
-    if not comparison.headlines:
-        return []
-    attribution = comparison.headlines[0]
-    if attribution.identical:
-        return [IDENTICAL]
-    lines = [
-        f"{ratio(row).partition(', ')[0]}{f' ({NOT_SIGNIFICANT})' * row.calls.is_uncertain}."
-        for row in attribution.ratios[:1]
-    ]
-    lines.append(f"{moved_most(attribution, LETTER_FUNCTIONS)}.")
-    lines += [f"{line}." for line in map(locks.brief, LOCKS.of(comparison)[:1]) if line]
-    if comparison.headlines[1:]:
-        lines[0] = f"{attribution.case}, {attribution.phase} phase. {lines[0]}"
-    return lines
 
 
 def blocks(view: View, comparison: Comparison) -> list[Block]:

@@ -34,7 +34,7 @@ from text import counted, plural
 
 COUNTED = (
     "Counted by a QEMU plugin in the measured runs, which it does not perturb: instructions "
-    "(virtual ns) of the CPU that holds the lock, from taking it to letting go, interrupts "
+    "of the CPU that holds the lock, from taking it to letting go, interrupts "
     "included. They explain a verdict and never make one.",
     "A lock has the name of its variable, of who alone takes it, or of its member; “taken in” "
     "names the function that takes an unknown one most. Locks in bits of other words (page lock, "
@@ -79,12 +79,12 @@ OPEN_WAITS = 8
 
 
 def sentence(locks: MeasuredLocks) -> str:
-    """``i_pages.xa_lock held 1072 -> 1038 virtual ns per folio added: -33.7 [...] (-3.1 %)``."""
+    """``i_pages.xa_lock held 1072 -> 1038 instructions per folio added: -33.7 [...] (-3.1 %)``."""
     lock = locks.foremost
     if lock is None:
         return "No lock was taken"
     held = lock.held
-    text = f"{lock.label} held {wording.both(held)} virtual ns per {locks.unit_title}"
+    text = f"{lock.label} held {wording.both(held)} instructions per {locks.unit_title}"
     if held.equal:
         return f"{text}, equal in {counted(held.n, 'seed')}"
     parts = wording.signed(held.difference), wording.paired_bounds(held)
@@ -94,11 +94,11 @@ def sentence(locks: MeasuredLocks) -> str:
 
 
 def brief(locks: MeasuredLocks) -> str:
-    """``i_pages.xa_lock held 1072 -> 1038 virtual ns per folio added: -3.14 %``; may be empty."""
+    """``i_pages.xa_lock held 1072 -> 1038 instructions per folio added: -3.14 %``; may be empty."""
     lock = locks.foremost
     if lock is None:
         return ""
-    values = f"{wording.few(lock.held)} virtual ns per {locks.unit_title}"
+    values = f"{wording.few(lock.held)} instructions per {locks.unit_title}"
     return f"{lock.label} held {values}: {wording.moved(lock.held)}"
 
 
@@ -134,10 +134,10 @@ def blocks(view: View, comparison: Comparison) -> list[Block]:
 
 def _tables(comparison: Comparison, locks: MeasuredLocks) -> list[Block]:
     where = f"{locks.case}, phase {locks.phase}"
-    held = f"held, virtual ns per {locks.unit_title}"
+    held = f"held, instructions per {locks.unit_title}"
     heads = [
         *(Column("lock", left=True), Column("change", group=held), *arms(comparison, held)),
-        *arms(comparison, "held, virtual ns each time", 2),
+        *arms(comparison, "held, instructions each time", 2),
         *arms(comparison, f"taken per {locks.unit_title}", 1),
     ]
     if locks.vcpus > 1:

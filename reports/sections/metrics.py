@@ -1,10 +1,9 @@
-"""What happened, every verdict, and all metrics of a pair of arms, what is judged first."""
+"""All metrics of a pair of arms, what is judged first, and every run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from analysis.many import ArmCell, MetricRow
 from analysis.model import CaseComparison, Comparison, MetricComparison, Summary
 from analysis.verdict import CALLED
 from reports import sentences, wording
@@ -16,17 +15,12 @@ from reports.document import (
     Column,
     Fold,
     Heading,
-    Mono,
     Paragraph,
     Row,
     Table,
-    VerdictRow,
-    Verdicts,
-    Words,
     row,
 )
-from reports.headline import headline
-from reports.sections import arms, functions
+from reports.sections import arms
 from reports.sections import view as shapes
 from reports.sections.trust import VALUES, level
 from reports.sections.view import View, figure, gallery, titled
@@ -36,108 +30,6 @@ from text import counted
 MOST_COLUMNS = 4
 # From here on a drawing for each case would be a wall of them.
 MANY_CASES = 8
-
-
-def happened(view: View) -> list[Block]:
-    """What happened in a few words, how to go on, and why."""
-    result = headline(view.session, view.folder)
-    words: Words = f"{result.text}."
-    if result.command:
-        words = (f"{result.text}; to finish: ", Mono(result.command))
-    return [Paragraph(words, "bottom"), *(Paragraph(cause, "cause") for cause in result.causes)]
-
-
-def _verdict(comparison: Comparison, metric: MetricComparison) -> VerdictRow:
-    """One verdict, with its reason and values, and the functions behind it or beside it."""
-    word = sentences.verdict(metric)
-    behind = functions.explained(comparison, metric) or functions.beside(comparison, metric)
-    return VerdictRow(
-        word=sentences.judged(metric),
-        style=word,
-        mark=sentences.MARKS[word],
-        case=metric.case,
-        metric=metric.name,
-        change=wording.change(metric) if metric.judgement.change else "",
-        interval=wording.interval(metric),
-        lines=tuple(filter(None, (sentences.tail(metric), behind))),
-    )
-
-
-def of_pair(comparison: Comparison) -> list[Block]:
-    """All verdicts of two arms, and what a user would see beside them."""
-    verdicts = Verdicts(tuple(_verdict(comparison, metric) for metric in comparison.primary))
-    return [verdicts, *beside(comparison)]
-
-
-def beside(comparison: Comparison) -> list[Block]:
-    """What a user would see of the phases that are judged by something else: bandwidth."""
-    judged = {(metric.case, metric.phase) for metric in comparison.primary}
-    parts = []
-    for case in comparison.cases:
-        for phase in case.phases:
-            metric = case.metric(f"{phase.name}.bw")
-            if metric is None or (case.name, phase.name) not in judged or metric.primary:
-                continue
-            if metric.judgement.change is not None:
-                text = f"{metric.name} {wording.change(metric)}, {sentences.values(metric)}"
-                reference = sentences.published(metric)
-                parts.append(f"{text} ({reference})" if reference else text)
-    return [Paragraph(f"Beside them, not judged: {'; '.join(parts)}.", "note")] if parts else []
-
-
-def every(view: View) -> list[Block]:
-    """Every verdict with its reason, pair by pair."""
-    blocks: list[Block] = []
-    for comparison in view.session.comparisons:
-        name = view.session.name_of(comparison)
-        if name:
-            measured = "" if comparison.measured else ": not measured"
-            blocks.append(Heading(f"{name}{measured}", 3))
-        if comparison.measured or not name:
-            blocks += of_pair(comparison)
-    return blocks
-
-
-def _verdict_cell(metric_row: MetricRow, cell: ArmCell) -> Cell:
-    """A verdict in a cell; of an arm that is not judged against the base its change alone."""
-    change, word = wording.cell_change(metric_row, cell), sentences.cell_verdict(cell)
-    if cell.against is None:
-        return Cell(change, under="not judged", tone="faint")
-    bounds, mark = wording.cell_bounds(metric_row, cell), sentences.MARKS.get(word, "")
-    return Cell(f"{change} {word}", under=bounds, tone=word, mark=mark)
-
-
-def _by_arm(view: View) -> list[Block]:
-    """The verdicts of many arms beside each other; turned around where metrics are many."""
-    judged = [each for each in view.session.rows if each.primary]
-    names = [arm.name for arm in view.session.arms[1:]]
-    if not judged or view.session.is_pair:
-        return []
-    if len(judged) > MOST_COLUMNS:
-        heads = [Column("case and metric", left=True), *map(Column, names)]
-        rows = [
-            row(
-                Cell(each.case, under=f"{each.name}, {each.unit}"),
-                *(_verdict_cell(each, cell) for cell in each.others),
-            )
-            for each in judged
-        ]
-    else:
-        heads = [Column("arm", left=True), *(Column(f.name, under=f.case) for f in judged)]
-        rows = [row(name, *(_verdict_cell(f, f.cell(name)) for f in judged)) for name in names]
-    return [Table("Verdicts by arm and case", tuple(heads), tuple(rows), together=1)]
-
-
-def verdicts(view: View) -> list[Block]:
-    """The section: what happened, and the verdicts as the number of arms and cases asks for."""
-    body: list[Block] = [Heading("Verdict", 2, "verdict"), *happened(view)]
-    if not headline(view.session).has_verdicts:
-        return body
-    if view.session.is_pair and not view.many_cases:
-        body += every(view)
-    else:
-        body += [*_by_arm(view), Fold("Every verdict with its reason", tuple(every(view)))]
-    return [*body, Paragraph(f"{sentences.family(view.session)}.", "note")]
 
 
 def _value(summary: Summary | None) -> Cell:

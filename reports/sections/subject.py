@@ -23,8 +23,9 @@ from reports.document import (
 )
 from reports.headline import headline
 from reports.sections.view import View, titled
-from results.profile import PATH, WORK
+from results.profile import WORK
 from results.record import ArmRecord, Manifest
+from results.units import INSTRUCTIONS
 from text import counted, wrap_command
 
 PAGE_WIDTH = 92
@@ -48,9 +49,10 @@ DESIGN = (
     "base-again is the base once more; what it differs by is noise."
 )
 PATH_AND_WORK = (
-    "Bandwidth is path and work together. Work is what an I/O needed: I/Os, pages read, folios "
-    "added and pages scanned, added up at costs that are the same for all kernels. Path is the "
-    "instructions executed for 1,000 ns of that work."
+    "Bandwidth is instructions and work together. Work is what an I/O needed: I/Os, pages read, "
+    "folios added and pages scanned, added up at costs that are the same for all kernels. "
+    "Instructions per read or write are those of an I/O that needs as much work as one of base "
+    "does on average: what is judged is the index of instructions for a standard amount of work."
 )
 
 
@@ -223,7 +225,7 @@ def _kernel(arm: ArmRecord) -> tuple[str, Rows]:
 
 def path_and_work(names: Iterable[str]) -> str:
     """What path and work are, where a metric of these names is one; else empty."""
-    return PATH_AND_WORK if {n.partition(".")[2] for n in names} & {PATH, WORK} else ""
+    return PATH_AND_WORK if {n.partition(".")[2] for n in names} & {INSTRUCTIONS, WORK} else ""
 
 
 def meaning(view: View) -> list[Block]:

@@ -86,12 +86,11 @@ def test_a_mail_has_one_sentence_on_the_gate(form: str) -> None:
     four = checked("patched").model_copy(update={"vcpus": 4, "run_id": "check.patched.4", "of": 2})
     rendered = forms.render(compared(checked("base"), checked("patched", of=2), four), form)
     assert (
-        "Correctness checks: base: passed (lockdep on 1 vCPU); patched: passed "
-        "(lockdep on 1 and 4 vCPUs)."
+        "base: passed (lockdep on 1 vCPU); patched: passed (lockdep on 1 and 4 vCPUs)"
     ) in " ".join(rendered.split()).replace("\\", "")
     if form in ("letter", "mmtests"):
         assert max(map(len, rendered.splitlines())) <= 75
-    assert "Correctness checks" not in forms.render(compared(with_check=False), form)
+    assert "passed (" not in forms.render(compared(with_check=False), form)
 
 
 def test_a_broken_series_has_no_verdict_and_exits_4() -> None:
@@ -161,8 +160,8 @@ def test_a_verdict_whose_checks_are_to_be_made_is_there_and_does_not_pass(
     # With the verdict, whatever it is.
     called = [m for m in session.primary if m.judgement.verdict is Verdict.IMPROVEMENT]
     assert called
-    assert all("checks pending" in sentences.sentence(metric) for metric in session.primary)
-    assert not any("pending" in sentences.sentence(metric) for metric in alone.primary)
+    assert all("checks pending" in sentences.reason(metric) for metric in session.primary)
+    assert not any("pending" in sentences.reason(metric) for metric in alone.primary)
     assert session.findings[0].level == "warning"
     for form in ("text", "markdown", "html", "summary", "letter"):
         assert "checks pending" in " ".join(forms.render(session, form).split()), form

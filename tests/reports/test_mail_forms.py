@@ -9,7 +9,8 @@ import pytest
 from analysis.many import SessionComparison, compare_session
 from analysis.model import Comparison
 from experiment.plan import AGAIN
-from reports import forms, lkp, mail, mmtests
+from reports import forms, lkp, mmtests
+from reports.sections import answer
 from reports.sections.arms import values
 from results.record import CaseSize
 from tests.analysis import factory
@@ -68,8 +69,8 @@ def test_above_the_first_table_it_says_that_numbers_are_virtual(
         rendered = " ".join(forms.render(session, form).split())
         tables = ("%stddev", "Min ", "Workload", " arm ", "min=")
         first = min(rendered.index(mark) for mark in tables if mark in rendered)
-        assert rendered.count(mail.COUNTED) == 1, name
-        assert rendered.index(mail.COUNTED) < first, name
+        assert rendered.count(answer.COUNTED) == 1, name
+        assert rendered.index(answer.COUNTED) < first, name
 
 
 @pytest.mark.parametrize("form", [*MAIL, "matrix"])
@@ -90,7 +91,7 @@ def test_wall_sessions_have_blocks_and_a_against_a(form: str) -> None:
     assert "seed" not in rendered
     assert "blocks" in rendered
     assert "virtual" not in rendered
-    assert mail.REAL_TIME in rendered
+    assert answer.REAL_TIME in rendered
     assert rendered.count("A/A") == len(quiet.primary)
 
 
@@ -98,7 +99,7 @@ def test_wall_sessions_have_blocks_and_a_against_a(form: str) -> None:
 def test_under_a_translator_no_size_is_claimed(form: str) -> None:
     translated = WallSession(blocks=12, effect=0.03, spread=0.2, accelerator="tcg").compared()
     rendered = " ".join(forms.render(translated, form).split())
-    assert mail.TRANSLATED in rendered
+    assert answer.TRANSLATED in rendered
     lines = [part for part in re.split(r"A/A|\(? +0\.00%\)|90%|99%|99 %", rendered) if "%" in part]
     changes = re.findall(r"[+-]\d+\.\d+ ?%", " ".join(lines))
     noise = [f"{100 * m.again.estimate:+.2f}" for m in translated.primary if m.again]  # type: ignore[operator]
@@ -231,4 +232,4 @@ def test_what_is_not_judged_and_not_significant_is_marked_below_what_is_judged()
         compare(manifest.model_copy(update={"cases": secondary}), session.records()), "letter"
     )
     assert "After, switch phase (not judged, not significant):" in text
-    assert text.index("4k.virtual_bw +1.") < text.index("Before:")
+    assert text.index("+1.1") < text.index("improvement") < text.index("Before:")

@@ -152,7 +152,7 @@ def test_patch_by_patch_says_which_functions_each_step_changed() -> None:
     session = compare_session(measured(manifest, many.records(), profiles))
     text = " ".join(forms.render(session, "text").split())
     second = next(each for each in session.comparisons if each.manifest.patched == "2")
-    words = [changed_per_unit(each) for each in second.headlines]
+    words = [changed_per_unit(each).replace("I/O", "read") for each in second.headlines]
     assert len(words) == 3
     for headline, each in zip(second.headlines, words, strict=True):
         assert f"Step 2, {headline.case} {headline.phase}: {each}." in text

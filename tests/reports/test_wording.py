@@ -72,19 +72,29 @@ def test_large_changes_are_factors_too(fraction: float | None, expected: str) ->
     assert wording.sized(fraction) == expected
 
 
-def test_the_sentence_of_an_improvement(normal: Comparison) -> None:
-    assert sentences.sentence(normal.primary[0]) == (
-        "filemap-4k  4k.bw  +1.16 %  [+0.94, +1.30] at 99 %  improvement   "
-        "259.019 -> 262.032 virtual MiB/s, 8 seeds (published +7.38 %)"
-    )
+@pytest.mark.parametrize(
+    ("base", "patched", "shown"),
+    [
+        (13696.1, 13584.52, ("13,696", "13,585")),
+        (275414.2, 275212.0, ("275,414", "275,212")),
+        (183.5521, 183.5519, ("183.55", "183.55")),
+        (9.996, 10.004, ("9.996", "10.004")),
+        (0.02, 0.0301, ("0.0200", "0.0301")),
+        (0.0, 0.0, ("0.0000", "0.0000")),
+    ],
+)
+def test_two_values_have_equal_decimals(
+    base: float, patched: float, shown: tuple[str, str]
+) -> None:
+    assert wording.sides(base, patched) == shown
 
 
-def test_the_sentence_of_same_code() -> None:
-    session = ExactSession(same_code=True)
-    metric = compare(session.manifest(), []).primary[0]
-    assert sentences.sentence(metric) == (
-        "filemap-4k  4k.bw  not measured  no change   same code (published +7.38 %)"
+def test_a_result_in_one_line(normal: Comparison) -> None:
+    assert sentences.head(normal.primary[0]) == (
+        "filemap-4k  4k.bw  +1.16 %  [+0.94, +1.30] at 99 %  improvement"
     )
+    metric = compare(ExactSession(same_code=True).manifest(), []).primary[0]
+    assert sentences.head(metric) == "filemap-4k  4k.bw  not measured  no change"
 
 
 def test_secondary_words_apply_the_direction(normal: Comparison) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from analysis.many import SessionComparison, compare_session
 from analysis.model import Comparison
+from analysis.operations import per_operation
 from experiment.spec import CheckSpec
 from reports import forms
 from reports.document import (
@@ -26,7 +27,7 @@ from reports.document import (
 )
 from reports.headline import headline
 from reports.render import text
-from reports.sections import arms, metrics, subject, trust
+from reports.sections import answer, arms, subject, trust
 from reports.sections.view import View
 from tests.analysis import counts_factory
 from tests.analysis.factory import ExactSession, all_equal, fails, repeat_of
@@ -39,7 +40,7 @@ from text import clean_line, typeset
 
 # Everything that is said in sentences; the tables have goldens of their own.
 SENTENCES = (
-    subject.title, metrics.verdicts, trust.differences, trust.host, trust.checks, arms.patches,
+    subject.title, answer.verdicts, trust.differences, trust.host, trust.checks, arms.patches,
     trust.findings, trust.failures,
 )  # fmt: skip
 Session = Comparison | SessionComparison
@@ -172,7 +173,7 @@ def shown(session: SessionComparison, form: str) -> str:
 def test_every_sentence_of_the_text_is_on_the_page_and_in_markdown(
     name: str, sessions: dict[str, SessionComparison]
 ) -> None:
-    session = sessions[name]
+    session = per_operation(sessions[name])
     # A page has the subject as a list of facts.
     sections = [section for section in forms.TEXT if section is not subject.brief]
     blocks = [block for section in sections for block in section(View(session))]

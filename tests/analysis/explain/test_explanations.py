@@ -318,7 +318,7 @@ def test_a_new_count_is_one_file(session: ExactSession, manifest: Manifest) -> N
     counted = compare(manifest, session.records(), counts.profiles(session))
     text = " ".join(forms.render(counted, "text").split())
     assert "LETTERS OF WHAT WAS CALLED" in text.upper()
-    assert re.search(r"per I/O [\d.]+ -> [\d.]+ letters", text)
+    assert re.search(r"per read [\d.]+ -> [\d.]+ letters", text)
     page = forms.render(counted, "html")
     assert 'id="made_up_lengths"' in page
     section = re.sub("<[^>]*>", "", page.partition('id="made_up_lengths"')[2])
@@ -413,8 +413,7 @@ def test_misses_are_per_unit_in_the_order_of_what_they_moved(comparison: Compari
     moved = -0.12 * (weights["llc"] + weights["l2"])
     assert misses.total.cycles.difference == pytest.approx(moved)
     assert sections.memory_brief(misses) == (
-        "Modelled ice-lake-sp: LLC misses 2.170 -> 2.050 per folio added (-5.53 %), "
-        "page walks unchanged"
+        "ice-lake-sp: LLC misses 2.170 -> 2.050 per folio added (-5.53 %), page walks unchanged"
     )
 
 
@@ -483,7 +482,7 @@ def test_bars_lie_in_their_callers_and_say_their_numbers(comparison: Comparison)
     titles = re.findall(r"<title>(.*?)</title>", drawn.svg)
     assert len(titles) == len(bars)
     (title,) = (title for title in titles if title.startswith(f"{LOAD}: "))
-    assert "0.4050 -&gt; 0 virtual ns per folio added itself (-0.4)" in title
+    assert "0.4050 -&gt; 0 instructions per folio added itself (-0.4)" in title
 
 
 def test_lines_are_per_unit_by_object_and_by_functions(comparison: Comparison) -> None:
@@ -506,7 +505,7 @@ def test_lines_are_per_unit_by_object_and_by_functions(comparison: Comparison) -
     assert row(moved.pairs, object="other kernel memory").mine is None
     assert moved.pair_count == len(moved.pairs) == 3
     assert sections.lines_brief(moved) == (
-        "Modelled lines between 4 virtual CPUs per folio added: 1.010 -> 0.6100 (-39.60 %)"
+        "lines between 4 virtual CPUs per folio added: 1.010 -> 0.6100 (-39.60 %)"
     )
 
 

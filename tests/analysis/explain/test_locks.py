@@ -168,7 +168,7 @@ def test_runs_whose_locks_nobody_watched_have_none(
 def test_the_line_gives_both_values_the_difference_and_its_interval(counted: Comparison) -> None:
     sentence = section.sentence(MEASURED_LOCKS.of(counted)[0])
     assert sentence.startswith("i_pages.xa_lock held 116")
-    assert " virtual ns per folio added: -6" in sentence
+    assert " instructions per folio added: -6" in sentence
     assert "] (-5." in sentence
     assert sentence.endswith(" %), 8 seeds")
     still = MEASURED_LOCKS.of(counted)[0].model_copy(update={"moved_most": ""})

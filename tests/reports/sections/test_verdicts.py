@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from reports.document import Paragraph
-from reports.sections.metrics import beside
+from reports import forms
+from reports.document import plain
+from reports.sections.answer import beside
 from reports.sections.subject import PATH_AND_WORK, path_and_work
+from reports.sections.view import View
 from tests.analysis.factory import ExactSession
 from tests.analysis.measured import compare
 
@@ -33,11 +35,11 @@ def test_bandwidth_stands_beside_phases_that_are_judged_by_something_else(
         for case in manifest.cases
     )
     comparison = compare(manifest.model_copy(update={"cases": cases}), session.records())
-    paragraphs = beside(comparison)
-    assert len(paragraphs) == bool(shown)
-    for block in paragraphs:
-        assert isinstance(block, Paragraph)
-        text = str(block.words)
+    lines = list(beside(View(forms.as_session(comparison)), comparison))
+    assert len(lines) == bool(shown)
+    for name, words in lines:
+        assert name == "Not judged"
+        text = plain(words).replace("virtual_", "")
         assert all(name in text for name in shown)
         assert not any(f"{phase}.bw" in text for phase in ("4k", "thp", "switch")
                        if f"{phase}.bw" not in shown)  # fmt: skip
@@ -47,7 +49,7 @@ def test_bandwidth_stands_beside_phases_that_are_judged_by_something_else(
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        (("4k.path", "4k.work"), PATH_AND_WORK),
+        (("4k.instructions", "4k.work"), PATH_AND_WORK),
         (("thp.bw", "thp.work"), PATH_AND_WORK),
         (("4k.bw", "path.bw"), ""),
         ((), ""),
