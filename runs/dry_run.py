@@ -127,7 +127,7 @@ def session_lines(resolved: Resolved, options: Options) -> Lines:
         LabError: whatever preparing a session says.
     """
     executor = PrintingExecutor(options.cache)
-    options = replace(options, executor=executor, fit_only=False)
+    options = replace(options, executor=executor, fit_only=False, kept=None)
     reporter = Reporter(Console(file=io.StringIO()))
     session = prepare(resolved, options, _quiet)
     if session.same_code:

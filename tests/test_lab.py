@@ -229,6 +229,7 @@ def test_the_cache_key_takes_the_options_of_a_run(
     for name in ("one", "two"):
         shipped.shipped(tmp_path / name, name)
         options = "".join(file.read_text() for file in sorted(KCONFIG.glob("*.config")))
+        options += "CONFIG_X86_IOPL_IOPERM=y\n"
         (tmp_path / name / "boot/config-6.1.2-test").write_text(options)
         images.append(f"image:{tmp_path / name}/boot/vmlinuz-6.1.2-test")
     first, second = images

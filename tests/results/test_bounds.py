@@ -47,7 +47,7 @@ def _unbounded(schema: Any, place: str) -> Iterator[str]:
     if isinstance(schema, dict):
         bounds = ({"maximum", "exclusiveMaximum"}, {"minimum", "exclusiveMinimum"})
         number = schema.get("type") in ("integer", "number")
-        if number and not all(bound & schema.keys() for bound in bounds):
+        if number and "const" not in schema and not all(bound & schema.keys() for bound in bounds):
             yield place
         for key, value in schema.items():
             yield from _unbounded(value, f"{place}.{key}")

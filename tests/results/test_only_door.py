@@ -27,7 +27,13 @@ ALLOWED = {
     "runs/fleet/executor.py": {"read_bytes": "patches that were read before"},
     "runs/fleet/worker.py": {"write_bytes": "into a temporary folder"},
     "runs/fleet/configured.py": {"write_text": "certificates into a temporary folder"},
-    "runs/fleet/identity.py": {"read_bytes": OWN_DATA, "open": OWN_DATA},
+    "history/recall.py": {"read_text": OWN_DATA},
+    "runs/keeping.py": {
+        "read_bytes": "a kept run, whose digest is proven",
+        "read_text": "hosts that are set aside, of a folder of the lab's",
+    },
+    "verbs/panels.py": {"write_text": "a line of help, to no file"},
+    "runs/fleet/identity.py": {"read_bytes": OWN_DATA},
     "history/pages/site.py": {"read_text": OWN_DATA},
     "queues/mailboxes.py": {
         "open": "a mailbox that the user named; what is no file is passed over",
