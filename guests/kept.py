@@ -22,8 +22,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO
 
-import pyarrow as pa
-
 from experiment.architecture import ARCHITECTURES
 from experiment.spec import Guest
 from files import sha256_of
@@ -31,6 +29,7 @@ from guests import exact
 from guests.argv import environment, qemu_argv
 from guests.exact import Machine, Snapshot
 from guests.probe.plugin import Probe
+from host import folders
 from host.packages import locate
 from host.process import run
 
@@ -226,18 +225,9 @@ def _keep(snapshot: Snapshot, entry: Path, logs: Path) -> None:
             shutil.rmtree(entry, ignore_errors=True)
             new.rename(entry)
             # Remove the entries that were not used for longest, beyond the bytes that are kept.
-            left, entries = (
-                MOST_BYTES,
-                {
-                    path: path.stat().st_mtime
-                    for path in entry.parent.iterdir()
-                    if not path.name.startswith(".")
-                },
-            )
-            for path in sorted(entries, key=entries.__getitem__, reverse=True):
-                left -= sum(each.stat().st_size for each in path.iterdir() if each.is_file())
-                if left < 0:
-                    shutil.rmtree(path, ignore_errors=True)
+            entries = (path for path in entry.parent.iterdir() if not path.name.startswith("."))
+            for path in folders.beyond(entries, MOST_BYTES):
+                shutil.rmtree(path, ignore_errors=True)
         finally:
             shutil.rmtree(new, ignore_errors=True)
 
@@ -251,6 +241,8 @@ def _digests(entry: Path) -> dict[str, str]:
 
 
 def _pack(memory: IO[bytes], path: Path) -> None:
+    import pyarrow as pa  # takes as long as a small report: only where a machine is packed
+
     with path.open("wb") as file, pa.CompressedOutputStream(file, CODEC) as packed:
         at = 0
         while chunk := os.pread(memory.fileno(), CHUNK, at):
@@ -264,6 +256,8 @@ def _unpack(path: Path, memory: IO[bytes], size: int) -> None:
     Raises:
         ValueError: it is not ``size`` bytes.
     """
+    import pyarrow as pa  # as above
+
     at = 0
     with path.open("rb") as file, pa.CompressedInputStream(file, CODEC) as packed:
         while chunk := packed.read(CHUNK):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -78,6 +78,20 @@ def size_bytes(path: Path, apart: str = "") -> int:
                     continue
                 total += entry.stat(follow_symlinks=False).st_blocks * BLOCK_BYTES
     return total
+
+
+def beyond(paths: Iterable[Path], most_bytes: int) -> Iterator[Path]:
+    """Of files, and of folders of files alone, those least recently used beyond so many bytes."""
+    used = []
+    for path in paths:
+        with suppress(OSError):
+            files = [each for each in path.iterdir() if each.is_file()] if path.is_dir() else [path]
+            size = sum(each.stat().st_size for each in files)
+            used.append((path.stat().st_mtime, size, path))
+    for _, size, path in sorted(used, reverse=True):
+        most_bytes -= size
+        if most_bytes < 0:
+            yield path
 
 
 def remove(path: Path) -> None:

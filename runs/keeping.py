@@ -20,7 +20,7 @@ from hashlib import sha256
 from errors import InfraError
 from files import write_atomically
 from guests.exact import Outcome
-from host import limited
+from host import folders, limited
 from results.record import RunCost
 from runs.boots import Boot, Executor, KeepingJudge, KeptRuns, Place
 from runs.exactness import diverging
@@ -101,15 +101,8 @@ def keep(kept: KeptRuns, answer: Answer) -> None:
 
 def bound(kept: KeptRuns) -> None:
     """Remove the kept runs that were not used for longest, beyond the bytes that are kept."""
-    left, files = MOST_BYTES, []
-    for path in kept.folder.glob("[0-9a-f]*"):
-        with suppress(OSError):
-            status = path.stat()
-            files.append((status.st_mtime, status.st_size, path))
-    for _, size, path in sorted(files, reverse=True):
-        left -= size
-        if left < 0:
-            path.unlink(missing_ok=True)
+    for path in folders.beyond(kept.folder.glob("[0-9a-f]*"), MOST_BYTES):
+        path.unlink(missing_ok=True)
 
 
 @dataclass
@@ -210,15 +203,15 @@ def boot(
         used = 0.0
         if drawn:
             used += keeping.boot(_only(batches, drawn), keeper, place)
-        taken = [each for each in boots if each.name in known and each.name not in drawn]
-        for each in taken:
+        reused = [each for each in boots if each.name in known and each.name not in drawn]
+        for each in reused:
             answer = known[each.name]
             assert answer.outcome is not None
             write_raw(place.raw / each.name, answer.raw)
             judge.receive(each, answer.outcome, last=True)
         if known:
             place.reporter.log(
-                f"{len(taken)} of {len(boots)} runs are kept ones, {len(drawn)} kept ones were "
+                f"{len(reused)} of {len(boots)} runs are kept ones, {len(drawn)} kept ones were "
                 "booted anew and have the same bytes"
             )
         left = {each.name for each in boots} - known.keys()

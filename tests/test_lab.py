@@ -486,7 +486,7 @@ def test_a_form_without_drawings_does_not_import_what_draws(tmp_path: Path, form
     code = (
         "import lab, sys\n"
         f"lab.main(['report', {str(store(tmp_path / 'session'))!r}, '--form', {form!r}])\n"
-        "assert not {'matplotlib', 'pandas'} & set(sys.modules)"
+        "assert not {'matplotlib', 'pandas', 'pyarrow'} & set(sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, check=False
