@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import statistics as plain
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from analysis import statistics
 from analysis.statistics import Floats, Interval, as_change
@@ -129,13 +129,9 @@ def judge(head: NativeHead, boots: Sequence[NativeBoot]) -> tuple[Judged, ...]:
         )
     shares = crossings(boots)
     return tuple(
-        each if each.phase not in shares else _with(each, crossing=shares[each.phase])
+        each if each.phase not in shares else replace(each, crossing=shares[each.phase])
         for each in results
     )
-
-
-def _with(judged: Judged, **changes: object) -> Judged:
-    return Judged(**{**vars(judged), **changes})
 
 
 def crossings(boots: Iterable[NativeBoot]) -> Mapping[str, float]:
@@ -233,7 +229,7 @@ def judge_phase(
     )
     if made < head.rounds:
         reason = f"{made} of {head.rounds} rounds are whole"
-        return _with(of, verdict=Verdict.NOT_FINISHED, cause=Cause.UNFINISHED, reason=reason)
+        return replace(of, verdict=Verdict.NOT_FINISHED, cause=Cause.UNFINISHED, reason=reason)
     withheld = ""
     if noise.differs:
         withheld = f"the base differs from itself by {percent(again.estimate)}"
@@ -242,19 +238,19 @@ def judge_phase(
     elif stolen > MOST_STOLEN:
         withheld = f"a hypervisor took {percent(stolen)} of the CPU time"
     if withheld:
-        return _with(of, cause=Cause.UNSTEADY, reason=f"withheld: {withheld}")
+        return replace(of, cause=Cause.UNSTEADY, reason=f"withheld: {withheld}")
     if interval.excludes(0) and adjusted <= head.alpha and abs(estimate) >= head.change / 2:
         verdict = Verdict.REGRESSION if estimate > 0 else Verdict.IMPROVEMENT
         reason = "the interval, with what lies between builds, excludes zero"
-        return _with(of, verdict=verdict, cause=Cause.EXCLUDES_ZERO, reason=reason)
+        return replace(of, verdict=verdict, cause=Cause.EXCLUDES_ZERO, reason=reason)
     if -head.change < as_change(equal.low) and as_change(equal.high) < head.change:
         sure = 100 * (1 - 2 * head.equivalence_alpha)
         reason = f"with {sure:.4g} % confidence the change is within ±{percent(head.change)}"
-        return _with(of, verdict=Verdict.NO_CHANGE, cause=Cause.WITHIN_THRESHOLD, reason=reason)
+        return replace(of, verdict=Verdict.NO_CHANGE, cause=Cause.WITHIN_THRESHOLD, reason=reason)
     reason = (
         f"neither zero nor a change of {percent(head.change)} is excluded; more rounds (--seeds)"
     )
-    return _with(of, reason=reason)
+    return replace(of, reason=reason)
 
 
 def _both(

@@ -203,9 +203,9 @@ def build_all(
         door.write(folder, f"{RAW}/{name}", SHIFT.format(bytes=count))
         shifts.append(((folder / RAW / name).absolute(),))
     built: dict[str, list[Kernel]] = {arm.spec.name: [] for arm in resolved.built}
-    for shift in shifts:
+    for number, shift in enumerate(shifts, 1):
         for arm in resolved.by_patches():
-            title = f"{arm.spec.name}, build {shifts.index(shift) + 1} of {len(shifts)}"
+            title = f"{arm.spec.name}, build {number} of {len(shifts)}"
 
             def shown(so_far: MakeProgress, title: str = title) -> None:
                 reporter.building(title, so_far)
