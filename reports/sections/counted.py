@@ -6,7 +6,7 @@ interrupts and faults, call stacks, caches and lines that move have tables of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +42,18 @@ from reports.sections.view import (
 from text import counted
 
 EXPLAINS = "Counts explain a verdict and never make one."
+
+
+def _section(
+    explanation: Explanation[Any],
+    comparison: Comparison,
+    behind: str,
+    sentence: Callable[[Any], str],
+    tables: Callable[[Any], Sequence[Block]],
+    how: Sequence[str],
+) -> list[Block]:
+    body = by_phase(comparison, behind, explanation.of(comparison), sentence, tables, how)
+    return titled(explanation.title, explanation.name, body)
 
 
 @dataclass(frozen=True)
@@ -84,9 +96,7 @@ class Ranked:
         def tables(each: Any) -> list[Block]:
             return self._tables(comparison, each)
 
-        records = self.explanation.of(comparison)
-        body = by_phase(comparison, behind, records, self.sentence, tables, self.how)
-        return titled(self.explanation.title, self.explanation.name, body)
+        return _section(self.explanation, comparison, behind, self.sentence, tables, self.how)
 
     def _tables(self, comparison: Comparison, each: Any) -> list[Block]:
         where, title = f"{each.case}, phase {each.phase}", self.explanation.title
@@ -165,11 +175,9 @@ def interruptions(_view: View, comparison: Comparison) -> list[Block]:
             *first_and_more(label, f"{label}, more", "{} more", heads, rows),
         ]
 
-    explanation = counted_interruptions.EXPLANATION
-    behind, how = "Interrupts and faults by handler and function", (INTERRUPTED, EXPLAINS)
-    records = explanation.of(comparison)
-    body = by_phase(comparison, behind, records, interruptions_sentence, tables, how)
-    return titled(explanation.title, explanation.name, body)
+    explanation, how = counted_interruptions.EXPLANATION, (INTERRUPTED, EXPLAINS)
+    behind = "Interrupts and faults by handler and function"
+    return _section(explanation, comparison, behind, interruptions_sentence, tables, how)
 
 
 FOLLOWED = (
@@ -215,9 +223,8 @@ def stacks(view: View, comparison: Comparison) -> list[Block]:
         return [*drawn, *first_and_more(label, more, "{} more paths", columns, rows)]
 
     explanation, how = counted_stacks.EXPLANATION, (FOLLOWED, EXPLAINS)
-    behind, records = "Call paths, and the paths that changed", explanation.of(comparison)
-    body = by_phase(comparison, behind, records, stacks_sentence, tables, how)
-    return titled(explanation.title, explanation.name, body)
+    behind = "Call paths, and the paths that changed"
+    return _section(explanation, comparison, behind, stacks_sentence, tables, how)
 
 
 def _path_row(each: StackRow) -> Row:
@@ -287,9 +294,7 @@ def memory(_view: View, comparison: Comparison) -> list[Block]:
         return _memory_tables(comparison, each)
 
     explanation, behind = modelled.EXPLANATION, "Caches and TLBs by function"
-    records = explanation.of(comparison)
-    body = by_phase(comparison, behind, records, memory_sentence, tables, MODELLED)
-    return titled(explanation.title, explanation.name, body)
+    return _section(explanation, comparison, behind, memory_sentence, tables, MODELLED)
 
 
 def _memory_tables(comparison: Comparison, memory: MemoryComparison) -> list[Block]:
@@ -382,9 +387,7 @@ def lines(_view: View, comparison: Comparison) -> list[Block]:
         return _lines_tables(comparison, each)
 
     explanation, behind = moved_lines.EXPLANATION, "Lines by object and by function"
-    records = explanation.of(comparison)
-    body = by_phase(comparison, behind, records, lines_sentence, tables, MOVED)
-    return titled(explanation.title, explanation.name, body)
+    return _section(explanation, comparison, behind, lines_sentence, tables, MOVED)
 
 
 def _lines_tables(comparison: Comparison, lines: LinesComparison) -> list[Block]:
