@@ -17,7 +17,7 @@ from host.process import cpu_s, ended, paste, run, spawn, wait_for_end
 REPOSITORY = Path(__file__).parents[2]
 
 
-def wait_for(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+def wait_for(condition: Callable[[], bool], timeout_s: float = 120.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "nothing happened"

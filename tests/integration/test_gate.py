@@ -80,7 +80,7 @@ def test_only_sound_arms_have_a_verdict(gated: EndedSession) -> None:
     }
     assert judged.pop("sound")[0] is not Verdict.FAILED
     assert judged == {"leak": (Verdict.FAILED, "series")}
-    assert "sound: passed (lockdep on 1 vCPU)" in gated.out
+    assert "sound: passed (lockdep on 1 vCPU)" in run_lab("report", str(gated.folder)).stdout
 
 
 def test_a_resumed_session_checks_nothing_again(gated: EndedSession) -> None:
