@@ -22,8 +22,9 @@ def sha256_of(path: Path) -> str:
 def digest(*parts: str | bytes) -> str:
     """SHA-256 of the parts with a zero byte between them, hexadecimal."""
     # A name may have halves of surrogate pairs: bytes of a file name that are no UTF-8.
-    data = [part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
-            for part in parts]  # fmt: skip
+    data = [
+        part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part for part in parts
+    ]
     return hashlib.sha256(b"\0".join(data)).hexdigest()
 
 

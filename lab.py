@@ -54,9 +54,16 @@ from verbs.panels import EVERYTHING, VerbGroup
 
 # What the system says of a path that was named, and not of the host.
 OF_PATH = {
-    errno.EACCES, errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOENT,
-    errno.ENOTDIR, errno.EPERM, errno.EROFS,
-}  # fmt: skip
+    errno.EACCES,
+    errno.EEXIST,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
+}
 HELP = {"help_option_names": ["-h", "--help", EVERYTHING]}
 
 
@@ -79,9 +86,14 @@ def before_any_verb(
 def command_line() -> TyperGroup:
     """The lab with its verbs."""
     app = typer.Typer(
-        name="lab.py", cls=VerbGroup, help=__doc__, no_args_is_help=True, add_completion=False,
-        context_settings=HELP, callback=before_any_verb,
-    )  # fmt: skip
+        name="lab.py",
+        cls=VerbGroup,
+        help=__doc__,
+        no_args_is_help=True,
+        add_completion=False,
+        context_settings=HELP,
+        callback=before_any_verb,
+    )
     group = get_command(app)
     assert isinstance(group, TyperGroup)
     add_verbs(group)

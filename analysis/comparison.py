@@ -139,9 +139,13 @@ def time_resolution(
     if manifest.experiment.mode == "wall" or short not in TIMED:
         return 0.0
     times = next(
-        (spec.times.get(manifest.guest.name, {}) for spec in manifest.experiment.cases
-         if spec.name == case.name), {},
-    )  # fmt: skip
+        (
+            spec.times.get(manifest.guest.name, {})
+            for spec in manifest.experiment.cases
+            if spec.name == case.name
+        ),
+        {},
+    )
     by_number = phase in times and times[phase].ios is not None
     if not by_number and f"{phase}.runtime" not in {spec.name for spec in case.metrics}:
         return 0.0

@@ -129,14 +129,27 @@ def columns(base: Floats, patched: Floats) -> list[Paired]:
     rows = zip(*(mean.tolist() for mean in means), *ends, low, high, strict=True)
     return [
         Paired(
-            base=before, patched=after, difference=difference,
-            base_range=before_range, patched_range=after_range, difference_range=moved_range,
-            low=least if n > 1 else None, high=most if n > 1 else None, n=n,
+            base=before,
+            patched=after,
+            difference=difference,
+            base_range=before_range,
+            patched_range=after_range,
+            difference_range=moved_range,
+            low=least if n > 1 else None,
+            high=most if n > 1 else None,
+            n=n,
         )
         for (
-            before, after, difference, before_range, after_range, moved_range, least, most,
+            before,
+            after,
+            difference,
+            before_range,
+            after_range,
+            moved_range,
+            least,
+            most,
         ) in rows
-    ]  # fmt: skip
+    ]
 
 
 def pair(base: Sequence[float] | Floats, patched: Sequence[float] | Floats) -> Paired:

@@ -143,10 +143,12 @@ def split(counted: Counted, changed: Collection[str], network: Network) -> Split
     shares = np.where(is_changed, 0.0, _linked_shares(counted, is_changed, network))
     own = [np.where(is_changed, arm, 0.0).sum(axis=1) for arm in counted.instructions]
     linked = [(arm * shares).sum(axis=1) for arm in counted.instructions]
-    rest = pair(*(
-        whole - mine - theirs
-        for whole, mine, theirs in zip(counted.total, own, linked, strict=True)
-    ))  # fmt: skip
+    rest = pair(
+        *(
+            whole - mine - theirs
+            for whole, mine, theirs in zip(counted.total, own, linked, strict=True)
+        )
+    )
     left = differences.mean(axis=0) * np.where(is_changed, 0.0, 1 - shares)
     order = np.argsort(-left * np.sign(rest.difference), kind="stable")
     return Split(

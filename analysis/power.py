@@ -134,8 +134,14 @@ def _levels(seeds: tuple[int, ...], alpha: float, half: float) -> tuple[float, .
         mass = density * np.gradient(at)
         mass[[0, -1]] /= 2
 
-        def over(z: float, mass: Floats = mass, at: Floats = at, now: int = now,
-                 step: float = step, share: float = float(share)) -> float:  # fmt: skip
+        def over(
+            z: float,
+            mass: Floats = mass,
+            at: Floats = at,
+            now: int = now,
+            step: float = step,
+            share: float = float(share),
+        ) -> float:
             edge = z * math.sqrt(now)
             return math.log(2 * float(mass @ ndtr((at - edge) / step))) - math.log(share)
 
@@ -363,10 +369,11 @@ def blocks_to_detect(sd: float, effect: float, alpha: float, power: float = POWE
         return None
     return blocks[
         bisect_left(
-            blocks, True,
+            blocks,
+            True,
             key=lambda n: (detectable_in_blocks(sd, n, alpha, 0.0, power) or 0.0) <= effect,
         )
-    ]  # fmt: skip
+    ]
 
 
 def blocks_to_exclude(sd: float, room: float, alpha: float, power: float = POWER) -> int | None:

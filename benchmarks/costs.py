@@ -144,9 +144,12 @@ def report(name: tuple[str, str, str], spec: Phase, runs: list[CostRun]) -> None
         work = {(r.arm, r.block): float(np.dot((1.0, *r.counts), by)) for r in runs}
         path = {(r.arm, r.block): r.instructions / work[r.arm, r.block] for r in runs}
         rows.append((f"path, {words}", path))
-        rows.append((f"work, {words}", {
-            (r.arm, r.block): work[r.arm, r.block] / r.counts[io] for r in runs
-        }))  # fmt: skip
+        rows.append(
+            (
+                f"work, {words}",
+                {(r.arm, r.block): work[r.arm, r.block] / r.counts[io] for r in runs},
+            )
+        )
     for title, value in rows:
         cells = "  ".join(f"{Path(k).name} {sd:.3f}" for k, sd in scatter(runs, value).items())
         print(f"  paired sd, %: {title:<16} {cells}")

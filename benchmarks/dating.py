@@ -62,10 +62,21 @@ def best_date(estimates: Floats, size: float, new: Floats) -> int:
 
 def tally(size: float, share: float, tracks: int) -> dict[str, list[int]]:
     """What came of the tracks with one size of step: a number a track, or a verdict, by heading."""
-    result: dict[str, list[int]] = {name: [] for name in (
-        "verdict", "offset", "best", "in range", "width", "zero inside", "size inside",
-        "suspected", "unexplained", "more",
-    )}  # fmt: skip
+    result: dict[str, list[int]] = {
+        name: []
+        for name in (
+            "verdict",
+            "offset",
+            "best",
+            "in range",
+            "width",
+            "zero inside",
+            "size inside",
+            "suspected",
+            "unexplained",
+            "more",
+        )
+    }
     for number in range(tracks):
         entries, night = track(size, share, number)
         logs = followed(entries, "filemap-4k", "4k.bw", "tonight").relative()
@@ -109,9 +120,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer tracks")
     tracks = QUICK_TRACKS if parser.parse_args().quick else TRACKS
-    print("| step | new code on | verdict | dated right | best possible | off by nights "
-          "| in the range of dates, its nights | zero in the interval | true size in it "
-          "| suspected, unexplained | verdicts more |")  # fmt: skip
+    print(
+        "| step | new code on | verdict | dated right | best possible | off by nights "
+        "| in the range of dates, its nights | zero in the interval | true size in it "
+        "| suspected, unexplained | verdicts more |"
+    )
     print("|---|---|---|---|---|---|---|---|---|---|---|")
     for share, size in itertools.product(SHARES, SIZES):
         print(row(size, share, tally(size, share, tracks)), flush=True)

@@ -41,17 +41,38 @@ CASES = ("filemap-4k", "filemap-thp")
 SEEDS = range(1, 9)
 # Every two weeks something happens; what a year has room for, in random order.
 EVENTS = (
-    "fixed", "fixed", "fixed", "fixed", "half fixed", "half fixed", "muted", "muted", "muted",
-    "acknowledged", "acknowledged", "acknowledged", "other seeds", "other seeds", "fewer blocks",
-    "case left out", "metric renamed", "laxer thresholds", "measured again", "measured again",
-    "catch-up", "catch-up",
-)  # fmt: skip
+    "fixed",
+    "fixed",
+    "fixed",
+    "fixed",
+    "half fixed",
+    "half fixed",
+    "muted",
+    "muted",
+    "muted",
+    "acknowledged",
+    "acknowledged",
+    "acknowledged",
+    "other seeds",
+    "other seeds",
+    "fewer blocks",
+    "case left out",
+    "metric renamed",
+    "laxer thresholds",
+    "measured again",
+    "measured again",
+    "catch-up",
+    "catch-up",
+)
 EVERY, BEGIN = 15, 25
 # What the gate has to exit with where a night was measured in another way.
 EXITS = {
-    "other seeds": 3, "fewer blocks": 3, "case left out": 3, "metric renamed": 3,
+    "other seeds": 3,
+    "fewer blocks": 3,
+    "case left out": 3,
+    "metric renamed": 3,
     "laxer thresholds": 2,
-}  # fmt: skip
+}
 
 
 @dataclass
@@ -164,8 +185,11 @@ def live(seed: int, counts: dict[str, Counter[str]]) -> None:
             counts[year.event[night]][f"{expected}: {name}"] += 1
             if not right:
                 first = messages[0]["text"][:90] if messages else ""
-                print(f"year {seed} night {night} {year.event[night]}: exit {code}, expected "
-                      f"{year.expected[night]}: {first}", file=sys.stderr)  # fmt: skip
+                print(
+                    f"year {seed} night {night} {year.event[night]}: exit {code}, expected "
+                    f"{year.expected[night]}: {first}",
+                    file=sys.stderr,
+                )
 
 
 def main() -> None:
@@ -177,8 +201,13 @@ def main() -> None:
     counts: dict[str, Counter[str]] = {name: Counter() for name in ("quiet", *sorted({*EVENTS}))}
     for seed in range(arguments.first, arguments.first + arguments.years):
         live(seed, counts)
-    heads = ("fail: right", "fail: passed wrongly", "fail: failed wrongly", "pass: right",
-             "pass: failed wrongly")  # fmt: skip
+    heads = (
+        "fail: right",
+        "fail: passed wrongly",
+        "fail: failed wrongly",
+        "pass: right",
+        "pass: failed wrongly",
+    )
     print(f"| event | {' | '.join(heads)} |\n|---|{'---|' * len(heads)}")
     for name, outcomes in counts.items():
         print(f"| {name} | {' | '.join(str(outcomes[head]) for head in heads)} |")

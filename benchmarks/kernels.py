@@ -43,32 +43,40 @@ def rows_of(session: MeasuredSession) -> Iterator[dict[str, str]]:
         }
         pairs = [
             (value, by_arm[other][seed].get(name))
-            for seed, samples in by_arm[base].items() if seed in by_arm[other]
+            for seed, samples in by_arm[base].items()
+            if seed in by_arm[other]
             for name, value in samples.items()
-        ]  # fmt: skip
+        ]
         repeats = [r for r in session.records if r.case == case.name and r.repeat]
         failed = [r.failure for r in (*judged, *repeats) if r.failure is not None]
         primary = [
-            samples[case.primary[0]] for samples in by_arm[base].values()
+            samples[case.primary[0]]
+            for samples in by_arm[base].values()
             if case.primary and case.primary[0] in samples
-        ]  # fmt: skip
+        ]
         executed = {
             (function.file, function.name)
-            for r in judged if r.run_id in profiles
+            for r in judged
+            if r.run_id in profiles
             for phase in profiles[r.run_id].phases
-            for function in phase.kernel if function.calls
-        }  # fmt: skip
+            for function in phase.kernel
+            if function.calls
+        }
         spread = 100 * np.std(primary, ddof=1) / np.mean(primary) if len(primary) > 1 else np.nan
         exact = repeats and all(r.failure is None for r in repeats)
         yield {
-            "release": manifest.arms[0].kernel.release, "case": case.name,
-            "vcpus": str(manifest.guest.vcpus), "seeds": str(len(by_arm[base])),
-            "equal": str(sum(value == same for value, same in pairs)), "numbers": str(len(pairs)),
+            "release": manifest.arms[0].kernel.release,
+            "case": case.name,
+            "vcpus": str(manifest.guest.vcpus),
+            "seeds": str(len(by_arm[base])),
+            "equal": str(sum(value == same for value, same in pairs)),
+            "numbers": str(len(pairs)),
             "repeat": "same bits" if exact else "not made" if not repeats else "differs",
             "spread": "" if np.isnan(spread) else f"{spread:.2f}",
-            "functions": str(len(executed)), "date": manifest.created[:10],
+            "functions": str(len(executed)),
+            "date": manifest.created[:10],
             "failed": f"{failed[0].kind}: {failed[0].message}" if failed else "",
-        }  # fmt: skip
+        }
 
 
 def merged(sessions: list[Path], table: Path) -> list[dict[str, str]]:

@@ -146,9 +146,12 @@ def judged(values: Floats, looks: Looks) -> tuple[float, int]:
     for so_far in rates.so_far(looks):
         n = so_far.seeds[-1]
         evidence = Evidence(
-            direction="higher", base=(1.0,) * n, patched=tuple(np.exp(values[:n]).tolist()),
-            blocks_planned=n, looks=so_far,
-        )  # fmt: skip
+            direction="higher",
+            base=(1.0,) * n,
+            patched=tuple(np.exp(values[:n]).tolist()),
+            blocks_planned=n,
+            looks=so_far,
+        )
         judgement = judge_primary([evidence], Thresholds(change=CHANGE, alpha=ALPHA))[0]
         if judgement.cause not in OPEN:
             break

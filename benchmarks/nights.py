@@ -185,9 +185,14 @@ def years_of(mode: Mode, name: str, tracks: int) -> Iterator[tuple[Year, list[En
     for track in range(tracks):
         year = SCENARIOS[mode, name](np.random.default_rng([SEED, track, len(name)]))
         made = Nights(
-            levels=tuple(year.levels), codes=year.codes, lab=year.lab, pinned=year.pinned,
-            mode=mode, random_seed=track, **(WALL if mode == "wall" else {}),  # type: ignore[arg-type]
-        )  # fmt: skip
+            levels=tuple(year.levels),
+            codes=year.codes,
+            lab=year.lab,
+            pinned=year.pinned,
+            mode=mode,
+            random_seed=track,
+            **(WALL if mode == "wall" else {}),  # type: ignore[arg-type]
+        )
         yield year, made.entries()
 
 
@@ -289,8 +294,10 @@ def main() -> None:
     elif arguments.series:
         write_series(arguments.series, tracks)
     else:
-        print("| mode | the year | found | delay, nights | misplaced | told again | false "
-              "| lab moves | false lab |")  # fmt: skip
+        print(
+            "| mode | the year | found | delay, nights | misplaced | told again | false "
+            "| lab moves | false lab |"
+        )
         print("|---|---|---|---|---|---|---|---|---|")
         for mode, name in SCENARIOS:
             print(row(mode, name, tracks), flush=True)

@@ -82,12 +82,9 @@ OF_MEMORY = ("log-1m", "dentries", "inodes", *(f"memory-{mib}m" for mib in MEMOR
 NULLS = (
     ArmSpec(name=BASE),
     *(ArmSpec(name=name, cmdline=(word,)) for name, word in WORDS.items()),
-    *(
-        ArmSpec(name=f"memory-{mib}m", guest=ShapeSpec(more_memory_mib=mib))
-        for mib in MEMORY_MIB
-    ),
+    *(ArmSpec(name=f"memory-{mib}m", guest=ShapeSpec(more_memory_mib=mib)) for mib in MEMORY_MIB),
     *(ArmSpec(name=name, series=SeriesSpec(path=f"configs/series/{name}")) for name in SERIES),
-)  # fmt: skip
+)
 NULLS_OF_MEMORY = (
     *(arm for arm in NULLS if arm.name not in OF_MEMORY),
     *(ArmSpec(name=f"word-{n}", cmdline=(word(n),)) for n in LONG_WORDS),
@@ -133,9 +130,12 @@ def nulls_of(experiment: Experiment, case: str = "", arm: str = "") -> Experimen
     of_arm = next((spec for spec in experiment.all_arms if spec.name == arm), ArmSpec(name=BASE))
     settings = {"mount_options": of_arm.mount_options, "sysctl": of_arm.sysctl}
     return with_arms(
-        experiment, tuple(spec.model_copy(update=settings) for spec in nulls), case, "pairs",
+        experiment,
+        tuple(spec.model_copy(update=settings) for spec in nulls),
+        case,
+        "pairs",
         "changes that change nothing",
-    )  # fmt: skip
+    )
 
 
 def with_arms(
@@ -150,10 +150,15 @@ def with_arms(
     )
     return experiment.model_copy(
         update={
-            "arms": arms, "compare": compare, "series": None, "twins": (), "check": None,
-            "cases": kept, "title": f"{title}: {experiment.title}",
+            "arms": arms,
+            "compare": compare,
+            "series": None,
+            "twins": (),
+            "check": None,
+            "cases": kept,
+            "title": f"{title}: {experiment.title}",
         }
-    )  # fmt: skip
+    )
 
 
 def arguments_of(parser: argparse.ArgumentParser) -> argparse.Namespace:
@@ -210,15 +215,25 @@ def pairs_of(session: MeasuredSession) -> Iterator[JudgedPair]:
     78 pairs has gigabytes of rows that nothing here is printed of.
     """
     profiles = [
-        profile.model_copy(update={"phases": tuple(
-            phase.model_copy(update={
-                "locks": None, "user_kinds": {}, "interruptions": None,
-                "kernel": tuple(dataclasses.replace(each, kinds=()) for each in phase.kernel),
-            })
-            for phase in profile.phases
-        )})
+        profile.model_copy(
+            update={
+                "phases": tuple(
+                    phase.model_copy(
+                        update={
+                            "locks": None,
+                            "user_kinds": {},
+                            "interruptions": None,
+                            "kernel": tuple(
+                                dataclasses.replace(each, kinds=()) for each in phase.kernel
+                            ),
+                        }
+                    )
+                    for phase in profile.phases
+                )
+            }
+        )
         for profile in session.profiles
-    ]  # fmt: skip
+    ]
     plain = dataclasses.replace(session, profiles=tuple(profiles))
     for view in views(session.manifest):
         pair = compare_views([view], plain)[0]
@@ -226,10 +241,13 @@ def pairs_of(session: MeasuredSession) -> Iterator[JudgedPair]:
         yield JudgedPair(
             (base, patched),
             {(each.case, each.name): each.judgement.verdict for each in pair.primary},
-            {(each.case, each.phase, function.name): abs(function.size) / each.total.base
-             for each in pair.headlines for function in each.changed},
+            {
+                (each.case, each.phase, function.name): abs(function.size) / each.total.base
+                for each in pair.headlines
+                for function in each.changed
+            },
             [each.tested for each in pair.headlines],
-        )  # fmt: skip
+        )
 
 
 def values_of(session: MeasuredSession, case: str, metric: str) -> dict[str, list[float]]:
@@ -270,21 +288,27 @@ def main() -> None:
             verdicts = [pair.verdicts[judged] for pair in pairs if judged in pair.verdicts]
             called, same = sum(v in CALLED for v in verdicts), verdicts.count(Verdict.NO_CHANGE)
             counted = f"{called} of {len(verdicts)} | {same}" if verdicts else "not judged |"
-            print(f"| {case.name} | {metric} | {scatter.pair:.3f} | {scatter.own:.3f} "
-                  f"| {scatter.p_value:.3f} | {counted} |")  # fmt: skip
+            print(
+                f"| {case.name} | {metric} | {scatter.pair:.3f} | {scatter.own:.3f} "
+                f"| {scatter.p_value:.3f} | {counted} |"
+            )
             changes = (f"{arm} {apart(values, arm)}" for arm in values if arm != BASE)
             print(f"  {', '.join(changes)}", file=sys.stderr)
     counts = Counter(function for pair in pairs for function in pair.changed)
     wrong = sum(bool(pair.changed) for pair in pairs)
     tested = [number for pair in pairs for number in pair.tested]
-    print(f"\n{wrong} of {len(pairs)} pairs have a function that is called changed, of "
-          f"{min(tested)} to {max(tested)} tested in a phase")  # fmt: skip
+    print(
+        f"\n{wrong} of {len(pairs)} pairs have a function that is called changed, of "
+        f"{min(tested)} to {max(tested)} tested in a phase"
+    )
     for function, count in counts.most_common():
         most = max(pair.changed.get(function, 0.0) for pair in pairs)
         print(f"  {' '.join(function)}: {count}, at most {most:.3%} of the phase")
     arms = session.manifest.arms
-    print(f"{len(arms)} arms, {len({arm.kernel.code_key for arm in arms})} kernels, "
-          f"{len(arms) * (len(arms) - 1) // 2} pairs")  # fmt: skip
+    print(
+        f"{len(arms)} arms, {len({arm.kernel.code_key for arm in arms})} kernels, "
+        f"{len(arms) * (len(arms) - 1) // 2} pairs"
+    )
 
 
 if __name__ == "__main__":

@@ -38,9 +38,12 @@ from runs.resolved import catalogue, resolve
 
 # Forms of the probe that write more than it, and what they do.
 MORE = {
-    "locks": "", "stacks": "call stacks followed", "memory": "caches modelled",
-    "diagnostic": "caches modelled, locks and call stacks", "lines": "lines followed",
-}  # fmt: skip
+    "locks": "",
+    "stacks": "call stacks followed",
+    "memory": "caches modelled",
+    "diagnostic": "caches modelled, locks and call stacks",
+    "lines": "lines followed",
+}
 
 
 def silent(word: str) -> None:

@@ -96,10 +96,14 @@ def of_one_boot(random: Random, trials: int, runs: int) -> Floats:
 
 
 NOISES: dict[str, Draw] = {
-    "normal": normal, "skewed (lognormal)": skewed, "heavy tails (t, 3 d.f.)": heavy_tailed,
-    "bimodal": bimodal, "linear drift": linear_drift, "periodic drift": periodic_drift,
+    "normal": normal,
+    "skewed (lognormal)": skewed,
+    "heavy tails (t, 3 d.f.)": heavy_tailed,
+    "bimodal": bimodal,
+    "linear drift": linear_drift,
+    "periodic drift": periodic_drift,
     "between boots": between_boots,
-}  # fmt: skip
+}
 
 
 class SimulatedSession(NamedTuple):

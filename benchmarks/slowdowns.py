@@ -62,11 +62,16 @@ def judged(session: MeasuredSession, case: CaseRecord, arm: str) -> dict[str, st
         n = so_far.seeds[-1]
         family = [
             Evidence(
-                direction=direction[metric], base=tuple(of[BASE][:n]), patched=tuple(of[arm][:n]),
-                blocks_planned=n, case=case.name, metric=metric, looks=so_far,
+                direction=direction[metric],
+                base=tuple(of[BASE][:n]),
+                patched=tuple(of[arm][:n]),
+                blocks_planned=n,
+                case=case.name,
+                metric=metric,
+                looks=so_far,
             )
             for metric, of in values.items()
-        ]  # fmt: skip
+        ]
         verdicts = judge_primary(family, session.manifest.experiment.thresholds)
         words = ["undecided" if each.cause in OPEN else str(each.verdict) for each in verdicts]
         answers = {metric: f"{word} after {n}" for metric, word in zip(values, words, strict=True)}
@@ -94,8 +99,10 @@ def main() -> None:
             named = [name for at, _, name in functions[arm] if at == case.name]
             for metric in case.primary:
                 values = values_of(session, case.name, metric)
-                print(f"| {arm} | {metric} | {apart(values, arm)} % "
-                      f"| {verdicts[metric]} | {', '.join(named)} |")  # fmt: skip
+                print(
+                    f"| {arm} | {metric} | {apart(values, arm)} % "
+                    f"| {verdicts[metric]} | {', '.join(named)} |"
+                )
 
 
 if __name__ == "__main__":

@@ -57,9 +57,13 @@ SCATTERS = (Scatter(0.01, 0.1), Scatter(0.07, 0.07), Scatter(0.02, 0.25))
 
 
 def simulated(
-    random: np.random.Generator, trials: int, seeds: int, change: float, shift: float,
+    random: np.random.Generator,
+    trials: int,
+    seeds: int,
+    change: float,
+    shift: float,
     scatter: Scatter,
-) -> tuple[float, float]:  # fmt: skip
+) -> tuple[float, float]:
     """Shares of sessions that are called a change by the whole alone, and of those that stand.
 
     Each has so many seeds; ``change`` is made, ``shift`` the sd of a build's draw, in %.
@@ -74,9 +78,12 @@ def simulated(
         if judge_primary([evidence], THRESHOLDS)[0].verdict in CALLED:
             called += 1
             stands += Split(
-                total=pair(base, patched), changed=pair(base, base + explained),
-                linked=pair(base, base), rest=pair(base, base + drawn / 100), functions=(),
-            ).stands  # fmt: skip
+                total=pair(base, patched),
+                changed=pair(base, base + explained),
+                linked=pair(base, base),
+                rest=pair(base, base + drawn / 100),
+                functions=(),
+            ).stands
     return called / trials, stands / trials
 
 
@@ -101,9 +108,12 @@ def measured(session: MeasuredSession) -> Iterator[str]:
     plain = session.manifest.experiment.thresholds.model_copy(update={"metrics": {}})
     counts: dict[tuple[str, str], list[int]] = {}
     for view in views(session.manifest):
-        head = view.model_copy(update={
-            "experiment": view.experiment.model_copy(update={"thresholds": plain}), "triage": None,
-        })  # fmt: skip
+        head = view.model_copy(
+            update={
+                "experiment": view.experiment.model_copy(update={"thresholds": plain}),
+                "triage": None,
+            }
+        )
         verdicts = {
             (each.case, each.name): each.judgement.verdict
             for each in compare_views([head], session)[0].primary

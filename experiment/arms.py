@@ -112,8 +112,17 @@ class ShapeSpec(Frozen):
 
 # The folders of /proc/sys.
 SYSCTLS = (
-    "abi", "crypto", "debug", "dev", "fs", "kernel", "net", "sunrpc", "user", "vm",
-)  # fmt: skip
+    "abi",
+    "crypto",
+    "debug",
+    "dev",
+    "fs",
+    "kernel",
+    "net",
+    "sunrpc",
+    "user",
+    "vm",
+)
 # What is below /sys/kernel, and is easily taken for a sysctl.
 IN_SYSFS = ("mm", "debug", "tracing", "security", "slab", "cgroup", "irq")
 CGROUP = "/sys/fs/cgroup/twinboot"

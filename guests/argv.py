@@ -92,16 +92,27 @@ def machine_argv(guest: Guest, *, stops: bool = True) -> list[str]:
     board = ARCHITECTURES[guest.arch].board
     return [
         board.qemu,
-        "-accel", "tcg",
-        "-cpu", board.cpu or guest.cpu,
-        "-smp", str(guest.vcpus),
-        "-icount", "shift=0,sleep=off",
-        "-rtc", "clock=vm,base=2026-01-01T00:00:00",
-        "-seed", "1",
-        "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-        "-action", "panic=pause" if stops else "panic=none",
+        "-accel",
+        "tcg",
+        "-cpu",
+        board.cpu or guest.cpu,
+        "-smp",
+        str(guest.vcpus),
+        "-icount",
+        "shift=0,sleep=off",
+        "-rtc",
+        "clock=vm,base=2026-01-01T00:00:00",
+        "-seed",
+        "1",
+        "-nodefaults",
+        "-no-user-config",
+        "-display",
+        "none",
+        "-no-reboot",
+        "-action",
+        "panic=pause" if stops else "panic=none",
         *(word for device in board.devices for word in ("-device", device)),
-    ]  # fmt: skip
+    ]
 
 
 def qemu_argv(
@@ -134,18 +145,27 @@ def qemu_argv(
         memory += ["-numa", f"node,nodeid={node},cpus={cpus},memdev={name}"]
     argv = [
         *machine_argv(guest, stops=monitor_fd is not None),
-        "-sandbox", REFUSED_CALLS,
+        "-sandbox",
+        REFUSED_CALLS,
         *memory,
-        "-chardev", joined("file", "id=console", f"path={files.console}"),
-        "-serial", "chardev:console",
-        "-chardev", joined("file", "id=result", f"path={files.result}"),
+        "-chardev",
+        joined("file", "id=console", f"path={files.console}"),
+        "-serial",
+        "chardev:console",
+        "-chardev",
+        joined("file", "id=result", f"path={files.result}"),
         *board.result,
-        "-fw_cfg", joined("name=opt/twinboot/prepare", f"file={files.prepare}"),
-        "-fw_cfg", joined("name=opt/twinboot/job", f"file={files.job}"),
-        "-kernel", str(files.kernel),
-        "-initrd", str(files.initramfs),
-        "-append", kernel_command_line(guest, size, cmdline),
-    ]  # fmt: skip
+        "-fw_cfg",
+        joined("name=opt/twinboot/prepare", f"file={files.prepare}"),
+        "-fw_cfg",
+        joined("name=opt/twinboot/job", f"file={files.job}"),
+        "-kernel",
+        str(files.kernel),
+        "-initrd",
+        str(files.initramfs),
+        "-append",
+        kernel_command_line(guest, size, cmdline),
+    ]
     if plugin:
         argv += ["-plugin", plugin]
     if monitor_fd is not None:

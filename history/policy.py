@@ -35,9 +35,21 @@ LONGEST = timedelta(days=366)
 # Names as experiments, guests, cases, metrics and arms have them: short and long, with
 # every character that such names begin and end with.
 USUAL = (
-    "a", "z", "0", "9", "q7", "filemap-v4", "laptop", "filemap-4k", "swap_out", "4k.bw",
-    "thp.guest_ns_per_io", "tonight", "base", "x" * 60,
-)  # fmt: skip
+    "a",
+    "z",
+    "0",
+    "9",
+    "q7",
+    "filemap-v4",
+    "laptop",
+    "filemap-4k",
+    "swap_out",
+    "4k.bw",
+    "thp.guest_ns_per_io",
+    "tonight",
+    "base",
+    "x" * 60,
+)
 
 
 def fraction(value: float, most: float) -> float:
@@ -80,10 +92,26 @@ def fit(names: Sequence[str], patterns: Sequence[str]) -> bool:
 
 Action = Literal["fail", "warn", "pass"]
 Finding = Literal[
-    "regression", "improvement", "inconclusive", "failed", "broken", "mixed", "lab",
-    "unexplained", "suspected", "incomparable", "inexact", "too_few", "stale", "ended", "seeds",
-    "thresholds", "functions", "not_tested", "partly_tested",
-]  # fmt: skip
+    "regression",
+    "improvement",
+    "inconclusive",
+    "failed",
+    "broken",
+    "mixed",
+    "lab",
+    "unexplained",
+    "suspected",
+    "incomparable",
+    "inexact",
+    "too_few",
+    "stale",
+    "ended",
+    "seeds",
+    "thresholds",
+    "functions",
+    "not_tested",
+    "partly_tested",
+]
 # The smallest changes of metrics that have their own, by case and metric.
 WorkloadThresholds = Mapping[tuple[str, str], float]
 # A regression of a tenth that must not fail anything is a unit that was mistaken.

@@ -149,7 +149,7 @@ def trend_lines(trends: Sequence[Trend], nights: int = SHOWN_NIGHTS) -> list[str
             value = figure(point.value) if point.value is not None else point.why_not
             lines.append(
                 clean_line(f"  {point.night}  {value:<10}  {point.kernel}  {mark}").rstrip()
-            )  # fmt: skip
+            )
     return lines
 
 

@@ -100,11 +100,28 @@ def boot_argv(accelerator: Accelerator, kernel: Path, initrd: Path) -> list[str]
     without = accelerator.partition(",")[2]
     model = "max" if accelerator == "tcg" else ",".join(filter(None, ("host", without)))
     return [
-        QEMU, *machine_options(accelerator), "-cpu", model, "-smp", "2", "-m", "256M",
-        "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-        "-serial", "stdio", "-kernel", str(kernel), "-initrd", str(initrd),
-        "-append", "console=ttyS0 panic=-1 rdinit=/init",
-    ]  # fmt: skip
+        QEMU,
+        *machine_options(accelerator),
+        "-cpu",
+        model,
+        "-smp",
+        "2",
+        "-m",
+        "256M",
+        "-nodefaults",
+        "-no-user-config",
+        "-display",
+        "none",
+        "-no-reboot",
+        "-serial",
+        "stdio",
+        "-kernel",
+        str(kernel),
+        "-initrd",
+        str(initrd),
+        "-append",
+        "console=ttyS0 panic=-1 rdinit=/init",
+    ]
 
 
 def reason_in(stdout: str, stderr: str) -> str:

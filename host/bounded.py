@@ -78,9 +78,11 @@ def make_groups(memory: int, processes: int) -> tuple[Path, ...]:
         own = own_groups()
         if "memory" in own and "pids" in own:
             return _made(
-                {own["memory"]: dict.fromkeys(MEMORY_1, memory),
-                 own["pids"]: {"pids.max": processes}}
-            )  # fmt: skip
+                {
+                    own["memory"]: dict.fromkeys(MEMORY_1, memory),
+                    own["pids"]: {"pids.max": processes},
+                }
+            )
         # Only a group without processes may have groups with bounds: the one above, mostly.
         for above in (own[""], own[""].parent) if "" in own else ():
             with suppress(OSError):
@@ -130,14 +132,26 @@ def scope_argv(memory: int, processes: int) -> list[str]:
         return []
     user = [] if os.getuid() == 0 else ["--user"]
     os.environ.setdefault("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
-    argv = ["systemd-run", *user, "--scope", "--quiet", "--collect",
-            f"--property=MemoryMax={memory}", "--property=MemorySwapMax=0",
-            f"--property=TasksMax={processes}", "--"]  # fmt: skip
+    argv = [
+        "systemd-run",
+        *user,
+        "--scope",
+        "--quiet",
+        "--collect",
+        f"--property=MemoryMax={memory}",
+        "--property=MemorySwapMax=0",
+        f"--property=TasksMax={processes}",
+        "--",
+    ]
     with suppress(OSError, subprocess.TimeoutExpired):
         done = subprocess.run(
-            [*argv, "true"], timeout=TRIAL_S, check=False, stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            [*argv, "true"],
+            timeout=TRIAL_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         return argv if done.returncode == 0 else []
     return []
 

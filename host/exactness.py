@@ -127,10 +127,15 @@ def trials(cache: Path) -> Mapping[str, Trial]:
     try:
         kept = json.loads((cache / TRIALS).read_text())
         return {
-            key: Trial(**{**fields, "vcpus": tuple(fields["vcpus"]),
-                          "differences": tuple(fields["differences"])})
+            key: Trial(
+                **{
+                    **fields,
+                    "vcpus": tuple(fields["vcpus"]),
+                    "differences": tuple(fields["differences"]),
+                }
+            )
             for key, fields in kept.items()
-        }  # fmt: skip
+        }
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return {}
 

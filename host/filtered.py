@@ -26,12 +26,23 @@ NEW_NAMESPACES = 0x7E020000  # CLONE_NEWNS, -CGROUP, -UTS, -IPC, -USER, -PID, -N
 # A pointer to its flags, which no filter can follow: without it the C library takes clone.
 CLONE3 = (435, 435)
 REFUSED = {
-    "unshare": (272, 97), "setns": (308, 268), "mount": (165, 40), "fsopen": (430, 430),
-    "memfd_create": (319, 279), "memfd_secret": (447, 447), "shmget": (29, 194),
-    "msgget": (68, 186), "semget": (64, 190), "mq_open": (240, 180), "add_key": (248, 217),
-    "keyctl": (250, 219), "bpf": (321, 280), "perf_event_open": (298, 241),
-    "userfaultfd": (323, 282), "io_uring_setup": (425, 425),
-}  # fmt: skip
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "mount": (165, 40),
+    "fsopen": (430, 430),
+    "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
+    "shmget": (29, 194),
+    "msgget": (68, 186),
+    "semget": (64, 190),
+    "mq_open": (240, 180),
+    "add_key": (248, 217),
+    "keyctl": (250, 219),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "io_uring_setup": (425, 425),
+}
 SOCKETS = {"socket": (41, 198), "socketpair": (53, 199)}
 # Of x86_64, whose calls have a second set of numbers.
 X32 = 0x40000000
@@ -56,18 +67,24 @@ def program(machine: str, *, sockets: bool, memfd: bool = False) -> bytes:
     ]
     # Each step: code, operand, and how many steps are left out where it is true, and where not.
     steps = [
-        (LOAD, ARCHITECTURE, 0, 0), (EQUAL, audit, 1, 0), (RETURN, ERRNO | errno.ENOSYS, 0, 0),
+        (LOAD, ARCHITECTURE, 0, 0),
+        (EQUAL, audit, 1, 0),
+        (RETURN, ERRNO | errno.ENOSYS, 0, 0),
         (LOAD, NUMBER, 0, 0),
-        (AT_LEAST, X32, 0, 1), (RETURN, ERRNO | errno.ENOSYS, 0, 0),
-        (EQUAL, CLONE3[column], 0, 1), (RETURN, ERRNO | errno.ENOSYS, 0, 0),
-    ]  # fmt: skip
+        (AT_LEAST, X32, 0, 1),
+        (RETURN, ERRNO | errno.ENOSYS, 0, 0),
+        (EQUAL, CLONE3[column], 0, 1),
+        (RETURN, ERRNO | errno.ENOSYS, 0, 0),
+    ]
     for number in calls:
         steps += [(EQUAL, number, 0, 1), (RETURN, ERRNO | errno.EPERM, 0, 0)]
     steps += [
-        (EQUAL, CLONE[column], 0, 3), (LOAD, FIRST_ARGUMENT, 0, 0),
-        (ANY_BIT, NEW_NAMESPACES, 0, 1), (RETURN, ERRNO | errno.EPERM, 0, 0),
+        (EQUAL, CLONE[column], 0, 3),
+        (LOAD, FIRST_ARGUMENT, 0, 0),
+        (ANY_BIT, NEW_NAMESPACES, 0, 1),
+        (RETURN, ERRNO | errno.EPERM, 0, 0),
         (RETURN, ALLOW, 0, 0),
-    ]  # fmt: skip
+    ]
     # struct sock_filter: code, jumps, operand.
     return b"".join(struct.pack("=HBBI", code, true, false, of) for code, of, true, false in steps)
 

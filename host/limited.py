@@ -39,9 +39,24 @@ LENGTH_BYTES = 8
 # The lab's files as they are, and nothing to write.  The shell is there to be bwrap's parent: the
 # thread of the lab that starts a helper may end before it.
 READING = (
-    "sh", "-c", '"$@"; exit $?', "sh", "bwrap", "--die-with-parent", "--unshare-all",
-    "--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--",
-)  # fmt: skip
+    "sh",
+    "-c",
+    '"$@"; exit $?',
+    "sh",
+    "bwrap",
+    "--die-with-parent",
+    "--unshare-all",
+    "--cap-drop",
+    "ALL",
+    "--ro-bind",
+    "/",
+    "/",
+    "--dev",
+    "/dev",
+    "--proc",
+    "/proc",
+    "--",
+)
 P = ParamSpec("P")
 Value = TypeVar("Value")
 _idle: list[Process] = []

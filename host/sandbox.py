@@ -88,22 +88,43 @@ class Box:
         given = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", **(env or {})}
         outside = ["env", "-i", *(f"{name}={value}" for name, value in given.items())]
         outside += [
-            sys.executable, "-IS", str(BOUNDED), str(self.limits.all_memory_bytes),
-            str(self.limits.all_disk_bytes), str(self.limits.processes),
-            *(str(place) for place, _ in self.writable), "--",
-        ]  # fmt: skip
+            sys.executable,
+            "-IS",
+            str(BOUNDED),
+            str(self.limits.all_memory_bytes),
+            str(self.limits.all_disk_bytes),
+            str(self.limits.processes),
+            *(str(place) for place, _ in self.writable),
+            "--",
+        ]
         limits = [
-            str(PYTHON), "-IS", str(FILTERED), *(["--sockets"] if self.sockets else []),
-            *(["--memfd"] if self.memfd else []), "--",
-            "prlimit", f"--cpu={self.limits.cpu_s}", f"--as={self.limits.memory_bytes}",
-            f"--fsize={self.limits.file_bytes}", "--core=0",
-            f"--nproc={self.limits.processes}", f"--nofile={OPEN_FILES}", "--memlock=0", "--",
-        ]  # fmt: skip
+            str(PYTHON),
+            "-IS",
+            str(FILTERED),
+            *(["--sockets"] if self.sockets else []),
+            *(["--memfd"] if self.memfd else []),
+            "--",
+            "prlimit",
+            f"--cpu={self.limits.cpu_s}",
+            f"--as={self.limits.memory_bytes}",
+            f"--fsize={self.limits.file_bytes}",
+            "--core=0",
+            f"--nproc={self.limits.processes}",
+            f"--nofile={OPEN_FILES}",
+            "--memlock=0",
+            "--",
+        ]
         if self.tool == "bwrap":
             dropped = [
-                "setpriv", f"--reuid={BOX_UID}", f"--regid={BOX_UID}", _groups(self),
-                "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--",
-            ]  # fmt: skip
+                "setpriv",
+                f"--reuid={BOX_UID}",
+                f"--regid={BOX_UID}",
+                _groups(self),
+                "--no-new-privs",
+                "--bounding-set=-all",
+                "--inh-caps=-all",
+                "--",
+            ]
             as_root = dropped if os.getuid() == 0 else []
             return [*outside, *_bwrap(self, cwd), *as_root, *limits, *argv]
         return [*outside, "sh", "-c", UNSHARED, "sh", *_mounts(self), str(cwd), *limits, *argv]
@@ -150,8 +171,9 @@ def available(tools: tuple[Tool, ...] = ("bwrap", "unshare")) -> Tool | None:
             with trial.owned():
                 done = run(
                     trial.argv(["touch", str(folder / "made")], folder),
-                    timeout_s=TRIAL_TIMEOUT_S, check=False,
-                )  # fmt: skip
+                    timeout_s=TRIAL_TIMEOUT_S,
+                    check=False,
+                )
             if done.returncode == 0 and (folder / "made").exists():
                 return tool
     return None
@@ -218,12 +240,26 @@ def _parts(box: Box) -> list[tuple[str, Path, Path]]:
 
 def _bwrap(box: Box, cwd: Path) -> list[str]:
     argv = [
-        "bwrap", "--die-with-parent", *([] if box.network else ["--unshare-net"]),
-        "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
-        "--hostname", "box",
-        "--dev", "/dev", "--proc", "/proc", "--perms", "1777",
-        "--size", str(TMP_BYTES), "--tmpfs", "/tmp",  # noqa: S108
-    ]  # fmt: skip
+        "bwrap",
+        "--die-with-parent",
+        *([] if box.network else ["--unshare-net"]),
+        "--unshare-pid",
+        "--unshare-ipc",
+        "--unshare-uts",
+        "--unshare-cgroup-try",
+        "--hostname",
+        "box",
+        "--dev",
+        "/dev",
+        "--proc",
+        "/proc",
+        "--perms",
+        "1777",
+        "--size",
+        str(TMP_BYTES),
+        "--tmpfs",
+        "/tmp",  # noqa: S108
+    ]
     # Root makes its box as root, and leaves that behind at its door.
     argv += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"] if os.getuid() == 0 else []
     argv += ["--cap-add", "CAP_SETPCAP"] if os.getuid() == 0 else ["--unshare-user"]

@@ -217,8 +217,11 @@ def culprit(
         good = all(make(argv) for argv in goal.argvs)
         log.info(
             "looking for the patch at fault: with %d of %d patches %s %s",
-            number, len(patches), goal.title, "builds" if good else "does not build",
-        )  # fmt: skip
+            number,
+            len(patches),
+            goal.title,
+            "builds" if good else "does not build",
+        )
         return good
 
     for goal in goals[:-1]:

@@ -22,15 +22,34 @@ INT, POINTER, ARRAY_OF, STRUCT, UNION, ENUM = 1, 2, 3, 4, 5, 6
 TYPEDEF, VOLATILE, CONST, RESTRICT, FLOAT, TYPE_TAG, ENUM64 = 8, 9, 10, 11, 16, 18, 19
 # What a type of a kind has behind it: bytes, and bytes for each of its members.
 BEHIND = {
-    INT: (4, 0), ARRAY_OF: (12, 0), STRUCT: (0, 12), UNION: (0, 12), ENUM: (0, 8), 13: (0, 8),
-    14: (4, 0), 15: (0, 12), 17: (4, 0), ENUM64: (0, 12),
-}  # fmt: skip
+    INT: (4, 0),
+    ARRAY_OF: (12, 0),
+    STRUCT: (0, 12),
+    UNION: (0, 12),
+    ENUM: (0, 8),
+    13: (0, 8),
+    14: (4, 0),
+    15: (0, 12),
+    17: (4, 0),
+    ENUM64: (0, 12),
+}
 POINTER_BYTES = 8
 # Whose parts say nothing that their name does not.
 WHOLE = {
-    "spinlock_t", "raw_spinlock_t", "rwlock_t", "rw_semaphore", "mutex", "atomic_t", "atomic64_t",
-    "atomic_long_t", "refcount_t", "list_head", "hlist_node", "rb_node", "percpu_counter",
-}  # fmt: skip
+    "spinlock_t",
+    "raw_spinlock_t",
+    "rwlock_t",
+    "rw_semaphore",
+    "mutex",
+    "atomic_t",
+    "atomic64_t",
+    "atomic_long_t",
+    "refcount_t",
+    "list_head",
+    "hlist_node",
+    "rb_node",
+    "percpu_counter",
+}
 # A structure in a structure in ...: no kernel's go deeper, and a damaged file may.
 DEEPEST = 32
 MOST_PARTS = 100
@@ -228,9 +247,14 @@ def _parse(data: bytes) -> list[_Type]:
 # Between them they know what slab caches hold: pages, slabs and tasks; inodes of XFS; nodes of
 # trees; buffers; requests; and what iomap keeps of a folio.
 FILES = (
-    "mm/slub", "fs/xfs/xfs_super", "lib/xarray", "lib/maple_tree", "fs/buffer",
-    "fs/iomap/buffered-io", "block/blk-mq",
-)  # fmt: skip
+    "mm/slub",
+    "fs/xfs/xfs_super",
+    "lib/xarray",
+    "lib/maple_tree",
+    "fs/buffer",
+    "fs/iomap/buffered-io",
+    "block/blk-mq",
+)
 SECTION = ".BTF"
 PREFIX = "twinboot-types-"
 # kbuild's record of how it made an object, "cmd_" before 6.3.

@@ -57,9 +57,27 @@ BUILD_TIMEOUT_S = 4 * 3600.0
 TOOLCHAIN = "toolchain"
 # What kernel builds run.
 TOOLS = (
-    "make", "gcc", "g++", "ld", "clang", "ld.lld", "llvm-ar", "ccache", "aarch64-linux-gnu-gcc",
-    "flex", "bison", "bc", "perl", "python3", "pahole", "lz4", "xz", "openssl", "depmod", "awk",
-)  # fmt: skip
+    "make",
+    "gcc",
+    "g++",
+    "ld",
+    "clang",
+    "ld.lld",
+    "llvm-ar",
+    "ccache",
+    "aarch64-linux-gnu-gcc",
+    "flex",
+    "bison",
+    "bc",
+    "perl",
+    "python3",
+    "pahole",
+    "lz4",
+    "xz",
+    "openssl",
+    "depmod",
+    "awk",
+)
 # Copies of objects in which strangers' patches are built, within a tree's folder.
 BOXED = "boxed"
 # Where a source is configured without the series that the tree has.
@@ -72,8 +90,14 @@ MOST_LOGS = 32
 COPIED = "copied"
 # What a full or failing disk, or memory, says to the lab itself.
 HOST_ERRNOS = (
-    errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE,
-)  # fmt: skip
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EIO,
+    errno.EROFS,
+    errno.ENOMEM,
+    errno.EMFILE,
+    errno.ENFILE,
+)
 CULPRIT = "see which of its makefiles or programs does"
 
 # What a build took last time is remembered in the cache: there is no way to ask make beforehand

@@ -38,9 +38,15 @@ IDLE_S = 24 * 3600.0
 KEPT_RUNS = "runs"
 # Programs of guests, boots, and what travels between hosts: made or fetched when it is wanted.
 ARRIVES_AGAIN = (
-    "initramfs/*", "native/*", "foreign/*", "fleet/*", "store/blobs/*", "store/kernels/*",
-    "boots/*", f"{KEPT_RUNS}/[0-9a-f]*",
-)  # fmt: skip
+    "initramfs/*",
+    "native/*",
+    "foreign/*",
+    "fleet/*",
+    "store/blobs/*",
+    "store/kernels/*",
+    "boots/*",
+    f"{KEPT_RUNS}/[0-9a-f]*",
+)
 
 
 @dataclass(frozen=True)
@@ -125,10 +131,17 @@ def planned(spec: KernelSpec, key: str, cache: Path) -> Kernel:
     """A kernel that is not built, with its key and its place, and code of its own."""
     # Nothing says yet that two kernels are the same code.
     identity = KernelIdentity(
-        key=key, arch=spec.arch, page_kib=spec.page_kib, release="", source=spec.source,
-        patches=(), flavour=PREBUILT if spec.is_prebuilt else spec.configuration, compiler="",
-        config_sha256="", code_key=key,
-    )  # fmt: skip
+        key=key,
+        arch=spec.arch,
+        page_kib=spec.page_kib,
+        release="",
+        source=spec.source,
+        patches=(),
+        flavour=PREBUILT if spec.is_prebuilt else spec.configuration,
+        compiler="",
+        config_sha256="",
+        code_key=key,
+    )
     return Kernel(kernels_folder(cache) / key, identity)
 
 
@@ -291,8 +304,9 @@ def _pieces(cache: Path) -> dict[Path, str]:
     kernels = [kernel.folder for kernel in reversed(cached_kernels(cache))]
     # What is no kernel any more is used by nobody.
     kernels = [
-        *(path for path in kernels_folder(cache).glob("[!.]*") if path not in kernels), *kernels,
-    ]  # fmt: skip
+        *(path for path in kernels_folder(cache).glob("[!.]*") if path not in kernels),
+        *kernels,
+    ]
     objects = sorted(cache.glob("trees/*/src/obj-*"), key=_used)
     trees = sorted(cache.glob("trees/*"), key=lambda tree: _used(tree / "used"))
     return {

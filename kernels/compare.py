@@ -200,8 +200,10 @@ def of_kernel(kernel: Kernel) -> Calls | None:
         return None
     bounds = [
         int(line.split()[0], 16)
-        for name in INIT for line in text.splitlines() if line.endswith(f" {name}")
-    ]  # fmt: skip
+        for name in INIT
+        for line in text.splitlines()
+        if line.endswith(f" {name}")
+    ]
     return read(functions, sections, range(*bounds) if len(bounds) == len(INIT) else range(0))
 
 

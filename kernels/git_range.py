@@ -27,15 +27,32 @@ KEPT = "work-trees"
 QUIET = ("--no-optional-locks",)
 # Settings of the repository that would change what a diff, or a patch, looks like.
 DIFF = (
-    "--src-prefix=a/", "--dst-prefix=b/", "--no-renames", "--no-ext-diff", "--no-textconv",
-    "--no-color", "--full-index", "--unified=3", "--diff-algorithm=myers",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+    "--no-renames",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-color",
+    "--full-index",
+    "--unified=3",
+    "--diff-algorithm=myers",
     "--inter-hunk-context=0",
-)  # fmt: skip
+)
 FORMAT = (
-    "--no-signature", "--zero-commit", "--no-attach", "--no-thread", "--no-cover-letter",
-    "--no-notes", "--no-base", "--no-signoff", "--no-numbered", "--subject-prefix=PATCH",
-    "--suffix=.patch", "--encode-email-headers", *DIFF,
-)  # fmt: skip
+    "--no-signature",
+    "--zero-commit",
+    "--no-attach",
+    "--no-thread",
+    "--no-cover-letter",
+    "--no-notes",
+    "--no-base",
+    "--no-signoff",
+    "--no-numbered",
+    "--subject-prefix=PATCH",
+    "--suffix=.patch",
+    "--encode-email-headers",
+    *DIFF,
+)
 LOG_FORMAT = "%H%x00%P%x00%an <%ae>%x00%s"
 
 

@@ -287,8 +287,11 @@ def newest_source(cache: Path) -> str:
     """
     argv = ["apt-cache", *options(cache), "pkgnames", f"{NEWEST}-"]
     names = run(argv, timeout_s=QUERY_TIMEOUT_S).stdout.split()
-    versions = [(tuple(map(int, match.groups())), match[0]) for name in names
-                if (match := re.fullmatch(rf"{NEWEST}-(\d+)\.(\d+)", name))]  # fmt: skip
+    versions = [
+        (tuple(map(int, match.groups())), match[0])
+        for name in names
+        if (match := re.fullmatch(rf"{NEWEST}-(\d+)\.(\d+)", name))
+    ]
     if not versions:
         raise InfraError("no source of a kernel is in these releases", where=NEWEST)
     return max(versions)[1]

@@ -110,9 +110,13 @@ def _agreed(experiment: Experiment, checkout: Path, cache: Path) -> Experiment:
         if kernel is None or kernel.is_prebuilt:
             return kernel
         parts = config.fragments(
-            checkout, kernel.flavour, kernel.architecture, kernel.page_kib, experiment.mode,
+            checkout,
+            kernel.flavour,
+            kernel.architecture,
+            kernel.page_kib,
+            experiment.mode,
             additions=kernel.additions,
-        )  # fmt: skip
+        )
         common = agreed(config.parse(config.merge(parts)), releases, reasons)
         return kernel.model_copy(update={"config": {**common, **kernel.config}})
 

@@ -292,8 +292,9 @@ def _entries(top: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
             else:
                 raise UsageError(
                     "is no file, and no kernel source has such",
-                    where=clean(str(top / path)), next_step="name a folder with a kernel's source",
-                )  # fmt: skip
+                    where=clean(str(top / path)),
+                    next_step="name a folder with a kernel's source",
+                )
 
 
 def _hash_folder(top: Path) -> str:

@@ -144,15 +144,18 @@ def _strange(tree: WorkTree) -> str:
     except (OSError, ValueError, TypeError, AttributeError, LabError) as error:
         return f"{type(error).__name__}: {error}"
     lost = [
-        name for name in changed
+        name
+        for name in changed
         if originals.get(name, FOLDER) != (before[name].what if name in before else FOLDER)
-    ]  # fmt: skip
+    ]
     between = {above for name in changed for above in _folders_of(name)}
     odd = [
-        name for name in {*before, *now}
-        if _is_odd(before.get(name), now.get(name), changed=name in changed,
-                   between=name in between)
-    ]  # fmt: skip
+        name
+        for name in {*before, *now}
+        if _is_odd(
+            before.get(name), now.get(name), changed=name in changed, between=name in between
+        )
+    ]
     if lost or odd:
         return f"{clean(min((*lost, *odd)))} is not as it was ({len(lost) + len(odd)} of such)"
     written = {name: now[name] for name in before.keys() & now.keys() - changed}

@@ -23,7 +23,7 @@ from reports.document import (
     Verdicts,
     Words,
     listing,
-)  # fmt: skip
+)
 from reports.forms import HTML
 from reports.render import html
 from results import door

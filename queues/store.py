@@ -74,9 +74,10 @@ class QueueStore:
         if not self.folder.exists():
             # A mistyped name must not look like a queue in which nothing waits.
             raise UsageError(
-                "no queue here", where=str(self.folder),
+                "no queue here",
+                where=str(self.folder),
                 next_step="check the name, or begin one with ./lab.py queue add SERIES",
-            )  # fmt: skip
+            )
         entries, problems = [], []
         for name in door.names(self.folder, ENTRIES):
             if name.startswith(".") or not name.endswith(ENDING):

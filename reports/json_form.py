@@ -29,8 +29,11 @@ OF_WALL = frozenset({"again", "again_values", "wall", "host_findings", "in_wall"
 # What need not be there: what one mode has, and the gate where none was asked.
 OPTIONAL = OF_WALL | {"gates"}
 WITH_WALL: tuple[type[BaseModel], ...] = (
-    MetricComparison, Pair, FailureCount, LockComparison,
-)  # fmt: skip
+    MetricComparison,
+    Pair,
+    FailureCount,
+    LockComparison,
+)
 
 
 class FindingInWords(Finding):
@@ -53,8 +56,9 @@ def _without_wall(schema: Any) -> None:
 
 
 def _values(comparison: Comparison) -> dict[str, Any]:
-    shortened = {each.name: tuple(map(each.shortened, each.of(comparison)))
-                 for each in explanations()}  # fmt: skip
+    shortened = {
+        each.name: tuple(map(each.shortened, each.of(comparison))) for each in explanations()
+    }
     update = {"manifest": with_shown_units(comparison.manifest), "explained": shortened}
     whole: dict[str, Any] = {}
     for key, value in as_json(comparison.model_copy(update=update)).items():
@@ -106,13 +110,22 @@ def schema() -> dict[str, Any]:
     fields["findings"] = tuple[FindingInWords, ...], ...
     fields["host_findings"] = tuple[FindingInWords, ...], ()
     pair = create_model(
-        PAIR, __base__=Record, __doc__="One pair of arms: ``base`` and ``patched`` name them.",
-        **fields, base=(str, ...), patched=(str, ...),
-    )  # fmt: skip
+        PAIR,
+        __base__=Record,
+        __doc__="One pair of arms: ``base`` and ``patched`` name them.",
+        **fields,
+        base=(str, ...),
+        patched=(str, ...),
+    )
     report = create_model(
-        "Report", __base__=Record, __doc__=REPORT, schema_version=(Literal[2], ...),
-        manifest=(Manifest, ...), arms=(tuple[str, ...], ...), comparisons=(tuple[pair, ...], ...),
-    )  # fmt: skip
+        "Report",
+        __base__=Record,
+        __doc__=REPORT,
+        schema_version=(Literal[2], ...),
+        manifest=(Manifest, ...),
+        arms=(tuple[str, ...], ...),
+        comparisons=(tuple[pair, ...], ...),
+    )
     document = report.model_json_schema(mode="serialization")
     definitions = document["$defs"]
     _drop(definitions[CaseComparison.__name__], "timelines")

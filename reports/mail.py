@@ -247,8 +247,11 @@ def _judgements(session: SessionComparison, rows: Sequence[MetricRow]) -> list[s
     """One sentence an arm from the same judgements, and in wall mode what chance shows."""
     lines = []
     for at, arm in enumerate(session.arms[1:], 1):
-        cells = [(row, row.cells[at], against) for row in rows
-                 if row.primary and (against := row.cells[at].against)]  # fmt: skip
+        cells = [
+            (row, row.cells[at], against)
+            for row in rows
+            if row.primary and (against := row.cells[at].against)
+        ]
         name = f"{arm.name}: " if len(session.arms) > 2 else ""
         # Of two arms the answer has them.
         judged = cells if len(session.arms) > 2 else []

@@ -45,9 +45,12 @@ class Calls(Record):
 
 
 def calls_of(
-    edges: Mapping[str, Iterable[str]], *, pointed: Iterable[str] = (),
-    indirect: Iterable[str] = (), boot: Iterable[str] = (),
-) -> Calls:  # fmt: skip
+    edges: Mapping[str, Iterable[str]],
+    *,
+    pointed: Iterable[str] = (),
+    indirect: Iterable[str] = (),
+    boot: Iterable[str] = (),
+) -> Calls:
     """The same of sets of names; a name that is nobody's caller has no callees."""
     called = (callee for callees in edges.values() for callee in callees)
     names = tuple(sorted({*edges, *called, *pointed, *indirect, *boot}))
@@ -59,8 +62,10 @@ def calls_of(
     return Calls(
         names=names,
         callees=tuple(positions(edges.get(name, ())) for name in names),
-        pointed=positions(pointed), indirect=positions(indirect), boot=positions(boot),
-    )  # fmt: skip
+        pointed=positions(pointed),
+        indirect=positions(indirect),
+        boot=positions(boot),
+    )
 
 
 def together(all_calls: Iterable[Calls]) -> Calls:

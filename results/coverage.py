@@ -26,9 +26,14 @@ HEAD = ".json"
 CLONE = "."
 # What the kernel's build makes of each trace event; somebody who traces calls it, and nobody else.
 TRACING = (
-    "perf_trace_", "trace_event_raw_event_", "trace_raw_output_", "__bpf_trace_", "__probestub_",
-    "__SCT__tp_func_", "__traceiter_",
-)  # fmt: skip
+    "perf_trace_",
+    "trace_event_raw_event_",
+    "trace_raw_output_",
+    "__bpf_trace_",
+    "__probestub_",
+    "__SCT__tp_func_",
+    "__traceiter_",
+)
 # What the lab adds where several files have a function of one name.
 SAME_NAME = "@"
 
@@ -38,9 +43,10 @@ class CoverageError(RecordError):
 
     def __init__(self, what: str, file: Path) -> None:
         super().__init__(
-            what, where=str(file),
+            what,
+            where=str(file),
             next_step=f"restore it (git checkout {file}), or count anew: docs/coverage.md",
-        )  # fmt: skip
+        )
 
 
 class CoveredCase(Record):

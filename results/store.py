@@ -38,8 +38,11 @@ CALLS = "calls.json.gz"
 MOST_CALLS_BYTES = 256 * door.MIB
 FILES: dict[type[Record], str] = {RunCost: COSTS, Profile: PROFILES, Locks: LOCKS}
 OF_RUNS: dict[str, type[RunRecord] | type[Profile] | type[Locks] | type[Check]] = {
-    RUNS: RunRecord, PROFILES: Profile, LOCKS: Locks, CHECKS: Check,
-}  # fmt: skip
+    RUNS: RunRecord,
+    PROFILES: Profile,
+    LOCKS: Locks,
+    CHECKS: Check,
+}
 
 # A session of hundreds of runs has some MiB of records; a profile, of one run, has a few.
 MOST_BYTES = {PROFILES: door.LINES, LOCKS: door.LINES}

@@ -18,9 +18,19 @@ from results.units import shown_unit
 
 Row = dict[str, Any]
 COLUMNS = (
-    "session", "experiment", "guest", "case", "metric", "unit", "direction", "primary",
-    "arm", "block", "seed", "value",
-)  # fmt: skip
+    "session",
+    "experiment",
+    "guest",
+    "case",
+    "metric",
+    "unit",
+    "direction",
+    "primary",
+    "arm",
+    "block",
+    "seed",
+    "value",
+)
 
 
 def tidy(manifest: Manifest, records: Iterable[RunRecord]) -> pd.DataFrame:
@@ -40,14 +50,22 @@ def tidy(manifest: Manifest, records: Iterable[RunRecord]) -> pd.DataFrame:
         case = next(case for case in manifest.cases if case.name == record.case)
         rows += [
             (
-                manifest.session, manifest.experiment.name, manifest.guest.name, case.name,
-                metric.name, shown_unit(metric.unit, mode), metric.direction,
+                manifest.session,
+                manifest.experiment.name,
+                manifest.guest.name,
+                case.name,
+                metric.name,
+                shown_unit(metric.unit, mode),
+                metric.direction,
                 metric.name in case.primary,
-                record.arm, record.block, record.seed, record.samples[metric.name],
+                record.arm,
+                record.block,
+                record.seed,
+                record.samples[metric.name],
             )
             for metric in case.metrics
             if metric.name in record.samples
-        ]  # fmt: skip
+        ]
     rows.sort(key=lambda row: (row[3], row[4], row[9], arm_order[str(row[8])]))
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"value": float})
 

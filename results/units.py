@@ -33,12 +33,16 @@ def with_shown_units(manifest: Manifest) -> Manifest:
     """The head of a session with the units of its metrics as they are shown."""
     mode = manifest.experiment.mode
     cases = tuple(
-        case.model_copy(update={"metrics": tuple(
-            metric.model_copy(update={"unit": shown_unit(metric.unit, mode)})
-            for metric in case.metrics
-        )})
+        case.model_copy(
+            update={
+                "metrics": tuple(
+                    metric.model_copy(update={"unit": shown_unit(metric.unit, mode)})
+                    for metric in case.metrics
+                )
+            }
+        )
         for case in manifest.cases
-    )  # fmt: skip
+    )
     return manifest.model_copy(update={"cases": cases})
 
 

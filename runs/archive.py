@@ -203,9 +203,10 @@ def _require_plain(files: Mapping[str, bytes], archive: Path) -> None:
         problems.append(f"{size >> 20} MiB, of at most {MOST_BYTES >> 20}")
     if problems:
         raise UsageError(
-            f"cannot be made: {problems[0]}", where=clean(str(archive)),
+            f"cannot be made: {problems[0]}",
+            where=clean(str(archive)),
             next_step="pack a session that this lab has measured",
-        )  # fmt: skip
+        )
 
 
 def _problem(name: str) -> str:

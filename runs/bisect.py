@@ -338,8 +338,13 @@ def _result(
             how = "measured" if stands == point else f"same code as {search.points[stands].name}"
             ratios = _ratios(search, folder, point)
             change = math.expm1(statistics.fmean(ratios)) if ratios else 0.0
-        steps.append(BisectStep(
-            point=point, label=search.points[point].label, state=known[point], change=change,
-            how=how,
-        ))  # fmt: skip
+        steps.append(
+            BisectStep(
+                point=point,
+                label=search.points[point].label,
+                state=known[point],
+                change=change,
+                how=how,
+            )
+        )
     return Result(kind, search, whole, old, new, tuple(steps), finding)

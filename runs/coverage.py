@@ -41,17 +41,35 @@ FOLDER = CONFIGS / "coverage"
 INIT = ("_sinittext", "_einittext")
 # What the maintainers of these look at, and what docs/coverage.md has rows for.
 FOLDERS = (
-    "mm", "mm/filemap.c", "mm/vmscan.c", "mm/vmalloc.c", "mm/slub.c", "mm/memcontrol.c",
-    "fs", "fs/iomap", "fs/xfs", "fs/ext4", "lib/xarray.c", "lib/maple_tree.c", "block",
-    "io_uring", "kernel/sched", "kernel/locking", "kernel/futex",
-)  # fmt: skip
+    "mm",
+    "mm/filemap.c",
+    "mm/vmscan.c",
+    "mm/vmalloc.c",
+    "mm/slub.c",
+    "mm/memcontrol.c",
+    "fs",
+    "fs/iomap",
+    "fs/xfs",
+    "fs/ext4",
+    "lib/xarray.c",
+    "lib/maple_tree.c",
+    "block",
+    "io_uring",
+    "kernel/sched",
+    "kernel/locking",
+    "kernel/futex",
+)
 
 
 # Of the functions of some of them, the least share in % that the workloads together are to execute.
 GOALS = {
-    "mm": 60, "fs/iomap": 50, "lib/xarray.c": 80, "lib/maple_tree.c": 80, "block": 30,
+    "mm": 60,
+    "fs/iomap": 50,
+    "lib/xarray.c": 80,
+    "lib/maple_tree.c": 80,
+    "block": 30,
     "kernel/sched": 40,
-}  # fmt: skip
+}
 # Of the best workload's score, what another one must have to be taken, and how many are at most:
 # of two that show a change the one of large folios spends less of its time in adding them.
 SHARE, MOST_CHOSEN = 0.2, 5
@@ -324,7 +342,7 @@ def workloads_for(
             candidate.case.workload: candidate.case.case
             for candidate in able[:MOST_CHOSEN]
             if candidate.score >= least
-        }  # fmt: skip
+        }
         return tuple(chosen[name] for name in auto.workloads if name in chosen)
     if suggestion.candidates:
         best = suggestion.candidates[0].case

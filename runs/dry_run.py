@@ -167,9 +167,12 @@ def exact_lines(name: str, machine: Machine, job_text: str, probe: Probe | None)
     files = exact.files_of(machine, work, work)
     texts = {files.prepare: machine.prepare_text, files.job: job_text}
     argv = qemu_argv(
-        machine.guest, machine.size, files,
-        plugin=exact.plugin_of(probe, work, files.memory), cmdline=machine.cmdline,
-    )  # fmt: skip
+        machine.guest,
+        machine.size,
+        files,
+        plugin=exact.plugin_of(probe, work, files.memory),
+        cmdline=machine.cmdline,
+    )
     return [
         f"# {name}",
         # QEMU does not clear a memory file that is there already.

@@ -81,9 +81,8 @@ LOOPS_PER_CORE = 2
 # One vCPU, and several that take turns, which is where the host comes in most easily.
 SHAPES = (
     ShapeSpec(),
-    ShapeSpec(vcpus=4, jobs=4, cpu="Nehalem,-hypervisor", metronome_ns=20_000,
-              more_memory_mib=256),
-)  # fmt: skip
+    ShapeSpec(vcpus=4, jobs=4, cpu="Nehalem,-hypervisor", metronome_ns=20_000, more_memory_mib=256),
+)
 BUSY = ["sh", "-c", "while :; do :; done"]
 
 
@@ -102,8 +101,10 @@ def try_exactness(cache: Path, checkout: Path, log: Callable[[str], None]) -> Tr
     with hold(kernel), workspace(cache, 4 * 1024 * MIB) as scratch:
         for shape in SHAPES:
             machine = _machine(shape, kernel, cache, checkout)
-            log(f"{machine.guest.vcpus} vCPU{'s' * (machine.guest.vcpus > 1)}: three boots beside "
-                f"{_loops()} busy loops, kernel {kernel.identity.release}")  # fmt: skip
+            log(
+                f"{machine.guest.vcpus} vCPU{'s' * (machine.guest.vcpus > 1)}: three boots beside "
+                f"{_loops()} busy loops, kernel {kernel.identity.release}"
+            )
             place = scratch / str(machine.guest.vcpus)
             differences += [
                 f"{machine.guest.vcpus} vCPUs: {each}" for each in _compare(machine, place)

@@ -145,9 +145,12 @@ DECISIVE = ("qemu", "fio", "gcc", "ld", "busybox", "mkfs.xfs", "libc")
 # Of these, those that are in the root.
 IN_ROOT = ("fio", "busybox", "mkfs.xfs", "libc")
 ALWAYS = (
-    "workloads/*.sh", "workloads/programs/*.[ch]", "guests/*.c", "guests/*.sh",
+    "workloads/*.sh",
+    "workloads/programs/*.[ch]",
+    "guests/*.c",
+    "guests/*.sh",
     "guests/probe/*.[ch]",
-)  # fmt: skip
+)
 
 
 class ArchiveHead(Record):

@@ -23,11 +23,15 @@ from workloads.metrics import PATH, SLOWPATH_SHARE, WORK
 
 # Files of a guest that are there with an option only, which not every kernel of the lab's has.
 OPTIONS = {
-    "/sys/kernel/mm/lru_gen/": "LRU_GEN", "/sys/kernel/mm/ksm/": "KSM",
-    "/sys/kernel/mm/hugepages/": "HUGETLBFS", "/sys/kernel/mm/page_idle/": "IDLE_PAGE_TRACKING",
-    "/sys/module/zswap/": "ZSWAP", "/sys/block/zram": "ZRAM", "/sys/kernel/debug/": "DEBUG_FS",
+    "/sys/kernel/mm/lru_gen/": "LRU_GEN",
+    "/sys/kernel/mm/ksm/": "KSM",
+    "/sys/kernel/mm/hugepages/": "HUGETLBFS",
+    "/sys/kernel/mm/page_idle/": "IDLE_PAGE_TRACKING",
+    "/sys/module/zswap/": "ZSWAP",
+    "/sys/block/zram": "ZRAM",
+    "/sys/kernel/debug/": "DEBUG_FS",
     "/sys/kernel/mm/damon/": "DAMON_SYSFS",
-}  # fmt: skip
+}
 PARSE_S, REFUSAL_LINES = 20.0, 2
 
 

@@ -97,12 +97,16 @@ def planned_checks(
     return tuple(
         PlannedCheck(
             f"check.{arm.name}.{flavour}.v{vcpus}{f'.{number}' if number else ''}",
-            arm, flavour, vcpus, tuple(cases), selftests,
+            arm,
+            flavour,
+            vcpus,
+            tuple(cases),
+            selftests,
         )
         for arm in experiment.all_arms
         for flavour, vcpus, selftests in shapes
         for number, cases in enumerate(groups.values())
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)
@@ -342,13 +346,18 @@ def check_guest(resolved: Resolved, entry: PlannedCheck, initramfs_mib: int) -> 
             workload, file_mib=size.file_mib, jobs=size.jobs, mount_options=entry.arm.mount_options
         ),
         job_text=job_text(
-            cases, jobs=size.jobs, seed=experiment.seed, room=rooms, file_mib=size.file_mib,
-            sysctl=entry.arm.sysctl, files=entry.arm.files,
+            cases,
+            jobs=size.jobs,
+            seed=experiment.seed,
+            room=rooms,
+            file_mib=size.file_mib,
+            sysctl=entry.arm.sysctl,
+            files=entry.arm.files,
         ),
         cmdline=(*command_line(entry.selftests), *entry.arm.cmdline),
         task=task_of(cases, entry.selftests, lockdep=not entry.selftests, vcpus=entry.vcpus),
         extras=extras_of(workload),
-    )  # fmt: skip
+    )
 
 
 log = logging.getLogger(__name__)

@@ -20,8 +20,11 @@ VAGUE = {"utils.py", "util.py", "helpers.py", "common.py", "misc.py", "manager.p
 def linted(program: str, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(Path(sys.executable).with_name(program)), *arguments],
-        cwd=folder, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def broken(folder: Path) -> set[str]:

@@ -18,8 +18,11 @@ def sources() -> dict[str, str]:
     """Text of each Python file, by its path; a file that git does not know yet counts, too."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py"],
-        cwd=CHECKOUT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     names = [name for name in listed.stdout.split() if (CHECKOUT / name).is_file()]
     return {name: (CHECKOUT / name).read_text() for name in names}
 

@@ -178,9 +178,13 @@ def test_plan_as_json_is_the_plan(main: Main, capsys: pytest.CaptureFixture[str]
     assert len({kernel["key"] for kernel in plan["kernels"]}) == len(kernels) == 6
     assert not any(kernel["cached"] for kernel in plan["kernels"])
     assert plan["checks"][2] == {
-        "run_id": "check.base.selftest.v1", "arm": "base", "flavour": "selftest", "vcpus": 1,
-        "cases": ["filemap-4k", "filemap-thp"], "selftests": ["xarray"],
-    }  # fmt: skip
+        "run_id": "check.base.selftest.v1",
+        "arm": "base",
+        "flavour": "selftest",
+        "vcpus": 1,
+        "cases": ["filemap-4k", "filemap-thp"],
+        "selftests": ["xarray"],
+    }
     assert [run["run_id"] for run in plan["runs"] if run["repeat"]] == [
         "filemap-4k.b00.patched.repeat",
         "filemap-thp.b00.patched.repeat",
@@ -198,8 +202,9 @@ def test_plan_for_people_has_a_line_a_run(main: Main, capsys: pytest.CaptureFixt
     # The runs that are judged come first, those that explain last.
     assert checks == list(range(10, 16))
     assert lines[11].split(maxsplit=1) == [
-        "check.base.lockdep.v4", "lockdep, 4 vCPUs: filemap-4k, filemap-thp",
-    ]  # fmt: skip
+        "check.base.lockdep.v4",
+        "lockdep, 4 vCPUs: filemap-4k, filemap-thp",
+    ]
     assert lines[16].startswith("filemap-4k.b00.base.memory")
     assert lines[24].startswith("filemap-4k.b00.base.lines ")
     assert lines[26].startswith("filemap-4k.b00.base.lines-longer-turns ")

@@ -12,8 +12,11 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 def link(folder: Path, *, path: str = "/usr/bin:/bin") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["make", "-s", "-C", str(CHECKOUT), "link", f"BIN={folder}"],
-        capture_output=True, text=True, check=False, env={"PATH": path, "HOME": "/nowhere"},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": path, "HOME": "/nowhere"},
+    )
 
 
 def test_the_launcher_is_the_lab_wherever_one_is(tmp_path: Path) -> None:
@@ -32,8 +35,12 @@ def test_the_launcher_is_the_lab_wherever_one_is(tmp_path: Path) -> None:
     env = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}"}
     shown = subprocess.run(
         ["twinboot", "plan", "noop", "--set", "blocks=1", "--set", "guest=smoke", "--no-check"],
-        capture_output=True, text=True, check=False, cwd=here, env=env,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=here,
+        env=env,
+    )
     assert shown.returncode == 0, shown.stderr
     assert "patched" in shown.stdout
     assert list(here.iterdir()) == []

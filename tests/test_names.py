@@ -15,9 +15,24 @@ OUTSIDE = {"sessions", "gallery"}
 
 # What somebody did is no name of what came of it: a reader has to search for what it holds.
 SPEECH = {
-    "ask", "asked", "found", "gave", "hear", "heard", "look", "meant", "one", "said", "say", "seen",
-    "take", "tell", "told", "took", "wanted",
-}  # fmt: skip
+    "ask",
+    "asked",
+    "found",
+    "gave",
+    "hear",
+    "heard",
+    "look",
+    "meant",
+    "one",
+    "said",
+    "say",
+    "seen",
+    "take",
+    "tell",
+    "told",
+    "took",
+    "wanted",
+}
 # In compound names: `found_by`, `sizes_seen`.
 PARTICIPLES = {"asked", "found", "heard", "said", "seen", "told"}
 
@@ -33,11 +48,15 @@ KEPT = {
     **{
         (file, "look"): INTERIM
         for file in (
-            "benchmarks/looks.py", "benchmarks/simulation.py", "experiment/plan.py",
-            "experiment/load.py", "analysis/wall.py", "runs/stages.py",
+            "benchmarks/looks.py",
+            "benchmarks/simulation.py",
+            "experiment/plan.py",
+            "experiment/load.py",
+            "analysis/wall.py",
+            "runs/stages.py",
         )
     },
-}  # fmt: skip
+}
 
 
 def names_in(tree: ast.Module) -> Iterator[tuple[int, str]]:

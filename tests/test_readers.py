@@ -76,9 +76,11 @@ def test_any_input_is_read_or_refused(target: Target) -> None:
     assert ending_of(target, inputs[0]) == ""
 
     @settings(
-        max_examples=max(4, min(25, int(100 * target.share))), deadline=None, database=None,
+        max_examples=max(4, min(25, int(100 * target.share))),
+        deadline=None,
+        database=None,
         suppress_health_check=[HealthCheck.too_slow],
-    )  # fmt: skip
+    )
     @given(st.sampled_from(inputs), CHANGES, st.integers(0, 1 << 32))
     def holds(data: bytes, changes: list[Change], number: int) -> None:
         # Of what has a form, every other input keeps it.

@@ -14,9 +14,21 @@ from host.packages import SYSTEMS, packages, parse_systems
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 REAL = (
-    "sh", "sed", "tr", "cut", "cat", "grep", "tail", "mkdir", "dirname", "sha256sum", "flock",
-    "chmod", "env", "rm",
-)  # fmt: skip
+    "sh",
+    "sed",
+    "tr",
+    "cut",
+    "cat",
+    "grep",
+    "tail",
+    "mkdir",
+    "dirname",
+    "sha256sum",
+    "flock",
+    "chmod",
+    "env",
+    "rm",
+)
 DEBIAN_PYTHON = "/usr/bin/python3"
 OS_RELEASE = "OS_RELEASE=/etc/os-release"
 # As the distributions write it, as far as it matters.
@@ -124,9 +136,12 @@ class FreshMachine:
 def machine(tmp_path: Path) -> FreshMachine:
     machine = FreshMachine(tmp_path / "checkout", tmp_path / "fake")
     for name in (
-        "setup/prepare.sh", "setup/uv.txt", "host/packages.txt", "host/systems.txt",
+        "setup/prepare.sh",
+        "setup/uv.txt",
+        "host/packages.txt",
+        "host/systems.txt",
         "requirements.lock",
-    ):  # fmt: skip
+    ):
         place = machine.checkout / name
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(CHECKOUT / name, place)
@@ -297,20 +312,24 @@ def test_a_failed_install_shows_its_last_lines(machine: FreshMachine) -> None:
 @pytest.mark.parametrize(
     ("os_release", "absent", "line"),
     [
-        (DEBIAN, ("fio", "libelf-dev"),
-         "apt-get update && apt-get install --yes --no-install-recommends fio libelf-dev"),
-        (UBUNTU, ("fio",),
-         "apt-get update && apt-get install --yes --no-install-recommends fio"),
-        (MINT, ("fio",),
-         "apt-get update && apt-get install --yes --no-install-recommends fio"),
-        (FEDORA, ("qemu-system-x86-core", "perl-interpreter", "elfutils-libelf-devel"),
-         "dnf install --setopt=install_weak_deps=False qemu-system-x86-core perl-interpreter "
-         "elfutils-libelf-devel"),
+        (
+            DEBIAN,
+            ("fio", "libelf-dev"),
+            "apt-get update && apt-get install --yes --no-install-recommends fio libelf-dev",
+        ),
+        (UBUNTU, ("fio",), "apt-get update && apt-get install --yes --no-install-recommends fio"),
+        (MINT, ("fio",), "apt-get update && apt-get install --yes --no-install-recommends fio"),
+        (
+            FEDORA,
+            ("qemu-system-x86-core", "perl-interpreter", "elfutils-libelf-devel"),
+            "dnf install --setopt=install_weak_deps=False qemu-system-x86-core perl-interpreter "
+            "elfutils-libelf-devel",
+        ),
         (CENTOS, ("glibc-static",), "dnf install --setopt=install_weak_deps=False glibc-static"),
         (ARCH, ("qemu-system-x86", "libelf"), "pacman -S --needed qemu-system-x86 libelf"),
         (MANJARO, ("busybox",), "pacman -S --needed busybox"),
     ],
-)  # fmt: skip
+)
 def test_each_distribution_has_its_own_line(
     machine: FreshMachine, os_release: str, absent: tuple[str, ...], line: str
 ) -> None:
@@ -458,7 +477,11 @@ def test_the_interpreter_of_the_environment_reaches_set_up_through_make() -> Non
     """A variable of the Makefile's, once called PYTHON, took its place."""
     done = subprocess.run(
         ["make", "--no-print-directory", "--eval", "shown:; @echo $$PYTHON", "shown"],
-        cwd=CHECKOUT, env=os.environ | {"PYTHON": "python3.99"}, capture_output=True, text=True,
-        check=True, timeout=60,
-    )  # fmt: skip
+        cwd=CHECKOUT,
+        env=os.environ | {"PYTHON": "python3.99"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
     assert done.stdout == "python3.99\n"

@@ -60,9 +60,16 @@ def test_names_in_a_sentence() -> None:
 
 @pytest.mark.parametrize(
     ("title", "expected"),
-    [("I/O", "I/Os"), ("folio added", "folios added"), ("page fault", "page faults"),
-     ("virtual ms", "virtual ms"), ("ms", "ms"), ("shared", "shareds"), ("patch", "patches")],
-)  # fmt: skip
+    [
+        ("I/O", "I/Os"),
+        ("folio added", "folios added"),
+        ("page fault", "page faults"),
+        ("virtual ms", "virtual ms"),
+        ("ms", "ms"),
+        ("shared", "shareds"),
+        ("patch", "patches"),
+    ],
+)
 def test_plurals(title: str, expected: str) -> None:
     assert plural(title) == expected
 

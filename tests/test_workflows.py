@@ -110,8 +110,9 @@ def test_images_are_pinned_by_digest(path: Path) -> None:
 def test_the_image_is_built_and_doctor_runs_in_it_without_root() -> None:
     runs = [step["run"] for _, step in steps(WORKFLOWS / "container.yml") if "run" in step]
     assert runs[:2] == [
-        "docker build --file Containerfile --tag twinboot .", "docker run --rm twinboot doctor",
-    ]  # fmt: skip
+        "docker build --file Containerfile --tag twinboot .",
+        "docker run --rm twinboot doctor",
+    ]
     users = re.findall(r"^(USER|ENTRYPOINT) (.*)$", CONTAINERFILE, re.M)
     assert users == [("USER", "lab"), ("ENTRYPOINT", '["./lab.py"]')]
 
@@ -149,16 +150,24 @@ def test_the_action_has_root_install_packages_and_nothing_else(
     (tmp_path / ".github/actions/twinboot").mkdir(parents=True)
     programs = tmp_path / "bin"
     programs.mkdir()
-    for name, text in (("id", f"echo {user}"), ("sudo", f'echo "sudo $*" >>{calls}'),
-                       ("make", f'echo "make $*" >>{calls}')):  # fmt: skip
+    for name, text in (
+        ("id", f"echo {user}"),
+        ("sudo", f'echo "sudo $*" >>{calls}'),
+        ("make", f'echo "make $*" >>{calls}'),
+    ):
         (programs / name).write_text(f"#!/bin/sh\n{text}\n")
         (programs / name).chmod(0o755)
     done = subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60,
-        env={"PATH": f"{programs}:/usr/bin:/bin",
-             "GITHUB_ACTION_PATH": str(tmp_path / ".github/actions/twinboot")},
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={
+            "PATH": f"{programs}:/usr/bin:/bin",
+            "GITHUB_ACTION_PATH": str(tmp_path / ".github/actions/twinboot"),
+        },
+    )
     assert done.returncode == 0, done.stderr
     assert calls.read_text().splitlines() == expected
 
@@ -176,11 +185,18 @@ def test_what_the_job_that_may_push_copies_is_json_by_name(tmp_path: Path) -> No
     run = next(step["run"] for step in steps_of_keep if step.get("name") == "Push the night")
     came, branch = tmp_path / "night/history-data", tmp_path / "branch"
     made = {
-        "history.json": "{}", "nights/2026/2026-11-21.x.json": "{}", "functions/2026/x.json": "[1]",
-        "nights/2026/torn.json": "{", "nights/2026/x.sh": "{}", "nights/2026/../y.json": "{}",
-        ".git/hooks/pre-commit": "#!/bin/sh\ntouch ran\n", ".git/config": "[core]\n",
-        ".gitattributes": "* filter=x\n", "nights/.git/config": "{}", "Makefile": "all:\n",
-    }  # fmt: skip
+        "history.json": "{}",
+        "nights/2026/2026-11-21.x.json": "{}",
+        "functions/2026/x.json": "[1]",
+        "nights/2026/torn.json": "{",
+        "nights/2026/x.sh": "{}",
+        "nights/2026/../y.json": "{}",
+        ".git/hooks/pre-commit": "#!/bin/sh\ntouch ran\n",
+        ".git/config": "[core]\n",
+        ".gitattributes": "* filter=x\n",
+        "nights/.git/config": "{}",
+        "Makefile": "all:\n",
+    }
     for name, text in made.items():
         path = came / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -201,17 +217,25 @@ def test_what_the_job_that_may_push_copies_is_json_by_name(tmp_path: Path) -> No
     subprocess.run(["git", "init", "-q", "--bare", str(remote)], check=True)
     text = run.replace(" push origin ", f" push {remote} ")
     done = subprocess.run(
-        ["bash", "-eo", "pipefail", "-c", text], cwd=tmp_path, capture_output=True, text=True,
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path)}, check=False,
-    )  # fmt: skip
+        ["bash", "-eo", "pipefail", "-c", text],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path)},
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     listed = subprocess.run(
         ["git", "-C", str(remote), "ls-tree", "-r", "nightly-history"],
-        check=True, capture_output=True, text=True,
-    ).stdout.splitlines()  # fmt: skip
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.splitlines()
     assert {line.split("\t")[1] for line in listed} == {
-        "history.json", "nights/2026/2026-11-21.x.json", "functions/2026/x.json",
-    }  # fmt: skip
+        "history.json",
+        "nights/2026/2026-11-21.x.json",
+        "functions/2026/x.json",
+    }
     assert {line.split()[0] for line in listed} == {"100644"}
     assert (branch / ".git/config").read_bytes() == config
     assert not (branch / "ran").exists()

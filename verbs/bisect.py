@@ -99,9 +99,10 @@ def bisect_verb(
     if resume is not None:
         if folder or between or metric or not request.is_empty:
             raise UsageError(
-                "a search is resumed with the options it was started with", where="--resume",
+                "a search is resumed with the options it was started with",
+                where="--resume",
                 next_step="give no other option than --parallel and --executor",
-            )  # fmt: skip
+            )
         target = resume
         with (
             session.SessionLock(target, must_exist=True, head=bisect.STATE),
@@ -123,9 +124,11 @@ def bisect_verb(
             )
             bisect.begin(search, resolved.series, target, run_options)
             reporter.log(f"session {target}")
-            why = "from --seeds" if seeds else (
-                f"enough to detect a change of {percent(search.threshold)}"
-            )  # fmt: skip
+            why = (
+                "from --seeds"
+                if seeds
+                else (f"enough to detect a change of {percent(search.threshold)}")
+            )
             most = max(1, (len(search.points) - 2).bit_length())
             reporter.log(
                 f"{search.last} patches, about {most} steps; {_seeds(search)} a step, {why}"
@@ -151,9 +154,10 @@ def _resolved(request: Request, between: str, stack: ExitStack) -> tuple[Resolve
     place, at, _ = request.source.removeprefix("git:").partition("@")
     if not request.source.startswith("git:") or not place or at or request.series:
         raise UsageError(
-            "--range needs --source git:PATH without @REF, and no --series", where="--range",
+            "--range needs --source git:PATH without @REF, and no --series",
+            where="--range",
             next_step="write --range A..B --source git:PATH",
-        )  # fmt: skip
+        )
     place = place if (CHECKOUT / Path(place).expanduser()).is_dir() else str(Path(place).resolve())
     patches = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="twinboot-range-")))
     base, commits = write_line(between, patches, checkout=CHECKOUT, repository=place)
@@ -162,9 +166,13 @@ def _resolved(request: Request, between: str, stack: ExitStack) -> tuple[Resolve
         of_range = replace(request, series=(str(patches),), source=source)
         return resolved_of(of_range), commits
     changed = (
-        f"kernel.source={source}", f"series.path={patches}", "series.stack=[]",
-        "series.reverse=false", "series.revert=false", *request.overrides,
-    )  # fmt: skip
+        f"kernel.source={source}",
+        f"series.path={patches}",
+        "series.stack=[]",
+        "series.reverse=false",
+        "series.revert=false",
+        *request.overrides,
+    )
     return resolved_of(Request(name=request.name, overrides=changed, twins=False)), commits
 
 

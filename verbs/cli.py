@@ -31,47 +31,72 @@ from verbs.options import opt
 
 # Module in verbs/ by name of the verb; what it does is said by its docstring there alone.
 VERBS = {
-    "doctor": "host", "run": "session", "suggest": "coverage", "plan": "session",
-    "report": "session", "sessions": "sessions", "compare": "sessions", "bisect": "bisect",
-    "list": "host", "watch": "queue", "gate": "history", "pages": "history",
-    "build": "session", "measure": "session", "cache-key": "session",
-    "patch": "patch", "repro": "repro", "fetch": "host", "clean": "host", "completion": "cli",
+    "doctor": "host",
+    "run": "session",
+    "suggest": "coverage",
+    "plan": "session",
+    "report": "session",
+    "sessions": "sessions",
+    "compare": "sessions",
+    "bisect": "bisect",
+    "list": "host",
+    "watch": "queue",
+    "gate": "history",
+    "pages": "history",
+    "build": "session",
+    "measure": "session",
+    "cache-key": "session",
+    "patch": "patch",
+    "repro": "repro",
+    "fetch": "host",
+    "clean": "host",
+    "completion": "cli",
     "recall": "recall",
-}  # fmt: skip
+}
 # Verbs called by several words, in the module of the last before theirs; a help ends with two
 # examples or more.
 GROUPS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "history": (
         "Keep the results of nightly runs, and show what changed.",
         ("add", "show", "export", "import"),
-        ("./lab.py history add sessions/NAME  # keep a session as a night",
-         "./lab.py history show  # what changed"),
+        (
+            "./lab.py history add sessions/NAME  # keep a session as a night",
+            "./lab.py history show  # what changed",
+        ),
     ),
     "queue": (
         "A queue of series, measured one after the other.",
         ("add", "list", "run", "remove", "retry"),
-        ("./lab.py queue add v3.mbox  # queue a posting",
-         "./lab.py queue run  # measure all waiting entries"),
+        (
+            "./lab.py queue add v3.mbox  # queue a posting",
+            "./lab.py queue run  # measure all waiting entries",
+        ),
     ),
     "dev": (
         "For developers of workloads.",
         (),
-        ("./lab.py dev workload new sockets  # begin a workload",
-         "./lab.py dev coverage show mm  # what the workloads execute"),
+        (
+            "./lab.py dev workload new sockets  # begin a workload",
+            "./lab.py dev coverage show mm  # what the workloads execute",
+        ),
     ),
     "dev coverage": (
         "Which kernel functions the workloads execute.",
         ("show", "add"),
-        ("./lab.py dev coverage show mm fs/iomap  # how much of two folders is executed",
-         "./lab.py dev coverage add sessions/NAME  # after a workload was changed"),
+        (
+            "./lab.py dev coverage show mm fs/iomap  # how much of two folders is executed",
+            "./lab.py dev coverage add sessions/NAME  # after a workload was changed",
+        ),
     ),
     "dev workload": (
         "Workloads of the catalogue.",
         ("new",),
-        ("./lab.py dev workload new sockets  # begin a workload",
-         "./lab.py list  # the workloads that are there"),
+        (
+            "./lab.py dev workload new sockets  # begin a workload",
+            "./lab.py list  # the workloads that are there",
+        ),
     ),
-}  # fmt: skip
+}
 FIRST = (
     "./lab.py doctor  # what is missing on this host",
     "./lab.py run filemap-v4 --quick  # a first verdict",
@@ -121,10 +146,13 @@ def add_verbs(group: TyperGroup) -> None:
         assert isinstance(parent, TyperGroup)
         parent.add_command(
             panels.VerbGroup(
-                name=name, help=line, no_args_is_help=True, epilog=_epilog(examples),
+                name=name,
+                help=line,
+                no_args_is_help=True,
+                epilog=_epilog(examples),
                 commands=[LazyVerb(verb, name, path) for verb in verbs],
             )
-        )  # fmt: skip
+        )
 
 
 def _epilog(examples: Iterable[str]) -> str:

@@ -53,10 +53,11 @@ def show_verb(
     if empty is not None:
         nearest = closest(empty, places(coverage))
         raise UsageError(
-            f"{coverage.release} has no function built in from here", where=empty,
+            f"{coverage.release} has no function built in from here",
+            where=empty,
             next_step=f"{f'did you mean {nearest}? ' if nearest else ''}"
             "name a folder or file of the kernel's source, as mm or mm/filemap.c",
-        )  # fmt: skip
+        )
     if as_json:
         table = [{**asdict(row), "goal_percent": GOALS.get(row.folder)} for row in rows]
         emit({"release": coverage.release, "folders": table})
@@ -159,14 +160,16 @@ def suggest_verb(
     advice = answer(resolved, run_options)
     command = _command(advice, series, source)
     if as_json:
-        emit({
-            **asdict(advice.suggestion),
-            "files": advice.files,
-            "by_kernels": advice.by_kernels,
-            "counted_in": advice.coverage.release,
-            "chosen": advice.chosen,
-            "command": command,
-        })  # fmt: skip
+        emit(
+            {
+                **asdict(advice.suggestion),
+                "files": advice.files,
+                "by_kernels": advice.by_kernels,
+                "counted_in": advice.coverage.release,
+                "chosen": advice.chosen,
+                "command": command,
+            }
+        )
         return
     for line in lines(advice):
         write_out(line)
@@ -217,14 +220,15 @@ def _table(advice: Advice) -> list[str]:
     rows += [
         (
             _name(candidate),
-            f"{len(candidate.functions)} functions" if suggestion.by_files
+            f"{len(candidate.functions)} functions"
+            if suggestion.by_files
             else f"{len(candidate.functions)} of {total}",
             f"{candidate.score:.2f}",
             f"{candidate.calls_per_io:.3g}",
             f"{duration(advice.seconds(candidate))} (guest {candidate.case.guest})",
         )
         for candidate in suggestion.candidates
-    ]  # fmt: skip
+    ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

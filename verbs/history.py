@@ -33,9 +33,10 @@ def _existing_list(file: Path) -> Path:
     """A list of known changes that was named and is not there would silence nothing, silently."""
     if file != KNOWN and not file.exists():
         raise UsageError(
-            "no such file", where=f"--known {file}",
+            "no such file",
+            where=f"--known {file}",
             next_step=f"correct the name, or leave out --known ({KNOWN.name} is read by default)",
-        )  # fmt: skip
+        )
     return file
 
 
@@ -84,9 +85,10 @@ def add_verb(
             raise UsageError(str(error), where="--night", next_step="write YYYY-MM-DD") from None
     elif night and not NIGHT_ID.fullmatch(night):
         raise UsageError(
-            f"{night!r} is neither a date nor an id", where="--night",
+            f"{night!r} is neither a date nor an id",
+            where="--night",
             next_step="write YYYY-MM-DD, or up to 64 letters, digits, dots, dashes",
-        )  # fmt: skip
+        )
     store, bad = HistoryStore(folder), []
     for session in sessions:
         try:
@@ -103,9 +105,10 @@ def add_verb(
         write_out(f"{entry.id}  {'added' if added else 'there already'}  {store.path(entry)}")
     if bad:
         raise UsageError(
-            "not added", where=", ".join(map(str, bad)),
+            "not added",
+            where=", ".join(map(str, bad)),
             next_step="see above; what could be added was",
-        )  # fmt: skip
+        )
 
 
 @app.command("show")
@@ -150,25 +153,29 @@ def show_verb(
     if experiment and experiment not in names:
         nearest = closest(experiment, names)
         raise UsageError(
-            "no night of this experiment", where=f"--experiment {experiment}",
+            "no night of this experiment",
+            where=f"--experiment {experiment}",
             next_step=f"did you mean {nearest}?" if nearest else f"there are: {', '.join(names)}",
-        )  # fmt: skip
+        )
     changes = changes_of(read.entries, store.functions, known_changes, policy_of(policy_file))
     of_functions = [
         each for each in function_changes(read.entries, known_changes) if each.functions
     ]
     if as_json:
-        emit({
-            "changes": [{"id": change.id, **as_json_values(change)} for change in changes],
-            "functions": [
-                {
-                    "id": change.id, **dataclasses.asdict(change),
-                    "functions": [each._asdict() for each in change.functions],
-                }
-                for change in of_functions
-            ],
-            "left_out": [str(problem) for problem in read.problems],
-        })  # fmt: skip
+        emit(
+            {
+                "changes": [{"id": change.id, **as_json_values(change)} for change in changes],
+                "functions": [
+                    {
+                        "id": change.id,
+                        **dataclasses.asdict(change),
+                        "functions": [each._asdict() for each in change.functions],
+                    }
+                    for change in of_functions
+                ],
+                "left_out": [str(problem) for problem in read.problems],
+            }
+        )
         return
     write_out("\n".join(wording.overview(read)))
     lines = [*wording.change_lines(changes), *wording.function_change_lines(of_functions)]
@@ -283,9 +290,10 @@ def gate_verb(
     """
     if (session is None) == (history is None):
         raise UsageError(
-            "give either SESSION or --history FOLDER", where="gate",
+            "give either SESSION or --history FOLDER",
+            where="gate",
             next_step="./lab.py gate SESSION, or ./lab.py gate --history FOLDER",
-        )  # fmt: skip
+        )
     from history.gate import of_session, workflow_commands
 
     policy = policy_of(policy_file)
@@ -320,9 +328,10 @@ def _finished(folder: Path) -> SessionComparison:
     compared = None if (problem := unfinished(session)) else compare_session(session)
     if compared is None or pending(compared):
         raise InfraError(
-            problem or "its checks are pending", where=str(folder),
+            problem or "its checks are pending",
+            where=str(folder),
             next_step=f"./lab.py run --resume {folder}",
-        )  # fmt: skip
+        )
     return compared
 
 
@@ -343,15 +352,17 @@ def _of_history(folder: Path, policy: Policy, known_file: Path, night: str) -> G
     if not read.entries:
         # A gate that judges nothing must not look like a gate that passed.
         raise UsageError(
-            "a history without entries", where=str(folder),
+            "a history without entries",
+            where=str(folder),
             next_step="./lab.py history add SESSION",
-        )  # fmt: skip
+        )
     if night and night not in {entry.night_key for entry in read.entries}:
         # The night before would be judged in its place, and pass once more.
         raise InfraError(
-            f"no entry of night {night!r}: none of its sessions was added", where=str(folder),
+            f"no entry of night {night!r}: none of its sessions was added",
+            where=str(folder),
             next_step=f"./lab.py history add SESSION --night {night}",
-        )  # fmt: skip
+        )
     changes = changes_of(read.entries, store.functions, known_changes, policy)
     return of_history(
         read.entries, changes, policy, problems=read.problems, known_changes=known_changes
@@ -387,9 +398,12 @@ def pages_verb(
     if sessions is not None:
         sessions_folder(sessions)
     counts = site.build(
-        HistoryStore(history), output, known_changes=load_known(known_file),
-        policy=policy_of(policy_file), sessions=sessions,
-    )  # fmt: skip
+        HistoryStore(history),
+        output,
+        known_changes=load_known(known_file),
+        policy=policy_of(policy_file),
+        sessions=sessions,
+    )
     log(
         f"{counted(counts.tracks, 'track')}, {counted(counts.nights, 'night')}, "
         f"{counted(counts.reports, 'report')}"

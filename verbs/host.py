@@ -257,18 +257,23 @@ def _of_runs(
     if failures:
         first = failures[0]
         yield DoctorCheck(
-            name, "fail", f"{len(failures)} of {len(records)} runs failed",
+            name,
+            "fail",
+            f"{len(failures)} of {len(records)} runs failed",
             f"{first.kind}: {first.message}; {'; '.join(first.evidence[:2])}",
             f"see the console in {folder}, and ./lab.py run noop for a kernel that is known",
-        )  # fmt: skip
+        )
         return
     yield DoctorCheck(name, "ok", f"{len(records)} runs, each valid", "")
     exactness, mend = comparison.exactness, "./lab.py doctor --exact"
     is_exact = exactness.status == "bit-exact"
     yield DoctorCheck(
-        "repeated run", "ok" if is_exact else "fail", exactness.text, "; ".join(exactness.fields),
+        "repeated run",
+        "ok" if is_exact else "fail",
+        exactness.text,
+        "; ".join(exactness.fields),
         "" if is_exact else mend,
-    )  # fmt: skip
+    )
     base, *others = [dict(each.samples or {}) for each in records if not each.repeat]
     differing = sorted({name for name in base for each in others if each.get(name) != base[name]})
     if differing:
@@ -303,11 +308,13 @@ def _of_kernel(kernel: Kernel) -> Iterator[DoctorCheck]:
     release, notes = kernel.identity.release, kernel.identity.options
     if notes:
         yield DoctorCheck(
-            "configuration", "warn", f"{release}: {'; '.join(notes)}",
+            "configuration",
+            "warn",
+            f"{release}: {'; '.join(notes)}",
             "other releases were measured with the option that was asked first",
             "nothing, or --config CONFIG_X=y for another choice; configs/kconfig/options.toml has "
             "them",
-        )  # fmt: skip
+        )
     else:
         yield DoctorCheck("configuration", "ok", "every option came out as asked", "")
     uses = every_name()
@@ -316,19 +323,22 @@ def _of_kernel(kernel: Kernel) -> Iterator[DoctorCheck]:
         lines = manifest.sentences(absent, kernel)
         more = f"; and {len(lines) - NAMED} more" if len(lines) > NAMED else ""
         yield DoctorCheck(
-            "names", "warn", f"{len(lines)} of {total} names are not in {release}",
+            "names",
+            "warn",
+            f"{len(lines)} of {total} names are not in {release}",
             f"{'; '.join(lines[:NAMED])}{more}: what it is for is not measured, or is under "
             "another name",
             "add the release's own name beside it, in the file that has it",
-        )  # fmt: skip
+        )
     else:
         yield DoctorCheck("names", "ok", f"{total} names of functions are looked up by", "")
     table = shipped(release=release)
     own, known = ({name for _, name in pairs} for pairs in (functions_of(kernel), table.calls))
     share = len(own & known) / len(own) if own else 0.0
     yield DoctorCheck(
-        "coverage", "ok" if share > 0.9 else "warn",
+        "coverage",
+        "ok" if share > 0.9 else "warn",
         f"{share:.0%} of the functions are in the coverage of {table.release}",
         "workloads are chosen by it",
         "" if share > 0.9 else "./lab.py dev coverage add SESSION, of one with --workloads all",
-    )  # fmt: skip
+    )

@@ -66,9 +66,11 @@ def _folders(given: Path | list[Path] | None) -> Path | list[Path] | None:
 def session_argument(metavar: str | None = None) -> Any:
     """A session that is there already, or several, as an argument."""
     return typer.Argument(
-        help="a session's folder, its name, or latest", metavar=metavar, callback=_folders,
+        help="a session's folder, its name, or latest",
+        metavar=metavar,
+        callback=_folders,
         autocompletion=request.sessions,
-    )  # fmt: skip
+    )
 
 
 WHERE = "Where it runs"

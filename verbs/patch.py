@@ -195,8 +195,14 @@ def unmeasured(text: str, diff: Diff) -> PatchAnswer:
         return PatchAnswer(_line(f"not measured: no workload is known to execute {names}"), True)
     line = f"not measured: changes {names}"
     if suggestion.candidates and not suggestion.by_files:
-        count = len({name for pattern in suggestion.candidates if pattern.case.workload in workloads
-                     for name in pattern.functions})  # fmt: skip
+        count = len(
+            {
+                name
+                for pattern in suggestion.candidates
+                if pattern.case.workload in workloads
+                for name in pattern.functions
+            }
+        )
         line += f"; {count} of {len(functions)} executed by {', '.join(workloads)}"
         line += f" (counts of {coverage.release})"
     else:

@@ -116,11 +116,15 @@ def add_verb(
     known = catalogue(CHECKOUT)
     entries = [
         adding.entry_of(
-            wish, here=here, checkout=CHECKOUT, catalogue=known, priority=own_priority,
+            wish,
+            here=here,
+            checkout=CHECKOUT,
+            catalogue=known,
+            priority=own_priority,
             origin=origin,
         )
         for wish, here, origin, own_priority in wishes
-    ]  # fmt: skip
+    ]
     for entry in entries:
         try:
             resolved_of(entry.question)
@@ -330,10 +334,13 @@ def watch_verb(
     request = replace(request, source=source, automatic=not request.workloads)
     # What is wrong with it is said now, and not by every entry.
     from_series(
-        ("x.mbox",), source=source, workloads=request.named_workloads,
-        reverse=request.reverse, overrides=request.all_overrides,
+        ("x.mbox",),
+        source=source,
+        workloads=request.named_workloads,
+        reverse=request.reverse,
+        overrides=request.all_overrides,
         catalogue=catalogue(CHECKOUT),
-    )  # fmt: skip
+    )
     conditions = Selection(request, (*paths, *(more_paths or ())), priority, days=days)
     watch = Watch(QueueStore(folder), mailbox, conditions)
     before: list[str] = []
@@ -362,10 +369,13 @@ MOST_NAMED = 5
 def lines_of(report: PollReport, waited: list[str]) -> list[str]:
     """What a look found, a line each; series that ``waited`` before are not told again."""
     kinds = {
-        "note": report.notes, "queued": report.queued, "replaced": report.replaced,
-        "left out": report.left_out, "given up": report.given_up,
+        "note": report.notes,
+        "queued": report.queued,
+        "replaced": report.replaced,
+        "left out": report.left_out,
+        "given up": report.given_up,
         "waits": [line for line in report.waiting if line not in waited],
-    }  # fmt: skip
+    }
     lines = [f"{kind:<9} {line}" for kind, texts in kinds.items() for line in texts]
     for why, names in report.unposted.items():
         more = f"; and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""

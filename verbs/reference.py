@@ -201,8 +201,11 @@ def _type(value: Schema) -> str:
     if kind == "boolean":
         return "`true`, `false`"
     signs = {
-        "minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<",
-    }  # fmt: skip
+        "minimum": "≥",
+        "exclusiveMinimum": ">",
+        "maximum": "≤",
+        "exclusiveMaximum": "<",
+    }
     bounds = (f"{sign} {value[key]}" for key, sign in signs.items() if key in value)
     return " ".join([{"integer": "integer", "number": "number"}[str(kind)], *bounds])
 
@@ -286,10 +289,19 @@ def tried_page() -> str:
     lines = [heads, ("---",) * len(heads)]
     for row in rows:
         equal = f"{row['equal']} of {row['numbers']}"
-        lines.append((
-            row["release"], row["case"], row["vcpus"], row["seeds"], row["failed"] or equal,
-            row["repeat"], row["spread"], row["functions"], row["date"],
-        ))  # fmt: skip
+        lines.append(
+            (
+                row["release"],
+                row["case"],
+                row["vcpus"],
+                row["seeds"],
+                row["failed"] or equal,
+                row["repeat"],
+                row["spread"],
+                row["functions"],
+                row["date"],
+            )
+        )
     return TRIED_PAGE + "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 

@@ -62,16 +62,18 @@ def repro_verb(
     """
     if (given is None) == (check is None):
         raise UsageError(
-            "give either SESSION to pack or --check ARCHIVE", where="repro",
+            "give either SESSION to pack or --check ARCHIVE",
+            where="repro",
             next_step="./lab.py repro SESSION, or ./lab.py repro --check ARCHIVE",
-        )  # fmt: skip
+        )
     if check is not None:
         raise typer.Exit(_repeat(check, source, folder, where, as_json=as_json))
     if source or folder or as_json:
         raise UsageError(
-            "--source, --session and --json are options of --check", where="repro",
+            "--source, --session and --json are options of --check",
+            where="repro",
             next_step="leave them out, or add --check ARCHIVE",
-        )  # fmt: skip
+        )
     assert given is not None
     from runs import repro
 
@@ -115,9 +117,13 @@ def _repeat(
                 prepared, store, on = session.reopen(target, on, reporter.building)
             else:
                 prepared, store = session.start(
-                    resolve(experiment, checkout=on.checkout, cache=on.cache), on, target,
-                    manifest.overrides, reporter.building, manifest.arguments,
-                )  # fmt: skip
+                    resolve(experiment, checkout=on.checkout, cache=on.cache),
+                    on,
+                    target,
+                    manifest.overrides,
+                    reporter.building,
+                    manifest.arguments,
+                )
             reporter.log(f"session {target}")
             built = repro.differs_built(manifest, prepared)
             for line in built:
@@ -127,18 +133,22 @@ def _repeat(
         differing += built
     same = all(run.same for run in compared)
     if as_json:
-        emit({
-            "same": same,
-            "differs": differing,
-            "runs": [
-                {
-                    "run_id": run.run_id, "same": run.same, "result": run.result._asdict(),
-                    "numbers": [each._asdict() | {"same": each.same} for each in run.numbers],
-                    "counts": [each._asdict() | {"same": each.same} for each in run.counts],
-                }
-                for run in compared
-            ],
-        })  # fmt: skip
+        emit(
+            {
+                "same": same,
+                "differs": differing,
+                "runs": [
+                    {
+                        "run_id": run.run_id,
+                        "same": run.same,
+                        "result": run.result._asdict(),
+                        "numbers": [each._asdict() | {"same": each.same} for each in run.numbers],
+                        "counts": [each._asdict() | {"same": each.same} for each in run.counts],
+                    }
+                    for run in compared
+                ],
+            }
+        )
     else:
         write_out(as_text(differing, compared, manifest.session))
     same = same and not any("code_key" in line for line in built)

@@ -318,9 +318,10 @@ def measure(
             )
         if resume is not None and (folder or not replace(request, max_seeds=None).is_empty):
             raise UsageError(
-                "a session is resumed as it was begun, but for --max-seeds", where="--resume",
+                "a session is resumed as it was begun, but for --max-seeds",
+                where="--resume",
                 next_step="leave out EXPERIMENT, --series, --set, --seeds and --session",
-            )  # fmt: skip
+            )
         if resume is not None:
             with sessions.SessionLock(resume, must_exist=True), ended(resume):
                 opened, store, on = sessions.reopen(
@@ -362,9 +363,12 @@ def make(opened: Prepared, run_options: Options, store: SessionStore, reporter: 
     def measure(part: Prepared, on: Options) -> None:
         if part.experiment.mode == "wall":
             measure_wall(
-                part, on, store, reporter,
+                part,
+                on,
+                store,
+                reporter,
                 lambda: decided(forms.read_comparison(store.folder)),
-            )  # fmt: skip
+            )
         else:
             measure_runs(part, on, store, reporter)
 
@@ -381,10 +385,15 @@ def make(opened: Prepared, run_options: Options, store: SessionStore, reporter: 
         reporter.log(f"report so far: {store.folder / 'report.html'}")
 
     stages.make(
-        opened, run_options, store, reporter,
-        building=reporter.building, measure=measure, verdict=verdict,
+        opened,
+        run_options,
+        store,
+        reporter,
+        building=reporter.building,
+        measure=measure,
+        verdict=verdict,
         verdicts=lambda: standing_verdicts(forms.read_comparison(store.folder)),
-    )  # fmt: skip
+    )
 
 
 def print_verdicts(folder: Path, *, strict: bool) -> int:
@@ -473,18 +482,23 @@ def plan_verb(request: Request, commits: OfTree, as_json: Json = False) -> None:
         # What this host lacks to know them is said last.
         kernels, problem = (), error
     if as_json:
-        emit({
-            **resolved.plan.model_dump(mode="json"),
-            "checks": [
-                {
-                    "run_id": check.run_id, "arm": check.arm.name, "flavour": check.flavour,
-                    "vcpus": check.vcpus, "cases": [case.name for case in check.cases],
-                    "selftests": list(check.selftests),
-                }
-                for check in resolved.checks
-            ],
-            "kernels": [vars(kernel) for kernel in kernels],
-        })  # fmt: skip
+        emit(
+            {
+                **resolved.plan.model_dump(mode="json"),
+                "checks": [
+                    {
+                        "run_id": check.run_id,
+                        "arm": check.arm.name,
+                        "flavour": check.flavour,
+                        "vcpus": check.vcpus,
+                        "cases": [case.name for case in check.cases],
+                        "selftests": list(check.selftests),
+                    }
+                    for check in resolved.checks
+                ],
+                "kernels": [vars(kernel) for kernel in kernels],
+            }
+        )
     else:
         _print(resolved, kernels)
     if problem:

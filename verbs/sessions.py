@@ -76,7 +76,7 @@ def compare_verb(
         if open_runs := unfinished(session):
             raise UsageError(
                 open_runs, where=str(folder), next_step=f"./lab.py run --resume {folder}"
-            )  # fmt: skip
+            )
     pair = compare_two(*sessions)
     if as_json:
         emit(as_json_values(pair))

@@ -103,65 +103,168 @@ def ios_with_ramp(fio: FioResult) -> float:
 
 
 DEFINITIONS: tuple[Definition, ...] = (
-    Definition("bw", "bandwidth", "MiB/s", "higher",
-               lambda phase, fio: _per_second(fio.ios, fio) * (fio.io_bytes / fio.ios) / MIB),
-    Definition("iops", "I/Os per second", "1/s", "higher",
-               lambda phase, fio: _per_second(fio.ios, fio)),
+    Definition(
+        "bw",
+        "bandwidth",
+        "MiB/s",
+        "higher",
+        lambda phase, fio: _per_second(fio.ios, fio) * (fio.io_bytes / fio.ios) / MIB,
+    ),
+    Definition(
+        "iops", "I/Os per second", "1/s", "higher", lambda phase, fio: _per_second(fio.ios, fio)
+    ),
     Definition("ios", "I/Os measured", "count", "higher", lambda phase, fio: float(fio.ios)),
-    Definition("runtime", "time for the whole work", "s", "lower",
-               lambda phase, fio: fio.runtime_ms / 1000, lambda phase: not phase.time_based),
-    Definition("read_bw", "read bandwidth", "MiB/s", "higher",
-               lambda phase, fio: _per_second(fio.read.io_bytes, fio) / MIB, _both),
-    Definition("read_iops", "reads per second", "1/s", "higher",
-               lambda phase, fio: _per_second(fio.read.ios, fio), _both),
-    Definition("write_bw", "write bandwidth", "MiB/s", "higher",
-               lambda phase, fio: _per_second(fio.write.io_bytes, fio) / MIB, _writes),
-    Definition("write_iops", "writes per second", "1/s", "higher",
-               lambda phase, fio: _per_second(fio.write.ios, fio), _writes),
-    Definition("device_bytes_per_written_byte",
-               "bytes written to the device per byte fio wrote, ramp included", "1", "lower",
-               lambda phase, fio:
-               (phase.after.device_written_bytes - phase.before.device_written_bytes)
-               / max(1.0, fio.write.io_bytes * (fio.ramp_ms + fio.planned_ms) / fio.planned_ms),
-               lambda phase: phase.on_device and _writes(phase)),
-    Definition("sync_p50_ns", "median of the time that a sync took", "ns", "lower",
-               _sync_ns(0), _syncs),
-    Definition("sync_p99_ns", "99th percentile of the time that a sync took", "ns", "lower",
-               _sync_ns(1), _syncs),
-    Definition("sync_p999_ns", "99.9th percentile of the time that a sync took", "ns", "lower",
-               _sync_ns(2), _syncs),
-    Definition("guest_ns_per_io", "CPU time of the cgroup per I/O, ramp included", "ns", "lower",
-               lambda phase, fio: (phase.after.cpu_ns - phase.before.cpu_ns) / ios_with_ramp(fio),
-               # With it the cgroup works outside of the time that fio counts I/Os in.
-               lambda phase: phase.option("pre_read") in ("", "0")),
-    Definition("refaults_per_io", "refaults per I/O, ramp included", "1", "lower",
-               lambda phase, fio: _moved(phase, "workingset_refault_file") / ios_with_ramp(fio),
-               _fills),
-    Definition("major_faults_per_io", "major faults per I/O, ramp included", "1", "lower",
-               lambda phase, fio: _moved(phase, "pgmajfault") / ios_with_ramp(fio), _fills),
-    Definition("scanned_per_io", "pages scanned by reclaim per I/O, ramp included", "1", "lower",
-               lambda phase, fio: _reclaim(phase, "pgscan") / ios_with_ramp(fio), _fills),
-    Definition("reclaim_efficiency", "pages reclaimed of those scanned", "1", "higher",
-               lambda phase, fio: _reclaim(phase, "pgsteal") / max(1, _reclaim(phase, "pgscan")),
-               _fills),
-    Definition("direct_scan_share", "pages scanned by direct reclaim of all scanned", "1", "lower",
-               lambda phase, fio:
-               _reclaim(phase, "pgscan_direct") / max(1, _reclaim(phase, "pgscan")), _fills),
-    Definition("memory_stall_ns_per_io",
-               "time that a task waited for memory (PSI) per I/O, ramp included", "ns", "lower",
-               lambda phase, fio:
-               (phase.after.memory_stall_ns - phase.before.memory_stall_ns) / ios_with_ramp(fio),
-               _fills),
-    Definition("file_thp_mib", "huge pages in the page cache at the end", "MiB", "higher",
-               lambda phase, fio: phase.after.memory_stat["file_thp"] / MIB, _fills),
-)  # fmt: skip
+    Definition(
+        "runtime",
+        "time for the whole work",
+        "s",
+        "lower",
+        lambda phase, fio: fio.runtime_ms / 1000,
+        lambda phase: not phase.time_based,
+    ),
+    Definition(
+        "read_bw",
+        "read bandwidth",
+        "MiB/s",
+        "higher",
+        lambda phase, fio: _per_second(fio.read.io_bytes, fio) / MIB,
+        _both,
+    ),
+    Definition(
+        "read_iops",
+        "reads per second",
+        "1/s",
+        "higher",
+        lambda phase, fio: _per_second(fio.read.ios, fio),
+        _both,
+    ),
+    Definition(
+        "write_bw",
+        "write bandwidth",
+        "MiB/s",
+        "higher",
+        lambda phase, fio: _per_second(fio.write.io_bytes, fio) / MIB,
+        _writes,
+    ),
+    Definition(
+        "write_iops",
+        "writes per second",
+        "1/s",
+        "higher",
+        lambda phase, fio: _per_second(fio.write.ios, fio),
+        _writes,
+    ),
+    Definition(
+        "device_bytes_per_written_byte",
+        "bytes written to the device per byte fio wrote, ramp included",
+        "1",
+        "lower",
+        lambda phase, fio: (
+            (phase.after.device_written_bytes - phase.before.device_written_bytes)
+            / max(1.0, fio.write.io_bytes * (fio.ramp_ms + fio.planned_ms) / fio.planned_ms)
+        ),
+        lambda phase: phase.on_device and _writes(phase),
+    ),
+    Definition(
+        "sync_p50_ns", "median of the time that a sync took", "ns", "lower", _sync_ns(0), _syncs
+    ),
+    Definition(
+        "sync_p99_ns",
+        "99th percentile of the time that a sync took",
+        "ns",
+        "lower",
+        _sync_ns(1),
+        _syncs,
+    ),
+    Definition(
+        "sync_p999_ns",
+        "99.9th percentile of the time that a sync took",
+        "ns",
+        "lower",
+        _sync_ns(2),
+        _syncs,
+    ),
+    Definition(
+        "guest_ns_per_io",
+        "CPU time of the cgroup per I/O, ramp included",
+        "ns",
+        "lower",
+        lambda phase, fio: (phase.after.cpu_ns - phase.before.cpu_ns) / ios_with_ramp(fio),
+        # With it the cgroup works outside of the time that fio counts I/Os in.
+        lambda phase: phase.option("pre_read") in ("", "0"),
+    ),
+    Definition(
+        "refaults_per_io",
+        "refaults per I/O, ramp included",
+        "1",
+        "lower",
+        lambda phase, fio: _moved(phase, "workingset_refault_file") / ios_with_ramp(fio),
+        _fills,
+    ),
+    Definition(
+        "major_faults_per_io",
+        "major faults per I/O, ramp included",
+        "1",
+        "lower",
+        lambda phase, fio: _moved(phase, "pgmajfault") / ios_with_ramp(fio),
+        _fills,
+    ),
+    Definition(
+        "scanned_per_io",
+        "pages scanned by reclaim per I/O, ramp included",
+        "1",
+        "lower",
+        lambda phase, fio: _reclaim(phase, "pgscan") / ios_with_ramp(fio),
+        _fills,
+    ),
+    Definition(
+        "reclaim_efficiency",
+        "pages reclaimed of those scanned",
+        "1",
+        "higher",
+        lambda phase, fio: _reclaim(phase, "pgsteal") / max(1, _reclaim(phase, "pgscan")),
+        _fills,
+    ),
+    Definition(
+        "direct_scan_share",
+        "pages scanned by direct reclaim of all scanned",
+        "1",
+        "lower",
+        lambda phase, fio: _reclaim(phase, "pgscan_direct") / max(1, _reclaim(phase, "pgscan")),
+        _fills,
+    ),
+    Definition(
+        "memory_stall_ns_per_io",
+        "time that a task waited for memory (PSI) per I/O, ramp included",
+        "ns",
+        "lower",
+        lambda phase, fio: (
+            (phase.after.memory_stall_ns - phase.before.memory_stall_ns) / ios_with_ramp(fio)
+        ),
+        _fills,
+    ),
+    Definition(
+        "file_thp_mib",
+        "huge pages in the page cache at the end",
+        "MiB",
+        "higher",
+        lambda phase, fio: phase.after.memory_stat["file_thp"] / MIB,
+        _fills,
+    ),
+)
 
 PROGRAM_DEFINITIONS: tuple[ProgramDefinition, ...] = (
-    ProgramDefinition("time", "time for one operation, set-up left out", "ns", "lower",
-                      lambda program: program.ns / program.count),
-    ProgramDefinition("ops", "operations measured", "count", "higher",
-                      lambda program: float(program.count)),
-)  # fmt: skip
+    ProgramDefinition(
+        "time",
+        "time for one operation, set-up left out",
+        "ns",
+        "lower",
+        lambda program: program.ns / program.count,
+    ),
+    ProgramDefinition(
+        "ops", "operations measured", "count", "higher", lambda program: float(program.count)
+    ),
+)
 
 # What the document of reclaim-contention reads from a profile of a machine: the time in
 # the slow path of spin locks, of all the time that CPUs were not idle.
@@ -207,8 +310,9 @@ def thresholds_of(workloads: Mapping[str, Workload]) -> dict[tuple[str, str], di
                 mistakes += [
                     f"workloads/catalogue/{name}.toml: thresholds of phase {phase.name} "
                     f"({variant}): no metric is named {metric!r}; allowed: {', '.join(allowed)}"
-                    for metric in phase.thresholds if metric not in allowed
-                ]  # fmt: skip
+                    for metric in phase.thresholds
+                    if metric not in allowed
+                ]
                 own.setdefault((name, variant), {}).update(
                     {f"{phase.name}.{metric}": at for metric, at in phase.thresholds.items()}
                 )

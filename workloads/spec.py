@@ -30,10 +30,20 @@ from workloads.job_file import (
 CATALOGUE = Path(__file__).parent / "catalogue"
 PROGRAMS = Path(__file__).parent / "programs"
 Check = Literal[
-    "limit_hit", "charged", "refaults", "thp_present", "thp_absent", "thp_before", "caches_kept",
-    "written_back", "huge_as_asked", "memory_as_asked", "reclaimed", "swapped",
+    "limit_hit",
+    "charged",
+    "refaults",
+    "thp_present",
+    "thp_absent",
+    "thp_before",
+    "caches_kept",
+    "written_back",
+    "huge_as_asked",
+    "memory_as_asked",
+    "reclaimed",
+    "swapped",
     "zswapped",
-]  # fmt: skip
+]
 
 # The lab gives the seed; each of these takes it away again.
 SEED_OPTIONS = ("randseed", "randrepeat", "allrandrepeat")
@@ -166,28 +176,46 @@ class Phase(Frozen):
         mistakes = [
             words
             for is_wrong, words in (
-                (bool(self.fio) == bool(self.program),
-                 "exactly one of fio (or job_file) and program is wanted"),
-                (len(self.program) == 1 or bool(self.program) != bool(self.ops),
-                 "a program is [NAME, OPERATION] and a number of ops; ops belong to programs only"),
-                (self.program and not self.units[0].ios,
-                 "units: the first one of a program is its operation, with ios = true"),
-                (self.program and self.costs,
-                 "costs: a program does the same work in every run and has none"),
-                (len(set(units)) != len(units),
-                 f"units: a name is given twice in {', '.join(units)}"),
+                (
+                    bool(self.fio) == bool(self.program),
+                    "exactly one of fio (or job_file) and program is wanted",
+                ),
+                (
+                    len(self.program) == 1 or bool(self.program) != bool(self.ops),
+                    "a program is [NAME, OPERATION] and a number of ops; ops belong to programs "
+                    "only",
+                ),
+                (
+                    self.program and not self.units[0].ios,
+                    "units: the first one of a program is its operation, with ios = true",
+                ),
+                (
+                    self.program and self.costs,
+                    "costs: a program does the same work in every run and has none",
+                ),
+                (
+                    len(set(units)) != len(units),
+                    f"units: a name is given twice in {', '.join(units)}",
+                ),
                 *(
-                    (ratio.unit not in units, f"ratios: {ratio.name}: no such unit: {ratio.unit}; "
-                     f"known: {', '.join(units)}")
+                    (
+                        ratio.unit not in units,
+                        f"ratios: {ratio.name}: no such unit: {ratio.unit}; "
+                        f"known: {', '.join(units)}",
+                    )
                     for ratio in self.ratios
                 ),
-                (len(set(costs)) != len(costs),
-                 f"costs: a name is given twice in {', '.join(costs)}"),
-                (costs and not any(cost.ios for cost in self.costs),
-                 "costs: one of them has ios = true: work is given per I/O"),
+                (
+                    len(set(costs)) != len(costs),
+                    f"costs: a name is given twice in {', '.join(costs)}",
+                ),
+                (
+                    costs and not any(cost.ios for cost in self.costs),
+                    "costs: one of them has ios = true: work is given per I/O",
+                ),
             )
             if is_wrong
-        ]  # fmt: skip
+        ]
         if mistakes:
             raise ValueError(mistakes[0])
         return self
@@ -431,9 +459,11 @@ def _variant_mistakes(variant: str, settings: Variant, names: Collection[str]) -
     if variant == "default":
         yield "variants.default: always the phases as they are; another name is wanted"
     of_phases: dict[str, Collection[str]] = {
-        "fio": settings.fio, "readahead_kib": settings.readahead_kib,
-        "drop_caches": settings.drop_caches, "thresholds": settings.thresholds,
-    }  # fmt: skip
+        "fio": settings.fio,
+        "readahead_kib": settings.readahead_kib,
+        "drop_caches": settings.drop_caches,
+        "thresholds": settings.thresholds,
+    }
     for key, phases in of_phases.items():
         for name in phases:
             if name not in names:

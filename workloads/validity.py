@@ -50,10 +50,25 @@ FAST, SLOW, START_MS, START_MS_PER_JOB = 0.01, 0.1, 1000, 250
 TRACE_PAGES, FIO_LINES = 4, 3
 # Other names of fio's options, and those that fio must repeat: they decide what is measured.
 OPTION_NAMES = {"readwrite": "rw", "blocksize": "bs", "io_limit": "io_size"}
-DECIDE = frozenset({
-    "rw", "bs", "ioengine", "filename", "directory", "numjobs", "runtime", "ramp_time",
-    "number_ios", "io_size", "size", "direct", "buffered", "randseed", "randrepeat",
-})  # fmt: skip
+DECIDE = frozenset(
+    {
+        "rw",
+        "bs",
+        "ioengine",
+        "filename",
+        "directory",
+        "numjobs",
+        "runtime",
+        "ramp_time",
+        "number_ios",
+        "io_size",
+        "size",
+        "direct",
+        "buffered",
+        "randseed",
+        "randrepeat",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -183,11 +198,12 @@ def _phase_problems(spec: Phase, phase: PhaseResult, claim: Claim) -> list[str]:
         messages += [
             f"{name} {value}, expected {expected}"
             for name, value, expected in (
-                ("operation", done.operation, spec.program[1]), ("count", done.count, spec.ops),
+                ("operation", done.operation, spec.program[1]),
+                ("count", done.count, spec.ops),
                 ("seed", done.seed, claim.seed),
             )
             if value != expected
-        ]  # fmt: skip
+        ]
     elif phase.fio is not None:
         messages += _fio_problems(spec, phase.fio, claim)
         messages += _left_no_trace(spec, phase, phase.fio, claim)

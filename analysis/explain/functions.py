@@ -514,12 +514,21 @@ def _rows(
         in_base, in_patched = executed[:, column].tolist()
         file = table.files[key]
         only: Arm = "" if in_base and in_patched else "base" if in_base else "patched"
-        rows.append((column, FunctionRow(
-            name=key.name, file=file, user=key.user, only_in=only,
-            subsystem=f"{USER}{key.name}" if key.user else subsystem(key.name, file),
-            lines=(0, 0) if key.user else lines.get(key.name, (0, 0)),
-            instructions=spent[column], calls=None if key.user else calls[column],
-        )))  # fmt: skip
+        rows.append(
+            (
+                column,
+                FunctionRow(
+                    name=key.name,
+                    file=file,
+                    user=key.user,
+                    only_in=only,
+                    subsystem=f"{USER}{key.name}" if key.user else subsystem(key.name, file),
+                    lines=(0, 0) if key.user else lines.get(key.name, (0, 0)),
+                    instructions=spent[column],
+                    calls=None if key.user else calls[column],
+                ),
+            )
+        )
     rows.sort(key=lambda row: (-abs(row[1].instructions.difference), row[1].name, row[1].user))
     return rows
 
@@ -583,11 +592,15 @@ def _ratios(here: CountedPhase, table: CountTable[Named]) -> tuple[RatioRow, ...
         entered = {
             table.keys[number].name for number in mine if calls[:, :, number].any(axis=1).all()
         }
-        rows.append(RatioRow(
-            name=ratio.name, title=ratio.title, functions=ratio.functions,
-            calls=counts.pair(*(times / dataclasses.replace(here, unit=ratio.unit).units)),
-            absent=tuple(name for name in ratio.functions if name not in entered),
-        ))  # fmt: skip
+        rows.append(
+            RatioRow(
+                name=ratio.name,
+                title=ratio.title,
+                functions=ratio.functions,
+                calls=counts.pair(*(times / dataclasses.replace(here, unit=ratio.unit).units)),
+                absent=tuple(name for name in ratio.functions if name not in entered),
+            )
+        )
     return tuple(rows)
 
 

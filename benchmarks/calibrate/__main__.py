@@ -40,14 +40,16 @@ def file_of(name: str, out: Path | None, *, force: bool) -> Path:
     if not NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} is no name: small letters, digits, - and _, at most 64",
-            where="--name", next_step="--name my-host",
-        )  # fmt: skip
+            where="--name",
+            next_step="--name my-host",
+        )
     file = out or MACHINES / f"{name}.toml"
     if file.name != f"{name}.toml":
         raise UsageError(
             f"{file.name}: a machine's file has its name, {name}.toml",
-            where="--out", next_step=f"--out {file.with_name(f'{name}.toml')}",
-        )  # fmt: skip
+            where="--out",
+            next_step=f"--out {file.with_name(f'{name}.toml')}",
+        )
     if not file.parent.is_dir():
         raise UsageError("no such folder", where=str(file.parent), next_step="make it first")
     if file.exists() and not force:
@@ -66,9 +68,10 @@ def calibrate(name: str, file: Path, *, like: str, cache: Path) -> None:
     """
     if sys.platform != "linux":
         raise InfraError(
-            "reads /sys and pins threads as Linux has them", where=sys.platform,
+            "reads /sys and pins threads as Linux has them",
+            where=sys.platform,
             next_step="use a machine that ships: --memory ice-lake-sp",
-        )  # fmt: skip
+        )
     other = load_machine(Path(like or calibration.like_here()))
     cpus = host_cpus()
     cpu = min(cpu.number for cpu in cpus) if cpus else 0

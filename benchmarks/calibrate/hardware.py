@@ -18,19 +18,26 @@ INTEL_TLBS = 0x18
 AMD_L1, AMD_L2, AMD_1G = 0x80000005, 0x80000006, 0x80000019
 # Intel SDM, CPUID leaf 18H: types of EDX[4:0]. Stores of some CPUs have TLBs of their own (5).
 INTEL_LEVELS: dict[tuple[int, int], TlbLevel] = {
-    (1, 1): "data", (1, 4): "data", (1, 2): "code",
-    (2, 1): "second_data", (2, 2): "second_code", (2, 3): "second",
-}  # fmt: skip
+    (1, 1): "data",
+    (1, 4): "data",
+    (1, 2): "code",
+    (2, 1): "second_data",
+    (2, 2): "second_code",
+    (2, 3): "second",
+}
 INTEL_SIZES: tuple[tuple[int, PageSize], ...] = ((1, "4K"), (2, "2M"), (8, "1G"))
 # AMD APM 3, functions 8000_0005h, 8000_0006h and 8000_0019h: register, size of the pages, bits of
 # the entries' number (the others are of the ways), and the levels for data and for code.
 FIRST: tuple[TlbLevel, TlbLevel] = ("data", "code")
 SECOND: tuple[TlbLevel, TlbLevel] = ("second_data", "second_code")
 AMD_TLBS: tuple[tuple[int, int, PageSize, int, tuple[TlbLevel, TlbLevel]], ...] = (
-    (AMD_L1, 0, "2M", 8, FIRST), (AMD_L1, 1, "4K", 8, FIRST),
-    (AMD_L2, 0, "2M", 12, SECOND), (AMD_L2, 1, "4K", 12, SECOND),
-    (AMD_1G, 0, "1G", 12, FIRST), (AMD_1G, 1, "1G", 12, SECOND),
-)  # fmt: skip
+    (AMD_L1, 0, "2M", 8, FIRST),
+    (AMD_L1, 1, "4K", 8, FIRST),
+    (AMD_L2, 0, "2M", 12, SECOND),
+    (AMD_L2, 1, "4K", 12, SECOND),
+    (AMD_1G, 0, "1G", 12, FIRST),
+    (AMD_1G, 1, "1G", 12, SECOND),
+)
 # Ways by their code of four bits; all ones is all of the entries, there and in eight bits.
 AMD_WAYS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 8: 16, 10: 32, 11: 48, 12: 64, 13: 96, 14: 128}
 

@@ -150,8 +150,9 @@ def answers(text: str) -> Answers:
         if not word.isalpha() or not values or not all(map(math.isfinite, values)):
             raise InfraError(
                 f"answered {line!r}, where a word and numbers belong",
-                where=str(SOURCE), next_step="run it again",
-            )  # fmt: skip
+                where=str(SOURCE),
+                next_step="run it again",
+            )
         by_word.setdefault(word, []).append(values)
     return by_word
 
@@ -166,8 +167,9 @@ def sample(given: Answers, word: str = "ns") -> Sample:
     if not values or min(values) <= 0:
         raise InfraError(
             f"measured {word}: {', '.join(map(str, values)) or 'nothing'}",
-            where=str(SOURCE), next_step="run it again on a quiet host",
-        )  # fmt: skip
+            where=str(SOURCE),
+            next_step="run it again on a quiet host",
+        )
     return Sample(values)
 
 
@@ -240,16 +242,28 @@ def measure(cache: Path, cpu: int, progress: Callable[[str], None]) -> tuple[Hos
         pairs.append(sample(answer_of("pair", first, other, SLOW_REPEATS)))
         if number % 10 == 0 or number == len(chosen):
             best = sorted(pair.least for pair in pairs)
-            progress(f"a line between CPUs: {best[0]:.1f} to {best[-1]:.1f} ns, "
-                f"{number} of {len(chosen)} pairs")  # fmt: skip
+            progress(
+                f"a line between CPUs: {best[0]:.1f} to {best[-1]:.1f} ns, "
+                f"{number} of {len(chosen)} pairs"
+            )
     counted = answer_of("counters", cpu, SLOW_REPEATS)
     return parts, Timed(
-        cycle=cycle, l2=l2, llc=llc, memory=memory, far=far, near=near, l2_kib=l2_kib,
-        llc_kib=llc_kib, held_kib=held_kib, lost_kib=lost_kib, huge=huge,
-        pairs=tuple(pairs), pair_count=count,
+        cycle=cycle,
+        l2=l2,
+        llc=llc,
+        memory=memory,
+        far=far,
+        near=near,
+        l2_kib=l2_kib,
+        llc_kib=llc_kib,
+        held_kib=held_kib,
+        lost_kib=lost_kib,
+        huge=huge,
+        pairs=tuple(pairs),
+        pair_count=count,
         small=tuple(row[0] for row in counted.get("small", ())),
         large=tuple(row[0] for row in counted.get("large", ())),
-    )  # fmt: skip
+    )
 
 
 def warnings_of(parts: HostParts, timed: Timed) -> list[str]:
@@ -267,8 +281,13 @@ def warnings_of(parts: HostParts, timed: Timed) -> list[str]:
             f"the last level holds {timed.held_kib} KiB for this CPU and not {timed.lost_kib}: "
             "others use the rest, or it is divided"
         )
-    wide = {"a cycle": timed.cycle, "L2": timed.l2, "last level": timed.llc,
-            "memory": timed.memory, "page walks": timed.far}  # fmt: skip
+    wide = {
+        "a cycle": timed.cycle,
+        "L2": timed.l2,
+        "last level": timed.llc,
+        "memory": timed.memory,
+        "page walks": timed.far,
+    }
     noisy = [name for name, each in wide.items() if each.spread > WIDE]
     if noisy:
         warnings.append(
@@ -282,10 +301,14 @@ def warnings_of(parts: HostParts, timed: Timed) -> list[str]:
 def kept_of(machine: MachineSpec) -> list[str]:
     """The parts of a machine whose numbers, or some of them, are another one's."""
     parts = {
-        "l1d": machine.l1d.source, "l1i": machine.l1i.source, "l2": machine.l2.source,
-        "llc": machine.llc.source, "prefetch_lines": machine.prefetch_source,
-        "tlbs": machine.tlbs[0].source, "many": machine.many.source if machine.many else "",
-    }  # fmt: skip
+        "l1d": machine.l1d.source,
+        "l1i": machine.l1i.source,
+        "l2": machine.l2.source,
+        "llc": machine.llc.source,
+        "prefetch_lines": machine.prefetch_source,
+        "tlbs": machine.tlbs[0].source,
+        "many": machine.many.source if machine.many else "",
+    }
     return [name for name, source in parts.items() if KEPT in source]
 
 
@@ -306,13 +329,16 @@ def machine_of(
         return MachineSpec(
             name=name,
             title=f"{parts.title}, calibrated {today}",
-            l1d=l1d, l1i=l1i, l2=l2, llc=llc,
+            l1d=l1d,
+            l1i=l1i,
+            l2=l2,
+            llc=llc,
             prefetch_lines=like.prefetch_lines,
             prefetch_source=_kept(like.name, like.prefetch_source),
             tlbs=_tlbs(parts, like),
             cycles=_weights(timed, by),
             many=_many(timed, like, by),
-        )  # fmt: skip
+        )
     except ValidationError as error:
         words = "; ".join(str(each["msg"]) for each in error.errors())
         raise InfraError(
@@ -325,9 +351,14 @@ def _kept(name: str, source: str) -> str:
 
 
 def _cache(
-    parts: HostParts, cache: CpuCache | None, like: CacheSpec, name: str,
-    *, first: bool = False, timed: Timed | None = None,
-) -> CacheSpec:  # fmt: skip
+    parts: HostParts,
+    cache: CpuCache | None,
+    like: CacheSpec,
+    name: str,
+    *,
+    first: bool = False,
+    timed: Timed | None = None,
+) -> CacheSpec:
     if cache is None or cache.line_bytes != LINE_BYTES:
         return like.model_copy(update={"source": _kept(name, like.source)})
     sharing = 1 if first else hardware.cores_of(cache, parts.cpus)
@@ -352,9 +383,14 @@ def _cache(
     if sharing > 1 or cores > 1:
         source += f": {sharing} cores share it"
     if cores != sharing:
-        why = "sets are a power of two" if most == math.inf else (
-            f"no more than {most} KiB of it are this CPU's, by calibrate, and sets a power of two"
-        )  # fmt: skip
+        why = (
+            "sets are a power of two"
+            if most == math.inf
+            else (
+                f"no more than {most} KiB of it are this CPU's, by calibrate, "
+                "and sets a power of two"
+            )
+        )
         source += f"; divided by {cores}, so that {why}"
     return CacheSpec(kib=cache.kib, ways=cache.ways, cores=cores, source=source)
 
@@ -362,10 +398,15 @@ def _cache(
 def _tlbs(parts: HostParts, like: MachineSpec) -> tuple[TlbSpec, ...]:
     try:
         tlbs = tuple(
-            TlbSpec(level=tlb.level, pages=tlb.pages, entries=tlb.entries, ways=tlb.ways,
-                    source=f"CPUID of {parts.title}")
+            TlbSpec(
+                level=tlb.level,
+                pages=tlb.pages,
+                entries=tlb.entries,
+                ways=tlb.ways,
+                source=f"CPUID of {parts.title}",
+            )
             for tlb in parts.tlbs
-        )  # fmt: skip
+        )
     except ValidationError:
         tlbs = ()
     small = {tlb.level for tlb in tlbs if "4K" in tlb.pages}
@@ -400,17 +441,20 @@ def _many(timed: Timed, like: MachineSpec, by: str) -> ManyCpus:
     if like.many is None:
         raise UsageError(
             "has no [many], whose numbers may be needed",
-            where=f"--like {like.name}", next_step="name another machine",
-        )  # fmt: skip
+            where=f"--like {like.name}",
+            next_step="name another machine",
+        )
     ghz = 1 / timed.cycle.least
     sources = [f"clock, {by}: additions that each need the one before ({timed.cycle.words()})"]
     kept: list[str] = []
     if timed.pairs:
         ns = sorted(pair.least for pair in timed.pairs)
         transfer = (round(ns[0], 1), round(ns[-1], 1))
-        pairs = f"all {timed.pair_count}" if len(ns) == timed.pair_count else (
-            f"{len(ns)} evenly chosen of {timed.pair_count}"
-        )  # fmt: skip
+        pairs = (
+            f"all {timed.pair_count}"
+            if len(ns) == timed.pair_count
+            else (f"{len(ns)} evenly chosen of {timed.pair_count}")
+        )
         sources.append(
             f"transfers, {by}: compare-and-exchange to and fro, half a round, {pairs} pairs of "
             f"cores, second threads left out, each the least of {SLOW_REPEATS}"
@@ -419,8 +463,9 @@ def _many(timed: Timed, like: MachineSpec, by: str) -> ManyCpus:
         transfer = like.many.transfer_ns
         kept.append("transfers")
     per_cycle, in_caches = (
-        like.many.instructions_per_cycle, like.many.instructions_per_cycle_in_caches
-    )  # fmt: skip
+        like.many.instructions_per_cycle,
+        like.many.instructions_per_cycle_in_caches,
+    )
     if timed.small and timed.large:
         every = (*timed.small, *timed.large)
         per_cycle = (round(min(every), 2), round(max(every), 2))

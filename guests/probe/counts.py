@@ -23,18 +23,27 @@ def _of(form: str, names: str) -> list[tuple[str, str]]:
     return [(name, form) for name in names.split()]
 
 
-HEADER = np.dtype([
-    ("magic", "S8"), *_of("<u4", "version vcpus"),
-    *_of("<u8", "window spans modelled shared interrupted stacked"),
-])  # fmt: skip
-ROW = np.dtype([
-    *_of("<u4", "phase window"), *_of("<u2", "vcpu instructions"), ("kinds", "<u4"),
-    *_of("<u8", "address entries"),
-])  # fmt: skip
-LOCK = np.dtype([
-    *_of("<u4", "phase kind"),
-    *_of("<u8", "lock site holder taken held waits waited moved object l2 llc walks"),
-])  # fmt: skip
+HEADER = np.dtype(
+    [
+        ("magic", "S8"),
+        *_of("<u4", "version vcpus"),
+        *_of("<u8", "window spans modelled shared interrupted stacked"),
+    ]
+)
+ROW = np.dtype(
+    [
+        *_of("<u4", "phase window"),
+        *_of("<u2", "vcpu instructions"),
+        ("kinds", "<u4"),
+        *_of("<u8", "address entries"),
+    ]
+)
+LOCK = np.dtype(
+    [
+        *_of("<u4", "phase kind"),
+        *_of("<u8", "lock site holder taken held waits waited moved object l2 llc walks"),
+    ]
+)
 # Added to the kind of rows of locks that say who waited for whom.
 PAIR = 16
 # What the model of caches and TLBs counts, in the order of a row.
@@ -59,9 +68,16 @@ STACK = np.dtype([*_of("<u4", "phase path"), *_of("<u8", "instructions calls")])
 KINDS_ROW = np.dtype([(name, "<u2") for name in KINDS])
 # In the order of the file, by the trailer's fields.
 TABLES = {
-    "rows": ROW, "locks": LOCK, "misses": MISS, "kinds": KINDS_ROW, "moves": MOVE, "slabs": SLAB,
-    "interruptions": INTERRUPTION, "paths": PATH, "stacks": STACK,
-}  # fmt: skip
+    "rows": ROW,
+    "locks": LOCK,
+    "misses": MISS,
+    "kinds": KINDS_ROW,
+    "moves": MOVE,
+    "slabs": SLAB,
+    "interruptions": INTERRUPTION,
+    "paths": PATH,
+    "stacks": STACK,
+}
 TRAILER = np.dtype([*_of("<u4", "phase lost"), *_of("<u8", f"{' '.join(TABLES)} unmapped")])
 TRAILER_PHASE = 0xFFFFFFFF
 # Rows from this address on are no blocks but spans; no code can be there.

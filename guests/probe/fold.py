@@ -271,9 +271,14 @@ def _locks(of: Counts, places: Places, objects: KernelObjects) -> tuple[LockUse,
                 ),
             )
         )
-    uses.sort(key=lambda use: (
-        -sum(site.held for site in use.sites), use.symbol, use.member, use.sites[0].function,
-    ))  # fmt: skip
+    uses.sort(
+        key=lambda use: (
+            -sum(site.held for site in use.sites),
+            use.symbol,
+            use.member,
+            use.sites[0].function,
+        )
+    )
     return tuple(uses)
 
 
@@ -378,9 +383,15 @@ def _lines(rows: Rows, places: Places, objects: KernelObjects) -> tuple[LineMove
         mine, theirs = ranges.get(key, (None, None))
         values = dict(zip((*fields, *counts.MOVED), (*key, *numbers), strict=True))
         moves.append(LineMove.model_validate(values | {"mine": mine, "theirs": theirs}))
-    moves.sort(key=lambda move: (
-        -(move.reads + move.writes), move.kind, move.object, move.taker, move.holder,
-    ))  # fmt: skip
+    moves.sort(
+        key=lambda move: (
+            -(move.reads + move.writes),
+            move.kind,
+            move.object,
+            move.taker,
+            move.holder,
+        )
+    )
     return tuple(moves)
 
 
@@ -404,9 +415,12 @@ def _interruptions(rows: Rows, places: Places, phase: Phase) -> tuple[Interrupti
 
 # What the plugin knows a line to be of, by the bits that no address has.
 KINDS_OF_LINES = {
-    counts.OF_CPU: "of_cpu", counts.OF_PAGES: "pages", counts.OF_USER: "user",
-    counts.OF_MEMORY: "memory", counts.OF_SLAB: "slab",
-}  # fmt: skip
+    counts.OF_CPU: "of_cpu",
+    counts.OF_PAGES: "pages",
+    counts.OF_USER: "user",
+    counts.OF_MEMORY: "memory",
+    counts.OF_SLAB: "slab",
+}
 
 
 def _bytes(bits: int) -> tuple[int, int]:

@@ -92,18 +92,29 @@ WORDS = {SLAB_CACHES: "slabs", SECTIONS: "sections"}
 VIRTUAL_MAP = "CONFIG_SPARSEMEM_VMEMMAP=y"
 # What the plugin has to know of the kernel's structures to find an object's slab cache.
 SLAB_MEMBERS = (
-    ("kmem_cache", "list"), ("kmem_cache", "name"), ("kmem_cache", "size"),
-    ("kmem_cache", "refcount"), ("slab", "slab_cache"), ("page", "compound_head"),
-)  # fmt: skip
+    ("kmem_cache", "list"),
+    ("kmem_cache", "name"),
+    ("kmem_cache", "size"),
+    ("kmem_cache", "refcount"),
+    ("slab", "slab_cache"),
+    ("page", "compound_head"),
+)
 # What a slab cache holds, where it is not called after it.
 HOLDS = {
-    "radix_tree_node": "xa_node", "inode_cache": "inode", "filp": "file",
-    "files_cache": "files_struct", "fs_cache": "fs_struct", "signal_cache": "signal_struct",
-    "sighand_cache": "sighand_struct", "cred_jar": "cred", "mnt_cache": "mount",
+    "radix_tree_node": "xa_node",
+    "inode_cache": "inode",
+    "filp": "file",
+    "files_cache": "files_struct",
+    "fs_cache": "fs_struct",
+    "signal_cache": "signal_struct",
+    "sighand_cache": "sighand_struct",
+    "cred_jar": "cred",
+    "mnt_cache": "mount",
     "shmem_inode_cache": "shmem_inode_info",
-    "proc_inode_cache": "proc_inode", "ext4_inode_cache": "ext4_inode_info",
+    "proc_inode_cache": "proc_inode",
+    "ext4_inode_cache": "ext4_inode_info",
     "sock_inode_cache": "socket_alloc",
-}  # fmt: skip
+}
 
 
 def line_words(machine: MachineSpec, kernel: Kernel) -> tuple[str, ...]:

@@ -16,15 +16,24 @@ from host.process import run
 HERE = Path(__file__).parent
 SOURCE = HERE / "probe.c"
 FILES = (
-    "memory.c", "lines.c", "groups.c", "kinds.c", "discontinuities.c", "stacks.c", "plugin.h",
-)  # fmt: skip
+    "memory.c",
+    "lines.c",
+    "groups.c",
+    "kinds.c",
+    "discontinuities.c",
+    "stacks.c",
+    "plugin.h",
+)
 BESIDE = tuple(HERE / name for name in FILES)
 TIMEOUT_S = 20.0
 # The first QEMU of each form of the plugin interface, newest first; plugin.h says
 # how they differ.
 FORMS: tuple[tuple[tuple[int, int], int], ...] = (
-    ((11, 1), 7), ((9, 1), 3), ((9, 0), 2), ((7, 2), 1),
-)  # fmt: skip
+    ((11, 1), 7),
+    ((9, 1), 3),
+    ((9, 0), 2),
+    ((7, 2), 1),
+)
 OLDEST = ".".join(map(str, FORMS[-1][0]))
 
 

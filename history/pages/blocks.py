@@ -30,7 +30,7 @@ from reports.document import (
     facts,
     listing,
     row,
-)  # fmt: skip
+)
 from results.units import shown_unit
 
 
@@ -200,25 +200,38 @@ def _environment(entry: Entry, link: str, before: Entry | None) -> list[Block]:
         Paragraph(
             f"All that may change a number besides the kernel ({entry.setting_key}).", "note"
         ),
-        *facts([
-            ("session", entry.session), ("measured", entry.created),
-            ("entry", (Mono(entry.id),)), *where, ("exactness", entry.exactness), *judged,
-            *sorted(entry.setting.items()),
-        ]),
-    ]  # fmt: skip
+        *facts(
+            [
+                ("session", entry.session),
+                ("measured", entry.created),
+                ("entry", (Mono(entry.id),)),
+                *where,
+                ("exactness", entry.exactness),
+                *judged,
+                *sorted(entry.setting.items()),
+            ]
+        ),
+    ]
 
 
 def newest(chart: TrendChart, most: int) -> Table:
     """The newest nights of a chart, the last one first."""
     head = chart.head
     heads = (
-        Column("night", left=True), Column(f"{head.course.arm}, {head.unit}"), Column("stddev"),
-        Column("level"), Column("kernel", left=True),
-    )  # fmt: skip
+        Column("night", left=True),
+        Column(f"{head.course.arm}, {head.unit}"),
+        Column("stddev"),
+        Column("level"),
+        Column("kernel", left=True),
+    )
     rows = tuple(
-        row(Cell(point.night, to=f"../night/{point.entry}.html"),
+        row(
+            Cell(point.night, to=f"../night/{point.entry}.html"),
             wording.figure(point.value) if point.value is not None else point.why_not,
-            wording.spread(point.stddev), wording.figure(point.level), point.kernel)
+            wording.spread(point.stddev),
+            wording.figure(point.level),
+            point.kernel,
+        )
         for point in list(head.points)[-most:][::-1]
-    )  # fmt: skip
+    )
     return Table(f"The newest nights of {chart.metric}", heads, rows)

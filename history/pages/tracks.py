@@ -26,9 +26,15 @@ from reports.sentences import MARKS
 from reports.wording import figure, percent
 
 # Words besides those of verdicts, which have theirs in reports.wording.
-OTHER_MARKS = {"environment changed": "◆",
-               "known": "○", "mixed": "◇", "inexact": "✕",
-               "suspected": "?", "incomparable": "∅", "first night": "·"}  # fmt: skip
+OTHER_MARKS = {
+    "environment changed": "◆",
+    "known": "○",
+    "mixed": "◇",
+    "inexact": "✕",
+    "suspected": "?",
+    "incomparable": "∅",
+    "first night": "·",
+}
 
 
 class Status(NamedTuple):
@@ -57,9 +63,19 @@ def of_change(change: NightlyChange) -> Status:
 
 
 # In the order a reader wants to hear of them.
-ORDER = ("failed", "inexact", "regression", "not tested", "unexplained", "incomparable", "mixed",
-         "suspected",
-         "improvement", "environment changed", "known")  # fmt: skip
+ORDER = (
+    "failed",
+    "inexact",
+    "regression",
+    "not tested",
+    "unexplained",
+    "incomparable",
+    "mixed",
+    "suspected",
+    "improvement",
+    "environment changed",
+    "known",
+)
 
 
 def of_night(
@@ -355,11 +371,17 @@ def of_comparison(
         night["functions"] = _functions(stored, names) if stored else []
     metrics = {
         f"{case.name}\n{metric.name}": {
-            "case": case.name, "name": metric.name, "title": metric.title, "unit": metric.unit,
-            "direction": metric.direction, "primary": metric.name in case.primary,
+            "case": case.name,
+            "name": metric.name,
+            "title": metric.title,
+            "unit": metric.unit,
+            "direction": metric.direction,
+            "primary": metric.name in case.primary,
         }
-        for entry in track.entries for case in entry.cases for metric in case.metrics
-    }  # fmt: skip
+        for entry in track.entries
+        for case in entry.cases
+        for metric in case.metrics
+    }
     return {
         "nights": nights,
         "metrics": metrics,

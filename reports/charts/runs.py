@@ -182,8 +182,14 @@ def _drift(arms: tuple[str, ...], metric: MetricComparison, points: Sequence[Dri
         for arm, colour, marker in zip(arms, (BASE, PATCHED, AGAIN), "oos", strict=False):
             used = [(p.at_s / scale, p.value) for p in by_arm[arm] if p.used]
             if used:
-                axes.plot(*zip(*used, strict=True), f"-{marker}", color=colour, linewidth=0.9,
-                          markersize=4.5, alpha=0.6)  # fmt: skip
+                axes.plot(
+                    *zip(*used, strict=True),
+                    f"-{marker}",
+                    color=colour,
+                    linewidth=0.9,
+                    markersize=4.5,
+                    alpha=0.6,
+                )
             for point in by_arm[arm]:
                 if not point.used:
                     axes.plot(point.at_s / scale, point.value, "x", color=colour, markersize=5.5)

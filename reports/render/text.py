@@ -34,9 +34,12 @@ def wrapped(text: str, width: int = WIDTH, indent: str = INDENT, hang: str = "")
     """The text, fit to be printed, in lines of at most ``width`` columns; none for no text."""
     # A number stays on the line of its unit.
     lines = textwrap.wrap(
-        clean_line(text).replace(" %", f"{UNBROKEN}%"), width,
-        initial_indent=indent, subsequent_indent=indent + hang, break_on_hyphens=False,
-    )  # fmt: skip
+        clean_line(text).replace(" %", f"{UNBROKEN}%"),
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent + hang,
+        break_on_hyphens=False,
+    )
     return [line.replace(UNBROKEN, " ") for line in lines]
 
 

@@ -94,11 +94,15 @@ def workloads(view: View) -> list[Block]:
     over = view.session.manifest.experiment.repeated
     title = "Workload by workload"
     columns = (*heads, *map(Column, names))
-    return titled(title, "workloads", [
-        *_heat(view),
-        Table(title, columns, (*rows, *_overall(view, judged)), together=2),
-        Paragraph(f"Means and standard deviations over the {over}, {units}.", "note"),
-    ])  # fmt: skip
+    return titled(
+        title,
+        "workloads",
+        [
+            *_heat(view),
+            Table(title, columns, (*rows, *_overall(view, judged)), together=2),
+            Paragraph(f"Means and standard deviations over the {over}, {units}.", "note"),
+        ],
+    )
 
 
 def _heat(view: View) -> list[Block]:
@@ -233,12 +237,16 @@ def patches(view: View) -> list[Block]:
             so_far = Cell(wording.cell_change(each, course[at].cell), tone="faint")
             cells += [_judged(wording.change(own), sentences.verdict(own)), so_far]
         rows.append(row(*cells))
-    return titled("Patch by patch", "patches", [
-        *listing(f"{text}." for text in answered),
-        Table("Patch by patch", tuple(heads), tuple(rows), together=2),
-        *listing(_functions_by_step(session)),
-        *gallery(drawn_runs.by_patch(session) if view.drawn else []),
-    ])  # fmt: skip
+    return titled(
+        "Patch by patch",
+        "patches",
+        [
+            *listing(f"{text}." for text in answered),
+            Table("Patch by patch", tuple(heads), tuple(rows), together=2),
+            *listing(_functions_by_step(session)),
+            *gallery(drawn_runs.by_patch(session) if view.drawn else []),
+        ],
+    )
 
 
 def _functions_by_step(session: SessionComparison) -> list[str]:

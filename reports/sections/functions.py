@@ -293,10 +293,11 @@ def _function(comparison: Comparison, each: FunctionRow, *, linked: bool = False
 def _sum(label: str, rows: Sequence[FunctionRow]) -> Row:
     pairs = [each.instructions for each in rows]
     numbers = (
-        wording.signed(sum(pair.difference for pair in pairs)), "",
+        wording.signed(sum(pair.difference for pair in pairs)),
+        "",
         wording.amount(sum(pair.base for pair in pairs)),
         wording.amount(sum(pair.patched for pair in pairs)),
-    )  # fmt: skip
+    )
     return row(label, *numbers, "", "", faint=True, total=True)
 
 

@@ -157,11 +157,14 @@ def _tables(comparison: Comparison, locks: MeasuredLocks) -> list[Block]:
         blocks.append(Paragraph(text))
     blocks += _waits(comparison, locks, where)
     sites = tuple(
-        row(each.label, Cell(site.function, mono=True),
-            *_numbers(site.held, site.held_each, site.taken))
+        row(
+            each.label,
+            Cell(site.function, mono=True),
+            *_numbers(site.held, site.held_each, site.taken),
+        )
         for each in locks.shown
         for site in each.sites
-    )  # fmt: skip
+    )
     of_sites = (heads[0], Column("function", left=True), *heads[1:SITE_COLUMNS])
     inner: list[Block] = [Table(f"Locks by who takes them, {where}", of_sites, sites)]
     if others := locks.rows[locks.listed :]:
@@ -183,8 +186,9 @@ def _waits(comparison: Comparison, locks: MeasuredLocks, where: str) -> list[Blo
     rows = []
     for each in locks.pairs[:MOST_PAIRS]:
         names = Cell(each.waiter, mono=True), Cell(each.holder, mono=True)
-        numbers = [cell for pair in (each.waited, each.waits, each.handovers)
-                   for cell in shorts(pair)]  # fmt: skip
+        numbers = [
+            cell for pair in (each.waited, each.waits, each.handovers) for cell in shorts(pair)
+        ]
         rows.append(row(each.label, *names, wording.moved(each.waited), *numbers))
     section: list[Block] = [Paragraph(f"{upper_first(waited(locks))}.")]
     if rows:
@@ -199,8 +203,9 @@ def _numbers(held: Paired, each: Paired | None, taken: Paired) -> tuple[str, ...
 
 def _lock(comparison: Comparison, each: MeasuredLock) -> Row:
     takers = ", ".join(site.function for site in each.sites[:MOST_TAKERS])
-    note = notes(UNKNOWN_BY.get(each.by, ""), only(each.only_in, comparison), f"in {takers}",
-                 between="; ")  # fmt: skip
+    note = notes(
+        UNKNOWN_BY.get(each.by, ""), only(each.only_in, comparison), f"in {takers}", between="; "
+    )
     cells = [*_numbers(each.held, each.held_each, each.taken)]
     cells += shorts(each.waits, 1000.0) if comparison.manifest.guest.vcpus > 1 else ()
     full = each.saturation

@@ -28,9 +28,14 @@ FOLDER = "configs/executors"
 DASK, TLS, JOBQUEUE = "dask://", "tls://", "dask-jobqueue:"
 FORMS = "local, dask://HOST:PORT, tls://HOST:PORT or dask-jobqueue:NAME"
 CLUSTERS = {
-    "slurm": "SLURMCluster", "pbs": "PBSCluster", "sge": "SGECluster", "lsf": "LSFCluster",
-    "oar": "OARCluster", "moab": "MoabCluster", "htcondor": "HTCondorCluster",
-}  # fmt: skip
+    "slurm": "SLURMCluster",
+    "pbs": "PBSCluster",
+    "sge": "SGECluster",
+    "lsf": "LSFCluster",
+    "oar": "OARCluster",
+    "moab": "MoabCluster",
+    "htcondor": "HTCondorCluster",
+}
 
 
 class ClusterFile(Frozen):
@@ -99,8 +104,9 @@ def executor_of(
     if text.startswith(JOBQUEUE):
         cluster = read_cluster(text.removeprefix(JOBQUEUE), checkout)
         kept = ArtefactStore(store or cluster.store)
-        return DaskExecutor(text, lambda stack: _cluster(stack, cluster, checkout), kept,
-                            cluster.settings, log)  # fmt: skip
+        return DaskExecutor(
+            text, lambda stack: _cluster(stack, cluster, checkout), kept, cluster.settings, log
+        )
     raise _unknown(text)
 
 
@@ -153,9 +159,12 @@ def cluster_arguments(cluster: ClusterFile, checkout: Path) -> dict[str, Any]:
 
     folder = cluster.checkout or str(checkout)
     options = {
-        "queue": cluster.queue, "account": cluster.account, "walltime": cluster.walltime,
-        "interface": cluster.interface, "log_directory": cluster.logs,
-    }  # fmt: skip
+        "queue": cluster.queue,
+        "account": cluster.account,
+        "walltime": cluster.walltime,
+        "interface": cluster.interface,
+        "log_directory": cluster.logs,
+    }
     resources = " ".join(f"{name}={value:g}" for name, value in cluster.resources.items())
     return {
         "cores": cluster.cores,
@@ -229,9 +238,10 @@ def _cluster(stack: ExitStack, settings: ClusterFile, checkout: Path) -> Any:
         )
     except (OSError, TimeoutError, RuntimeError, ValueError) as error:
         raise InfraError(
-            f"{type(error).__name__}: {error}", where=f"cluster {settings.cluster}",
+            f"{type(error).__name__}: {error}",
+            where=f"cluster {settings.cluster}",
             next_step="see docs/fleet.md",
-        ) from None  # fmt: skip
+        ) from None
 
 
 @contextmanager
@@ -258,9 +268,15 @@ def _security(settings: ClusterFile) -> Iterator[Any]:
             places[part] = str(place)
         ca, cert, key = places.values()
         yield Security(
-            require_encryption=True, tls_ca_file=ca, tls_scheduler_cert=cert, tls_scheduler_key=key,
-            tls_worker_cert=cert, tls_worker_key=key, tls_client_cert=cert, tls_client_key=key,
-        )  # fmt: skip
+            require_encryption=True,
+            tls_ca_file=ca,
+            tls_scheduler_cert=cert,
+            tls_scheduler_key=key,
+            tls_worker_cert=cert,
+            tls_worker_key=key,
+            tls_client_cert=cert,
+            tls_client_key=key,
+        )
 
 
 def _quiet() -> None:

@@ -68,15 +68,17 @@ def hostile() -> Comparison:
                 )
                 for case in manifest.cases
             ),
-            "arms": tuple(
-                arm.model_copy(update={"label": HOSTILE}) for arm in manifest.arms
-            ),
+            "arms": tuple(arm.model_copy(update={"label": HOSTILE}) for arm in manifest.arms),
             "provenance": manifest.provenance.model_copy(
-                update={"host": {HOSTILE: HOSTILE}, "tools": {HOSTILE: HOSTILE},
-                        "qemu_argv": (HOSTILE,), "kernel_command_line": HOSTILE}
+                update={
+                    "host": {HOSTILE: HOSTILE},
+                    "tools": {HOSTILE: HOSTILE},
+                    "qemu_argv": (HOSTILE,),
+                    "kernel_command_line": HOSTILE,
+                }
             ),
         }
-    )  # fmt: skip
+    )
     records = fails(session.records(), "filemap-thp-002-base", kind=HOSTILE, message=HOSTILE)
     records = [r.model_copy(update={"findings": (HOSTILE,)}) for r in records]
     return compare(manifest, records)
@@ -120,12 +122,13 @@ def hostile_five() -> SessionComparison:
         case.model_copy(
             update={
                 "title": HOSTILE,
-                "metrics": tuple(m.model_copy(update={"title": HOSTILE, "unit": HOSTILE})
-                                 for m in case.metrics),
+                "metrics": tuple(
+                    m.model_copy(update={"title": HOSTILE, "unit": HOSTILE}) for m in case.metrics
+                ),
             }
         )
         for case in manifest.cases
-    )  # fmt: skip
+    )
     manifest = manifest.model_copy(update={"arms": arms, "cases": cases})
     records = fails(many.records(), "filemap-thp-002-sleepy", kind=HOSTILE, message=HOSTILE)
     return compare_session(measured(manifest, records))
@@ -141,35 +144,82 @@ def hostile_counts() -> Comparison:
 
     def attack(profile: Profile) -> Profile:
         phases = tuple(
-            phase.model_copy(update={
-                "kernel": (*phase.kernel, FunctionCount(
-                    name=HOSTILE, file=HOSTILE, calls=1,
-                    instructions=10**7 if "base" in profile.run_id else 5,
-                )),
-                "locks": (LockUse(instances=1, sleeps=False, symbol=HOSTILE, sites=(
-                    LockSite(function=HOSTILE, file=HOSTILE, shared=False, taken=9, held=10**7),
-                )),),
-                "user": {**phase.user, f"{HOSTILE}.so": 10**8 if "base" in profile.run_id else 1},
-                "instructions": phase.instructions + 10**9,
-            })
+            phase.model_copy(
+                update={
+                    "kernel": (
+                        *phase.kernel,
+                        FunctionCount(
+                            name=HOSTILE,
+                            file=HOSTILE,
+                            calls=1,
+                            instructions=10**7 if "base" in profile.run_id else 5,
+                        ),
+                    ),
+                    "locks": (
+                        LockUse(
+                            instances=1,
+                            sleeps=False,
+                            symbol=HOSTILE,
+                            sites=(
+                                LockSite(
+                                    function=HOSTILE,
+                                    file=HOSTILE,
+                                    shared=False,
+                                    taken=9,
+                                    held=10**7,
+                                ),
+                            ),
+                        ),
+                    ),
+                    "user": {
+                        **phase.user,
+                        f"{HOSTILE}.so": 10**8 if "base" in profile.run_id else 1,
+                    },
+                    "instructions": phase.instructions + 10**9,
+                }
+            )
             for phase in profile.phases
-        )  # fmt: skip
+        )
         return profile.model_copy(update={"phases": phases})
 
-    locks = [of_run.model_copy(update={"phases": tuple(
-        phase.model_copy(update={
-            "waits": tuple(w.model_copy(update={"callers": (HOSTILE, HOSTILE), "flags": HOSTILE})
-                           for w in phase.waits),
-        }) for phase in of_run.phases
-    )}) for of_run in locks]  # fmt: skip
+    locks = [
+        of_run.model_copy(
+            update={
+                "phases": tuple(
+                    phase.model_copy(
+                        update={
+                            "waits": tuple(
+                                w.model_copy(
+                                    update={"callers": (HOSTILE, HOSTILE), "flags": HOSTILE}
+                                )
+                                for w in phase.waits
+                            ),
+                        }
+                    )
+                    for phase in of_run.phases
+                )
+            }
+        )
+        for of_run in locks
+    ]
     units = tuple(u.model_copy(update={"title": HOSTILE}) for u in counts_factory.UNITS)
     ratios = tuple(
         r.model_copy(update={"title": HOSTILE, "functions": (HOSTILE, "gone" + HOSTILE)})
         for r in counts_factory.RATIOS
     )
-    manifest = manifest.model_copy(update={"cases": tuple(
-        case.model_copy(update={"phases": tuple(
-            phase.model_copy(update={"units": units, "ratios": ratios}) for phase in case.phases
-        )}) for case in manifest.cases
-    )})  # fmt: skip
+    manifest = manifest.model_copy(
+        update={
+            "cases": tuple(
+                case.model_copy(
+                    update={
+                        "phases": tuple(
+                            phase.model_copy(update={"units": units, "ratios": ratios})
+                            for phase in case.phases
+                        )
+                    }
+                )
+                for case in manifest.cases
+            )
+        }
+    )
     return compare(manifest, session.records() + records, list(map(attack, profiles)), locks)

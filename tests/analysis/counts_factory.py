@@ -149,9 +149,7 @@ def phase_profile(
     evictions = 0.5 * shared.standard_normal() + 0.5 * own.standard_normal()
     kernel = []
     for (name, file), (before, after, calls_before, calls_after) in MOVED.items():
-        instructions, calls = (
-            (before, calls_before) if arm == "base" else (after, calls_after)
-        )  # fmt: skip
+        instructions, calls = (before, calls_before) if arm == "base" else (after, calls_after)
         if instructions:
             wobble = math.exp(0.0005 * own.standard_normal())
             kernel.append((name, file, instructions * wobble, calls * wobble))
@@ -163,35 +161,57 @@ def phase_profile(
             kernel.append((name, file, instructions * wobble, calls * wobble))
     functions = tuple(
         FunctionCount(
-            name=name, file=file, instructions=round(instructions * folios),
-            calls=round(calls * folios), line=LINE.get(arm, 0),
+            name=name,
+            file=file,
+            instructions=round(instructions * folios),
+            calls=round(calls * folios),
+            line=LINE.get(arm, 0),
         )
         for name, file, instructions, calls in sorted(kernel)
-    )  # fmt: skip
+    )
     user = {name: round(each * ios) for name, each in USER.items()}
     total = sum(f.instructions for f in functions) + sum(user.values())
     parts = [total // vcpus] * vcpus
     parts[0] += total - sum(parts)
     return PhaseProfile(
-        phase=phase, instructions=total, kernel=functions, user=user, by_vcpu=tuple(parts),
+        phase=phase,
+        instructions=total,
+        kernel=functions,
+        user=user,
+        by_vcpu=tuple(parts),
         units={"io": ios, "folio": folios, "fault": float(round(1.02 * ios))},
-    )  # fmt: skip
+    )
 
 
 # Locks of a folio added: instances, whether they sleep, their variable, and who takes them:
 # (shared, times taken, instructions held each time on base and on patched).
 LOCKS: tuple[tuple[int, bool, str, dict[str, tuple[bool, float, int, int]]], ...] = (
-    (1, False, "", {"__filemap_add_folio": (False, 1.0, 574, 511),
-                    "__remove_mapping": (False, 0.8, 743, 742)}),
-    (1, False, "", {"__remove_mapping": (False, 0.8, 768, 768),
-                    "unlock_new_inode": (False, 0.0001, 40, 40)}),
+    (
+        1,
+        False,
+        "",
+        {"__filemap_add_folio": (False, 1.0, 574, 511), "__remove_mapping": (False, 0.8, 743, 742)},
+    ),
+    (
+        1,
+        False,
+        "",
+        {"__remove_mapping": (False, 0.8, 768, 768), "unlock_new_inode": (False, 0.0001, 40, 40)},
+    ),
     (3, False, "", {"folio_lruvec_lock_irq": (False, 0.47, 965, 965)}),
-    (90, False, "", {"page_vma_mapped_walk": (False, 2.4, 338, 339),
-                     "some_fault.constprop.0": (False, 0.1, 90, 90)}),
+    (
+        90,
+        False,
+        "",
+        {
+            "page_vma_mapped_walk": (False, 2.4, 338, 339),
+            "some_fault.constprop.0": (False, 0.1, 90, 90),
+        },
+    ),
     (1, False, "cgroup_rstat_lock", {"cgroup_rstat_flush": (False, 0.05, 1600, 1600)}),
     (7, False, "", {"try_to_wake_up": (False, 0.02, 900, 900)}),
     (1, True, "", {"filemap_fault": (True, 1.0, 32326, 33996)}),
-)  # fmt: skip
+)
 
 
 def lock_uses(phase: PhaseProfile, seed: int, arm: str) -> tuple[LockUse, ...]:
@@ -202,14 +222,23 @@ def lock_uses(phase: PhaseProfile, seed: int, arm: str) -> tuple[LockUse, ...]:
     def site(function: str, taken: tuple[bool, float, int, int]) -> LockSite:
         shared, per_folio, before, after = taken
         times = round(per_folio * folios * (1 if function == "__filemap_add_folio" else wobble))
-        return LockSite(function=function, file="", shared=shared, taken=times,
-                        held=times * (before if arm == "base" else after))  # fmt: skip
+        return LockSite(
+            function=function,
+            file="",
+            shared=shared,
+            taken=times,
+            held=times * (before if arm == "base" else after),
+        )
 
     return tuple(
-        LockUse(instances=instances, sleeps=sleeps, symbol=symbol,
-                sites=tuple(site(*item) for item in sites.items()))
+        LockUse(
+            instances=instances,
+            sleeps=sleeps,
+            symbol=symbol,
+            sites=tuple(site(*item) for item in sites.items()),
+        )
         for instances, sleeps, symbol, sites in LOCKS
-    )  # fmt: skip
+    )
 
 
 def profiles(session: ExactSession, *, same: bool = False, locks: bool = True) -> list[Profile]:
@@ -232,9 +261,11 @@ def profiles(session: ExactSession, *, same: bool = False, locks: bool = True) -
 
 
 def of_runs(
-    session: ExactSession, change: Callable[[PhaseProfile, str, int], dict[str, object]],
-    *, same: bool = False,
-) -> list[Profile]:  # fmt: skip
+    session: ExactSession,
+    change: Callable[[PhaseProfile, str, int], dict[str, object]],
+    *,
+    same: bool = False,
+) -> list[Profile]:
     """The profiles of the judged runs with what ``change`` gives of a phase, arm and block."""
     changed = []
     for profile in profiles(session, same=same):
@@ -253,9 +284,13 @@ FOLIOS = 1000.0
 def twin(manifest: Manifest, name: str, observe: Observed, **guest: int) -> TwinRecord:
     """A diagnostic run of two seeds of the first case that models a machine."""
     return TwinRecord(
-        name=name, observe=observe, machine=MACHINE,
-        guest=manifest.guest.model_copy(update=guest), cases=("filemap-4k",), blocks=2,
-    )  # fmt: skip
+        name=name,
+        observe=observe,
+        machine=MACHINE,
+        guest=manifest.guest.model_copy(update=guest),
+        cases=("filemap-4k",),
+        blocks=2,
+    )
 
 
 def of_twin(
@@ -267,10 +302,19 @@ def of_twin(
         for block, counts in enumerate(runs):
             run_id = f"filemap-4k.b{block:02}.{arm}.{name}"
             seed = manifest.seeds[block]
-            records.append(RunRecord(
-                run_id=run_id, case="filemap-4k", arm=arm, block=block, seed=seed, twin=name,
-                kernel_key="x", samples={"4k.bw": 50.0}, fingerprint=run_id,
-            ))  # fmt: skip
+            records.append(
+                RunRecord(
+                    run_id=run_id,
+                    case="filemap-4k",
+                    arm=arm,
+                    block=block,
+                    seed=seed,
+                    twin=name,
+                    kernel_key="x",
+                    samples={"4k.bw": 50.0},
+                    fingerprint=run_id,
+                )
+            )
             phase = phase_profile("4k", seed, "base", vcpus=vcpus)
             update = {"units": {"folio": FOLIOS}, **counts}
             profiles.append(Profile(run_id=run_id, phases=(phase.model_copy(update=update),)))
@@ -289,17 +333,24 @@ def with_twins(manifest: Manifest) -> Manifest:
 def _waits(arm: str, seed: int, folios: float) -> tuple[Wait, ...]:
     rng = np.random.default_rng([seed, arm == "patched", 7])
     rows = (
-        (("__filemap_add_folio", "filemap_add_folio", "page_cache_ra_unbounded"), "SPIN",
-         (81.0, 63.0)),
+        (
+            ("__filemap_add_folio", "filemap_add_folio", "page_cache_ra_unbounded"),
+            "SPIN",
+            (81.0, 63.0),
+        ),
         (("__remove_mapping", "shrink_folio_list", "evict_folios"), "SPIN", (24.0, 19.5)),
         (("folio_lruvec_lock_irqsave", "folio_batch_move_lru"), "SPIN", (13.0, 13.1)),
         (("rmqueue_bulk", "get_page_from_freelist"), "SPIN", (4.0, 4.1)),
         (("do_fault_around", "do_fault", "__handle_mm_fault"), "READ", (0.4, 0.3)),
-    )  # fmt: skip
+    )
     waits = []
     for callers, flags, (before, after) in rows:
-        count = round((after if arm == "patched" else before) / 1000 * folios
-                      * math.exp(0.05 * rng.standard_normal()))  # fmt: skip
+        count = round(
+            (after if arm == "patched" else before)
+            / 1000
+            * folios
+            * math.exp(0.05 * rng.standard_normal())
+        )
         waits.append(Wait(callers=callers, flags=flags, count=count, total_ns=count * 1450.0))
     return tuple(waits)
 
@@ -320,11 +371,19 @@ def twin_runs(
                 profile = phase_profile(
                     "4k", seed, like, ios=40_000, vcpus=twin.guest.vcpus, slow=slow
                 )
-                records.append(RunRecord(
-                    run_id=run_id, case="filemap-4k", arm=arm, block=block, seed=seed,
-                    twin=twin.name, kernel_key=keys[arm], samples={"4k.bw": 50.0},
-                    fingerprint=run_id,
-                ))  # fmt: skip
+                records.append(
+                    RunRecord(
+                        run_id=run_id,
+                        case="filemap-4k",
+                        arm=arm,
+                        block=block,
+                        seed=seed,
+                        twin=twin.name,
+                        kernel_key=keys[arm],
+                        samples={"4k.bw": 50.0},
+                        fingerprint=run_id,
+                    )
+                )
                 counts.append(Profile(run_id=run_id, phases=(profile,)))
                 waits = _waits(like, seed, profile.units["folio"])
                 phase = PhaseLocks(phase="4k", virtual_ns=profile.instructions, waits=waits)

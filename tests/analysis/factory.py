@@ -129,11 +129,15 @@ def _experiment(session: ExactSession) -> Experiment:
 def manifest(session: ExactSession) -> Manifest:
     def arm(name: str, label: str, patches: tuple[str, ...], key: str) -> ArmRecord:
         identity = KernelIdentity(
-            key=key * 4, release="6.12.38-twinboot", source="deb:linux-source-6.12 6.12.38-1",
-            patches=patches, flavour="perf", compiler="gcc (Debian 12.2.0-14) 12.2.0",
+            key=key * 4,
+            release="6.12.38-twinboot",
+            source="deb:linux-source-6.12 6.12.38-1",
+            patches=patches,
+            flavour="perf",
+            compiler="gcc (Debian 12.2.0-14) 12.2.0",
             config_sha256="c0ffee" * 10 + "c0ff",
             code_key="5a5a5a5a" * 8 if session.same_code else key * 4,
-        )  # fmt: skip
+        )
         return ArmRecord(name=name, label=label, kernel=identity)
 
     walks = (
@@ -146,8 +150,16 @@ def manifest(session: ExactSession) -> Manifest:
         created="2026-01-01T00:00:00Z",
         experiment=_experiment(session),
         guest=Guest(
-            name="laptop", title="one vCPU, 2 GiB", vcpus=1, memory_mib=2048, cpu="Nehalem",
-            scale=128, jobs=4, boot_timeout_s=120, silence_timeout_s=60, run_timeout_s=900,
+            name="laptop",
+            title="one vCPU, 2 GiB",
+            vcpus=1,
+            memory_mib=2048,
+            cpu="Nehalem",
+            scale=128,
+            jobs=4,
+            boot_timeout_s=120,
+            silence_timeout_s=60,
+            run_timeout_s=900,
         ),
         overrides=session.overrides,
         arms=(
@@ -158,8 +170,10 @@ def manifest(session: ExactSession) -> Manifest:
             CaseRecord(
                 name=case,
                 size=CaseSize(jobs=4, limit_mib=64, file_mib=120, brd_mib=128),
-                title={"filemap-4k": "4K pages, random mmap reads",
-                       "filemap-thp": "huge pages, then 4K pages on the same cache"}[case],
+                title={
+                    "filemap-4k": "4K pages, random mmap reads",
+                    "filemap-thp": "huge pages, then 4K pages on the same cache",
+                }[case],
                 phases=tuple(
                     PhaseRecord(
                         name=phase,
@@ -177,22 +191,48 @@ def manifest(session: ExactSession) -> Manifest:
         runs_planned=0 if session.same_code else 2 * 2 * len(session.seeds),
         same_code=session.same_code,
         provenance=Provenance(
-            lab_version="0.1.0", lab_commit="0123456789ab",
-            host={"cpu": "AMD EPYC 7B13", "cores": "2", "memory": "24 GiB",
-                  "kernel": "6.1.0-38-amd64", "distribution": "Debian GNU/Linux 12"},
-            tools={"qemu": "QEMU emulator version 7.2.17", "fio": "fio-3.33",
-                   "gcc": "gcc (Debian 12.2.0-14) 12.2.0", "mkfs.xfs": "6.1.0"},
+            lab_version="0.1.0",
+            lab_commit="0123456789ab",
+            host={
+                "cpu": "AMD EPYC 7B13",
+                "cores": "2",
+                "memory": "24 GiB",
+                "kernel": "6.1.0-38-amd64",
+                "distribution": "Debian GNU/Linux 12",
+            },
+            tools={
+                "qemu": "QEMU emulator version 7.2.17",
+                "fio": "fio-3.33",
+                "gcc": "gcc (Debian 12.2.0-14) 12.2.0",
+                "mkfs.xfs": "6.1.0",
+            },
             initramfs_sha256="ab12" * 16,
             qemu_argv=(
-                "qemu-system-x86_64", "-accel", "tcg", "-cpu", "Nehalem", "-icount",
-                "shift=0,sleep=off", "-rtc", "clock=vm,base=2026-01-01T00:00:00", "-m", "2G",
-                "-smp", "1", "-nodefaults", "-display", "none", "-kernel", "KERNEL/bzImage",
-                "-append", "console=ttyS0 panic=-1 quiet nokaslr norandmaps",
+                "qemu-system-x86_64",
+                "-accel",
+                "tcg",
+                "-cpu",
+                "Nehalem",
+                "-icount",
+                "shift=0,sleep=off",
+                "-rtc",
+                "clock=vm,base=2026-01-01T00:00:00",
+                "-m",
+                "2G",
+                "-smp",
+                "1",
+                "-nodefaults",
+                "-display",
+                "none",
+                "-kernel",
+                "KERNEL/bzImage",
+                "-append",
+                "console=ttyS0 panic=-1 quiet nokaslr norandmaps",
             ),
             kernel_command_line="console=ttyS0 panic=-1 quiet nokaslr norandmaps",
             snapshot=True,
         ),
-    )  # fmt: skip
+    )
 
 
 def run(session: ExactSession, case: str, arm: str, block: int) -> RunRecord:
@@ -280,7 +320,11 @@ def all_equal(runs: Sequence[RunRecord]) -> list[RunRecord]:
     return [
         r
         if r.arm == "base"
-        else r.model_copy(update={"samples": base[r.case, r.block].samples,
-                                  "timelines": base[r.case, r.block].timelines})
+        else r.model_copy(
+            update={
+                "samples": base[r.case, r.block].samples,
+                "timelines": base[r.case, r.block].timelines,
+            }
+        )
         for r in runs
-    ]  # fmt: skip
+    ]

@@ -82,28 +82,36 @@ class Many:
             }
         )
         share = Metric(
-            name="4k.slowpath_share", title="4k: share in the slow path", unit="%",
+            name="4k.slowpath_share",
+            title="4k: share in the slow path",
+            unit="%",
             direction="lower",
-        )  # fmt: skip
+        )
         cases = (
             two.cases[0].model_copy(update={"metrics": (*two.cases[0].metrics, share)}),
             *two.cases[1:],
         )
         arms = tuple(self._arm(two.arms[0], spec, number) for number, spec in enumerate(specs))
         return two.model_copy(
-            update={"experiment": experiment, "cases": cases, "arms": arms,
-                    "runs_planned": 2 * len(arms) * len(self.seeds)}
-        )  # fmt: skip
+            update={
+                "experiment": experiment,
+                "cases": cases,
+                "arms": arms,
+                "runs_planned": 2 * len(arms) * len(self.seeds),
+            }
+        )
 
     def _arm(self, like: ArmRecord, spec: ArmSpec, number: int) -> ArmRecord:
         key = f"{number:x}" + like.kernel.key[1:]
         kernel = like.kernel.model_copy(update={"key": key, "code_key": key})
         return like.model_copy(
             update={
-                "name": spec.name, "label": spec.label, "kernel": kernel,
+                "name": spec.name,
+                "label": spec.label,
+                "kernel": kernel,
                 "settings": dict(spec.settings),
             }
-        )  # fmt: skip
+        )
 
     def records(self) -> list[RunRecord]:
         session = self.session()
@@ -133,10 +141,13 @@ class Many:
             samples["4k.slowpath_share"] = 27.0 * math.exp(share) * (1 + 0.001 * block)
         return made.model_copy(
             update={
-                "run_id": f"{case}-{block:03d}-{arm}", "arm": arm, "kernel_key": arm,
-                "samples": samples, "fingerprint": f"{case}{block}{arm}",
+                "run_id": f"{case}-{block:03d}-{arm}",
+                "arm": arm,
+                "kernel_key": arm,
+                "samples": samples,
+                "fingerprint": f"{case}{block}{arm}",
             }
-        )  # fmt: skip
+        )
 
     def compared(self, records: Sequence[RunRecord] | None = None) -> SessionComparison:
         return compare_session(
@@ -167,13 +178,26 @@ def workloads(many: int = 6) -> tuple[Manifest, list[RunRecord]]:
         name = f"{name}{number}"
         primary = ("4k.bw",) if number % 2 == 0 else ("4k.read_bw", "4k.write_bw")
         extra = directions if number % 2 else ()
-        cases.append(two.cases[0].model_copy(
-            update={"name": name, "title": name, "metrics": (*metrics, *extra), "primary": primary}
-        ))  # fmt: skip
-        specs.append(two.experiment.cases[0].model_copy(
-            update={"workload": "thp-matrix", "variant": name.partition(":")[2],
-                    "primary": primary, "published": ()}
-        ))  # fmt: skip
+        cases.append(
+            two.cases[0].model_copy(
+                update={
+                    "name": name,
+                    "title": name,
+                    "metrics": (*metrics, *extra),
+                    "primary": primary,
+                }
+            )
+        )
+        specs.append(
+            two.experiment.cases[0].model_copy(
+                update={
+                    "workload": "thp-matrix",
+                    "variant": name.partition(":")[2],
+                    "primary": primary,
+                    "published": (),
+                }
+            )
+        )
         session.effect = {"4k": (0.98, -0.63, 0.002, -0.05, 1.27, -0.0005)[number % 6]}
         for block in range(len(session.seeds)):
             for arm in ("base", "patched"):
@@ -181,13 +205,22 @@ def workloads(many: int = 6) -> tuple[Manifest, list[RunRecord]]:
                 samples = dict(run.samples or {})
                 for metric in extra:
                     samples[metric.name] = samples["4k.bw"] / 2
-                made.append(run.model_copy(
-                    update={"case": name, "run_id": f"{name}-{block:03d}-{arm}",
-                            "samples": samples, "fingerprint": f"{name}{block}{arm}"}
-                ))  # fmt: skip
+                made.append(
+                    run.model_copy(
+                        update={
+                            "case": name,
+                            "run_id": f"{name}-{block:03d}-{arm}",
+                            "samples": samples,
+                            "fingerprint": f"{name}{block}{arm}",
+                        }
+                    )
+                )
     experiment = two.experiment.model_copy(update={"cases": tuple(specs), "name": "thp-matrix"})
     manifest = two.model_copy(
-        update={"cases": tuple(cases), "experiment": experiment,
-                "runs_planned": 2 * many * len(session.seeds)}
-    )  # fmt: skip
+        update={
+            "cases": tuple(cases),
+            "experiment": experiment,
+            "runs_planned": 2 * many * len(session.seeds),
+        }
+    )
     return manifest, [*made, factory.repeat_of(made[0])]

@@ -103,8 +103,10 @@ def test_the_step_that_gives_it_is_named(stepwise: SessionComparison) -> None:
     bw = row(stepwise, "4k.bw")
     course = stepwise.course(bw)
     assert [step.own.judgement.verdict for step in course] == [
-        Verdict.NO_CHANGE, Verdict.IMPROVEMENT, Verdict.NO_CHANGE,
-    ]  # fmt: skip
+        Verdict.NO_CHANGE,
+        Verdict.IMPROVEMENT,
+        Verdict.NO_CHANGE,
+    ]
     # What is not asked for has a change and no verdict.
     assert course[1].cell.against is None
     assert course[1].cell.change is not None

@@ -251,8 +251,9 @@ EDGES = {
     "filemap_fault": {"filemap_get_entry", "page_cache_ra_unbounded"},
     "page_cache_ra_unbounded": {"__filemap_add_folio"},
     "__filemap_add_folio": {"xas_load", "filemap_range_has_entry", "xas_store"},
-    "filemap_get_entry": {"xas_load"}, "xas_load": {"xas_start", "xas_descend"},
-}  # fmt: skip
+    "filemap_get_entry": {"xas_load"},
+    "xas_load": {"xas_start", "xas_descend"},
+}
 WALKS = ("__filemap_add_folio", "filemap_range_has_entry", "xas_get_order", "xa_get_order")
 CALLS = calls_of(EDGES, boot=["setup"])
 
@@ -317,13 +318,16 @@ def test_a_slow_down_that_memory_hides_is_not_unchanged() -> None:
             more = round(240 * phase.units["folio"])
             kernel = tuple(
                 dataclasses.replace(each, instructions=each.instructions + more)
-                if each.name == "brd_submit_bio" else each
+                if each.name == "brd_submit_bio"
+                else each
                 for each in phase.kernel
-            )  # fmt: skip
+            )
             whole = phase.instructions + more
-            phases.append(phase.model_copy(
-                update={"kernel": kernel, "instructions": whole, "by_vcpu": (whole,)}
-            ))  # fmt: skip
+            phases.append(
+                phase.model_copy(
+                    update={"kernel": kernel, "instructions": whole, "by_vcpu": (whole,)}
+                )
+            )
         return profile.model_copy(update={"phases": tuple(phases)})
 
     hidden = dataclasses.replace(session, profiles=tuple(map(longer, session.profiles)))

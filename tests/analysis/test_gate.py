@@ -30,12 +30,19 @@ def checked(
     arm: str, *problems: CheckProblem, status: CheckStatus | None = None, of: int = 1
 ) -> Check:
     return Check(
-        run_id=f"check.{arm}.lockdep.v1", arm=arm, of=of, flavour="lockdep", vcpus=1,
-        cases=("filemap-4k",), kernel_key="k", status=status or ("red" if problems else "green"),
-        problems=problems, checked=() if problems else ("36602 blocks of 4 KiB read back",),
+        run_id=f"check.{arm}.lockdep.v1",
+        arm=arm,
+        of=of,
+        flavour="lockdep",
+        vcpus=1,
+        cases=("filemap-4k",),
+        kernel_key="k",
+        status=status or ("red" if problems else "green"),
+        problems=problems,
+        checked=() if problems else ("36602 blocks of 4 KiB read back",),
         reason="QEMU ended before the agent reported anything" if status == "not run" else "",
         console=f"raw/check.{arm}.lockdep.v1/console.log",
-    )  # fmt: skip
+    )
 
 
 def compared(*checks: Check, measured: bool = True, with_check: bool = True) -> SessionComparison:

@@ -9,15 +9,24 @@ from results.calls import calls_of
 SEEDS = 8
 # walk() was changed; it calls load(), load() calls descend(); fault() calls walk().
 EDGES = {
-    "fault": {"walk", "note"}, "walk": {"load"}, "load": {"descend"},
-    "compact": {"isolate"}, "reader": {"fill"},
-}  # fmt: skip
+    "fault": {"walk", "note"},
+    "walk": {"load"},
+    "load": {"descend"},
+    "compact": {"isolate"},
+    "reader": {"fill"},
+}
 # Function → (calls, instructions a call) of the base arm.
 BASE = {
-    "fault": (10.0, 50.0), "note": (10.0, 5.0), "walk": (10.0, 40.0), "load": (20.0, 10.0),
-    "descend": (40.0, 5.0), "compact": (1.0, 100.0), "isolate": (1.0, 2000.0),
-    "reader": (5.0, 10.0), "fill": (5.0, 20.0),
-}  # fmt: skip
+    "fault": (10.0, 50.0),
+    "note": (10.0, 5.0),
+    "walk": (10.0, 40.0),
+    "load": (20.0, 10.0),
+    "descend": (40.0, 5.0),
+    "compact": (1.0, 100.0),
+    "isolate": (1.0, 2000.0),
+    "reader": (5.0, 10.0),
+    "fill": (5.0, 20.0),
+}
 CALLS = calls_of(EDGES, pointed=["fill"], indirect=["reader"])
 
 
@@ -126,8 +135,12 @@ def test_what_traces_is_called_by_tracepoints_and_not_through_pointers() -> None
     probe, trampoline = "trace_event_raw_event_mm_page", "__SCT__tp_func_mm_page_free"
     names = ["reader", "free", trampoline, probe]
     calls = [np.tile([5.0, each, each, each], (SEEDS, 1)) for each in (10.0, 20.0)]
-    moved = Counted(names, (10 * calls[0], 10 * calls[1]), (calls[0], calls[1]),
-                    [10 * arm.sum(axis=1) for arm in calls])  # fmt: skip
+    moved = Counted(
+        names,
+        (10 * calls[0], 10 * calls[1]),
+        (calls[0], calls[1]),
+        [10 * arm.sum(axis=1) for arm in calls],
+    )
     edges = {"free": {trampoline}}
     known = network(names, calls_of(edges, pointed=[probe], indirect=["reader", "free"]))
     assert split(moved, {"reader"}, known).linked.difference == 0

@@ -83,8 +83,11 @@ def test_a_step_has_what_differs_from_the_build_before_it() -> None:
         if view.triage
     }
     assert known == {
-        ("0", "1"): "1 of all", ("1", "2"): "2", ("2", "3"): "3", ("0", "3"): "3 of all",
-    }  # fmt: skip
+        ("0", "1"): "1 of all",
+        ("1", "2"): "2",
+        ("2", "3"): "3",
+        ("0", "3"): "3 of all",
+    }
 
 
 def test_records_of_an_arm_that_is_not_there_are_refused() -> None:

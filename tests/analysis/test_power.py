@@ -31,9 +31,12 @@ def sessions(effect: float, sd: float, looks: Looks, count: int) -> tuple[float,
         for each in so_far(looks):
             n = each.seeds[-1]
             evidence = Evidence(
-                direction="higher", base=(1.0,) * n, patched=tuple(values[:n].tolist()),
-                blocks_planned=n, looks=each,
-            )  # fmt: skip
+                direction="higher",
+                base=(1.0,) * n,
+                patched=tuple(values[:n].tolist()),
+                blocks_planned=n,
+                looks=each,
+            )
             judged = judge_primary([evidence], Thresholds(change=0.0025))[0]
             if judged.cause not in OPEN:
                 break

@@ -19,10 +19,11 @@ from tests.analysis.measured import compare, measured
 def by_number(manifest: Manifest) -> Manifest:
     """The same with a number of I/Os in 4k, in place of a time."""
     cases = tuple(
-        case.model_copy(update={"times": {"laptop": {**case.times["laptop"],
-                                                     "4k": PhaseTimes(ios=24_000)}}})
+        case.model_copy(
+            update={"times": {"laptop": {**case.times["laptop"], "4k": PhaseTimes(ios=24_000)}}}
+        )
         for case in manifest.experiment.cases
-    )  # fmt: skip
+    )
     experiment = manifest.experiment.model_copy(update={"cases": cases})
     return manifest.model_copy(update={"experiment": experiment})
 

@@ -49,9 +49,12 @@ def test_findings_of_series_and_builds_are_the_reports(with_findings: Comparison
         ("warning", "series", EXECUTED),
         ("warning", "build", "fs/btrfs/file.c is not built"),
         ("warning", "build", "new in the patched arm: mm/filemap.c:7: unused variable"),
-        ("note", "build", "only 2 functions changed: xas_load (100 to 120 bytes), fresh (new, 16 "
-         "bytes)"),
-    } <= findings  # fmt: skip
+        (
+            "note",
+            "build",
+            "only 2 functions changed: xas_load (100 to 120 bytes), fresh (new, 16 bytes)",
+        ),
+    } <= findings
     [origin] = [
         of_finding(f) for f in with_findings.findings if f.level == "note" and f.scope == "series"
     ]
@@ -69,16 +72,21 @@ def test_every_form_says_them(with_findings: Comparison, form: str) -> None:
 @pytest.mark.parametrize(
     ("names", "level", "text"),
     [
-        (("xas_load", "xa_get_order.constprop.0", "vmscan_only"), "note",
-         "executed: 2 of 3 changed functions: xas_load in 4k, thp, switch; "
-         "xa_get_order.constprop.0 in 4k, thp, switch; not executed: vmscan_only"),
-        (("xas_load",), "note",
-         "executed: 1 of 1 changed functions: xas_load in 4k, thp, switch"),
-        (("f1", "f2", "f3", "f4", "f5", "f6"), "warning",
-         "none of the changed functions was executed (f1, f2, f3, f4, f5 and 1 more): these "
-         "workloads cannot show an effect of the series; choose others"),
+        (
+            ("xas_load", "xa_get_order.constprop.0", "vmscan_only"),
+            "note",
+            "executed: 2 of 3 changed functions: xas_load in 4k, thp, switch; "
+            "xa_get_order.constprop.0 in 4k, thp, switch; not executed: vmscan_only",
+        ),
+        (("xas_load",), "note", "executed: 1 of 1 changed functions: xas_load in 4k, thp, switch"),
+        (
+            ("f1", "f2", "f3", "f4", "f5", "f6"),
+            "warning",
+            "none of the changed functions was executed (f1, f2, f3, f4, f5 and 1 more): these "
+            "workloads cannot show an effect of the series; choose others",
+        ),
     ],
-)  # fmt: skip
+)
 def test_which_changed_functions_were_executed(
     names: tuple[str, ...], level: str, text: str
 ) -> None:

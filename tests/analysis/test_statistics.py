@@ -53,8 +53,10 @@ def test_hodges_lehmann_by_hand() -> None:
 
 
 def test_signed_rank_distribution_is_that_of_all_sign_patterns() -> None:
-    sums = [sum(r for r, up in zip(range(1, 7), signs, strict=True) if up)
-            for signs in product((0, 1), repeat=6)]  # fmt: skip
+    sums = [
+        sum(r for r, up in zip(range(1, 7), signs, strict=True) if up)
+        for signs in product((0, 1), repeat=6)
+    ]
     counted = np.bincount(sums) / 2**6
     assert s.signed_rank_probabilities(6) == pytest.approx(counted)
 
@@ -62,9 +64,18 @@ def test_signed_rank_distribution_is_that_of_all_sign_patterns() -> None:
 # Wilcoxon's T, two-sided 0.05 and 0.01: the largest T that is significant (Siegel 1956, table G).
 @pytest.mark.parametrize(
     ("n", "at_5", "at_1"),
-    [(6, 0, None), (7, 2, None), (8, 3, 0), (9, 5, 1), (10, 8, 3), (12, 13, 7), (16, 29, 19),
-     (20, 52, 37), (25, 89, 68)],
-)  # fmt: skip
+    [
+        (6, 0, None),
+        (7, 2, None),
+        (8, 3, 0),
+        (9, 5, 1),
+        (10, 8, 3),
+        (12, 13, 7),
+        (16, 29, 19),
+        (20, 52, 37),
+        (25, 89, 68),
+    ],
+)
 def test_published_critical_values(n: int, at_5: int, at_1: int | None) -> None:
     cumulated = np.cumsum(s.signed_rank_probabilities(n))
     for alpha, critical in ((0.05, at_5), (0.01, at_1)):

@@ -29,9 +29,10 @@ def session(made: ExactSession, **manifest: Any) -> MeasuredSession:
 def with_kernel(manifest: Manifest, arm: str, **kernel: Any) -> dict[str, Any]:
     arms = tuple(
         each.model_copy(update={"kernel": each.kernel.model_copy(update=kernel)})
-        if each.name == arm else each
+        if each.name == arm
+        else each
         for each in manifest.arms
-    )  # fmt: skip
+    )
     return {"arms": arms}
 
 
@@ -44,8 +45,9 @@ def other_series(made: ExactSession) -> MeasuredSession:
 def verdicts(pair: SessionPair) -> dict[tuple[str, str], str]:
     return {
         (m.arm, m.name): str(m.judgement.verdict) if m.judgement else "not judged"
-        for m in pair.metrics if m.primary
-    }  # fmt: skip
+        for m in pair.metrics
+        if m.primary
+    }
 
 
 def test_a_session_against_itself_differs_in_nothing() -> None:
@@ -53,8 +55,11 @@ def test_a_session_against_itself_differs_in_nothing() -> None:
     assert (len(pair.differences), len(pair.obstacles)) == (0, 0)
     assert pair.same_code == ("base", "patched")
     assert set(verdicts(pair).values()) == {"no change"}
-    assert all(m.judgement and m.judgement.change and m.judgement.change.estimate == 0
-               for m in pair.metrics if m.primary)  # fmt: skip
+    assert all(
+        m.judgement and m.judgement.change and m.judgement.change.estimate == 0
+        for m in pair.metrics
+        if m.primary
+    )
     assert "Nothing differs between them" in side_by_side(pair)
 
 
@@ -62,8 +67,10 @@ def test_another_series_is_judged_seed_by_seed() -> None:
     pair = compare_two(session(FIRST), other_series(SLOWER))
     assert pair.obstacles == ()
     assert [each.name for each in pair.differences] == [
-        "patched: kernel", "patched: patches", "patched: machine code",
-    ]  # fmt: skip
+        "patched: kernel",
+        "patched: patches",
+        "patched: machine code",
+    ]
     assert pair.same_code == ("base",)
     by_metric = verdicts(pair)
     assert by_metric["patched", "4k.bw"] == "regression"
@@ -78,9 +85,13 @@ def test_another_series_is_judged_seed_by_seed() -> None:
         min(1.0, 3 * metric.judgement.p_value), rel=1e-9
     )
     assert metric.first_median == pytest.approx(
-        sorted(r.samples["4k.bw"] for r in FIRST.records()
-               if r.arm == "patched" and r.samples and "4k.bw" in r.samples)[3:5][0], rel=0.01
-    )  # fmt: skip
+        sorted(
+            r.samples["4k.bw"]
+            for r in FIRST.records()
+            if r.arm == "patched" and r.samples and "4k.bw" in r.samples
+        )[3:5][0],
+        rel=0.01,
+    )
     text = side_by_side(pair)
     assert "patched: patches: none -> 0001-mm-slower.patch" in text
     assert "Arm base, the same machine code and settings" in text
@@ -137,9 +148,10 @@ def test_nothing_is_judged_where_more_than_kernels_differs(
 def test_lab_host_and_build_tools_are_named_and_prevent_nothing() -> None:
     manifest = FIRST.manifest()
     update = {
-        "lab_commit": "fedcba", "host": {**manifest.provenance.host, "cpu": "another"},
+        "lab_commit": "fedcba",
+        "host": {**manifest.provenance.host, "cpu": "another"},
         "tools": {**manifest.provenance.tools, "gcc": "gcc 14"},
-    }  # fmt: skip
+    }
     provenance = manifest.provenance.model_copy(update=update)
     pair = compare_two(session(FIRST), session(FIRST, provenance=provenance))
     assert [each.name for each in pair.differences] == ["lab", "gcc", "host: cpu"]

@@ -76,10 +76,13 @@ def test_a_a_is_that_of_the_same_blocks() -> None:
     session = WallSession(spread=0.01)
     metric = session.compared().primary[0]
     values = [
-        [r.samples["4k.bw"] for r in sorted(session.records(), key=lambda r: r.block)
-         if (r.case, r.arm) == ("filemap-4k", arm) and r.samples]
+        [
+            r.samples["4k.bw"]
+            for r in sorted(session.records(), key=lambda r: r.block)
+            if (r.case, r.arm) == ("filemap-4k", arm) and r.samples
+        ]
         for arm in ("base", AGAIN)
-    ]  # fmt: skip
+    ]
     noise = noise_floor(log_ratios(*values), 0.01)
     assert metric.again is not None
     assert noise.interval is not None
@@ -137,9 +140,14 @@ def test_under_tcg_a_busy_host_costs_no_numbers() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "blame"),
-    [("panic", "series"), ("hung", "series"), ("oom", "series"), ("lost", "host"),
-     ("invalid", "workload")],
-)  # fmt: skip
+    [
+        ("panic", "series"),
+        ("hung", "series"),
+        ("oom", "series"),
+        ("lost", "host"),
+        ("invalid", "workload"),
+    ],
+)
 @pytest.mark.parametrize("arm", ["base", "patched", AGAIN])
 def test_failed_runs_are_distinguished_and_never_data_points(
     kind: str, blame: str, arm: str

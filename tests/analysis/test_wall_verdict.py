@@ -18,10 +18,19 @@ THRESHOLDS = Thresholds(change=0.01)
 
 
 def evidence(
-    effect: float, *, n: int = 24, spread: float = 0.005, seed: int = 1, again: float = 0.0,
-    direction: Direction = "higher", real_time: bool = True, planned: int | None = None,
-    same_code: bool = False, failures: tuple[Failure, ...] = (), unusable: str = "",
-) -> Evidence:  # fmt: skip
+    effect: float,
+    *,
+    n: int = 24,
+    spread: float = 0.005,
+    seed: int = 1,
+    again: float = 0.0,
+    direction: Direction = "higher",
+    real_time: bool = True,
+    planned: int | None = None,
+    same_code: bool = False,
+    failures: tuple[Failure, ...] = (),
+    unusable: str = "",
+) -> Evidence:
     """Blocks with an effect on the patched arm, and one on the A/A arm if asked."""
     random = np.random.default_rng(seed)
     values = 1000 * np.exp(spread * random.standard_normal((3, n)))
@@ -150,8 +159,9 @@ def test_values_without_a_ratio() -> None:
     arms = Evidence("higher", (0.0,) * 12, (1.0,) * 12, 12, again=(1.0,) * 12)
     judgement = judge_primary([arms], THRESHOLDS)[0]
     assert (judgement.verdict, judgement.reason) == (
-        Verdict.INCONCLUSIVE, "a value is zero or no number: no ratio",
-    )  # fmt: skip
+        Verdict.INCONCLUSIVE,
+        "a value is zero or no number: no ratio",
+    )
 
 
 def test_unusable_values_say_why() -> None:

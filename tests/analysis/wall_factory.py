@@ -85,9 +85,11 @@ class WallSession:
         self, case: str, arm: str, block: int, at: int, total: int, random: np.random.Generator
     ) -> RunRecord:
         still = factory.ExactSession(
-            seeds=tuple(range(1, self.blocks + 1)), effect=dict.fromkeys(factory.LOOKS, 0.0),
-            spread=0.0, noise=0.0,
-        )  # fmt: skip
+            seeds=tuple(range(1, self.blocks + 1)),
+            effect=dict.fromkeys(factory.LOOKS, 0.0),
+            spread=0.0,
+            noise=0.0,
+        )
         plain = factory.run(still, case, "patched", block)
         moved = {"patched": self.effect, AGAIN: self.again}.get(arm, 0.0)
         moved += self.spread * float(random.standard_normal()) + self.drift * at / total

@@ -11,9 +11,16 @@ from errors import SpecError
 from experiment.load import Catalogue, load_experiment
 
 METRICS = (
-    "bw", "iops", "ios", "refaults_per_io", "major_faults_per_io",
-    "path", "work", "guest_ns_per_io", "file_thp_mib",
-)  # fmt: skip
+    "bw",
+    "iops",
+    "ios",
+    "refaults_per_io",
+    "major_faults_per_io",
+    "path",
+    "work",
+    "guest_ns_per_io",
+    "file_thp_mib",
+)
 CHECKOUT = Path(__file__).resolve().parents[2]
 SERIES = ("configs/series/filemap-walks", "configs/series/noop", "configs/series/slow-add-80")
 

@@ -126,8 +126,9 @@ def test_workloads_with_files_of_different_sizes_are_not_measured_together() -> 
     shipped = load_experiment(Path("iomap-dirty"), catalogue=CATALOGUE)
     assert made.dataset == shipped.dataset
     assert (made.cases[0].times, made.cases[0].primary) == (
-        shipped.cases[0].times, shipped.cases[0].primary
-    )  # fmt: skip
+        shipped.cases[0].times,
+        shipped.cases[0].primary,
+    )
     with pytest.raises(SpecError, match="iomap-dirty has files of another size than filemap-4k"):
         from_series(["a.mbox"], workloads=["filemap-4k", "iomap-dirty"], catalogue=CATALOGUE)
 
@@ -146,20 +147,28 @@ def test_all_are_those_that_can_share_a_session() -> None:
 
 def test_rules_can_be_replaced() -> None:
     auto = Auto.model_validate(
-        {"experiment": {}, "usual": ("w",), "case": ({"workload": "w"},),
-         "touches": ({"patterns": ("net/*",), "workloads": ("w",)},)}
-    )  # fmt: skip
+        {
+            "experiment": {},
+            "usual": ("w",),
+            "case": ({"workload": "w"},),
+            "touches": ({"patterns": ("net/*",), "workloads": ("w",)},),
+        }
+    )
     assert choose(["net/ipv4/tcp.c"], auto) == ("w",)
 
 
 @pytest.mark.parametrize(
     ("series", "name"),
     [
-        ("configs/series/noop", "noop"), ("/tmp/My Series.mbox", "my-series"),
-        ("git:/src@v6.12..topic/x", "topic-x"), ("v6.12..", "head"), ("/", "series"),
-        ("https://lore.kernel.org/all/2024.1-2-a@b.c/", "2024-1-2-a-b-c"), ("x" * 99, "x" * 40),
+        ("configs/series/noop", "noop"),
+        ("/tmp/My Series.mbox", "my-series"),
+        ("git:/src@v6.12..topic/x", "topic-x"),
+        ("v6.12..", "head"),
+        ("/", "series"),
+        ("https://lore.kernel.org/all/2024.1-2-a@b.c/", "2024-1-2-a-b-c"),
+        ("x" * 99, "x" * 40),
     ],
-)  # fmt: skip
+)
 def test_names(series: str, name: str) -> None:
     assert name_of(series) == name
 
@@ -200,15 +209,21 @@ def test_kernels_are_arms_named_by_version() -> None:
 @pytest.mark.parametrize(
     ("sources", "names"),
     [
-        ((CLOUD.format(115), CLOUD.format(115)), ("6-12-115-deb12-cloud-amd64-1",
-                                                  "6-12-115-deb12-cloud-amd64-2")),
-        (("deb:linux-image-6.1-amd64=6.1.9-1", "deb:linux-image-6.1-rt-amd64"),
-         ("6-1-amd64", "6-1-rt-amd64")),
-        (("image:/boot/vmlinuz-6.1.2@/lib/modules/6.1.2", "image:bzImage"),
-         ("vmlinuz-6-1-2", "bzimage")),
+        (
+            (CLOUD.format(115), CLOUD.format(115)),
+            ("6-12-115-deb12-cloud-amd64-1", "6-12-115-deb12-cloud-amd64-2"),
+        ),
+        (
+            ("deb:linux-image-6.1-amd64=6.1.9-1", "deb:linux-image-6.1-rt-amd64"),
+            ("6-1-amd64", "6-1-rt-amd64"),
+        ),
+        (
+            ("image:/boot/vmlinuz-6.1.2@/lib/modules/6.1.2", "image:bzImage"),
+            ("vmlinuz-6-1-2", "bzimage"),
+        ),
         (("deb:linux-source-6.12", "git:../linux@master"), ("source-6-12", "master")),
     ],
-)  # fmt: skip
+)
 def test_names_tell_kernels_apart(sources: tuple[str, ...], names: tuple[str, ...]) -> None:
     assert arm_names(sources) == names
     assert from_kernels(sources, catalogue=CATALOGUE)
@@ -244,5 +259,6 @@ def test_workloads_bring_what_they_need_of_the_kernel_and_others_do_not() -> Non
     assert series.kernel.configuration == "perf+workloads"
     kernels = from_kernels(["git:/a", "git:/b"], workloads=["vmalloc"], catalogue=CATALOGUE)
     assert [arm.kernel.configuration for arm in kernels.arms if arm.kernel] == [
-        "perf+workloads", "perf+workloads",
-    ]  # fmt: skip
+        "perf+workloads",
+        "perf+workloads",
+    ]

@@ -42,12 +42,24 @@ def test_files_of_sys_and_of_the_cgroup_are_set_by_their_whole_paths() -> None:
     "word",
     [
         "thp_anon=16K-64K:always;128K,512K:inherit;256K:madvise;1M-2M:never",
-        "slub_debug=FZ,radix_tree_node", "mitigations=off", "isolcpus=managed_irq,domain,1-3",
-        'dyndbg="file mm/vmscan.c +p"', "crashkernel=512M@16M", "memmap=2G!4G", "memmap=1G$4G",
-        "root=/dev/disk/by-label/a\\x20b", "hugepagesz=1G", "init_on_alloc=1", "a.b=~c^d&e|f<g>h",
-        "earlyprintk=ttyS0,115200", "module.param='x'", "quiet", "x=#1%", "--",
+        "slub_debug=FZ,radix_tree_node",
+        "mitigations=off",
+        "isolcpus=managed_irq,domain,1-3",
+        'dyndbg="file mm/vmscan.c +p"',
+        "crashkernel=512M@16M",
+        "memmap=2G!4G",
+        "memmap=1G$4G",
+        "root=/dev/disk/by-label/a\\x20b",
+        "hugepagesz=1G",
+        "init_on_alloc=1",
+        "a.b=~c^d&e|f<g>h",
+        "earlyprintk=ttyS0,115200",
+        "module.param='x'",
+        "quiet",
+        "x=#1%",
+        "--",
     ],
-)  # fmt: skip
+)
 def test_a_command_line_holds_what_a_kernel_takes(word: str) -> None:
     assert arm(cmdline=(word,)).cmdline == (word,)
 
@@ -64,8 +76,10 @@ def test_a_command_line_ends_before_the_kernel_cuts_it_off() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"sysctl": {"kernel.mm.lru_gen.enabled": "n"}},
-         'is a file of /sys, no sysctl: sysfs = { "kernel/mm/lru_gen/enabled" = ... }'),
+        (
+            {"sysctl": {"kernel.mm.lru_gen.enabled": "n"}},
+            'is a file of /sys, no sysctl: sysfs = { "kernel/mm/lru_gen/enabled" = ... }',
+        ),
         ({"sysctl": {"swappiness": "1"}}, "swappiness is no sysctl; they are called as vm.swapp"),
         ({"sysctl": {"vm": "1"}}, "vm is no sysctl"),
         ({"sysctl": {"vmm.swappiness": "1"}}, "begin with abi, crypto, debug, dev, fs, kernel"),
@@ -80,7 +94,7 @@ def test_a_command_line_ends_before_the_kernel_cuts_it_off() -> None:
         ({"cgroup": {"memory.high/../x": "1"}}, "a file of the measured cgroup is wanted"),
         ({"mount_options": "noatime, discard"}, "options with commas between them are wanted"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_set_is_answered_by_what_can(settings: dict[str, Any], words: str) -> None:
     answer = refusal(**settings)
     assert words in answer

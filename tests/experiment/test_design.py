@@ -157,5 +157,8 @@ def test_dropping_is_blind_to_the_arm(runs: list[Conditions | None]) -> None:
     assert set(dropped_blocks({4: tuple(runs)})) == {4}
     assert set(signature(design.dropped_blocks).parameters) == {"blocks", "rules"}
     assert set(Conditions.__dataclass_fields__) == {
-        "stolen", "foreign", "swapped_pages", "throttled",
-    }  # fmt: skip
+        "stolen",
+        "foreign",
+        "swapped_pages",
+        "throttled",
+    }

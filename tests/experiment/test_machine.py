@@ -40,8 +40,9 @@ def test_each_that_ships_is_whole_and_has_its_sources(name: str) -> None:
     assert machine.many.source
     # Without waits for memory no cycle has fewer instructions than with them.
     with_waits, without = (
-        machine.many.instructions_per_cycle, machine.many.instructions_per_cycle_in_caches
-    )  # fmt: skip
+        machine.many.instructions_per_cycle,
+        machine.many.instructions_per_cycle_in_caches,
+    )
     assert without is not None
     assert with_waits[0] < without[0] <= without[1] == with_waits[1]
 
@@ -50,10 +51,18 @@ def test_a_core_has_its_share_of_a_shared_cache() -> None:
     machine = load_machine(Path("ice-lake-sp"))
     assert machine.llc.sets * machine.llc.ways * 64 == 1536 * 1024
     assert machine_words(machine) == (
-        "cache=l1d:64:12", "cache=l1i:64:8", "cache=l2:1024:20", "cache=llc:2048:12",
-        "tlb=d1:1:16:4", "tlb=d1:2:8:4", "tlb=d1:4:1:8", "tlb=i1:1:16:8", "tlb=i1:2:1:16",
-        "tlb=s2:7:128:16", "prefetch=20",
-    )  # fmt: skip
+        "cache=l1d:64:12",
+        "cache=l1i:64:8",
+        "cache=l2:1024:20",
+        "cache=llc:2048:12",
+        "tlb=d1:1:16:4",
+        "tlb=d1:2:8:4",
+        "tlb=d1:4:1:8",
+        "tlb=i1:1:16:8",
+        "tlb=i1:2:1:16",
+        "tlb=s2:7:128:16",
+        "prefetch=20",
+    )
 
 
 @pytest.mark.parametrize(
@@ -64,8 +73,11 @@ def test_a_core_has_its_share_of_a_shared_cache() -> None:
         ("cores = 40", "cores = 7", "llc: 61440 KiB for 7 cores"),
         ("entries = 64", "entries = 60", "60 entries are no power of two of sets of 4"),
         ("llc = 74", "llc = 7", "found 14, 7 and 292"),
-        ('level = "data"\npages = ["4K"]', 'level = "code"\npages = ["4K"]',
-         "none of level 'data' holds pages of 4K"),
+        (
+            'level = "data"\npages = ["4K"]',
+            'level = "code"\npages = ["4K"]',
+            "none of level 'data' holds pages of 4K",
+        ),
         ('pages = ["4K"]', 'pages = ["64K"]', "64K"),
         ('name = "ice-lake-sp"', 'name = "other"', "must be the file's name"),
         ("ways = 12", "way = 12", "way"),
@@ -73,7 +85,7 @@ def test_a_core_has_its_share_of_a_shared_cache() -> None:
         ("ghz = 3.4", "ghz = 0", "many.ghz"),
         ("in_caches = [1.0, 2.0]", "in_caches = [2.0, 1.0]", "in_caches: found 2.0 before 1.0"),
     ],
-)  # fmt: skip
+)
 def test_mistakes_are_named(tmp_path: Path, before: str, after: str, message: str) -> None:
     with pytest.raises(SpecError) as caught:
         load_machine(changed(tmp_path, before, after))

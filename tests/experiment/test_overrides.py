@@ -52,8 +52,11 @@ def test_values_are_toml_or_plain_text(file: Path, catalogue: Catalogue) -> None
 def test_another_series_is_not_called_by_the_name_of_the_file_s(
     file: Path, catalogue: Catalogue
 ) -> None:
-    file.write_text(GOOD.replace('path = "configs/series/noop"',
-                                 'path = "configs/series/noop"\ntitle = "comments"'))  # fmt: skip
+    file.write_text(
+        GOOD.replace(
+            'path = "configs/series/noop"', 'path = "configs/series/noop"\ntitle = "comments"'
+        )
+    )
 
     def titled(*overrides: str) -> str:
         return series_of(load_experiment(file, overrides=overrides, catalogue=catalogue)).title
@@ -134,18 +137,23 @@ EXAMPLE = "is not KEY=VALUE; for example blocks=4 or cases.0.times.laptop.4k.run
         ),
         ("cases.2.variant=v1", "cases[2]: the array has 2 entries; allowed: cases[0], cases[1]"),
         ("cases.x.variant=v1", "cases.x: the array has 2 entries; allowed: cases[0], cases[1]"),
-        ("dataset[0]=1", "dataset: is a table, [0] asks for an array; allowed: cgroup_limit_mib, "
-         "brd_mib, file_mib, jobs"),
+        (
+            "dataset[0]=1",
+            "dataset: is a table, [0] asks for an array; allowed: cgroup_limit_mib, "
+            "brd_mib, file_mib, jobs",
+        ),
         ("name.first=1", 'name: found "small": is a value and has no keys'),
         ("dataset.brd_mib=1", "dataset: file_mib (13312) must be smaller than brd_mib (1)"),
         ("arms=[{name='a', patches=true}]", "arms: 1 given, 2 to 32 can be compared"),
         ("cases=[]", "cases: found an array of 0: needs at least 1"),
         ("cases.1=5", "cases[1]: found 5: must be a table"),
         ("seed=nan", "seed: found nan: must be a finite number"),
-        ("title=2026-01-01T00:00:00Z", "title: found 2026-01-01 00:00:00+00:00: is a TOML date or "
-         "time; write text in quotes"),
+        (
+            "title=2026-01-01T00:00:00Z",
+            "title: found 2026-01-01 00:00:00+00:00: is a TOML date or time; write text in quotes",
+        ),
     ],
-)  # fmt: skip
+)
 def test_mistakes_name_the_option_as_their_place(
     problems: Problems, override: str, line: str
 ) -> None:

@@ -33,9 +33,17 @@ from experiment.spec import (
 
 DATASET = Dataset(cgroup_limit_mib=8192, brd_mib=16384, file_mib=13312, jobs=16)
 GUEST = Guest(
-    name="laptop", title="", vcpus=1, memory_mib=768, cpu="Nehalem", scale=128, jobs=4,
-    boot_timeout_s=1, silence_timeout_s=1, run_timeout_s=1,
-)  # fmt: skip
+    name="laptop",
+    title="",
+    vcpus=1,
+    memory_mib=768,
+    cpu="Nehalem",
+    scale=128,
+    jobs=4,
+    boot_timeout_s=1,
+    silence_timeout_s=1,
+    run_timeout_s=1,
+)
 NAMES = st.from_regex(r"[a-z0-9][a-z0-9_-]{0,8}", fullmatch=True)
 
 
@@ -154,9 +162,11 @@ def test_a_division_with_a_remainder_is_refused_for_each_size() -> None:
         f"configs/guests/laptop.toml: scale: found 100; dataset.{key} = {value} MiB leaves a "
         f"remainder of {rest} MiB; a scale that divides it is wanted"
         for key, value, rest in (
-            ("cgroup_limit_mib", 8192, 92), ("brd_mib", 16384, 84), ("file_mib", 13312, 12),
+            ("cgroup_limit_mib", 8192, 92),
+            ("brd_mib", 16384, 84),
+            ("file_mib", 13312, 12),
         )
-    ]  # fmt: skip
+    ]
 
 
 def test_a_brd_too_small_for_a_file_system_is_refused() -> None:
@@ -198,8 +208,10 @@ def twin(name: str, **changes: object) -> TwinSpec:
 def test_twins_come_last_on_the_same_seeds_and_arms() -> None:
     experiment = make_experiment(
         [("w", "default"), ("other", "default")],
-        blocks=2, seed=5, twins=(twin("held", blocks=1), twin("waited", blocks=3)),
-    )  # fmt: skip
+        blocks=2,
+        seed=5,
+        twins=(twin("held", blocks=1), twin("waited", blocks=3)),
+    )
     runs = make_plan(experiment).runs
     assert [run.twin for run in runs[:10]] == [""] * 10
     assert [(run.run_id, run.seed) for run in runs[10:]] == [
@@ -218,18 +230,23 @@ def test_twins_come_last_on_the_same_seeds_and_arms() -> None:
 def test_a_modelled_run_is_of_a_seed_that_is_judged() -> None:
     """Its guest is the judged one, whose result it is compared with: of one seed it is of one."""
     experiment = make_experiment(
-        [("w", "default")], blocks=1, seed=5,
+        [("w", "default")],
+        blocks=1,
+        seed=5,
         twins=(
             twin("modelled", observe="memory", machine="ice-lake-sp"),
             twin("larger", observe="memory", machine="ice-lake-sp", guest={"jobs": 2}),
         ),
-    )  # fmt: skip
+    )
     runs = [run.run_id for run in make_plan(experiment).runs if run.twin]
     assert runs == [
-        "w.b00.base.modelled", "w.b00.patched.modelled",
-        "w.b00.base.larger", "w.b00.patched.larger",
-        "w.b01.base.larger", "w.b01.patched.larger",
-    ]  # fmt: skip
+        "w.b00.base.modelled",
+        "w.b00.patched.modelled",
+        "w.b00.base.larger",
+        "w.b00.patched.larger",
+        "w.b01.base.larger",
+        "w.b01.patched.larger",
+    ]
 
 
 def test_no_twin_has_the_id_of_another_run() -> None:

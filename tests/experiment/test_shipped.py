@@ -69,11 +69,15 @@ def test_full_is_the_original(catalogue: Catalogue) -> None:
 
     four, switch = PhaseTimes(ramp_s=30, runtime_s=300), PhaseTimes(ramp_s=0, runtime_s=5)
     assert times(v4) == {
-        "4k": four, "thp": PhaseTimes(ramp_s=30, runtime_s=600), "switch": switch,
-    }  # fmt: skip
+        "4k": four,
+        "thp": PhaseTimes(ramp_s=30, runtime_s=600),
+        "switch": switch,
+    }
     assert times(v1) == {
-        "4k": four, "thp": PhaseTimes(ramp_s=0, runtime_s=300), "switch": switch,
-    }  # fmt: skip
+        "4k": four,
+        "thp": PhaseTimes(ramp_s=0, runtime_s=300),
+        "switch": switch,
+    }
 
 
 @pytest.mark.parametrize(

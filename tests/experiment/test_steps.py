@@ -62,8 +62,11 @@ def test_ends_are_the_plain_arms_and_neighbours_differ_by_one_patch(
 def test_steps_are_compared_with_the_one_before_and_as_a_whole() -> None:
     experiment = per_patch(make_experiment([("w", "default")]), SUBJECTS)
     assert experiment.compared == (
-        ("base", "patch-1"), ("patch-1", "patch-2"), ("patch-2", "patch-3"), ("base", "patch-3"),
-    )  # fmt: skip
+        ("base", "patch-1"),
+        ("patch-1", "patch-2"),
+        ("patch-2", "patch-3"),
+        ("base", "patch-3"),
+    )
     # As it is written into the manifest and read again.
     assert Experiment.model_validate_json(experiment.model_dump_json()) == experiment
 

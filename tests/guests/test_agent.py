@@ -90,8 +90,10 @@ def agent(commands: str, folder: Path) -> subprocess.CompletedProcess[str]:
     where = f'OUT="{folder}"\nFW_CFG="{folder}/fw_cfg"\n'
     return subprocess.run(
         ["busybox", "sh", "-c", f"{FUNCTIONS}\n{stand_ins}{where}{commands}\necho went on"],
-        capture_output=True, text=True, timeout=10,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=10,
+    )
 
 
 @pytest.mark.parametrize(("commands", "name"), [("prepare", "prepare"), ("fetch job", "job")])
@@ -186,6 +188,8 @@ def test_a_perturbation_is_made_as_given_and_stays(entries: int, tmp_path: Path)
     )
     done = agent(f"{stand_ins}DELAY=3 PAGES=7 ENTRIES={entries}\nperturb\necho $turns", tmp_path)
     assert done.stdout.splitlines() == [
-        "if=/dev/zero of=/tmp/perturb bs=4k count=7", "3", "went on",
-    ]  # fmt: skip
+        "if=/dev/zero of=/tmp/perturb bs=4k count=7",
+        "3",
+        "went on",
+    ]
     assert len(list(place.iterdir())) == entries

@@ -36,11 +36,15 @@ def guest(name: str) -> Guest:
 def files(*, memory_shared: bool = True) -> ExactFiles:
     work = Path("/w")
     return ExactFiles(
-        kernel=Path("/k/bzImage"), initramfs=Path("/i.cpio"),
-        memory=work / "memory", memory_shared=memory_shared,
-        console=work / "console.log", result=work / "result",
-        prepare=work / "prepare", job=work / "job",
-    )  # fmt: skip
+        kernel=Path("/k/bzImage"),
+        initramfs=Path("/i.cpio"),
+        memory=work / "memory",
+        memory_shared=memory_shared,
+        console=work / "console.log",
+        result=work / "result",
+        prepare=work / "prepare",
+        job=work / "job",
+    )
 
 
 def probe(path: str, **more: Any) -> Probe:
@@ -178,8 +182,9 @@ def test_metronome_ticks_only_where_it_is_requested() -> None:
     ticking = quiet.model_copy(update={"metronome_ns": 20_000})
     assert environment(Path("/p.so"), quiet) == {"LD_PRELOAD": "/p.so"}
     assert environment(Path("/p.so"), ticking) == {
-        "LD_PRELOAD": "/p.so", "TWINBOOT_METRONOME_NS": "20000",
-    }  # fmt: skip
+        "LD_PRELOAD": "/p.so",
+        "TWINBOOT_METRONOME_NS": "20000",
+    }
 
 
 def test_ramdisk_has_the_requested_size() -> None:

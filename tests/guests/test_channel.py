@@ -34,7 +34,7 @@ from guests.channel import (
     fingerprint,
     progress,
     read_console,
-)  # fmt: skip
+)
 from tests.guests.framing import archived, framed, sent
 
 FILES = {"./uname": b"Linux\n", "./4k/after/proc/vmstat": b"pgfault 1\n" * 100, "./empty": b""}
@@ -80,9 +80,17 @@ def test_more_bytes_than_announced() -> None:
 
 @pytest.mark.parametrize(
     "header",
-    [b"", b"\n", b"TWINBOOT1 3\nabc", b"TWINBOOT2 0 00\n", b"TWINBOOT1 -1 00\n", b"\xff\xfe 1 2\n",
-     "TWINBOOT1 ٣ 00\n".encode(), b"TWINBOOT1 " + b"9" * 5000 + b" 00\n"],
-)  # fmt: skip
+    [
+        b"",
+        b"\n",
+        b"TWINBOOT1 3\nabc",
+        b"TWINBOOT2 0 00\n",
+        b"TWINBOOT1 -1 00\n",
+        b"\xff\xfe 1 2\n",
+        "TWINBOOT1 ٣ 00\n".encode(),
+        b"TWINBOOT1 " + b"9" * 5000 + b" 00\n",
+    ],
+)
 def test_no_header(header: bytes) -> None:
     with pytest.raises(ChannelError, match="no result header"):
         decode(header)
@@ -90,10 +98,16 @@ def test_no_header(header: bytes) -> None:
 
 @pytest.mark.parametrize(
     "payload",
-    [b"", b"plain text", gzip.compress(b"no tar in here" * 100), archived(FILES),
-     gzip.compress(archived(FILES))[:-30], lzma.compress(archived(FILES))],
+    [
+        b"",
+        b"plain text",
+        gzip.compress(b"no tar in here" * 100),
+        archived(FILES),
+        gzip.compress(archived(FILES))[:-30],
+        lzma.compress(archived(FILES)),
+    ],
     ids=["nothing", "text", "no tar", "not compressed", "gzip cut", "another compression"],
-)  # fmt: skip
+)
 def test_no_archive(payload: bytes) -> None:
     with pytest.raises(ChannelError, match="not a gzip'ed tar"):
         decode(framed(payload))
@@ -123,9 +137,11 @@ def with_holes(size: str) -> bytes:
         content = b"0\n".ljust(512, b"\0")
         member.size = len(content)
         member.pax_headers = {
-            "GNU.sparse.major": "1", "GNU.sparse.minor": "0",
-            "GNU.sparse.name": "holes", "GNU.sparse.realsize": size,
-        }  # fmt: skip
+            "GNU.sparse.major": "1",
+            "GNU.sparse.minor": "0",
+            "GNU.sparse.name": "holes",
+            "GNU.sparse.realsize": size,
+        }
         archive.addfile(member, io.BytesIO(content))
     return framed(gzip.compress(stream.getvalue()))
 
@@ -215,10 +231,20 @@ def recorded(name: str) -> str:
 # name, QEMU ended with the agent's status, clock that ended it, kind, part of the message
 ENDINGS: tuple[tuple[str, bool, Clock, Kind, str], ...] = (
     ("done", True, "", "done", "the agent finished"),
-    ("agent-failed", False, "", "failed",
-     "the agent stopped: twinboot: failed: mkfs: Invalid value 7q for -l size option."),
-    ("panic", False, "", "panic",
-     "Kernel panic - not syncing: Attempted to kill init! exitcode=0x00000300"),
+    (
+        "agent-failed",
+        False,
+        "",
+        "failed",
+        "the agent stopped: twinboot: failed: mkfs: Invalid value 7q for -l size option.",
+    ),
+    (
+        "panic",
+        False,
+        "",
+        "panic",
+        "Kernel panic - not syncing: Attempted to kill init! exitcode=0x00000300",
+    ),
     # The kernel panics after an oops: the oops is what happened.
     ("oops", False, "", "oops", "BUG: unable to handle page fault for address: ffff888001000000"),
     ("kernel-bug", False, "", "oops", "kernel BUG at mm/filemap.c:871!"),
@@ -234,7 +260,7 @@ ENDINGS: tuple[tuple[str, bool, Clock, Kind, str], ...] = (
     ("lost", False, "", "lost", "QEMU ended before the agent reported anything"),
     # A program of the guest that crashes is no oops; what it broke shows elsewhere.
     ("user-segfault", True, "", "done", "the agent finished"),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(
@@ -295,9 +321,13 @@ def test_failure_of_the_agent_is_taken_from_the_result_when_one_came() -> None:
 
 @pytest.mark.parametrize(
     ("name", "word"),
-    [("silent", "phase 4k"), ("done", "done"), ("silent-from-the-start", ""),
-     ("smp-bring-up-hang", "")],
-)  # fmt: skip
+    [
+        ("silent", "phase 4k"),
+        ("done", "done"),
+        ("silent-from-the-start", ""),
+        ("smp-bring-up-hang", ""),
+    ],
+)
 def test_progress_is_the_agents_last_word(name: str, word: str) -> None:
     assert progress(recorded(name)) == word
 
@@ -330,10 +360,12 @@ def test_a_console_that_grows_is_read_piece_by_piece(tmp_path: Path) -> None:
     assert follower.more() == ""
     with log.open("wb") as sink:
         for text, word in (
-            (b"twinboot: re", "re"), (b"ady\n[ 1.0] x", "ready"),
+            (b"twinboot: re", "re"),
+            (b"ady\n[ 1.0] x", "ready"),
             (b"\r\ntwinboot: phase \xff\n", "phase \ufffd"),
-            (b"x" * (3 << 20), "phase \ufffd"), (b"\ntwinboot: done\n", "done"),
-        ):  # fmt: skip
+            (b"x" * (3 << 20), "phase \ufffd"),
+            (b"\ntwinboot: done\n", "done"),
+        ):
             sink.write(text)
             sink.flush()
             assert follower.more() == word

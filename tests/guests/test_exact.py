@@ -21,9 +21,14 @@ def guest_of(process: Process, place: Path) -> exact._ExactGuest:
     console = place / "console"
     console.touch()
     return exact._ExactGuest(
-        cast(Machine, None), cast(ExactFiles, None), process, cast(Monitor, None),
-        time.monotonic(), None, Follower(console),
-    )  # fmt: skip
+        cast(Machine, None),
+        cast(ExactFiles, None),
+        process,
+        cast(Monitor, None),
+        time.monotonic(),
+        None,
+        Follower(console),
+    )
 
 
 def test_a_guest_that_the_host_gives_no_cpu_is_waited_for(tmp_path: Path) -> None:

@@ -101,10 +101,20 @@ def test_an_archive_is_what_cpio_makes_but_for_what_it_counts(tmp_path: Path) ->
     for name in names:
         os.utime(folder / name, (0, 0), follow_symlinks=False)
     subprocess.run(
-        ["cpio", "--create", "--format=newc", "--reproducible", "--owner=+0:+0", "--quiet",
-         f"--file={tmp_path / 'theirs'}"],
-        cwd=folder, input="\n".join(names), text=True, check=True,
-    )  # fmt: skip
+        [
+            "cpio",
+            "--create",
+            "--format=newc",
+            "--reproducible",
+            "--owner=+0:+0",
+            "--quiet",
+            f"--file={tmp_path / 'theirs'}",
+        ],
+        cwd=folder,
+        input="\n".join(names),
+        text=True,
+        check=True,
+    )
     ours, theirs = ((tmp_path / each).read_bytes() for each in ("ours", "theirs"))
     assert members(ours) == members(theirs)
     assert len(ours) == len(theirs)
@@ -112,8 +122,11 @@ def test_an_archive_is_what_cpio_makes_but_for_what_it_counts(tmp_path: Path) ->
         ["cpio", "--list", "--quiet"], input=ours, capture_output=True, check=True
     )
     assert listed.stdout.decode().split() == names
-    links = {name: int(ours[at + 38 : at + 46], 16) for name in ("b", "b/c", "a")
-             for at in [ours.index(name.encode() + b"\0") - 110]}  # fmt: skip
+    links = {
+        name: int(ours[at + 38 : at + 46], 16)
+        for name in ("b", "b/c", "a")
+        for at in [ours.index(name.encode() + b"\0") - 110]
+    }
     assert links == {"b": 4, "b/c": 2, "a": 2}
 
 

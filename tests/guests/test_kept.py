@@ -166,8 +166,11 @@ def test_the_entries_used_last_stay(
         provide(each, tmp_path, f"boot-{number}")
         os.utime(folder / kept.key_of(each), (number, number))
     provide(machines[0], tmp_path, "used")
-    size = sum(path.stat().st_size for path in (folder / kept.key_of(machine)).parent.rglob("*")
-               if path.is_file())  # fmt: skip
+    size = sum(
+        path.stat().st_size
+        for path in (folder / kept.key_of(machine)).parent.rglob("*")
+        if path.is_file()
+    )
     monkeypatch.setattr(kept, "MOST_BYTES", size + 100)
     provide(machines[2], tmp_path, "third")
     left = {path.name for path in folder.iterdir()}

@@ -29,9 +29,12 @@ def archive(folder: Path, name: str, files: dict[str, str]) -> Path:
         (top / path).write_text(text)
     target = folder / f"{name}.cpio"
     subprocess.run(
-        ["cpio", "-o", "-H", "newc", "--quiet", "-F", str(target)], cwd=top, check=True,
-        input="\n".join(files), text=True,
-    )  # fmt: skip
+        ["cpio", "-o", "-H", "newc", "--quiet", "-F", str(target)],
+        cwd=top,
+        check=True,
+        input="\n".join(files),
+        text=True,
+    )
     return target
 
 
@@ -47,9 +50,15 @@ def kernel(tmp_path: Path) -> Kernel:
     for name in ("00-brd.ko", "01-xfs.ko"):
         (folder / name).write_text(name)
     identity = KernelIdentity(
-        key="1" * 32, release="6", source="deb:a=1", patches=(), flavour="prebuilt",
-        compiler="", config_sha256="", code_key="",
-    )  # fmt: skip
+        key="1" * 32,
+        release="6",
+        source="deb:a=1",
+        patches=(),
+        flavour="prebuilt",
+        compiler="",
+        config_sha256="",
+        code_key="",
+    )
     return Kernel(folder, identity)
 
 
@@ -121,8 +130,10 @@ def modules_loaded(folder: Path, insmod: str) -> subprocess.CompletedProcess[str
     stand_ins = 'fail() { echo "failed: $*"; exit 42; }\n' + insmod
     return subprocess.run(
         ["busybox", "sh", "-c", f"{functions}\n{stand_ins}\nOUT={folder}\nload_modules"],
-        capture_output=True, text=True, timeout=10,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=10,
+    )
 
 
 def test_modules_get_their_options_in_turn(kernel: Kernel) -> None:

@@ -127,11 +127,28 @@ def printed(image: Path, preload: Path, folder: Path, vcpus: int = 2) -> bytes:
     folder.mkdir()
     out = folder / "out"
     argv = [
-        X86_64.board.qemu, "-accel", "tcg", "-icount", "shift=0,sleep=off", "-smp", str(vcpus),
-        "-seed", "1", "-nodefaults", "-display", "none", "-no-reboot",
-        "-device", "isa-debug-exit,iobase=0xf4", "-chardev", f"file,id=out,path={out}",
-        "-device", "isa-debugcon,iobase=0xe9,chardev=out", "-kernel", str(image),
-    ]  # fmt: skip
+        X86_64.board.qemu,
+        "-accel",
+        "tcg",
+        "-icount",
+        "shift=0,sleep=off",
+        "-smp",
+        str(vcpus),
+        "-seed",
+        "1",
+        "-nodefaults",
+        "-display",
+        "none",
+        "-no-reboot",
+        "-device",
+        "isa-debug-exit,iobase=0xf4",
+        "-chardev",
+        f"file,id=out,path={out}",
+        "-device",
+        "isa-debugcon,iobase=0xe9,chardev=out",
+        "-kernel",
+        str(image),
+    ]
     env = os.environ | {"LD_PRELOAD": str(preload), METRONOME: str(TURN_NS)}
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == X86_64.board.done_status, done.stderr
@@ -202,8 +219,9 @@ def test_a_program_runs_with_them_until_it_asks_for_a_network(tmp_path: Path) ->
     folder = refusing(program, real, tmp_path / "cache")
     assert folder is not None
     assert {path.name for path in folder.glob("*.so*") if path.suffix not in (".c", ".map")} == {
-        "libnbd.so.0", "librbd.so.1",
-    }  # fmt: skip
+        "libnbd.so.0",
+        "librbd.so.1",
+    }
     assert status(program, tmp_path) == status(program, folder, tmp_path) == 7
     assert status(program, tmp_path, arguments=("far",)) == 3
     assert status(program, folder, tmp_path, arguments=("far",)) == -signal.SIGILL

@@ -56,8 +56,10 @@ def waiting(
     return virtme._WallGuest(
         cast(Any, SimpleNamespace(guest=shape, patience=1)),
         cast(Any, SimpleNamespace(result=tmp_path / "result")),
-        cast(Any, None), Follower(log), time.monotonic(),
-    )  # fmt: skip
+        cast(Any, None),
+        Follower(log),
+        time.monotonic(),
+    )
 
 
 def test_a_guest_that_kvm_cannot_run_is_ended_at_once(
@@ -226,8 +228,10 @@ def test_shell_makes_a_pipe_and_keeps_the_status_as_evidence(tmp_path: Path) -> 
     script = "test -p /dev/stdout && echo a pipe; echo to stderr >&2; exit 7"
     done = run(wrapped(["sh", "-c", script]), timeout_s=10)
     assert done.stdout.splitlines() == [
-        "a pipe", "to stderr", "twinboot-host: vng ended with status 7",
-    ]  # fmt: skip
+        "a pipe",
+        "to stderr",
+        "twinboot-host: vng ended with status 7",
+    ]
 
 
 def test_shell_takes_its_group_along(tmp_path: Path) -> None:

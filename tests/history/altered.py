@@ -79,8 +79,14 @@ def lost(entry: Entry, blame: str, reason: str = "no run is left") -> Entry:
     """The entry with its verdicts lost: a broken kernel, or a broken host."""
 
     def without(case: CaseEntry) -> CaseEntry:
-        conclusion = Conclusion(arm="tonight", against="pinned", metric=case.primary[0],
-                    verdict=Verdict.FAILED, reason=reason, blame=blame)  # fmt: skip
+        conclusion = Conclusion(
+            arm="tonight",
+            against="pinned",
+            metric=case.primary[0],
+            verdict=Verdict.FAILED,
+            reason=reason,
+            blame=blame,
+        )
         return case.model_copy(update={"conclusions": (conclusion,)})
 
     return each_case(entry, without)

@@ -36,10 +36,15 @@ SCATTER = 0.0025 / math.sqrt(2)
 
 def identity(code: str, release: str = "6.12.40") -> KernelIdentity:
     return KernelIdentity(
-        key=f"{code:0>32}", release=release, source=f"deb:linux-source-6.12={release}-1",
-        patches=(), flavour="perf", compiler="gcc 12.2.0", config_sha256="c0" * 32,
+        key=f"{code:0>32}",
+        release=release,
+        source=f"deb:linux-source-6.12={release}-1",
+        patches=(),
+        flavour="perf",
+        compiler="gcc 12.2.0",
+        config_sha256="c0" * 32,
         code_key=f"{code:0>64}",
-    )  # fmt: skip
+    )
 
 
 @dataclass
@@ -94,36 +99,61 @@ class Nights:
                 key = int(code, 16) if name != PINNED else 1
                 # The dice are thrown anew for another kernel, case or setting, not another night.
                 dice = np.random.default_rng(
-                    [self.random_seed, key % 2**32, number, len(setting["qemu"]) > 5, *(
-                        ord(c) for c in setting["qemu"]
-                    )]
-                )  # fmt: skip
+                    [
+                        self.random_seed,
+                        key % 2**32,
+                        number,
+                        len(setting["qemu"]) > 5,
+                        *(ord(c) for c in setting["qemu"]),
+                    ]
+                )
                 logs = math.log(250.0) + lab + self.scatter * dice.standard_normal(self.seeds)
                 if name != PINNED:
                     logs = logs + level + self.between * float(wall.standard_normal())
                 logs = logs + host + self.noise * wall.standard_normal(self.seeds)
                 values = tuple(float(value) for value in np.exp(logs))
                 both = {"4k.bw": values, "4k.iops": tuple(256 * value for value in values)}
-                arms.append(ArmCase(
-                    arm=name,
-                    metrics={m: Ensemble(values=v, summary=summarize(v)) for m, v in both.items()},
-                    runs=self.seeds, failed=0,
-                ))  # fmt: skip
-            cases.append(CaseEntry(
-                name=case, title=case, seeds=tuple(range(1, self.seeds + 1)),
-                metrics=(METRIC, SECONDARY), primary=("4k.bw",), arms=tuple(arms),
-            ))  # fmt: skip
+                arms.append(
+                    ArmCase(
+                        arm=name,
+                        metrics={
+                            m: Ensemble(values=v, summary=summarize(v)) for m, v in both.items()
+                        },
+                        runs=self.seeds,
+                        failed=0,
+                    )
+                )
+            cases.append(
+                CaseEntry(
+                    name=case,
+                    title=case,
+                    seeds=tuple(range(1, self.seeds + 1)),
+                    metrics=(METRIC, SECONDARY),
+                    primary=("4k.bw",),
+                    arms=tuple(arms),
+                )
+            )
         return Entry(
-            night=day, created=f"{day}T02:00:00Z", session=f"{self.experiment}-{day}",
-            experiment=self.experiment, title="tonight's kernel", mode=self.mode, guest="laptop",
+            night=day,
+            created=f"{day}T02:00:00Z",
+            session=f"{self.experiment}-{day}",
+            experiment=self.experiment,
+            title="tonight's kernel",
+            mode=self.mode,
+            guest="laptop",
             thresholds=Thresholds(change=0.01 if self.mode == "wall" else 0.0025),
-            lab_version="0.1.0", lab_commit="0123456789ab", setting=setting, tools={},
-            initramfs_sha256="ab" * 32, cases=tuple(cases), exactness="bit-exact",
+            lab_version="0.1.0",
+            lab_commit="0123456789ab",
+            setting=setting,
+            tools={},
+            initramfs_sha256="ab" * 32,
+            cases=tuple(cases),
+            exactness="bit-exact",
             arms=tuple(
                 ArmEntry(name=n, label=n, role=role_of(n), kernel=kernels[n]) for n in names
             ),
             counted=self.functions,
-        )  # fmt: skip
+        )
 
 
 def with_functions(entry: Entry, sizes: dict[str, float] | None, half: float = 1e-4) -> Entry:
@@ -131,13 +161,18 @@ def with_functions(entry: Entry, sizes: dict[str, float] | None, half: float = 1
     if sizes is None:
         return entry
     changed = ChangedFunctions(
-        arm="tonight", against="pinned", phase="4k", unit_title="I/O", tested=200,
-        count=len(sizes), size=max(sizes.values(), key=abs, default=0.0),
+        arm="tonight",
+        against="pinned",
+        phase="4k",
+        unit_title="I/O",
+        tested=200,
+        count=len(sizes),
+        size=max(sizes.values(), key=abs, default=0.0),
         differences=tuple(
             FunctionDifference(name, "mm/filemap.c", 1e4 * size, size, half)
             for name, size in sizes.items()
         ),
-    )  # fmt: skip
+    )
     (case,) = entry.cases
     return entry.model_copy(update={"cases": (case.model_copy(update={"functions": (changed,)}),)})
 
@@ -148,7 +183,18 @@ def costs(arm: str = "tonight", **instructions: float) -> NightFunctions:
         FunctionCost(name, f"mm/{name}.c", value, 1.0, value * 0.001)
         for name, value in sorted(instructions.items(), key=lambda each: -each[1])
     )
-    return NightFunctions(phases=(PhaseCost(
-        case="filemap-4k", phase="4k", arm=arm, unit="folio", unit_title="folio added", seeds=8,
-        total=sum(instructions.values()) + 5.0, others=5.0, functions=rows,
-    ),))  # fmt: skip
+    return NightFunctions(
+        phases=(
+            PhaseCost(
+                case="filemap-4k",
+                phase="4k",
+                arm=arm,
+                unit="folio",
+                unit_title="folio added",
+                seeds=8,
+                total=sum(instructions.values()) + 5.0,
+                others=5.0,
+                functions=rows,
+            ),
+        )
+    )

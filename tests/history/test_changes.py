@@ -97,8 +97,9 @@ def test_a_move_of_the_lab_is_the_labs_where_a_pinned_arm_shows_it() -> None:
 def test_a_step_on_the_night_of_a_lab_move_is_the_kernels() -> None:
     changes = changes_in(Nights(levels((0.0, 20), (-0.01, 20)), lab={20: 0.03}))
     assert [(change.kind, change.night) for change in changes] == [
-        ("lab", "2026-01-21"), ("step", "2026-01-21"),
-    ]  # fmt: skip
+        ("lab", "2026-01-21"),
+        ("step", "2026-01-21"),
+    ]
     assert changes[1].estimate == pytest.approx(-0.01, abs=0.003)
     assert changes[1].lab == ("qemu: 7.2.17 -> 8.20",)
 
@@ -133,9 +134,7 @@ def _with_seeds(entry: Entry, first: int, last: int) -> Entry:
                 update={"values": values, "summary": summarize([v for v in values if v])}
             )
         arms.append(arm.model_copy(update={"metrics": metrics}))
-    case = case.model_copy(
-        update={"seeds": tuple(range(first, last + 1)), "arms": tuple(arms)}
-    )  # fmt: skip
+    case = case.model_copy(update={"seeds": tuple(range(first, last + 1)), "arms": tuple(arms)})
     return entry.model_copy(update={"cases": (case,)})
 
 
@@ -145,8 +144,11 @@ def test_other_seeds_begin_a_new_baseline_and_are_named(first: int, last: int, c
     entries[20:] = [_with_seeds(entry, first, last) for entry in entries[20:]]
     gap, step = changes_of(entries)
     assert (gap.kind, gap.verdict, gap.night, gap.detected) == (
-        "incomparable", None, "2026-01-21", "2026-01-21",
-    )  # fmt: skip
+        "incomparable",
+        None,
+        "2026-01-21",
+        "2026-01-21",
+    )
     assert gap.lab == (f"seeds: 1..8 -> {first}..{last}, {common} in common, 8 needed",)
     assert (gap.estimate is None) == (common == 0)
     assert (step.kind, step.night, step.verdict) == ("step", "2026-01-30", Verdict.REGRESSION)
@@ -274,8 +276,9 @@ def test_moved_functions_say_what_is_new_gone_and_within_scatter() -> None:
     after = costs(a=100.01, new=30.0, steady=1000.2).phases[0]
     functions = moved(before, after)
     assert [(function.name, function.before, function.after) for function in functions] == [
-        ("gone", 50.0, None), ("new", None, 30.0),
-    ]  # fmt: skip
+        ("gone", 50.0, None),
+        ("new", None, 30.0),
+    ]
     assert moved(before, before) == ()
 
 
@@ -302,8 +305,10 @@ def test_a_wall_step_has_its_night_and_an_interval_without_zero(size: float) -> 
             changes = changes_in(_wall(size, 30, after, seed))
             (step,) = [change for change in changes if change.course.arm == "tonight"]
             assert (step.kind, step.night, step.before_night) == (
-                "step", "2026-01-31", "2026-01-30",
-            ), (seed, after)  # fmt: skip
+                "step",
+                "2026-01-31",
+                "2026-01-30",
+            ), (seed, after)
             assert step.earliest <= step.night <= step.latest
             assert step.low is not None
             assert step.high is not None

@@ -37,14 +37,27 @@ def test_a_change_is_of_its_first_night_and_has_one_id_as_long_as_it_stays() -> 
     nights = track({}, {"xas_load": 0.002}, {"xas_load": 0.0021}, None, {"xas_load": 0.0019})
     (change,) = standing(nights)
     assert (change.night, change.metric, change.names) == (
-        "2026-01-02", "4k.functions", ("xas_load",),
-    )  # fmt: skip
+        "2026-01-02",
+        "4k.functions",
+        ("xas_load",),
+    )
     assert {standing(nights[:n])[0].id for n in (2, 3, 4, 5)} == {change.id}
     # Its numbers are those of the newest night that tested any.
     assert change.size == 0.0019
-    assert standing([*nights[:3], nights[0].model_copy(update={
-        "night": "2026-01-09", "created": "2026-01-09T02:00:00Z",
-    })]) == []  # fmt: skip
+    assert (
+        standing(
+            [
+                *nights[:3],
+                nights[0].model_copy(
+                    update={
+                        "night": "2026-01-09",
+                        "created": "2026-01-09T02:00:00Z",
+                    }
+                ),
+            ]
+        )
+        == []
+    )
 
 
 def test_what_moves_on_or_comes_with_others_is_another_change() -> None:
@@ -89,9 +102,13 @@ def test_the_gate_is_silent_of_what_is_acknowledged_and_of_nothing_else() -> Non
 def test_a_function_is_muted_by_its_name_and_only_up_to_a_size() -> None:
     nights = track({"xas_load": 0.002, "folio_add": 0.001})
     mute = KnownChange(
-        kind="muted", function="xas_*", metric="4k.functions", until="2026-02-01",
-        at_most=0.003, reason="under discussion",
-    )  # fmt: skip
+        kind="muted",
+        function="xas_*",
+        metric="4k.functions",
+        until="2026-02-01",
+        at_most=0.003,
+        reason="under discussion",
+    )
     # All that began on one night is one change: open as long as nobody knows of all of it.
     (message,) = messages_of(nights, mute)
     assert message.code == 1

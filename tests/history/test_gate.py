@@ -71,8 +71,10 @@ def counted_gate(policy: Policy, *, same: bool = False) -> Gate:
 def test_functions_that_changed_are_shown_and_fail_by_choice() -> None:
     shown = [m for m in counted_gate(Policy()).messages if m.title.startswith("functions: ")]
     assert [m.title.rpartition(" ")[2] for m in shown] == [
-        "4k.functions", "thp.functions", "switch.functions",
-    ]  # fmt: skip
+        "4k.functions",
+        "thp.functions",
+        "switch.functions",
+    ]
     assert {(m.level, m.code) for m in shown} == {("notice", 0)}
     assert "patched against base: 7 of 64 functions changed: xas_load -85.27" in shown[0].text
     assert counted_gate(Policy()).exit_code == 0
@@ -89,23 +91,27 @@ def test_functions_that_changed_are_shown_and_fail_by_choice() -> None:
 def test_functions_of_the_newest_night_are_what_the_session_s_gate_says() -> None:
     session = ExactSession()
     made = measured(
-        counts_factory.counted(session.manifest()), session.records(),
+        counts_factory.counted(session.manifest()),
+        session.records(),
         counts_factory.profiles(session),
-    )  # fmt: skip
+    )
     first, _ = entry_of(made)
     later = {"night": "2026-01-02", "created": "2026-01-02T00:00:00Z", "session": "later"}
     untested, equal = (
         tuple(
-            case.model_copy(update={
-                "functions": tuple(
-                    each.model_copy(update={"count": 0, "largest": (), "differences": ()})
-                    for each in case.functions if tested
-                )
-            })
+            case.model_copy(
+                update={
+                    "functions": tuple(
+                        each.model_copy(update={"count": 0, "largest": (), "differences": ()})
+                        for each in case.functions
+                        if tested
+                    )
+                }
+            )
             for case in first.cases
         )
         for tested in (False, True)
-    )  # fmt: skip
+    )
 
     def gate(policy: Policy, *nights: Entry) -> list[Message]:
         result = of_history(
@@ -183,7 +189,7 @@ def test_what_is_known_does_not_fail_and_is_named() -> None:
     change = changes_of(entries)[0]
     acknowledged = KnownChange(
         kind="acknowledged", change=change.id, until="2027-01-01", reason="accepted by mail"
-    )  # fmt: skip
+    )
     known = KnownChanges(known=(acknowledged,))
     gate = of_history(entries, changes_of(entries, None, known), Policy(), known_changes=known)
     assert gate.exit_code == 0
@@ -227,8 +233,9 @@ def test_a_stale_track_is_no_pass_and_its_regressions_stand() -> None:
     fresh = track((0.0, 40), experiment="fresh")
     gate = of_history([*late, *fresh], changes_of([*late, *fresh]), Policy())
     assert [message.title for message in gate.messages] == [
-        "regression: nightly laptop exact filemap-4k 4k.bw", "stale: nightly laptop exact",
-    ]  # fmt: skip
+        "regression: nightly laptop exact filemap-4k 4k.bw",
+        "stale: nightly laptop exact",
+    ]
     assert gate.exit_code == 1
     lenient = Policy(rules=(Rule(stale="warn"),))
     assert of_history([*late, *fresh], [], lenient).exit_code == 0
@@ -338,14 +345,16 @@ def test_a_threshold_of_one_case_is_laxer_for_that_case() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('[[rules]]\nregression = "fial"',
-         'rules[0].regression: found "fial": unknown; allowed: fail, warn, pass; did you mean'),
+        (
+            '[[rules]]\nregression = "fial"',
+            'rules[0].regression: found "fial": unknown; allowed: fail, warn, pass; did you mean',
+        ),
         ('[[rules]]\nregresion = "fail"', "unknown key"),
         ("[[rules]]\nat_least = 2", "rules[0].at_least: found 2"),
         ("[[rules]", "gate.toml:1"),
         ("rules = 3", "rules: found 3"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_policy_is_named_by_file_key_value_and_what_is_allowed(
     tmp_path: Path, text: str, message: str
 ) -> None:
@@ -365,10 +374,12 @@ def test_a_bad_policy_is_named_by_file_key_value_and_what_is_allowed(
         ('kind = "muted"\nmetric = "x"\nuntil = "2026-01-02"', "reason: missing"),
         ('kind = "mute"\nmetric = "x"\nuntil = "2026-01-02"\nreason = "x"', "did you mean 'muted'"),
         ('kind = "muted"\nmetric = "x"\nuntil = 2026-01-02\nreason = "x"', "write text in quotes"),
-        ('kind = "muted"\nmetric = "x"\nuntil = "2026-01-02"\nfrom = "2026-02-01"\nreason = "x"',
-         "is not after from"),
+        (
+            'kind = "muted"\nmetric = "x"\nuntil = "2026-01-02"\nfrom = "2026-02-01"\nreason = "x"',
+            "is not after from",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_bad_known_change_is_named(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "known.toml"
     file.write_text(f"[[known]]\n{text}")

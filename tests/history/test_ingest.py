@@ -70,8 +70,9 @@ def test_a_night_that_needed_fewer_seeds_lost_none() -> None:
     few = few.model_copy(update={"night": "2026-03-01", "created": "2026-03-01T02:00:00Z"})
     assert [gap.kind for gap in gaps_of([many, few])] == ["seeds"]
     added = [
-        many.model_copy(update={"looks": (8, 10, 12)}), few.model_copy(update={"looks": (8,)}),
-    ]  # fmt: skip
+        many.model_copy(update={"looks": (8, 10, 12)}),
+        few.model_copy(update={"looks": (8,)}),
+    ]
     assert gaps_of(added) == ()
 
 
@@ -120,9 +121,10 @@ def test_functions_add_up_to_the_whole() -> None:
 def test_an_entry_has_which_functions_changed_in_the_words_of_the_report() -> None:
     session = ExactSession()
     made = measured(
-        counts_factory.counted(session.manifest()), session.records(),
+        counts_factory.counted(session.manifest()),
+        session.records(),
         counts_factory.profiles(session),
-    )  # fmt: skip
+    )
     entry, _ = entry_of(made)
     (compared,) = compare_session(made).comparisons
     kept = {(case.name, each.phase): each for case in entry.cases for each in case.functions}
@@ -203,9 +205,13 @@ def test_from_a_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("source", "commit"),
-    [("git:/src/linux@0123456789abcdef", "0123456789abcdef"), ("git:/src/linux@master", ""),
-     ("deb:linux-source-6.12", ""), ("dir:/tmp/x@0123456789abcdef", "")],
-)  # fmt: skip
+    [
+        ("git:/src/linux@0123456789abcdef", "0123456789abcdef"),
+        ("git:/src/linux@master", ""),
+        ("deb:linux-source-6.12", ""),
+        ("dir:/tmp/x@0123456789abcdef", ""),
+    ],
+)
 def test_a_commit_is_known_where_it_was_given(source: str, commit: str) -> None:
     assert commit_of(source) == commit
 

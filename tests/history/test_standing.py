@@ -23,10 +23,19 @@ def change(
         verdict = Verdict.IMPROVEMENT if better else Verdict.REGRESSION
     night = f"2026-01-{day:02}"
     return NightlyChange(
-        kind=kind, course=COURSE, unit="MiB/s", direction=direction, night=night,
-        entry=f"{day:012}", before_night=f"2026-01-{day - 1:02}", before=f"{day - 1:012}",
-        detected=night, detected_entry=f"{day:012}", verdict=verdict, estimate=size,
-    )  # fmt: skip
+        kind=kind,
+        course=COURSE,
+        unit="MiB/s",
+        direction=direction,
+        night=night,
+        entry=f"{day:012}",
+        before_night=f"2026-01-{day - 1:02}",
+        before=f"{day - 1:012}",
+        detected=night,
+        detected_entry=f"{day:012}",
+        verdict=verdict,
+        estimate=size,
+    )
 
 
 def stand(*changes: NightlyChange, known: KnownChanges | None = None) -> list[str]:

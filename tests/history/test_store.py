@@ -195,9 +195,16 @@ def test_hostile_texts_come_back_as_they_were_and_start_nothing(store: HistorySt
     failed = case.arms[0].model_copy(update={"failures": (HOSTILE,)})
     case = case.model_copy(update={"title": HOSTILE, "arms": (failed, *case.arms[1:])})
     entry = entry.model_copy(
-        update={"session": HOSTILE, "title": HOSTILE, "link": HOSTILE, "arms": arms,
-                "cases": (case,), "setting": {HOSTILE: HOSTILE}, "findings": (HOSTILE,)}
-    )  # fmt: skip
+        update={
+            "session": HOSTILE,
+            "title": HOSTILE,
+            "link": HOSTILE,
+            "arms": arms,
+            "cases": (case,),
+            "setting": {HOSTILE: HOSTILE},
+            "findings": (HOSTILE,),
+        }
+    )
     store.add(entry)
     path = store.path(entry)
     assert path.read_bytes().count(b"\n") == 1

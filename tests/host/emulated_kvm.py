@@ -40,14 +40,19 @@ def run_in(folder: Path, package: str, cache: Path, files: dict[str, Path], prog
     ``package`` names a kernel package; ``files`` are put at absolute paths.
     """
     with packages.unpacked(packages.find(package, cache), cache) as shipped:
-        modules = {path.name.partition(".")[0].replace("-", "_"): path
-                   for path in shipped.rglob("*.ko*")}  # fmt: skip
+        modules = {
+            path.name.partition(".")[0].replace("-", "_"): path for path in shipped.rglob("*.ko*")
+        }
         root = folder / "root"
         names = _needed("kvm_amd", modules, root)
         kernel = folder / "vmlinuz"
         shutil.copy(next((shipped / "boot").glob("vmlinuz-*")), kernel)
-    firmware = {name: place / name for name in FIRMWARE for place in FIRMWARE_FOLDERS
-                if (place / name).exists()}  # fmt: skip
+    firmware = {
+        name: place / name
+        for name in FIRMWARE
+        for place in FIRMWARE_FOLDERS
+        if (place / name).exists()
+    }
     needed = {f"/usr/share/qemu/{name}": path for name, path in firmware.items()}
     needed |= {str(QEMU): QEMU, "/bin/busybox": Path("/bin/busybox")}
     needed |= {library: Path(library) for library in _libraries(QEMU)} | files
@@ -66,12 +71,31 @@ def run_in(folder: Path, package: str, cache: Path, files: dict[str, Path], prog
         # One CPU in a thread of its own: with two a kernel inside panicked now and then (one takes
         # the breakpoint of code that the other has finished patching), and where one thread runs
         # all CPUs, with or without -icount, a guest's timer is lost in most boots (QEMU 7.2).
-        str(QEMU), "-machine", "q35", "-accel", "tcg,thread=multi",
-        "-cpu", CPU, "-smp", "1", "-m", "1500", "-nodefaults",
-        "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
-        "-kernel", str(kernel), "-initrd", str(folder / "initrd"),
-        "-append", "console=ttyS0 quiet panic=-1 rdinit=/init",
-    ]  # fmt: skip
+        str(QEMU),
+        "-machine",
+        "q35",
+        "-accel",
+        "tcg,thread=multi",
+        "-cpu",
+        CPU,
+        "-smp",
+        "1",
+        "-m",
+        "1500",
+        "-nodefaults",
+        "-no-user-config",
+        "-display",
+        "none",
+        "-no-reboot",
+        "-serial",
+        "stdio",
+        "-kernel",
+        str(kernel),
+        "-initrd",
+        str(folder / "initrd"),
+        "-append",
+        "console=ttyS0 quiet panic=-1 rdinit=/init",
+    ]
     return run(argv, timeout_s=DEADLINE_S).stdout
 
 
@@ -83,8 +107,11 @@ def _needed(name: str, modules: dict[str, Path], root: Path) -> list[str]:
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(modules[name], target)
     depends = run(["/usr/sbin/modinfo", "-F", "depends", str(modules[name])], timeout_s=30).stdout
-    below = [each for on in filter(None, depends.strip().split(","))
-             for each in _needed(on.replace("-", "_"), modules, root)]  # fmt: skip
+    below = [
+        each
+        for on in filter(None, depends.strip().split(","))
+        for each in _needed(on.replace("-", "_"), modules, root)
+    ]
     return [*below, target.name]
 
 

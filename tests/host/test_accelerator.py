@@ -90,20 +90,26 @@ EAX=00000000 EBX=00000000
         ("", DENIED, "Could not access KVM kernel module: Permission denied"),
         ("", EMULATION, "KVM internal error. Suberror: 1"),
         ("Kernel panic - not syncing: x\n", "", "Kernel panic - not syncing: x"),
-        ("[    0.1] Booting paravirtualized kernel\n", "",
-         "ended after '[    0.1] Booting paravirtualized kernel'"),
+        (
+            "[    0.1] Booting paravirtualized kernel\n",
+            "",
+            "ended after '[    0.1] Booting paravirtualized kernel'",
+        ),
         ("", "", "ended without a word"),
     ],
-)  # fmt: skip
+)
 def test_reasons(stdout: str, stderr: str, reason: str) -> None:
     assert reason_in(stdout, stderr) == reason
 
 
 @pytest.mark.parametrize(
     ("name", "machine", "model"),
-    [("kvm", ["q35,accel=kvm"], "host"), ("tcg", ["q35", "-accel", "tcg,thread=single"], "max"),
-     ("kvm,arch-capabilities=off", ["q35,accel=kvm"], "host,arch-capabilities=off")],
-)  # fmt: skip
+    [
+        ("kvm", ["q35,accel=kvm"], "host"),
+        ("tcg", ["q35", "-accel", "tcg,thread=single"], "max"),
+        ("kvm,arch-capabilities=off", ["q35,accel=kvm"], "host,arch-capabilities=off"),
+    ],
+)
 def test_command_line_falls_back_to_nothing(
     name: Accelerator, machine: list[str], model: str
 ) -> None:

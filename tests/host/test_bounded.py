@@ -84,8 +84,11 @@ def test_a_box_within_its_bound_is_left_alone_and_its_group_is_gone(tmp_path: Pa
     tool: Tool = "bwrap" if shutil.which("bwrap") else "unshare"
     box = Box(tool, ((tmp_path, tmp_path),), (), Limits(all_memory_bytes=200 * MIB))
     with box.owned():
-        done = run(box.argv(["sh", "-c", "cat /proc/self/cgroup; exit 3"], tmp_path),
-                   timeout_s=60, check=False)  # fmt: skip
+        done = run(
+            box.argv(["sh", "-c", "cat /proc/self/cgroup; exit 3"], tmp_path),
+            timeout_s=60,
+            check=False,
+        )
     assert done.returncode == 3
     left = [path for top in bounded.own_groups().values() for path in top.glob("twinboot-*")]
     assert [path for path in left if not Path("/proc", path.name[9:]).exists()] == []
@@ -100,8 +103,10 @@ def test_groups_of_both_versions_are_listed(tmp_path: Path) -> None:
     )
     groups = bounded.own_groups(tmp_path)
     assert {name: str(path) for name, path in groups.items()} == {
-        "memory": "/cg/memory/a/b", "pids": "/cg/pids", "": "/cg/unified",
-    }  # fmt: skip
+        "memory": "/cg/memory/a/b",
+        "pids": "/cg/pids",
+        "": "/cg/unified",
+    }
 
 
 def test_a_group_of_version_2_gets_all_its_bounds(
@@ -124,9 +129,11 @@ def test_a_group_of_version_2_gets_all_its_bounds(
     (group,) = bounded.make_groups(1 << 30, 64)
     assert group == own.parent / f"twinboot-{os.getpid()}"
     assert {path.name: path.read_text() for path in group.iterdir()} == {
-        "memory.max": str(1 << 30), "memory.swap.max": "0", "memory.oom.group": "1",
+        "memory.max": str(1 << 30),
+        "memory.swap.max": "0",
+        "memory.oom.group": "1",
         "pids.max": "64",
-    }  # fmt: skip
+    }
 
 
 def test_the_count_of_a_process_has_what_it_shares() -> None:

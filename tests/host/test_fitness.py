@@ -71,9 +71,15 @@ QUIET = Meanwhile(0, 0.01, 0.01, 0, 0)
 
 def test_cpu_time_by_kind() -> None:
     assert cpu_seconds(STAT) == {
-        "user": 10, "nice": 2, "system": 3, "idle": 40, "iowait": 0.5, "irq": 0.06,
-        "softirq": 0.07, "steal": 0.8,
-    }  # fmt: skip
+        "user": 10,
+        "nice": 2,
+        "system": 3,
+        "idle": 40,
+        "iowait": 0.5,
+        "irq": 0.06,
+        "softirq": 0.07,
+        "steal": 0.8,
+    }
     assert cpu_seconds("") == {}
 
 
@@ -136,28 +142,49 @@ CHECKS: tuple[tuple[DoctorCheck, str, str], ...] = (
     (check_free_memory(MEMINFO, 801, huge_pages=True), "fail", "400 huge pages free, 401 needed"),
     (check_free_memory(MEMINFO, 800, huge_pages=True), "ok", "8000 MiB available, 912 needed"),
     (check_free_memory("", 800, huge_pages=True), "fail", "0 huge pages free, 400 needed"),
-    (check_free_memory(MEMINFO, 601, huge_pages=True, bound_to={0: NODES[0]}), "fail",
-     "300 huge pages free on node 0, 301 needed"),
-    (check_free_memory(MEMINFO, 600, huge_pages=True, bound_to={0: NODES[0]}), "ok",
-     "8000 MiB available, 912 needed"),
-    (check_free_memory(MEMINFO, 402, huge_pages=True, bound_to=NODES), "fail",
-     "100 huge pages free on node 1, 101 needed"),
-    (check_free_memory(MEMINFO, 4001, huge_pages=False, bound_to={0: NODES[0]}), "fail",
-     "4000 MiB available on node 0, 4001 needed"),
-    (check_free_memory(MEMINFO, 2000, huge_pages=False, bound_to=NODES), "ok",
-     "8000 MiB available, 2912 needed"),
-    (check_free_memory(MEMINFO, 2002, huge_pages=False, bound_to=NODES), "fail",
-     "1000 MiB available on node 1, 1001 needed"),
+    (
+        check_free_memory(MEMINFO, 601, huge_pages=True, bound_to={0: NODES[0]}),
+        "fail",
+        "300 huge pages free on node 0, 301 needed",
+    ),
+    (
+        check_free_memory(MEMINFO, 600, huge_pages=True, bound_to={0: NODES[0]}),
+        "ok",
+        "8000 MiB available, 912 needed",
+    ),
+    (
+        check_free_memory(MEMINFO, 402, huge_pages=True, bound_to=NODES),
+        "fail",
+        "100 huge pages free on node 1, 101 needed",
+    ),
+    (
+        check_free_memory(MEMINFO, 4001, huge_pages=False, bound_to={0: NODES[0]}),
+        "fail",
+        "4000 MiB available on node 0, 4001 needed",
+    ),
+    (
+        check_free_memory(MEMINFO, 2000, huge_pages=False, bound_to=NODES),
+        "ok",
+        "8000 MiB available, 2912 needed",
+    ),
+    (
+        check_free_memory(MEMINFO, 2002, huge_pages=False, bound_to=NODES),
+        "fail",
+        "1000 MiB available on node 1, 1001 needed",
+    ),
     (check_swap(MEMINFO), "ok", "2048 MiB, unused"),
     (check_swap("SwapTotal: 2097152 kB\nSwapFree: 1048576 kB\n"), "warn", "1024 MiB in use"),
     (check_swap(""), "ok", "none"),
     (check_other_guests({1: "systemd", 7: "bash"}), "ok", "none"),
     (check_other_guests({7: "qemu-system-x86"}), "fail", "qemu-system-x86 (7)"),
     (check_placement(Placement((1, 2), (0,), (), True), 2), "ok", "vCPUs on 1,2, the lab on 0"),
-    (check_placement(Placement((1, 5), (0, 4), (), False), 2), "warn",
-     "vCPUs on 1,5, the lab on 0,4; cores are shared"),
+    (
+        check_placement(Placement((1, 5), (0, 4), (), False), 2),
+        "warn",
+        "vCPUs on 1,5, the lab on 0,4; cores are shared",
+    ),
     (check_placement(None, 2), "fail", "no cores left for 2 vCPUs"),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(("check", "status", "value"), CHECKS)
@@ -173,10 +200,12 @@ def test_checks(check: DoctorCheck, status: str, value: str) -> None:
         (check_turbo("0", ""), "echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo"),
         (check_turbo("", "1"), "echo 0 > /sys/devices/system/cpu/cpufreq/boost"),
         (check_free_memory(MEMINFO, 1001, huge_pages=True), "sysctl vm.nr_hugepages=501"),
-        (check_free_memory(MEMINFO, 402, huge_pages=True, bound_to=NODES),
-         "echo 101 > /sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"),
+        (
+            check_free_memory(MEMINFO, 402, huge_pages=True, bound_to=NODES),
+            "echo 101 > /sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages",
+        ),
     ],
-)  # fmt: skip
+)
 def test_mends_can_be_pasted(check: DoctorCheck, command: str) -> None:
     assert check.mend == command
 
@@ -199,11 +228,15 @@ def write(folder: Path, texts: dict[str, str]) -> None:
 
 
 def test_counters_of_a_host(tmp_path: Path) -> None:
-    write(tmp_path, {
-        "proc/stat": STAT, "proc/vmstat": "pswpin 1\npswpout 2\n",
-        "cpu/cpu0/thermal_throttle/core_throttle_count": "3\n",
-        "cpu/cpu1/thermal_throttle/core_throttle_count": "4\n",
-    })  # fmt: skip
+    write(
+        tmp_path,
+        {
+            "proc/stat": STAT,
+            "proc/vmstat": "pswpin 1\npswpout 2\n",
+            "cpu/cpu0/thermal_throttle/core_throttle_count": "3\n",
+            "cpu/cpu1/thermal_throttle/core_throttle_count": "4\n",
+        },
+    )
     totals = read_counters(proc=tmp_path / "proc", system=tmp_path)
     assert (totals.swapped_pages, totals.throttled) == (3, 7)
     assert totals.cpu_s["idle"] == 40
@@ -211,24 +244,47 @@ def test_counters_of_a_host(tmp_path: Path) -> None:
 
 def test_noisy_host_as_a_whole(tmp_path: Path) -> None:
     cpu, memory = "sys/devices/system/cpu", "sys/kernel/mm"
-    write(tmp_path, {
-        "proc/stat": STAT, "proc/vmstat": "", "proc/meminfo": MEMINFO,
-        "proc/17/comm": "qemu-system-x86\n", "proc/sys/kernel/numa_balancing": "1\n",
-        f"{cpu}/cpu0/cpufreq/scaling_governor": "powersave\n",
-        f"{cpu}/intel_pstate/no_turbo": "0\n", f"{cpu}/smt/active": "1\n",
-        "sys/devices/system/node/node0/cpulist": "0", "sys/devices/system/node/node1/cpulist": "1",
-        f"{memory}/ksm/run": "1\n", f"{memory}/transparent_hugepage/enabled": THP,
-        f"{memory}/transparent_hugepage/khugepaged/defrag": "1\n",
-    })  # fmt: skip
+    write(
+        tmp_path,
+        {
+            "proc/stat": STAT,
+            "proc/vmstat": "",
+            "proc/meminfo": MEMINFO,
+            "proc/17/comm": "qemu-system-x86\n",
+            "proc/sys/kernel/numa_balancing": "1\n",
+            f"{cpu}/cpu0/cpufreq/scaling_governor": "powersave\n",
+            f"{cpu}/intel_pstate/no_turbo": "0\n",
+            f"{cpu}/smt/active": "1\n",
+            "sys/devices/system/node/node0/cpulist": "0",
+            "sys/devices/system/node/node1/cpulist": "1",
+            f"{memory}/ksm/run": "1\n",
+            f"{memory}/transparent_hugepage/enabled": THP,
+            f"{memory}/transparent_hugepage/khugepaged/defrag": "1\n",
+        },
+    )
     checks = fitness(
-        guest_mib=65536, vcpus=1, huge_pages=False, placement=None, accelerator=TCG,
-        proc=tmp_path / "proc", sys=tmp_path / "sys", sample_s=0,
-    )  # fmt: skip
+        guest_mib=65536,
+        vcpus=1,
+        huge_pages=False,
+        placement=None,
+        accelerator=TCG,
+        proc=tmp_path / "proc",
+        sys=tmp_path / "sys",
+        sample_s=0,
+    )
     wrong = {check.name for check in checks if check.status != "ok"}
     assert wrong == {
-        "accelerator", "pinning", "governor", "turbo", "smt", "numa", "ksm", "thp", "memory",
+        "accelerator",
+        "pinning",
+        "governor",
+        "turbo",
+        "smt",
+        "numa",
+        "ksm",
+        "thp",
+        "memory",
         "other guests",
-    }  # fmt: skip
+    }
     facts = fitness_facts(checks)
     assert facts["fitness turbo"] == "warn: on"
     assert len(facts) == len(checks) == 13
@@ -238,9 +294,15 @@ def test_memory_of_the_node_that_a_guest_is_bound_to(tmp_path: Path) -> None:
     nodes = {f"sys/devices/system/node/node{node}/meminfo": text for node, text in NODES.items()}
     write(tmp_path, {"proc/stat": STAT, "proc/meminfo": MEMINFO, **nodes})
     checks = fitness(
-        guest_mib=640, vcpus=1, huge_pages=True, placement=Placement((1,), (0,), (1,), True),
-        accelerator=KVM, proc=tmp_path / "proc", sys=tmp_path / "sys", sample_s=0,
-    )  # fmt: skip
+        guest_mib=640,
+        vcpus=1,
+        huge_pages=True,
+        placement=Placement((1,), (0,), (1,), True),
+        accelerator=KVM,
+        proc=tmp_path / "proc",
+        sys=tmp_path / "sys",
+        sample_s=0,
+    )
     (memory,) = (check for check in checks if check.name == "memory")
     assert memory.found == "100 huge pages free on node 1, 320 needed"
 
@@ -274,8 +336,10 @@ def laptop(root: Path, **changes: str) -> None:
 
 
 def changed(root: Path) -> dict[str, tuple[str, str]]:
-    return {str(each.path.relative_to(root)): (each.now, each.target)
-            for each in to_change(proc=root / "proc", sys=root / "sys")}  # fmt: skip
+    return {
+        str(each.path.relative_to(root)): (each.now, each.target)
+        for each in to_change(proc=root / "proc", sys=root / "sys")
+    }
 
 
 def test_what_a_laptop_has_to_change(tmp_path: Path) -> None:

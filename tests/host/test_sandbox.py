@@ -67,9 +67,11 @@ def test_the_tree_is_read_and_only_the_object_folder_is_written(tool: Tool, home
 
 def test_neither_home_nor_the_files_of_this_host_are_there(tool: Tool, home: Path) -> None:
     output = inside(
-        tool, home, f"cat {home}/.netrc /etc/shadow /etc/passwd /root/.* /proc/*/environ; env; "
-        f"ls -A {home} /home /root /var /sys /run /tmp; touch /usr/x; find / -name .netrc"
-    )  # fmt: skip
+        tool,
+        home,
+        f"cat {home}/.netrc /etc/shadow /etc/passwd /root/.* /proc/*/environ; env; "
+        f"ls -A {home} /home /root /var /sys /run /tmp; touch /usr/x; find / -name .netrc",
+    )
     assert SECRET not in output
     assert "root:x:" not in output
     assert "twinboot" not in output
@@ -105,10 +107,12 @@ def test_there_is_no_network_and_no_process_of_outside(tool: Tool, home: Path) -
         listening.listen()
         port = listening.getsockname()[1]
         output = inside(
-            tool, home, f"bash -c 'echo x > /dev/tcp/127.0.0.1/{port} && echo connected'; "
+            tool,
+            home,
+            f"bash -c 'echo x > /dev/tcp/127.0.0.1/{port} && echo connected'; "
             "grep -c . /proc/net/route; ls -d /proc/[0-9]* | wc -l; "
-            f"kill -0 {os.getpid()} && echo killable"
-        )  # fmt: skip
+            f"kill -0 {os.getpid()} && echo killable",
+        )
     assert "connected" not in output
     assert "killable" not in output
     assert int(output.split()[-1]) < 10
@@ -123,9 +127,14 @@ def test_nobody_inside_is_root_or_becomes_so(tool: Tool, home: Path) -> None:
 
 def test_what_takes_too_much_is_ended(tool: Tool, home: Path) -> None:
     few = Limits(cpu_s=1, memory_bytes=256 << 20, file_bytes=1 << 20, processes=64)
-    text = inside(tool, home, "(while :; do :; done); echo spun; "
-                  "head -c 9000000 /dev/zero > obj/big; stat -c %s obj/big; "
-                  "head -c 900m /dev/zero | tail > /dev/null && echo ate", limits=few)  # fmt: skip
+    text = inside(
+        tool,
+        home,
+        "(while :; do :; done); echo spun; "
+        "head -c 9000000 /dev/zero > obj/big; stat -c %s obj/big; "
+        "head -c 900m /dev/zero | tail > /dev/null && echo ate",
+        limits=few,
+    )
     assert text.split() == ["spun", str(1 << 20)]
 
 

@@ -48,8 +48,11 @@ def test_tree_of_files_is_read(tmp_path: Path) -> None:
     write("node/node0/cpulist", "0,2\n")
     write("node/node1/cpulist", "1,3\n")
     assert read_cpus(tmp_path) == (
-        Cpu(0, 0, 0, 0), Cpu(0, 0, 0, 2), Cpu(1, 0, 1, 1), Cpu(1, 0, 1, 3),
-    )  # fmt: skip
+        Cpu(0, 0, 0, 0),
+        Cpu(0, 0, 0, 2),
+        Cpu(1, 0, 1, 1),
+        Cpu(1, 0, 1, 3),
+    )
 
 
 def test_without_topology_each_cpu_is_a_core(tmp_path: Path) -> None:
@@ -121,9 +124,12 @@ def test_too_few_cpus_are_no_placement() -> None:
 
 
 @given(
-    nodes=st.integers(1, 4), cores=st.integers(1, 6), threads=st.integers(1, 2),
-    vcpus_each=st.integers(1, 6), guest_nodes=st.integers(1, 4),
-)  # fmt: skip
+    nodes=st.integers(1, 4),
+    cores=st.integers(1, 6),
+    threads=st.integers(1, 2),
+    vcpus_each=st.integers(1, 6),
+    guest_nodes=st.integers(1, 4),
+)
 def test_no_cpu_is_given_twice(
     nodes: int, cores: int, threads: int, vcpus_each: int, guest_nodes: int
 ) -> None:

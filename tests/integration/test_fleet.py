@@ -38,9 +38,17 @@ def require_same(folder: Path, small: EndedSession) -> None:
 def run_on(cluster: Cluster, folder: Path, tmp_path: Path) -> str:
     """Measure the small experiment over the fleet; return what was said."""
     done = run_lab(
-        "run", SMALL, "--set", "blocks=3", "--session", str(folder),
-        "--executor", cluster.address, "--store", str(tmp_path / "store"),
-    )  # fmt: skip
+        "run",
+        SMALL,
+        "--set",
+        "blocks=3",
+        "--session",
+        str(folder),
+        "--executor",
+        cluster.address,
+        "--store",
+        str(tmp_path / "store"),
+    )
     assert done.returncode == 0, done.stderr
     return done.stderr
 

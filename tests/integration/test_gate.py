@@ -104,8 +104,10 @@ def test_what_the_kernel_reports_itself_fails_for_the_right_reason(tmp_path: Pat
     assert session.status == 4, session.err
     by_arm = {check.arm: check for check in SessionStore(session.folder).checks()}
     assert {arm: check.status for arm, check in by_arm.items()} == {
-        "base": "green", "lock": "red", "order": "red"
-    }  # fmt: skip
+        "base": "green",
+        "lock": "red",
+        "order": "red",
+    }
     slept = by_arm["lock"].problems
     assert any(p.kind == "sleeping" and p.where == "xas_split_alloc" for p in slept), slept
     stopped = by_arm["order"].problems
@@ -116,15 +118,25 @@ def test_what_the_kernel_reports_itself_fails_for_the_right_reason(tmp_path: Pat
 def test_files_of_their_own_that_are_written_to_without_a_device(tmp_path: Path) -> None:
     """A cell of thp-matrix in tmpfs, and the gate's own steps on its own device after it."""
     session = measured(
-        tmp_path / "session", "thp-matrix", "--check", "--no-twins",
-        "--set", "guest=smoke", "--set", "blocks=1", "--set", f"cases=[{CELL}]",
-        "--set", "check={vcpus=[1], selftests=[]}",
-    )  # fmt: skip
+        tmp_path / "session",
+        "thp-matrix",
+        "--check",
+        "--no-twins",
+        "--set",
+        "guest=smoke",
+        "--set",
+        "blocks=1",
+        "--set",
+        f"cases=[{CELL}]",
+        "--set",
+        "check={vcpus=[1], selftests=[]}",
+    )
     assert session.status == 0, session.err
     by_arm = {check.arm: check for check in SessionStore(session.folder).checks()}
     assert {arm: check.status for arm, check in by_arm.items()} == {
-        "never": "green", "always": "green"
-    }  # fmt: skip
+        "never": "green",
+        "always": "green",
+    }
     for check in by_arm.values():
         assert any("written by the cases' own phases, none lost" in line for line in check.checked)
         assert any("reclaimed meanwhile" in line for line in check.checked)
@@ -135,9 +147,13 @@ def test_files_of_their_own_that_are_written_to_without_a_device(tmp_path: Path)
 def test_the_kernel_s_own_tests_find_a_wrong_order(tmp_path: Path) -> None:
     arms = '[{name="base"}, {name="patched", series={path="configs/series/broken-lookup"}}]'
     session = measured(
-        tmp_path / "session", GATE, "--set", f"arms={arms}",
-        "--set", "check={vcpus=[], selftests=['xarray']}",
-    )  # fmt: skip
+        tmp_path / "session",
+        GATE,
+        "--set",
+        f"arms={arms}",
+        "--set",
+        "check={vcpus=[], selftests=['xarray']}",
+    )
     assert session.status == 4, session.err
     by_arm = {check.arm: check for check in SessionStore(session.folder).checks()}
     assert by_arm["base"].status == "green"

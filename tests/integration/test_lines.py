@@ -17,9 +17,16 @@ from tests.integration.lab_process import CHECKOUT, records_of
 pytestmark = [pytest.mark.guest, pytest.mark.long]
 EXPERIMENT = str(CHECKOUT / "configs/experiments/false-sharing.toml")
 SHORT = (
-    "--no-check", "--set", "guest=smoke", "--seeds", "1",
-    "--set", "twins.0.blocks=1", "--set", "twins.1.blocks=1",
-)  # fmt: skip
+    "--no-check",
+    "--set",
+    "guest=smoke",
+    "--seeds",
+    "1",
+    "--set",
+    "twins.0.blocks=1",
+    "--set",
+    "twins.1.blocks=1",
+)
 LIMIT = "filemap_limit"
 
 

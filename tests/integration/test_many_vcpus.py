@@ -79,9 +79,13 @@ def test_cold_restored_and_counted_runs_are_equal_and_locks_are_waited_for(
     assert int(entered.stacks["instructions"].sum()) == pytest.approx(int(executed), rel=1e-4)
     model = models.line_words(load_machine(Path("ice-lake-sp")), kernel)
     modelled = exact.run_restored(
-        snapshot, text, tmp_path / "e", tmp_path / "e-logs", silent,
+        snapshot,
+        text,
+        tmp_path / "e",
+        tmp_path / "e-logs",
+        silent,
         probe=replace(probe, model=model),
-    )  # fmt: skip
+    )
     assert len(counts.parse(modelled.counts or b"").moves) > 1000
     runs = (quiet, busy, cold, counted, modelled)
     fingerprints = [channel.fingerprint(run.files or {}) for run in runs]

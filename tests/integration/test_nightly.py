@@ -41,8 +41,16 @@ def test_the_steps_of_a_night_in_order(kernels: dict[str, Kernel], tmp_path: Pat
     steps = [step for job in ("measure", "record") for step in steps_of(job, jobs[job], values)]
     verbs = [verb for step in steps for verb in re.findall(r"lab\.py ([a-z-]+)", step.run)]
     assert verbs == [
-        "doctor", "cache-key", "build", "measure", "report", "clean", "history", "gate", "pages",
-    ]  # fmt: skip
+        "doctor",
+        "cache-key",
+        "build",
+        "measure",
+        "report",
+        "clean",
+        "history",
+        "gate",
+        "pages",
+    ]
     for step in steps:
         done = perform(step, work, env)
         # One seed gives no verdict, and a night without verdicts does not pass.
@@ -75,10 +83,11 @@ def test_the_cache_key_names_every_kernel_that_is_built(kernels: dict[str, Kerne
     jobs = parsed(WORKFLOWS / "nightly.yml")["jobs"]
     step = next(
         step
-        for step in steps_of("measure", jobs["measure"],
-                             {"inputs.set": "", "matrix.experiment": "filemap-v4"})
+        for step in steps_of(
+            "measure", jobs["measure"], {"inputs.set": "", "matrix.experiment": "filemap-v4"}
+        )
         if "cache-key" in step.run
-    )  # fmt: skip
+    )
     run = './lab.py cache-key "$EXPERIMENT" --no-twins --no-check --json'
     without_twins = WorkflowStep(step.job, step.name, run, {"EXPERIMENT": "filemap-v4"})
     printed = json.loads(perform(without_twins, CHECKOUT, {}).stdout)

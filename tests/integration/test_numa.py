@@ -19,9 +19,13 @@ pytestmark = pytest.mark.guest
 
 NODES = 4
 SHAPE = ShapeSpec(
-    vcpus=4, numa_nodes=NODES, jobs=4, cpu="Nehalem,-hypervisor", metronome_ns=20_000,
+    vcpus=4,
+    numa_nodes=NODES,
+    jobs=4,
+    cpu="Nehalem,-hypervisor",
+    metronome_ns=20_000,
     more_memory_mib=128,
-)  # fmt: skip
+)
 WORKLOAD = load_catalogue()["filemap-4k"]
 
 
@@ -53,8 +57,11 @@ def test_cold_and_restored_runs_are_equal_wherever_their_memory_is(
             machine, tmp_path / "boots", folder / "kept", folder / "kept-logs", silent
         )
         assert (snapshot.cpu_s == 0) == (place == "cache")
-        on_disk = sum(path.stat().st_blocks for path in snapshot.memory.parent.glob("memory-*")
-                      if not path.is_symlink())  # fmt: skip
+        on_disk = sum(
+            path.stat().st_blocks
+            for path in snapshot.memory.parent.glob("memory-*")
+            if not path.is_symlink()
+        )
         assert (len(snapshot.held), on_disk > 0) == ((NODES, False) if available_mib else (0, True))
         restored = folder / "restored"
         runs.append(exact.run_restored(snapshot, text, restored, restored / "logs", silent))

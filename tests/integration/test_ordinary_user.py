@@ -83,12 +83,27 @@ class User:
         shutil.rmtree(self.work, ignore_errors=True)
         self.work.mkdir()
         return subprocess.run(
-            ["unshare", "--mount", "sh", "-euc", AS_USER, "sh", str(self.work), str(root),
-             str(UID), str(len(kept)), *kept, *argv],
-            cwd=self.home, capture_output=True, text=True, timeout=TIMEOUT_S,
+            [
+                "unshare",
+                "--mount",
+                "sh",
+                "-euc",
+                AS_USER,
+                "sh",
+                str(self.work),
+                str(root),
+                str(UID),
+                str(len(kept)),
+                *kept,
+                *argv,
+            ],
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
             stdin=subprocess.DEVNULL,
             env={"HOME": str(self.home), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
-        )  # fmt: skip
+        )
 
 
 @pytest.fixture
@@ -172,9 +187,12 @@ def test_doctor_of_an_ordinary_user_finds_nothing_that_wants_root(user: User) ->
 def test_set_up_of_an_ordinary_user_wants_no_root_where_nothing_is_missing(user: User) -> None:
     own = user.home / "checkout"
     for name in (
-        "setup/prepare.sh", "setup/uv.txt", "host/packages.txt", "host/systems.txt",
+        "setup/prepare.sh",
+        "setup/uv.txt",
+        "host/packages.txt",
+        "host/systems.txt",
         "requirements.lock",
-    ):  # fmt: skip
+    ):
         (own / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(CHECKOUT / name, own / name)
     # The environment is there: building one is tests/systems/debian.sh's.

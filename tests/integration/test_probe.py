@@ -149,8 +149,12 @@ def test_locks_are_distinguished_and_add_up(
     tried = sum(calls.get(name, 0) for name in FUNCTIONS["spin"] if "try" in name)
     assert entered <= taken <= entered + tried
     # The tree's lock and the inode's are both taken in __remove_mapping, and are two.
-    (tree,) = [use for use in spins if any(site in adds for site in use.sites)
-               and any(site.function == "__remove_mapping" for site in use.sites)]  # fmt: skip
+    (tree,) = [
+        use
+        for use in spins
+        if any(site in adds for site in use.sites)
+        and any(site.function == "__remove_mapping" for site in use.sites)
+    ]
     assert tree.instances == 1
     assert sum(site.held for site in tree.sites) < counted.instructions / 10
     assert "tasklist_lock" in {use.symbol for use in counted.locks}

@@ -29,8 +29,9 @@ def test_two_series_are_measured_though_the_lab_is_killed(
     arguments = ("--workloads", "filemap-4k", "--set", "guest=smoke", "--set", "blocks=1")
     at = ("--queue", str(queue))
     # Booted, and the same code, which is not: neither needs a kernel of its own.
-    added = run_lab("queue", "add", *map(str, (SERIES / "filemap-walks", SERIES / "noop")),
-                    *arguments, *at)  # fmt: skip
+    added = run_lab(
+        "queue", "add", *map(str, (SERIES / "filemap-walks", SERIES / "noop")), *arguments, *at
+    )
     assert added.returncode == 0, added.stderr
     walks, noop = QueueStore(queue).read().entries
     lab = start("queue", "run", *at, "--guests", "1")

@@ -33,10 +33,19 @@ def test_the_one_slow_patch_of_three_is_named(kernels: dict[str, Kernel], tmp_pa
     )
     folder = tmp_path / "session"
     done = run_lab(
-        "bisect", *(word for part in stack for word in ("--series", str(part))),
-        "--workloads", "filemap-4k", "--metric", "4k.bw", "--threshold", "4%",
-        "--set", "guest=smoke", "--session", str(folder),
-    )  # fmt: skip
+        "bisect",
+        *(word for part in stack for word in ("--series", str(part))),
+        "--workloads",
+        "filemap-4k",
+        "--metric",
+        "4k.bw",
+        "--threshold",
+        "4%",
+        "--set",
+        "guest=smoke",
+        "--session",
+        str(folder),
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "with patch 2: mm/filemap: add 4096 instructions to each folio add" in done.stdout
     # The function that was made slow leads those that moved.

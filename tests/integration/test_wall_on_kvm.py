@@ -32,9 +32,18 @@ from tests.integration.lab_process import (
 
 pytestmark = [pytest.mark.guest, pytest.mark.long]
 ONE_BLOCK = (
-    "filemap-v4", "--mode", "wall", "--quick", "--set", "guest=smoke", "--set", "blocks=1",
-    "--no-twins", "--no-check", "--session",
-)  # fmt: skip
+    "filemap-v4",
+    "--mode",
+    "wall",
+    "--quick",
+    "--set",
+    "guest=smoke",
+    "--set",
+    "blocks=1",
+    "--no-twins",
+    "--no-check",
+    "--session",
+)
 # A guest's, where KVM is itself emulated on a busy host.
 GUEST_S = 900.0
 

@@ -74,9 +74,16 @@ def test_without_snapshots_and_on_a_busy_host_every_number_is_the_same(
     folder = tmp_path / "session"
     with busy_host(folder):
         cold = measured(
-            folder, "filemap-v4", "--no-snapshot", "--no-twins", "--no-check",
-            "--set", "guest=smoke", "--set", "blocks=1",
-        )  # fmt: skip
+            folder,
+            "filemap-v4",
+            "--no-snapshot",
+            "--no-twins",
+            "--no-check",
+            "--set",
+            "guest=smoke",
+            "--set",
+            "blocks=1",
+        )
     assert cold.status == 0, cold.err
     restored = records_of(filemap.folder)
     booted = records_of(folder)

@@ -15,12 +15,13 @@ def mail(name: str, *headers: str, body: str = DIFF) -> bytes:
 # Each cannot be read.
 UNREADABLE = {
     # ValueError, "embedded null character", in Message.get_content_charset
-    "nul-charset": mail("nul-charset", "From: a@b.org",
-                        "Content-Type: text/plain; charset*=x\0''y"),
+    "nul-charset": mail(
+        "nul-charset", "From: a@b.org", "Content-Type: text/plain; charset*=x\0''y"
+    ),
     # more digits than int() takes
     "hunk-line": mail("hunk-line", "From: a@b.org", body=DIFF.replace("-1 ", f"-{LONG} ")),
     "hunk-count": mail("hunk-count", "From: a@b.org", body=DIFF.replace("+1 ", f"+1,{LONG} ")),
-}  # fmt: skip
+}
 # Each breaks a rule, and is read all the same.
 ODD = {
     # email.errors.CharsetError, which is no ValueError
@@ -29,11 +30,20 @@ ODD = {
     # LookupError: a codec, but not one of text
     "zlib": mail("odd", "From: a@b.org", "Content-Type: text/plain; charset=zlib"),
     # half of a surrogate pair, which cannot be written into a patch file again
-    "utf-7": mail("odd", "From: a@b.org", "Content-Type: text/plain; charset=utf-7",
-                  body=f"+2AA-\n{DIFF}"),
-    "escape": mail("odd", "From: a@b.org", "Content-Type: text/plain; charset=unicode_escape",
-                   body=f"\\ud800\n{DIFF}"),
+    "utf-7": mail(
+        "odd", "From: a@b.org", "Content-Type: text/plain; charset=utf-7", body=f"+2AA-\n{DIFF}"
+    ),
+    "escape": mail(
+        "odd",
+        "From: a@b.org",
+        "Content-Type: text/plain; charset=unicode_escape",
+        body=f"\\ud800\n{DIFF}",
+    ),
     # takes minutes for 100 kB where it is decoded
-    "punycode": mail("odd", "From: a@b.org", "Content-Type: text/plain; charset=punycode",
-                     body=f"{DIFF}-- \n{'a' * 200_000}-{'b99b' * 200_000}\n"),
-}  # fmt: skip
+    "punycode": mail(
+        "odd",
+        "From: a@b.org",
+        "Content-Type: text/plain; charset=punycode",
+        body=f"{DIFF}-- \n{'a' * 200_000}-{'b99b' * 200_000}\n",
+    ),
+}

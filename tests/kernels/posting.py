@@ -58,9 +58,17 @@ def post(lab: Lab, *edits: Callable[[Path], None], version: int = 1, cover: str 
         git(scratch, "commit", "-qm", message, "--allow-empty")
     options = ["--cover-letter"] if cover else []
     git(
-        scratch, "format-patch", "-q", "--thread", "-n", f"-v{version}", *options,
-        "-o", str(out), f"-{len(edits)}",
-    )  # fmt: skip
+        scratch,
+        "format-patch",
+        "-q",
+        "--thread",
+        "-n",
+        f"-v{version}",
+        *options,
+        "-o",
+        str(out),
+        f"-{len(edits)}",
+    )
     posts = [read(path) for path in sorted(out.glob("*.patch"))]
     if cover:
         subject = posts[0].header("Subject").replace("*** SUBJECT HERE ***", cover)
@@ -99,8 +107,10 @@ def encoded_word(text: str, charset: str) -> str:
 def git(folder: Path, *arguments: str) -> str:
     done = subprocess.run(
         ["git", "-C", str(folder), *IDENTITY, "-c", "commit.gpgsign=false", *arguments],
-        check=True, capture_output=True, text=True,
-    )  # fmt: skip
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     return done.stdout.strip()
 
 

@@ -66,10 +66,12 @@ def tables(
     base = struct.pack("<Q", TEXT)
     count = struct.pack("<I", len(symbols))
     packed_names = [
-        count, bytes(names), b"".join(struct.pack("<I", marker) for marker in markers),
+        count,
+        bytes(names),
+        b"".join(struct.pack("<I", marker) for marker in markers),
         b"".join(token + b"\0" for token in tokens),
         b"".join(struct.pack("<H", where) for where in index),
-    ]  # fmt: skip
+    ]
     parts = [offsets, base, *packed_names] if old else [*packed_names, offsets, base]
     align = 8
     if own_places:
@@ -210,6 +212,8 @@ class Archive:
         """What apt-get update does."""
         (self.folder / "pool/Packages").write_text("\n".join(self.entries))
         subprocess.run(
-            ["apt-get", "-q", "update"], check=True, capture_output=True,
+            ["apt-get", "-q", "update"],
+            check=True,
+            capture_output=True,
             env={"APT_CONFIG": str(self.config), "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"},
-        )  # fmt: skip
+        )

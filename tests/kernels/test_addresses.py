@@ -54,8 +54,15 @@ def names_at(functions: FunctionMap) -> dict[int, str]:
 
 def test_code_only_and_its_ranges() -> None:
     assert [hex(start - START) for start in TABLE.starts.tolist()] == [
-        "0x0", "0x100", "0x200", "0x300", "0x400", "0x500", "0x580", "0x1000010",
-    ]  # fmt: skip
+        "0x0",
+        "0x100",
+        "0x200",
+        "0x300",
+        "0x400",
+        "0x500",
+        "0x580",
+        "0x1000010",
+    ]
     assert [(low - START, end - START) for low, end in TABLE.ranges] == [
         (0, 0x1000),
         (0x1000000, 0x1001000),
@@ -65,8 +72,12 @@ def test_code_only_and_its_ranges() -> None:
 def test_one_name_of_several_and_the_others_are_known() -> None:
     names = TABLE.names[3]
     assert names == (
-        "strong_one", "another_strong_one", "__strong_one", "weak_one", "local_one",
-    )  # fmt: skip
+        "strong_one",
+        "another_strong_one",
+        "__strong_one",
+        "weak_one",
+        "local_one",
+    )
     functions = addresses.functions(TABLE)
     assert {functions.called(name) for name in names} == {functions.called("strong_one")}
     assert functions.called("nonesuch") == ()
@@ -89,9 +100,10 @@ def test_cold_part_belongs_to_its_function_and_is_no_entry() -> None:
 
 def test_one_name_in_two_files_is_distinguished() -> None:
     files = {
-        START + 0x400: Origin("fs/a.c", 4), START + 0x500: Origin("mm/b.c"),
+        START + 0x400: Origin("fs/a.c", 4),
+        START + 0x500: Origin("mm/b.c"),
         START + 0x580: Origin("mm/b.c", 5),
-    }  # fmt: skip
+    }
     functions = addresses.functions(TABLE, files)
     names = names_at(functions)
     assert (names[0x400], names[0x500], names[0x580]) == ("twin@a.c", "twin@b.c", "twin@b.c")
@@ -252,9 +264,15 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sh("ar", "cDPrST", "vmlinux.a", *inside, cwd=objects)
     sh("ar", "cDPrsT", "lib/lib.a", "lib/low.o", "lib/unused.o", cwd=objects)
     sh(
-        "ld", "-o", "vmlinux", "--whole-archive", "vmlinux.a", "--no-whole-archive", "lib/lib.a",
+        "ld",
+        "-o",
+        "vmlinux",
+        "--whole-archive",
+        "vmlinux.a",
+        "--no-whole-archive",
+        "lib/lib.a",
         cwd=objects,
-    )  # fmt: skip
+    )
     return source
 
 
@@ -311,8 +329,9 @@ def test_an_object_without_a_source_is_named_itself(built: Path, tmp_path: Path)
 
 def test_saved_and_loaded(tmp_path: Path) -> None:
     table = {
-        0xFFFFFFFF81000000: Origin("mm/filemap.c", 3), 0xFFFFFFFF81000010: Origin("lib/xarray.c"),
-    }  # fmt: skip
+        0xFFFFFFFF81000000: Origin("mm/filemap.c", 3),
+        0xFFFFFFFF81000010: Origin("lib/xarray.c"),
+    }
     first, second = tmp_path / "one", tmp_path / "other"
     addresses.save(table, first)
     addresses.save(dict(reversed(table.items())), second)
@@ -321,8 +340,10 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
 
 
 def test_every_function_has_the_line_of_its_definition(built: Path) -> None:
-    names = {line.split()[2]: int(line.split()[0], 16)
-             for line in sh("nm", "vmlinux", cwd=built / "obj").splitlines()}  # fmt: skip
+    names = {
+        line.split()[2]: int(line.split()[0], 16)
+        for line in sh("nm", "vmlinux", cwd=built / "obj").splitlines()
+    }
     placed = addresses.collect(built / "obj", built)
     assert placed[names["mm"]] == Origin("mm/core.c", 2)
     assert placed[names["_start"]] == Origin("start.c", 2)
@@ -361,19 +382,30 @@ struct page *last(void)
 
 def test_lines_are_of_definitions_and_of_those_alone() -> None:
     symbols = {
-        "walk.isra.0", "other", "__x64_sys_mark", "__do_sys_mark", "either", "macro", "last",
-        "ADD", "call",
-    }  # fmt: skip
+        "walk.isra.0",
+        "other",
+        "__x64_sys_mark",
+        "__do_sys_mark",
+        "either",
+        "macro",
+        "last",
+        "ADD",
+        "call",
+    }
     assert addresses.definition_lines(STYLE, symbols) == {
-        "walk.isra.0": 6, "__x64_sys_mark": 12, "__do_sys_mark": 12, "last": 26,
-    }  # fmt: skip
+        "walk.isra.0": 6,
+        "__x64_sys_mark": 12,
+        "__do_sys_mark": 12,
+        "last": 26,
+    }
 
 
 def test_lines_of_assembly() -> None:
     text = "SYM_TYPED_FUNC_START(__memcpy)\n\tret\nSYM_FUNC_START_LOCAL(memcpy_orig)\n"
     assert addresses.definition_lines(text, {"__memcpy", "memcpy_orig", "ret"}) == {
-        "__memcpy": 1, "memcpy_orig": 3,
-    }  # fmt: skip
+        "__memcpy": 1,
+        "memcpy_orig": 3,
+    }
 
 
 def test_kernel_without_the_file_has_none(tmp_path: Path) -> None:

@@ -56,18 +56,53 @@ def test_any_bytes_are_a_mail_or_an_error_of_the_lab(data: bytes) -> None:
 
 
 HEADERS = st.sampled_from(
-    ["From", "Subject", "Date", "Message-ID", "References", "Content-Type",
-     "Content-Transfer-Encoding", "X"]
-)  # fmt: skip
+    [
+        "From",
+        "Subject",
+        "Date",
+        "Message-ID",
+        "References",
+        "Content-Type",
+        "Content-Transfer-Encoding",
+        "X",
+    ]
+)
 VALUES = st.lists(
     st.text(max_size=4)
     | st.sampled_from(
-        ["(" * 1500, '"', "<", ">", "@", ";", "*0*=", "%FF", "''", "=?", "?=", "?q?", "?b?", "\0",
-         "utf-7", "punycode", "idna", "hex", "\u0663", "text/plain; charset=", "+2AA-", "base64",
-         "multipart/mixed; boundary=b", "message/rfc822", "x-uuencode", LONG, "Re:", "v2 1/2"]
+        [
+            "(" * 1500,
+            '"',
+            "<",
+            ">",
+            "@",
+            ";",
+            "*0*=",
+            "%FF",
+            "''",
+            "=?",
+            "?=",
+            "?q?",
+            "?b?",
+            "\0",
+            "utf-7",
+            "punycode",
+            "idna",
+            "hex",
+            "\u0663",
+            "text/plain; charset=",
+            "+2AA-",
+            "base64",
+            "multipart/mixed; boundary=b",
+            "message/rfc822",
+            "x-uuencode",
+            LONG,
+            "Re:",
+            "v2 1/2",
+        ]
     ),
     max_size=6,
-).map("".join)  # fmt: skip
+).map("".join)
 
 
 @settings(max_examples=80)
@@ -90,10 +125,24 @@ def test_any_headers_are_a_patch_file_or_an_error_of_the_lab(
 
 
 LINES = st.sampled_from(
-    ["diff --git a/x b/x", "--- a/x", "+++ b/x", "@@ -1,2 +1,2 @@", " a", "-b", "+c", "", "\\ No",
-     'diff --git "a/\\', "rename to ../y", "index 1..2 120000", "+++ /dev/null", "--- ",
-     "+++ \"b/\\7"]
-)  # fmt: skip
+    [
+        "diff --git a/x b/x",
+        "--- a/x",
+        "+++ b/x",
+        "@@ -1,2 +1,2 @@",
+        " a",
+        "-b",
+        "+c",
+        "",
+        "\\ No",
+        'diff --git "a/\\',
+        "rename to ../y",
+        "index 1..2 120000",
+        "+++ /dev/null",
+        "--- ",
+        '+++ "b/\\7',
+    ]
+)
 
 
 @settings(max_examples=80)
@@ -114,15 +163,23 @@ PARTS = st.builds(
         + PACKERS[pack](content)
     ),
     st.sampled_from(
-        ["text/plain", "text/plain; format=flowed", "text/html", "text/x-patch", "message/rfc822",
-         "application/octet-stream", "multipart/mixed; boundary=b", "text/plain; charset=utf-16"]
+        [
+            "text/plain",
+            "text/plain; format=flowed",
+            "text/html",
+            "text/x-patch",
+            "message/rfc822",
+            "application/octet-stream",
+            "multipart/mixed; boundary=b",
+            "text/plain; charset=utf-16",
+        ]
     ),
     st.sampled_from(["", "; name=x.patch"]),
     st.sampled_from(["8bit", "base64", "quoted-printable", "x-uuencode"]),
     st.binary(max_size=40)
     | st.sampled_from([DIFF.encode(), b"From: a@b\nSubject: [PATCH 1/2] x\n\n" + DIFF.encode()]),
     st.integers(0, len(PACKERS) - 1),
-)  # fmt: skip
+)
 
 
 @settings(max_examples=80)
@@ -153,7 +210,13 @@ def test_any_packed_bytes_are_unpacked_or_refused(data: bytes, pack: type[bytes]
 ADA, OTTO = "Ada L <ada@example.org>", "Otto V <otto@example.net>"
 POSTS = st.builds(
     lambda prefix, tags, place, title, sender, to, body: (
-        prefix, tags, place, title, sender, to, body
+        prefix,
+        tags,
+        place,
+        title,
+        sender,
+        to,
+        body,
     ),
     st.sampled_from(["", "", "", "Re: "]),
     st.sampled_from(["PATCH", "PATCH", "PATCH v2", "RFC,v2", "PATCH RESEND", "", "bug"]),
@@ -162,7 +225,7 @@ POSTS = st.builds(
     st.sampled_from([ADA, ADA, OTTO]),
     st.lists(st.integers(0, 7), max_size=2),
     st.sampled_from([None, None, "> it\n\n", ""]),
-)  # fmt: skip
+)
 
 
 def thread_of(drawn: list[tuple[str, str, str, str, str, list[int], str | None]]) -> list[Post]:
@@ -170,10 +233,12 @@ def thread_of(drawn: list[tuple[str, str, str, str, str, list[int], str | None]]
     for number, (prefix, tags, place, title, sender, to, body) in enumerate(drawn):
         bracket = f"[{tags} {place}] " if tags or place else ""
         made = patch(
-            f"{prefix}{bracket}{title}", f"m{number}", sender=sender,
+            f"{prefix}{bracket}{title}",
+            f"m{number}",
+            sender=sender,
             answers=[f"m{each}" for each in to],
             body="" if body == "" else f"{body or ''}{diff('mm/x.c', str(number), 'y')}",
-        )  # fmt: skip
+        )
         posts.append(made.with_header("Date", f"Wed, 18 Nov 2026 10:{59 - number:02d}:00 +0000"))
     return posts
 
@@ -205,10 +270,12 @@ def test_every_diff_of_any_thread_is_measured_or_named(
     for mail in mails:
         versions = f"v{mail.version}" in texts.partition("the newest, is taken")[0]
         assert not mail.has_diff or (
-            mail in thread.patches or mail.message_id in texts or versions
+            mail in thread.patches
+            or mail.message_id in texts
+            or versions
             or any(diff_of(mail.text) == diff_of(other.text) for other in thread.patches)
             or _group_is_named(mail.message_id, texts, mails)
-        )  # fmt: skip
+        )
 
 
 def _group_is_named(message_id: str, texts: str, mails: object) -> bool:
@@ -221,9 +288,11 @@ def _group_is_named(message_id: str, texts: str, mails: object) -> bool:
 
 
 @settings(max_examples=80)
-@given(st.lists(POSTS, min_size=1, max_size=8).flatmap(
-    lambda drawn: st.tuples(st.just(drawn), st.permutations(range(len(drawn))))
-))  # fmt: skip
+@given(
+    st.lists(POSTS, min_size=1, max_size=8).flatmap(
+        lambda drawn: st.tuples(st.just(drawn), st.permutations(range(len(drawn))))
+    )
+)
 def test_groups_do_not_depend_on_the_order_of_mails(
     case: tuple[list[tuple[str, str, str, str, str, list[int], str | None]], list[int]],
 ) -> None:

@@ -43,25 +43,40 @@ def test_first_real_errors_with_paths_from_the_top() -> None:
 @pytest.mark.parametrize(
     ("log", "first"),
     [
-        ("../mm/x.c:1:10: fatal error: no.h: No such file or directory\n",
-         "mm/x.c:1: no.h: No such file or directory"),
-        ("ld: mm/filemap.o: in function `f':\nfilemap.c:(.text+0x1): undefined reference to `g'\n",
-         "mm/filemap.c: filemap.c:(.text+0x1): undefined reference to `g'"),
-        ("ld: mm/a.o:(.data+0x8): undefined reference to `g'\n",
-         "ld: mm/a.o:(.data+0x8): undefined reference to `g'"),
-        ('ERROR: modpost: "slow" [drivers/block/brd.ko] undefined!\n',
-         'drivers/block/brd.c: "slow" [drivers/block/brd.ko] undefined!'),
-        ("../arch/x86/lib/x.S:7: Error: no such instruction: `movx'\n",
-         "arch/x86/lib/x.S:7: no such instruction: `movx'"),
+        (
+            "../mm/x.c:1:10: fatal error: no.h: No such file or directory\n",
+            "mm/x.c:1: no.h: No such file or directory",
+        ),
+        (
+            "ld: mm/filemap.o: in function `f':\n"
+            "filemap.c:(.text+0x1): undefined reference to `g'\n",
+            "mm/filemap.c: filemap.c:(.text+0x1): undefined reference to `g'",
+        ),
+        (
+            "ld: mm/a.o:(.data+0x8): undefined reference to `g'\n",
+            "ld: mm/a.o:(.data+0x8): undefined reference to `g'",
+        ),
+        (
+            'ERROR: modpost: "slow" [drivers/block/brd.ko] undefined!\n',
+            'drivers/block/brd.c: "slow" [drivers/block/brd.ko] undefined!',
+        ),
+        (
+            "../arch/x86/lib/x.S:7: Error: no such instruction: `movx'\n",
+            "arch/x86/lib/x.S:7: no such instruction: `movx'",
+        ),
         ("../mm/Kconfig:12: syntax error\n", "mm/Kconfig:12: syntax error"),
-        ("../mm/Makefile:9: *** missing separator.  Stop.\n",
-         "mm/Makefile:9: missing separator. Stop."),
+        (
+            "../mm/Makefile:9: *** missing separator.  Stop.\n",
+            "mm/Makefile:9: missing separator. Stop.",
+        ),
         ("../x.c:1:2: error: #error \x1b[2J\u202e\n", "x.c:1: #error ?[2J?"),
         ("ERROR: modpost: vmlinux: x\n", "ERROR: modpost: vmlinux: x"),
-        ("make[2]: *** No rule to make target 'mm/gone.o', needed by 'mm/built-in.a'.  Stop.\n",
-         "make[2]: *** No rule to make target 'mm/gone.o', needed by 'mm/built-in.a'. Stop."),
+        (
+            "make[2]: *** No rule to make target 'mm/gone.o', needed by 'mm/built-in.a'.  Stop.\n",
+            "make[2]: *** No rule to make target 'mm/gone.o', needed by 'mm/built-in.a'. Stop.",
+        ),
     ],
-)  # fmt: skip
+)
 def test_other_kinds_of_errors(log: str, first: str) -> None:
     assert str(mistakes(log)[0]) == first
     assert host_trouble(log) == ""
@@ -113,14 +128,16 @@ def test_the_object_that_failed_is_that_of_the_first_mistake() -> None:
     [
         ("make[1]: *** [../Makefile:21: mm/filemap.o] Error 1", "mm/filemap.o"),
         ("make[3]: *** [mm/filemap.o] Error 2", "mm/filemap.o"),
-        ("make[2]: *** [../scripts/Makefile.build:113: arch/x86/kernel/asm-offsets.s] Error 1",
-         "arch/x86/kernel/asm-offsets.s"),
+        (
+            "make[2]: *** [../scripts/Makefile.build:113: arch/x86/kernel/asm-offsets.s] Error 1",
+            "arch/x86/kernel/asm-offsets.s",
+        ),
         ("make[1]: *** [../scripts/Makefile.vmlinux:34: vmlinux] Error 1", ""),
         ("make[2]: *** No rule to make target 'mm/gone.o', needed by 'mm/built-in.a'.  Stop.", ""),
         ("make[2]: *** Deleting file 'mm/filemap.o'", ""),
         ("make[3]: *** Waiting for unfinished jobs....", ""),
     ],
-)  # fmt: skip
+)
 def test_only_what_one_compiler_made_is_an_object(line: str, target: str) -> None:
     assert failed_object(f"  CC      a.o\n{line}\n", Mistake("x")) == target
 

@@ -163,8 +163,11 @@ def test_what_compiles_has_its_types_and_nothing_else_is_touched(objects: Path) 
     before = {path: path.read_bytes() for path in objects.rglob("*") if path.is_file()}
     done = subprocess.run(
         ["sh", "-c", btf.script(objects, "obj")],
-        cwd=objects.parent, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+        cwd=objects.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.returncode == 0
     assert "broken" in done.stderr
     ((name, content),) = btf.collected(objects)

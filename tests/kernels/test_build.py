@@ -93,9 +93,12 @@ def test_a_built_kernel_knows_the_files_of_its_functions(lab: Lab) -> None:
     lines = (line.split() for line in kernel.system_map.read_text().splitlines())
     placed = {name: files[int(at, 16)].file for at, kind, name in lines if kind in "tT"}
     assert placed == {
-        "start": "init.c", "filemap_add": "mm/filemap.c", "filemap_last": "mm/filemap.c",
-        "remember": "mm/filemap.c", "slow": "mm/slow.c",
-    }  # fmt: skip
+        "start": "init.c",
+        "filemap_add": "mm/filemap.c",
+        "filemap_last": "mm/filemap.c",
+        "remember": "mm/filemap.c",
+        "slow": "mm/slow.c",
+    }
 
 
 def test_second_time_comes_from_the_cache_without_make(lab: Lab) -> None:
@@ -695,14 +698,20 @@ def test_a_source_file_reads_no_file_of_the_host(lab: Lab, tmp_path: Path, how: 
     with pytest.raises(SeriesError) as caught:
         boxed(lab, lab.series("reads", reads))
     assert "canary" not in str(caught.value)
-    assert all(b"canary" not in path.read_bytes() for path in lab.cache.rglob("*")
-               if path.is_file())  # fmt: skip
+    assert all(
+        b"canary" not in path.read_bytes() for path in lab.cache.rglob("*") if path.is_file()
+    )
 
 
 @pytest.mark.parametrize(
-    "made", ["ln -s /etc/passwd stolen", "mkfifo pipe", "ln -s ../../../busy up",
-             "rm -f System.map; ln -s /etc/passwd System.map"],
-)  # fmt: skip
+    "made",
+    [
+        "ln -s /etc/passwd stolen",
+        "mkfifo pipe",
+        "ln -s ../../../busy up",
+        "rm -f System.map; ln -s /etc/passwd System.map",
+    ],
+)
 def test_what_no_build_makes_is_not_read_by_the_lab(lab: Lab, made: str) -> None:
     links = replace("Makefile", 'Kernel: $< is ready"', f'ready"; {made}')
     with pytest.raises(SeriesError, match="what no build makes"):

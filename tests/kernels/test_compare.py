@@ -222,12 +222,21 @@ SOURCE = """\
 @pytest.mark.parametrize(
     ("line", "values", "options"),
     [
-        (2, {}, ("A",)), (2, {"A": "y"}, ()), (2, {"A": "m"}, ()),
-        (4, {"A": "y"}, ("A",)), (4, {}, ()), (5, {}, ()),
-        (7, {}, ("B",)), (9, {"A": "y"}, ("B", "A")), (9, {"B": "y"}, ()),
-        (13, {}, ()), (15, {}, ()), (18, {"A": "y"}, ("A",)), (18, {}, ()),
+        (2, {}, ("A",)),
+        (2, {"A": "y"}, ()),
+        (2, {"A": "m"}, ()),
+        (4, {"A": "y"}, ("A",)),
+        (4, {}, ()),
+        (5, {}, ()),
+        (7, {}, ("B",)),
+        (9, {"A": "y"}, ("B", "A")),
+        (9, {"B": "y"}, ()),
+        (13, {}, ()),
+        (15, {}, ()),
+        (18, {"A": "y"}, ("A",)),
+        (18, {}, ()),
     ],
-)  # fmt: skip
+)
 def test_options_in_sources(line: int, values: dict[str, str], options: tuple[str, ...]) -> None:
     assert unmet(SOURCE, [line], values) == [options]
 
@@ -243,19 +252,28 @@ def test_looking_at_many_lines_takes_linear_time() -> None:
 
 START = 0xFFFFFFFF81000000
 FUNCTIONS = {
-    "caller": 0x00, "jumper": 0x20, "neighbour": 0x40, "holder": 0x50, "loader": 0x70,
-    "through": 0x90, "callee": 0xC0, "far": 0x100, "setup": 0x1000,
-}  # fmt: skip
-MAP = "\n".join((
-    f"{START:x} T _stext",
-    *(f"{START + at:x} T {name}" for name, at in FUNCTIONS.items()),
-    f"{START + 0xE0:x} t caller.cold",
-    f"{START + 0x200:x} T _etext",
-    f"{START + 0x1000:x} T _sinittext",
-    f"{START + 0x1100:x} T _einittext",
-    f"{START + 0x2000:x} D table",
-    f"{START + 0x3000:x} D end",
-))  # fmt: skip
+    "caller": 0x00,
+    "jumper": 0x20,
+    "neighbour": 0x40,
+    "holder": 0x50,
+    "loader": 0x70,
+    "through": 0x90,
+    "callee": 0xC0,
+    "far": 0x100,
+    "setup": 0x1000,
+}
+MAP = "\n".join(
+    (
+        f"{START:x} T _stext",
+        *(f"{START + at:x} T {name}" for name, at in FUNCTIONS.items()),
+        f"{START + 0xE0:x} t caller.cold",
+        f"{START + 0x200:x} T _etext",
+        f"{START + 0x1000:x} T _sinittext",
+        f"{START + 0x1100:x} T _einittext",
+        f"{START + 0x2000:x} D table",
+        f"{START + 0x3000:x} D end",
+    )
+)
 
 
 def code(pieces: dict[int, bytes], size: int, address: int) -> Section:
@@ -272,19 +290,23 @@ def relative(at: int, target: str, behind: int = 4) -> bytes:
 
 
 def references() -> Calls:
-    text = code({
-        0x04: b"\xe8" + relative(0x05, "callee"),
-        # The part that was split off belongs to its function; into the middle leads nothing.
-        0xE4: b"\xe9" + relative(0xE5, "far"),
-        0x10: b"\xe8" + struct.pack("<i", 0xC8 - 0x15),
-        0x24: b"\x0f\x84" + relative(0x26, "callee"),
-        0x30: b"\xeb" + struct.pack("<b", 0x40 - 0x32),
-        # mov $callee, %rdi and lea far(%rip), %rsi
-        0x54: b"\x48\xc7\xc7" + struct.pack("<i", START + FUNCTIONS["callee"] - (1 << 64)),
-        0x74: b"\x48\x8d\x35" + relative(0x77, "far"),
-        # call *0x10(%rax)
-        0x94: b"\xff\x50\x10",
-    }, 0x200, START)  # fmt: skip
+    text = code(
+        {
+            0x04: b"\xe8" + relative(0x05, "callee"),
+            # The part that was split off belongs to its function; into the middle leads nothing.
+            0xE4: b"\xe9" + relative(0xE5, "far"),
+            0x10: b"\xe8" + struct.pack("<i", 0xC8 - 0x15),
+            0x24: b"\x0f\x84" + relative(0x26, "callee"),
+            0x30: b"\xeb" + struct.pack("<b", 0x40 - 0x32),
+            # mov $callee, %rdi and lea far(%rip), %rsi
+            0x54: b"\x48\xc7\xc7" + struct.pack("<i", START + FUNCTIONS["callee"] - (1 << 64)),
+            0x74: b"\x48\x8d\x35" + relative(0x77, "far"),
+            # call *0x10(%rax)
+            0x94: b"\xff\x50\x10",
+        },
+        0x200,
+        START,
+    )
     init = code({0x04: b"\xe8" + relative(0x1005, "callee")}, 0x100, START + 0x1000)
     table = struct.pack("<3Q", 7, START + FUNCTIONS["loader"], START + FUNCTIONS["loader"] + 1)
     data = Section(2, ".data", "SHT_PROGBITS", SHF_ALLOC, START + 0x2000, len(table), table)
@@ -317,8 +339,10 @@ def test_a_call_that_one_of_several_kernels_makes_is_a_call() -> None:
     both = together([first, second])
     assert both.edges() == {"a": {"b", "c"}, "b": set(), "c": {"a"}, "d": set()}
     assert [both.named(which) for which in (both.pointed, both.indirect, both.boot)] == [
-        {"b"}, {"c"}, {"d"},
-    ]  # fmt: skip
+        {"b"},
+        {"c"},
+        {"d"},
+    ]
     assert together([second, first]) == both
 
 
@@ -353,6 +377,13 @@ def test_a_real_image_of_a_kernel_in_the_cache(tmp_path: Path) -> None:
 
 def identity(arch: Arch = "x86_64", flavour: str = "perf") -> KernelIdentity:
     return KernelIdentity(
-        key="k", arch=arch, release="6.12", source="s", patches=(), flavour=flavour,
-        compiler="gcc", config_sha256="0", code_key="0",
-    )  # fmt: skip
+        key="k",
+        arch=arch,
+        release="6.12",
+        source="s",
+        patches=(),
+        flavour=flavour,
+        compiler="gcc",
+        config_sha256="0",
+        code_key="0",
+    )

@@ -220,8 +220,9 @@ def test_arms_of_two_releases_agree_on_what_both_have() -> None:
     assert agreed(options, ["6.12.117"], SHIPPED) == {}
     assert agreed(options, ["6.1.3", "6.12.0"], SHIPPED) == {}
     assert agreed(options, ["6.19.0", "7.3.4"], SHIPPED) == {
-        "CONFIG_PREEMPT_VOLUNTARY": "n", "CONFIG_PREEMPT_LAZY": "y",
-    }  # fmt: skip
+        "CONFIG_PREEMPT_VOLUNTARY": "n",
+        "CONFIG_PREEMPT_LAZY": "y",
+    }
 
 
 def test_what_two_releases_have_not_in_common_is_left_to_each() -> None:

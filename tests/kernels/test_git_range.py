@@ -98,8 +98,9 @@ def test_a_partial_clone_names_the_command_that_fetches_and_fetches_nothing(
     assert missing(place) == before
     run(["sh", "-c", error.value.next_step], timeout_s=60)
     assert patches(place, "HEAD~2..HEAD", tmp_path) == [
-        "0001-number-3.patch", "0002-number-4.patch",
-    ]  # fmt: skip
+        "0001-number-3.patch",
+        "0002-number-4.patch",
+    ]
 
 
 def test_one_command_fetches_what_series_and_source_need(full: Path, tmp_path: Path) -> None:
@@ -194,8 +195,10 @@ def test_each_prefix_is_the_tree_of_its_commit(lab: Lab, tmp_path: Path) -> None
     assert base == git(folder, "rev-parse", "base")
     # Both commits of the side are one patch, the empty one is none.
     assert [git(folder, "log", "-1", "--format=%s", commit) for commit in commits] == [
-        "mm: commit 0", "merge the side", "init: é last",
-    ]  # fmt: skip
+        "mm: commit 0",
+        "merge the side",
+        "init: é last",
+    ]
     patches = patches_of(SeriesSpec(path=str(into)), **lab.where)
     assert len(patches) == 3
     tree = tmp_path / "tree"
@@ -327,8 +330,9 @@ def test_changes_on_top_of_a_range(lab: Lab, tree: Path) -> None:
     chosen = series_of(tree, "HEAD~1..", base="", uncommitted=True, cache=lab.cache)
     assert chosen.source.endswith(git(tree, "rev-parse", "HEAD~1"))
     assert [subject.partition("-uncommitted")[0] for subject in subjects(lab, chosen.series)] == [
-        "mm: step 2", "topic-fast",
-    ]  # fmt: skip
+        "mm: step 2",
+        "topic-fast",
+    ]
 
 
 @pytest.mark.parametrize(

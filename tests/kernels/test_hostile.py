@@ -71,7 +71,7 @@ def hostile(lab: Lab, diff: str, **headers: str) -> SeriesSpec:
         ("diff --git a/f b/f\nindex 1..2 100644\nGIT binary patch\nliteral 0\n", "a binary file"),
         ("diff --git a/f b/f\nindex 01..02\nBinary files a/f and b/f differ\n", "a binary file: f"),
     ],
-)  # fmt: skip
+)
 def test_refused_before_anything_is_applied(lab: Lab, diff: str, message: str) -> None:
     before = sorted(lab.source.rglob("*"))
     with pytest.raises(SeriesError) as caught:
@@ -250,20 +250,32 @@ def test_any_name_has_a_kind(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("configs/series/noop", "folder"), ("../mine", "folder"), ("a/../b", "folder"),
-        ("/x/y.mbox", "file"), ("0001-x.patch", "file"), ("a@b.mbox", "file"),
-        ("20240101.1-2-a@b.org", "thread"), ("<a@b>", "thread"), ("mid:a@b", "thread"),
+        ("configs/series/noop", "folder"),
+        ("../mine", "folder"),
+        ("a/../b", "folder"),
+        ("/x/y.mbox", "file"),
+        ("0001-x.patch", "file"),
+        ("a@b.mbox", "file"),
+        ("20240101.1-2-a@b.org", "thread"),
+        ("<a@b>", "thread"),
+        ("mid:a@b", "thread"),
         ("https://lore.kernel.org/all/a%2Bc@b.org/", "thread"),
-        ("v6.12..HEAD", "range"), ("v6.12..", "range"), ("origin/main..topic/x", "range"),
+        ("v6.12..HEAD", "range"),
+        ("v6.12..", "range"),
+        ("origin/main..topic/x", "range"),
         ("git:/src/linux@a..b", "range"),
-        ("https://github.com/o/r/pull/805.patch", "link"), ("http://x/a@b.diff", "link"),
-        ("https://gitlab.com/o/r/-/merge_requests/8.patch", "link"), ("ftp://x/a@b", "link"),
-        ("HTTPS://codeberg.org/o/r/compare/a..b.patch", "link"), ("https://[::1/a@b", "link"),
-        ("https://lkml.org/lkml/2026/2/3/4", "link"), ("https://user@host/x.mbox", "link"),
+        ("https://github.com/o/r/pull/805.patch", "link"),
+        ("http://x/a@b.diff", "link"),
+        ("https://gitlab.com/o/r/-/merge_requests/8.patch", "link"),
+        ("ftp://x/a@b", "link"),
+        ("HTTPS://codeberg.org/o/r/compare/a..b.patch", "link"),
+        ("https://[::1/a@b", "link"),
+        ("https://lkml.org/lkml/2026/2/3/4", "link"),
+        ("https://user@host/x.mbox", "link"),
         ("https://lore.kernel.org/linux-mm/a@b.org/t.mbox.gz", "thread"),
         ("https://patchwork.kernel.org/project/linux-mm/patch/a@b.org/mbox/", "thread"),
     ],
-)  # fmt: skip
+)
 def test_kinds(name: str, kind: str) -> None:
     assert kind_of(name) == kind
 

@@ -52,8 +52,16 @@ def files(mail: Mail) -> tuple[str, ...]:
     return read_diff(mail.text, "x").files
 
 
-@pytest.mark.parametrize("kind", ["text/x-diff", "text/x-patch", "text/plain",
-                                  "application/octet-stream", "application/x-patch"])  # fmt: skip
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "text/x-diff",
+        "text/x-patch",
+        "text/plain",
+        "application/octet-stream",
+        "application/x-patch",
+    ],
+)
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, lzma.compress, bz2.compress])
 @pytest.mark.parametrize("disposition", ["attachment", "inline"])
 def test_an_attached_diff_is_read(kind: str, pack: type[bytes], disposition: str) -> None:
@@ -183,12 +191,15 @@ def test_filled_lines_are_undone(stuffed: bool, filled: bool) -> None:
         ("From: Ben <ben@example.org>\nSubject: mm: y\n\n", "mm: y", "Ben <ben@example.org>"),
         ("Hello.\n\n-- >8 --\nSubject: [PATCH] mm: z\n\n", "mm: z", "Ada L <ada@example.org>"),
         ("Hello.\n\n-----8<-----\nFrom: Ben <b@c.org>\n\n", "mm: x", "Ben <b@c.org>"),
-        ("Title:\n" + "-" * 54 + "\nFrom: B <b@c.org>\nSubject: mm: a\n b\n\n", "mm: a b",
-         "B <b@c.org>"),
+        (
+            "Title:\n" + "-" * 54 + "\nFrom: B <b@c.org>\nSubject: mm: a\n b\n\n",
+            "mm: a b",
+            "B <b@c.org>",
+        ),
         ("From: the beginning it was slow.\n\n", "mm: x", "Ada L <ada@example.org>"),
         ("Note: this is not it\n\n", "mm: x", "Ada L <ada@example.org>"),
     ],
-)  # fmt: skip
+)
 def test_the_header_in_a_body_names_the_author(before: str, title: str, author: str) -> None:
     mail = read_mail(outer(text=before + DIFF).as_bytes())
     assert (mail.subject, mail.author) == (title, author)
@@ -233,9 +244,13 @@ def test_a_bomb_is_not_unpacked() -> None:
 
 @pytest.mark.parametrize(
     ("data", "what"),
-    [(b"PK\x03\x04x", "is a zip archive"), (b"<!DOCTYPE html><p>", "is a page for a browser"),
-     (b"%PDF-1.7", "is a PDF"), (bytes(257) + b"ustar\0", "is a tar archive")],
-)  # fmt: skip
+    [
+        (b"PK\x03\x04x", "is a zip archive"),
+        (b"<!DOCTYPE html><p>", "is a page for a browser"),
+        (b"%PDF-1.7", "is a PDF"),
+        (bytes(257) + b"ustar\0", "is a tar archive"),
+    ],
+)
 def test_what_holds_no_mails_is_named(data: bytes, what: str) -> None:
     with pytest.raises(SeriesError, match=what):
         read_series(data, "x")
@@ -273,9 +288,10 @@ def test_what_a_series_needs_is_a_finding_until_it_is_there(tmp_path: Path) -> N
 
     lines = findings("b.mbox")
     assert [line.partition(", which")[0].partition(" (")[0] for line in lines] == [
-        "needs the series of <a-0@example.org>", "needs the series with change-id 20260101-a:v3",
+        "needs the series of <a-0@example.org>",
+        "needs the series with change-id 20260101-a:v3",
         "needs 1 patch not part of it",
-    ]  # fmt: skip
+    ]
     assert all("--series b.mbox" in line for line in lines)
     assert "--series mid:a-0@example.org --series b.mbox" in lines[0]
     assert findings("a.mbox", "b.mbox") == []

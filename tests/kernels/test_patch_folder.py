@@ -47,18 +47,30 @@ def taken(lab: Lab, path: Path) -> tuple[str, SeriesRecord]:
 def test_numbers_sort_as_people_count() -> None:
     names = ["10.patch", "2.patch", "0003-x.patch", "a10b2", "a10b10", "a9"]
     assert sorted(names, key=as_counted) == [
-        "2.patch", "0003-x.patch", "10.patch", "a9", "a10b2", "a10b10",
-    ]  # fmt: skip
+        "2.patch",
+        "0003-x.patch",
+        "10.patch",
+        "a9",
+        "a10b2",
+        "a10b10",
+    ]
 
 
 @pytest.mark.parametrize("named", ["", "patches", "patches/series"])
 @pytest.mark.parametrize("place", ["patches/series", "series"])
 def test_a_series_file_orders_and_leaves_out(lab: Lab, place: str, named: str) -> None:
     order = "# of this folder\n\nz.patch -p1\nsub/y.txt  -p0 # why\n#x.patch\nw.diff\n"
-    top = folder(lab, {
-        place: order, "patches/z.patch": patch(2), "patches/sub/y.txt": patch(3, prefix=""),
-        "patches/x.patch": patch(9), "patches/w.diff": patch(4), "patches/v.patch": patch(8),
-    })  # fmt: skip
+    top = folder(
+        lab,
+        {
+            place: order,
+            "patches/z.patch": patch(2),
+            "patches/sub/y.txt": patch(3, prefix=""),
+            "patches/x.patch": patch(9),
+            "patches/w.diff": patch(4),
+            "patches/v.patch": patch(8),
+        },
+    )
     if named == "patches/series" != place:
         named = place
     added, record = taken(lab, top / named)
@@ -109,9 +121,13 @@ def test_without_a_series_file_two_comes_before_ten(lab: Lab) -> None:
 
 
 def test_mails_saved_by_their_subjects_have_their_numbers_in_these(lab: Lab) -> None:
-    top = folder(lab, {
-        "alpha.patch": patch(3, "[PATCH 2/3] alpha"), "beta.patch": patch(2, "[PATCH 1/3] beta"),
-    })  # fmt: skip
+    top = folder(
+        lab,
+        {
+            "alpha.patch": patch(3, "[PATCH 2/3] alpha"),
+            "beta.patch": patch(2, "[PATCH 1/3] beta"),
+        },
+    )
     added, record = taken(lab, top)
     assert added == "bc"
     assert "in the order of the subjects' numbers, which is not that of names" in record.findings
@@ -119,11 +135,16 @@ def test_mails_saved_by_their_subjects_have_their_numbers_in_these(lab: Lab) -> 
 
 
 def test_the_newest_of_versions_that_were_formatted_into_one_folder(lab: Lab) -> None:
-    top = folder(lab, {
-        "0001-x.patch": patch(9), "v2-0001-x.patch": patch(8), "v10-0001-x.patch": patch(2),
-        "v10-0002-y.patch": patch(3),
-        "v10-0000-cover-letter.patch": "Subject: [PATCH v10 0/2] all\n",
-    })  # fmt: skip
+    top = folder(
+        lab,
+        {
+            "0001-x.patch": patch(9),
+            "v2-0001-x.patch": patch(8),
+            "v10-0001-x.patch": patch(2),
+            "v10-0002-y.patch": patch(3),
+            "v10-0000-cover-letter.patch": "Subject: [PATCH v10 0/2] all\n",
+        },
+    )
     added, record = taken(lab, top)
     assert (added, record.title) == ("bc", "all")
     assert record.findings == ("left out: 0001-x.patch, v2-0001-x.patch",)

@@ -254,5 +254,7 @@ def test_a_removed_and_a_renamed_script_are_named_too() -> None:
     renamed += "rename to scripts/y.c\n"
     plain = "--- a/scripts/z\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n"
     assert [each.partition(" ")[0] for each in host_code([removed, renamed, plain])] == [
-        "scripts/x", "scripts/y.c", "scripts/z",
-    ]  # fmt: skip
+        "scripts/x",
+        "scripts/y.c",
+        "scripts/z",
+    ]

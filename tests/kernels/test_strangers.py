@@ -160,10 +160,12 @@ def test_a_file_that_a_build_outside_of_a_box_changed_is_not_in_the_next(
 ) -> None:
     patches, fresh = honest
     for command in (
-        "echo '#define EVIL 1' >> ../include/folio.h", "touch ../mm/extra.h", "rm -f ../init.c",
+        "echo '#define EVIL 1' >> ../include/folio.h",
+        "touch ../mm/extra.h",
+        "rm -f ../init.c",
         "rm -r ../scripts; mkdir -p ../scripts/configure.awk",
         f"mkdir ../deep; cd ../deep; {nest(100, 'a')}",
-    ):  # fmt: skip
+    ):
         SERIES["outside"] = shell(command.translate(DOLLAR), READY)
         attack(lab, "outside", boxed=False)
         assert built(lab, patches) == fresh
@@ -173,8 +175,14 @@ NAME = "a\n" * 100
 
 
 def test_what_is_in_the_cache_can_be_removed(lab: Lab) -> None:
-    for folder in ("kernels/half", "kernels/.new-half", "packages/.half", "boots/old",
-                   "trees/old", "trees/old/boxed"):  # fmt: skip
+    for folder in (
+        "kernels/half",
+        "kernels/.new-half",
+        "packages/.half",
+        "boots/old",
+        "trees/old",
+        "trees/old/boxed",
+    ):
         place = lab.cache / folder
         place.mkdir(parents=True, exist_ok=True)
         top = os.open(place, os.O_DIRECTORY)

@@ -129,8 +129,12 @@ def test_the_version_that_is_named_is_taken() -> None:
 
 def test_a_second_version_without_a_cover_letter_below_the_first_ones() -> None:
     old, new = series("a", 2), series("b", 2, version=2, cover=False, under=["a-0"])
-    loose = [post.with_header("References", "<a-0@example.org>")
-             .with_header("In-Reply-To", "<a-0@example.org>") for post in new]  # fmt: skip
+    loose = [
+        post.with_header("References", "<a-0@example.org>").with_header(
+            "In-Reply-To", "<a-0@example.org>"
+        )
+        for post in new
+    ]
     for posts in (new, loose):
         thread = chosen([*old, *posts])
         assert (names(thread), thread.version, thread.cover) == (["b-1", "b-2"], 2, None)
@@ -162,11 +166,21 @@ def test_one_more_patch_has_a_place(number: str, order: list[int], answers: list
 
 @pytest.mark.parametrize(
     "tags",
-    ["[PATCH v6,{n}/2]", "[v6,{n}/2]", "[RFC,v6,{n}/2]", "[PATCH -next v6 {n}/2]",
-     "[PATCHv6 {n}/2]",
-     "[linux-mm] [PATCH v6 {n}/2]", "[PATCH v6 {n} of 2]", "[V6 PATCH {n}/2]", "[PATCH_v6 {n}/2]",
-     "[PATCH {n}/2 v6]", "[PATCH][v6][{n}/2]", "[RESEND PATCH v6 0{n}/02]"],
-)  # fmt: skip
+    [
+        "[PATCH v6,{n}/2]",
+        "[v6,{n}/2]",
+        "[RFC,v6,{n}/2]",
+        "[PATCH -next v6 {n}/2]",
+        "[PATCHv6 {n}/2]",
+        "[linux-mm] [PATCH v6 {n}/2]",
+        "[PATCH v6 {n} of 2]",
+        "[V6 PATCH {n}/2]",
+        "[PATCH_v6 {n}/2]",
+        "[PATCH {n}/2 v6]",
+        "[PATCH][v6][{n}/2]",
+        "[RESEND PATCH v6 0{n}/02]",
+    ],
+)
 def test_tags_as_people_and_patchwork_write_them(tags: str) -> None:
     posts = [patch(f"{tags.format(n=n)} mm: x{n}", f"a-{n}", answers=["a-0"]) for n in (0, 1, 2)]
     thread = chosen([posts[2], Post(posts[0].headers, COVER), posts[1]])

@@ -17,9 +17,12 @@ ALONE = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", "PATH": "
 
 def git(folder: Path, *arguments: str, stdin: bytes = b"") -> str:
     done = subprocess.run(
-        ["git", "-C", str(folder), *arguments], check=True, capture_output=True, input=stdin,
+        ["git", "-C", str(folder), *arguments],
+        check=True,
+        capture_output=True,
+        input=stdin,
         env=ALONE,
-    )  # fmt: skip
+    )
     return done.stdout.decode().strip()
 
 
@@ -37,9 +40,14 @@ class MailArchive:
         return path
 
     def add(
-        self, mails: Iterable[Post | bytes], *, epoch: int = 0, at: float = NOW - 3600,
-        name: str = "m", parent: str | None = None,
-    ) -> str:  # fmt: skip
+        self,
+        mails: Iterable[Post | bytes],
+        *,
+        epoch: int = 0,
+        at: float = NOW - 3600,
+        name: str = "m",
+        parent: str | None = None,
+    ) -> str:
         """A commit a mail, on top of ``parent`` or of what is there; the last commit."""
         repository = self.epoch(epoch)
         onto = self.head(epoch) if parent is None else parent
@@ -60,8 +68,10 @@ class MailArchive:
     def head(self, epoch: int = 0) -> str:
         result = subprocess.run(
             ["git", "-C", str(self.epoch(epoch)), "rev-parse", "-q", "--verify", "master"],
-            capture_output=True, check=False, text=True,
-        )  # fmt: skip
+            capture_output=True,
+            check=False,
+            text=True,
+        )
         return result.stdout.strip()
 
 
@@ -72,14 +82,22 @@ def diff(file: str, old: str = "x", new: str = "y") -> str:
 
 
 def patch(
-    subject: str, name: str, *, file: str = "mm/filemap.c", answers: Sequence[str] = (),
-    sender: str = "Ada L <ada@example.org>", text: str = "", body: str | None = None,
-) -> Post:  # fmt: skip
+    subject: str,
+    name: str,
+    *,
+    file: str = "mm/filemap.c",
+    answers: Sequence[str] = (),
+    sender: str = "Ada L <ada@example.org>",
+    text: str = "",
+    body: str | None = None,
+) -> Post:
     """One posted mail; ``name`` makes its id, ``answers`` are names of those before it."""
     headers = [
-        ("From", sender), ("Subject", subject), ("Date", "Wed, 18 Nov 2026 10:00:00 +0000"),
+        ("From", sender),
+        ("Subject", subject),
+        ("Date", "Wed, 18 Nov 2026 10:00:00 +0000"),
         ("Message-ID", f"<{name}@example.org>"),
-    ]  # fmt: skip
+    ]
     if answers:
         headers.append(("In-Reply-To", f"<{answers[-1]}@example.org>"))
         headers.append(("References", " ".join(f"<{each}@example.org>" for each in answers)))
@@ -88,10 +106,17 @@ def patch(
 
 
 def series(
-    name: str, patches: int, *, version: int = 1, cover: bool = True, tag: str = "PATCH",
-    title: str = "mm: make it fast", file: str = "mm/filemap.c", under: Sequence[str] = (),
+    name: str,
+    patches: int,
+    *,
+    version: int = 1,
+    cover: bool = True,
+    tag: str = "PATCH",
+    title: str = "mm: make it fast",
+    file: str = "mm/filemap.c",
+    under: Sequence[str] = (),
     sender: str = "Ada L <ada@example.org>",
-) -> list[Post]:  # fmt: skip
+) -> list[Post]:
     """A series as git sends it: cover letter, patches that answer it (or the first patch)."""
     mark = f"{tag} v{version}" if version > 1 else tag
     posts = []

@@ -29,15 +29,21 @@ def test_every_column_and_none_but_the_series(tmp_path: Path) -> None:
     )
     question, priority = of_row(rows[0], Request(overrides=("guest=smoke",)))
     assert question == Request(
-        overrides=("guest=smoke", "blocks=2", "seed=3"), mode="wall", series=("a.mbox",),
-        source="deb:linux-source-6.12", workloads="filemap-4k,filemap-thp", reverse=True,
-    )  # fmt: skip
+        overrides=("guest=smoke", "blocks=2", "seed=3"),
+        mode="wall",
+        series=("a.mbox",),
+        source="deb:linux-source-6.12",
+        workloads="filemap-4k,filemap-thp",
+        reverse=True,
+    )
     assert priority == -3
     # What a row does not say is as the command line says.
     question, priority = of_row(rows[1], Request(source="dir:x", workloads="filemap-4k"))
     assert (question.source, question.workloads, question.automatic) == (
-        "dir:x", "filemap-4k", True,
-    )  # fmt: skip
+        "dir:x",
+        "filemap-4k",
+        True,
+    )
     assert priority is None
     (row,) = read_table(table(tmp_path, "\ufeffseries\n  x.mbox \n"))
     assert row == {name: "x.mbox" if name == "series" else "" for name in COLUMNS}

@@ -35,15 +35,29 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> QueueStore:
         ended = f"2026-11-21T0{len(store.read().entries)}:00:00.000000Z"
         return {"state": "done", "code": 0, "results": (primary,), "ended": ended}
 
-    queued(store, "mm/filemap: one tree walk for a folio added", **outcome("improvement", 0.0105),
-           author="Ada L <ada@example.org>", version=4)  # fmt: skip
+    queued(
+        store,
+        "mm/filemap: one tree walk for a folio added",
+        **outcome("improvement", 0.0105),
+        author="Ada L <ada@example.org>",
+        version=4,
+    )
     bad = queued(store, "mm: check every folio twice", **outcome("regression", -0.0231), version=2)
     queued(store, "mm: fix a comment", **outcome("no change", 0.0))
     queued(store, "mm: reclaim a little later", **outcome("inconclusive", 0.001))
-    for error, blame in ((SeriesError("does not apply to mm/slub.c at line 20"), "series"),
-                         (InfraError("no space left on device"), "host")):  # fmt: skip
-        queued(store, f"mm: {blame}", state="failed", blame=blame, code=int(error.exit_code),
-               message=str(error), ended="2026-11-20T10:00:00.000000Z")  # fmt: skip
+    for error, blame in (
+        (SeriesError("does not apply to mm/slub.c at line 20"), "series"),
+        (InfraError("no space left on device"), "host"),
+    ):
+        queued(
+            store,
+            f"mm: {blame}",
+            state="failed",
+            blame=blame,
+            code=int(error.exit_code),
+            message=str(error),
+            ended="2026-11-20T10:00:00.000000Z",
+        )
     began = "2026-11-21T09:30:00.000000Z"
     queued(
         store,

@@ -127,8 +127,16 @@ def test_an_entry_is_identified_by_how_it_begins(store: QueueStore) -> None:
     assert store.find(second.id) == second
 
 
-@pytest.mark.parametrize("head", [None, "{", '{"format": "twinboot history"}', '"text"',
-                                  '{"format": "twinboot queue", "schema_version": 9}'])  # fmt: skip
+@pytest.mark.parametrize(
+    "head",
+    [
+        None,
+        "{",
+        '{"format": "twinboot history"}',
+        '"text"',
+        '{"format": "twinboot queue", "schema_version": 9}',
+    ],
+)
 def test_a_folder_that_is_no_queue_is_left_alone(tmp_path: Path, head: str | None) -> None:
     folder = tmp_path / "other"
     folder.mkdir()

@@ -52,9 +52,13 @@ def forged(mails: Sequence[bytes], sender: str) -> str:
 
 
 def poll(
-    store: QueueStore, place: Path, *paths: str, now: float = NOW, days: float = 14.0,
+    store: QueueStore,
+    place: Path,
+    *paths: str,
+    now: float = NOW,
+    days: float = 14.0,
     attest: Attest = vouched,
-) -> PollReport:  # fmt: skip
+) -> PollReport:
     selection = Selection(Request(automatic=True), paths, days=days)
     return Watch(store, place, selection, attest).poll(mailbox_of(place), now)
 
@@ -546,8 +550,12 @@ def test_a_mail_that_cannot_be_read_is_named_and_the_ones_after_it_are_read(
     assert titles(store) == ["v1 mm: step 1 of before", "v1 mm: after"]
     assert len(result.left_out) == len(UNREADABLE)
     for name in UNREADABLE:
-        assert sum(f"<{name}@example.org>" in line or f"mm: {name}" in line
-                   for line in result.left_out) == 1  # fmt: skip
+        assert (
+            sum(
+                f"<{name}@example.org>" in line or f"mm: {name}" in line for line in result.left_out
+            )
+            == 1
+        )
     # It is on record, and the mailbox is past it.
     watch = Watch(store, place, Selection(Request()), vouched)
     state = watching.State.model_validate_json((watch.folder / "state.json").read_bytes())
@@ -575,8 +583,9 @@ def test_so_much_is_remembered_of_what_was_left_out(
     poll(store, archive.folder)
     state = json.loads(next((store.folder / "watch").glob("*/state.json")).read_text())
     assert [each["what"].split()[-8:-6] for each in state["left_out"]] == [
-        ["mm:", "2:"], ["mm:", "last:"],
-    ]  # fmt: skip
+        ["mm:", "2:"],
+        ["mm:", "last:"],
+    ]
 
 
 def test_a_mailbox_cannot_fill_the_disk(
@@ -662,16 +671,23 @@ def test_mails_with_a_diff_that_are_no_posting_are_counted_by_the_reason(
 ) -> None:
     posts = series("a", 1)
     page = patch("[PATCH] mm: html", "h", body="<pre>diff --git a/x b/x</pre>\n")
-    archive.add([
-        *posts, reply(posts[1], "Nice"), patch("Re: [PATCH] x", "r", answers=["a-1"]),
-        patch("+ mm-x.patch added to mm-unstable branch", "m"), patch("Re: [PATCH] y", "s"),
-        page.with_header("Content-Type", "text/html"),
-    ])  # fmt: skip
+    archive.add(
+        [
+            *posts,
+            reply(posts[1], "Nice"),
+            patch("Re: [PATCH] x", "r", answers=["a-1"]),
+            patch("+ mm-x.patch added to mm-unstable branch", "m"),
+            patch("Re: [PATCH] y", "s"),
+            page.with_header("Content-Type", "text/html"),
+        ]
+    )
     result = poll(store, archive.folder)
     counts = {why: len(names) for why, names in result.unposted.items()}
     assert counts == {
-        "a reply": 2, "no [PATCH] in its subject": 1, "its diff is in HTML only": 1,
-    }  # fmt: skip
+        "a reply": 2,
+        "no [PATCH] in its subject": 1,
+        "its diff is in HTML only": 1,
+    }
     lines = [line for line in lines_of(result, []) if line.startswith("no series")]
     assert lines[0].startswith("no series 2 mails have a diff and no place in a series (a reply): ")
     assert "<r@example.org>; " in lines[0]

@@ -180,8 +180,9 @@ def test_two_in_a_row_stop_the_queue_and_a_retry_goes_on(store: QueueStore) -> N
     measuring = MadeUpMeasuring()
     work(store, measuring, quiet)
     assert {job.folder.name: job.resume for job in measuring.jobs} == {
-        entries[0].id: True, entries[2].id: False,
-    }  # fmt: skip
+        entries[0].id: True,
+        entries[2].id: False,
+    }
 
 
 def test_an_entry_measured_again_has_a_session_of_its_own(store: QueueStore) -> None:

@@ -29,7 +29,12 @@ from tests.reports.drawn import OnPage, charts_on, draw_all, draw_anew, page_of
 ON_PAGE = {
     "normal": {"forest": 1, "samples": 3, "timeline": 3},
     "counted": {
-        "forest": 1, "samples": 3, "timeline": 3, "waterfall": 3, "icicle": 3, "locks": 1,
+        "forest": 1,
+        "samples": 3,
+        "timeline": 3,
+        "waterfall": 3,
+        "icicle": 3,
+        "locks": 1,
         "scaling": 3,
     },
     "five": {"forest": 1, "heat": 1, "runs": 3, "timeline": 12},
@@ -37,7 +42,7 @@ ON_PAGE = {
     "matrix": {"heat": 1, "ranked": 1, "samples": 6, "timeline": 6},
     "many": {"heat": 1, "ranked": 1},
     "quiet": {"forest": 1, "samples": 3, "drift": 3, "timeline": 3},
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -99,9 +104,12 @@ def named(session: Comparison | SessionComparison) -> dict[str, OnPage]:
 
 @pytest.mark.parametrize(
     ("kind", "words"),
-    [("forest", "change, % of base"), ("samples", "virtual MiB/s"),
-     ("timeline", "virtual s since the phase began")],
-)  # fmt: skip
+    [
+        ("forest", "change, % of base"),
+        ("samples", "virtual MiB/s"),
+        ("timeline", "virtual s since the phase began"),
+    ],
+)
 def test_axes_have_units(normal: Comparison, kind: str, words: str) -> None:
     for chart in draw_all(normal):
         texts = re.findall(r"<text[^>]*>([^<]*)</text>", chart.svg)
@@ -263,9 +271,12 @@ def test_a_map_of_many_rows_has_those_that_changed(
         return [None, Square("", depth, False, sure)]
 
     squares: list[list[Square | None]] = [
-        row(0.1, sure=False), row(0.5, sure=False), row(0.0, sure=True), [None, None],
+        row(0.1, sure=False),
+        row(0.5, sure=False),
+        row(0.0, sure=True),
+        [None, None],
         row(0.3, sure=False),
-    ]  # fmt: skip
+    ]
     assert changes.most_changed(squares) == [1, 2, 4]
 
 
@@ -283,11 +294,14 @@ def test_steps_of_many_metrics_have_charts_of_those_that_changed_most(
     every = runs.by_patch(stepwise)
     assert "xas_get_order: +1.17 %" in every[0].alt
     rows = [row for row in stepwise.rows if row.primary and row.measured]
-    largest = max(rows, key=lambda row: max(
-        abs(change.estimate)
-        for step in stepwise.course(row)
-        if (change := step.own.judgement.change)
-    ))  # fmt: skip
+    largest = max(
+        rows,
+        key=lambda row: max(
+            abs(change.estimate)
+            for step in stepwise.course(row)
+            if (change := step.own.judgement.change)
+        ),
+    )
     monkeypatch.setattr(runs, "MOST_CHARTS", 1)
     assert runs.most_changed(stepwise, rows) == [largest]
     (chart,) = runs.by_patch(stepwise)

@@ -40,11 +40,22 @@ def test_a_letter_begins_with_the_answer(counted: Comparison) -> None:
 def test_the_page_hides_nothing(counted: Comparison, page: ParsedPage) -> None:
     assert page.open == []
     text = " ".join(page.text.split())
-    for part in ("Where it came from", "Locks", "never make one", "the other 62 functions",
-                 "page-cache tree (xarray)", "user: fio", "only in base",
-                 "i_pages.xa_lock", "saturates at, CPUs", "__filemap_add_folio",
-                 "All 7 locks, and who takes them", "taken in try_to_wake_up",
-                 "waiting function", "69 of 69 functions"):  # fmt: skip
+    for part in (
+        "Where it came from",
+        "Locks",
+        "never make one",
+        "the other 62 functions",
+        "page-cache tree (xarray)",
+        "user: fio",
+        "only in base",
+        "i_pages.xa_lock",
+        "saturates at, CPUs",
+        "__filemap_add_folio",
+        "All 7 locks, and who takes them",
+        "taken in try_to_wake_up",
+        "waiting function",
+        "69 of 69 functions",
+    ):
         assert part in text, part
     every = {row.name for row in counted.headlines[0].functions}
     assert all(name in text for name in every)

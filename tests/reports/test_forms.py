@@ -101,12 +101,18 @@ def quiet() -> Comparison:
 def broken() -> SessionComparison:
     checks = (
         Check(
-            run_id=f"check.{arm}.lockdep.v1", arm=arm, of=1, flavour="lockdep", vcpus=1,
-            cases=("filemap-4k",), kernel_key="k", status="red",
+            run_id=f"check.{arm}.lockdep.v1",
+            arm=arm,
+            of=1,
+            flavour="lockdep",
+            vcpus=1,
+            cases=("filemap-4k",),
+            kernel_key="k",
+            status="red",
             problems=(CheckProblem(kind="sleeping", title="BUG: sleeping", says="sleeps"),),
         )
         for arm in ("base", "patched")
-    )  # fmt: skip
+    )
     manifest = ExactSession().manifest()
     experiment = manifest.experiment.model_copy(update={"check": CheckSpec()})
     manifest = manifest.model_copy(update={"experiment": experiment})

@@ -68,8 +68,11 @@ def test_failures_that_cost_no_verdict_are_no_headline() -> None:
     session = ExactSession(seeds=tuple(range(1, 21)))
     records = fails(session.records(), "filemap-4k-002-patched")
     assert headline(compare_session(measured(session.manifest(), records))) == (
-        "2 improvements, 1 unchanged (within 0.25 %)", (), True, "",
-    )  # fmt: skip
+        "2 improvements, 1 unchanged (within 0.25 %)",
+        (),
+        True,
+        "",
+    )
 
 
 def test_checks_that_were_not_made_are_made_by_going_on() -> None:

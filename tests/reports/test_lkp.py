@@ -184,8 +184,9 @@ def test_long_names_stay_in_their_row() -> None:
     long = "x" * 120
     case = manifest.cases[0].model_copy(update={"name": long})
     manifest = manifest.model_copy(update={"cases": (case,)})
-    records = [r.model_copy(update={"case": long}) for r in session.records()
-               if r.case == "filemap-4k"]  # fmt: skip
+    records = [
+        r.model_copy(update={"case": long}) for r in session.records() if r.case == "filemap-4k"
+    ]
     rows = block(lkp.render(forms.as_session(compare(manifest, records))), long)[4:]
     assert rows
     for row in rows:

@@ -38,9 +38,15 @@ def sessions(
     matrix: Comparison,
 ) -> dict[str, Either]:
     return {
-        "two": normal, "counted": counted, "hostile": hostile, "five": five,
-        "hostile-five": hostile_five, "failed": failed_five, "steps": stepwise, "matrix": matrix,
-    }  # fmt: skip
+        "two": normal,
+        "counted": counted,
+        "hostile": hostile,
+        "five": five,
+        "hostile-five": hostile_five,
+        "failed": failed_five,
+        "steps": stepwise,
+        "matrix": matrix,
+    }
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e5, 1e9])
@@ -149,11 +155,20 @@ def test_derived_reclaim_rows() -> None:
     manifest = manifest.model_copy(update={"cases": (case, *manifest.cases[1:])})
     extra = {"4k.scanned_per_io": 0.5, "4k.reclaim_efficiency": 0.9, "4k.direct_scan_share": 1.0}
     records = [
-        r.model_copy(update={"samples": {**(r.samples or {}), **extra,
-                                         "4k.iops": 1000.0, "4k.refaults_per_io": 0.25}})
-        if r.case == "filemap-4k" else r
+        r.model_copy(
+            update={
+                "samples": {
+                    **(r.samples or {}),
+                    **extra,
+                    "4k.iops": 1000.0,
+                    "4k.refaults_per_io": 0.25,
+                }
+            }
+        )
+        if r.case == "filemap-4k"
+        else r
         for r in session.records()
-    ]  # fmt: skip
+    ]
     rendered = mmtests.render(forms.as_session(compare(manifest, records)))
     for title, value in (
         ("Pages scanned, virtual 1/s", "500.00"),
@@ -226,8 +241,10 @@ def test_a_subject_names_the_series_and_what_is_pending() -> None:
 def test_what_is_not_judged_and_not_significant_is_marked_below_what_is_judged() -> None:
     session = ExactSession(effect={"4k": 0.013, "thp": 0.0, "switch": 0.0})
     manifest = session.manifest()
-    secondary = tuple(case.model_copy(update={"primary": ()}) if case.name != "filemap-4k" else case
-                      for case in manifest.cases)  # fmt: skip
+    secondary = tuple(
+        case.model_copy(update={"primary": ()}) if case.name != "filemap-4k" else case
+        for case in manifest.cases
+    )
     text = forms.render(
         compare(manifest.model_copy(update={"cases": secondary}), session.records()), "letter"
     )

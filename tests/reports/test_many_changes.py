@@ -37,8 +37,11 @@ def test_changes_stand_before_means(many: SessionComparison) -> None:
         block for block in arms.workloads(View(many, drawn=False)) if isinstance(block, Table)
     ]
     assert [column.head for column in table.columns] == [
-        "workload", "", "change", *(arm.name for arm in many.arms),
-    ]  # fmt: skip
+        "workload",
+        "",
+        "change",
+        *(arm.name for arm in many.arms),
+    ]
     assert {len(row.cells) for row in table.rows} == {len(table.columns)}
 
 
@@ -106,11 +109,13 @@ def test_of_a_release_a_function_leads_to_its_line(counted: Comparison) -> None:
     assert source_address(manifest, "xas_load", "lib/xarray.c", (240, 237)) == line
     assert source_address(manifest, "xas_load", "lib/xarray.c", (240, 0)) == index
     swapped = manifest.model_copy(
-        update={"arms": (
-            base.model_copy(update={"kernel": patched.kernel}),
-            patched.model_copy(update={"kernel": base.kernel}),
-        )}
-    )  # fmt: skip
+        update={
+            "arms": (
+                base.model_copy(update={"kernel": patched.kernel}),
+                patched.model_copy(update={"kernel": base.kernel}),
+            )
+        }
+    )
     assert source_address(swapped, "xas_load", "lib/xarray.c", (237, 240)) == line
     # Nor has a commit, whatever release it is after.
     kernel = manifest.experiment.kernel.model_copy(update={"source": f"git:linux@{'ab' * 20}"})

@@ -83,13 +83,19 @@ def test_a_wall_session_of_many_cases_says_blocks() -> None:
     experiment = manifest.experiment.model_copy(
         update={"mode": "wall", "wall": wall.experiment.wall}
     )
-    session = compare_session(measured(
-        manifest.model_copy(
-            update={"experiment": experiment, "arms": wall.arms, "provenance": wall.provenance,
-                    "runs_planned": 3 * manifest.runs_planned // 2}
-        ),
-        [*records, *again],
-    ))  # fmt: skip
+    session = compare_session(
+        measured(
+            manifest.model_copy(
+                update={
+                    "experiment": experiment,
+                    "arms": wall.arms,
+                    "provenance": wall.provenance,
+                    "runs_planned": 3 * manifest.runs_planned // 2,
+                }
+            ),
+            [*records, *again],
+        )
+    )
     page = " ".join(ParsedPage(forms.render(session, "html")).text.split())
     assert "Means and standard deviations over the blocks" in page
     for form in ("text", "markdown", "html"):
@@ -147,8 +153,10 @@ def test_patch_by_patch_says_which_functions_each_step_changed() -> None:
         counts[f"{case}-{block:03d}-{like[arm]}"].model_copy(
             update={"run_id": f"{case}-{block:03d}-{arm}"}
         )
-        for case in factory.PHASES for block in range(len(many.seeds)) for arm in many.arms
-    ]  # fmt: skip
+        for case in factory.PHASES
+        for block in range(len(many.seeds))
+        for arm in many.arms
+    ]
     session = compare_session(measured(manifest, many.records(), profiles))
     text = " ".join(forms.render(session, "text").split())
     second = next(each for each in session.comparisons if each.manifest.patched == "2")

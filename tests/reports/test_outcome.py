@@ -71,12 +71,14 @@ def test_outcome_of_a_session() -> None:
         (WallSession(blocks=48, recorded=20, effect=0.05, early_looks=True), True),
         # No look: whatever the numbers say, the session goes on.
         (WallSession(blocks=48, recorded=16, effect=0.05, early_looks=True), False),
-        (WallSession(blocks=48, recorded=20, effect=0.05, accelerator="tcg", early_looks=True),
-         False),
+        (
+            WallSession(blocks=48, recorded=20, effect=0.05, accelerator="tcg", early_looks=True),
+            False,
+        ),
         # Twelve blocks that all go up are not enough for three metrics at 0.1 %.
         (WallSession(blocks=48, recorded=12, effect=0.05, early_looks=True), False),
     ],
-)  # fmt: skip
+)
 def test_session_may_stop_only_where_a_look_decides(session: WallSession, expected: bool) -> None:
     compared = compare_session(measured(session.manifest(), session.records()))
     assert decided(compared) is expected
@@ -152,5 +154,7 @@ def test_a_case_is_judged_by_the_seeds_and_looks_that_it_has() -> None:
     # A run that the second look of the other case lacks leaves what both had at the first.
     stopped = compare_session(measured(fewer, [r for r in kept if r.block < 11]))
     assert {m.name: m.judgement.pairs for m in stopped.primary} == {
-        "4k.bw": 8, "thp.bw": 10, "switch.bw": 10,
-    }  # fmt: skip
+        "4k.bw": 8,
+        "thp.bw": 10,
+        "switch.bw": 10,
+    }

@@ -93,9 +93,16 @@ def test_a_pasted_block_is_the_commands() -> None:
 
 def test_others_read_of_nothing_that_they_have_not_got() -> None:
     arguments = (
-        "--series", "/home/me/thread.mbox", "--source", "git:/home/me/linux@v7.3",
-        "--arm=git:../linux@v6.12", "--set", "kernel.source=dir:~/linux", "--guest", "laptop",
-    )  # fmt: skip
+        "--series",
+        "/home/me/thread.mbox",
+        "--source",
+        "git:/home/me/linux@v7.3",
+        "--arm=git:../linux@v6.12",
+        "--set",
+        "kernel.source=dir:~/linux",
+        "--guest",
+        "laptop",
+    )
     manifest = begun(*arguments).manifest
     own = repeat(compare(manifest, ExactSession().records()))
     assert "/home/me/thread.mbox" in own.commands[1]

@@ -110,16 +110,20 @@ def test_a_share_changes_by_points_in_every_table_of_every_form() -> None:
     many = Many()
     names = list(many.arms)[:2]
     manifest = many.manifest()
-    two = compare_session(measured(
-        manifest.model_copy(update={
-            "arms": manifest.arms[:2],
-            "experiment": manifest.experiment.model_copy(
-                update={"arms": manifest.experiment.arms[:2]}
+    two = compare_session(
+        measured(
+            manifest.model_copy(
+                update={
+                    "arms": manifest.arms[:2],
+                    "experiment": manifest.experiment.model_copy(
+                        update={"arms": manifest.experiment.arms[:2]}
+                    ),
+                    "runs_planned": 2 * 2 * len(many.seeds),
+                }
             ),
-            "runs_planned": 2 * 2 * len(many.seeds),
-        }),
-        [record for record in many.records() if record.arm in names],
-    ))  # fmt: skip
+            [record for record in many.records() if record.arm in names],
+        )
+    )
     share = two.comparisons[0].cases[0].metric("4k.slowpath_share")
     assert share is not None
     assert wording.change(share) == "-25.75 points"
@@ -137,8 +141,12 @@ def test_a_difference_is_as_exact_as_its_values() -> None:
     assert wording.apart(walks) == "-0.0001 [-0.0008, +0.0005]"
     assert wording.apart(pair([2041.0], [2023.0])) == "-18.00"
     assert [wording.decimals_of(value) for value in (0.0, 2041.0, 1.0, 0.36, 0.0747)] == [
-        2, 2, 2, 3, 4,
-    ]  # fmt: skip
+        2,
+        2,
+        2,
+        3,
+        4,
+    ]
 
 
 def test_an_interval_of_a_share_ends_at_the_whole() -> None:

@@ -40,9 +40,15 @@ from text import clean_line, typeset
 
 # Everything that is said in sentences; the tables have goldens of their own.
 SENTENCES = (
-    subject.title, answer.verdicts, trust.differences, trust.host, trust.checks, arms.patches,
-    trust.findings, trust.failures,
-)  # fmt: skip
+    subject.title,
+    answer.verdicts,
+    trust.differences,
+    trust.host,
+    trust.checks,
+    arms.patches,
+    trust.findings,
+    trust.failures,
+)
 Session = Comparison | SessionComparison
 
 

@@ -13,10 +13,17 @@ SLEEPS = CheckProblem(kind="sleeping", title="BUG: sleeping function", says="sle
 
 def check(*problems: CheckProblem, status: CheckStatus | None = None, of: int = 1) -> Check:
     return Check(
-        run_id="check.patched.lockdep.v1", arm="patched", of=of, flavour="lockdep", vcpus=1,
-        cases=(), kernel_key="k", status=status or ("red" if problems else "green"),
-        problems=problems, reason="lost" if status == "not run" else "",
-    )  # fmt: skip
+        run_id="check.patched.lockdep.v1",
+        arm="patched",
+        of=of,
+        flavour="lockdep",
+        vcpus=1,
+        cases=(),
+        kernel_key="k",
+        status=status or ("red" if problems else "green"),
+        problems=problems,
+        reason="lost" if status == "not run" else "",
+    )
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,13 @@ from results.coverage import (
 def case(name: str) -> CoveredCase:
     workload = name.partition(":")[0]
     return CoveredCase(
-        case=name, workload=workload, experiment=f"{workload}-test", guest="smoke", ios=1000.0,
+        case=name,
+        workload=workload,
+        experiment=f"{workload}-test",
+        guest="smoke",
+        ios=1000.0,
         run_cpu_s=2.5,
-    )  # fmt: skip
+    )
 
 
 COVERAGE = Coverage(
@@ -63,11 +67,18 @@ def test_who_executes_all_of_it_now_and_then_is_behind_who_does_part_of_it_often
 
 def test_calls_are_weighed_by_the_time_of_a_run_and_not_by_what_is_called_an_operation() -> None:
     cases = (
-        CoveredCase(case="calls", workload="calls", experiment="x", guest="smoke", ios=100000.0,
-                    run_cpu_s=2.0),
-        CoveredCase(case="files", workload="files", experiment="x", guest="smoke", ios=100.0,
-                    run_cpu_s=4.0),
-    )  # fmt: skip
+        CoveredCase(
+            case="calls",
+            workload="calls",
+            experiment="x",
+            guest="smoke",
+            ios=100000.0,
+            run_cpu_s=2.0,
+        ),
+        CoveredCase(
+            case="files", workload="files", experiment="x", guest="smoke", ios=100.0, run_cpu_s=4.0
+        ),
+    )
     # 50,000 and 2,500 calls a second, of 1 and 100 for an operation.
     coverage = Coverage("", "", cases, {("mm/a.c", "add"): {"calls": 1.0, "files": 100.0}})
     best, other = suggest(coverage, ["add"], ["mm/a.c"]).candidates
@@ -79,8 +90,9 @@ def test_calls_are_weighed_by_the_time_of_a_run_and_not_by_what_is_called_an_ope
 def test_who_executes_more_of_it_comes_first() -> None:
     assert ranked(["add", "drop"], ["mm/a.c"]) == [("reads", 2, 2.25), ("writes:big", 1, 0.5)]
     assert ranked(["add", "split"], ["mm/a.c", "mm/b.c"]) == [
-        ("writes:big", 2, 3.5), ("reads", 1, 2.0)
-    ]  # fmt: skip
+        ("writes:big", 2, 3.5),
+        ("reads", 1, 2.0),
+    ]
 
 
 def test_a_workload_is_there_once_by_its_best_case() -> None:
@@ -143,8 +155,10 @@ def test_files_hold_all_of_it_and_are_the_same_bytes_each_time(tmp_path: Path) -
     write(COVERAGE, table)
     again = read(table)
     assert (again.source, again.release, again.cases) == (
-        COVERAGE.source, COVERAGE.release, COVERAGE.cases
-    )  # fmt: skip
+        COVERAGE.source,
+        COVERAGE.release,
+        COVERAGE.cases,
+    )
     assert again.calls == COVERAGE.calls
     before = table.read_bytes(), table.with_suffix(".json").read_bytes()
     write(again, table)

@@ -13,9 +13,18 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 # Who reads and writes sessions, histories, queues, stores, archives and sites.
 FOLDERS = ("results", "analysis", "history", "queues", "runs", "reports", "verbs")
 CALLS = {
-    "open", "read_text", "read_bytes", "write_text", "write_bytes", "copyfile", "copytree", "copy",
-    "copy2", "move", "read_parquet",
-}  # fmt: skip
+    "open",
+    "read_text",
+    "read_bytes",
+    "write_text",
+    "write_bytes",
+    "copyfile",
+    "copytree",
+    "copy",
+    "copy2",
+    "move",
+    "read_parquet",
+}
 OWN_DATA = "a file of the lab's own checkout"
 ALLOWED = {
     "runs/fleet/artefacts.py": {
@@ -92,9 +101,14 @@ def test_files_of_such_folders_are_opened_by_the_door_alone() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "(folder / 'x').read_text()", "open(path)", "path.open('rb')", "os.open(path, 0)",
-        "shutil.copyfile(a, b)", "pd.read_parquet(file)", "gzip.open(file)",
+        "(folder / 'x').read_text()",
+        "open(path)",
+        "path.open('rb')",
+        "os.open(path, 0)",
+        "shutil.copyfile(a, b)",
+        "pd.read_parquet(file)",
+        "gzip.open(file)",
     ],
-)  # fmt: skip
+)
 def test_each_way_is_noticed(text: str) -> None:
     assert list(opening(ast.parse(text)))

@@ -10,8 +10,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from results.profile import FunctionCount, LockSite, PhaseProfile
 
-ROW = {"name": "xas_load", "file": "lib/xarray.c", "instructions": 20, "calls": 2,
-       "kinds": [1, 2, 3, 4, 5, 6], "line": 7}  # fmt: skip
+ROW = {
+    "name": "xas_load",
+    "file": "lib/xarray.c",
+    "instructions": 20,
+    "calls": 2,
+    "kinds": [1, 2, 3, 4, 5, 6],
+    "line": 7,
+}
 SITE = {"function": "xas_load", "file": "lib/xarray.c", "shared": False, "taken": 3, "held": 9}
 
 

@@ -81,8 +81,11 @@ def begun(folder: Path, created: str) -> Path:
 
 
 def test_newest_first_and_what_cannot_be_read_last(tmp_path: Path) -> None:
-    for name, created in (("b", "2026-01-02T00:00:00Z"), ("c", "2026-01-01T00:00:00Z"),
-                          ("a", "2026-01-03T00:00:00Z")):  # fmt: skip
+    for name, created in (
+        ("b", "2026-01-02T00:00:00Z"),
+        ("c", "2026-01-01T00:00:00Z"),
+        ("a", "2026-01-03T00:00:00Z"),
+    ):
         begun(tmp_path / name, created)
     (tmp_path / "z").mkdir()
     (tmp_path / "z" / "manifest.json").write_bytes(b"\xff{")

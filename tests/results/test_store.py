@@ -52,9 +52,13 @@ def test_profiles_and_locks_are_there_before_the_record_they_belong_to(tmp_path:
     assert store.profiles() == []
     assert store.locks() == []
     phase = PhaseProfile(
-        phase="4k", instructions=30, user={"fio": 10}, by_vcpu=(30,), units={"io": 2.0},
+        phase="4k",
+        instructions=30,
+        user={"fio": 10},
+        by_vcpu=(30,),
+        units={"io": 2.0},
         kernel=(FunctionCount(name="xas_load", file="lib/xarray.c", instructions=20, calls=2),),
-    )  # fmt: skip
+    )
     first = Profile(run_id=record.run_id, phases=())
     profile = Profile(run_id=record.run_id, phases=(phase,))
     locks = Locks(run_id=record.run_id, twin="held", phases=(PhaseLocks(phase="4k", virtual_ns=9),))

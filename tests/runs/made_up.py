@@ -30,9 +30,15 @@ def resolved(experiment: Experiment) -> Resolved:
 
 def identity(key: str, **changes: Any) -> KernelIdentity:
     return KernelIdentity(
-        key=key, release="6.12", source="s", patches=(), flavour="perf", compiler="gcc",
-        config_sha256="0", code_key=key,
-    ).model_copy(update=changes)  # fmt: skip
+        key=key,
+        release="6.12",
+        source="s",
+        patches=(),
+        flavour="perf",
+        compiler="gcc",
+        config_sha256="0",
+        code_key=key,
+    ).model_copy(update=changes)
 
 
 def kernels_in(folder: Path, arms: Sequence[str], suffix: str = "") -> dict[str, Kernel]:

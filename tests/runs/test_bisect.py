@@ -64,27 +64,39 @@ class Machines:
         codes = {kernel.identity.code_key for kernel in kernels.values()}
         manifest = factory.ExactSession().manifest()
         return SimpleNamespace(
-            experiment=experiment, same_code=len(codes) == 1, benches=(), unbuilt={},
-            resolved=SimpleNamespace(measured=SimpleNamespace(guest=manifest.guest)), qemu=None,
+            experiment=experiment,
+            same_code=len(codes) == 1,
+            benches=(),
+            unbuilt={},
+            resolved=SimpleNamespace(measured=SimpleNamespace(guest=manifest.guest)),
+            qemu=None,
             measured=kernels,
             roots_sha256=manifest.provenance.initramfs_sha256,
-        )  # fmt: skip
+        )
 
     @staticmethod
     def point(arm: str) -> int:
         return 0 if arm == "base" else int(arm.removeprefix("patch-"))
 
     def manifest_of(
-        self, session: Any, options: Options, *, name: str, created: str,
+        self,
+        session: Any,
+        options: Options,
+        *,
+        name: str,
+        created: str,
         overrides: tuple[str, ...],
-    ) -> Manifest:  # fmt: skip
+    ) -> Manifest:
         arms = tuple(
             ArmRecord(name=arm, label=arm, kernel=kernel.identity)
             for arm, kernel in session.measured.items()
         )
         update = {
-            "session": name, "created": created, "experiment": session.experiment, "arms": arms,
-        }  # fmt: skip
+            "session": name,
+            "created": created,
+            "experiment": session.experiment,
+            "arms": arms,
+        }
         return factory.ExactSession().manifest().model_copy(update=update)
 
     def measure(
@@ -106,11 +118,16 @@ class Machines:
                 value = self.value[self.code[point]] * (1 + 0.01 * seed)
                 store.append(
                     RunRecord(
-                        run_id=run_id, case="c", arm=arm.name, block=seed, seed=seed,
-                        kernel_key=arm.name, failure=failure,
+                        run_id=run_id,
+                        case="c",
+                        arm=arm.name,
+                        block=seed,
+                        seed=seed,
+                        kernel_key=arm.name,
+                        failure=failure,
                         samples=None if failure else {"4k.bw": value},
                     )
-                )  # fmt: skip
+                )
 
 
 @pytest.fixture
@@ -178,8 +195,11 @@ def test_the_same_code_is_not_booted_again(
     result = run(folder, options, REPORTER, building)
     assert (result.kind, result.old, result.new) == ("found", 1, 2)
     assert [step.how for step in result.steps] == [
-        "measured", "same code as base", "same code as patch-3", "measured",
-    ]  # fmt: skip
+        "measured",
+        "same code as base",
+        "same code as patch-3",
+        "measured",
+    ]
     assert [step.change for step in result.steps] == pytest.approx([0, 0, -0.02, -0.02])
     assert sorted(machines.booted) == ["c.b00.base", "c.b00.patch-3", "c.b01.base", "c.b01.patch-3"]
 
@@ -256,9 +276,13 @@ def test_a_failing_host_stops_the_search_and_blames_no_patch(
     ],
 )
 def test_ends_that_cannot_be_tested_are_errors(
-    tmp_path: Path, options: Options, monkeypatch: pytest.MonkeyPatch,
-    broken: set[int], failing: dict[int, Failure], error: type[Exception],
-) -> None:  # fmt: skip
+    tmp_path: Path,
+    options: Options,
+    monkeypatch: pytest.MonkeyPatch,
+    broken: set[int],
+    failing: dict[int, Failure],
+    error: type[Exception],
+) -> None:
     machines = Machines("abccc", VALUES, broken=broken, failing=failing)
     folder = begun(tmp_path, options, machines, monkeypatch)
     with pytest.raises(error):

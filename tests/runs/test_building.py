@@ -105,9 +105,11 @@ def test_progress_says_which_kernel_of_all_flavours_is_built(
     for flavour in ("perf", "lockdep"):
         build_arms(made, options, lambda name, _: names.append(name), flavour)
     assert names == [
-        "kernel 1 of 4, base", "kernel 2 of 4, patched",
-        "kernel 3 of 4, base (lockdep)", "kernel 4 of 4, patched (lockdep)",
-    ]  # fmt: skip
+        "kernel 1 of 4, base",
+        "kernel 2 of 4, patched",
+        "kernel 3 of 4, base (lockdep)",
+        "kernel 4 of 4, patched (lockdep)",
+    ]
 
 
 def test_arms_that_differ_in_a_setting_share_a_kernel(options: Options) -> None:
@@ -171,8 +173,12 @@ def test_an_arm_that_does_not_build_does_not_keep_others_from_it(
     assert tries == [0, 1, 2, 3]
     assert list(kernels) == ["base", "patch-1", "patch-2", "patch-3", "again"]
     assert [kernel.identity.key for kernel in kernels.values()] == [
-        "0", "1", "key-2", "3", "key-2",
-    ]  # fmt: skip
+        "0",
+        "1",
+        "key-2",
+        "3",
+        "key-2",
+    ]
     assert list(failures) == ["patch-2", "again"]
     assert str(failures["patch-2"]).startswith(
         "the series up to 0002-p.patch (mm: two): 2 patches: does not"
@@ -191,8 +197,11 @@ def test_without_a_base_or_anything_beside_it_nothing_is_measured(
 def test_a_step_is_compared_with_the_last_one_that_was_built() -> None:
     experiment = steps().model_copy(update={"unbuilt": ("patch-2",)})
     assert experiment.compared == (
-        ("base", "patch-1"), ("patch-1", "patch-2"), ("patch-1", "patch-3"), ("base", "patch-3"),
-    )  # fmt: skip
+        ("base", "patch-1"),
+        ("patch-1", "patch-2"),
+        ("patch-1", "patch-3"),
+        ("base", "patch-3"),
+    )
     last = experiment.model_copy(update={"unbuilt": ("patch-2", "patch-3")})
     assert last.compared == (("base", "patch-1"), ("patch-1", "patch-2"), ("patch-1", "patch-3"))
     # What is repeated to see that runs are exact is a run that can be made.
@@ -243,8 +252,9 @@ def test_kernels_that_are_missing_take_as_long_as_the_last_ones_did(lab: Lab) ->
     remember(lab.cache, "perf", "next", Expected(30, 60.0))
     rows = forecast_kernels(made_of(experiment, options), options)
     assert [(row.arm, row.cached, row.seconds) for row in rows] == [
-        ("base", False, 500.0), ("patched", False, 60.0),
-    ]  # fmt: skip
+        ("base", False, 500.0),
+        ("patched", False, 60.0),
+    ]
     built = provide(lab.request())
     base, patched = forecast_kernels(made_of(experiment, options), options)
     assert (base.key, base.cached, base.seconds) == (built.identity.key, True, 0.0)

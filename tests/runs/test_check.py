@@ -44,9 +44,15 @@ class CheckGuests:
         self._lock = threading.Lock()
 
     def run_cold(
-        self, machine: Machine, text: str, folder: Path, logs: Path,
-        watch: Callable[[str], None], *, console_bytes: int,
-    ) -> Outcome:  # fmt: skip
+        self,
+        machine: Machine,
+        text: str,
+        folder: Path,
+        logs: Path,
+        watch: Callable[[str], None],
+        *,
+        console_bytes: int,
+    ) -> Outcome:
         name = folder.name
         with self._lock:
             self.machines[name], self.jobs[name] = machine, text
@@ -182,8 +188,9 @@ def test_a_lost_guest_is_tried_again_and_then_is_no_green(
     guests.endings["check.patched.lockdep.v1"] = ["lost", "silent"]
     left = run(vcpus=(1,), selftests=())
     assert standings(store) == {
-        "check.base.lockdep.v1": "green", "check.patched.lockdep.v1": "not run"
-    }  # fmt: skip
+        "check.base.lockdep.v1": "green",
+        "check.patched.lockdep.v1": "not run",
+    }
     assert left.plan.runs == ()
     run(vcpus=(1,), selftests=())
     assert set(standings(store).values()) == {"green"}

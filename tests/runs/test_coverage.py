@@ -99,9 +99,13 @@ def test_headers_are_chosen_for_by_name() -> None:
 def test_where_only_an_experiment_executes_it_that_is_named() -> None:
     rows = {("mm/a.c", "f"): {"matrix:x": 1.0}, ("mm/a.c", "g"): {}}
     only = CoveredCase(
-        case="matrix:x", workload="matrix", experiment="thp-matrix", guest="smoke", ios=1.0,
+        case="matrix:x",
+        workload="matrix",
+        experiment="thp-matrix",
+        guest="smoke",
+        ios=1.0,
         run_cpu_s=1.0,
-    )  # fmt: skip
+    )
     coverage = Coverage("deb:linux", "6.12", (only,), rows)
     with pytest.raises(SpecError, match="run thp-matrix"):
         workloads_for(suggest(coverage, ["f"], ["mm/a.c"]), ["mm/a.c"])

@@ -32,9 +32,12 @@ def owner(cache: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     """Another lab process that holds a workspace, and the workspace."""
     with subprocess.Popen(
         [sys.executable, "-c", OWNER, str(cache)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=CHECKOUT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=CHECKOUT,
         env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
-    ) as process:  # fmt: skip
+    ) as process:
         try:
             assert process.stdout is not None
             yield process, Path(process.stdout.readline().strip())

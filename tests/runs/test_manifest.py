@@ -18,9 +18,15 @@ from verbs.host import every_name
 
 def kernel(tmp_path: Path, *functions: str, release: str = "7.3.4") -> Kernel:
     identity = KernelIdentity(
-        key="k", release=release, source="s", patches=(), flavour="perf", compiler="gcc",
-        config_sha256="", code_key="",
-    )  # fmt: skip
+        key="k",
+        release=release,
+        source="s",
+        patches=(),
+        flavour="perf",
+        compiler="gcc",
+        config_sha256="",
+        code_key="",
+    )
     lines = [f"{0xFFFFFFFF81000000 + n:x} t {name}\n" for n, name in enumerate(functions)]
     (tmp_path / "System.map").write_text("".join(lines))
     return Kernel(tmp_path, identity)
@@ -66,9 +72,10 @@ def kernels_here() -> list[Kernel]:
     by_release = {
         each.identity.release: each
         for each in cached_kernels(facts.cache_folder())
-        if each.identity.flavour == "perf" and not each.identity.patches
+        if each.identity.flavour == "perf"
+        and not each.identity.patches
         and each.identity.arch == "x86_64"
-    }  # fmt: skip
+    }
     return list(by_release.values())
 
 
@@ -91,7 +98,10 @@ NEED_MORE = ("workload trees", "workload vmalloc")
 
 def test_the_coverage_of_the_nearest_release_is_taken(tmp_path: Path) -> None:
     assert [_place(name) for name in ("linux-source-6.12", "6.19.3", "7.3.4", "")] == [
-        132, 139, 143, 0,
-    ]  # fmt: skip
+        132,
+        139,
+        143,
+        0,
+    ]
     assert shipped("6.1.3").release.startswith("6.12")
     assert shipped().release.startswith("6.12")

@@ -65,9 +65,17 @@ class ExactGuests:
         return self._run("cold", files, *arguments, **more)
 
     def _run(
-        self, how: str, files: dict[str, bytes], text: str, folder: Path, logs: Path,
-        watch: Callable[[str], None], *, probe: object = None, **more: object,
-    ) -> Outcome:  # fmt: skip
+        self,
+        how: str,
+        files: dict[str, bytes],
+        text: str,
+        folder: Path,
+        logs: Path,
+        watch: Callable[[str], None],
+        *,
+        probe: object = None,
+        **more: object,
+    ) -> Outcome:
         watch("phase 4k")
         with self._lock:
             self.booted.append(f"{how} {folder.name}")
@@ -111,9 +119,12 @@ def run(tmp_path: Path, guests: ExactGuests) -> Run:
     (tmp_path / "cache" / "locks").mkdir(parents=True)
 
     def measured(
-        blocks: int = 2, *, slots: int = 2, unbuilt: Mapping[tuple[str, str], SeriesError] = {},
+        blocks: int = 2,
+        *,
+        slots: int = 2,
+        unbuilt: Mapping[tuple[str, str], SeriesError] = {},
         **chosen: Any,
-    ) -> dict[str, RunRecord]:  # fmt: skip
+    ) -> dict[str, RunRecord]:
         session = prepared(blocks, kernels=tmp_path / "cache" / "kernels", unbuilt=unbuilt)
         options = Options(
             checkout=CHECKOUT, cache=tmp_path / "cache", guests_at_once=slots, **chosen
@@ -365,9 +376,7 @@ def test_runs_of_a_kernel_that_does_not_build_are_failed_and_the_others_measured
     error = SeriesError("does not build: x.c:1: error", where="0002-p.patch", next_step="see x")
     unbuilt = {("perf", "patched"): error}
     records = run(2, unbuilt=unbuilt)
-    assert sorted(guests.booted) == [
-        "restored filemap-4k.b00.base", "restored filemap-4k.b01.base"
-    ]  # fmt: skip
+    assert sorted(guests.booted) == ["restored filemap-4k.b00.base", "restored filemap-4k.b01.base"]
     failures = failed(records)
     assert {name for name in records if ".patched" in name} == set(failures)
     (failure,) = set(failures.values())

@@ -11,18 +11,28 @@ from runs.repro import Kept, compare_sessions
 
 def record(run_id: str, **changes: object) -> RunRecord:
     fields: dict[str, object] = {
-        "run_id": run_id, "case": "c", "arm": "base", "block": 0, "seed": 1, "kernel_key": "k",
-        "samples": {"4k.bw": 258.1234567890123, "4k.iops": 66000.0}, "fingerprint": "f" * 64,
-    }  # fmt: skip
+        "run_id": run_id,
+        "case": "c",
+        "arm": "base",
+        "block": 0,
+        "seed": 1,
+        "kernel_key": "k",
+        "samples": {"4k.bw": 258.1234567890123, "4k.iops": 66000.0},
+        "fingerprint": "f" * 64,
+    }
     return RunRecord.model_validate({**fields, **changes})
 
 
 def profile(run_id: str, instructions: int = 1234567) -> Profile:
     xas = FunctionCount(name="xas_load", file="lib/xarray.c", instructions=instructions, calls=7)
     phase = PhaseProfile(
-        phase="4k", instructions=instructions + 5, kernel=(xas,), user={"fio": 5},
-        by_vcpu=(instructions + 5,), units={"io": 100.0},
-    )  # fmt: skip
+        phase="4k",
+        instructions=instructions + 5,
+        kernel=(xas,),
+        user={"fio": 5},
+        by_vcpu=(instructions + 5,),
+        units={"io": 100.0},
+    )
     return Profile(run_id=run_id, phases=(phase,))
 
 
@@ -33,9 +43,11 @@ def test_the_same_session_is_the_same() -> None:
     assert all(run.same for run in compared)
     assert [len(run.numbers) for run in compared] == [2, 2]
     assert {each.name for each in compared[0].counts} >= {
-        "phases[0 4k].kernel[0 xas_load].instructions", "phases[0 4k].user.fio",
-        "phases[0 4k].by_vcpu[0]", "phases[0 4k].units.io",
-    }  # fmt: skip
+        "phases[0 4k].kernel[0 xas_load].instructions",
+        "phases[0 4k].user.fio",
+        "phases[0 4k].by_vcpu[0]",
+        "phases[0 4k].units.io",
+    }
     # What is not in the run's numbers is in no other run's.
     assert compared[1].counts == ()
 

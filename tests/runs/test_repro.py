@@ -95,13 +95,19 @@ def test_all_that_is_needed_is_in_it(folder: Path, options: Options, tmp_path: P
     lines = [f"boot {options.cache}/kernels/k/bzImage", f"cat {options.checkout}/x"]
     names = write_archive(folder, tmp_path / "x.tar.gz", options, lines)
     assert set(names) == {
-        HEAD, "commands.txt", "session/manifest.json", "session/runs.jsonl",
-        "session/series/common/0001-x.patch", "inputs/configs/kconfig/base.config",
-        "inputs/configs/kconfig/perf.config", "inputs/configs/guests/laptop.toml",
-        "inputs/workloads/catalogue/filemap-4k.toml", "inputs/workloads/agent.sh",
+        HEAD,
+        "commands.txt",
+        "session/manifest.json",
+        "session/runs.jsonl",
+        "session/series/common/0001-x.patch",
+        "inputs/configs/kconfig/base.config",
+        "inputs/configs/kconfig/perf.config",
+        "inputs/configs/guests/laptop.toml",
+        "inputs/workloads/catalogue/filemap-4k.toml",
+        "inputs/workloads/agent.sh",
         f"kernels/{'9f8b2c41d7e65a30' * 4}/identity.json",
         f"kernels/{'41d7e65a309f8b2c' * 4}/identity.json",
-    }  # fmt: skip
+    }
     (tmp_path / "into").mkdir()
     unpack(tmp_path / "x.tar.gz", tmp_path / "into")
     commands = (tmp_path / "into/commands.txt").read_text()
@@ -206,18 +212,22 @@ def test_kernels_that_came_out_otherwise_are_named(manifest: Manifest) -> None:
         }
         return SimpleNamespace(
             roots_sha256=manifest.provenance.initramfs_sha256,
-            probe=None, benches=(), measured=kernels,
+            probe=None,
+            benches=(),
+            measured=kernels,
             resolved=SimpleNamespace(measured=SimpleNamespace(guest=manifest.guest)),
-        )  # fmt: skip
+        )
 
     assert differs_built(manifest, session()) == ()
     # Another key alone is no other kernel: it has the names of patch files in it.
     assert differs_built(manifest, session(key="other")) == ()
     differences = differs_built(manifest, session(code_key="0", compiler="gcc 15"))
     assert [line.partition(": then")[0] for line in differences] == [
-        "kernel base: compiler", "kernel base: code_key",
-        "kernel patched: compiler", "kernel patched: code_key",
-    ]  # fmt: skip
+        "kernel base: compiler",
+        "kernel base: code_key",
+        "kernel patched: compiler",
+        "kernel patched: code_key",
+    ]
 
 
 def test_real_time_is_not_repeated(tmp_path: Path, options: Options, manifest: Manifest) -> None:
@@ -240,9 +250,14 @@ def test_real_time_is_not_repeated(tmp_path: Path, options: Options, manifest: M
     ],
 )
 def test_archives_that_were_tampered_with(
-    folder: Path, options: Options, tmp_path: Path, name: str, content: bytes, honest: bool,
+    folder: Path,
+    options: Options,
+    tmp_path: Path,
+    name: str,
+    content: bytes,
+    honest: bool,
     message: str,
-) -> None:  # fmt: skip
+) -> None:
     archive = tmp_path / "x.tar.gz"
     write_archive(folder, archive, options)
     changed(archive, tmp_path / "scratch", name, content, honest=honest)

@@ -95,10 +95,13 @@ def test_set_ups_that_lack_something() -> None:
         ("reclaim-contention", ONE_VCPU, PROBE, "laptop-numa has one vCPU"),
         ("filemap-v4", (), None, r"4k.path .* judge 4k.bw in its place"),
         (
-            "filemap-v4", ('cases.0.primary=["4k.bw"]', 'cases.1.primary=["thp.bw"]'), None, "",
+            "filemap-v4",
+            ('cases.0.primary=["4k.bw"]', 'cases.1.primary=["thp.bw"]'),
+            None,
+            "",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_is_judged_must_be_counted(
     name: str, overrides: tuple[str, ...], probe: Probe | None, message: str
 ) -> None:

@@ -229,18 +229,43 @@ def test_a_request_is_repeated_with_the_same_arguments(tmp_path: Path) -> None:
 
     named = Request(name="filemap-v4", overrides=("blocks=2", "seed=3"), twins=False, check=True)
     assert again(named) == (
-        "filemap-v4", "--set", "blocks=2", "--set", "seed=3", "--no-diagnostics", "--check",
-    )  # fmt: skip
+        "filemap-v4",
+        "--set",
+        "blocks=2",
+        "--set",
+        "seed=3",
+        "--no-diagnostics",
+        "--check",
+    )
     posted = Request(
-        series=("x.mbox", "mid@example.org"), source="deb:linux-source-6.12", workloads="a,b",
-        mode="wall", automatic=True, reverse=True, per_patch=True, twins=True, check=False,
-    )  # fmt: skip
+        series=("x.mbox", "mid@example.org"),
+        source="deb:linux-source-6.12",
+        workloads="a,b",
+        mode="wall",
+        automatic=True,
+        reverse=True,
+        per_patch=True,
+        twins=True,
+        check=False,
+    )
     # What lies beside the user is named by its whole path: the command is for the checkout.
     assert again(posted) == (
-        "--mode", "wall", "--diagnostics", "--series", str(tmp_path / "x.mbox"),
-        "--series", "mid@example.org", "--source", "deb:linux-source-6.12", "--workloads", "a,b",
-        "--auto", "--reverse", "--per-patch", "--no-check",
-    )  # fmt: skip
+        "--mode",
+        "wall",
+        "--diagnostics",
+        "--series",
+        str(tmp_path / "x.mbox"),
+        "--series",
+        "mid@example.org",
+        "--source",
+        "deb:linux-source-6.12",
+        "--workloads",
+        "a,b",
+        "--auto",
+        "--reverse",
+        "--per-patch",
+        "--no-check",
+    )
     assert again(Request(name="mine.toml")) == (str(tmp_path / "mine.toml"),)
     assert again(Request(arms=("deb:a=1", "deb:b=2"))) == ("--arm", "deb:a=1", "--arm", "deb:b=2")
     assert again(Request()) == ()

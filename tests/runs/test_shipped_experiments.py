@@ -63,8 +63,9 @@ def test_arms_of_the_matrix_differ_by_a_mount_option() -> None:
     base, huge = load("thp-matrix").all_arms
     assert [arm.mount_options for arm in (base, huge)] == ["huge=never", "huge=always"]
     assert [dict(arm.settings) for arm in (base, huge)] == [
-        {"mount options": "huge=never"}, {"mount options": "huge=always"},
-    ]  # fmt: skip
+        {"mount options": "huge=never"},
+        {"mount options": "huge=always"},
+    ]
 
 
 def test_iomap_takes_the_tracking_out_and_has_its_figures() -> None:

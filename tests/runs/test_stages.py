@@ -106,9 +106,15 @@ class StagedLab:
                 continue
             assert parts_of(session, run).kernel, "booted before its kernel was built"
             record = RunRecord(
-                run_id=run.run_id, case=run.case, arm=run.arm, block=run.block, seed=run.seed,
-                twin=run.twin, kernel_key="k", samples={"4k.bw": 1.0},
-            )  # fmt: skip
+                run_id=run.run_id,
+                case=run.case,
+                arm=run.arm,
+                block=run.block,
+                seed=run.seed,
+                twin=run.twin,
+                kernel_key="k",
+                samples={"4k.bw": 1.0},
+            )
             self.store.append(record, RunCost(run_id=run.run_id, elapsed_s=4.0, guest_cpu_s=4.0))
 
     def run_gate(
@@ -119,11 +125,19 @@ class StagedLab:
         for guest in todo:
             status: CheckStatus = "red" if guest.arm.name in self.red else "green"
             problem = {"kind": "crash", "title": "BUG: x", "says": "crashes"}
-            check = Check.model_validate({
-                "run_id": guest.run_id, "arm": guest.arm.name, "of": len(todo) // 2,
-                "flavour": guest.flavour, "vcpus": guest.vcpus, "cases": (), "kernel_key": "k",
-                "status": status, "problems": [problem] if status == "red" else [],
-            })  # fmt: skip
+            check = Check.model_validate(
+                {
+                    "run_id": guest.run_id,
+                    "arm": guest.arm.name,
+                    "of": len(todo) // 2,
+                    "flavour": guest.flavour,
+                    "vcpus": guest.vcpus,
+                    "cases": (),
+                    "kernel_key": "k",
+                    "status": status,
+                    "problems": [problem] if status == "red" else [],
+                }
+            )
             store.append_check(check, RunCost(run_id=guest.run_id, elapsed_s=9.0, guest_cpu_s=9.0))
         return without_broken(session, store.checks(), reporter)
 
@@ -138,10 +152,15 @@ class StagedLab:
 
     def make(self) -> None:
         stages.make(
-            self.session(), self.options, self.store, Reporter(),
-            building=lambda *_: None, measure=self.measure, verdict=self.verdict,
+            self.session(),
+            self.options,
+            self.store,
+            Reporter(),
+            building=lambda *_: None,
+            measure=self.measure,
+            verdict=self.verdict,
             verdicts=self.verdicts,
-        )  # fmt: skip
+        )
 
     def verdicts(self) -> dict[str, dict[str, str]]:
         """Each case is decided with as many seeds on record as ``enough``, or as it wants."""
@@ -182,8 +201,11 @@ def test_what_is_pending_has_its_kernels_guests_and_time(lab: StagedLab) -> None
         lab.make()
     checks, waits = lab.pending
     assert checks.kernels == (
-        "lockdep of base", "lockdep of patched", "selftest of base", "selftest of patched",
-    )  # fmt: skip
+        "lockdep of base",
+        "lockdep of patched",
+        "selftest of base",
+        "selftest of patched",
+    )
     assert (checks.guests, checks.seconds) == (6, 4 * 60 + 6 * stages.CHECK_S / 2)
     assert (waits.kernels, waits.guests) == ((), 4)
     assert waits.seconds == 2 * 4.0 * stages.TIMES_A_RUN["contention"]
@@ -246,9 +268,14 @@ def test_seeds_are_added_until_all_is_decided(lab: StagedLab) -> None:
     lab.adds, lab.enough = 32, 12
     lab.make()
     assert lab.made == [
-        "runs", "judged after 8", "runs", "judged after 10", "runs", "judged after 12",
+        "runs",
+        "judged after 8",
+        "runs",
+        "judged after 10",
+        "runs",
+        "judged after 12",
         *REPEATED,
-    ]  # fmt: skip
+    ]
     # All looks on one executor, which keeps its snapshots and is not that of other stages.
     *looks, repeats = lab.executors
     assert len({id(executor) for executor in looks}) == 1
@@ -298,8 +325,10 @@ def test_a_budget_ends_a_session_and_a_larger_one_goes_on(lab: StagedLab) -> Non
     lab.adds, lab.made = 24, []
     lab.make()
     assert [what for what in lab.made if what != "runs"] == [
-        "judged after 10", "judged after 12", "judged after 16",
-    ]  # fmt: skip
+        "judged after 10",
+        "judged after 12",
+        "judged after 16",
+    ]
     assert len(lab.store.manifest().seeds) == 16
 
 

@@ -67,11 +67,13 @@ def test_a_shipped_series_is_searched_by_the_one_metric() -> None:
         ((), "4k.bw", "filemap-thp", "--case: found 'filemap-thp'"),
         (("mode=wall", "guest=wall"), "4k.bw", "", "exact mode only"),
         (
-            ('arms=[{name="a"}, {name="b", patches=true}]',), "4k.bw", "",
+            ('arms=[{name="a"}, {name="b", patches=true}]',),
+            "4k.bw",
+            "",
             "bisect needs a series",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_searched_is_refused(
     overrides: tuple[str, ...], metric: str, case: str, message: str
 ) -> None:
@@ -95,9 +97,11 @@ def test_a_range_with_a_merge_has_a_point_for_each_commit(lab: Lab, name: str) -
     assert not experiment.series.reverse
     short = [git(folder, "rev-parse", commit)[:12] for commit in ("topic~3", "topic~2", "topic")]
     assert [point.label for point in search.points] == [
-        "without the series", f"1: {short[0]} mm: commit 0", f"2: {short[1]} merge the side",
+        "without the series",
+        f"1: {short[0]} mm: commit 0",
+        f"2: {short[1]} merge the side",
         f"3: {short[2]} init: é last",
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(

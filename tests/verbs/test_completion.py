@@ -47,14 +47,17 @@ WORDS = [
     (("run", "--workloads", "filemap-4k,th"), {"filemap-4k,thp-matrix"}, set()),
     (("report", "lat"), {"latest"}, set()),
     (("completion", ""), {"bash", "zsh", "fish"}, set()),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("words", "offered", "not_offered"), WORDS)
 def test_bash_completes(
-    environment: dict[str, str], tmp_path: Path, words: tuple[str, ...], offered: set[str],
+    environment: dict[str, str],
+    tmp_path: Path,
+    words: tuple[str, ...],
+    offered: set[str],
     not_offered: set[str],
-) -> None:  # fmt: skip
+) -> None:
     script = tmp_path / "twinboot.bash"
     script.write_text(output("twinboot", "completion", "bash", env=environment))
     completions = set(
@@ -72,9 +75,13 @@ def completed(
 ) -> subprocess.CompletedProcess[str]:
     """What a shell starts; zsh and fish ask the same way."""
     return subprocess.run(
-        ["twinboot"], env={**environment, "_TYPER_COMPLETE_ARGS": line, **more},
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        ["twinboot"],
+        env={**environment, "_TYPER_COMPLETE_ARGS": line, **more},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
 
 def test_zsh_and_fish_are_answered_in_their_form(environment: dict[str, str]) -> None:
@@ -133,9 +140,18 @@ def test_zsh_completes(environment: dict[str, str], tmp_path: Path) -> None:
     script = tmp_path / "twinboot.zsh"
     script.write_text(output("twinboot", "completion", "zsh", env=environment))
     shown = output(
-        "zsh", "-f", "-c", ZSH, "zsh", str(script), "twinboot", "run", "noop", "--mo",
+        "zsh",
+        "-f",
+        "-c",
+        ZSH,
+        "zsh",
+        str(script),
+        "twinboot",
+        "run",
+        "noop",
+        "--mo",
         env=environment,
-    )  # fmt: skip
+    )
     assert shown.startswith('*: :(("--mode":"exact, or wall')
 
 

@@ -170,9 +170,11 @@ def test_a_mute_without_a_limit_is_for_changes_of_usual_size(gated: Gated) -> No
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
-        ({"metric": "4k.bw", "at_most": 3},
-         "known[0].at_most: found 3: is a fraction, so 300 %; allowed: at most 0.25 (25 %); "
-         "did you mean 0.03 (3 %)?"),
+        (
+            {"metric": "4k.bw", "at_most": 3},
+            "known[0].at_most: found 3: is a fraction, so 300 %; allowed: at most 0.25 (25 %); "
+            "did you mean 0.03 (3 %)?",
+        ),
         ({"metric": "4k.bw", "at_most": 3.0}, "did you mean 0.03 (3 %)?"),
         ({"metric": "4k.bw", "at_most": 0.5}, "did you mean 0.005 (0.5 %)?"),
         ({"metric": "**"}, "'**' fits everything"),
@@ -184,7 +186,7 @@ def test_a_mute_without_a_limit_is_for_changes_of_usual_size(gated: Gated) -> No
         ({"metric": "4k.bw", "from": "2098-01-01", "until": "2098-02-01"}, "known[0].from"),
         ({"metric": "4k.bw", "until": ""}, "until: missing"),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_that_would_silence_everything_is_refused(
     gated: Gated, keys: dict[str, object], words: str
 ) -> None:
@@ -227,15 +229,18 @@ def test_a_later_entry_does_not_take_back_the_limit_of_an_earlier_one(gated: Gat
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
-        ("at_least = 0.5", "rules[0].at_least: found 0.5: is a fraction, so 50 %; allowed: at most "
-         "0.1 (10 %); did you mean 0.005 (0.5 %)?"),
+        (
+            "at_least = 0.5",
+            "rules[0].at_least: found 0.5: is a fraction, so 50 %; allowed: at most "
+            "0.1 (10 %); did you mean 0.005 (0.5 %)?",
+        ),
         ("change = 1", "did you mean 0.01 (1 %)?"),
         ("alpha = 0.000001", "rules[0].alpha: found 1e-06"),
         ('metric = "4k.*"\nalpha = 0.01', "alpha: is of a whole night"),
         ('regression = "warn"\n[[rules]]\nmode = "wall"', "rules[1] is never reached"),
         ('mode = "**"\n[[rules]]\nmode = "wall"', "rules[1] is never reached"),
     ],
-)  # fmt: skip
+)
 def test_a_policy_that_fails_nothing_by_mistake_is_refused(
     gated: Gated, rule: str, words: str
 ) -> None:
@@ -297,8 +302,10 @@ def test_a_case_that_was_left_out_is_named_until_it_is_back(gated: Gated) -> Non
 
 def test_a_night_that_was_measured_in_parts_is_whole(gated: Gated) -> None:
     entries = track(after=1, size=0.0, cases=("filemap-4k", "filemap-thp"))
-    parts = [without_case(entries[-1], "filemap-thp"),
-             without_case(measured_again(entries[-1]), "filemap-4k")]  # fmt: skip
+    parts = [
+        without_case(entries[-1], "filemap-thp"),
+        without_case(measured_again(entries[-1]), "filemap-4k"),
+    ]
     assert gated([*entries[:-1], *parts]).code == 0
 
 

@@ -73,9 +73,11 @@ def test_the_text_follows_the_terminal(tmp_path: Path, columns: int | None, long
     if columns:
         termios.tcsetwinsize(writing, (24, columns))
     done = subprocess.Popen(
-        [sys.executable, CHECKOUT / "lab.py", "report", tmp_path], stdout=writing,
-        stderr=subprocess.DEVNULL, cwd=CHECKOUT,
-    )  # fmt: skip
+        [sys.executable, CHECKOUT / "lab.py", "report", tmp_path],
+        stdout=writing,
+        stderr=subprocess.DEVNULL,
+        cwd=CHECKOUT,
+    )
     os.close(writing)
     text = b""
     with contextlib.suppress(OSError):  # how a terminal says that nobody writes any more

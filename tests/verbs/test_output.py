@@ -19,16 +19,27 @@ from verbs import invocation
 CHECKOUT = Path(__file__).parents[2]
 # Titles, clipboard, clear screen, hyperlink, C1, bidi, a carriage return, a bell.
 HOSTILE = (
-    "\x1b]0;title\x07", "\x1b]52;c;aGk=\x07", "\x1b[2J", "\x1b]8;;http://x\x1b\\a", "\x9b2J",
-    "\u202egnp.exe", "\u2066x", "over\rwritten", "\x07", "\x08\x08", "\udc80", "\u2028",
-)  # fmt: skip
+    "\x1b]0;title\x07",
+    "\x1b]52;c;aGk=\x07",
+    "\x1b[2J",
+    "\x1b]8;;http://x\x1b\\a",
+    "\x9b2J",
+    "\u202egnp.exe",
+    "\u2066x",
+    "over\rwritten",
+    "\x07",
+    "\x08\x08",
+    "\udc80",
+    "\u2028",
+)
 
 
 def unfit(text: str) -> set[str]:
     return {
-        character for character in text
+        character
+        for character in text
         if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
-    } - {"\n", "\t"}  # fmt: skip
+    } - {"\n", "\t"}
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=ascii)

@@ -179,9 +179,14 @@ def test_b4_prep_check_shows_the_line(tree: Path, tmp_path: Path) -> None:
 
     def b4(*words: str) -> str:
         done = subprocess.run(
-            [str(B4), *words], cwd=tree, capture_output=True, text=True, timeout=120, check=False,
+            [str(B4), *words],
+            cwd=tree,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
             env={**os.environ, "PATH": path, "GIT_EDITOR": "true"},
-        )  # fmt: skip
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout + done.stderr
 

@@ -189,17 +189,22 @@ def test_watch_prints_what_it_queued_and_takes_paths_in_two_ways(
 ) -> None:
     archive.add(
         [
-            *series("a", 2), *series("b", 1, title="fs: b", file="fs/b.c"),
-            *series("c", 1, title="net: c", file="net/c.c"), *series("d", 2, title="mm: d")[:2],
+            *series("a", 2),
+            *series("b", 1, title="fs: b", file="fs/b.c"),
+            *series("c", 1, title="net: c", file="net/c.c"),
+            *series("d", 2, title="mm: d")[:2],
         ],
         at=recently(),
-    )  # fmt: skip
+    )
     at = ("watch", str(archive.folder), "--queue", "q", "--once", "--priority", "2")
     assert main(*at, "--set", "guest=smoke", "--paths", "mm/", "fs/") == 0
     shown = capsys.readouterr()
     assert [line.split()[0] for line in shown.out.splitlines()] == [
-        "queued", "queued", "waits", "ignored",
-    ]  # fmt: skip
+        "queued",
+        "queued",
+        "waits",
+        "ignored",
+    ]
     assert "2/2 missing" in shown.out
     assert shown.err == "9 new mails; 2 series queued, 1 incomplete\n"
     entries = QueueStore(Path("q")).read().entries
@@ -216,9 +221,11 @@ def test_watch_prints_what_it_queued_and_takes_paths_in_two_ways(
 
 
 def test_what_came_by_mail_is_built_only_where_its_authors_are_trusted(
-    main: Main, archive: MailArchive, capsys: pytest.CaptureFixture[str],
+    main: Main,
+    archive: MailArchive,
+    capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setattr(sandbox, "available", lambda: None)
     sound("tcp.patch")
     archive.add(series("b", 1, title="fs: b", file="fs/b.c"), at=recently())
@@ -253,13 +260,22 @@ def test_what_came_by_mail_is_built_only_where_its_authors_are_trusted(
 
 @pytest.mark.parametrize(
     ("flags", "tool", "boxed"),
-    [((), "bwrap", True), (("--sandbox",), "bwrap", True), (("--trust-authors",), "bwrap", True),
-     (("--trust-authors",), None, False), (("--trust-authors", "--no-sandbox"), "bwrap", False)],
-)  # fmt: skip
+    [
+        ((), "bwrap", True),
+        (("--sandbox",), "bwrap", True),
+        (("--trust-authors",), "bwrap", True),
+        (("--trust-authors",), None, False),
+        (("--trust-authors", "--no-sandbox"), "bwrap", False),
+    ],
+)
 def test_what_came_by_mail_is_built_in_a_sandbox(
-    main: Main, archive: MailArchive, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...],
-    tool: str | None, boxed: bool,
-) -> None:  # fmt: skip
+    main: Main,
+    archive: MailArchive,
+    monkeypatch: pytest.MonkeyPatch,
+    flags: tuple[str, ...],
+    tool: str | None,
+    boxed: bool,
+) -> None:
     sandboxes: list[bool | None] = []
 
     def measure(request: object, options: Options, *_: object, **__: object) -> None:

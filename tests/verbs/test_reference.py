@@ -133,12 +133,16 @@ def test_a_schema_has_what_a_file_may_have_and_nothing_else() -> None:
     assert schema["required"] == ["name"]
     assert schema["additionalProperties"] is False
     assert schema["properties"]["kind"] == {
-        "description": "Which | of two.", "default": "a", "enum": ["a", "b"], "type": "string",
-    }  # fmt: skip
+        "description": "Which | of two.",
+        "default": "a",
+        "enum": ["a", "b"],
+        "type": "string",
+    }
     # TOML has no null, and Taplo reads nothing beside a reference.
     assert schema["properties"]["inner"] == {
-        "description": "At most one.", "allOf": [{"$ref": "#/definitions/Inner"}],
-    }  # fmt: skip
+        "description": "At most one.",
+        "allOf": [{"$ref": "#/definitions/Inner"}],
+    }
     assert "$defs" not in str(schema)
 
 

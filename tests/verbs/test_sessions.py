@@ -32,8 +32,14 @@ def main(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Main]:
     signal.signal(signal.SIGTERM, before)
 
 
-def stored(folder: Path, day: int, session: ExactSession | Many, *, runs: int | None = None,
-           broken: str = "") -> Path:  # fmt: skip
+def stored(
+    folder: Path,
+    day: int,
+    session: ExactSession | Many,
+    *,
+    runs: int | None = None,
+    broken: str = "",
+) -> Path:
     store = SessionStore(folder)
     created = f"2026-01-{day:02d}T08:00:00Z"
     store.create(session.manifest().model_copy(update={"created": created}))
@@ -65,13 +71,20 @@ def test_each_line_is_what_its_report_exits_with_and_says(
         judged = [
             (m["case"], m["name"], m["judgement"]["verdict"])
             for pair in report["comparisons"]
-            for case in pair["cases"] for m in case["metrics"] if m["primary"]
-        ]  # fmt: skip
+            for case in pair["cases"]
+            for m in case["metrics"]
+            if m["primary"]
+        ]
         assert [(m["case"], m["metric"], m["verdict"]) for m in entry["primary"]] == judged
     assert {Path(entry["folder"]).name: entry["exit_code"] for entry in shown} == {
-        "many": shown[0]["exit_code"], "slower": 1, "panics": 4, "half": 3, "good": 0,
-        "broken": 4, "torn": None,
-    }  # fmt: skip
+        "many": shown[0]["exit_code"],
+        "slower": 1,
+        "panics": 4,
+        "half": 3,
+        "good": 0,
+        "broken": 4,
+        "torn": None,
+    }
     assert shown[-1]["problem"]
     assert shown[0]["primary"][0]["line"].startswith("vanilla -> sleepy: filemap-4k")
 
@@ -88,8 +101,10 @@ def test_the_newest_few_and_the_rest(
     lines = shown.out.splitlines()
     assert lines[0].startswith("2026-01-02 08:00  exit 1  slower  1 regression, ")
     assert [line.split()[:2] for line in lines[1:]] == [
-        ["filemap-4k", "4k.bw"], ["filemap-thp", "thp.bw"], ["filemap-thp", "switch.bw"],
-    ]  # fmt: skip
+        ["filemap-4k", "4k.bw"],
+        ["filemap-thp", "thp.bw"],
+        ["filemap-thp", "switch.bw"],
+    ]
     assert shown.err.startswith("1 older ")
     assert main("report", "latest", "--form", "summary") == 1
     assert main("report", "good", "--write", "--form", "summary") == 0

@@ -70,19 +70,31 @@ def test_no_verb_of_a_module_is_left_out() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("--help",), ("-h",), ("--version",), ("list",), ("queue", "list"), ("queue", "--help"),
-        ("doctor",), ("plan", "filemap-v4"), ("plan", "-h"), ("measur",),
+        ("--help",),
+        ("-h",),
+        ("--version",),
+        ("list",),
+        ("queue", "list"),
+        ("queue", "--help"),
+        ("doctor",),
+        ("plan", "filemap-v4"),
+        ("plan", "-h"),
+        ("measur",),
     ],
     ids=" ".join,
-)  # fmt: skip
+)
 def test_what_neither_measures_nor_reports_does_not_wait_for_statistics(
     arguments: tuple[str, ...], tmp_path: Path
 ) -> None:
     done = subprocess.run(
         [sys.executable, "-c", LOADED, *arguments],
         env={**os.environ, "TWINBOOT_CACHE": str(tmp_path)},
-        cwd=CHECKOUT, capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
     status, loaded = json.loads(done.stderr.splitlines()[-1])
     assert status in (0, 2, 3)
     assert {"typer", "verbs"} <= set(loaded)
@@ -97,9 +109,13 @@ def test_no_verbs_help_waits_for_what_the_verb_needs() -> None:
         f"print([name for name in {SLOW!r} if name in sys.modules])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, timeout=120,
+        [sys.executable, "-c", code],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        timeout=120,
         check=True,
-    )  # fmt: skip
+    )
     assert done.stdout.splitlines()[-1] == "[]"
     assert done.stdout.count("Usage:") == len(paths)
 
@@ -108,8 +124,11 @@ def test_help_lists_every_verb_and_h_is_help() -> None:
     def shown(*arguments: str) -> str:
         return subprocess.run(
             [sys.executable, str(CHECKOUT / "lab.py"), *arguments],
-            capture_output=True, text=True, timeout=120, check=True,
-        ).stdout  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        ).stdout
 
     assert shown("--help") == shown("-h")
     assert shown("queue", "--help") == shown("queue", "-h")
@@ -160,11 +179,21 @@ def test_an_option_is_shown_with_what_stands_behind_it() -> None:
 @pytest.mark.parametrize("moment", ["typer", "pydantic", "numpy"])
 def test_an_interrupt_while_imports_run_is_no_traceback(moment: str, tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [*AT_A_TERMINAL, sys.executable, "-X", "importtime", str(CHECKOUT / "lab.py"), "build",
-         "noop", "--executor", "dask://127.0.0.1:1"],
+        [
+            *AT_A_TERMINAL,
+            sys.executable,
+            "-X",
+            "importtime",
+            str(CHECKOUT / "lab.py"),
+            "build",
+            "noop",
+            "--executor",
+            "dask://127.0.0.1:1",
+        ],
         env={**os.environ, "TWINBOOT_CACHE": str(tmp_path)},
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert process.stderr is not None
     for line in process.stderr:
         if re.search(rf"\| +{moment}\b", line):
@@ -192,13 +221,29 @@ def test_an_interrupt_while_a_kernel_is_built_says_what_is_kept(tmp_path: Path) 
         "--- /dev/null\n+++ b/mm/note.h\n@@ -0,0 +1 @@\n+/* a note */\n"
     )
     process = subprocess.Popen(
-        [*AT_A_TERMINAL, sys.executable, str(CHECKOUT / "lab.py"), "run", "--series", str(series),
-         "--workloads", "filemap-4k", "--no-check", "--set", f"kernel.source=dir:{fake}",
-         "--session", str(tmp_path / "session")],
-        env={**os.environ, "TWINBOOT_CACHE": str(tmp_path / "cache"),
-             "PATH": f"{programs}:{os.environ['PATH']}"},
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [
+            *AT_A_TERMINAL,
+            sys.executable,
+            str(CHECKOUT / "lab.py"),
+            "run",
+            "--series",
+            str(series),
+            "--workloads",
+            "filemap-4k",
+            "--no-check",
+            "--set",
+            f"kernel.source=dir:{fake}",
+            "--session",
+            str(tmp_path / "session"),
+        ],
+        env={
+            **os.environ,
+            "TWINBOOT_CACHE": str(tmp_path / "cache"),
+            "PATH": f"{programs}:{os.environ['PATH']}",
+        },
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     deadline = time.monotonic() + 300
     while not begun.exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -214,16 +259,27 @@ def test_an_interrupt_while_a_kernel_is_built_says_what_is_kept(tmp_path: Path) 
 
 # Fields that a verb has in its own way, and why is said where they are.
 LEFT_OUT = {
-    "bisect": bisect.OF_SEARCH, "watch": queue.OF_MAILS,
+    "bisect": bisect.OF_SEARCH,
+    "watch": queue.OF_MAILS,
     "add": queue.OF_ENTRY,
-}  # fmt: skip
+}
 WITH_REQUEST = {
-    "build", "cache-key", "measure", "plan", "run", "bisect", "watch", "add",
-}  # fmt: skip
+    "build",
+    "cache-key",
+    "measure",
+    "plan",
+    "run",
+    "bisect",
+    "watch",
+    "add",
+}
 WHERE: dict[str, type[ExecutorOptions]] = {
-    "build": ExecutorOptions, "measure": Measuring, "run": Measuring,
-    "bisect": Booting, "repro": Booting,
-}  # fmt: skip
+    "build": ExecutorOptions,
+    "measure": Measuring,
+    "run": Measuring,
+    "bisect": Booting,
+    "repro": Booting,
+}
 
 
 def parameters(name: str) -> dict[str, Any]:
@@ -240,8 +296,10 @@ def test_every_verb_that_takes_an_experiment_has_the_same_options(name: str) -> 
     for field in expected:
         mine, its = ours[field], runs[field]
         assert (mine.opts, mine.secondary_opts, mine.default) == (
-            its.opts, its.secondary_opts, its.default,
-        )  # fmt: skip
+            its.opts,
+            its.secondary_opts,
+            its.default,
+        )
         assert getattr(mine, "help", "") == getattr(its, "help", "")
 
 
@@ -278,8 +336,9 @@ def test_fields_come_back_as_one_value() -> None:
     made.main(["n", "--word", "a", "--word", "b", "--slow"], standalone_mode=False)
     made.main(["--count", "2"], standalone_mode=False)
     assert calls == [
-        (Wish(name="n", words=("a", "b"), quick=False), 1), (Wish(), 2),
-    ]  # fmt: skip
+        (Wish(name="n", words=("a", "b"), quick=False), 1),
+        (Wish(), 2),
+    ]
     panels = {each.name: getattr(each, "rich_help_panel", None) for each in made.params}
     assert panels["words"] == "P"
 

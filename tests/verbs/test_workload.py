@@ -15,9 +15,10 @@ from verbs.workload import SKELETON, new
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PLACES = (
-    "workloads/catalogue/my-own.toml", "workloads/programs/my_own.c",
+    "workloads/catalogue/my-own.toml",
+    "workloads/programs/my_own.c",
     "tests/workloads/test_my_own.py",
-)  # fmt: skip
+)
 
 
 @pytest.fixture
@@ -35,10 +36,24 @@ def test_a_new_workload_is_whole(checkout: Path, capsys: pytest.CaptureFixture[s
     new("my-own", checkout)
     assert tuple(capsys.readouterr().out.split()) == PLACES
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--noconftest",
-         "--rootdir=.", "-c", os.devnull, PLACES[2]],
-        cwd=checkout, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "--noconftest",
+            "--rootdir=.",
+            "-c",
+            os.devnull,
+            PLACES[2],
+        ],
+        cwd=checkout,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stdout
     assert "2 passed" in done.stdout
     program = checkout / "program"
@@ -63,5 +78,7 @@ def test_names_are_those_of_files(checkout: Path, name: str) -> None:
 
 def test_the_skeleton_is_all_that_is_written() -> None:
     assert {path.name for path in (CHECKOUT / SKELETON).iterdir()} == {
-        "catalogue.toml", "program.c", "test.py.in",
-    }  # fmt: skip
+        "catalogue.toml",
+        "program.c",
+        "test.py.in",
+    }

@@ -90,11 +90,20 @@ def test_a_phase_that_reads_is_one_step_and_one_that_writes_is_read_again() -> N
     task = task_of(cases, (), lockdep=True, vcpus=1)
     again = ("2-overwrite-back", "2-overwrite-again", "2-overwrite-whole")
     assert task.steps == (
-        "1-4k", "2-overwrite", *again, "3-overwrite", "3-overwrite-back", *OWN_STEPS,
-    )  # fmt: skip
+        "1-4k",
+        "2-overwrite",
+        *again,
+        "3-overwrite",
+        "3-overwrite-back",
+        *OWN_STEPS,
+    )
     assert task.compared == (
-        "1-4k", "2-overwrite-back", "2-overwrite-whole", "3-overwrite-back", *OWN_STEPS,
-    )  # fmt: skip
+        "1-4k",
+        "2-overwrite-back",
+        "2-overwrite-whole",
+        "3-overwrite-back",
+        *OWN_STEPS,
+    )
     assert task.read_back == ("2-overwrite-back", "3-overwrite-back")
 
 
@@ -165,6 +174,8 @@ def test_the_gates_own_file_has_no_room_taken_by_what_programs_left(
     values = f"MKFS=m OWN_MKFS=m IMAGE=/i IMAGE_MIB=1 FILES='{files}'"
     ran = subprocess.run(
         ["sh", "-c", f"{stand_ins}fill() {{ :; }}\n{function}\n{values}\nown_file"],
-        capture_output=True, text=True, timeout=10,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=10,
+    )
     assert (ran.stdout.splitlines(), ran.stderr) == (done, "")

@@ -39,8 +39,10 @@ def test_recorded_waits() -> None:
     mutex = next(wait for wait in summed if wait.callers[0] == "__lru_add_drain_all")
     assert mutex == Wait(
         callers=("__lru_add_drain_all", "generic_fadvise", "__x64_sys_fadvise64", *SYSCALL),
-        flags="MUTEX", count=3, total_ns=1383812620,
-    )  # fmt: skip
+        flags="MUTEX",
+        count=3,
+        total_ns=1383812620,
+    )
 
 
 def test_stacks_that_differ_in_offsets_or_lock_functions_are_one_caller() -> None:
@@ -61,27 +63,61 @@ def test_stacks_that_differ_in_offsets_or_lock_functions_are_one_caller() -> Non
 @pytest.mark.parametrize(
     "function",
     [
-        "native_queued_spin_lock_slowpath", "queued_spin_lock_slowpath",
-        "__pv_queued_spin_lock_slowpath", "queued_read_lock_slowpath", "queued_write_lock_slowpath",
-        "_raw_spin_lock", "_raw_spin_lock_irqsave", "_raw_spin_lock_bh", "_raw_write_lock_irq",
-        "_raw_read_lock", "_raw_spin_lock_nested", "do_raw_spin_lock", "__mutex_lock",
-        "__mutex_lock.constprop.0", "mutex_lock", "mutex_lock_nested", "ww_mutex_lock",
-        "__mutex_lock_slowpath", "rwsem_down_read_slowpath", "rwsem_down_write_slowpath",
-        "down_read", "down_write", "down_write_killable", "down_read_killable", "down_read_nested",
-        "__down", "down", "__down_common", "__down_interruptible", "percpu_rwsem_wait",
-        "__percpu_down_read", "rt_mutex_lock", "__traceiter_contention_begin",
+        "native_queued_spin_lock_slowpath",
+        "queued_spin_lock_slowpath",
+        "__pv_queued_spin_lock_slowpath",
+        "queued_read_lock_slowpath",
+        "queued_write_lock_slowpath",
+        "_raw_spin_lock",
+        "_raw_spin_lock_irqsave",
+        "_raw_spin_lock_bh",
+        "_raw_write_lock_irq",
+        "_raw_read_lock",
+        "_raw_spin_lock_nested",
+        "do_raw_spin_lock",
+        "__mutex_lock",
+        "__mutex_lock.constprop.0",
+        "mutex_lock",
+        "mutex_lock_nested",
+        "ww_mutex_lock",
+        "__mutex_lock_slowpath",
+        "rwsem_down_read_slowpath",
+        "rwsem_down_write_slowpath",
+        "down_read",
+        "down_write",
+        "down_write_killable",
+        "down_read_killable",
+        "down_read_nested",
+        "__down",
+        "down",
+        "__down_common",
+        "__down_interruptible",
+        "percpu_rwsem_wait",
+        "__percpu_down_read",
+        "rt_mutex_lock",
+        "__traceiter_contention_begin",
     ],
-)  # fmt: skip
+)
 def test_lock_functions_are_not_callers(function: str) -> None:
     assert callers(f"{function}+0x1/0x2\n caller+0x3/0x4\n") == ("caller",)
 
 
 @pytest.mark.parametrize(
     "function",
-    ["__filemap_add_folio", "lru_add_drain", "xfs_ilock", "shutdown", "downgrade_write",
-     "lock_page", "folio_lruvec_lock_irqsave", "task_rq_lock", "unlock_page", "mutex_init",
-     "countdown_read"],
-)  # fmt: skip
+    [
+        "__filemap_add_folio",
+        "lru_add_drain",
+        "xfs_ilock",
+        "shutdown",
+        "downgrade_write",
+        "lock_page",
+        "folio_lruvec_lock_irqsave",
+        "task_rq_lock",
+        "unlock_page",
+        "mutex_init",
+        "countdown_read",
+    ],
+)
 def test_what_only_sounds_like_a_lock_is_a_caller(function: str) -> None:
     assert callers(f"{function}+0x1/0x2\n") == (function,)
     assert callers(f"{function}+0x1/0x2\n caller+0x3/0x4\n") == (function, "caller")
@@ -93,14 +129,22 @@ def test_stack_of_lock_functions_alone_is_kept() -> None:
 
 def test_function_of_a_module_and_an_address_without_name() -> None:
     assert callers("a+0x1/0x2 [xfs]\n 0xffffffffc0000000\n b.isra.0+0x3/0x4") == (
-        "a", "0xffffffffc0000000", "b.isra.0",
-    )  # fmt: skip
+        "a",
+        "0xffffffffc0000000",
+        "b.isra.0",
+    )
 
 
 def test_kinds() -> None:
     assert [kind(n) for n in (0, 1, 3, 5, 32, 33, 16 | 2)] == [
-        "SEMAPHORE", "SPIN", "SPIN|READ", "SPIN|WRITE", "MUTEX", "SPIN|MUTEX", "READ|PERCPU",
-    ]  # fmt: skip
+        "SEMAPHORE",
+        "SPIN",
+        "SPIN|READ",
+        "SPIN|WRITE",
+        "MUTEX",
+        "SPIN|MUTEX",
+        "READ|PERCPU",
+    ]
 
 
 def test_dropped_events_of_all_histograms_are_added_up() -> None:
@@ -138,8 +182,17 @@ FUNCTIONS = st.from_regex(r"[a-z_][a-z0-9_]{0,30}(\.(isra|constprop)\.[0-9])?", 
 
 
 @pytest.mark.slow
-@given(st.lists(st.tuples(st.integers(0, 63), st.lists(FUNCTIONS, min_size=1, max_size=16),
-                          st.integers(1, 2**40), st.integers(0, 2**60)), max_size=6))  # fmt: skip
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 63),
+            st.lists(FUNCTIONS, min_size=1, max_size=16),
+            st.integers(1, 2**40),
+            st.integers(0, 2**60),
+        ),
+        max_size=6,
+    )
+)
 def test_nothing_is_lost(rows: list[tuple[int, list[str], int, int]]) -> None:
     summed, _ = waits(hists(*(entry(flags, tuple(stack), n, ns) for flags, stack, n, ns in rows)))
     assert sum(wait.count for wait in summed) == sum(count for _, _, count, _ in rows)

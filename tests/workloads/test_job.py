@@ -72,8 +72,10 @@ def shell(program: str, text: str, folder: Path) -> list[str]:
     source.write_text(text)
     done = subprocess.run(
         ["busybox", "sh", "-uc", f". {source}; {program}"],
-        check=True, capture_output=True, timeout=10,
-    )  # fmt: skip
+        check=True,
+        capture_output=True,
+        timeout=10,
+    )
     return done.stdout.decode().split("\0")[:-1]
 
 
@@ -100,9 +102,16 @@ def test_no_shipped_phase_takes_the_seed_into_its_own_hands(shipped: Phase) -> N
 def test_arguments_of_one_phase_in_order() -> None:
     reads = phase("--name=cached", "--rw=randread")
     assert fio_arguments(reads, TIMES, jobs=4, seed=7) == (
-        "--name=cached", "--rw=randread", "--numjobs=4", "--time_based", "--ramp_time=600ms",
-        "--runtime=2000ms", "--group_reporting", "--randrepeat=0", "--randseed=7",
-    )  # fmt: skip
+        "--name=cached",
+        "--rw=randread",
+        "--numjobs=4",
+        "--time_based",
+        "--ramp_time=600ms",
+        "--runtime=2000ms",
+        "--group_reporting",
+        "--randrepeat=0",
+        "--randseed=7",
+    )
 
 
 def test_a_number_of_ios_is_shared_among_the_jobs_and_has_no_time() -> None:
@@ -134,8 +143,12 @@ def test_fio_does_the_number_of_ios_that_it_is_given(tmp_path: Path) -> None:
     arguments = fio_arguments(reads, PhaseTimes(ios=2000), jobs=4, seed=3)
     done = subprocess.run(
         ["fio", *arguments, "--output-format=json+"],
-        check=True, capture_output=True, text=True, timeout=60, cwd=tmp_path,
-    )  # fmt: skip
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=tmp_path,
+    )
     result = fio_result(done.stdout)
     assert result is not None
     assert (result.ios, result.planned_ios, result.planned_ms) == (2000, 2000, 0)
@@ -198,8 +211,9 @@ def test_job_comes_through_the_guests_shell(tmp_path: Path) -> None:
         # As agent.sh does it: quoted once for the assignment, once for fio.
         'eval "set -- $FIO_1"; printf "%s\\0" "$@"; printf "|\\0";'
         'eval "set -- $FIO_2"; printf "%s\\0" "$@"',
-        text, tmp_path,
-    )  # fmt: skip
+        text,
+        tmp_path,
+    )
     assert words[:7] == ["2", "4k", "1", "never", "67108864", "0", "switch"]
     bar = words.index("|")
     outputs = output_arguments()
@@ -240,11 +254,14 @@ def test_cases_of_one_workload_prepare_alike() -> None:
     """One snapshot serves all of them: what differs is in the job."""
     texts = {
         variant: job_text(
-            CATALOGUE["iomap-dirty"].phases_of(variant), {"overwrite": TIMES},
-            jobs=4, seed=1, limit_bytes=0,
+            CATALOGUE["iomap-dirty"].phases_of(variant),
+            {"overwrite": TIMES},
+            jobs=4,
+            seed=1,
+            limit_bytes=0,
         )
         for variant in ("default", "1m")
-    }  # fmt: skip
+    }
     assert "READAHEAD_1=64\n" in texts["default"]
     assert "READAHEAD_1=1024\n" in texts["1m"]
     assert all("LIMIT_1=max\n" in text for text in texts.values())
@@ -292,8 +309,10 @@ def test_files_of_an_arm_are_set_behind_the_job(tmp_path: Path) -> None:
         setup = f'OUT={tmp_path}; CGROUP={cgroup}; fail() {{ echo "failed: $*"; exit 42; }}'
         return subprocess.run(
             ["busybox", "sh", "-uc", f"{setup}\n{more}"],
-            capture_output=True, text=True, timeout=20,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=20,
+        )
 
     assert shell(text).returncode == 0
     assert (tmp_path / "memory.high").read_text() == "24M\n"

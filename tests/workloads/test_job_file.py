@@ -39,8 +39,12 @@ def fios_own(text: str, folder: Path) -> dict[str, str]:
     file.write_text(text)
     done = subprocess.run(
         ["fio", "--showcmd", str(file)],
-        check=True, capture_output=True, text=True, timeout=30, cwd=folder,
-    )  # fmt: skip
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        cwd=folder,
+    )
     assert not done.stderr
     options: dict[str, str] = {}
     for word in done.stdout.strip().split(" --")[1:]:
@@ -61,13 +65,41 @@ def ours(section: JobSection) -> dict[str, str]:
 
 
 OPTIONS = (
-    "bs=4k", "blocksize=8k", "bs=16k,4k", "bs=$pagesize", "bs=${TWINBOOT_BS}", "rw=randread",
-    "readwrite=write", "rw=read", "thread", "thread=0", "direct=1", "iodepth=4", "iodepth = 8",
-    "blockalign=8k", "ba=4k", "filename=x", "filename=y:z", "ioengine=psync", "ioengine=mmap",
-    "description=a b c", "bsrange=4k-64k", "loops=3", "size=1g", "numjobs=$ncpus", "stonewall",
-    "include common.fio", "includeXcommon.fio", "timeout=9", "nr_files=2", "invalidate=0",
-    "rwmixread=50", "random_distribution=normal:20", "percentage_random=100,50", "thinktime=1",
-)  # fmt: skip
+    "bs=4k",
+    "blocksize=8k",
+    "bs=16k,4k",
+    "bs=$pagesize",
+    "bs=${TWINBOOT_BS}",
+    "rw=randread",
+    "readwrite=write",
+    "rw=read",
+    "thread",
+    "thread=0",
+    "direct=1",
+    "iodepth=4",
+    "iodepth = 8",
+    "blockalign=8k",
+    "ba=4k",
+    "filename=x",
+    "filename=y:z",
+    "ioengine=psync",
+    "ioengine=mmap",
+    "description=a b c",
+    "bsrange=4k-64k",
+    "loops=3",
+    "size=1g",
+    "numjobs=$ncpus",
+    "stonewall",
+    "include common.fio",
+    "includeXcommon.fio",
+    "timeout=9",
+    "nr_files=2",
+    "invalidate=0",
+    "rwmixread=50",
+    "random_distribution=normal:20",
+    "percentage_random=100,50",
+    "thinktime=1",
+)
 NOISE = st.sampled_from(["", "; a", "#b=c", "  # [x]", "\t", "   "])
 LINES = st.builds(
     "{}{}{}".format,
@@ -157,12 +189,14 @@ def test_workloads_have_the_settings_of_their_files() -> None:
         ("[a]\ninclude x.fio\n", "x.fio:2: x.fio:1: a section in a file that another one includes"),
         ("[a]\nbs=$pagesize*2\n", "x.fio:2 [a]: bs=$pagesize*2: fio has bc calculate this"),
         ("[a b]\nrate=$mb_memory\n", "x.fio:2 [a b]: rate=$mb_memory: what a guest's kernel"),
-        ("[a]\n\nbs=${TWINBOOT_NONE}\n",
-         "x.fio:3 [a]: bs=${TWINBOOT_NONE}: TWINBOOT_NONE is not set in this environment"),
+        (
+            "[a]\n\nbs=${TWINBOOT_NONE}\n",
+            "x.fio:3 [a]: bs=${TWINBOOT_NONE}: TWINBOOT_NONE is not set in this environment",
+        ),
         ("[global]\nread_iolog=/x\n[a]\n", "x.fio:2 [global]: read_iolog=/x: the guest has no"),
         ("[a]\nunified_rw_reporting=1\n", "x.fio:2 [a]: unified_rw_reporting=1: reads and writes"),
     ],
-)  # fmt: skip
+)
 def test_mistake_is_named_with_its_place(tmp_path: Path, text: str | None, problem: str) -> None:
     path = tmp_path / "x.fio"
     if text is not None:
@@ -199,8 +233,12 @@ def test_a_job_has_the_name_that_fio_gives_it(tmp_path: Path) -> None:
     sections = read(tmp_path, f"{shared}[a]\nrw=read\n[b]\nname=own name\nrw=read\n")
     done = subprocess.run(
         ["fio", "--output-format=json", str(tmp_path / "x.fio")],
-        check=True, capture_output=True, text=True, timeout=30, cwd=tmp_path,
-    )  # fmt: skip
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        cwd=tmp_path,
+    )
     names = [job["jobname"] for job in json.loads(done.stdout)["jobs"]]
     assert [fio[0] for fio in sections.values()] == [f"--name={name}" for name in names]
     assert names == ["a", "own name"]

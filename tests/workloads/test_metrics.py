@@ -105,20 +105,29 @@ def test_samples_of_recorded_runs(run_4k: Run, run_thp: Run) -> None:
 
 
 COSTED = Phase(
-    name="4k", drop_caches=True, thp="never", fio=("--name=x",), start_ns=1000,
+    name="4k",
+    drop_caches=True,
+    thp="never",
+    fio=("--name=x",),
+    start_ns=1000,
     costs=(
         Cost(name="io", title="I/O", ios=True, ns=10),
         Cost(name="folio", title="folio added", calls=("add",), ns=200),
     ),
-)  # fmt: skip
+)
 
 
 def counted(**work: float) -> Profile:
     """30000 instructions, of which 2000 are the program that keeps the vCPU from being idle."""
     phase = PhaseProfile(
-        phase="4k", instructions=30000, kernel=(), user={"busybox": 2000, "fio": 500},
-        by_vcpu=(30000,), units={}, work=work,
-    )  # fmt: skip
+        phase="4k",
+        instructions=30000,
+        kernel=(),
+        user={"busybox": 2000, "fio": 500},
+        by_vcpu=(30000,),
+        units={},
+        work=work,
+    )
     return Profile(run_id="r", phases=(phase,))
 
 
@@ -156,9 +165,14 @@ def test_rates_of_a_number_of_ios_are_over_the_time_they_took(run_4k: Run) -> No
     (measured,) = run_4k.result.phases
     assert measured.fio is not None
     by_number = replace(
-        measured.fio, ios=4000, io_bytes=4000 * 4096, planned_ios=4000, planned_ms=0, ramp_ms=0,
+        measured.fio,
+        ios=4000,
+        io_bytes=4000 * 4096,
+        planned_ios=4000,
+        planned_ms=0,
+        ramp_ms=0,
         runtime_ms=50,
-    )  # fmt: skip
+    )
     got = samples((replace(measured, fio=by_number),), run_4k.phases)
     assert got["4k.iops"] == pytest.approx(80_000)
     assert got["4k.guest_ns_per_io"] == (measured.after.cpu_ns - measured.before.cpu_ns) / 4000
@@ -179,9 +193,14 @@ def test_samples_of_a_run_of_a_given_work(run_overwrite: Run) -> None:
 def test_share_of_the_slow_path_is_of_busy_time() -> None:
     """Two vCPUs, 1000 instructions: 2000 of vCPU time, 400 idle, 200 spinning."""
     phase = PhaseProfile(
-        phase="w", instructions=1000, kernel=(), user={}, by_vcpu=(600, 400), units={},
+        phase="w",
+        instructions=1000,
+        kernel=(),
+        user={},
+        by_vcpu=(600, 400),
+        units={},
         waits={"spinning": (150, 50), "idle": (0, 400)},
-    )  # fmt: skip
+    )
     phases = (COSTED.model_copy(update={"name": "w", "costs": ()}),)
     assert of_profile(Profile(run_id="r", phases=(phase,)), phases) == {"w.slowpath_share": 12.5}
     nobody_looked = phase.model_copy(update={"waits": {}})

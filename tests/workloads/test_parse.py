@@ -148,12 +148,20 @@ def test_fio_that_says_something_first(run_4k: Run) -> None:
 NEEDED = [
     f"4k/{name}"
     for name in (
-        "status", "fio.out", "before/cgroup/io.stat", "before/cgroup/memory.stat",
-        "before/cgroup/memory.events", "before/cgroup/memory.peak", "before/cgroup/memory.max",
-        "before/cgroup/cpu.stat", "before/proc/vmstat", "before/proc/enabled",
-        "after/cgroup/memory.stat", "after/proc/vmstat",
+        "status",
+        "fio.out",
+        "before/cgroup/io.stat",
+        "before/cgroup/memory.stat",
+        "before/cgroup/memory.events",
+        "before/cgroup/memory.peak",
+        "before/cgroup/memory.max",
+        "before/cgroup/cpu.stat",
+        "before/proc/vmstat",
+        "before/proc/enabled",
+        "after/cgroup/memory.stat",
+        "after/proc/vmstat",
     )
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("name", [*NEEDED, "tainted"])
@@ -167,19 +175,31 @@ DAMAGE: tuple[tuple[str, Change, str], ...] = (
     ("4k/status", swap("0", ""), "4k/status: "),
     ("4k/before/cgroup/memory.peak", swap("0", "max"), "4k/before/cgroup/memory.peak: "),
     ("4k/after/proc/vmstat", swap("pgmajfault ", "pgmajfault x"), "4k/after/proc/vmstat: "),
-    ("4k/after/proc/vmstat", swap("pgmajfault ", "other "),
-     "4k/after/proc/vmstat: no counter pgmajfault"),
-    ("4k/after/cgroup/memory.stat", swap("file_thp", "thp"),
-     "4k/after/cgroup/memory.stat: no counter file_thp"),
-    ("4k/after/cgroup/memory.events", swap("oom_kill 0", ""),
-     "4k/after/cgroup/memory.events: no counter oom_kill"),
-    ("4k/after/cgroup/cpu.stat", swap("usage_usec", "usage"),
-     "4k/after/cgroup/cpu.stat: no counter usage_usec"),
+    (
+        "4k/after/proc/vmstat",
+        swap("pgmajfault ", "other "),
+        "4k/after/proc/vmstat: no counter pgmajfault",
+    ),
+    (
+        "4k/after/cgroup/memory.stat",
+        swap("file_thp", "thp"),
+        "4k/after/cgroup/memory.stat: no counter file_thp",
+    ),
+    (
+        "4k/after/cgroup/memory.events",
+        swap("oom_kill 0", ""),
+        "4k/after/cgroup/memory.events: no counter oom_kill",
+    ),
+    (
+        "4k/after/cgroup/cpu.stat",
+        swap("usage_usec", "usage"),
+        "4k/after/cgroup/cpu.stat: no counter usage_usec",
+    ),
     ("4k/after/cgroup/io.stat", swap("rbytes=", "rbytes:"), "4k/after/cgroup/io.stat: "),
     ("4k/fio_bw.log", swap(", ", " "), "4k/fio_bw.log: "),
     ("4k/fio.json", swap('"jobs"', '"job"'), "4k/fio.json: "),
     ("4k/fio.json", lambda content: content[:-50], "4k/fio.json: "),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(("name", "change", "message"), DAMAGE)

@@ -35,9 +35,22 @@ AGENT = PROGRAM_PHASE.with_name("agent.sh")
 FEW = 40
 # What needs a file system of its own, or rights that a test has not.
 IN_GUESTS = {
-    "block", "cgroups", "compile", "direct", "memory_calls", "metadata", "pages", "policies",
-    "redis", "sqlite", "statistics", "swap", "tracing", "trees", "vmalloc",
-}  # fmt: skip
+    "block",
+    "cgroups",
+    "compile",
+    "direct",
+    "memory_calls",
+    "metadata",
+    "pages",
+    "policies",
+    "redis",
+    "sqlite",
+    "statistics",
+    "swap",
+    "tracing",
+    "trees",
+    "vmalloc",
+}
 HERE = [
     pytest.param(*phase.program, id="-".join(phase.program))
     for workload in WITH_PROGRAMS.values()
@@ -221,17 +234,23 @@ def test_metrics_of_a_program(run_4k: Run) -> None:
     run, phase = ran(run_4k, line())
     assert samples(run.result.phases, [phase]) == {"4k.time": 100.0, "4k.ops": 50.0}
     assert [metric.name for metric in metrics_of([phase], counted=True)] == [
-        "4k.time", "4k.ops", "4k.path",
-    ]  # fmt: skip
+        "4k.time",
+        "4k.ops",
+        "4k.path",
+    ]
     assert [metric.name for metric in metrics_of([phase])] == ["4k.time", "4k.ops"]
 
 
 def test_path_of_a_program_is_instructions_for_an_operation() -> None:
     """Of the kernel: neither what programs execute nor what keeps the vCPU from being idle."""
     counted = PhaseProfile(
-        phase="fault", instructions=58_000, kernel=(), user={"busybox": 1000, "[programs]": 7000},
-        by_vcpu=(51_000,), units={"page": 50.0},
-    )  # fmt: skip
+        phase="fault",
+        instructions=58_000,
+        kernel=(),
+        user={"busybox": 1000, "[programs]": 7000},
+        by_vcpu=(51_000,),
+        units={"page": 50.0},
+    )
     profile = Profile(run_id="a", phases=(counted,))
     assert of_profile(profile, [fault(ops=50)]) == {"fault.path": 1000.0}
 

@@ -124,13 +124,26 @@ def test_variant_changes_the_phases_it_names(tmp_path: Path) -> None:
         (swap('mkfs = "mkfs.ext4 -q"', 'fs = "ext9"'), "small.toml: fs: "),
         (add("on_device = false"), "small.toml: phases.0.on_device: "),
         (add("readahead_kib = -1"), "small.toml: phases.0.readahead_kib: "),
-        (swap('mkfs = "mkfs.ext4 -q"', 'fs = "tmpfs"').replace(
-            "drop_caches = true", "drop_caches = true\nreadahead_kib = 64"),
-         "small.toml: phases.0.readahead_kib: "),
-        (swap("[variants.quick.fio]", "[variants.quick.readahead_kib]\nthree = 4\n"
-              "[variants.quick.fio]"), "small.toml: variants.quick.readahead_kib.three: "),
-        (swap("[variants.quick.fio]", "[variants.quick.drop_caches]\nthree = true\n"
-              "[variants.quick.fio]"), "small.toml: variants.quick.drop_caches.three: "),
+        (
+            swap('mkfs = "mkfs.ext4 -q"', 'fs = "tmpfs"').replace(
+                "drop_caches = true", "drop_caches = true\nreadahead_kib = 64"
+            ),
+            "small.toml: phases.0.readahead_kib: ",
+        ),
+        (
+            swap(
+                "[variants.quick.fio]",
+                "[variants.quick.readahead_kib]\nthree = 4\n[variants.quick.fio]",
+            ),
+            "small.toml: variants.quick.readahead_kib.three: ",
+        ),
+        (
+            swap(
+                "[variants.quick.fio]",
+                "[variants.quick.drop_caches]\nthree = true\n[variants.quick.fio]",
+            ),
+            "small.toml: variants.quick.drop_caches.three: ",
+        ),
         (swap(FIO_B, "fio = []\njob_file = 7"), "small.toml: phases.1.job_file: "),
         (swap("drop_caches = true", "drop_cache = true"), "small.toml: phases.0.drop_cache: "),
         (swap('thp = "never"', 'thp = "off"'), "small.toml: phases.0.thp: "),
@@ -141,21 +154,31 @@ def test_variant_changes_the_phases_it_names(tmp_path: Path) -> None:
         (swap('name = "two"', 'name = "one"'), "small.toml: phases.1.name: "),
         (swap("variants.quick", "variants.default"), "small.toml: variants.default: "),
         (swap('"--name=b"', '"--allrandrepeat=1"'), "small.toml: phases.1.fio.0: "),
-        (swap('"--name=c"', '"--name=c", "--randrepeat=1"'),
-         "small.toml: variants.quick.fio.two.1: "),
+        (
+            swap('"--name=c"', '"--name=c", "--randrepeat=1"'),
+            "small.toml: variants.quick.fio.two.1: ",
+        ),
         (swap('"--rw=randread"', '"--randseed=3"'), "small.toml: phases.0.fio.1: "),
         (swap('name = "small"', 'name = "smalls"'), "small.toml: name: "),
-        (add('units = [{ name = "f", title = "fault" }]'),
-         "small.toml: phases.0.units.0: "),
-        (add('units = [{ name = "f", title = "fault", ios = true, counter = "pgfault" }]'),
-         "small.toml: phases.0.units.0: "),
-        (add('units = [{ name = "f", title = "", ios = true }, '
-             '{ name = "f", title = "", counter = "pgfault" }]'), "small.toml: phases.0: "),
-        (add('ratios = [{ name = "r", title = "", calls = ["a"], unit = "folio" }]'),
-         "small.toml: phases.0: "),
+        (add('units = [{ name = "f", title = "fault" }]'), "small.toml: phases.0.units.0: "),
+        (
+            add('units = [{ name = "f", title = "fault", ios = true, counter = "pgfault" }]'),
+            "small.toml: phases.0.units.0: ",
+        ),
+        (
+            add(
+                'units = [{ name = "f", title = "", ios = true }, '
+                '{ name = "f", title = "", counter = "pgfault" }]'
+            ),
+            "small.toml: phases.0: ",
+        ),
+        (
+            add('ratios = [{ name = "r", title = "", calls = ["a"], unit = "folio" }]'),
+            "small.toml: phases.0: ",
+        ),
         ("name = ", "small.toml: "),
     ],
-)  # fmt: skip
+)
 def test_mistake_is_named_with_file_and_key(tmp_path: Path, text: str, problem: str) -> None:
     (message,) = [line for line in load(tmp_path, text) if line.startswith(problem)]
     assert message != problem
@@ -181,11 +204,16 @@ def test_unknown_key_names_its_value(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("pattern", "directions"),
     [
-        ("--rw=randread", {"read"}), ("--rw=read", {"read"}), ("--readwrite=write", {"write"}),
-        ("--rw=randwrite:8", {"write"}), ("--rw=readwrite", {"read", "write"}),
-        ("--rw=rw", {"read", "write"}), ("--rw=randrw", {"read", "write"}), ("--bs=4k", {"read"}),
+        ("--rw=randread", {"read"}),
+        ("--rw=read", {"read"}),
+        ("--readwrite=write", {"write"}),
+        ("--rw=randwrite:8", {"write"}),
+        ("--rw=readwrite", {"read", "write"}),
+        ("--rw=rw", {"read", "write"}),
+        ("--rw=randrw", {"read", "write"}),
+        ("--bs=4k", {"read"}),
     ],
-)  # fmt: skip
+)
 def test_directions_of_a_phase(pattern: str, directions: set[str]) -> None:
     phase = Phase(name="p", drop_caches=True, thp="never", fio=("--name=a", pattern))
     assert phase.directions == directions
@@ -223,9 +251,17 @@ def test_only_a_workload_of_tmpfs_has_no_device() -> None:
     }
     without = {name for name, values in on_device.items() if values == {False}}
     assert without == {
-        "memory", "messaging", "pages", "policies", "swap", "swap-compressed", "syscalls",
-        "thp-matrix", "trees", "vmalloc",
-    }  # fmt: skip
+        "memory",
+        "messaging",
+        "pages",
+        "policies",
+        "swap",
+        "swap-compressed",
+        "syscalls",
+        "thp-matrix",
+        "trees",
+        "vmalloc",
+    }
     assert all(on_device[name] == {True} for name in {*on_device} - without)
     # A variant may have another file system.
     assert {phase.on_device for phase in catalogue["metadata"].phases_of("tmpfs")} == {False}
@@ -271,14 +307,20 @@ def test_sections_are_variants_on_the_file_system_under_test(
     fio = {name: workload.phases_of(name)[1].fio for name in ("default", "seq-read", "rand")}
     assert fio["default"] == fio["seq-read"]
     assert fio["seq-read"] == (
-        "--name=Seq Read", "--bs=4k", "--filename=/mnt/test-file", "--rw=read"
-    )  # fmt: skip
+        "--name=Seq Read",
+        "--bs=4k",
+        "--filename=/mnt/test-file",
+        "--rw=read",
+    )
     # What is read is there before it is read.
     assert workload.as_variant("rand").files(4) == ("/mnt/test.img", "/mnt/test-file")
     guest = workload.in_guest(page_bytes=16384, vcpus=3)
     assert guest.phases_of("rand")[1].fio[1:] == (
-        "--bs=16384", "--filename=/mnt/test-file", "--rw=randread", "--iodepth=3"
-    )  # fmt: skip
+        "--bs=16384",
+        "--filename=/mnt/test-file",
+        "--rw=randread",
+        "--iodepth=3",
+    )
     places = guest.phases_of("rand")[1].places
     assert places["bs"] == f"{tmp_path}/own.fio:9 [rand]"
     assert places["filename"] == f"{tmp_path}/own.fio:3 [global]"
@@ -290,8 +332,11 @@ def test_jobs_with_files_of_their_own_have_those_that_are_laid_out(
     file = with_job(tmp_path, monkeypatch, "[a]\nrw=read\n", "file_per_job = true")
     file.write_text(file.read_text().replace('"--filename=/mnt/test.img"', '"--directory=/mnt"'))
     assert load_workload(file).phases[1].fio == (
-        "--name=a", "--rw=read", "--filename_format=data.$jobnum.$filenum", "--directory=/mnt"
-    )  # fmt: skip
+        "--name=a",
+        "--rw=read",
+        "--filename_format=data.$jobnum.$filenum",
+        "--directory=/mnt",
+    )
 
 
 @pytest.mark.parametrize(

@@ -62,8 +62,9 @@ def test_a_change_that_the_whole_hides_is_detected_with_its_kind() -> None:
     calls[1, :, 4] -= 0.016
     (tested,) = changed([counts(spent, calls)], ALPHA)
     assert [(each.name, each.moved) for each in tested.changed] == [
-        ("f003", ("instructions",)), ("f004", ("calls",)),
-    ]  # fmt: skip
+        ("f003", ("instructions",)),
+        ("f004", ("calls",)),
+    ]
     longer, rarer = tested.changed
     assert longer.size == pytest.approx(0.5, rel=0.05)
     assert longer.per_call[1] > longer.per_call[0]  # type: ignore[operator]

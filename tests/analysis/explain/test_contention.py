@@ -48,13 +48,17 @@ def test_the_same_kernels_show_no_difference(manifest: Manifest) -> None:
     records, profiles, locks = counts.twin_runs(manifest, same=True)
     # The random part of the factory depends on the arm, so both arms get one arm's locks.
     by_run = {of_run.run_id: of_run for of_run in locks}
-    same = [of_run.model_copy(update={
-        "phases": by_run[of_run.run_id.replace("-patched-", "-base-")].phases
-    }) for of_run in locks]  # fmt: skip
+    same = [
+        of_run.model_copy(
+            update={"phases": by_run[of_run.run_id.replace("-patched-", "-base-")].phases}
+        )
+        for of_run in locks
+    ]
     counted = {p.run_id: p for p in profiles}
-    profiles = [p.model_copy(update={
-        "phases": counted[p.run_id.replace("-patched-", "-base-")].phases
-    }) for p in profiles]  # fmt: skip
+    profiles = [
+        p.model_copy(update={"phases": counted[p.run_id.replace("-patched-", "-base-")].phases})
+        for p in profiles
+    ]
     for table in LOCKS.made(Recorded(manifest, records, profiles, locks=same)):
         assert table.virtual_ns.equal
         assert all(wait.count.equal and wait.wait.equal for wait in table.waits)
@@ -62,10 +66,16 @@ def test_the_same_kernels_show_no_difference(manifest: Manifest) -> None:
 
 def test_the_order_does_not_matter(manifest: Manifest, counted: Comparison) -> None:
     records, profiles, locks = counts.twin_runs(manifest)
-    locks = [of_run.model_copy(update={"phases": tuple(
-        phase.model_copy(update={"waits": phase.waits[::-1]})
-        for phase in of_run.phases
-    )}) for of_run in locks]  # fmt: skip
+    locks = [
+        of_run.model_copy(
+            update={
+                "phases": tuple(
+                    phase.model_copy(update={"waits": phase.waits[::-1]}) for phase in of_run.phases
+                )
+            }
+        )
+        for of_run in locks
+    ]
     for rows in (records, profiles, locks):
         random.Random(3).shuffle(rows)
     assert LOCKS.made(Recorded(manifest, records, profiles, locks=locks)) == LOCKS.of(counted)
@@ -82,8 +92,13 @@ def test_without_a_profile_counts_are_per_virtual_millisecond(manifest: Manifest
 def test_a_failed_twin_is_a_note_and_nothing_more(manifest: Manifest) -> None:
     records, profiles, locks = counts.twin_runs(manifest)
     session = ExactSession()
-    broken = fails(records, "filemap-4k-000-patched-callers", blame="series", kind="panic",
-                   message="kernel panic")  # fmt: skip
+    broken = fails(
+        records,
+        "filemap-4k-000-patched-callers",
+        blame="series",
+        kind="panic",
+        message="kernel panic",
+    )
     healthy = compare(manifest, session.records())
     comparison = compare(manifest, session.records() + broken, profiles, locks)
     assert outcome(comparison) == outcome(healthy) == 0
@@ -99,9 +114,16 @@ def test_a_failed_twin_is_a_note_and_nothing_more(manifest: Manifest) -> None:
 
 def test_dropped_events_are_reported(manifest: Manifest) -> None:
     records, profiles, locks = counts.twin_runs(manifest)
-    locks = [of_run.model_copy(update={"phases": tuple(
-        phase.model_copy(update={"dropped": 3}) for phase in of_run.phases
-    )}) if of_run.twin == "callers" else of_run for of_run in locks]  # fmt: skip
+    locks = [
+        of_run.model_copy(
+            update={
+                "phases": tuple(phase.model_copy(update={"dropped": 3}) for phase in of_run.phases)
+            }
+        )
+        if of_run.twin == "callers"
+        else of_run
+        for of_run in locks
+    ]
     comparison = compare(manifest, ExactSession().records() + records, profiles, locks)
     assert twin(comparison, "callers").dropped == (6, 6)
     assert any(

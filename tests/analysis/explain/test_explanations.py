@@ -52,12 +52,19 @@ Runs = tuple[list[RunRecord], list[Profile]]
 def with_kinds(phase: PhaseProfile, arm: str, block: int) -> Counts:
     """A load each third instruction; xas_load has an atomic each call on base alone."""
     functions = tuple(
-        replace(function, kinds=(
-            function.instructions // 3, function.instructions // 6,
-            function.calls if function.name == LOAD and arm == "base" else 0, 7, 0, block,
-        ))
+        replace(
+            function,
+            kinds=(
+                function.instructions // 3,
+                function.instructions // 6,
+                function.calls if function.name == LOAD and arm == "base" else 0,
+                7,
+                0,
+                block,
+            ),
+        )
         for function in phase.kernel
-    )  # fmt: skip
+    )
     user = {name: (count // 4, 0, 5, 0, 0, 0) for name, count in phase.user.items()}
     return {"kernel": functions, "user_kinds": user | {"busybox": (10**12,) * len(KINDS)}}
 
@@ -92,22 +99,36 @@ def frames(load: int, *, again: int = 0, seed: int = 0) -> Counts:
     below = [(3, LOAD, load, load // 10)] if load else []
     below += [(3, "xas_store", again, 5)] if again else []
     rows = (
-        (0, FAULT, 700 + seed, 10), (0, ENTRY, 1000, 20), (1, READ, 5000 + 100 * seed, 20),
-        (2, SMALLER, 30 + 5 * again, 0), (2, ADD, 2000, 20), *below,
-    )  # fmt: skip
-    return {"stacks": tuple(
-        StackFrame(depth=depth, function=name, instructions=instructions, calls=calls)
-        for depth, name, instructions, calls in rows
-    )}  # fmt: skip
+        (0, FAULT, 700 + seed, 10),
+        (0, ENTRY, 1000, 20),
+        (1, READ, 5000 + 100 * seed, 20),
+        (2, SMALLER, 30 + 5 * again, 0),
+        (2, ADD, 2000, 20),
+        *below,
+    )
+    return {
+        "stacks": tuple(
+            StackFrame(depth=depth, function=name, instructions=instructions, calls=calls)
+            for depth, name, instructions, calls in rows
+        )
+    }
 
 
 def move(name: str, taker: str, holder: str, *numbers: int, kind: str = "variable") -> LineMove:
     reads, writes, apart = (*numbers, 0, 0)[:3]
     ends = {"mine": (0, 7), "theirs": (8, 15)} if kind == "variable" else {}
-    return LineMove.model_validate({
-        "kind": kind, "object": name, "taker": taker, "holder": holder, "reads": reads,
-        "writes": writes, "apart": apart, **ends,
-    })  # fmt: skip
+    return LineMove.model_validate(
+        {
+            "kind": kind,
+            "object": name,
+            "taker": taker,
+            "holder": holder,
+            "reads": reads,
+            "writes": writes,
+            "apart": apart,
+            **ends,
+        }
+    )
 
 
 COUNTER = move("limit", "filemap_fault", "__filemap_add_folio", 400, 0, 390)
@@ -130,9 +151,11 @@ def manifest(session: ExactSession) -> Manifest:
     turns = {SHORT: 10_000, LONG: 20_000}
     twins = (
         counts.twin(counted, "memory", "memory"),
-        *(counts.twin(counted, name, "lines", vcpus=4, metronome_ns=ns)
-          for name, ns in turns.items()),
-    )  # fmt: skip
+        *(
+            counts.twin(counted, name, "lines", vcpus=4, metronome_ns=ns)
+            for name, ns in turns.items()
+        ),
+    )
     return counted.model_copy(update={"twins": twins})
 
 
@@ -208,8 +231,10 @@ def paired(record: Any) -> list[Any]:
 def test_equal_arms_differ_in_nothing(
     counted: CountCase, session: ExactSession, manifest: Manifest
 ) -> None:
-    same = {name: {"base": arms["base"], "patched": arms["base"]}
-            for name, arms in {"memory": MODELLED, **FOLLOWED}.items()}  # fmt: skip
+    same = {
+        name: {"base": arms["base"], "patched": arms["base"]}
+        for name, arms in {"memory": MODELLED, **FOLLOWED}.items()
+    }
     records, profiles = of_twins(manifest, same)
     own = counts.of_runs(session, judged, same=True)
     base = {each.run_id: each.phases for each in own}
@@ -232,8 +257,10 @@ def test_nothing_is_compared_unless_every_run_was_counted(
     def half(phase: PhaseProfile, arm: str, block: int) -> Counts:
         return {} if (arm, block) == ("base", 1) else judged(phase, arm, block)
 
-    missing = {name: {"base": [arms["base"][0], {}], "patched": arms["patched"]}
-               for name, arms in {"memory": MODELLED, **FOLLOWED}.items()}  # fmt: skip
+    missing = {
+        name: {"base": [arms["base"][0], {}], "patched": arms["patched"]}
+        for name, arms in {"memory": MODELLED, **FOLLOWED}.items()
+    }
     records, profiles = of_twins(manifest, missing)
     for own in (counts.of_runs(session, half), counts.profiles(session)):
         recorded = Recorded(manifest, [*session.records(), *records], [*own, *profiles])
@@ -545,13 +572,16 @@ def test_lines_that_come_while_a_lock_is_held_are_for_many_cpus(manifest: Manife
     session = ExactSession(seeds=(1, 2, 3))
 
     def held(moved: int) -> Counts:
-        site = LockSite(function="__filemap_add_folio", file="", shared=False, taken=4, held=9,
-                        moved=moved)  # fmt: skip
+        site = LockSite(
+            function="__filemap_add_folio", file="", shared=False, taken=4, held=9, moved=moved
+        )
         lock = LockUse(instances=1, sleeps=False, symbol="", sites=(site,))
         return moves(LOCK) | {"locks": (lock,)}
 
-    twins = {name: {arm: [held(moved)] * 2 for arm in ("base", "patched")}
-             for name, moved in ((SHORT, 2), (LONG, 3))}  # fmt: skip
+    twins = {
+        name: {arm: [held(moved)] * 2 for arm in ("base", "patched")}
+        for name, moved in ((SHORT, 2), (LONG, 3))
+    }
     records, profiles = of_twins(manifest, twins)
     own = counts.profiles(session)
     both = compare(manifest, [*session.records(), *records], [*own, *profiles])

@@ -16,16 +16,21 @@ from analysis.explain.functions import (
 
 
 def row(
-    name: str, base: float, patched: float, calls: tuple[float, float] = (1.0, 1.0),
+    name: str,
+    base: float,
+    patched: float,
+    calls: tuple[float, float] = (1.0, 1.0),
     file: str = "mm/filemap.c",
-) -> FunctionRow:  # fmt: skip
+) -> FunctionRow:
     only: Arm = "" if base and patched else "base" if base else "patched"
     return FunctionRow(
-        name=name, file=file, subsystem="page cache",
+        name=name,
+        file=file,
+        subsystem="page cache",
         instructions=pair([base, base * 1.001], [patched, patched * 1.001]),
         calls=pair([calls[0] if base else 0.0] * 2, [calls[1] if patched else 0.0] * 2),
         only_in=only,
-    )  # fmt: skip
+    )
 
 
 CLONES = ("xas.constprop.0", "xas.isra.0.cold", "xas.part.12", "xas.partial")

@@ -47,17 +47,23 @@ def made(
             )
             total = sum(f.instructions for f in kernel) + user
             phase = PhaseProfile(
-                phase="4k", instructions=total, kernel=kernel, user={"fio": user} if user else {},
-                by_vcpu=(total,), units={"io": units, "folio": units / 2},
-            )  # fmt: skip
+                phase="4k",
+                instructions=total,
+                kernel=kernel,
+                user={"fio": user} if user else {},
+                by_vcpu=(total,),
+                units={"io": units, "folio": units / 2},
+            )
             profiles.append(Profile(run_id=f"filemap-4k-{block:03d}-{arm}", phases=(phase,)))
     return manifest, records, profiles
 
 
 def test_the_normal_session(counted: Comparison) -> None:
     assert [(a.case, a.phase, a.unit) for a in counted.headlines] == [
-        ("filemap-4k", "4k", "io"), ("filemap-thp", "thp", "io"), ("filemap-thp", "switch", "io"),
-    ]  # fmt: skip
+        ("filemap-4k", "4k", "io"),
+        ("filemap-thp", "thp", "io"),
+        ("filemap-thp", "switch", "io"),
+    ]
     per_folio = find(counted.attributions, "folio")
     walks = per_folio.rows[0]
     assert walks.name == "xas_load"
@@ -171,9 +177,17 @@ def test_the_order_of_profiles_and_records_does_not_matter(counted: Comparison) 
     session = ExactSession()
     manifest = counts.counted(session.manifest())
     profiles, records = counts.profiles(session), session.records()
-    shuffled = [p.model_copy(update={"phases": tuple(
-        phase.model_copy(update={"kernel": phase.kernel[::-1]}) for phase in p.phases[::-1]
-    )}) for p in profiles]  # fmt: skip
+    shuffled = [
+        p.model_copy(
+            update={
+                "phases": tuple(
+                    phase.model_copy(update={"kernel": phase.kernel[::-1]})
+                    for phase in p.phases[::-1]
+                )
+            }
+        )
+        for p in profiles
+    ]
     random.Random(1).shuffle(shuffled)
     random.Random(2).shuffle(records)
     again = attribute(Recorded(manifest, records, shuffled))
@@ -212,9 +226,11 @@ def test_instructions_without_a_function_are_a_row() -> None:
     manifest, records, profiles = made((base, base))
     (phase,) = profiles[1].phases
     more = phase.model_copy(update={"instructions": phase.instructions + 7})
-    attribution = attribute(Recorded(manifest, records, [profiles[0], profiles[1].model_copy(
-        update={"phases": (more,)}
-    )]))[0]  # fmt: skip
+    attribution = attribute(
+        Recorded(
+            manifest, records, [profiles[0], profiles[1].model_copy(update={"phases": (more,)})]
+        )
+    )[0]
     assert [row.name for row in attribution.rows] == ["[not attributed]"]
     assert attribution.total.difference == pytest.approx(0.7)
 

@@ -27,8 +27,10 @@ XA_LOCK, I_LOCK = "i_pages.xa_lock", "inode i_lock"
 
 
 def use(*functions: str, sleeps: bool = False, symbol: str = "", shared: bool = False) -> LockUse:
-    sites = tuple(LockSite(function=name, file="", shared=shared, taken=5 - at, held=100)
-                  for at, name in enumerate(functions))  # fmt: skip
+    sites = tuple(
+        LockSite(function=name, file="", shared=shared, taken=5 - at, held=100)
+        for at, name in enumerate(functions)
+    )
     return LockUse(instances=1, sleeps=sleeps, symbol=symbol, sites=sites)
 
 
@@ -149,8 +151,12 @@ def test_saturation_is_of_one_instance(locks: MeasuredLocks) -> None:
     assert lock.saturation.base == pytest.approx(locks.busy.base / lock.held.base, rel=1e-2)
     assert lock.saturation.patched > lock.saturation.base
     # Three locks, each page table's, one of each task, and one that is slept for.
-    for label in ("lruvec->lru_lock", "page-table locks", "taken in try_to_wake_up",
-                  "mapping.invalidate_lock (read)"):  # fmt: skip
+    for label in (
+        "lruvec->lru_lock",
+        "page-table locks",
+        "taken in try_to_wake_up",
+        "mapping.invalidate_lock (read)",
+    ):
         assert row(locks, label).saturation is None, label
     assert row(locks, "cgroup_rstat_lock").saturation is not None
 
@@ -188,10 +194,16 @@ def waiting(session: ExactSession) -> list[Profile]:
     def phase(profile: PhaseProfile, rare: int) -> PhaseProfile:
         folios = int(profile.units["folio"])
         pairs = tuple(
-            LockWait(waiter=waiter, holder="__remove_mapping", shared=False,
-                     waits=folios // each, handovers=folios // each // 2, waited=folios * 30)
+            LockWait(
+                waiter=waiter,
+                holder="__remove_mapping",
+                shared=False,
+                waits=folios // each,
+                handovers=folios // each // 2,
+                waited=folios * 30,
+            )
             for waiter, each in (("__filemap_add_folio", rare), ("__remove_mapping", 10 * rare))
-        )  # fmt: skip
+        )
         assert profile.locks is not None
         tree = profile.locks[0].model_copy(update={"pairs": pairs})
         entered = FunctionCount(
@@ -202,11 +214,13 @@ def waiting(session: ExactSession) -> list[Profile]:
         )
 
     return [
-        each.model_copy(update={
-            "phases": tuple(phase(p, 20 if "-base" in each.run_id else 40) for p in each.phases)
-        })
+        each.model_copy(
+            update={
+                "phases": tuple(phase(p, 20 if "-base" in each.run_id else 40) for p in each.phases)
+            }
+        )
         for each in counts.profiles(session)
-    ]  # fmt: skip
+    ]
 
 
 def test_who_waited_for_whom_is_per_unit_and_paired(

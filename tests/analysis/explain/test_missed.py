@@ -47,9 +47,15 @@ def runs(
     def with_locks(record: RunRecord, profile: Profile) -> Profile:
         fewer = saved if record.arm == arms[1] else 0
         site = LockSite(
-            function="__filemap_add_folio", file="mm/filemap.c", shared=False, taken=1000,
-            held=HELD, l2=2000 - fewer, llc=1000 - fewer, walks=100,
-        )  # fmt: skip
+            function="__filemap_add_folio",
+            file="mm/filemap.c",
+            shared=False,
+            taken=1000,
+            held=HELD,
+            l2=2000 - fewer,
+            llc=1000 - fewer,
+            walks=100,
+        )
         locks = (LockUse(instances=1, sleeps=False, symbol="", sites=(site,)),)
         (phase,) = profile.phases
         return profile.model_copy(update={"phases": (phase.model_copy(update={"locks": locks}),)})
@@ -58,9 +64,13 @@ def runs(
 
 
 def ranges(
-    session: ExactSession, manifest: Manifest, *, same: bool = False, saved: int = 0,
+    session: ExactSession,
+    manifest: Manifest,
+    *,
+    same: bool = False,
+    saved: int = 0,
     by_lock: bool = True,
-) -> Scaling:  # fmt: skip
+) -> Scaling:
     """The range of phase 4k."""
     own, twin = counts.profiles(session, same=same), runs(manifest, saved=saved, by_lock=by_lock)
     records, profiles = session.records() + twin[0], own + twin[1]
@@ -74,9 +84,13 @@ def test_misses_are_per_unit_and_per_instruction_with_the_lock(manifest: Manifes
     assert (key, missed.unit_title) == (("filemap-4k", "4k"), "folio added")
     # What idles is in none of it.
     assert missed.total == MissedEach(l2=(2.57, 2.57), llc=(2.07, 2.07), walks=(0.4, 0.4))
-    assert missed.held == {"i_pages.xa_lock": MissedEach(
-        l2=(2000 / HELD, 1500 / HELD), llc=(1000 / HELD, 500 / HELD), walks=(100 / HELD,) * 2,
-    )}  # fmt: skip
+    assert missed.held == {
+        "i_pages.xa_lock": MissedEach(
+            l2=(2000 / HELD, 1500 / HELD),
+            llc=(1000 / HELD, 500 / HELD),
+            walks=(100 / HELD,) * 2,
+        )
+    }
 
 
 def test_a_miss_takes_the_way_from_its_level_to_the_next() -> None:
@@ -91,9 +105,10 @@ def test_what_is_saved_under_the_lock_widens_the_range(
     session: ExactSession, manifest: Manifest
 ) -> None:
     without, with_misses, saved = (
-        ranges(session, manifest, by_lock=False), ranges(session, manifest),
+        ranges(session, manifest, by_lock=False),
+        ranges(session, manifest),
         ranges(session, manifest, saved=900),
-    )  # fmt: skip
+    )
     assert (without.missed, without.missed_held) == (None, None)
     assert with_misses.missed_held is not None
     # As many as instructions with the lock held of the judged runs have.
@@ -150,9 +165,7 @@ def test_misses_of_another_machine_are_not_added(manifest: Manifest) -> None:
 def test_the_section_says_with_what_it_was_computed(
     session: ExactSession, manifest: Manifest
 ) -> None:
-    with_misses, without = (
-        ranges(session, manifest), ranges(session, manifest, by_lock=False)
-    )  # fmt: skip
+    with_misses, without = (ranges(session, manifest), ranges(session, manifest, by_lock=False))
     assert "not measured, with misses; of one" in section.sentence(with_misses)
     assert "not measured, without misses; of one" in section.sentence(without)
     facts = dict(section.assumptions(with_misses, MACHINE))

@@ -100,13 +100,28 @@ def test_no_range_where_no_lock_is_near(session: ExactSession) -> None:
 
     def rare(profile: Profile) -> Profile:
         phases = tuple(
-            phase.model_copy(update={"locks": (LockUse(
-                instances=1, sleeps=False, symbol="",
-                sites=(LockSite(function="__filemap_add_folio", file="", shared=False, taken=9,
-                                held=int(phase.busy / FARTHEST)),),
-            ),)})
+            phase.model_copy(
+                update={
+                    "locks": (
+                        LockUse(
+                            instances=1,
+                            sleeps=False,
+                            symbol="",
+                            sites=(
+                                LockSite(
+                                    function="__filemap_add_folio",
+                                    file="",
+                                    shared=False,
+                                    taken=9,
+                                    held=int(phase.busy / FARTHEST),
+                                ),
+                            ),
+                        ),
+                    )
+                }
+            )
             for phase in profile.phases
-        )  # fmt: skip
+        )
         return profile.model_copy(update={"phases": phases})
 
     assert ranges(manifest, session, [rare(p) for p in counts.profiles(session)]) == ()

@@ -34,9 +34,13 @@ def folder(system: Path, number: int, **files: str) -> None:
 
 def cache(level: int, kind: str, size: str, shared: str, ways: str = "8") -> dict[str, str]:
     return {
-        "level": str(level), "type": kind, "size": size, "ways_of_associativity": ways,
-        "coherency_line_size": "64", "shared_cpu_list": shared,
-    }  # fmt: skip
+        "level": str(level),
+        "type": kind,
+        "size": size,
+        "ways_of_associativity": ways,
+        "coherency_line_size": "64",
+        "shared_cpu_list": shared,
+    }
 
 
 def test_caches_are_those_that_the_kernel_knows_whole(tmp_path: Path) -> None:
@@ -68,11 +72,16 @@ def leaf(level: int, kind: int, sizes: int, ways: int, sets: int, full: int = 0)
 
 def test_leaf_18h_of_intel() -> None:
     rows = [
-        leaf(1, 2, 1, 8, 16), leaf(1, 2, 6, 8, 2), leaf(1, 4, 1, 6, 16), leaf(1, 4, 6, 32, 1, 1),
+        leaf(1, 2, 1, 8, 16),
+        leaf(1, 2, 6, 8, 2),
+        leaf(1, 4, 1, 6, 16),
+        leaf(1, 4, 6, 32, 1, 1),
         # Stores have their own, and a subleaf of type 0 is none.
-        leaf(1, 5, 15, 16, 1, 1), leaf(0, 0, 0, 0, 0),
-        leaf(2, 3, 7, 16, 128), leaf(2, 3, 9, 16, 64),
-    ]  # fmt: skip
+        leaf(1, 5, 15, 16, 1, 1),
+        leaf(0, 0, 0, 0, 0),
+        leaf(2, 3, 7, 16, 128),
+        leaf(2, 3, 9, 16, 64),
+    ]
     assert tlbs_of(rows) == (
         CpuTlb("code", ("4K",), 128, 8),
         CpuTlb("code", ("2M",), 16, 8),

@@ -28,8 +28,9 @@ from experiment.machine import MachineSpec, known_machines
 from host.topology import Cpu
 
 LIKE = load_machine(Path("ice-lake-sp"))
-CPUS = tuple(Cpu(0, core // 8, core % 8, core + 16 * thread)
-             for core in range(16) for thread in range(2))  # fmt: skip
+CPUS = tuple(
+    Cpu(0, core // 8, core % 8, core + 16 * thread) for core in range(16) for thread in range(2)
+)
 HOST = HostParts(
     title="Some CPU",
     guest=False,
@@ -40,11 +41,12 @@ HOST = HostParts(
         CpuCache(3, "Unified", 16384, 16, 64, (*range(8), *range(16, 24))),
     ),
     tlbs=(
-        CpuTlb("data", ("4K",), 64, 4), CpuTlb("code", ("4K",), 128, 8),
+        CpuTlb("data", ("4K",), 64, 4),
+        CpuTlb("code", ("4K",), 128, 8),
         CpuTlb("second", ("4K", "2M"), 2048, 16),
     ),
     cpus=CPUS,
-)  # fmt: skip
+)
 
 
 def times(*values: float) -> Sample:
@@ -52,12 +54,22 @@ def times(*values: float) -> Sample:
 
 
 TIMED = Timed(
-    cycle=times(0.25, 0.26, 0.25), l2=times(3.6, 3.5, 9.0), llc=times(17.6, 18.0),
-    memory=times(90.0, 91.0), far=times(20.0, 22.0), near=times(4.0, 5.0),
-    l2_kib=1024, llc_kib=6144, held_kib=6144, lost_kib=0, huge=True,
-    pairs=(times(40.06, 50.0), times(120.0, 130.0)), pair_count=120,
-    small=(1.1, 1.9, 1.4), large=(0.42, 0.5),
-)  # fmt: skip
+    cycle=times(0.25, 0.26, 0.25),
+    l2=times(3.6, 3.5, 9.0),
+    llc=times(17.6, 18.0),
+    memory=times(90.0, 91.0),
+    far=times(20.0, 22.0),
+    near=times(4.0, 5.0),
+    l2_kib=1024,
+    llc_kib=6144,
+    held_kib=6144,
+    lost_kib=0,
+    huge=True,
+    pairs=(times(40.06, 50.0), times(120.0, 130.0)),
+    pair_count=120,
+    small=(1.1, 1.9, 1.4),
+    large=(0.42, 0.5),
+)
 
 
 def made(parts: HostParts = HOST, timed: Timed = TIMED, like: MachineSpec = LIKE) -> MachineSpec:
@@ -91,8 +103,10 @@ def test_caches_and_tlbs_are_the_hosts() -> None:
     assert (machine.l2.kib, machine.l2.cores) == (2048, 1)
     assert (machine.llc.kib, machine.llc.cores) == (16384, 8)
     assert [(tlb.level, tlb.entries) for tlb in machine.tlbs] == [
-        ("data", 64), ("code", 128), ("second", 2048),
-    ]  # fmt: skip
+        ("data", 64),
+        ("code", 128),
+        ("second", 2048),
+    ]
     assert kept_of(machine) == ["prefetch_lines"]
     assert warnings_of(HOST, TIMED) == []
 
@@ -141,9 +155,12 @@ def test_tlbs_that_the_model_has_no_form_for_are_kept_whole(tlbs: tuple[CpuTlb, 
 
 @pytest.mark.parametrize(
     "cache",
-    [CpuCache(1, "Data", 128, 8, 128, (0,)), CpuCache(1, "Data", 24, 8, 64, (0,)),
-     CpuCache(1, "Data", 16, 8, 64, (0,))],
-)  # fmt: skip
+    [
+        CpuCache(1, "Data", 128, 8, 128, (0,)),
+        CpuCache(1, "Data", 24, 8, 64, (0,)),
+        CpuCache(1, "Data", 16, 8, 64, (0,)),
+    ],
+)
 def test_a_cache_that_the_model_has_no_form_for_is_kept(cache: CpuCache) -> None:
     """Of other lines, of no power of two of sets, or of fewer sets than a page has lines."""
     machine = made(replace(HOST, caches=(cache, *HOST.caches[1:])))

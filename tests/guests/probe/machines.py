@@ -23,16 +23,36 @@ def address(image: Path, name: str) -> int:
 
 
 def run(
-    image: Path, probe: Probe, out: Path, *options: str, vcpus: int = 1, window: int = 0,
+    image: Path,
+    probe: Probe,
+    out: Path,
+    *options: str,
+    vcpus: int = 1,
+    window: int = 0,
     more: str = "",
-) -> bytes:  # fmt: skip
+) -> bytes:
     """What the plugin wrote, given ``more`` words; ``options`` are QEMU's."""
     words = f"file={probe.path},out={out}" + (f",window={window}" if window else "") + more
     argv = [
-        X86_64.board.qemu, "-accel", "tcg", "-icount", "shift=0,sleep=off", "-smp", str(vcpus),
-        *options, "-nodefaults", "-display", "none", "-no-reboot",
-        "-device", "isa-debug-exit,iobase=0xf4", "-kernel", str(image), "-plugin", words,
-    ]  # fmt: skip
+        X86_64.board.qemu,
+        "-accel",
+        "tcg",
+        "-icount",
+        "shift=0,sleep=off",
+        "-smp",
+        str(vcpus),
+        *options,
+        "-nodefaults",
+        "-display",
+        "none",
+        "-no-reboot",
+        "-device",
+        "isa-debug-exit,iobase=0xf4",
+        "-kernel",
+        str(image),
+        "-plugin",
+        words,
+    ]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
     assert done.returncode == X86_64.board.done_status, done.stderr
     return out.read_bytes()

@@ -108,13 +108,21 @@ def test_instructions_are_counted_by_kind(
     counted = counts.parse(run(images / "kinds", probe, tmp_path / "counts", vcpus=vcpus))
     # A load alone, a comparison, and five that change memory.
     assert kinds_of(counted, 1) == {
-        "loads": 100 * 7, "stores": 100 * 6, "atomics": 100 * 3, "barriers": 100, "divisions": 0,
+        "loads": 100 * 7,
+        "stores": 100 * 6,
+        "atomics": 100 * 3,
+        "barriers": 100,
+        "divisions": 0,
         "system": 0,
-    }  # fmt: skip
+    }
     assert kinds_of(counted, 2) == {
-        "loads": 50 * 2, "stores": 50 * 2, "atomics": 0, "barriers": 50 * 2, "divisions": 50,
+        "loads": 50 * 2,
+        "stores": 50 * 2,
+        "atomics": 0,
+        "barriers": 50 * 2,
+        "divisions": 50,
         "system": 50 * 2,
-    }  # fmt: skip
+    }
 
 
 def functions(image: Path, **kinds: tuple[str, str]) -> str:
@@ -131,23 +139,43 @@ def test_locks_are_held_from_taking_them_to_letting_go(
 ) -> None:
     image = images / "locks"
     options = functions(
-        image, spin=("take", "try"), sleep=("sleep", "unlock"), free=("unlock", "nap"),
-        spin_shared=("share", "sleep"), switch=("switch", "ends"),
-    ) + functions(image, sleep=("nap", "switch"))  # fmt: skip
+        image,
+        spin=("take", "try"),
+        sleep=("sleep", "unlock"),
+        free=("unlock", "nap"),
+        spin_shared=("share", "sleep"),
+        switch=("switch", "ends"),
+    ) + functions(image, sleep=("nap", "switch"))
     plain = counts.parse(run(image, probe, tmp_path / "a"))
     counted = counts.parse(run(image, probe, tmp_path / "b", vcpus=vcpus, more=options))
     assert np.array_equal(plain.rows, counted.rows)
     assert not len(plain.locks)
     assert counted.lost_locks == 0
-    at = {address(image, name): name for name in (
-        "first", "second", "shared", "mutex",
-        "loop", "outer", "inner", "tried", "one", "two", "slept", "woken", "across", "earlier",
-    )}  # fmt: skip
+    at = {
+        address(image, name): name
+        for name in (
+            "first",
+            "second",
+            "shared",
+            "mutex",
+            "loop",
+            "outer",
+            "inner",
+            "tried",
+            "one",
+            "two",
+            "slept",
+            "woken",
+            "across",
+            "earlier",
+        )
+    }
     rows = {
-        (int(row["phase"]), at[int(row["lock"])], at[int(row["site"])]):
-        tuple(int(row[field]) for field in ("kind", "taken", "held", "waits"))
+        (int(row["phase"]), at[int(row["lock"])], at[int(row["site"])]): tuple(
+            int(row[field]) for field in ("kind", "taken", "held", "waits")
+        )
         for row in counted.locks
-    }  # fmt: skip
+    }
     held = rows.pop((1, "second", "across")), rows.pop((2, "second", "across"))
     assert rows == {
         (1, "first", "loop"): (0, 50, 50 * 7, 0),
@@ -178,11 +206,15 @@ def test_who_waited_for_whom_and_to_whom_the_lock_went(
     pairs = {(at[int(row["site"])], at[int(row["holder"])]): row for row in counted.pairs}
     assert {int(row["lock"]) for row in counted.pairs} == {address(image, "lock")}
     assert {name: int(row["taken"]) for name, row in alone.items()} == {
-        "owner": 10, "second": 10, "waiter": 20,
-    }  # fmt: skip
+        "owner": 10,
+        "second": 10,
+        "waiter": 20,
+    }
     assert {name: int(row["waits"]) for name, row in alone.items()} == {
-        "owner": 0, "second": 0, "waiter": 20,
-    }  # fmt: skip
+        "owner": 0,
+        "second": 0,
+        "waiter": 20,
+    }
     assert {names: (int(row["waits"]), int(row["taken"])) for names, row in pairs.items()} == {
         ("waiter", "owner"): (10, 10),
         ("waiter", "second"): (10, 10),

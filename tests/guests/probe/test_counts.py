@@ -15,14 +15,42 @@ Row = tuple[int, int, int, int, int, int, int]
 # Without the last four numbers it is in no object, and nothing was missed.
 LockRow = tuple[int, ...]
 LOCKS: list[LockRow] = [
-    (1, 0, 0xFFFF888000001000, 0xFFFFFFFF81000120, 0, 5, 500, 0, 0, 2, counts.OF_SLAB + 64,
-     7, 6, 3),
+    (
+        1,
+        0,
+        0xFFFF888000001000,
+        0xFFFFFFFF81000120,
+        0,
+        5,
+        500,
+        0,
+        0,
+        2,
+        counts.OF_SLAB + 64,
+        7,
+        6,
+        3,
+    ),
     (2, 3, 0xFFFF888000002000, 0, 0, 1, 70, 1, 9, 0, 0, 0, 0, 0),
-]  # fmt: skip
+]
 PAIRS: list[LockRow] = [
-    (2, counts.PAIR, 0xFFFF888000001000, 0xFFFFFFFF81000120, 0xFFFFFFFF81000200, 2, 0, 3, 99, 0, 0,
-     0, 0, 0),
-]  # fmt: skip
+    (
+        2,
+        counts.PAIR,
+        0xFFFF888000001000,
+        0xFFFFFFFF81000120,
+        0xFFFFFFFF81000200,
+        2,
+        0,
+        3,
+        99,
+        0,
+        0,
+        0,
+        0,
+        0,
+    ),
+]
 MISSES: list[tuple[int, ...]] = [
     (1, 5, 0xFFFFFFFF81000000, 9, 8, 7, 6, 5, 4, 3),
     (2, 1, 0x400000, 0, 0, 0, 0, 0, 0, 1),
@@ -155,9 +183,15 @@ def test_a_run_without_phases_has_no_rows() -> None:
 
 def test_cut_anywhere_it_is_refused() -> None:
     whole = written(
-        ROWS, locks=LOCKS, misses=MISSES, moves=MOVES, slabs=SLABS, interruptions=INTERRUPTIONS,
-        paths=PATHS, stacks=STACKS,
-    )  # fmt: skip
+        ROWS,
+        locks=LOCKS,
+        misses=MISSES,
+        moves=MOVES,
+        slabs=SLABS,
+        interruptions=INTERRUPTIONS,
+        paths=PATHS,
+        stacks=STACKS,
+    )
     for length in range(len(whole)):
         with pytest.raises(CountsError):
             counts.parse(whole[:length])

@@ -75,29 +75,59 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Kernel:
 
 def kernel_in(folder: Path) -> Kernel:
     identity = KernelIdentity(
-        key="0" * 32, release="6.12", source="s", patches=(), flavour="perf", compiler="c",
-        config_sha256="", code_key="", build_id="abcd", build_log="",
-    )  # fmt: skip
+        key="0" * 32,
+        release="6.12",
+        source="s",
+        patches=(),
+        flavour="perf",
+        compiler="c",
+        config_sha256="",
+        code_key="",
+        build_id="abcd",
+        build_log="",
+    )
     return Kernel(folder, identity)
 
 
 def observation(faults: int) -> Observation:
     return Observation(
-        memory_stat={}, memory_events={}, memory_peak_bytes=0, memory_max="max",
-        vmstat={"pgfault": faults}, thp_enabled="never", device_read_bytes=0,
-        device_written_bytes=0, cpu_ns=0, memory_stall_ns=0,
-    )  # fmt: skip
+        memory_stat={},
+        memory_events={},
+        memory_peak_bytes=0,
+        memory_max="max",
+        vmstat={"pgfault": faults},
+        thp_enabled="never",
+        device_read_bytes=0,
+        device_written_bytes=0,
+        cpu_ns=0,
+        memory_stall_ns=0,
+    )
 
 
 def phase_result(name: str = "4k") -> PhaseResult:
     fio = FioResult(
-        ios=200, io_bytes=4096 * 200, iops=100.0, runtime_ms=2000, planned_ms=2000, ramp_ms=500,
-        error=0, options={}, read=Side(200, 4096 * 200), write=Side(0, 0), syncs=0, sync_ns=(),
-    )  # fmt: skip
+        ios=200,
+        io_bytes=4096 * 200,
+        iops=100.0,
+        runtime_ms=2000,
+        planned_ms=2000,
+        ramp_ms=500,
+        error=0,
+        options={},
+        read=Side(200, 4096 * 200),
+        write=Side(0, 0),
+        syncs=0,
+        sync_ns=(),
+    )
     return PhaseResult(
-        name, 0, fio, "", observation(1000), observation(1300),
+        name,
+        0,
+        fio,
+        "",
+        observation(1000),
+        observation(1300),
         Timeline(phase=name, t_ms=(), bw_kib_s=()),
-    )  # fmt: skip
+    )
 
 
 def result(*phases: PhaseResult, build_id: str = "") -> GuestResult:
@@ -105,9 +135,12 @@ def result(*phases: PhaseResult, build_id: str = "") -> GuestResult:
 
 
 def folded(
-    kernel: Kernel, *rows: Row, files: Mapping[str, bytes] = FILES, phase: Phase = PHASE,
+    kernel: Kernel,
+    *rows: Row,
+    files: Mapping[str, bytes] = FILES,
+    phase: Phase = PHASE,
     **more: Any,
-) -> PhaseProfile:  # fmt: skip
+) -> PhaseProfile:
     """The profile of one phase, with ``more`` tables in the probe's file."""
     (only,) = fold.profile(written(list(rows), **more), kernel, files, [phase], result())
     return only
@@ -122,19 +155,37 @@ def row(
 def test_functions_with_files_instructions_and_calls(kernel: Kernel) -> None:
     profile = folded(
         kernel,
-        row(0x100, 7, kinds=1), row(0x120, 2, n=10, kinds=1), row(0x200, 3, n=1),
-        row(0x300, 1, kinds=1), row(0x410, 1, n=4), row(0x500, 9, n=2),
-    )  # fmt: skip
+        row(0x100, 7, kinds=1),
+        row(0x120, 2, n=10, kinds=1),
+        row(0x200, 3, n=1),
+        row(0x300, 1, kinds=1),
+        row(0x410, 1, n=4),
+        row(0x500, 9, n=2),
+    )
     assert profile.kernel == (
-        FunctionCount(name="add_folio", file="mm/filemap.c", instructions=58, calls=7,
-                      kinds=(27, 18, 9, 0, 9, 0), line=7),
-        FunctionCount(name="twin@a.c", file="fs/a.c", instructions=5, calls=1,
-                      kinds=(3, 2, 1, 0, 1, 0), line=7),
-        FunctionCount(name="twin@b.c", file="mm/b.c", instructions=4, calls=0,
-                      kinds=NO_KINDS, line=7),
-        FunctionCount(name="walk", file="lib/xarray.c", instructions=18, calls=9,
-                      kinds=NO_KINDS, line=7),
-    )  # fmt: skip
+        FunctionCount(
+            name="add_folio",
+            file="mm/filemap.c",
+            instructions=58,
+            calls=7,
+            kinds=(27, 18, 9, 0, 9, 0),
+            line=7,
+        ),
+        FunctionCount(
+            name="twin@a.c",
+            file="fs/a.c",
+            instructions=5,
+            calls=1,
+            kinds=(3, 2, 1, 0, 1, 0),
+            line=7,
+        ),
+        FunctionCount(
+            name="twin@b.c", file="mm/b.c", instructions=4, calls=0, kinds=NO_KINDS, line=7
+        ),
+        FunctionCount(
+            name="walk", file="lib/xarray.c", instructions=18, calls=9, kinds=NO_KINDS, line=7
+        ),
+    )
     assert profile.instructions == 58 + 18 + 5 + 4
 
 
@@ -183,9 +234,10 @@ def test_units_of_the_cgroup(kernel: Kernel, unit: Unit, done: float | None) -> 
     phase = PHASE.model_copy(update={"units": (unit,)})
     measured = phase_result()
     after = replace(
-        measured.after, device_read_bytes=measured.before.device_read_bytes + 3 * 4096,
+        measured.after,
+        device_read_bytes=measured.before.device_read_bytes + 3 * 4096,
         memory_stat={"pgscan": 9},
-    )  # fmt: skip
+    )
     before = replace(measured.before, memory_stat={"pgscan": 2})
     data = written([row(0x100, 7)])
     whole = result(replace(measured, before=before, after=after))
@@ -315,13 +367,18 @@ def test_overcount_against_the_guests_clock() -> None:
 
 
 BLOCK = st.tuples(
-    st.just(1), st.just(0), st.integers(0, 1), st.integers(1, 512),
+    st.just(1),
+    st.just(0),
+    st.integers(0, 1),
+    st.integers(1, 512),
     st.integers(0, 1),
     st.one_of(
-        st.integers(START, START + 0xFFF), st.integers(0, 1 << 47), st.just(FIO),
+        st.integers(START, START + 0xFFF),
+        st.integers(0, 1 << 47),
+        st.just(FIO),
     ),
     st.integers(1, 1 << 40),
-)  # fmt: skip
+)
 
 
 @given(st.lists(BLOCK, min_size=1, max_size=40))
@@ -383,15 +440,22 @@ def test_locks_that_the_same_functions_took_are_one_entry(locking_kernel: Kernel
     """Two calls of a function are one site, and so are two locks with the same sites."""
     adds, again, removes = START + 0x120, START + 0x140, START + 0x210
     profile = folded(
-        locking_kernel, row(0x100, 1), files=ADDING, locks=[
-        (1, 0, FIRST, adds, 0, 5, 500, 0, 0, 4), (1, 0, FIRST, again, 0, 1, 7, 2, 90, 0),
-        (1, 0, SECOND, adds, 0, 2, 20, 0, 0, 0),
-        (1, 0, THIRD, removes, 0, 1, 4000, 0, 0, 0), (1, 0, THIRD, adds, 0, 1, 1, 0, 0, 0),
-        (1, 2, FOURTH, 0, 0, 1, 3, 1, 0, 0), (1, 3, FOURTH, adds, 0, 1, 2, 0, 0, 0),
-        (1, 0, 0xFFFFFFFF82000010, adds, 0, 1, 1, 0, 0, 0),
-        (2, 0, FIRST, adds, 0, 99, 99, 0, 0, 0),
-        ], lost=4,
-    )  # fmt: skip
+        locking_kernel,
+        row(0x100, 1),
+        files=ADDING,
+        locks=[
+            (1, 0, FIRST, adds, 0, 5, 500, 0, 0, 4),
+            (1, 0, FIRST, again, 0, 1, 7, 2, 90, 0),
+            (1, 0, SECOND, adds, 0, 2, 20, 0, 0, 0),
+            (1, 0, THIRD, removes, 0, 1, 4000, 0, 0, 0),
+            (1, 0, THIRD, adds, 0, 1, 1, 0, 0, 0),
+            (1, 2, FOURTH, 0, 0, 1, 3, 1, 0, 0),
+            (1, 3, FOURTH, adds, 0, 1, 2, 0, 0, 0),
+            (1, 0, 0xFFFFFFFF82000010, adds, 0, 1, 1, 0, 0, 0),
+            (2, 0, FIRST, adds, 0, 99, 99, 0, 0, 0),
+        ],
+        lost=4,
+    )
 
     def add(shared: bool, *numbers: int) -> LockSite:
         return site("add_folio", shared, *numbers, file="mm/filemap.c")
@@ -408,20 +472,31 @@ def test_locks_that_the_same_functions_took_are_one_entry(locking_kernel: Kernel
 def test_who_waited_for_whom_is_by_function(locking_kernel: Kernel) -> None:
     adds, again, removes = START + 0x120, START + 0x140, START + 0x210
     profile = folded(
-        locking_kernel, row(0x100, 1), files=ADDING, locks=[
-        (1, 0, FIRST, adds, 0, 5, 500, 3, 80, 0), (1, 0, SECOND, adds, 0, 2, 20, 1, 20, 0),
-        (1, 1, THIRD, adds, 0, 1, 9, 1, 0, 0), (1, 0, THIRD, removes, 0, 1, 9, 0, 0, 0),
-        (1, counts.PAIR, FIRST, adds, removes, 2, 0, 3, 80, 0),
-        (1, counts.PAIR, FIRST, again, removes, 1, 0, 0, 7, 0),
-        (1, counts.PAIR, SECOND, adds, 0, 1, 0, 1, 20, 0),
-        (1, counts.PAIR | places.SHARED, THIRD, adds, removes, 0, 0, 1, 0, 0),
-        (2, counts.PAIR, FIRST, adds, removes, 99, 0, 99, 99, 0),
+        locking_kernel,
+        row(0x100, 1),
+        files=ADDING,
+        locks=[
+            (1, 0, FIRST, adds, 0, 5, 500, 3, 80, 0),
+            (1, 0, SECOND, adds, 0, 2, 20, 1, 20, 0),
+            (1, 1, THIRD, adds, 0, 1, 9, 1, 0, 0),
+            (1, 0, THIRD, removes, 0, 1, 9, 0, 0, 0),
+            (1, counts.PAIR, FIRST, adds, removes, 2, 0, 3, 80, 0),
+            (1, counts.PAIR, FIRST, again, removes, 1, 0, 0, 7, 0),
+            (1, counts.PAIR, SECOND, adds, 0, 1, 0, 1, 20, 0),
+            (1, counts.PAIR | places.SHARED, THIRD, adds, removes, 0, 0, 1, 0, 0),
+            (2, counts.PAIR, FIRST, adds, removes, 99, 0, 99, 99, 0),
         ],
-    )  # fmt: skip
+    )
 
     def wait(holder: str, shared: bool, waits: int, handovers: int, waited: int) -> LockWait:
-        return LockWait(waiter="add_folio", holder=holder, shared=shared, waits=waits,
-                        handovers=handovers, waited=waited)  # fmt: skip
+        return LockWait(
+            waiter="add_folio",
+            holder=holder,
+            shared=shared,
+            waits=waits,
+            handovers=handovers,
+            waited=waited,
+        )
 
     assert profile.locks is not None
     same, other = profile.locks
@@ -457,20 +532,29 @@ def test_a_kernel_whose_locks_are_not_watched_has_unknown_locks_and_not_none(
 def test_misses_are_summed_by_function_and_by_file(kernel: Kernel) -> None:
     rows = [row(0x100, 1)]
     misses = [
-        (1, 5, START + 0x100, 9, 8, 7, 6, 5, 4, 3), (1, 2, START + 0x140, 1, 0, 0, 0, 0, 0, 0),
-        (1, 2, 0x400000, 0, 0, 2, 1, 0, 0, 0), (2, 2, START + 0x100, 99, 0, 0, 0, 0, 0, 0),
-    ]  # fmt: skip
+        (1, 5, START + 0x100, 9, 8, 7, 6, 5, 4, 3),
+        (1, 2, START + 0x140, 1, 0, 0, 0, 0, 0, 0),
+        (1, 2, 0x400000, 0, 0, 2, 1, 0, 0, 0),
+        (2, 2, START + 0x100, 99, 0, 0, 0, 0, 0, 0),
+    ]
     profile = folded(kernel, *rows, misses=misses, unmapped=7)
     assert profile.memory == MemoryUse(
         kernel=(
             FunctionMisses(
-                name="add_folio", file="mm/filemap.c",
-                l1d=10, l1i=8, l2=7, llc=6, prefetched=5, tlb=4, walks=3,
+                name="add_folio",
+                file="mm/filemap.c",
+                l1d=10,
+                l1i=8,
+                l2=7,
+                llc=6,
+                prefetched=5,
+                tlb=4,
+                walks=3,
             ),
         ),
         user={"busybox": Misses(l2=2, llc=1)},
         unmapped=7,
-    )  # fmt: skip
+    )
     assert folded(kernel, *rows).memory is None
 
 
@@ -495,12 +579,30 @@ def test_lines_are_by_object_and_functions(locking_kernel: Kernel) -> None:
 
     assert profile.lines == (
         move("memory", "", "remove_folio", "add_folio", 9, 9, 0),
-        move("variable", "pool_lock", "add_folio", "remove_folio", 6, 1, 2,
-             mine=(0, 16), theirs=(8, 15)),
-        move("of_cpu", "a_lock_of_each_cpu", "add_folio", "[user]", 3, 0, 0,
-             mine=(4, 7), theirs=(4, 7)),
+        move(
+            "variable",
+            "pool_lock",
+            "add_folio",
+            "remove_folio",
+            6,
+            1,
+            2,
+            mine=(0, 16),
+            theirs=(8, 15),
+        ),
+        move(
+            "of_cpu",
+            "a_lock_of_each_cpu",
+            "add_folio",
+            "[user]",
+            3,
+            0,
+            0,
+            mine=(4, 7),
+            theirs=(4, 7),
+        ),
         move("user", "", "[user]", "add_folio", 1, 0, 0),
-    )  # fmt: skip
+    )
     assert folded(locking_kernel, row(0x100, 1), files=ADDING).lines is None
 
 
@@ -552,8 +654,11 @@ def test_lines_of_slab_caches_and_pages_are_of_members(
     profile = folded(locking_kernel, row(0x100, 1), files=ADDING, moves=moves, slabs=slabs)
     assert profile.lines is not None
     assert {move.object for move in profile.lines} == {
-        "xfs_inode", "kmalloc-64", "xfs_ili and caches merged with it", "",
-    }  # fmt: skip
+        "xfs_inode",
+        "kmalloc-64",
+        "xfs_ili and caches merged with it",
+        "",
+    }
 
 
 def test_a_lock_in_an_object_of_a_known_type_has_its_members_name(typed_kernel: Kernel) -> None:
@@ -574,8 +679,10 @@ def test_a_lock_in_an_object_of_a_known_type_has_its_members_name(typed_kernel: 
     assert profile.locks is not None
     # What is not known is one row for all that were taken alike.
     assert [(use.member, use.instances) for use in profile.locks] == [
-        ("", 2), ("vnode.lock", 1), ("vnode.state", 1),
-    ]  # fmt: skip
+        ("", 2),
+        ("vnode.lock", 1),
+        ("vnode.state", 1),
+    ]
 
 
 WAITING_MAP = """\
@@ -654,9 +761,13 @@ def test_interruptions_are_by_handler_and_by_what_was_interrupted(kernel: Kernel
 
 # By number: none, walk, add_folio from walk, its part that was split off, twin from that.
 PATHS: list[tuple[int, ...]] = [
-    (0, 0, 0), (0, 0, START + 0x500), (1, 0, START + 0x100), (1, 0, START + 0x200),
-    (3, 0, START + 0x300), (2, 0, START + 0x400),
-]  # fmt: skip
+    (0, 0, 0),
+    (0, 0, START + 0x500),
+    (1, 0, START + 0x100),
+    (1, 0, START + 0x200),
+    (3, 0, START + 0x300),
+    (2, 0, START + 0x400),
+]
 
 
 def stacks_of(
@@ -669,9 +780,14 @@ def stacks_of(
 
 def test_stacks_are_by_name_and_a_split_function_is_one(kernel: Kernel) -> None:
     spent = [
-        (1, 0, 99, 0), (1, 1, 50, 2), (1, 2, 10, 3), (1, 3, 4, 0), (1, 4, 20, 1), (1, 5, 30, 1),
+        (1, 0, 99, 0),
+        (1, 1, 50, 2),
+        (1, 2, 10, 3),
+        (1, 3, 4, 0),
+        (1, 4, 20, 1),
+        (1, 5, 30, 1),
         (2, 1, 77, 1),
-    ]  # fmt: skip
+    ]
     assert stacks_of(kernel, spent) == [
         (0, "walk", 50, 2),
         (1, "add_folio", 14, 3),

@@ -29,16 +29,22 @@ MOST = 24
 
 class AccessStruct(ctypes.Structure):
     _fields_ = (
-        ("distance", ctypes.c_int8), ("bytes", ctypes.c_uint8), ("stores", ctypes.c_bool),
-    )  # fmt: skip
+        ("distance", ctypes.c_int8),
+        ("bytes", ctypes.c_uint8),
+        ("stores", ctypes.c_bool),
+    )
 
 
 class GroupStruct(ctypes.Structure):
     _fields_ = (
-        ("first", ctypes.c_uint32), ("count", ctypes.c_uint32), ("low", ctypes.c_int8),
-        ("high", ctypes.c_int8), ("user_loads", ctypes.c_bool), ("again", ctypes.c_uint32),
+        ("first", ctypes.c_uint32),
+        ("count", ctypes.c_uint32),
+        ("low", ctypes.c_int8),
+        ("high", ctypes.c_int8),
+        ("user_loads", ctypes.c_bool),
+        ("again", ctypes.c_uint32),
         ("accesses", AccessStruct * MOST),
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="module")
@@ -64,15 +70,20 @@ def groups(library: ctypes.CDLL, folder: Path, text: str, at: int = KERNEL) -> l
     subprocess.run(["as", "-o", str(built), str(source)], check=True, timeout=60)
     listing = subprocess.run(
         ["objdump", "-d", "-w", "--insn-width=16", str(built)],
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     instructions = [bytes.fromhex(line) for line in re.findall(r":\t((?:[0-9a-f]{2} )+)", listing)]
     sizes = (ctypes.c_size_t * len(instructions))(*map(len, instructions))
     built_groups = ctypes.POINTER(GroupStruct)()
     used = library.groups_in(
-        ctypes.c_uint64(at), b"".join(instructions), sizes, ctypes.c_size_t(len(instructions)),
+        ctypes.c_uint64(at),
+        b"".join(instructions),
+        sizes,
+        ctypes.c_size_t(len(instructions)),
         ctypes.byref(built_groups),
-    )  # fmt: skip
+    )
     return [
         f"{group.first}:"
         + (
@@ -114,7 +125,9 @@ BLOCKS: dict[str, list[str]] = {
     "mov (%rax), %ebx; add $1000000, %rax; sub $1000008, %rax; mov (%rax), %ebx": ["0:l4+0 l4-8"],
     "mov (%rdi,%rcx,8), %eax; inc %rcx; mov 1(%rdi,%rcx,8), %eax": ["0:l4+0 l4+9"],
     "mov (%rdi,%rcx,8), %eax; mov (%rdi,%rcx,4), %eax; mov (%rdi), %eax": [
-        "0:l4+0", "1:l4+0", "2:l4+0"
+        "0:l4+0",
+        "1:l4+0",
+        "2:l4+0",
     ],
     "mov 8(,%rcx,8), %eax; mov 16(,%rcx,8), %eax; mov 16(%rcx), %eax": ["0:l4+0 l4+8", "2:l4+0"],
     "mov %gs:8(%rdi), %eax; mov %gs:(%rdi), %eax; mov (%rdi), %eax": ["0:l4+0 l4-8", "2:l4+0"],
@@ -140,7 +153,7 @@ BLOCKS: dict[str, list[str]] = {
     "prefetcht0 (%rdi); nopl (%rdi); endbr64; mov (%rdi), %eax": ["3:l4+0"],
     "mov (%rdi), %eax; mov 200(%rdi), %eax; mov 208(%rdi), %eax": ["0:l4+0", "1:l4+0 l4+8"],
     "mov (%rdi), %eax; nopl 0x54570001(%rax); mov 8(%rdi), %eax": ["0:l4+0", "2:l4+0"],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("text", BLOCKS)

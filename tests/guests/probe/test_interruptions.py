@@ -66,10 +66,11 @@ def test_kinds_are_those_of_what_was_executed(counted: Counts) -> None:
 
 def test_each_is_counted_where_it_came_and_by_what_handles_it(counted: Counts, image: Path) -> None:
     counts_by_place = {
-        (int(row["phase"]), INTERRUPTIONS[row["kind"]], int(row["from"]), int(row["handler"])):
-        int(row["count"])
+        (int(row["phase"]), INTERRUPTIONS[row["kind"]], int(row["from"]), int(row["handler"])): int(
+            row["count"]
+        )
         for row in counted.interruptions
-    }  # fmt: skip
+    }
     expected = {
         (1, "exception", "middle_load", "on_fault"): TIMES,
         (2, "exception", "last_jump", "on_fault"): TIMES,

@@ -85,8 +85,9 @@ def test_a_word_that_is_passed_on_moves_twice_each_way(image: ProbedImage, large
     here = transfers(image, large, HANDSHAKE)
     # The other one reads once what is to be done, and nobody had the first turn before.
     assert here == TURN | {
-        "pass": Transfers(0, ROUNDS - 1, 0), "other_waits": Transfers(ROUNDS + 1, 0, 0)
-    }  # fmt: skip
+        "pass": Transfers(0, ROUNDS - 1, 0),
+        "other_waits": Transfers(ROUNDS + 1, 0, 0),
+    }
 
 
 def test_two_that_write_neighbouring_words_share_nothing_but_the_line(

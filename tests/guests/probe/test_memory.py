@@ -110,9 +110,10 @@ def test_pages_that_fit_a_tlb_are_walked_once_and_others_each_time(paged: Counts
 
 
 @pytest.mark.parametrize(
-    "machine", [*(load_machine(Path(name)) for name in known_machines()), made()],
+    "machine",
+    [*(load_machine(Path(name)) for name in known_machines()), made()],
     ids=lambda machine: machine.name,
-)  # fmt: skip
+)
 def test_a_machine_of_a_file_can_be_modelled_and_so_can_one_that_calibrate_writes(
     images: Path, probe: Probe, tmp_path: Path, machine: MachineSpec
 ) -> None:
@@ -147,10 +148,11 @@ def test_what_is_missed_while_a_lock_is_held_counts_for_it(images: Path, paged: 
     at = {int(word, 16): name for name, word in symbols(images / "pages").items()}
     locks = paged.locks[paged.locks["phase"] == 11]
     held = {
-        (at[int(row["lock"])], at[int(row["site"])]):
-        tuple(int(row[field]) for field in ("taken", "l2", "llc", "walks"))
+        (at[int(row["lock"])], at[int(row["site"])]): tuple(
+            int(row[field]) for field in ("taken", "l2", "llc", "walks")
+        )
         for row in locks
-    }  # fmt: skip
+    }
     # 16 pages with the first alone, 8 with both, 4 with none.
     assert held == {("first", "outer"): (1, 24, 24, 24), ("second", "inner"): (1, 8, 8, 8)}
     here = sums(paged, 11)

@@ -23,9 +23,19 @@ def fake_qemu(folder: Path, version: str, help_text: str) -> None:
 
 @pytest.mark.parametrize(
     ("version", "api"),
-    [("7.2.22", 1), ("8.2.2", 1), ("9.0", 2), ("9.0.4", 2), ("9.1.0", 3), ("9.2.1", 3),
-     ("10.0.2", 3), ("11.0.0", 3), ("11.1.3", 7), ("12.0.0", 7)],
-)  # fmt: skip
+    [
+        ("7.2.22", 1),
+        ("8.2.2", 1),
+        ("9.0", 2),
+        ("9.0.4", 2),
+        ("9.1.0", 3),
+        ("9.2.1", 3),
+        ("10.0.2", 3),
+        ("11.0.0", 3),
+        ("11.1.3", 7),
+        ("12.0.0", 7),
+    ],
+)
 def test_form_of_the_interface_by_version(version: str, api: int) -> None:
     assert plugin.api_of(version) == api
 
@@ -88,15 +98,30 @@ REFUSED = {
     "no function": ("spin=7", "free=9-5", "slow=7-7", "sleep_shared=x-y"),
     "unknown argument": ("colour=red",),
     "cannot be used": (
-        "functions=/nowhere", "enter=1000", "begin=x", "cache=l1d:60:2", "cache=l1d:32:2",
-        "cache=l3:64:2", "cache=l1d:64", "tlb=d1:8:1:4", "tlb=d3:1:1:4", "tlb=d1:1:3:4",
-        "prefetch=x", "root=12z", "cache=l1d:65536:1", "private=3:1", "private=4", "private=4:0",
+        "functions=/nowhere",
+        "enter=1000",
+        "begin=x",
+        "cache=l1d:60:2",
+        "cache=l1d:32:2",
+        "cache=l3:64:2",
+        "cache=l1d:64",
+        "tlb=d1:8:1:4",
+        "tlb=d3:1:1:4",
+        "tlb=d1:1:3:4",
+        "prefetch=x",
+        "root=12z",
+        "cache=l1d:65536:1",
+        "private=3:1",
+        "private=4",
+        "private=4:0",
         "private=a:b",
     ),
     "a machine is": (
-        "cache=l1d:64:2", f"{SMALL},root=1000", f"{SMALL},tlb=d1:1:16:4,swapper=1000,ram=/x",
+        "cache=l1d:64:2",
+        f"{SMALL},root=1000",
+        f"{SMALL},tlb=d1:1:16:4,swapper=1000,ram=/x",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,24 @@ from guests.probe.plugin import Probe
 from tests.guests.probe.machines import address, run, total
 
 FUNCTIONS = (
-    "outer", "inner", "leaf", "tail", "speculated", "thunk", "deeper", "interrupted",
-    "on_interrupt", "leaving", "middle", "thrower", "sleeper", "switch", "other", "system", "ends",
-)  # fmt: skip
+    "outer",
+    "inner",
+    "leaf",
+    "tail",
+    "speculated",
+    "thunk",
+    "deeper",
+    "interrupted",
+    "on_interrupt",
+    "leaving",
+    "middle",
+    "thrower",
+    "sleeper",
+    "switch",
+    "other",
+    "system",
+    "ends",
+)
 PARTS = {"enter": "on_interrupt", "begin": "system", "switches": "switch"}
 Spent = dict[tuple[str, ...], tuple[int, int]]
 # By phase: path → instructions of the function itself, and calls of it.

@@ -23,17 +23,26 @@ def exact_nights(count: int = NIGHTS) -> list[Entry]:
     """A step down on night 60 and back on 90; the lab moves on night 30."""
     levels = tuple(-0.02 if STEP <= night < BACK else 0.0 for night in range(count))
     return Nights(
-        levels, lab={LAB: 0.004}, cases=("filemap-4k", "filemap-thp"), functions=True,
+        levels,
+        lab={LAB: 0.004},
+        cases=("filemap-4k", "filemap-thp"),
+        functions=True,
         experiment="tonight",
-    ).entries()  # fmt: skip
+    ).entries()
 
 
 def wall_nights(count: int = 80) -> list[Entry]:
     levels = tuple(0.03 if night >= 50 else 0.0 for night in range(count))
     return Nights(
-        levels, mode="wall", seeds=12, scatter=0.0, noise=0.008, host=0.02, between=0.003,
+        levels,
+        mode="wall",
+        seeds=12,
+        scatter=0.0,
+        noise=0.008,
+        host=0.02,
+        between=0.003,
         experiment="wall-clock",
-    ).entries()  # fmt: skip
+    ).entries()
 
 
 def hostile(entry: Entry) -> Entry:

@@ -223,18 +223,21 @@ def test_a_page_allows_its_own_scripts_and_nothing_from_elsewhere(
         text = page.decode()
         tags = Tags(text)
         policy = next(
-            a["content"] for tag, a in tags.elements
+            a["content"]
+            for tag, a in tags.elements
             if tag == "meta" and a.get("http-equiv") == "Content-Security-Policy"
-        )  # fmt: skip
+        )
         assert policy
         assert policy.startswith("default-src 'none'; script-src ")
         assert "unsafe" not in policy
         assert "http" not in policy
         executed = [
-            script for script, (_, a) in zip(
+            script
+            for script, (_, a) in zip(
                 tags.scripts, [t for t in tags.elements if t[0] == "script"], strict=True
-            ) if a.get("type") != "application/json"
-        ]  # fmt: skip
+            )
+            if a.get("type") != "application/json"
+        ]
         assert all(source_hash(script) in policy for script in executed), name
         assert not re.search(r"<(script|link(?! rel=.alternate)|img)[^>]*(src|href)=", text)
 
@@ -348,8 +351,9 @@ def test_pages_and_gate_tell_the_same_story() -> None:
         assert len(shown) == left
     changes = changes_of(entries)
     assert [change.status for change in changes if change.course.experiment == "undone"] == [
-        "fixed", "open",
-    ]  # fmt: skip
+        "fixed",
+        "open",
+    ]
     every = [
         KnownChange(kind="acknowledged", change=name, reason="x")
         for name in story(entries, KnownChanges())[1]

@@ -21,9 +21,11 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def pages(
-    tmp_path_factory: pytest.TempPathFactory, counted: Comparison, five: SessionComparison,
+    tmp_path_factory: pytest.TempPathFactory,
+    counted: Comparison,
+    five: SessionComparison,
     hostile: Comparison,
-) -> list[Path]:  # fmt: skip
+) -> list[Path]:
     folder = tmp_path_factory.mktemp("pages")
     files = []
     for name, session in (("counted", counted), ("five", five), ("hostile", hostile)):
@@ -54,8 +56,11 @@ def test_every_page_is_quiet_fits_and_has_no_barrier(
         # Contrast is of the scheme and order of the width: two of the four have both.
         both = (viewport is DESK) == (scheme == "light")
         violations = Axe().run(page).response["violations"] if both else []
-        serious = [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in violations
-                   if each["impact"] in ("serious", "critical")]  # fmt: skip
+        serious = [
+            f"{each['id']}: {each['nodes'][0]['html'][:200]}"
+            for each in violations
+            if each["impact"] in ("serious", "critical")
+        ]
         assert serious == [], file.name
         page.context.close()
 

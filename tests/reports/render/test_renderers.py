@@ -51,12 +51,18 @@ def every_block(body: str) -> list[Block]:
     )
     inner: tuple[Block, ...] = (Paragraph(words), Code(body))
     return [
-        Heading(body, 2), Heading(body, 3), Paragraph(words, "lead"),
+        Heading(body, 2),
+        Heading(body, 3),
+        Paragraph(words, "lead"),
         Listing((Item(words, "warning", body, inner), Item(body))),
-        Table(body, columns, rows), Figure(body, body, body, SVG), Code(body, "sh"),
-        Facts((Fact(body, words),)), Fold(words, inner), Callout(body, inner),
+        Table(body, columns, rows),
+        Figure(body, body, body, SVG),
+        Code(body, "sh"),
+        Facts((Fact(body, words),)),
+        Fold(words, inner),
+        Callout(body, inner),
         Verdicts((VerdictRow(body, body, body, body, body, body, (body,)),)),
-    ]  # fmt: skip
+    ]
 
 
 @given(TEXTS)
@@ -100,9 +106,11 @@ def test_text_is_within_its_width_and_moves_no_cursor(body: str, width: int) -> 
 
 def table(**options: int) -> Table:
     columns = (
-        Column("function", left=True), Column("base", drop=1), Column("patched", drop=2),
+        Column("function", left=True),
+        Column("base", drop=1),
+        Column("patched", drop=2),
         Column("change"),
-    )  # fmt: skip
+    )
     cells = (Cell("a" * 30), Cell("1" * 12, small="±0.1 %"), Cell("2" * 12, under="[1, 2]"), "+1 %")
     return Table("t", columns, (row(*cells),), **options)
 

@@ -20,9 +20,13 @@ def test_columns_are_aligned(normal: Comparison) -> None:
 
 @pytest.mark.parametrize("width", [40, 60, 79, 80, 100, 132, 250])
 def test_no_line_is_longer_than_the_terminal(
-    width: int, counted: Comparison, five: SessionComparison, stepwise: SessionComparison,
-    matrix: Comparison, hostile: Comparison,
-) -> None:  # fmt: skip
+    width: int,
+    counted: Comparison,
+    five: SessionComparison,
+    stepwise: SessionComparison,
+    matrix: Comparison,
+    hostile: Comparison,
+) -> None:
     for session in (counted, five, stepwise, matrix, hostile):
         rendered = forms.render(session, "text", width=width)
         # A command is not broken within a word: it would be another command.
@@ -53,10 +57,13 @@ def test_a_file_is_the_same_wherever_it_is_printed(normal: Comparison) -> None:
 def test_long_names_of_arms_are_cut_and_no_number_is() -> None:
     """``sorted-bourney`` twice made a table two columns too wide, whose last digits were cut."""
     heads = (
-        Column("lock", left=True), Column("change"), Column("vanilla", group="held"),
-        Column("sorted-bourney", group="held"), Column("vanilla", group="waits"),
+        Column("lock", left=True),
+        Column("change"),
+        Column("vanilla", group="held"),
+        Column("sorted-bourney", group="held"),
+        Column("vanilla", group="waits"),
         Column("sorted-bourney", group="waits"),
-    )  # fmt: skip
+    )
     numbers = ("(-27.99 %)", "0.7573", "0.5453", "0.09350", "0.02078")
     table = Table("locks", heads, (row("i_pages.xa_lock", *numbers),))
     lines = text.render([table], 66)

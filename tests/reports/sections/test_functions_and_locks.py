@@ -73,8 +73,9 @@ def test_significant_functions_come_first_and_all_rows_add_up(counted: Compariso
     headline = counted.headlines[0]
     noise = tuple(row for row in headline.functions if row.instructions.within_scatter)
     assert noise
-    mixed = headline.model_copy(update={"functions": noise[:2] + headline.rows[:1] + noise[2:],
-                                        "listed": 3, "others": None})  # fmt: skip
+    mixed = headline.model_copy(
+        update={"functions": noise[:2] + headline.rows[:1] + noise[2:], "listed": 3, "others": None}
+    )
     assert [row.name for row in functions.significant(mixed)] == [headline.rows[0].name]
     table = table_of(functions._significant(counted, mixed))
     heads = [row.cells[0].text for row in table.rows]
@@ -146,9 +147,10 @@ def test_a_path_is_explained_by_the_functions_that_make_it_up(counted: Compariso
     assert bw.judgement.change is not None
     assert moved is not None
     for estimate, name, explained in (
-        (moved, "4k.instructions", True), (-moved, "4k.instructions", False),
+        (moved, "4k.instructions", True),
+        (-moved, "4k.instructions", False),
         (moved, "4k.work", False),
-    ):  # fmt: skip
+    ):
         change = bw.judgement.change.model_copy(update={"estimate": estimate})
         judgement = bw.judgement.model_copy(update={"change": change})
         path = bw.model_copy(update={"name": name, "direction": "lower", "judgement": judgement})

@@ -41,8 +41,9 @@ def test_bandwidth_stands_beside_phases_that_are_judged_by_something_else(
         assert name == "Not judged"
         text = plain(words).replace("virtual_", "")
         assert all(name in text for name in shown)
-        assert not any(f"{phase}.bw" in text for phase in ("4k", "thp", "switch")
-                       if f"{phase}.bw" not in shown)  # fmt: skip
+        assert not any(
+            f"{phase}.bw" in text for phase in ("4k", "thp", "switch") if f"{phase}.bw" not in shown
+        )
         assert "published" in text
 
 

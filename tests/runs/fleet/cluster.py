@@ -53,11 +53,19 @@ class Cluster:
         file.unlink(missing_ok=True)
         self._start(
             "scheduler",
-            ["scheduler", "--host", self.host, "--port", str(self.port), "--no-dashboard",
-             "--scheduler-file", str(file)],
+            [
+                "scheduler",
+                "--host",
+                self.host,
+                "--port",
+                str(self.port),
+                "--no-dashboard",
+                "--scheduler-file",
+                str(file),
+            ],
             {"PYTHONPATH": "", **environment},
             where=self.folder,
-        )  # fmt: skip
+        )
         limit = time.monotonic() + PATIENCE_S
         contact: dict[str, str] = {}
         while not contact:
@@ -74,9 +82,20 @@ class Cluster:
         """Start a worker with one thread and a cache of its own, without waiting for it."""
         self.environments[name] = environment
         self.prefixes[name] = tuple(prefix)
-        words = ["worker", f"tcp://{self.host}:{self.port}", "--nthreads", "1", "--no-nanny",
-                 "--no-dashboard", "--host", host or self.host, "--memory-limit", "0",
-                 "--local-directory", str(self.folder / f"dask-{name}")]  # fmt: skip
+        words = [
+            "worker",
+            f"tcp://{self.host}:{self.port}",
+            "--nthreads",
+            "1",
+            "--no-nanny",
+            "--no-dashboard",
+            "--host",
+            host or self.host,
+            "--memory-limit",
+            "0",
+            "--local-directory",
+            str(self.folder / f"dask-{name}"),
+        ]
         words += ["--preload", self.preload] if self.preload else []
         own = {"TWINBOOT_CACHE": str(self.folder / f"cache-{name}")}
         self._start(name, words, own | environment)
@@ -139,6 +158,10 @@ class Cluster:
         argv = [*self.prefixes.get(name, ()), sys.executable, "-m", "dask", *words]
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
-                argv, cwd=where, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                argv,
+                cwd=where,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
                 env={**os.environ, "PYTHONPATH": str(CHECKOUT), **QUICK, **environment},
-            )  # fmt: skip
+            )

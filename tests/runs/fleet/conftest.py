@@ -91,8 +91,9 @@ class FleetBench:
             executor.log = reporter.log
             if workers:
                 wait_until(lambda: _serving(executor) >= workers, "workers")
-        options = Options(checkout=CHECKOUT, cache=cache, guests_at_once=4,
-                          executor=executor or LocalExecutor())  # fmt: skip
+        options = Options(
+            checkout=CHECKOUT, cache=cache, guests_at_once=4, executor=executor or LocalExecutor()
+        )
         measure(self.session(blocks), options, self.store(name), reporter)
         return reporter
 

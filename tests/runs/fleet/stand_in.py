@@ -21,8 +21,11 @@ from runs import local
 from tests.guests.framing import sent
 
 SECONDS, LIES, FILLS_MIB, DIES = (
-    "STAND_IN_SECONDS", "STAND_IN_LIES", "STAND_IN_FILLS_MIB", "STAND_IN_DIES_OF",
-)  # fmt: skip
+    "STAND_IN_SECONDS",
+    "STAND_IN_LIES",
+    "STAND_IN_FILLS_MIB",
+    "STAND_IN_DIES_OF",
+)
 
 
 def files_of(machine: Machine, job_text: str) -> dict[str, bytes]:
@@ -50,9 +53,15 @@ def run_restored(snapshot: Snapshot, *arguments: Any, **more: Any) -> Outcome:
 
 
 def run_cold(
-    machine: Machine, job_text: str, folder: Path, logs: Path, watch: Callable[[str], None],
-    *, probe: object = None, console_bytes: int = 0,
-) -> Outcome:  # fmt: skip
+    machine: Machine,
+    job_text: str,
+    folder: Path,
+    logs: Path,
+    watch: Callable[[str], None],
+    *,
+    probe: object = None,
+    console_bytes: int = 0,
+) -> Outcome:
     folder.mkdir(parents=True)
     logs.mkdir(parents=True, exist_ok=True)
     (logs / "console.log").write_text("twinboot: told\n")

@@ -136,9 +136,15 @@ def test_a_store_that_cannot_be_reached_is_the_hosts_trouble(tmp_path: Path) -> 
 
 def kernel(cache: Path) -> Kernel:
     identity = KernelIdentity(
-        key="k" * 32, release="6.12", source="s", patches=(), flavour="perf", compiler="gcc",
-        config_sha256="0", code_key="c",
-    )  # fmt: skip
+        key="k" * 32,
+        release="6.12",
+        source="s",
+        patches=(),
+        flavour="perf",
+        compiler="gcc",
+        config_sha256="0",
+        code_key="c",
+    )
     with kernel_cache.staged(cache, identity.key) as folder:
         (folder / "bzImage").write_bytes(b"image")
         (folder / "System.map").write_bytes(b"map")
@@ -201,11 +207,17 @@ GOOD: dict[str, Any] = {"name": "bzImage", "sha256": "0" * 64, "size": 1}
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"sha256": "../../victim"}, {"sha256": "0" * 63}, {"sha256": "0" * 64 + "\n"},
-        {"name": "../bzImage"}, {"name": "a/b"}, {"name": ""}, {"name": ".."}, {"size": -1},
+        {"sha256": "../../victim"},
+        {"sha256": "0" * 63},
+        {"sha256": "0" * 64 + "\n"},
+        {"name": "../bzImage"},
+        {"name": "a/b"},
+        {"name": ""},
+        {"name": ".."},
+        {"size": -1},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_what_leads_out_of_a_folder_is_no_artefact(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="no artefact"):
         Artefact(**{**GOOD, **wrong})

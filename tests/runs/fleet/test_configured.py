@@ -162,10 +162,14 @@ def test_the_job_script_of_a_slurm_cluster(tmp_path: Path) -> None:
     with dask_jobqueue.SLURMCluster(**cluster_arguments(settings, tmp_path)) as cluster:
         script = cluster.job_script()
     for line in (
-        "#SBATCH -p batch", "#SBATCH -t 02:00:00", "#SBATCH --cpus-per-task=4",
-        "#SBATCH --exclusive", "export PYTHONPATH=/opt/lab", "cd /opt/lab",
+        "#SBATCH -p batch",
+        "#SBATCH -t 02:00:00",
+        "#SBATCH --cpus-per-task=4",
+        "#SBATCH --exclusive",
+        "export PYTHONPATH=/opt/lab",
+        "cd /opt/lab",
         f"#SBATCH -o {tmp_path}/logs/",
-    ):  # fmt: skip
+    ):
         assert line in script
     assert "/opt/lab/.venv/bin/python -m distributed.cli.dask_worker" in script
     assert "--resources 'wall=1'" in script
@@ -210,9 +214,14 @@ def test_a_cluster_serves_and_dask_says_nothing_of_its_own(tmp_path: Path) -> No
         (tmp_path / name).chmod(0o755)
     argv = [sys.executable, "-c", SERVED, str(tmp_path)]
     done = subprocess.run(
-        argv, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+        argv,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
         env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(CHECKOUT)},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     assert "slots 1" in done.stdout
     # With certificates of this session, at one address, for who has them.

@@ -11,9 +11,14 @@ from runs.fleet.identity import differences, identity, lab_code
 def test_everything_a_guests_bits_depend_on_is_named() -> None:
     parts = identity()
     assert set(parts) == {
-        "lab code", "QEMU version", "QEMU binary", "QEMU libraries", "QEMU firmware", "Python",
+        "lab code",
+        "QEMU version",
+        "QEMU binary",
+        "QEMU libraries",
+        "QEMU firmware",
+        "Python",
         "machine",
-    }  # fmt: skip
+    }
     assert all(parts.values())
     assert digest_of([]) not in (parts["QEMU firmware"], parts["QEMU libraries"])
     assert parts["QEMU version"][0].isdigit()
