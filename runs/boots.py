@@ -21,9 +21,9 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
 from errors import UsageError
+from guests import kept
 from guests.channel import LARGEST
 from guests.exact import Machine, Outcome
-from guests.kept import run_key
 from guests.probe.plugin import Probe
 from host.accelerator import AcceleratorTest
 from host.doctor import DoctorCheck
@@ -208,7 +208,7 @@ class Boot:
         Raises:
             InfraError: no QEMU.
         """
-        return run_key(
+        return kept.run_key(
             self.machine,
             self.job_text,
             self.probe,
