@@ -72,6 +72,7 @@ class _Rounds:
     again: tuple[float, ...]
     other: tuple[float, ...]
     builds: tuple[tuple[int, int], ...]
+    differences: Sequence[float] | Floats
 
 
 def between_builds(
@@ -113,20 +114,33 @@ def judge(head: NativeHead, boots: Sequence[NativeBoot]) -> tuple[Judged, ...]:
         reason = "the arms' machine code is the same: nothing was booted"
         same = (Verdict.NO_CHANGE, Cause.SAME_CODE, reason)
         return tuple(Judged(*subject, *same) for subject in subjects)
+    # A phase that several cases share is one question.
     measured = {
         (phase, arm): rounds_of(head, boots, phase, arm)
         for _, phase, arm in dict.fromkeys(subjects)
     }
-    # A phase that several cases share is one question.
-    p_values = {at: p for at, (_, p) in measured.items() if p is not None}
+    needed = statistics.pairs_needed(1 - head.alpha)
+    p_values = {
+        at: max(
+            statistics.signed_rank_p(rounds.differences),
+            between_builds(rounds.differences, rounds.builds, 1 - head.alpha)[1] or 0.0,
+        )
+        for at, rounds in measured.items()
+        if len(rounds.builds) >= needed
+    }
     adjusted = dict(zip(p_values, statistics.holm(list(p_values.values())), strict=True))
     stolen = plain.fmean(boot.stolen for boot in boots) if boots else 0.0
-    results = []
-    for case, phase, arm in subjects:
-        rounds, _ = measured[phase, arm]
-        results.append(
-            judge_phase(head, (case, phase, arm), rounds, adjusted.get((phase, arm)), stolen)
+    results = [
+        judge_phase(
+            head,
+            (case, phase, arm),
+            measured[phase, arm],
+            adjusted.get((phase, arm)),
+            family=len(adjusted),
+            stolen=stolen,
         )
+        for case, phase, arm in subjects
+    ]
     shares = crossings(boots)
     return tuple(
         each if each.phase not in shares else replace(each, crossing=shares[each.phase])
@@ -148,10 +162,8 @@ def crossings(boots: Iterable[NativeBoot]) -> Mapping[str, float]:
     return {name: plain.median(values) for name, values in shares.items()}
 
 
-def rounds_of(
-    head: NativeHead, boots: Sequence[NativeBoot], phase: str, arm: str
-) -> tuple[_Rounds, float | None]:
-    """A phase of whole rounds, and the p value of no change; None of too few of them."""
+def rounds_of(head: NativeHead, boots: Sequence[NativeBoot], phase: str, arm: str) -> _Rounds:
+    """A phase of whole rounds."""
     base = head.arms[0].name
     by_round: dict[int, dict[tuple[str, bool], NativeBoot]] = {}
     for boot in boots:
@@ -165,12 +177,8 @@ def rounds_of(
 
     first, again, other = (tuple(nanoseconds(of[key]) for of in whole) for key in keys)
     builds = tuple((of[base, False].build, of[arm, False].build) for of in whole)
-    rounds = _Rounds(first, again, other, builds)
-    if len(whole) < statistics.pairs_needed(1 - head.alpha):
-        return rounds, None
-    differences = statistics.log_ratios(rounds.base, rounds.other)
-    by_builds = between_builds(differences, builds, 1 - head.alpha)[1]
-    return rounds, max(statistics.signed_rank_p(differences), by_builds or 0.0)
+    differences = statistics.log_ratios(first, other) if whole else ()
+    return _Rounds(first, again, other, builds, differences)
 
 
 def judge_phase(
@@ -178,9 +186,11 @@ def judge_phase(
     subject: tuple[str, str, str],
     rounds: _Rounds,
     adjusted: float | None,
+    *,
+    family: int,
     stolen: float,
 ) -> Judged:
-    """One phase of one case; ``subject`` names case, phase and arm."""
+    """One phase of one case; ``subject`` names case, phase and arm, ``family`` counts phases."""
     needed, made = statistics.pairs_needed(1 - head.alpha), len(rounds.base)
     if adjusted is None:
         reason = f"{made} of {head.rounds} rounds are whole, {needed} are needed"
@@ -188,7 +198,7 @@ def judge_phase(
         verdict = Verdict.NOT_FINISHED if unfinished else Verdict.NOT_JUDGED
         return Judged(*subject, verdict, Cause.TOO_FEW, reason, rounds=made)
     level = 1 - head.alpha
-    differences = statistics.log_ratios(rounds.base, rounds.other)
+    differences = rounds.differences
     noise = statistics.noise_floor(statistics.log_ratios(rounds.base, rounds.again), head.alpha)
     interval, by_rounds, by_builds = _both(differences, rounds.builds, level)
     equal, _, _ = _both(differences, rounds.builds, 1 - 2 * head.equivalence_alpha)
@@ -239,7 +249,8 @@ def judge_phase(
         withheld = f"a hypervisor took {percent(stolen)} of the CPU time"
     if withheld:
         return replace(of, cause=Cause.UNSTEADY, reason=f"withheld: {withheld}")
-    if interval.excludes(0) and adjusted <= head.alpha and abs(estimate) >= head.change / 2:
+    differs, large = interval.excludes(0), abs(estimate) >= head.change / 2
+    if differs and large and adjusted <= head.alpha:
         verdict = Verdict.REGRESSION if estimate > 0 else Verdict.IMPROVEMENT
         reason = "the interval, with what lies between builds, excludes zero"
         return replace(of, verdict=verdict, cause=Cause.EXCLUDES_ZERO, reason=reason)
@@ -247,10 +258,11 @@ def judge_phase(
         sure = 100 * (1 - 2 * head.equivalence_alpha)
         reason = f"with {sure:.4g} % confidence the change is within ±{percent(head.change)}"
         return replace(of, verdict=Verdict.NO_CHANGE, cause=Cause.WITHIN_THRESHOLD, reason=reason)
-    reason = (
-        f"neither zero nor a change of {percent(head.change)} is excluded; more rounds (--seeds)"
-    )
-    return replace(of, reason=reason)
+    left = f"a change of {percent(head.change)} is not excluded; more rounds (--seeds)"
+    if differs and large:
+        reason = f"not significant among {family} phases (Holm); {left}"
+        return replace(of, cause=Cause.FAMILY, reason=reason)
+    return replace(of, reason=f"zero is not excluded, and {left}")
 
 
 def _both(

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from analysis.native import Judged, judge
-from analysis.verdict import CALLED, Change, Verdict, count_text
+from analysis.verdict import CALLED, Change, count_text
 from errors import UsageError
 from reports import wording
 from reports.document import (
@@ -192,14 +192,3 @@ def write_all(folder: Path, form: str, *, write: bool = True) -> tuple[str, tupl
     for name, make in FORMS.items() if write else ():
         door.write(folder, FILES[name], make(head, boots, judged))
     return FORMS[form](head, boots, judged), judged
-
-
-def exit_code(judged: Sequence[Judged], *, strict: bool) -> int:
-    """1 for a regression, 3 for what was not measured to its end, 5 (strict) for an open answer."""
-    verdicts = {each.verdict for each in judged}
-    if Verdict.REGRESSION in verdicts:
-        return 1
-    if Verdict.NOT_FINISHED in verdicts:
-        return 3
-    still_open = {Verdict.INCONCLUSIVE, Verdict.NOT_JUDGED} & verdicts
-    return 5 if strict and still_open else 0

@@ -420,9 +420,10 @@ def report(folder: Path, form: str, *, strict: bool, write: bool = True) -> int:
     With ``write`` every form is written into the session's folder.
     """
     from analysis.many import SessionComparison
+    from analysis.verdict import Judgement
     from reports import forms
     from reports import native as of_native
-    from reports.headline import outcome
+    from reports.headline import exit_code, outcome
     from results import native
     from results.session import open_session
     from runs.boots import duration
@@ -432,7 +433,8 @@ def report(folder: Path, form: str, *, strict: bool, write: bool = True) -> int:
         write_out(written, flush=True)
         if write:
             log(f"report: {folder / 'report.html'}")
-        return of_native.exit_code(judged, strict=strict)
+        judgements = [Judgement(verdict=each.verdict, reason=each.reason) for each in judged]
+        return exit_code(judgements, (), strict=strict)
     if form and form not in forms.FORMS:
         raise UsageError(
             f"unknown form {form!r}", where="--form", next_step=f"one of: {', '.join(forms.FORMS)}"

@@ -11,8 +11,10 @@ from results.native import NativeArm, NativeBoot, NativeHead, NativePhase
 BUILDS, PLACES, FOLIOS, HERTZ = 3, 40, 64, 2e9
 
 
-def head_of(rounds: int, *, same_code: bool = False) -> NativeHead:
-    """A session of two arms and one phase."""
+def head_of(
+    rounds: int, *, same_code: bool = False, phases: tuple[str, ...] = ("readahead",)
+) -> NativeHead:
+    """A session of two arms; what a world changes is in the first of its phases."""
     arms = tuple(
         NativeArm(name=name, label=name, patches=(), kernels=("a", "b", "c"))
         for name in ("base", "patched")
@@ -25,7 +27,7 @@ def head_of(rounds: int, *, same_code: bool = False) -> NativeHead:
         release="6.12.1",
         arms=arms,
         shifts=(0, 528, 1072),
-        phases={"filemap-4k": ("readahead",)},
+        phases={"filemap-4k": phases},
         left_out={},
         rounds=rounds,
         seed=1,
@@ -64,16 +66,15 @@ def boots_of(head: NativeHead, world: World, seed: int) -> tuple[NativeBoot, ...
             ("base", first, True),
             ("patched", second, False),
         ):
-            effect = places[arm][build] + random.normal(0, world.noise)
-            effect += world.change * (arm == "patched") + world.biased * again
-            effect += 0.15 * (random.random() < world.slow)
-            windows = 100_000 * np.exp(effect + np.abs(random.normal(0, 0.01, PLACES)))
-            phases = {
-                "crossing": NativePhase(folios=1, calls=1, ticks=(9000,) * 4),
-                "readahead": NativePhase(
-                    folios=FOLIOS, calls=2, ticks=tuple(int(each) for each in windows)
-                ),
-            }
+            phases = {"crossing": NativePhase(folios=1, calls=1, ticks=(9000,) * 4)}
+            for name in head.phases["filemap-4k"]:
+                effect = places[arm][build] + random.normal(0, world.noise)
+                if len(phases) == 1:
+                    effect += world.change * (arm == "patched") + world.biased * again
+                effect += 0.15 * (random.random() < world.slow)
+                windows = 100_000 * np.exp(effect + np.abs(random.normal(0, 0.01, PLACES)))
+                ticks = tuple(int(each) for each in windows)
+                phases[name] = NativePhase(folios=FOLIOS, calls=2, ticks=ticks)
             boots.append(
                 NativeBoot(
                     round=number,

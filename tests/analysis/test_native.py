@@ -65,6 +65,18 @@ def test_a_host_that_is_not_steady_withholds_it(world: World) -> None:
     assert of.reason.startswith("withheld: ")
 
 
+def test_what_the_family_alone_withholds_says_so() -> None:
+    """A change that would be called alone is withheld among nine phases that show none."""
+    names = ("readahead", *(f"other{number}" for number in range(9)))
+    head = head_of(27, phases=names)
+    boots = boots_of(head, World(change=0.009), 1)
+    alone = head.model_copy(update={"phases": {"filemap-4k": names[:1]}})
+    assert judge(alone, boots)[0].verdict is Verdict.REGRESSION
+    of = judge(head, boots)[0]
+    assert (of.verdict, of.cause) == (Verdict.INCONCLUSIVE, Cause.FAMILY)
+    assert of.reason.startswith("not significant among 10 phases (Holm); a change of 1.00 %")
+
+
 def test_what_is_not_finished_is_not_judged() -> None:
     head = head_of(27)
     boots = boots_of(head, World(change=0.05), 1)
