@@ -196,7 +196,7 @@ def early(first: int, trials: int) -> list[str]:
 
 
 def main() -> None:
-    """Print the tables of docs/evidence.md."""
+    """Print the tables of docs/notebook/evidence.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=0)

@@ -6,7 +6,7 @@ caches modelled, without the others and with all of them as in a session's diagn
 several vCPUs, with lines that move between them.  The lab promises that all
 send the same bytes, that counts are the same bytes each time, at most 1.3 times the host's CPU
 time, and at most 1.15 times that of a probe without locks.  A model is to take at most 2.5 times
-the plain run on one vCPU and 3 times on several (docs/memory.md and docs/lines.md: what was seen).
+the plain run on one vCPU and 3 times on several (memory.md and lines.md in docs/notebook).
 
     .venv/bin/python benchmarks/probe.py --runs 3
     .venv/bin/python benchmarks/probe.py --vcpus 4 --cpu Nehalem,-hypervisor

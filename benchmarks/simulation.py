@@ -2,7 +2,7 @@
 
 Sessions of runs with known noise are judged by our wall-mode rule and, on noise drawn
 the same way, by the published rules of LKP and mmtests.  Prints the table of
-docs/evidence.md.
+docs/notebook/evidence.md.
 
     .venv/bin/python benchmarks/simulation.py            # minutes
     .venv/bin/python benchmarks/simulation.py --quick    # seconds

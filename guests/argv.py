@@ -23,7 +23,7 @@ REFUSED_CALLS = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecont
 # nobody maps when caches are dropped get PG_reclaim, which is PG_readahead to the function that
 # maps pages around a fault, and it passes them over.  So how the host's programs fault would depend
 # on what boot had mapped, as that of no program on a disk does.  Others keep their tmpfs: pages of
-# a ramfs cannot be moved, which compaction feels (docs/evidence.md).
+# a ramfs cannot be moved, which compaction feels (docs/notebook/evidence.md).
 ROOT_IN_RAMFS = ("rootfstype=ramfs",)
 
 

@@ -2,8 +2,8 @@
 
 Pure but for two files: the data of one kernel source is ``configs/coverage/NAME.csv``, a row for
 each function that is built into the kernel, and ``NAME.json``, which says of each column where it
-was measured.  Counts are those of the probe (docs/probe.md): a function that the compiler inlined
-has none of its own and is not in the table.
+was measured.  Counts are those of the probe (docs/notebook/probe.md): a function that the compiler
+inlined has none of its own and is not in the table.
 """
 
 from __future__ import annotations

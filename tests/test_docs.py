@@ -20,7 +20,9 @@ from workloads.spec import Check, load_workload, phase_names
 
 CHECKOUT = Path(lab.__file__).resolve().parent
 DOCS = CHECKOUT / "docs"
-PAGES = [*sorted(CHECKOUT.glob("*.md")), *sorted(DOCS.glob("*.md"))]
+# Entries that nobody has to read: how instruments work, what was simulated and measured.
+NOTEBOOK = sorted((DOCS / "notebook").glob("*.md"))
+PAGES = [*sorted(CHECKOUT.glob("*.md")), *sorted(DOCS.glob("*.md")), *NOTEBOOK]
 BLOCK = re.compile(r"^(```.*?^```|(?:^(?: {4}|\t)[^\n]*\n?)+)", re.M | re.S)
 CODE = re.compile(r"`([^`]+)`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -121,6 +123,17 @@ def test_targets_of_make_exist(page: Path) -> None:
 def test_the_index_has_every_document() -> None:
     linked = set(LINK.findall((DOCS / "README.md").read_text(encoding="utf-8")))
     assert {page.name for page in DOCS.glob("*.md")} - {"README.md"} <= linked
+
+
+def test_the_notebook_is_linked_from_the_method_and_no_page_for_users_needs_it() -> None:
+    linking = {
+        page.name: set(re.findall(r"\]\((?:docs/)?notebook/([\w-]+\.md)", page.read_text("utf-8")))
+        for page in PAGES
+        if page not in NOTEBOOK
+    }
+    assert linking["method.md"] == {page.name for page in NOTEBOOK}
+    allowed = {"method.md", "inside.md"}
+    assert {name for name, links in linking.items() if links} <= allowed
 
 
 def test_the_workload_that_is_shown_can_be_used_as_it_stands(tmp_path: Path) -> None:

@@ -227,7 +227,7 @@ runs and published figures,
     ./lab.py run FILE --set blocks=16   # any key; tables by dots: kernel.compiler=clang
 
 What `docs/` says of some of these at length: [series](series.md), [kernels](kernels.md),
-[correctness checks](correctness.md), [locks](locks.md) for diagnostic runs, and
+[correctness checks](correctness.md), [reading a report](reading.md) for diagnostic runs, and
 [adding a workload](adding-a-workload.md).
 
 **In an editor.** A first line `#:schema ../../docs/schema/experiment.schema.json` (a path from the

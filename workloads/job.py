@@ -22,8 +22,8 @@ PROGRAM_PHASE = Path(__file__).with_name("program_phase.sh")
 ARM_FILES = Path(__file__).with_name("arm_files.sh")
 # How many free pages a CPU keeps to itself is tuned by the kernel from second to second, and what
 # boot made of it was one draw for all seeds of a build: it decides when pages are given back, a
-# thousand at a time (docs/evidence.md).  So in jobs with programs the lists keep about the length
-# that tuning begins with, the low watermark: a 160th of the guest's memory.
+# thousand at a time (docs/notebook/evidence.md).  So in jobs with programs the lists keep about the
+# length that tuning begins with, the low watermark: a 160th of the guest's memory.
 FREE_LISTS, FREE_LISTS_FRACTION = "vm.percpu_pagelist_high_fraction", 160
 # fio ends at the size of its file, whatever number of I/Os it was given, unless told otherwise.
 ENDLESS = "1t"

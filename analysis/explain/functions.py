@@ -6,7 +6,7 @@ instructions or its calls per unit of work moved in one direction on every seed,
 :data:`SMALLEST` of the phase or what the phase's workload has instead, and the paired t test
 survives Holm's correction over all functions that are large enough to move by as much (half of
 it, on average over both arms), of all phases of the two arms, instructions and calls each.  How
-often that is wrong where nothing changed is measured (``benchmarks/nulls.py``; docs/evidence.md).
+often that is wrong where nothing changed is measured (docs/notebook/evidence.md).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ SMALLEST = 2.5e-4
 # Functions whose instructions say how memory was left by the boot, and not what a series does: by
 # calls alone they can change.  __rmqueue_pcplist() takes 69 to 135 instructions a call by which
 # memory is free, the same on all seeds of a build: up to 0.09 % of iomap-dirty, in 20 of 78 pairs
-# of changes that change nothing (docs/evidence.md).
+# of changes that change nothing (docs/notebook/evidence.md).
 BY_BOOT = frozenset({"__rmqueue_pcplist"})
 Moved = Literal["instructions", "calls"]
 # Changed functions that are shown, and kept of a night; functions.csv marks them all.

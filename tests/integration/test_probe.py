@@ -22,7 +22,7 @@ from tests.integration.lab_process import SMALL
 from workloads import parse
 
 pytestmark = pytest.mark.guest
-# Page faults leave blocks in their middle; docs/probe.md has what was measured.
+# Page faults leave blocks in their middle; docs/notebook/probe.md has what was measured.
 MOST_OVERCOUNT = 0.001
 # Keeps the maps of a running fio; the phase is disturbed by it, and not looked at.
 KEEP_MAPS = """\

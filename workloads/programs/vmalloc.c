@@ -8,7 +8,7 @@
  *
  * Stacks of the kernel's tasks leave holes of three pages between them, and how many there are is a
  * boot's draw: one more made the tree of free addresses deeper and moved a page's path by 2 %
- * (docs/evidence.md).  "settle" fills them before the others, for as long as the guest runs, and makes
+ * (docs/notebook/evidence.md).  "settle" fills them before the others, for as long as the guest runs, and makes
  * areas up to twice as many and a multiple of STEP, whatever the number of tasks.
  */
 #include "program.h"
