@@ -1,7 +1,7 @@
 """Steps of wall courses: on which night they are dated, and with which interval.
 
 Each track has a step at a known night and is judged by the code that judges real nights, once
-all of its nights are there.  Prints the table of docs/history.md.
+all of its nights are there.  Prints the table of docs/notebook/nights.md.
 
     .venv/bin/python benchmarks/dating.py            # minutes
     .venv/bin/python benchmarks/dating.py --quick    # under a minute

@@ -1,7 +1,7 @@
 """A year of simulated nights: what the history finds, how late, and what it makes up.
 
 Every scenario is a number of tracks of 365 nights with changes at known nights, judged
-by the code that judges real ones.  Prints the table of docs/history.md.
+by the code that judges real ones.  Prints the table of docs/notebook/nights.md.
 
     .venv/bin/python benchmarks/nights.py            # minutes
     .venv/bin/python benchmarks/nights.py --quick    # under a minute
@@ -252,7 +252,7 @@ def row(mode: Mode, name: str, tracks: int) -> str:
 
 
 def rules(tracks: int) -> None:
-    """Exact nights by other baselines and thresholds: the table of rules in docs/history.md."""
+    """Exact nights by other baselines and thresholds: a table of docs/notebook/nights.md."""
     print("| baseline, nights | share of the threshold | the year | found | delay | false |")
     print("|---|---|---|---|---|---|")
     known = exact.find

@@ -5,7 +5,7 @@ A night has no noise, but another kernel rolls the dice of evictions and timer t
 with two differences.  The baseline is the mean of the first nights after the last change,
 for a single night's dice would be in every comparison and a drift is never seen from one
 night to the next.  And the change must reach the whole threshold and not half of it,
-because a year has 365 chances (docs/history.md has the figures of both).
+because a year has 365 chances (docs/notebook/nights.md has the figures of both).
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ LEAST = 3
 FEWEST = 14
 LONGEST = 120
 # Cost of a change point in variances, times ln(nights).  With 4, a year of nothing has one
-# false alarm; BIC would be 2 for the level alone (docs/history.md has the figures).
+# false alarm; BIC would be 2 for the level alone (docs/notebook/nights.md has the figures).
 PENALTY = 6.0
 # Share of the threshold that the two levels must differ by.
 SHARE = 0.75
