@@ -1,4 +1,4 @@
-r"""How far each path scatters between seeds, and how far in pairs: the tables of docs/workloads.md.
+r"""How far each path scatters between seeds, and in pairs: tables of docs/notebook/workloads.md.
 
 Of sessions whose series changes nothing that runs.  A line a case, of its base arm: the mean over
 the seeds and their standard deviation, in % of it; then, for sessions of two arms, the standard
