@@ -475,15 +475,14 @@ def blocks(rows: Sequence[RecallRow]) -> list[Block]:
         Paragraph(
             (
                 "Published results undone or redone by patches of the lab's own, and changes that "
-                "change nothing, each measured as ",
-                Mono("./lab.py run --series FOLDER"),
-                " measures it: by the workloads that ",
-                Mono("suggest"),
-                " chooses, with the thresholds of every session. Sizes are of the path: "
-                "instructions counted under emulation. A published number is of the machine named "
-                "beside it. Made by ",
+                "change nothing. All are measured alike, by ",
                 Mono("./lab.py recall"),
-                " from sessions on disk.",
+                ": the two workloads that execute most of the functions whose machine code "
+                "differs, in the smallest guest, with eight seeds, one look and the thresholds of "
+                "every session, without diagnostic runs and correctness checks; without any guest "
+                "where no machine code differs. Sizes are of the path: instructions counted under "
+                "emulation. A published number is of the machine named beside it. The table is "
+                "made from sessions on disk.",
             )
         ),
         *listing(scores(rows)),

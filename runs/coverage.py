@@ -293,12 +293,15 @@ def texts_and_files(series: Taken) -> tuple[dict[str, str], tuple[str, ...]]:
 
 
 def workloads_for(
-    suggestion: Suggestion, files: Sequence[str], auto: Auto | None = None
+    suggestion: Suggestion,
+    files: Sequence[str],
+    auto: Auto | None = None,
+    most: int = MOST_CHOSEN,
 ) -> tuple[str, ...]:
     """The workloads that a series is measured with where nobody names any, in the file's order.
 
     Of those that can be measured in one session, and that together execute its functions most: the
-    best five, as far as they have a fifth of the score of the best one (``Candidate.score``): a
+    best ``most``, as far as they have a fifth of the score of the best one (``Candidate.score``): a
     workload of many operations executes a little of everything.  Those that need a kernel with
     additions, which has to be built, or programs that set-up does not install, are left out where
     another one has half the score of the best.  Where no function of the series is known, those
@@ -340,7 +343,7 @@ def workloads_for(
         # They are in the order of their scores.  A variant is named with its workload.
         chosen = {
             candidate.case.workload: candidate.case.case
-            for candidate in able[:MOST_CHOSEN]
+            for candidate in able[:most]
             if candidate.score >= least
         }
         return tuple(chosen[name] for name in auto.workloads if name in chosen)
@@ -359,7 +362,7 @@ def workloads_for(
                 f"name some all the same: --workloads {','.join(auto.workloads)}"
             ]
         )
-    return choose(files, auto)
+    return choose(files, auto)[:most]
 
 
 def _weight(candidates: Sequence[Candidate], workloads: Sequence[str]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,16 @@ import typer
 from errors import InfraError, LabError
 from runs.request import Request
 from verbs.cli import flattened
-from verbs.invocation import emit, log, options, resumable, terminal_width, write_out
+from verbs.invocation import (
+    emit,
+    log,
+    options,
+    placed,
+    resolved_of,
+    resumable,
+    terminal_width,
+    write_out,
+)
 from verbs.options import SESSIONS, Json, Measuring, opt
 
 if TYPE_CHECKING:
@@ -18,6 +28,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False)
 WHICH = "Which entries"
+GUEST, SEEDS, WORKLOADS = "smoke", 8, 2
+# Of kernels that are built to learn which workloads execute what differs.
+ANY = "syscalls"
 
 
 @app.command("recall")
@@ -100,15 +113,7 @@ def made(entry: RecallEntry, sessions: Path, measuring: Measuring) -> bool:
         elif door.exists(sessions, f"{entry.name}/{MANIFEST}"):
             measure(Request(), options(measuring), measuring, resume=folder)
         else:
-            # The patches take a published change out: without them is the base of --reverse,
-            # which would have them turned around.
-            reverse = entry.result is not None and entry.result.reverse
-            request = Request(
-                series=(str(entry.folder),),
-                source=entry.source,
-                overrides=("series.reverse=true",) if reverse else (),
-            )
-            measure(request, options(measuring), measuring, folder=folder)
+            measure(request_of(entry, measuring), options(measuring), measuring, folder=folder)
     except NoWorkloadError as error:
         # What could be named all the same is no part of the answer.
         why = error.in_one_line.removeprefix("--series: ").partition("; name some")[0]
@@ -122,3 +127,39 @@ def made(entry: RecallEntry, sessions: Path, measuring: Measuring) -> bool:
         return True
     recall.keep_problem(entry, sessions, problem)
     return problem.recalled is recall.Recalled.NOT_EXECUTED
+
+
+def request_of(entry: RecallEntry, measuring: Measuring) -> Request:
+    """How an entry is measured, which is the same for all: the kernels are built first.
+
+    The workloads are the two that execute most of the functions whose machine code differs, so
+    that constants and inlined code of headers have some, too.  Eight seeds are the fewest with
+    which a change is called; there is no second look.
+
+    Raises:
+        NoWorkloadError: none executes what differs.
+        LabError: whatever building says.
+    """
+    from runs import coverage
+    from runs.boots import Reporter
+    from runs.building import build_arms, same_code
+
+    # The patches take a published change out: without them is the base of --reverse, which would
+    # have them turned around.
+    reverse = entry.result is not None and entry.result.reverse
+    request = Request(
+        series=(str(entry.folder),),
+        source=entry.source,
+        overrides=("series.reverse=true",) if reverse else (),
+        workloads=ANY,
+        seeds=SEEDS,
+        guest=GUEST,
+    )
+    resolved, reporter = resolved_of(request), Reporter()
+    with placed(options(measuring), measuring, reporter) as on:
+        kernels = build_arms(resolved, on, reporter.building, resolved.flavours[0])
+        if same_code(resolved, kernels):
+            return request
+        advice = coverage.answer(resolved, on)
+    names = coverage.workloads_for(advice.suggestion, advice.files, most=WORKLOADS)
+    return replace(request, workloads=",".join(names))

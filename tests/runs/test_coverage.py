@@ -62,6 +62,16 @@ def test_automatic_takes_no_more_than_five() -> None:
     assert {"memory", "syscalls"} <= {*chosen}
 
 
+def test_fewer_are_those_of_the_best_scores() -> None:
+    patches, files = texts("slow-slab-200")
+    names = [name for text in patches.items() for name in changed_functions(text[1], text[0])]
+    suggestion = suggest(shipped(), names, files)
+    best = workloads_for(suggestion, files, most=2)
+    assert len(best) == 2
+    assert {*best} < {*workloads_for(suggestion, files)}
+    assert suggestion.candidates[0].case.case in best
+
+
 def test_automatic_has_a_kernel_built_with_additions_only_for_what_nothing_else_shows() -> None:
     assert automatic(*texts("vmalloc-per-page")) == ("vmalloc",)
     chosen = automatic(*texts("reclaim-backoff"))

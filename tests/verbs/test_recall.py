@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,11 +16,15 @@ from errors import SeriesError
 from experiment.ad_hoc import NoWorkloadError
 from files import sha256_of
 from history import recall
+from results.coverage import suggest
 from results.record import Manifest, PatchRecord, SeriesRecord
 from results.store import SessionStore
+from runs.coverage import shipped
 from runs.request import Request
 from tests.analysis.factory import ExactSession
 from tests.history.test_recall import folders
+from verbs.options import Measuring
+from verbs.recall import request_of
 
 Measured = list[tuple[str, str]]
 
@@ -71,6 +76,13 @@ def lab_with(
         return folder
 
     monkeypatch.setattr("verbs.session.measure", measure)
+    monkeypatch.setattr(
+        "verbs.recall.request_of",
+        lambda entry, _: Request(
+            series=(str(entry.folder),),
+            overrides=("series.reverse=true",) if entry.result else (),
+        ),
+    )
 
     def main(*words: str) -> int:
         return lab.main(["recall", *words, "--sessions", str(tmp_path / "sessions")])
@@ -141,3 +153,29 @@ def test_an_entry_that_is_measured_later_loses_its_problem(
     assert main("p02") == 0
     (entry,) = recall.chosen(recall.entries(recall.FOLDERS), ["p02"])
     assert recall.row(entry, tmp_path / "sessions").recalled is recall.Recalled.CAUGHT
+
+
+@pytest.mark.parametrize(
+    ("changed", "workloads"),
+    # Nothing executes the last; the first is in no file of the series.
+    [(("folio_add_lru",), 2), ((), 1), (("build_all_zonelists",), None)],
+)
+def test_an_entry_is_measured_by_what_differs_in_its_kernels(
+    monkeypatch: pytest.MonkeyPatch, changed: tuple[str, ...], workloads: int | None
+) -> None:
+    (entry,) = recall.chosen(recall.entries(recall.FOLDERS), ["p17"])
+    suggestion = suggest(shipped(), changed, ["block/blk.h"])
+    resolved = SimpleNamespace(flavours=("perf",))
+    advice = SimpleNamespace(suggestion=suggestion, files=("block/blk.h",))
+    monkeypatch.setattr("verbs.recall.resolved_of", lambda _: resolved)
+    monkeypatch.setattr("runs.building.build_arms", lambda *_: {})
+    monkeypatch.setattr("runs.building.same_code", lambda *_: not changed)
+    monkeypatch.setattr("runs.coverage.answer", lambda *_: advice)
+    if workloads is None:
+        with pytest.raises(NoWorkloadError, match="build_all_zonelists"):
+            request_of(entry, Measuring())
+        return
+    request = request_of(entry, Measuring())
+    assert (request.guest, request.seeds, request.max_seeds) == ("smoke", 8, None)
+    assert request.overrides == ("series.reverse=true",)
+    assert len(request.named_workloads) == workloads
