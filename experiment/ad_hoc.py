@@ -26,6 +26,10 @@ class NoWorkloadError(SpecError):
     """No workload is known to execute anything that a series changes."""
 
 
+class NotYetKnownError(NoWorkloadError):
+    """What a series changes is known once its kernels are built."""
+
+
 class Touches(Frozen):
     """Workloads for a series of whose functions none is known, by patterns of its files."""
 

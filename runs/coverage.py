@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from errors import InfraError, LabError, RecordError, SpecError, UsageError
-from experiment.ad_hoc import Auto, NoWorkloadError, alike, choose, load_auto
+from experiment.ad_hoc import (
+    Auto,
+    NotYetKnownError,
+    NoWorkloadError,
+    alike,
+    choose,
+    load_auto,
+)
 from experiment.load import CONFIGS
 from kernels import addresses, build, cache, symbols
 from kernels.cache import Kernel
@@ -375,8 +382,37 @@ def _weight(candidates: Sequence[Candidate], workloads: Sequence[str]) -> float:
 
 
 def automatic(
-    patches: Mapping[str, str], files: Sequence[str], release: str = ""
+    patches: Mapping[str, str],
+    files: Sequence[str],
+    release: str = "",
+    code: Callable[[], tuple[str, ...] | None] = lambda: None,
 ) -> tuple[str, ...]:
-    """As :func:`workloads_for`, from the texts of ``patches`` alone, on a source's ``release``."""
+    """As :func:`workloads_for`, from the texts of ``patches``, on a source's ``release``.
+
+    Where these name no function of the kernel (a header, an option, data), ``code`` is asked for
+    the functions whose machine code differs; it answers None where kernels are not built.  No
+    workload is chosen where both are, no code differs, and files' names say nothing.
+
+    Raises:
+        NotYetKnownError: kernels are not built, and files' names say nothing.
+    """
     functions = [name for text in patches.items() for name in changed_functions(text[1], text[0])]
-    return workloads_for(suggest(shipped(release), functions, files), files)
+    table = shipped(release)
+    suggestion = suggest(table, functions, files)
+    built = code() if suggestion.by_files else None
+    if built:
+        suggestion = suggest(table, built, files)
+    try:
+        return workloads_for(suggestion, files)
+    except NoWorkloadError as error:
+        if not suggestion.by_files:
+            raise
+        if built is not None:
+            return ()
+        first, _, rest = error.in_one_line.partition("; ")
+        raise NotYetKnownError(
+            [
+                f"{first}: the functions that are compiled otherwise are known once both kernels "
+                f"are built: ./lab.py build, or run, with the same words; or {rest}"
+            ]
+        ) from None

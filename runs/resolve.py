@@ -179,10 +179,13 @@ def resolve_request(
     here: Path,
     catalogue: Catalogue,
     on_intake: Callable[[Settled], None] = lambda settled: None,
+    code: Callable[[Resolved], tuple[str, ...] | None] = lambda resolved: None,
 ) -> Resolved:
     """What a request comes to, checked, with its series taken in; ``here`` is where the user is.
 
     ``on_intake`` is called with its series taken in, before anything is made of them.
+    ``code`` says which functions' machine code differs where patches alone do not tell what they
+    change, and None where nothing is built.
 
     Raises:
         UsageError: neither an experiment nor a series is named, or both are.
@@ -198,7 +201,15 @@ def resolve_request(
     on_intake(settled)
     if not (request.name or request.arms or named):
         source = identify(settled.experiment.kernel.source, checkout=checkout, cache=cache)
-        chosen = automatic(*texts_and_files(settled.series[COMMON]), release_of(source))
+
+        def built() -> tuple[str, ...] | None:
+            if request.mode == "native":
+                return None
+            usual = with_config(settled.experiment, request.config)
+            return code(resolve(usual, checkout=checkout, cache=cache, series=settled.series))
+
+        texts = texts_and_files(settled.series[COMMON])
+        chosen = automatic(*texts, release_of(source), built)
         if request.mode == "native":
             # Of what is chosen for the user, what can be measured.
             left_out = without_phases(chosen)

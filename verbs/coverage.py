@@ -187,7 +187,7 @@ def lines(advice: Advice) -> list[str]:
     text = _wrapped(
         f"Changes {total} function{'s' * (total != 1)} ({how}) in {files}."
         if total
-        else f"Changes no function, in {files}."
+        else f"Changes no function{'' if advice.by_kernels else ' by its lines'}, in {files}."
     )
     if suggestion.by_files and suggestion.candidates:
         text += _wrapped(
@@ -197,7 +197,12 @@ def lines(advice: Advice) -> list[str]:
     if suggestion.candidates:
         text += ["", *_table(advice)]
     else:
-        text += _wrapped("No workload of the lab executes it.")
+        text += _wrapped(
+            "No workload of the lab executes it."
+            if advice.by_kernels or not suggestion.by_files
+            else "The functions that are compiled otherwise are known once both kernels are "
+            "built: ./lab.py build --series SERIES, then this again; ./lab.py run does it itself."
+        )
     if suggestion.never:
         text += [
             "",

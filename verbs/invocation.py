@@ -11,7 +11,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -58,15 +58,32 @@ def write_out(text: object = "", *, end: str = "\n", flush: bool = False) -> Non
     print(clean_lines(str(text)), end=end, flush=flush)
 
 
-def resolved_of(request: Request) -> Resolved:
+def resolved_of(
+    request: Request, build: Callable[[Resolved], object] = lambda resolved: None
+) -> Resolved:
     """What the command line asks for, checked, its series unpacked and shown.
+
+    ``build`` is called where only built kernels tell what the series changes.
 
     Raises:
         LabError: as ``runs.resolve.resolve_request``; a series that cannot be measured with its
             source.
     """
+    from runs.coverage import changed_by
     from runs.resolve import resolve_request
     from runs.resolved import catalogue
+
+    chosen = "what the series changes"
+
+    def code(usual: Resolved) -> tuple[str, ...] | None:
+        nonlocal chosen
+        build(usual)
+        functions, by_kernels = changed_by(usual, {}, options())
+        if by_kernels:
+            chosen = f"what is compiled otherwise: {len(functions)} functions"
+            return functions
+        chosen = "names of files; what is compiled otherwise is known once it is built"
+        return None
 
     resolved = resolve_request(
         request,
@@ -75,9 +92,10 @@ def resolved_of(request: Request) -> Resolved:
         here=Path.cwd(),
         catalogue=catalogue(CHECKOUT),
         on_intake=show_intake,
+        code=code,
     )
     if request.series:
-        remark = "" if request.named_workloads else " (chosen by what the series changes)"
+        remark = "" if request.named_workloads else f" (chosen by {chosen})"
         cases = ", ".join(case.name for case in resolved.experiment.cases)
         log(fill(f"workloads: {cases}{remark}", WIDTH, subsequent_indent="    "))
     return resolved

@@ -100,6 +100,7 @@ def add_verb(
     ./lab.py queue add v3.mbox --priority 2  # ahead of the others
     ./lab.py queue add --table series.csv --guest smoke  # a row each
     """
+    from experiment.ad_hoc import NotYetKnownError
     from queues import adding, page
     from queues.store import QueueStore
     from runs.resolved import catalogue
@@ -128,8 +129,8 @@ def add_verb(
     for entry in entries:
         try:
             resolved_of(entry.question)
-        except InfraError as error:
-            # A thread may have to wait for a network.
+        except (InfraError, NotYetKnownError) as error:
+            # A thread may have to wait for a network, and what a header reaches for a build.
             log(f"{entry.id}: not taken in now, but when it is measured: {error.in_one_line}")
     # All of them are sound, or none is queued.
     store = QueueStore(folder)

@@ -114,13 +114,16 @@ def build_verb(
     from runs.building import build_arms, expect_arms
     from runs.dry_run import kernel_lines
 
-    resolved = resolved_of(commits.of(request))
+    request = commits.of(request)
     if dry_run:
-        write_out("\n".join(kernel_lines(resolved, options())))
+        write_out("\n".join(kernel_lines(resolved_of(request), options())))
         return
     reporter = Reporter()
     failures: dict[str, dict[str, SeriesError]] = {}
     with resumable(), placed(options(), where, reporter) as on:
+        resolved = resolved_of(
+            request, lambda usual: build_arms(usual, on, reporter.building, usual.flavours[0], {})
+        )
         expect_arms(resolved, on, resolved.flavours)
         built = {
             flavour: build_arms(
@@ -302,6 +305,7 @@ def measure(
     from results.store import MANIFEST
     from runs import session as sessions
     from runs.boots import Reporter
+    from runs.building import build_arms
 
     reporter = Reporter()
 
@@ -329,7 +333,9 @@ def measure(
                 )
                 make(opened, on, store, reporter)
             return resume
-        resolved = resolved_of(request)
+        resolved = resolved_of(
+            request, lambda usual: build_arms(usual, on, reporter.building, usual.flavours[0], {})
+        )
         target = folder or sessions.new_folder(SESSIONS, resolved.experiment)
         if resolved.experiment.mode == "native":
             from runs.native import measure_native

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from errors import SpecError
-from experiment.ad_hoc import from_series, load_auto
+from experiment.ad_hoc import NotYetKnownError, NoWorkloadError, from_series, load_auto
 from kernels.diff import changed_functions
 from kernels.series import read_patch
 from results.coverage import Coverage, CoveredCase, suggest
@@ -104,6 +104,29 @@ def test_headers_are_chosen_for_by_name() -> None:
     assert automatic({}, ["include/linux/huge_mm.h"]) == ("filemap-thp",)
     with pytest.raises(SpecError, match=r"net/core/dev\.c"):
         automatic({}, ["net/core/dev.c"])
+
+
+def test_of_a_header_that_is_measured_which_is_compiled_otherwise() -> None:
+    series = texts("published/p07-folio-batch-15")
+    with pytest.raises(NotYetKnownError, match=r"pagevec\.h: .* known once both kernels are built"):
+        automatic(*series)
+    code = ("lru_add", "folio_batch_move_lru", "shrink_folio_list")
+    chosen = automatic(*series, code=lambda: code)
+    assert chosen == automatic({}, ["mm/swap.c"], code=lambda: code)
+    ranked = suggest(shipped(), code, series[1])
+    assert ranked.candidates[0].case.workload in chosen
+    # Nothing is: the usual ones, of which the session says that they run the same code.
+    assert automatic(*series, code=lambda: ()) == ()
+    with pytest.raises(NoWorkloadError, match="no workload executes bdi_put") as never:
+        automatic(*series, code=lambda: ("bdi_put",))
+    assert not isinstance(never.value, NotYetKnownError)
+
+
+def test_nothing_is_built_where_the_lines_of_a_patch_say_it() -> None:
+    def compare() -> None:
+        pytest.fail("kernels are asked for")
+
+    automatic(*texts("filemap-walks"), code=compare)
 
 
 def test_where_only_an_experiment_executes_it_that_is_named() -> None:

@@ -290,3 +290,29 @@ def test_series_and_guest_are_read_once(tmp_path: Path, monkeypatch: pytest.Monk
     made = whole(Request(name="filemap-v4", check=False), tmp_path / "cache")
     assert reads == ["take_in", "load_guest"]
     assert [len(arm.patches) for arm in made.arms] == [3, 0]
+
+
+def test_both_kernels_of_a_headers_series_are_compared_for_its_workloads(tmp_path: Path) -> None:
+    compared: list[Resolved] = []
+
+    def code(usual: Resolved) -> tuple[str, ...]:
+        compared.append(usual)
+        return ("blk_finish_plug", "__blk_mq_end_request")
+
+    request = Request(
+        series=("configs/series/published/p17-block-clock-each-time",),
+        config=("CONFIG_LRU_GEN=y",),
+    )
+    made = resolve_request(
+        request,
+        checkout=CHECKOUT,
+        cache=tmp_path,
+        here=CHECKOUT,
+        catalogue=catalogue(CHECKOUT),
+        code=code,
+    )
+    assert {case.workload for case in made.experiment.cases} & {"block", "direct"}
+    (usual,) = compared
+    # Of the same words as the session's: what is built for the choice is what it measures.
+    assert [len(arm.patches) for arm in usual.built] == [0, 1]
+    assert [arm.kernels for arm in usual.built] == [arm.kernels for arm in made.built]
