@@ -52,6 +52,7 @@ VERBS = {
     "clean": "host",
     "completion": "cli",
     "recall": "recall",
+    "mcp": "mcp",
 }
 # Verbs called by several words, in the module of the last before theirs; a help ends with two
 # examples or more.

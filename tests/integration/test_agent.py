@@ -1,0 +1,64 @@
+"""An agent's whole loop: a slow patch, the function that it made slow, the patch mended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import StdioServerParameters
+from mcp.client import Client
+
+from tests.integration.lab_process import CHECKOUT
+
+pytestmark = pytest.mark.guest
+SLOW = CHECKOUT / "configs/series/slow-add-locked-256"
+HOW = {"workloads": "filemap-4k", "guest": "smoke", "seeds": 8, "quick": True, "wait_s": 1}
+
+
+def test_a_slow_patch_is_mended_and_measured_again(tmp_path: Path) -> None:
+    series = tmp_path / "series"
+    shutil.copytree(SLOW, series)
+
+    async def loop() -> None:
+        lab = [str(CHECKOUT / "lab.py"), "mcp", "--sessions", str(tmp_path / "sessions")]
+        reached: list[float] = []
+
+        async def reach(progress: float, total: float | None, message: str | None) -> None:
+            reached.append(progress)
+
+        async with Client(StdioServerParameters(command=sys.executable, args=lab)) as client:
+
+            async def tool(name: str, **arguments: Any) -> Any:
+                done = await client.call_tool(name, arguments, progress_callback=reach)
+                assert not done.is_error, done.content
+                return json.loads(done.content[0].text)  # type: ignore[union-attr]
+
+            async def measured() -> Any:
+                answer = await tool("run", series=str(series), **HOW)
+                while answer["state"] == "running":
+                    answer = await tool("wait", session=answer["session"], wait_s=30)
+                return answer
+
+            slow = await measured()
+            assert (slow["state"], slow["exit_code"]) == ("finished", 1)
+            assert slow["primary"][0]["verdict"] == "regression"
+            assert reached
+            (first, *_) = await tool("explain", session=slow["session"])
+            assert first["function"] == "__filemap_add_folio"
+            for patch in series.glob("*.patch"):
+                # What was added is now a comment, on as many lines.
+                lines = patch.read_text().splitlines(keepends=True)
+                patch.write_text(
+                    "".join(
+                        "+\t/* mended */\n" if each.startswith("+\t") else each for each in lines
+                    )
+                )
+            mended = await measured()
+            assert mended["exit_code"] == 0
+
+    asyncio.run(loop())

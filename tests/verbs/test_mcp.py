@@ -1,0 +1,95 @@
+"""The lab as tools of an agent, through the client of the protocol's own SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import StdioServerParameters
+from mcp.client import Client
+
+from results.store import SessionStore
+from tests.analysis.factory import ExactSession
+from verbs.options import CHECKOUT
+
+
+def calls(folder: Path, *tools: tuple[str, dict[str, Any]]) -> list[tuple[bool, str]]:
+    """Whether each call of a tool failed, and its text."""
+
+    async def session() -> list[tuple[bool, str]]:
+        answers = []
+        server = StdioServerParameters(
+            command=sys.executable,
+            args=[str(CHECKOUT / "lab.py"), "mcp", "--sessions", str(folder)],
+        )
+        async with Client(server) as client:
+            names = {tool.name for tool in (await client.list_tools()).tools}
+            assert {name for name, _ in tools} <= names
+            for name, arguments in tools:
+                done = await client.call_tool(name, arguments)
+                answers.append((bool(done.is_error), done.content[0].text))  # type: ignore[union-attr]
+        return answers
+
+    return asyncio.run(session())
+
+
+def test_a_series_is_looked_up_and_a_session_is_read(tmp_path: Path) -> None:
+    store, session = SessionStore(tmp_path / "one"), ExactSession()
+    store.create(session.manifest())
+    for record in session.records():
+        store.append(record)
+    (tmp_path / "one/functions.csv").write_text(
+        "case,phase,unit,function,difference,low_95\n"
+        "filemap-4k,4k,work,xas_load,-8.5,\n"
+        "filemap-4k,4k,work,xas_find,9.5,1\n"
+    )
+    (listed, advice), (read, verdicts), (ranked, first), (selected, row) = calls(
+        tmp_path,
+        ("sessions", {}),
+        ("report", {"session": "one"}),
+        ("explain", {"session": "one"}),
+        ("explain", {"session": "one", "function": "xas_load"}),
+    )
+    assert [listed, read, ranked, selected] == [False] * 4
+    assert [Path(each["folder"]).name for each in json.loads(advice)] == ["one"]
+    assert (json.loads(verdicts)["state"], json.loads(verdicts)["experiment"]) == (
+        "finished",
+        session.manifest().experiment.name,
+    )
+    assert [each["function"] for each in json.loads(first)] == ["xas_find", "xas_load"]
+    assert json.loads(row) == [
+        {
+            "case": "filemap-4k",
+            "phase": "4k",
+            "unit": "work",
+            "function": "xas_load",
+            "difference": "-8.5",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "message"),
+    [
+        ("wait", {"session": "none"}, "run began no such session"),
+        ("report", {"session": "none"}, "exit code 2: error: "),
+        ("explain", {"session": "none"}, "functions.csv is not there"),
+        ("suggest", {"series": "--help"}, "exit code 2: error: "),
+        ("run", {"series": "/nowhere"}, "exit code 2: error: "),
+        (
+            "run",
+            {"series": "configs/series/filemap-walks", "guest": "none"},
+            "exit code 2: error: ",
+        ),
+    ],
+)
+def test_what_a_verb_refuses_is_an_error_of_the_tool(
+    tmp_path: Path, tool: str, arguments: dict[str, Any], message: str
+) -> None:
+    ((failed, text),) = calls(tmp_path, (tool, arguments))
+    assert failed
+    assert message in text
