@@ -309,8 +309,9 @@ def _vetted(series: _Series, name: str) -> SeriesRecord:
 
     The contents get the prefixes that ``git apply`` wants.
     """
-    _require_bounds(name, [len(content) for _, content in series.patches])
     patches = series.patches
+    lines = sum(content.count(b"\n") for _, content in patches)
+    _require_bounds(name, [len(content) for _, content in patches], lines)
     levels = series.levels or [None] * len(patches)
     read = [
         patch_of(Path(file), content, level)
@@ -321,8 +322,7 @@ def _vetted(series: _Series, name: str) -> SeriesRecord:
             step = "take it out of the series"
             raise SeriesError("changes no file", where=patch.name, next_step=step)
     contents = [content for _, content in read]
-    lines = sum(content.count(b"\n") for content in contents)
-    _require_bounds(name, [], lines, sum(len(patch.files) for patch, _ in read))
+    _require_bounds(name, [], files=sum(len(patch.files) for patch, _ in read))
     respelled = [
         file for (file, given), content in zip(patches, contents, strict=True) if given != content
     ]

@@ -21,9 +21,9 @@ from email.parser import BytesHeaderParser
 from email.utils import getaddresses, parsedate_to_datetime
 
 from errors import LabError, SeriesError
-from kernels.diff import read_diff
+from kernels.diff import MOST_LINES, read_diff
 from kernels.packed import is_packed, unpacked
-from kernels.series import LARGEST, LONGEST_HEADER, decoded_header
+from kernels.series import LARGEST, LONGEST_HEADER, decoded_header, too_large
 from text import clean
 
 MOST_MAILS = 5000
@@ -58,6 +58,10 @@ FIELD = re.compile(r"([A-Za-z][A-Za-z0-9-]{0,60}):[ \t](.*)")
 SCISSORS = (">8", "8<", ">%", "%<")
 RULER = 20
 HEAD = 1 << 16
+# A header that every reader of mails ends at the same line.
+PLAIN_HEADER = re.compile(rb"(?:[!-9;-~]+:[^\r\n]*\r?\n(?:[ \t][^\r\n]*\r?\n)*)+\r?\n")
+# What a mail has more than the patch in it, at the most: that is encoded in base64.
+ENCODING = 1.4
 LONGEST_REFERENCES = 1 << 14
 RAW_ID = re.compile(rb"^message-id:\s{0,80}<([^<>\s]{1,200})>", re.M | re.I)
 RAW_SUBJECT = re.compile(rb"^subject:[ \t]{0,80}([^\r\n]{1,200})", re.M | re.I)
@@ -173,10 +177,19 @@ def read_mails(data: bytes, where: str) -> tuple[Mail, ...]:
     """Read an mbox file's mails in its order; mails that are enclosed in one follow it.
 
     Raises:
-        SeriesError: more mails than a thread has, or one that cannot be read.
+        SeriesError: more mails than a thread has, or one that cannot be read or is no patch by its
+            size.
     """
     mails: list[Mail] = []
-    waiting = [(0, raw) for raw in reversed(split_mbox(data))]
+    parts = split_mbox(data)
+    if len(parts) == 1:
+        # What no patch can be is not read.
+        if len(data) > ENCODING * LARGEST:
+            raise too_large(len(data), where)
+        if (lines := data.count(b"\n")) > MOST_LINES:
+            what = f"has {lines} lines, more than {MOST_LINES}"
+            raise SeriesError(what, where=where, next_step="split it")
+    waiting = [(0, raw) for raw in reversed(parts)]
     while waiting:
         count = len(mails) + len(waiting)
         if count > MOST_MAILS:
@@ -228,11 +241,21 @@ def read_mail(raw: bytes, where: str = "") -> Mail:
     """
     with reading(raw, where):
         try:
-            message = message_from_bytes(raw)
+            message = message_of(raw)
         except RecursionError:
             # Parts in parts, a thousand deep: nobody's patch.  Its header stands for it.
             message = BytesHeaderParser().parsebytes(raw)
         return _of_message(raw, message)
+
+
+def message_of(raw: bytes) -> Message:
+    """A mail as Python's parser reads it, which goes through each line of a body, twice."""
+    if header := PLAIN_HEADER.match(raw, 0, HEAD):
+        message = BytesHeaderParser().parsebytes(header[0])
+        if message.get_content_maintype() not in ("multipart", "message"):
+            message.set_payload(raw[header.end() :].decode("ascii", "surrogateescape"))
+            return message
+    return message_from_bytes(raw)
 
 
 def _of_message(raw: bytes, message: Message) -> Mail:
@@ -345,9 +368,8 @@ def _body(message: Message) -> tuple[str, list[str], tuple[bytes, ...], str]:
             elif name.endswith((".patch", ".diff")):
                 unread = f"no diff can be read in its attachment {name}"
     text = "\n".join(words)
-    kept = {diff_of(each) for each in words} - {""}
-    if kept:
-        beside = patches.keys() - kept
+    if any(DIFF.search(each) for each in words):
+        beside = patches and patches.keys() - {diff_of(each) for each in words}
         if beside:
             unread = f"has a diff in its text, and {len(beside)} more attached"
         patches = {}

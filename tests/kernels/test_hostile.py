@@ -19,7 +19,7 @@ from kernels.diff import read_diff
 from kernels.intake import take_in
 from kernels.mail import as_patch, read_mail, read_mails
 from kernels.series import apply, read_patch, reverted
-from tests.kernels.fake import FASTER, Lab, keep, patches_of
+from tests.kernels.fake import FASTER, GROWN, Lab, keep, patches_of
 from tests.kernels.poison import DIFF, LONG, ODD, UNREADABLE
 from tests.kernels.posting import Post, mbox, post
 from text import clean, is_unfit
@@ -139,6 +139,29 @@ def test_too_large(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
         stream.truncate(300 << 20)
     with pytest.raises(SeriesError, match="has 300 MiB, more than 256"):
         keep(SeriesSpec(path="sparse.mbox"), **lab.where)
+
+
+@pytest.mark.parametrize("head", ["", "Subject: [PATCH] x\n\n"])
+def test_what_no_patch_can_be_by_its_size_is_not_read(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, head: str
+) -> None:
+    monkeypatch.setattr(mails, "read_mail", lambda *_: pytest.fail("it is read"))
+    hunk = "@@ -1 +1 @@\n-a\n+b\n"
+    for size, what in ((32 << 20, r"has \d+ lines"), (45 << 20, r"has 45\.0 MiB, more than 32")):
+        text = head + DIFF.partition("@@")[0] + hunk * (size // len(hunk))
+        (lab.checkout / "big.patch").write_text(text)
+        with pytest.raises(SeriesError, match=what):
+            keep(SeriesSpec(path="big.patch"), **lab.where)
+
+
+def test_lines_of_a_whole_series_are_counted_before_any_hunk_is_read(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.series("two", FASTER, GROWN)
+    monkeypatch.setattr(intake, "MOST_LINES", 20)
+    monkeypatch.setattr(intake, "patch_of", lambda *_: pytest.fail("it is read"))
+    with pytest.raises(SeriesError, match=r"has \d+ lines, more than 20"):
+        keep(SeriesSpec(path="configs/series/two"), **lab.where)
 
 
 def test_a_file_name_in_a_folder_with_escapes_is_refused(lab: Lab) -> None:

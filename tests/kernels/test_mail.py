@@ -13,12 +13,14 @@ from email.mime.multipart import MIMEMultipart
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from errors import SeriesError
 from experiment.spec import SeriesSpec
 from kernels.diff import read_diff
 from kernels.intake import read_series, take_in
-from kernels.mail import Mail, as_patch, read_mail, read_mails, unmet
+from kernels.mail import Mail, as_patch, message_of, read_mail, read_mails, unmet
 from kernels.packed import unpacked
 from kernels.threads import Thread, select
 from tests.kernels.fake import keep
@@ -303,3 +305,38 @@ def patch_id(text: str) -> str:
         ["git", "patch-id", "--stable"], input=text, capture_output=True, text=True, check=True
     )
     return done.stdout.split()[0]
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "Subject: [PATCH] x\n",
+                "From: a@example.org\r\n",
+                "Content-Type: text/plain; charset=latin-1\n",
+                "Content-Type: multipart/mixed; boundary=b\n",
+                "Content-Type: message/rfc822\n",
+                "Content-Transfer-Encoding: base64\n",
+                "Content-Transfer-Encoding: quoted-printable\n",
+                " goes on\n",
+                "no field\n",
+                "lone: \rreturn\n",
+                "From x@y Thu Jan  1 00:00:00 1970\n",
+                "--b\n",
+                "\n",
+                "\r\n",
+                "eA==\n",
+                "=3D \xff",
+            ]
+        ),
+        max_size=9,
+    )
+)
+def test_a_mail_of_one_part_is_read_as_pythons_parser_reads_it(lines: list[str]) -> None:
+    raw = "".join(lines).encode("latin-1")
+    quick, whole = message_of(raw), message_from_bytes(raw)
+    assert quick.items() == whole.items()
+    assert quick.is_multipart() == whole.is_multipart()
+    if not whole.is_multipart():
+        assert quick.get_payload(decode=True) == whole.get_payload(decode=True)
+        assert quick.get_payload() == whole.get_payload()
