@@ -343,13 +343,14 @@ def series_of(tree: Path, commits: str, *, base: str, uncommitted: bool, cache: 
     branch = run_git(tree, "symbolic-ref", "--quiet", "--short", HEAD, check=False).stdout.strip()
     # A name with more in it than a range may have is not worth a refusal.
     branch = branch if split_range(f"x..{branch}") == ("", "x", branch) else HEAD
-    series: list[str] = []
     if first:
         start = merge_base(tree, commit_of(tree, first, where), tip, where)
-        series.append(f"git:{tree}@{first}..{branch if last == HEAD else last}")
     require_files(tree, start, tip, where)
     notes = [f"source: {_words(tree, start)}"]
-    if first:
+    series: list[str] = []
+    # What is not committed may be all there is.
+    if first and not (uncommitted and start == tip):
+        series.append(f"git:{tree}@{first}..{branch if last == HEAD else last}")
         count = run_git(tree, "rev-list", "--count", f"{start}..{tip}").stdout.strip()
         notes.append(f"series: {count} commits up to {_words(tree, tip)}")
     output = run_git(tree, *QUIET, "status", "--porcelain", "-z", "--no-renames").stdout
@@ -380,6 +381,16 @@ def series_of(tree: Path, commits: str, *, base: str, uncommitted: bool, cache: 
     digest = hashlib.sha256(beside.read_bytes()).hexdigest()[:8]
     diff = beside.replace(folder / f"{slug(branch).lower()}-uncommitted-{digest}.diff")
     return TreeSeries(f"git:{tree}@{start}", (*series, str(diff)), tuple(notes))
+
+
+def changes_of(tree: Path, base: str) -> bytes:
+    """What the files that git knows in a tree change of a commit, as a diff.
+
+    Raises:
+        UsageError, InfraError: as :func:`run_git`.
+    """
+    diff = run_git(tree, *QUIET, "diff", *DIFF, "--binary", base).stdout
+    return diff.encode(errors="surrogateescape")
 
 
 def _words(tree: Path, commit: str) -> str:

@@ -33,6 +33,7 @@ from verbs.options import opt
 VERBS = {
     "doctor": "host",
     "run": "session",
+    "loop": "loop",
     "suggest": "coverage",
     "plan": "session",
     "report": "session",

@@ -18,7 +18,18 @@ EVERYTHING = "--help-all"
 # Options that ``--help`` leaves to ``--help-all``.
 HIDDEN = (RARELY, WHERE)
 # The verbs that are shown with what they do; the others by their names.
-START = ("doctor", "run", "suggest", "plan", "report", "sessions", "compare", "bisect", "list")
+START = (
+    "doctor",
+    "run",
+    "loop",
+    "suggest",
+    "plan",
+    "report",
+    "sessions",
+    "compare",
+    "bisect",
+    "list",
+)
 PANELS = {"Start": START, "Every night": ("queue", "watch", "history", "gate", "pages")}
 Rows = list[tuple[str, str]]
 UNBROKEN: Any = {"break_long_words": False, "break_on_hyphens": False, "replace_whitespace": False}

@@ -6,7 +6,7 @@ read these files, too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -47,6 +47,7 @@ from verbs.options import (
 )
 
 if TYPE_CHECKING:
+    from analysis.many import SessionComparison
     from results.store import SessionStore
     from runs.boots import Reporter
     from runs.building import KernelForecast
@@ -357,9 +358,17 @@ def measure(
     return target
 
 
-def make(opened: Prepared, run_options: Options, store: SessionStore, reporter: Reporter) -> None:
-    """Make all that a prepared session plans, with a verdict as soon as there is one."""
-    from analysis.many import SessionComparison
+def make(
+    opened: Prepared,
+    run_options: Options,
+    store: SessionStore,
+    reporter: Reporter,
+    judged: Callable[[SessionComparison], None] = lambda comparison: None,
+) -> None:
+    """Make all that a prepared session plans, with a verdict as soon as there is one.
+
+    ``judged`` is called after each look, where seeds are added until all is decided.
+    """
     from reports import forms
     from reports.headline import decided, standing_verdicts
     from runs import stages
@@ -377,6 +386,11 @@ def make(opened: Prepared, run_options: Options, store: SessionStore, reporter: 
             )
         else:
             measure_runs(part, on, store, reporter)
+
+    def verdicts() -> stages.ByCase:
+        comparison = forms.read_comparison(store.folder)
+        judged(comparison)
+        return standing_verdicts(comparison)
 
     shown: list[str] = []
 
@@ -398,7 +412,7 @@ def make(opened: Prepared, run_options: Options, store: SessionStore, reporter: 
         building=reporter.building,
         measure=measure,
         verdict=verdict,
-        verdicts=lambda: standing_verdicts(forms.read_comparison(store.folder)),
+        verdicts=verdicts,
     )
 
 
@@ -425,7 +439,6 @@ def report(folder: Path, form: str, *, strict: bool, write: bool = True) -> int:
 
     With ``write`` every form is written into the session's folder.
     """
-    from analysis.many import SessionComparison
     from analysis.verdict import Judgement
     from reports import forms
     from reports import native as of_native

@@ -1,0 +1,69 @@
+"""A session in a line, for who edits a kernel and looks at one verdict after the other."""
+
+from __future__ import annotations
+
+from analysis.many import SessionComparison
+from analysis.two_sessions import SessionPair
+from analysis.verdict import CALLED, Verdict
+from reports import wording
+from reports.headline import headline, standing_verdicts
+from reports.sentences import verdict_counts
+from text import counted
+
+
+def is_decided(session: SessionComparison) -> bool:
+    """Whether more seeds decide nothing more."""
+    return all(word for named in standing_verdicts(session).values() for word in named.values())
+
+
+def line(session: SessionComparison, since: SessionPair | None = None) -> str:
+    """What happened, the result that changed most, its change since another session, and where.
+
+    ``1 regression: direct buffered.path +0.15 % [+0.15, +0.16]; since the last save
+    +0.05 % [+0.04, +0.06]; filemap_get_read_batch +4.3 instructions; 8 seeds``.
+    """
+    happened = headline(session)
+    tested = [
+        metric
+        for metric in session.primary
+        if metric.judgement.change and metric.judgement.verdict is not Verdict.NOT_TESTED
+    ]
+    if not (tested and happened.has_verdicts):
+        return "; ".join((happened.text, *happened.causes))
+    most = max(
+        tested,
+        key=lambda m: (
+            m.judgement.verdict in CALLED,
+            abs(wording.estimate(m.judgement.change) or 0.0),
+        ),
+    )
+    bounds = wording.bounds(most)
+    if not bounds and (of_seeds := [each.change for each in most.pairs if each.change is not None]):
+        bounds = f"({wording.within(most, min(of_seeds), max(of_seeds))} seed by seed)"
+    words = verdict_counts(metric.judgement for metric in tested)
+    parts = [f"{words}: {most.case} {most.name} {wording.change(most)} {bounds}"]
+    if since is not None:
+        parts.append(f"since the last save {since_other(since, most.case, most.name)}")
+    parts += [
+        f"{row.name} {wording.signed(row.instructions.difference, 2)} instructions"
+        for comparison in session.comparisons
+        for own in comparison.headlines
+        if (own.case, own.phase) == (most.case, most.phase)
+        for row in own.functions[:1]
+        if row.instructions.difference
+    ]
+    return "; ".join((*parts, counted(most.judgement.pairs, "seed")))
+
+
+def since_other(pair: SessionPair, case: str, name: str) -> str:
+    """The change of a metric of the patched arm since another session, or why there is none."""
+    patched = pair.second.arms[-1].name
+    if patched in pair.same_code:
+        return "the same machine code"
+    for metric in pair.metrics:
+        change = metric.judgement and metric.judgement.change
+        if change and (metric.arm, metric.case, metric.name) == (patched, case, name):
+            bounds = None not in (change.low, change.high)
+            interval = wording.between(change.low or 0.0, change.high or 0.0) if bounds else ""
+            return f"{wording.percent(change.estimate)} {interval}".rstrip()
+    return f"not comparable: {pair.obstacles[0]}" if pair.obstacles else "another workload"

@@ -1,0 +1,121 @@
+"""``twinboot loop``: what a save begins, what it ends, and what is said of it."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from errors import SeriesError
+from runs.boots import Reporter
+from runs.local import Options
+from runs.request import CHECKOUT, Request
+from tests.kernels.fake import FAKE_LINUX, FASTER, GROWN
+from tests.kernels.posting import git
+from verbs import saves
+from verbs.saves import SAME, Loop, Tree
+
+SOURCE = "mm/filemap.c"
+Pass = Callable[["Played"], None]
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
+    """A tree as it is committed."""
+    monkeypatch.setattr(saves, "INTERVAL_S", 0.01)
+    folder = tmp_path / "linux"
+    shutil.copytree(FAKE_LINUX, folder)
+    git(folder, "init", "-q", "-b", "mainline")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "Linux 6.12")
+    return Tree(folder, git(folder, "rev-parse", "HEAD").strip())
+
+
+@dataclass
+class Played(Loop):
+    """One whose passes are played: what each was of, and what it does in place of booting."""
+
+    passes: list[Pass] = field(default_factory=list)
+    contents: list[str] = field(default_factory=list)
+
+    def measure(self) -> None:
+        self.contents.append((self.tree.folder / SOURCE).read_text())
+        self.passes.pop(0)(self)
+
+
+def played(tree: Tree, *passes: Pass) -> Played:
+    on = Options(CHECKOUT, tree.folder.parent / "cache")
+    return Played(tree, Request(), on, Reporter(), passes=list(passes))
+
+
+def ends(_: Played) -> None:
+    """The user does."""
+    raise KeyboardInterrupt
+
+
+def test_a_save_ends_what_is_under_way_and_begins_anew(tree: Tree) -> None:
+    source = tree.folder / SOURCE
+    before = source.read_text()
+
+    def saved(loop: Played) -> None:
+        GROWN(loop.tree.folder)
+        threading.Event().wait()  # for ever, but for the save
+
+    FASTER(tree.folder)
+    loop = played(tree, saved, ends)
+    with pytest.raises(KeyboardInterrupt):
+        loop.run()
+    first, second = loop.contents
+    assert before != first != second == source.read_text()
+
+
+def test_an_error_is_a_line_and_the_next_save_is_measured(
+    tree: Tree, capsys: pytest.CaptureFixture[str]
+) -> None:
+    original = (tree.folder / SOURCE).read_text()
+
+    def fails(loop: Played) -> None:
+        GROWN(loop.tree.folder)
+        raise SeriesError("does not build", where=SOURCE)
+
+    def taken_back(loop: Played) -> None:
+        (loop.tree.folder / SOURCE).write_text(original)
+
+    FASTER(tree.folder)
+    loop = played(tree, fails, taken_back, ends)
+
+    def write_line(text: str) -> None:
+        Loop.write_line(loop, text)
+        if text == SAME:
+            FASTER(tree.folder)
+
+    loop.write_line = write_line  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        loop.run()
+    first, second = capsys.readouterr().out.splitlines()
+    assert f"{SOURCE}: does not build; 0 s" in first
+    assert SAME in second
+
+
+def test_a_commit_on_top_is_part_of_what_is_measured(tree: Tree) -> None:
+    FASTER(tree.folder)
+    git(tree.folder, "commit", "-qam", "mm: faster")
+    committed = tree.changes()
+    assert b"index >> 5" in committed
+    GROWN(tree.folder)
+    assert tree.changes() != committed
+
+
+def test_the_workload_is_the_one_that_executes_most_of_it(tree: Tree) -> None:
+    FASTER(tree.folder)
+    loop = played(tree)
+    request, resolved = loop.resolved()
+    assert request.source == f"git:{tree.folder}@{tree.start}"
+    assert [case.name for case in resolved.experiment.cases] == [request.workloads]
+    named = played(tree)
+    named.request = Request(workloads="memory,syscalls")
+    assert len(named.resolved()[1].experiment.cases) == 2
