@@ -27,6 +27,8 @@ from host.packages import SystemPackage, install_line, locate, package_of, packa
 from host.process import run
 
 Status = Literal["ok", "warn", "fail"]
+# In the cache: hosts whose kept runs are not used, one a line, each with its reason.
+ASIDE = "runs/set-aside.txt"
 
 # A session of the default experiment leaves 2.0 GiB without its checks' kernels, which have objects
 # of 0.3 GiB for each configuration; a second source takes 2 GiB more.
@@ -236,6 +238,19 @@ def run_checks(*, cache: Path | None = None, proc: Path = Path("/proc")) -> tupl
         check_cores(cores_available()),
         check_cache(folder),
         check_disk(folder, shutil.disk_usage(_existing(folder)).free),
+        check_kept_runs(folder),
+    )
+
+
+def check_kept_runs(folder: Path) -> DoctorCheck:
+    """The hosts of which no kept run is used, since one of theirs had other bytes when repeated."""
+    hosts = [line.partition(" # ") for line in text_of(folder / ASIDE).splitlines()]
+    return judged(
+        "kept runs",
+        f"not used from {', '.join(host for host, _, _ in hosts)}" if hosts else "of every host",
+        bool(hosts),
+        "; ".join(f"{host}: {why or 'no reason is on record'}" for host, _, why in hosts),
+        f"./lab.py doctor --exact on both hosts; then remove the line from {folder / ASIDE}",
     )
 
 

@@ -27,8 +27,9 @@ from runs.exactness import diverging
 from runs.fleet.parcel import HOST_ENDINGS, LARGEST, Answer, answer_of, read_raw, write_raw
 from text import clean
 
-# Hosts whose runs are not used, one a line: removing the line clears the host.
+# Hosts whose runs are not used, one a line with its reason: removing the line clears the host.
 ASIDE = "set-aside.txt"
+WHY = " # "
 # Of all kept runs: about nine thousand judged ones, each nearly all what the probe counted.
 MOST_BYTES = 2 << 30
 DIGEST = 64
@@ -49,7 +50,8 @@ def cost_of(run_id: str, outcome: Outcome) -> RunCost:
 def set_aside(kept: KeptRuns) -> frozenset[str]:
     """The hosts whose runs are neither used nor kept."""
     with suppress(FileNotFoundError):
-        return frozenset((kept.folder / ASIDE).read_text().splitlines())
+        lines = (kept.folder / ASIDE).read_text().splitlines()
+        return frozenset(line.partition(WHY)[0] for line in lines)
     return frozenset()
 
 
@@ -76,7 +78,7 @@ def load(kept: KeptRuns, key: str, place: Place) -> Answer | None:
             with suppress(OSError):
                 path.unlink()
             continue
-        if answer.host not in set_aside(kept):
+        if clean(answer.host) not in set_aside(kept):
             with suppress(OSError):
                 os.utime(path)
             return answer
@@ -86,7 +88,7 @@ def load(kept: KeptRuns, key: str, place: Place) -> Answer | None:
 def keep(kept: KeptRuns, answer: Answer) -> None:
     """Keep a run; a disk that refuses it costs the kept run and no more."""
     assert answer.outcome is not None
-    if answer.host in set_aside(kept):
+    if clean(answer.host) in set_aside(kept):
         return
     # Packed on its own: as text it would take twice as much.
     counts = answer.outcome.counts and zlib.compress(answer.outcome.counts)
@@ -153,8 +155,16 @@ class _Keeper:
             return
         self.kept.folder.mkdir(parents=True, exist_ok=True)
         aside = self.kept.folder / ASIDE
-        hosts = sorted({*set_aside(self.kept), known.host})
-        write_atomically(aside, "".join(f"{each}\n" for each in hosts))
+        lines = aside.read_text().splitlines() if aside.exists() else []
+        if clean(known.host) not in set_aside(self.kept):
+            today = datetime.datetime.now(datetime.UTC).date().isoformat()
+            session = self.place.raw.parent.name
+            why = (
+                f"{name}, kept on {then.kept_at} ({then.inputs}), had other bytes on {host} on "
+                f"{today}, in session {session}: {differs[0]}"
+            )
+            lines.append(f"{clean(known.host)}{WHY}{clean(why)}")
+            write_atomically(aside, "".join(f"{line}\n" for line in lines))
         raise InfraError(
             f"{name} has other bytes on {host} than when it was kept, on {clean(known.host)} on "
             f"{then.kept_at}: {differs[0]}; no run kept from {clean(known.host)} is used any more",

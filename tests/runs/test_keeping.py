@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from experiment.plan import Size
 from guests import kept
 from guests.channel import Ending, Kind
 from guests.exact import Machine, Outcome
+from host.doctor import check_kept_runs
 from runs import keeping
 from runs.boots import Boot, KeepingJudge, KeptRuns, Place, Reporter
 from tests.guests.framing import sent
@@ -198,6 +200,14 @@ def test_a_difference_ends_the_session_and_sets_the_host_aside(
         lab.measure(runs(), "two")
     for part in ("on second than when it was kept, on first", "line 1", "no run kept from first"):
         assert part in str(raised.value)
+    # The doctor names the run, when it was kept, and the other host.
+    check = check_kept_runs(lab.folder)
+    assert (check.status, check.found) == ("warn", "not used from first")
+    assert re.search(
+        r"first: c\.b0\d\.\w+, kept on 20\d\d-\d\d-\d\d \([0-9a-f]+\), had other bytes on second "
+        r"on 20.*, in session two: .*line 1",
+        check.why,
+    )
     # Before what is drawn was the same, nobody was told of a kept run.
     assert lab.received == {}
     assert sorted(lab.measure(runs(), "three")) == sorted(NAMES)
@@ -207,6 +217,7 @@ def test_a_difference_ends_the_session_and_sets_the_host_aside(
     (lab.folder / "runs" / keeping.ASIDE).write_text("first\nsecond\n")
     assert len(lab.measure(runs(), "five")) == len(NAMES)
     (lab.folder / "runs" / keeping.ASIDE).write_text("")
+    assert check_kept_runs(lab.folder).status == "ok"
     assert len(lab.measure(runs(), "six")) == 2
 
 
