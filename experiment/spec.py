@@ -192,7 +192,7 @@ class CaseSpec(Frozen):
     """
     times: dict[str, dict[str, PhaseTimes]] = Field(default_factory=dict)
     """How much each phase of fio does, by guest, then by phase: ``times.laptop.4k``.  Phases
-    with a program of their own do the same amount in every guest.
+    with a program do the same amount in every guest.
     """
     published: tuple[Published, ...] = ()
     """Figures of the original document."""
@@ -251,8 +251,8 @@ MODELLED = (MEMORY, LINES)
 class TwinSpec(Frozen):
     """Diagnostic runs: more runs of the same arms, which explain and are never judged.
 
-    They have a guest shape of their own, something that is read in the guest, or a plugin that
-    models caches, so that none of their numbers may stand beside those of the judged runs.
+    They have another guest shape, something that is read in the guest, or a plugin that
+    models caches, so that none of their numbers compares with those of the judged runs.
     """
 
     name: Name
@@ -317,7 +317,7 @@ class Experiment(Frozen):
     wall: WallSpec = WallSpec()
     """How a wall session is made."""
     kernel: KernelSpec
-    """The kernel of all arms that have none of their own."""
+    """The kernel of all arms that name none."""
     series: SeriesSpec | None = None
     """The patches under test; makes two arms, ``base`` and ``patched``, where ``arms`` is empty."""
     arms: tuple[ArmSpec, ...] = ()

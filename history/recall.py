@@ -474,11 +474,11 @@ def blocks(rows: Sequence[RecallRow]) -> list[Block]:
         Heading("Recall of known changes", 1),
         Paragraph(
             (
-                "Published results undone or redone by patches of the lab's own, and changes that "
-                "change nothing. All are measured alike, by ",
+                "Published results undone or redone by our patches, and no-op changes. All "
+                "are measured alike, by ",
                 Mono("./lab.py recall"),
                 ": the two workloads that execute most of the functions whose machine code "
-                "differs, in the smallest guest, with eight seeds, one look and the thresholds of "
+                "differs, in the smallest guest, with eight seeds, judged once by the thresholds of "
                 "every session, without diagnostic runs and correctness checks; without any guest "
                 "where no machine code differs. Sizes are of the path: instructions counted under "
                 "emulation. A published number is of the machine named beside it. The table is "

@@ -28,6 +28,22 @@ CODE = re.compile(r"`([^`]+)`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 PROGRAM = re.compile(r"^\s*(?:\$ )?(?:cd \S+ && )?(?:\./lab\.py|twinboot) (\S.*)$")
 MAKE = re.compile(r"^\s*(?:\$ )?make ([a-z-]+)(?!\S)")
+# Words of this house, and what the field says instead.
+VOCABULARY = {
+    r"asked|told": "set, requested, reported",
+    r"of (?:his|its|their) own": "separate, or nothing",
+    r"called (?:a change|from)": "reported",
+    r"false (?:alarms?|calls?)": "false positives",
+    r"changes? that changes? nothing": "no-op changes",
+    r"boots? draws?|dice|luck": "boot-to-boot variation, random",
+    r"how far \w+ scatters?|scatters? by": "standard deviation",
+    r"twins?": "diagnostic runs",
+    r"metronome|takes? turns|turns of": "time slices",
+    r"stands? beside": "is shown with",
+    r"(?:the )?lab(?:'s own|'s)|the lab": "Twinboot, or nothing",
+    r"taken out|takes? out": "removed",
+    r"1,000 ns of work": "per read",
+}
 
 
 def without_code(text: str) -> str:
@@ -65,6 +81,24 @@ def broken_links(page: Path, text: str) -> list[str]:
         if not target.exists() or (heading and heading not in known):
             broken.append(link)
     return broken
+
+
+def house_words(text: str) -> dict[str, str]:
+    """Words of the house in a text, each with what to say instead."""
+    plain = " ".join(text.split())
+    return {
+        match[0]: standard
+        for word, standard in VOCABULARY.items()
+        for match in re.finditer(rf"\b(?:{word})\b", plain, re.I)
+    }
+
+
+def verbs(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """A command and all below it, with their names."""
+    command = command.load() if hasattr(command, "load") else command
+    yield name, command
+    for each, below in getattr(command, "commands", {}).items():
+        yield from verbs(below, f"{name} {each}".strip())
 
 
 def commands(text: str) -> Iterator[str]:
@@ -120,6 +154,26 @@ def test_targets_of_make_exist(page: Path) -> None:
     assert named - set(targets) == set()
 
 
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page not in NOTEBOOK], ids=lambda page: page.name
+)
+def test_documents_use_the_words_of_the_field(page: Path) -> None:
+    assert house_words(without_code(page.read_text(encoding="utf-8"))) == {}
+
+
+def test_help_uses_the_words_of_the_field() -> None:
+    spoken = {}
+    for name, command in verbs(lab.command_line(), ""):
+        texts = [
+            command.help,
+            command.epilog,
+            *(getattr(each, "help", "") for each in command.params),
+        ]
+        if words := house_words(" ".join(filter(None, texts))):
+            spoken[name] = words
+    assert spoken == {}
+
+
 def test_the_index_has_every_document() -> None:
     linked = set(LINK.findall((DOCS / "README.md").read_text(encoding="utf-8")))
     assert {page.name for page in DOCS.glob("*.md")} - {"README.md"} <= linked
@@ -152,6 +206,14 @@ def test_every_check_of_a_workload_is_explained() -> None:
     text = (DOCS / "adding-a-workload.md").read_text(encoding="utf-8")
     explained = re.findall(r"^\| `(\w+)` \|", text.partition("## Checks")[2], re.M)
     assert sorted(explained) == sorted(get_args(Check))
+
+
+def test_words_of_the_house_are_named_with_those_of_the_field() -> None:
+    assert house_words("Twins of\nits own, whose turns off") == {
+        "Twins": "diagnostic runs",
+        "of its own": "separate, or nothing",
+    }
+    assert house_words("two labels, a laboratory, 2 of 3 returns") == {}
 
 
 def test_what_is_wrong_is_reported(tmp_path: Path) -> None:

@@ -266,7 +266,7 @@ class Shell(enum.StrEnum):
 def completion_verb(
     shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish")],
     program: Annotated[
-        str, opt("--program NAME", "the command name that you use for the lab")
+        str, opt("--program NAME", "the command name that you use for it")
     ] = PROGRAM,
 ) -> None:
     """Print the completion script for bash, zsh or fish.

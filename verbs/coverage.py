@@ -127,11 +127,11 @@ def suggest_verb(
 
     Nothing is built or booted. The changed functions are those whose machine code differs where
     both kernels are in the cache, else those in whose lines the patches have changes; what
-    workloads execute was counted once and comes with the lab (docs/coverage.md). The last line
+    workloads execute was counted once and ships with Twinboot (docs/coverage.md). The last line
     is the command that measures the best ones. Exits with 0 also where none executes it.
 
     Examples:
-    ./lab.py suggest configs/series/filemap-walks  # what shows a series of the lab
+    ./lab.py suggest configs/series/filemap-walks  # what shows a shipped series
     ./lab.py suggest v3.mbox --json  # of a posting, for a script
     ./lab.py suggest HEAD~3.. --source git:~/linux  # commits of a tree
     """

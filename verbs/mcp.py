@@ -53,7 +53,7 @@ def mcp_verb(
 
     Examples:
     ./lab.py mcp  # the command that a client's configuration names
-    ./lab.py mcp --sessions ~/agent  # with a folder of its own for sessions
+    ./lab.py mcp --sessions ~/agent  # with another folder for sessions
     """
     with ExitStack() as running:
         server_of(Tools(sessions.absolute(), running)).run()

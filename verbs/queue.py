@@ -168,7 +168,7 @@ def run_verb(
     A series that does not apply, build or boot fails its own entry only.  Series from mail (queued
     by watch, or named by message-id) are built in a sandbox; without one with --trust-authors
     only.  Exit codes: 0 all entries were processed, whatever their verdicts; 2 some need
-    --trust-authors; 3 two in a row failed because of this host or the lab, or the queue's folder
+    --trust-authors; 3 two in a row failed because of this host or Twinboot, or the queue's folder
     cannot be written.  After an interruption the next run continues where this one stopped.
 
     Examples:

@@ -42,7 +42,7 @@ def recall_verb(
         typer.Argument(metavar="ENTRY", help="names or ids of entries; all of them by default"),
     ] = None,
     published: Annotated[bool, opt("--published", "published results only", WHICH)] = False,
-    neutral: Annotated[bool, opt("--neutral", "changes that change nothing only", WHICH)] = False,
+    neutral: Annotated[bool, opt("--neutral", "no-op changes only", WHICH)] = False,
     third: Annotated[
         int | None, opt("--third N", "every third entry from the Nth", WHICH, min=1, max=3)
     ] = None,
@@ -63,7 +63,7 @@ def recall_verb(
 
     Examples:
     ./lab.py recall p10 p19  # two published results
-    ./lab.py recall --neutral --third 1  # a third of the changes that change nothing
+    ./lab.py recall --neutral --third 1  # a third of the no-op changes
     ./lab.py recall --no-measure --markdown > docs/recall.md  # the page, from what is there
     """
     from history import recall

@@ -233,7 +233,7 @@ What `docs/` says of some of these at length: [series](series.md), [kernels](ker
 **In an editor.** A first line `#:schema ../../docs/schema/experiment.schema.json` (a path from the
 file, or the address of a copy) gives completion, explanations and errors in every editor that uses
 Taplo, such as VS Code with "Even Better TOML". Guests (`configs/guests/`), machines
-(`configs/machines/`) and `configs/gate.toml` have schemas of their own beside it.
+(`configs/machines/`) and `configs/gate.toml` have schemas beside it.
 
 A *name* has lower-case letters, digits, `-` and `_`, at most 64 of them.
 
@@ -247,7 +247,7 @@ Functions of {release} that are built in, without init code, those that the work
 execute, and those of each one ([how they were counted](coverage.md)). *Without tracing* are shares
 of the functions that are not made of a trace event, which run while somebody traces alone.
 Functions of folders with a goal that nothing executes are in
-[a file of their own](coverage-unreached.csv).
+[a separate file](coverage-unreached.csv).
 
 """
 
