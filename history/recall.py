@@ -478,7 +478,7 @@ def blocks(rows: Sequence[RecallRow]) -> list[Block]:
                 "are measured alike, by ",
                 Mono("./lab.py recall"),
                 ": the two workloads that execute most of the functions whose machine code "
-                "differs, in the smallest guest, with eight seeds, judged once by the thresholds of "
+                "differs, in the smallest guest, with eight seeds, judged once by thresholds of "
                 "every session, without diagnostic runs and correctness checks; without any guest "
                 "where no machine code differs. Sizes are of the path: instructions counted under "
                 "emulation. A published number is of the machine named beside it. The table is "
