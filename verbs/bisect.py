@@ -88,6 +88,8 @@ def bisect_verb(
     """
     from experiment.steps import threshold_of
     from reports.forms import write_all
+    from reports.sections.answer import KEPT
+    from reports.sentences import of_finding
     from results.session import open_session
     from results.store import MANIFEST
     from runs import bisect, session
@@ -138,7 +140,9 @@ def bisect_verb(
     untested = _untested(result, open_session(target)) if recorded else NO_REASONS
     write_out(as_text(result, _shown(result, target), untested))
     if recorded:
-        write_all(target)
+        for finding in write_all(target).findings:
+            if finding.kind == KEPT:
+                log(of_finding(finding))
         log(f"report: {target / 'report.html'}")
     if result.kind == "nothing" and result.search.last in untested:
         raise typer.Exit(BisectExit.NOT_TESTED)

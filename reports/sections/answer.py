@@ -44,7 +44,8 @@ MOST_COLUMNS = 4
 # Phases whose functions are named in the answer; all have a section of their own.
 MOST_WHY = 3
 # Findings that are lines of the answer: what is known of the code that ran, and kept runs.
-OF_ANSWER = {"executed": "Ran", "not-known": "Ran", "kept-runs": "Kept"}
+KEPT = "kept-runs"
+OF_ANSWER = {"executed": "Ran", "not-known": "Ran", KEPT: "Kept"}
 # On a list numbers read as those of hardware.
 COUNTED = (
     "All numbers are counted under emulation (QEMU TCG -icount, 1 instruction is 1 virtual ns), "
@@ -289,7 +290,9 @@ def answer(view: View, *, folds: bool = True) -> list[Block]:
     if view.session.is_pair and not (view.many_cases and folds):
         return [*body, *every(view)]
     more = [Fold("Every verdict with its reason", tuple(every(view)))] if folds else []
-    return [*body, *_by_arm(view), *more]
+    findings = [each for each in view.session.findings if each.kind == KEPT]
+    arms = dict.fromkeys(arm for each in findings for arm in of_finding(each).split("; "))
+    return [*body, *_by_arm(view), *(facts([("Kept", "; ".join(arms))]) if arms else []), *more]
 
 
 def verdicts(view: View) -> list[Block]:

@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from analysis.many import compare_session
 from reports import forms
 from reports.document import plain
 from reports.sections.answer import beside
 from reports.sections.subject import PATH_AND_WORK, path_and_work
 from reports.sections.view import View
+from results.record import RunCost
 from tests.analysis.factory import ExactSession
-from tests.analysis.measured import compare
+from tests.analysis.many_factory import steps
+from tests.analysis.measured import compare, measured
 
 
 @pytest.mark.parametrize(
@@ -60,3 +65,22 @@ def test_path_and_work_are_explained_where_they_are_judged(
     names: tuple[str, ...], expected: str
 ) -> None:
     assert path_and_work(names) == expected
+
+
+def test_many_arms_say_in_the_answer_of_which_runs_were_kept() -> None:
+    many = steps()
+    records = many.records()
+    costs = tuple(
+        RunCost(
+            run_id=each.run_id,
+            elapsed_s=1.0,
+            guest_cpu_s=1.0,
+            host="here",
+            kept_at="2026-11-24" * (each.arm != many.manifest().arms[-1].name),
+        )
+        for each in records
+    )
+    session = replace(measured(many.manifest(), records), costs=costs)
+    shown = " ".join(" ".join(forms.answer_lines(compare_session(session))).split())
+    assert "Kept 0: 17 of 17 runs kept from 2026-11-24, host here; 1: 16 of 16 runs" in shown
+    assert f"{many.manifest().arms[-1].name}: measured" in shown
