@@ -39,7 +39,6 @@ from analysis.model import (
     Reference,
     ReportError,
     Summary,
-    TimelineComparison,
     WallFacts,
 )
 from analysis.verdict import (
@@ -55,7 +54,7 @@ from analysis.verdict import (
 from experiment.plan import AGAIN
 from results.checks import Check
 from results.checks import standing as standing_of
-from results.record import CaseRecord, Manifest, Metric, RunRecord, Timeline
+from results.record import CaseRecord, Manifest, Metric, RunRecord
 from results.session import MeasuredSession
 from results.units import shown_unit
 
@@ -63,8 +62,6 @@ from results.units import shown_unit
 STEP_S = 0.001
 # Of what is divided by, or is, the time that fio ran.
 TIMED = ("bw", "iops", "read_bw", "read_iops", "write_bw", "write_iops", "runtime")
-TIMELINE_POINTS = 240
-KIB_PER_MIB = 1024.0
 
 
 class Block(NamedTuple):
@@ -157,47 +154,6 @@ def time_resolution(
         and f"{phase}.ios" in samples
     ]
     return math.log1p(STEP_S / min(seconds)) if seconds and min(seconds) > 0 else 0.0
-
-
-def timelines(
-    case: CaseRecord, blocks: Sequence[Block], unit: str
-) -> tuple[TimelineComparison, ...]:
-    """One comparison a phase for which some block has a timeline on every arm."""
-
-    def line(run: RunRecord, phase: str) -> Timeline | None:
-        lines = (line for line in run.timelines if line.phase == phase and len(line.t_ms) > 1)
-        return next(lines, None)
-
-    result = []
-    for phase in case.phases:
-        every = [[line(run, phase.name) for run in block if run is not None] for block in blocks]
-        whole = [[each for each in lines if each] for lines in every if all(lines)]
-        lines = [each for block in whole for each in block]
-        start = max((each.t_ms[0] for each in lines), default=0.0)
-        end = min((each.t_ms[-1] for each in lines), default=0.0)
-        if end <= start:
-            continue
-        points = min(TIMELINE_POINTS, *(len(each.t_ms) for each in lines))
-        grid = np.linspace(start, end, points)
-        arms = [
-            tuple(
-                tuple((np.interp(grid, each.t_ms, each.bw_kib_s) / KIB_PER_MIB).tolist())
-                for each in arm
-            )
-            for arm in zip(*whole, strict=True)
-        ]
-        result.append(
-            TimelineComparison(
-                case=case.name,
-                phase=phase.name,
-                unit=unit,
-                t_s=tuple((grid / 1000).tolist()),
-                base=arms[0],
-                patched=arms[1],
-                again=arms[2] if len(arms) > 2 else (),
-            )
-        )
-    return tuple(result)
 
 
 def summarize(values: Sequence[float]) -> Summary | None:
@@ -396,7 +352,6 @@ def _comparison(
         for record in records
         if record.failure is not None
     )
-    unit = shown_unit("MiB/s", manifest.experiment.mode)
     return Comparison(
         manifest=manifest,
         cases=tuple(
@@ -406,7 +361,6 @@ def _comparison(
                 size=case.size,
                 phases=case.phases,
                 metrics=tuple(compared[case.name]),
-                timelines=timelines(case, view.blocks[case.name], unit),
                 published=published[case.name],
                 blocks=len(view.blocks[case.name]),
             )

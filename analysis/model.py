@@ -116,22 +116,6 @@ class MetricComparison(Record):
     again_values: Summary | None = None
 
 
-class TimelineComparison(Record):
-    """Bandwidth within one phase, all seeds on one time grid.
-
-    ``t_s`` has T points in seconds since the phase began; each arm is a tuple of
-    seeds, each of T values in MiB/s.
-    """
-
-    case: str
-    phase: str
-    unit: str
-    t_s: tuple[float, ...]
-    base: tuple[tuple[float, ...], ...]
-    patched: tuple[tuple[float, ...], ...]
-    again: tuple[tuple[float, ...], ...] = ()
-
-
 class CaseComparison(Record):
     """One case: its phases as they were run and all its metrics, primary ones first."""
 
@@ -140,7 +124,6 @@ class CaseComparison(Record):
     size: CaseSize
     phases: tuple[PhaseRecord, ...]
     metrics: tuple[MetricComparison, ...]
-    timelines: tuple[TimelineComparison, ...]
     published: tuple[Reference, ...]
     blocks: int
 

@@ -99,7 +99,7 @@ class Column:
     """A column; those of one ``group`` stand together under its title.
 
     Numbers are to the right.  Where there is no room columns go in the order of ``drop``, from
-    1; those of 0 stay.
+    1; those of 0 stay.  A phone shows neither these nor ``narrow`` ones.
     """
 
     head: str
@@ -108,6 +108,7 @@ class Column:
     group: str = ""
     wide: bool = False
     drop: int = 0
+    narrow: bool = False
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import cast
 
-from analysis.explain import explanations
+from analysis.counts import OnePhase, Paired
 from analysis.explain.kinds import EXPLANATION as KINDS_COUNTED
 from analysis.explain.stacks import EXPLANATION as STACKS_COUNTED
 from analysis.many import SessionComparison, compare_session, of_comparisons
@@ -22,50 +23,26 @@ from reports import FORM_NAMES, json_form, lkp, mail, mmtests, sentences, summar
 from reports.document import Block, Heading, Link, Paragraph
 from reports.headline import headline
 from reports.render import html, markdown, text
-from reports.sections import (
-    answer,
-    arms,
-    counted,
-    functions,
-    locks,
-    metrics,
-    scaling,
-    subject,
-    trust,
-)
+from reports.sections import answer, arms, metrics, subject, trust, why
 from reports.sections.view import View, of_each_pair
 from results import door
 from results.profile import KINDS
+from results.record import Record
 from results.session import MeasuredSession, open_session
 from text import clean_line
 
 HTML, TEXT_FILE = "report.html", "report.txt"
 # What a page links to beside itself; functions and stacks only where they were counted.
 MARKDOWN_FILE, SAMPLES_FILE = "report.md", "samples.csv"
-FUNCTIONS_FILE, STACKS_FILE = "functions.csv", "stacks.csv"
-LINKED = (MARKDOWN_FILE, SAMPLES_FILE, FUNCTIONS_FILE, STACKS_FILE)
+FUNCTIONS_FILE, STACKS_FILE, COUNTS_FILE = "functions.csv", "stacks.csv", "counts.csv"
+LINKED = (MARKDOWN_FILE, SAMPLES_FILE, FUNCTIONS_FILE, STACKS_FILE, COUNTS_FILE)
 Section = Callable[[View], list[Block]]
 Form = Callable[[SessionComparison], str]
 
 
-# In the order of reading; an explanation that is not among them stands behind them as its rows.
-EXPLAINED: dict[tuple[str, ...], Callable[[View, Comparison], list[Block]]] = {
-    ("attributions",): functions.blocks,
-    ("stacks",): counted.stacks,
-    ("kinds",): counted.KINDS.blocks,
-    ("interruptions",): counted.interruptions,
-    ("locks", "measured_locks"): locks.blocks,
-    ("scaling",): scaling.blocks,
-    ("memory",): counted.memory,
-    ("lines",): counted.lines,
-}
-
-
 def pairs(view: View) -> list[Block]:
     """What is of two arms: all of a session that has no more, else each pair in its fold."""
-    own = {name for names in EXPLAINED for name in names}
-    others = (counted.Ranked(each).blocks for each in explanations() if each.name not in own)
-    body = of_each_pair(view, (metrics.blocks, *EXPLAINED.values(), *others))
+    body = of_each_pair(view, (metrics.blocks, why.blocks))
     return body if view.session.is_pair else [*body, Paragraph(metrics.note(view.first), "note")]
 
 
@@ -114,6 +91,7 @@ def as_html(session: SessionComparison, *, drawn: bool = True) -> str:
     of_counts = {
         FUNCTIONS_FILE: view.first.attributions,
         STACKS_FILE: view.first.explained.get("stacks"),
+        COUNTS_FILE: view.first.attributions,
     }
     files = [name for name in LINKED if of_counts.get(name, True)]
     links = [part for name in files for part in (", ", Link(name, name))][1:]
@@ -248,6 +226,7 @@ def _files(
         apart = f"-{pair.manifest.base}-{pair.manifest.patched}" if number else ""
         if pair.attributions:
             yield FUNCTIONS_FILE.replace(".", f"{apart}."), functions_table(pair)
+            yield COUNTS_FILE.replace(".", f"{apart}."), counts_table(pair)
         if STACKS_COUNTED.of(pair):
             yield STACKS_FILE.replace(".", f"{apart}."), stacks_table(pair)
     yield HTML, render(comparison, "html")
@@ -306,6 +285,49 @@ def functions_table(comparison: Comparison) -> str:
                 )
             )
     return _csv(FUNCTION_COLUMNS, rows)
+
+
+def _numbers(
+    record: Record | Mapping[str, object], table: str = "", name: str = ""
+) -> Iterator[tuple[str, str, str, Paired]]:
+    """The table of each number in a record, what of, its name and its value."""
+    fields = dict(record)
+    texts = (value for value in fields.values() if isinstance(value, str) and table)
+    name = " ".join(filter(None, (name, *texts)))
+    for key, value in fields.items():
+        if isinstance(value, Paired):
+            yield table, name, key, value
+        below = value if isinstance(value, tuple) else (value,)
+        for each in below:
+            if isinstance(each, Record | Mapping):
+                yield from _numbers(each, f"{table}.{key}".lstrip("."), name)
+
+
+COUNT_COLUMNS = (
+    *("instrument", "run", "case", "phase", "unit", "table", "name", "number"),
+    *("base", "patched", "difference", "low_95", "high_95", "seeds"),
+)
+
+
+def counts_table(comparison: Comparison) -> str:
+    """One row a number of every row that an explanation has, but functions and stacks.
+
+    ``table`` is the list that the row is in, ``name`` what it is of, in the words of the row, and
+    ``run`` the diagnostic run that counted it, empty of the judged ones.
+    """
+    rows = [
+        (
+            *(name, getattr(each, "twin", ""), each.case, each.phase, clean_line(each.unit_title)),
+            *(table, clean_line(of), number, repr(pair.base), repr(pair.patched)),
+            *("" if end is None else repr(end) for end in (pair.difference, pair.low, pair.high)),
+            pair.n,
+        )
+        for name, records in comparison.explained.items()
+        if name not in ("attributions", "stacks")
+        for each in cast("tuple[OnePhase, ...]", records)
+        for table, of, number, pair in _numbers(each)
+    ]
+    return _csv(COUNT_COLUMNS, rows)
 
 
 STACK_COLUMNS = ("case", "phase", "unit", "path", "base", "patched", "calls_base", "calls_patched")

@@ -15,7 +15,7 @@ from pydantic import BaseModel, create_model
 from analysis.explain import explanations
 from analysis.explain.locks import LockComparison
 from analysis.many import SessionComparison
-from analysis.model import CaseComparison, Comparison, FailureCount, Finding, MetricComparison, Pair
+from analysis.model import Comparison, FailureCount, Finding, MetricComparison, Pair
 from reports.sentences import of_finding
 from results.record import Manifest, Record, as_json
 from results.units import with_shown_units
@@ -66,8 +66,6 @@ def _values(comparison: Comparison) -> dict[str, Any]:
     for key in ("findings", "host_findings"):
         for value, finding in zip(whole[key], getattr(comparison, key), strict=True):
             value["text"] = of_finding(finding)
-    for case in whole["cases"]:
-        del case["timelines"]
     if not comparison.gates:
         del whole["gates"]
     if comparison.wall is None:
@@ -128,8 +126,6 @@ def schema() -> dict[str, Any]:
     )
     document = report.model_json_schema(mode="serialization")
     definitions = document["$defs"]
-    _drop(definitions[CaseComparison.__name__], "timelines")
-    definitions.pop("TimelineComparison", None)
     for name in [*(model.__name__ for model in WITH_WALL), PAIR]:
         definition = definitions.get(name, {})
         if "required" in definition:
@@ -140,12 +136,6 @@ def schema() -> dict[str, Any]:
         "description": " ".join((__doc__ or "").split()),
         **{key: value for key, value in document.items() if key not in ("title", "description")},
     }
-
-
-def _drop(definition: dict[str, Any], key: str) -> None:
-    """Take a key that is not rendered out of an object's definition."""
-    del definition["properties"][key]
-    definition["required"].remove(key)
 
 
 def schema_text() -> str:

@@ -199,11 +199,11 @@ def name_of(kind: str, counted: Attribution | StackComparison) -> str:
     return canvas.identifier(kind, counted.case, counted.phase)
 
 
-def waterfalls(comparison: Comparison) -> list[Chart]:
-    """One chart a phase whose functions were counted and did not all stay the same."""
+def waterfalls(comparison: Comparison, *of: Attribution) -> list[Chart]:
+    """One chart a phase, of these or all, whose functions did not all stay the same."""
     return [
         _waterfall(comparison, attribution)
-        for attribution in comparison.headlines
+        for attribution in of or comparison.headlines
         if not attribution.identical and attribution.listed
     ]
 
@@ -241,9 +241,9 @@ def _waterfall(comparison: Comparison, attribution: Attribution) -> Chart:
     return canvas.drawn(paint, "waterfall", names, title, caption, alt, height, "x")
 
 
-def icicles(comparison: Comparison) -> list[Chart]:
-    """One chart a phase whose functions were counted and of which any changed."""
-    phases = (each for each in comparison.headlines if not each.identical)
+def icicles(comparison: Comparison, *of: Attribution) -> list[Chart]:
+    """One chart a phase, of these or all, of which any function changed."""
+    phases = (each for each in of or comparison.headlines if not each.identical)
     return [chart for each in phases for chart in _icicle(comparison, each)]
 
 
@@ -279,8 +279,7 @@ def _icicle(comparison: Comparison, attribution: Attribution) -> list[Chart]:
     )
     caption = (
         "Heights are instructions of the arm that executed more; colour and number are what "
-        f"{comparison.manifest.patched} adds or saves. The tables in the fold below have all of it "
-        "in numbers."
+        f"{comparison.manifest.patched} adds or saves. The tables below have it in numbers."
     )
     names, title = ("icicle", attribution.case, attribution.phase), f"All instructions, per {unit}"
     return [canvas.drawn(paint, "icicle", names, title, caption, alt, HEIGHT_IN + 0.75)]

@@ -9,16 +9,12 @@ import heapq
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from analysis.explain.scaling import EXPLANATION as SCALING
 from analysis.explain.scaling import Range, Scaling
 from analysis.many import MetricRow, SessionComparison, Step
 from analysis.model import (
     Comparison,
     DriftPoint,
     MetricComparison,
-    TimelineComparison,
 )
 from analysis.verdict import CALLED
 from reports import wording
@@ -214,50 +210,6 @@ def _drift(arms: tuple[str, ...], metric: MetricComparison, points: Sequence[Dri
     return canvas.drawn(paint, "drift", names, title, caption, alt, HEIGHT_IN)
 
 
-def timelines(comparison: Comparison) -> list[Chart]:
-    """Bandwidth within a run, a chart a phase: the median over the seeds, and each faintly."""
-    manifest = comparison.manifest
-    seconds = "virtual s" if manifest.experiment.mode == "exact" else "s"
-    names = tuple(arm.name for arm in manifest.arms)
-    return [_timeline(seconds, names, line) for case in comparison.cases for line in case.timelines]
-
-
-@canvas.drawn_once
-def _timeline(seconds: str, all_names: tuple[str, ...], line: TimelineComparison) -> Chart:
-    arms = [arm for arm in (line.base, line.patched, line.again) if arm]
-    names = all_names[: len(arms)]
-    medians = [np.median(np.asarray(arm), axis=0) for arm in arms]
-    many = "block" if line.again else "seed"
-
-    def paint(fig: Figure, axes: Axes) -> None:
-        colours = (BASE, PATCHED, AGAIN)
-        for arm, colour in zip(arms, colours, strict=False):
-            for seed in arm:
-                axes.plot(line.t_s, seed, color=colour, linewidth=0.7, alpha=0.16)
-        styles = zip(medians, colours, ("-", (0, (5, 1.2)), (0, (1, 1))), strict=False)
-        for median, colour, style in styles:
-            axes.plot(line.t_s, median, color=colour, linewidth=1.7, linestyle=style)
-        axes.set_xlim(line.t_s[0], line.t_s[-1])
-        axes.set_xlabel(f"{seconds} since the phase began")
-        axes.set_ylabel(line.unit)
-        canvas.legend(fig, arms=names)
-
-    ranges = ", ".join(
-        f"{name} from {median.min():.4g} to {median.max():.4g}"
-        for name, median in zip(names, medians, strict=True)
-    )
-    title = f"{line.case}, phase {line.phase}"
-    alt = (
-        f"Bandwidth over time in {title}: median over {len(line.base)} {many}s, {ranges} "
-        f"{line.unit}."
-    )
-    caption = (
-        f"Median over the {many}s, each {many} faintly behind it. The axis does not begin at zero."
-    )
-    names_of_chart = ("timeline", line.case, line.phase)
-    return canvas.drawn(paint, "timeline", names_of_chart, title, caption, alt, HEIGHT_IN)
-
-
 def by_patch(session: SessionComparison) -> list[Chart]:
     """Patch by patch, a chart a metric: what each step adds, and the change up to it."""
     judged = [row for row in session.rows if row.primary and row.measured]
@@ -341,14 +293,9 @@ def _powers(axis: Axis) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def scaling(comparison: Comparison) -> list[Chart]:
-    """One chart for each phase that has a range of throughput by the number of CPUs."""
-    manifest = comparison.manifest
-    return [_scaling(manifest.base, manifest.patched, each) for each in SCALING.of(comparison)]
-
-
 @canvas.drawn_once
-def _scaling(base: str, patched: str, scaled: Scaling) -> Chart:
+def scaling(base: str, patched: str, scaled: Scaling) -> Chart:
+    """The range of what throughput changes by, against the number of CPUs."""
     name = canvas.identifier("scaling", scaled.case, scaled.phase)
     points, published = scaled.points, scaled.published
     cpus = [point.cpus for point in points]
@@ -361,35 +308,24 @@ def _scaling(base: str, patched: str, scaled: Scaling) -> Chart:
         f"Estimated change of throughput, {patched} against {base}, "
         f"{scaled.case} {scaled.phase}: {ends}"
     )
-    caption = (
-        f"Estimated range, not measured. Above, both arms against one CPU of {base}; below, the "
-        "change."
-    )
+    caption = f"{scaled.case} {scaled.phase}. Estimated range, not measured."
     if published:
         change = wording.percent(published.change)
         alt += f"; published {change} at {published.jobs}"
         caption += f" The diamond is {change} of {published.document}, at {published.jobs} jobs."
     with canvas.figure(SCALING_IN) as fig:
-        upper, lower = fig.subplots(2, 1, sharex=True, height_ratios=(1, 1))
-        for axes in (upper, lower):
-            canvas.clear(axes)
-            axes.set_xscale("log", base=2)
-            _powers(axes.xaxis)
-        _band(upper, cpus, [point.base for point in points], BASE)
-        _band(upper, cpus, [point.patched for point in points], PATCHED)
-        upper.set_yscale("log", base=2)
-        _powers(upper.yaxis)
-        upper.set_ylabel(f"times one CPU of {base}")
+        axes = fig.subplots()
+        canvas.clear(axes)
+        axes.set_xscale("log", base=2)
+        _powers(axes.xaxis)
         changes = [(100 * low, 100 * high) for low, high in (point.change for point in points)]
-        _band(lower, cpus, changes, INK)
-        lower.axhline(0, color=INK, linewidth=0.8)
-        lower.set_ylabel("change, %")
-        lower.set_xlabel("CPUs (estimated range, not measured)")
-        extra: list[tuple[str, Keywords]] = []
+        _band(axes, cpus, changes, INK)
+        axes.axhline(0, color=INK, linewidth=0.8)
+        axes.set_ylabel("change of throughput, %")
+        axes.set_xlabel("CPUs (estimated range, not measured)")
         if published:
             style: Keywords = {"marker": "D", "color": INK, "markersize": 6}
-            lower.plot([published.jobs], [100 * published.change], linestyle="", **style)
-            extra.append(("published", style))
-        canvas.legend(fig, *extra, arms=(base, patched))
+            axes.plot([published.jobs], [100 * published.change], linestyle="", **style)
+            canvas.legend(fig, ("published", style))
         svg = canvas.to_svg(fig, name, alt)
-    return Chart(name, name, "Throughput by number of CPUs", caption, alt, svg)
+    return Chart(name, name, "Change of throughput by number of CPUs", caption, alt, svg)

@@ -226,7 +226,8 @@ def _heads(columns: Sequence[Column]) -> str:
     for group, members in groupby(columns, key=lambda column: column.group):
         of_group = list(members)
         if group:
-            span = f'scope="colgroup" colspan="{len(of_group)}" class="span"'
+            less = _less(of_group[-1]) if all(map(_less, of_group)) else ""
+            span = f'scope="colgroup" colspan="{len(of_group)}"{_classes("span", less)}'
             upper.append(f"<th {span}>{escaped(group)}</th>")
             lower += map(_head, of_group)
         else:
@@ -238,8 +239,12 @@ def _head(column: Column, extra: str = "") -> str:
     under = _small(column.under, ' class="under"')
     # A head without text is no head to anybody.
     tag, scope = ("th", ' scope="col"') if column.head or column.under else ("td", "")
-    names = _classes("left" * column.left)
+    names = _classes("left" * column.left, _less(column))
     return f"<{tag}{scope}{names}{extra}>{escaped(column.head)}{under}</{tag}>"
+
+
+def _less(column: Column) -> str:
+    return "less" * (column.drop > 0 or column.narrow)
 
 
 def _cell(cell: Cell, column: Column, *, head: bool) -> str:
@@ -249,7 +254,8 @@ def _cell(cell: Cell, column: Column, *, head: bool) -> str:
     text = linked(f"<code>{text}</code>" if cell.mono else text, cell.to)
     mark = f'<i aria-hidden="true">{escaped(cell.mark)}</i> ' if cell.mark else ""
     small, under = _small(cell.small), _small(cell.under, ' class="under"')
-    names = _classes("left" * column.left, "wide" * column.wide, "name" * head, _tone(cell.tone))
+    kinds = "left" * column.left, "wide" * column.wide, "name" * head
+    names = _classes(*kinds, _less(column), _tone(cell.tone))
     tag, scope = ("th", ' scope="row"') if head else ("td", "")
     return f"<{tag}{scope}{names}>{mark}{text}{small}{under}</{tag}>"
 

@@ -249,8 +249,11 @@ def _with_short_words(table: Table, room: int) -> Table:
     """Cells of all columns of words cut, the widest first: better than numbers that are cut."""
     widths = _widths([[_cell_text(cell) for cell in row.cells] for row in table.rows])
     words = [at for at, column in enumerate(table.columns) if column.left]
-    least = [SHORTEST_WORDS if at in words else width for at, width in enumerate(widths)]
-    widths = _shrunk(widths, least, _over(table, room))
+    whole = sum(widths) - _over(table, room)
+    # What a row is of is cut last.
+    for cut_now in (words[1:], words):
+        least = [SHORTEST_WORDS if at in cut_now else width for at, width in enumerate(widths)]
+        widths = _shrunk(widths, least, sum(widths) - whole)
     rows = []
     for row in table.rows:
         cells = list(row.cells)

@@ -158,7 +158,7 @@ def _why(_: View, comparison: Comparison) -> Iterator[tuple[str, Words]]:
     for at, text in texts[:MOST_WHY]:
         yield "Why", f"{_place(comparison, at)}{text}"
     if texts[MOST_WHY:]:
-        yield "", f"and of {counted(len(texts) - MOST_WHY, 'more phase')}: Where it came from"
+        yield "", f"and of {counted(len(texts) - MOST_WHY, 'more phase')}: Why"
     if of_phase and all(each.identical for each in of_phase.values()):
         yield "Functions", functions.IDENTICAL
     if same and not texts:

@@ -1,4 +1,4 @@
-"""What was counted or modelled: a line a phase, and tables behind it.
+"""What was counted or modelled beside functions and locks: lines, and tables behind them.
 
 Any count whose rows are records with a name and a number a column is shown by :class:`Ranked`;
 interrupts and faults, call stacks, caches and lines that move have tables of their own.
@@ -6,7 +6,7 @@ interrupts and faults, call stacks, caches and lines that move have tables of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,34 +26,21 @@ from reports import wording
 from reports.charts import functions as charts
 from reports.document import Block, Cell, Column, Paragraph, Row, Strong, Table, row
 from reports.sections.view import (
-    MOST_SHOWN,
+    Instrument,
+    Line,
     View,
     arms,
-    by_phase,
+    at_most,
     change,
     figure,
-    first_and_more,
+    foremost,
+    line,
     notes,
     only,
     shorts,
-    titled,
     totals,
+    worth,
 )
-from text import counted
-
-EXPLAINS = "Counts explain a verdict and never make one."
-
-
-def _section(
-    explanation: Explanation[Any],
-    comparison: Comparison,
-    behind: str,
-    sentence: Callable[[Any], str],
-    tables: Callable[[Any], Sequence[Block]],
-    how: Sequence[str],
-) -> list[Block]:
-    body = by_phase(comparison, behind, explanation.of(comparison), sentence, tables, how)
-    return titled(explanation.title, explanation.name, body)
 
 
 @dataclass(frozen=True)
@@ -61,12 +48,11 @@ class Ranked:
     """How an explanation is shown that has a ``total``, and ``rows`` of which some are ``listed``.
 
     Its numbers are the fields that hold them.  Those of ``titles`` have another title than their
-    name; only those of ``always`` are in the sentence where they did not move, all without any.
+    name; those of ``always`` have a column where there is little room, all without any.
     """
 
     explanation: Explanation[Any]
-    behind: str = ""
-    how: Sequence[str] = (EXPLAINS,)
+    how: Sequence[str] = ()
     what: str = "counts"
     titles: Mapping[str, str] = field(default_factory=dict)
     always: Sequence[str] = ()
@@ -80,25 +66,19 @@ class Ranked:
             if isinstance(value, Paired)
         ]
 
-    def sentence(self, each: Any) -> str:
-        """``per I/O 201.2 -> 200.1 loads (-0.55 %), 90.3 -> 90.3 stores (unchanged) ...``."""
-        parts = [
-            f"{wording.few(pair)} {title} ({change(pair)})"
-            for name, title, pair in self.numbers(each.total)
-            if not self.always or name in self.always or not (pair.equal or pair.within_scatter)
-        ]
-        return f"per {each.unit_title} {', '.join(parts)}"
+    @property
+    def instrument(self) -> Instrument:
+        """A line of the number that moved most, and the tables behind it."""
 
-    def blocks(self, _view: View, comparison: Comparison) -> list[Block]:
-        """The section: a line for each phase, and the tables of all in a fold."""
-        behind = self.behind or f"{self.explanation.title} by function"
+        def lines(each: Any) -> list[Line]:
+            numbers = [(title, pair) for _, title, pair in self.numbers(each.total)]
+            return foremost(numbers, each.unit_title)
 
-        def tables(each: Any) -> list[Block]:
-            return self._tables(comparison, each)
+        return Instrument(
+            self.explanation.title, self.explanation.of, lines, self._tables, self.how
+        )
 
-        return _section(self.explanation, comparison, behind, self.sentence, tables, self.how)
-
-    def _tables(self, comparison: Comparison, each: Any) -> list[Block]:
+    def _tables(self, _view: View, comparison: Comparison, each: Any) -> list[Block]:
         where, title = f"{each.case}, phase {each.phase}", self.explanation.title
         numbers = self.numbers(each.total)
         columns = [Column("function", left=True)]
@@ -121,20 +101,18 @@ class Ranked:
         sums = [(head, pair) for _, head, pair in numbers]
         return [
             totals(comparison, f"{title} per {each.unit_title}, {where}", self.what, sums),
-            *first_and_more(label, f"{label}, more", "{} more functions", columns, rows),
+            *at_most(label, columns, rows),
         ]
 
 
 KINDS = Ranked(
     counted_kinds.EXPLANATION,
-    behind="Kinds of instructions by function",
     how=(
         "Counted in the judged runs: what each instruction is of, known when its block is "
         "translated, times the executions of the block. One that reads and writes memory is a load "
         "and a store, a locked one an atomic besides (on arm64 the store of an exclusive pair, and "
         "LSE). On one CPU the kernel patches its locks away; they are counted as the atomics that "
         "they are on more. A locked addition of nothing to the stack is a barrier.",
-        EXPLAINS,
     ),
     what="instructions",
     titles={"system": "system instructions"},
@@ -148,37 +126,35 @@ INTERRUPTED = (
 )
 
 
-def interruptions_sentence(counts: InterruptionComparison) -> str:
-    """``per I/O 0.0047 -> 0.0046 interrupts (-0.5 %), 1.02 -> 1.02 exceptions (unchanged)``."""
-    parts = [f"{wording.few(pair)} {kind}s ({change(pair)})" for kind, pair in counts.kinds.items()]
-    return f"per {counts.unit_title} {', '.join(parts) or 'no interrupts and faults'}, virtual"
-
-
-def interruptions(_view: View, comparison: Comparison) -> list[Block]:
-    """Interrupts and faults: a line for each phase, and the tables of all in a fold."""
+def interruption_tables(
+    _: View, comparison: Comparison, each: InterruptionComparison
+) -> list[Block]:
+    """Handlers, and the functions that faulted."""
     columns = Column("handler", left=True), *arms(comparison), Column("change")
+    where = f"per {each.unit_title}, virtual, {each.case}, phase {each.phase}"
+    handlers, rows = [], []
+    for handler in each.handlers:
+        numbers = *shorts(handler.count), wording.moved_if_at_all(handler.count)
+        handlers.append(row(Cell(handler.handler, small=handler.kind, mono=True), *numbers))
+    for place in each.rows[: each.listed]:
+        numbers = *shorts(place.count), wording.moved_if_at_all(place.count)
+        note = notes("user" if place.user else "", only(place.only_in, comparison))
+        function = Cell(place.function, small=note, mono=True)
+        rows.append(row(function, Cell(place.handler, small=place.kind, mono=True), *numbers))
+    heads = (Column("function", left=True), *columns)
+    return [
+        Table(f"Interrupts and faults {where}", columns, tuple(handlers)),
+        *at_most(f"Faults by function {where}", heads, rows),
+    ]
 
-    def tables(each: InterruptionComparison) -> list[Block]:
-        where = f"per {each.unit_title}, virtual, {each.case}, phase {each.phase}"
-        handlers, rows = [], []
-        for handler in each.handlers:
-            numbers = *shorts(handler.count), wording.moved_if_at_all(handler.count)
-            handlers.append(row(Cell(handler.handler, small=handler.kind, mono=True), *numbers))
-        for place in each.rows[: each.listed]:
-            numbers = *shorts(place.count), wording.moved_if_at_all(place.count)
-            note = notes("user" if place.user else "", only(place.only_in, comparison))
-            function = Cell(place.function, small=note, mono=True)
-            rows.append(row(function, Cell(place.handler, small=place.kind, mono=True), *numbers))
-        heads, label = (Column("function", left=True), *columns), f"Faults by function {where}"
-        return [
-            Table(f"Interrupts and faults {where}", columns, tuple(handlers)),
-            *first_and_more(label, f"{label}, more", "{} more", heads, rows),
-        ]
 
-    explanation, how = counted_interruptions.EXPLANATION, (INTERRUPTED, EXPLAINS)
-    behind = "Interrupts and faults by handler and function"
-    return _section(explanation, comparison, behind, interruptions_sentence, tables, how)
-
+INTERRUPTIONS = Instrument(
+    counted_interruptions.EXPLANATION.title,
+    counted_interruptions.EXPLANATION.of,
+    lambda each: foremost([(f"{k}s", pair) for k, pair in each.kinds.items()], each.unit_title),
+    interruption_tables,
+    (INTERRUPTED,),
+)
 
 FOLLOWED = (
     "Virtual, and counted, not sampled: in diagnostic runs of the judged guests a QEMU plugin "
@@ -190,41 +166,35 @@ FOLLOWED = (
 MOST_CALLERS = 3
 
 
-def stacks_sentence(stacks: StackComparison) -> str:
-    """``1204 -> 1196 ... per folio (-0.7 %); 93 % of what changed is in or below ...``."""
-    where = "no single path has most of what changed"
-    if stacks.focus:
-        nearest = " < ".join(stacks.focus[::-1][:MOST_CALLERS])
-        where = f"{stacks.focus_share * 100:.0f} % of what changed is in or below {nearest}"
-    elif not stacks.listed:
-        where = "no path changed"
-    return (
-        f"{wording.few(stacks.total)} virtual instructions of the kernel per {stacks.unit_title} "
-        f"({change(stacks.total)}); {where}"
-    )
-
-
-def stacks(view: View, comparison: Comparison) -> list[Block]:
-    """Call stacks: a line for each phase, the graph and the paths that changed in a fold."""
-    judged = {(metric.case, metric.phase) for metric in comparison.primary}
+def stack_tables(view: View, comparison: Comparison, each: StackComparison) -> list[Block]:
+    """The graph of call paths, and those that changed."""
     columns = (
         *(Column("function, and its callers", left=True), *arms(comparison)),
         *(Column("change"), Column("calls", drop=1)),
     )
+    draws = view.charts(lambda pair: charts.stacks(pair, each), comparison=comparison)
+    drawn: list[Block] = [figure(chart, 4, wide=True) for chart in draws] if each.listed else []
+    moved = (each.rows[number] for number in each.listed)
+    rows = [_path_row(path) for path in moved if worth(path.instructions, each.total)]
+    where = f"per {each.unit_title}, virtual, {each.case}, phase {each.phase}"
+    return [*drawn, *at_most(f"Instructions by call path {where}", columns, rows)]
 
-    def tables(each: StackComparison) -> list[Block]:
-        drawn: list[Block] = []
-        if each.listed and (each.case, each.phase) in judged:
-            draws = view.charts(lambda pair: charts.stacks(pair, each), comparison=comparison)
-            drawn = [figure(chart, 4, wide=True) for chart in draws]
-        where = f"per {each.unit_title}, virtual, {each.case}, phase {each.phase}"
-        rows = [_path_row(each.rows[number]) for number in each.listed]
-        label, more = f"Instructions by call path {where}", f"More call paths {where}"
-        return [*drawn, *first_and_more(label, more, "{} more paths", columns, rows)]
 
-    explanation, how = counted_stacks.EXPLANATION, (FOLLOWED, EXPLAINS)
-    behind = "Call paths, and the paths that changed"
-    return _section(explanation, comparison, behind, stacks_sentence, tables, how)
+def stack_lines(each: StackComparison) -> list[Line]:
+    """The kernel's instructions, and below which function most of their change is."""
+    says = "on no single path" if each.listed else "no path changed"
+    if each.focus:
+        says = f"{each.focus_share * 100:.0f} % below {each.focus[-1]}"
+    return [line("kernel instructions", each.unit_title, each.total, says)]
+
+
+STACKS = Instrument(
+    counted_stacks.EXPLANATION.title,
+    counted_stacks.EXPLANATION.of,
+    stack_lines,
+    stack_tables,
+    (FOLLOWED,),
+)
 
 
 def _path_row(each: StackRow) -> Row:
@@ -263,20 +233,6 @@ EVENTS = {
 IN_TOTAL = ("llc", "prefetched", "l2", "walks", "tlb")
 
 
-def _misses(pair: Paired, title: str) -> str:
-    if pair.equal:
-        return f"{title} unchanged at {wording.short(pair.base)}"
-    return f"{title} {wording.few(pair)} ({change(pair)})"
-
-
-def memory_sentence(memory: MemoryComparison) -> str:
-    """``LLC misses per folio added 144.5 -> 144.3 (-0.14 %); page walks unchanged at 2.1``."""
-    total = memory.total
-    misses = _misses(total.llc, f"LLC misses per {memory.unit_title}")
-    of = f"{counted(total.llc.n, 'seed')} of a modelled {memory.machine}"
-    return f"{misses}; {_misses(total.walks, 'page walks')}; {of}"
-
-
 def memory_brief(memory: MemoryComparison) -> str:
     """The same for a line of a mail."""
     total = memory.total
@@ -287,17 +243,14 @@ def memory_brief(memory: MemoryComparison) -> str:
     )
 
 
-def memory(_view: View, comparison: Comparison) -> list[Block]:
-    """Caches and TLBs of a modelled machine."""
-
-    def tables(each: MemoryComparison) -> list[Block]:
-        return _memory_tables(comparison, each)
-
-    explanation, behind = modelled.EXPLANATION, "Caches and TLBs by function"
-    return _section(explanation, comparison, behind, memory_sentence, tables, MODELLED)
+def memory_lines(each: MemoryComparison) -> list[Line]:
+    """What was missed that moved most."""
+    numbers = [(EVENTS[name][0], getattr(each.total, name)) for name in IN_TOTAL]
+    return foremost(numbers, f"{each.unit_title}, modelled")
 
 
-def _memory_tables(comparison: Comparison, memory: MemoryComparison) -> list[Block]:
+def memory_tables(_: View, comparison: Comparison, memory: MemoryComparison) -> list[Block]:
+    """Events in all and by function."""
     where, unit, total = f"{memory.case}, phase {memory.phase}", memory.unit_title, memory.total
     events = [(EVENTS[name][0], getattr(total, name)) for name in IN_TOTAL]
     events += [("instructions", memory.instructions), ("cycles (estimate)", memory.cycles)]
@@ -332,13 +285,16 @@ def _memory_tables(comparison: Comparison, memory: MemoryComparison) -> list[Blo
 
     rows = []
     for each in memory.rows:
-        note = notes("user" if each.user else each.file, only(each.only_in, comparison))
+        if not any(worth(getattr(each, name), getattr(total, name)) for name in EVENTS):
+            continue
+        note = notes("user" if each.user else "", only(each.only_in, comparison))
         rows.append(row(Cell(each.name, small=note, mono=True), *numbers(each)))
-    if memory.others and rows[MOST_SHOWN:]:
-        label = f"the other {memory.other_count} functions"
-        rows.append(row(label, *numbers(memory.others), faint=True, total=True))
-    label, more = f"Modelled events by function, {where}", f"More functions, {where}"
-    return [*blocks, *first_and_more(label, more, "{} more functions", columns, rows)]
+    return [*blocks, *at_most(f"Modelled events by function, {where}", columns, rows)]
+
+
+MEMORY = Instrument(
+    modelled.EXPLANATION.title, modelled.EXPLANATION.of, memory_lines, memory_tables, MODELLED
+)
 
 
 MOVED = (
@@ -359,17 +315,11 @@ def _moved(comparison: LinesComparison) -> str:
     return f"{wording.few(total)} ({change(total)})"
 
 
-def lines_sentence(lines: LinesComparison) -> str:
-    """``lines that moved per folio added 34.2 -> 33.9 (-0.9 %); false sharing ...``."""
-    parts = [f"lines that moved between {lines.vcpus} CPUs per {lines.unit_title} {_moved(lines)}"]
-    if false := lines.falsest:
-        most = "most false sharing" if false.apart.equal else "false sharing changed most"
-        parts.append(f"{most}: {false.object} {wording.few(false.apart)}")
-    else:
-        parts.append("nothing known by name with false sharing")
-    if lines.by_turns:
-        parts.append("the number depends on the turns")
-    return f"{'; '.join(parts)}; {counted(len(lines.seeds), 'seed')} of a modelled {lines.machine}"
+def moved_line(each: LinesComparison) -> list[Line]:
+    """All lines that moved, and what is known of false sharing."""
+    says = f"false sharing: {each.falsest.object}" if each.falsest else "no false sharing"
+    says = "depends on the turns" if each.by_turns else says
+    return [line("lines that moved", f"{each.unit_title}, modelled", each.total.all_lines, says)]
 
 
 def lines_brief(lines: LinesComparison) -> str:
@@ -380,17 +330,8 @@ def lines_brief(lines: LinesComparison) -> str:
     return f"{where}: {_moved(lines)}"
 
 
-def lines(_view: View, comparison: Comparison) -> list[Block]:
-    """Lines that move between a modelled machine's CPUs."""
-
-    def tables(each: LinesComparison) -> list[Block]:
-        return _lines_tables(comparison, each)
-
-    explanation, behind = moved_lines.EXPLANATION, "Lines by object and by function"
-    return _section(explanation, comparison, behind, lines_sentence, tables, MOVED)
-
-
-def _lines_tables(comparison: Comparison, lines: LinesComparison) -> list[Block]:
+def moved_tables(_: View, comparison: Comparison, lines: LinesComparison) -> list[Block]:
+    """Lines by object and by function."""
     where = f"{lines.case}, phase {lines.phase}"
     turns, other = (f"{ns / 1000:g} µs" for ns in (lines.metronome_ns, lines.other_ns))
     beside = f", and of {other} beside" if lines.other_ns else ""
@@ -403,14 +344,18 @@ def _lines_tables(comparison: Comparison, lines: LinesComparison) -> list[Block]
     section: list[Block] = [Paragraph((Strong(f"{lines.machine_title}."), banner), "banner")]
     for title, rows in (("object", lines.objects), ("function", lines.pairs)):
         heads = ["object"] if title == "object" else ["taken by", "from", "object"]
-        section += first_and_more(
+        kept = [each for each in rows if worth(each.all_lines, lines.total.all_lines)]
+        section += at_most(
             f"Lines that moved by {title}, {where}",
-            f"More lines by {title}, {where}",
-            f"{{}} more rows by {title}",
             [*(Column(head, left=True) for head in heads), *numbers],
-            [_line_row(comparison, lines, each) for each in rows],
+            [_line_row(comparison, lines, each) for each in kept],
         )
     return section
+
+
+LINES = Instrument(
+    moved_lines.EXPLANATION.title, moved_lines.EXPLANATION.of, moved_line, moved_tables, MOVED
+)
 
 
 def _of_bytes(ends: tuple[int, int]) -> str:

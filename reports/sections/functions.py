@@ -24,7 +24,6 @@ from reports.document import (
     Block,
     Cell,
     Column,
-    Fold,
     Heading,
     Item,
     Listing,
@@ -35,7 +34,19 @@ from reports.document import (
     row,
 )
 from reports.repeat import source_address
-from reports.sections.view import NOT_SIGNIFICANT, View, arms, gallery, mark, only, titled
+from reports.sections.view import (
+    NOT_SIGNIFICANT,
+    Instrument,
+    Line,
+    View,
+    arms,
+    at_most,
+    gallery,
+    line,
+    mark,
+    only,
+    worth,
+)
 from reports.sentences import changed, upper_first
 from results.units import INSTRUCTIONS
 from text import counted
@@ -55,28 +66,11 @@ CHANGED = (
     "verdicts."
 )
 NAMED = 4
-# Of the significant ones; a page has more in a fold, and functions.csv has all.
-MOST_FUNCTIONS, MOST_FOLDED = 10, 150
-# With more phases than these each is a line that unfolds, significant or not.
-MOST_OPEN = 6
+# Of the significant ones; functions.csv has all.
+MOST_FUNCTIONS = 20
 # How far a change in instructions may be from the change of a rate that it explains: a part
 # of the rate's change goes with evictions that fall differently.
 AGREES = 0.5
-
-
-def _moved(pair: Paired, decimals: int) -> str:
-    """``-1.75 (-19.22 %), 8 seeds from -1.75 to -1.74; not significant``."""
-    low, high = (wording.signed(value, decimals) for value in pair.difference_range)
-    seeds = f", each {low}" if low == high else f" from {low} to {high}"
-    change = f"{wording.signed(pair.difference, decimals)} ({wording.paired_change(pair)})"
-    return f"{change}, {counted(pair.n, 'seed')}{seeds}{f'; {mark(pair)}' * pair.is_uncertain}"
-
-
-def total(attribution: Attribution) -> str:
-    """``12870.4 -> 12716.6 instructions per I/O: -153.8 (-1.20 %), 8 seeds from ... to ...``."""
-    pair = attribution.total
-    executed = f"{wording.both(pair)} instructions per {attribution.unit_title}"
-    return f"{executed}: {_moved(pair, 1)}"
 
 
 def share(attribution: Attribution) -> str:
@@ -90,14 +84,6 @@ def share(attribution: Attribution) -> str:
         f"{100 * attribution.movement:.0f} % of all absolute differences"
         + ("; the change is spread over many functions" * unexplained)
     )
-
-
-def ratio(row: RatioRow) -> str:
-    """``Tree walks per folio added: 9.09 -> 7.34, -1.75 (-19.22 %), 8 seeds from ... to ...``."""
-    title = f"{upper_first(row.title)}: {wording.both(row.calls, 2)}"
-    if row.calls.equal:
-        return f"{title}, equal in {counted(row.calls.n, 'seed')}"
-    return f"{title}, {_moved(row.calls, 2)}"
 
 
 def absent(row: RatioRow) -> str:
@@ -180,61 +166,36 @@ def explained(comparison: Comparison, metric: MetricComparison) -> str:
     return moved_most(attribution, NAMED)
 
 
-def blocks(view: View, comparison: Comparison) -> list[Block]:
-    """The section; phases in which nothing was called are folded, as are all of many phases."""
-    body: list[Block] = []
-    many = len(comparison.headlines) > MOST_OPEN
-    kinds = {"waterfall": charted.waterfalls, "icicle": charted.icicles}
-    draws = (charted.waterfalls,) if many else tuple(kinds.values())
-    charts = {chart.name: chart for chart in view.charts(*draws, comparison=comparison)}
-    primary = [] if many else comparison.primary
-    called = {(m.case, m.phase) for m in primary if m.judgement.verdict in CALLED}
-    opened = called or {(m.case, m.phase) for m in primary}
-    prefix = view.prefix(comparison)
-    drawn = False
-    for each in comparison.headlines:
-        title = f"{each.case}, phase {each.phase}"
-        if each.identical:
-            body += [Heading(title, 3), Paragraph((Strong(IDENTICAL),))]
-            continue
-        names = ("-".join(filter(None, (prefix, charted.name_of(kind, each)))) for kind in kinds)
-        figures = gallery((charts[name] for name in names if name in charts), 4)
-        # The first drawing is seen; where more phases changed, theirs stand with all functions.
-        at_once = (each.case, each.phase) in opened
-        shown, folded = (figures, []) if at_once and not drawn else ([], figures)
-        drawn = drawn or at_once
-        inner = [*_ratios(each), *_changed(comparison, each), *shown]
-        inner += _significant(comparison, each)
-        hints = tuple(Item(hint(h, *_names(comparison)), "note") for h in each.hints)
-        inner += [Listing(hints)] if hints else []
-        others = [
-            total(other)
-            for other in comparison.attributions
-            if not other.headline and (other.case, other.phase) == (each.case, each.phase)
-        ]
-        if others:
-            inner.append(Paragraph(f"Per other units of work: {'; '.join(others)}.", "note"))
-        inner.append(_all(comparison, each, folded))
-        if at_once:
-            body += [Heading(title, 3), Paragraph(f"{total(each)}.", "lead"), *inner]
-        else:
-            body.append(Fold(f"{title}: {total(each)}", tuple(inner)))
-    if body:
-        notes = [CHANGED] if any(each.changed for each in comparison.headlines) else []
-        how = tuple(Paragraph(text, "note") for text in (*notes, EXPLAINS))
-        body.append(Fold("How functions are counted and compared", how))
-    return titled("Where it came from", "functions", body)
+def lines(each: Attribution) -> list[Line]:
+    """All instructions, and the ratios of the phase."""
+    says = f"{len(each.changed) or 'none'} of {each.tested} changed" if each.tested else ""
+    says = "every function identical" if each.identical else says
+    lines = [line("instructions", each.unit_title, each.total, says)]
+    for ratio in each.ratios:
+        label, _, unit = ratio.title.partition(" per ")
+        lines.append(line(label, unit, ratio.calls))
+    return lines
+
+
+def tables(view: View, comparison: Comparison, each: Attribution) -> list[Block]:
+    """What changed, what moved most, and parts of the kernel."""
+    if each.identical:
+        return [Paragraph((Strong(IDENTICAL),))]
+    drawn = view.charts(lambda pair: charted.icicles(pair, each), comparison=comparison)
+    warnings = (Item(f"{text}.", "warning") for text in filter(None, map(absent, each.ratios)))
+    notes = (Item(hint(h, *_names(comparison)), "note") for h in each.hints)
+    items = (*warnings, *notes)
+    return [
+        *([Listing(items)] if items else []),
+        *_changed(comparison, each),
+        *gallery(drawn, 4),
+        *_significant(comparison, each),
+        *_parts(comparison, each),
+    ]
 
 
 def _names(comparison: Comparison) -> tuple[str, str]:
     return comparison.manifest.base, comparison.manifest.patched
-
-
-def _ratios(attribution: Attribution) -> list[Block]:
-    blocks: list[Block] = [Paragraph(f"{ratio(each)}.", "lead") for each in attribution.ratios]
-    texts = filter(None, map(absent, attribution.ratios))
-    warnings = tuple(Item(f"{text}.", "warning") for text in texts)
-    return [*blocks, Listing(warnings)] if warnings else blocks
 
 
 def _changed(comparison: Comparison, attribution: Attribution) -> list[Block]:
@@ -321,42 +282,27 @@ def _significant(comparison: Comparison, attribution: Attribution) -> list[Block
     label = f"Functions that moved most, {attribution.case} {attribution.phase}"
     title = f"Functions that moved most, per {attribution.unit_title}"
     table = Table(label, _heads(comparison), tuple(rows))
-    body = (table, Paragraph(f"{share(attribution)}.", "note"))
-    # Where some changed, their table comes first and says most of the same.
-    return [Fold(title, body)] if attribution.changed else [Heading(title, 4), *body]
+    return [Heading(title, 4), table, Paragraph(f"{share(attribution)}.", "note")]
 
 
-def _all(comparison: Comparison, attribution: Attribution, charts: Sequence[Block]) -> Fold:
-    """Parts of the kernel with their files, and all functions, where a form can fold them."""
+def _parts(comparison: Comparison, attribution: Attribution) -> list[Block]:
+    """Parts of the kernel with their files."""
     parts = []
     for group in attribution.groups:
-        if visible(group.instructions):
-            files = [(Cell(f.file, mono=True), f.instructions) for f in group.files if f.file]
-            parts += [
-                row(label, *_numbers(pair), faint=pair.is_uncertain)
-                for label, pair in ((Cell(group.title), group.instructions), *files)
-                if visible(pair)
-            ]
+        files = [(Cell(f.file, mono=True), f.instructions) for f in group.files if f.file]
+        parts += [
+            row(label, *_numbers(pair), faint=pair.is_uncertain)
+            for label, pair in ((Cell(group.title), group.instructions), *files)
+            if worth(pair, attribution.total)
+        ]
     heads = (
         *(Column("part, and its files", left=True), Column("difference"), Column("95 %", drop=1)),
         *arms(comparison),
     )
-    functions = attribution.functions[:MOST_FOLDED]
-    of = f"{len(functions)} of {len(attribution.functions)} functions"
     where = f"{attribution.case} {attribution.phase}"
-    rows = tuple(_function(comparison, each) for each in functions)
-    inner: list[Block] = [
-        *charts,
-        Table(f"Instructions by part of the kernel, {where}", heads, tuple(parts)),
-        Table(f"All functions, {where}", _heads(comparison), rows),
-    ]
-    if len(attribution.functions) > MOST_FOLDED:
-        inner.append(Paragraph("functions.csv beside this page has all of them.", "note"))
-    summary = f"By part of the kernel, and {of}, per {attribution.unit_title}"
-    return Fold(summary, tuple(inner), page_only=True)
+    return at_most(f"Instructions by part of the kernel, {where}", heads, parts)
 
 
-def visible(pair: Paired, decimals: int = 1) -> bool:
-    """Whether anything but zeros would be printed of it."""
-    values = (pair.base, pair.patched, pair.difference)
-    return any(round(value, decimals) != 0 for value in values)
+FUNCTIONS = Instrument(
+    "Functions", lambda comparison: comparison.headlines, lines, tables, (CHANGED, EXPLAINS)
+)

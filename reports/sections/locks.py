@@ -17,19 +17,21 @@ from analysis.verdict import Change
 from reports import wording
 from reports.charts import changes
 from reports.charts.canvas import Chart
-from reports.document import Block, Cell, Column, Fold, Paragraph, Row, Strong, Table, row
+from reports.document import Block, Cell, Column, Paragraph, Row, Strong, row
 from reports.sections.view import (
     PARENTHESES,
+    Instrument,
+    Line,
     View,
     arms,
-    by_phase,
+    at_most,
     gallery,
+    line,
     notes,
     only,
     shorts,
-    titled,
+    worth,
 )
-from reports.sentences import upper_first
 from text import counted, plural
 
 COUNTED = (
@@ -42,18 +44,14 @@ COUNTED = (
     "“Saturates at” is all instructions over those with the lock held: the number of CPUs that "
     "keep the instance that is held longest held all the time, if they share nothing else. It is "
     "an estimate: nothing here has a cache, or lines that move between CPUs.",
+    "A lock that is slept for is held while its holder sleeps and others run. Those that were "
+    "found held are counted as waits, and not followed further.",
 )
 WAITED = (
     "Waiting is in virtual ns of all CPUs, under the turns that vCPUs take here, and divided among "
     "those who held the lock meanwhile. A handover is a spin lock that comes to who waited from "
     "who let go of it. Compare arms; they predict no machine."
 )
-SLEPT = (
-    "A lock that is slept for is held while its holder sleeps and others run. Those that were "
-    "found held are counted as waits, and not followed further."
-)
-# Rows of who waited for whom; who is named beside a lock, the longest holder first.
-MOST_PAIRS, MOST_TAKERS = 12, 3
 # The lock's name, and what is known of each of its takers.
 SITE_COLUMNS = 8
 UNKNOWN_BY: dict[TakerBy, str] = {"taker": "name not known"}
@@ -73,24 +71,8 @@ REAL = (
 # Callers of a wait that are named: the nearest say what was being done, the last how the
 # kernel was entered.  The JSON form has them all.
 NEAREST = 4
-MOST_WAITS = 20
-# Of these a page shows the first and folds the rest.
-OPEN_WAITS = 8
-
-
-def sentence(locks: MeasuredLocks) -> str:
-    """``i_pages.xa_lock held 1072 -> 1038 instructions per folio added: -33.7 [...] (-3.1 %)``."""
-    lock = locks.foremost
-    if lock is None:
-        return "No lock was taken"
-    held = lock.held
-    text = f"{lock.label} held {wording.both(held)} instructions per {locks.unit_title}"
-    if held.equal:
-        return f"{text}, equal in {counted(held.n, 'seed')}"
-    parts = wording.signed(held.difference), wording.paired_bounds(held)
-    moved = notes(*parts, f"({wording.paired_change(held)})", between=" ")
-    mark = "" if locks.moved_most else "; no lock moved significantly"
-    return f"{text}: {moved}, {counted(held.n, 'seed')}{mark}"
+# Callers whose waits are shown and drawn.
+MOST_DRAWN = 8
 
 
 def brief(locks: MeasuredLocks) -> str:
@@ -102,37 +84,21 @@ def brief(locks: MeasuredLocks) -> str:
     return f"{lock.label} held {values}: {wording.moved(lock.held)}"
 
 
-def waited(locks: MeasuredLocks) -> str:
-    """``slow path entered 61.2 -> 47.1 times per 1,000 folios added (-23 %); most waited ...``."""
-    entries = locks.slow_entries
-    if entries is None:
-        return ""
-    text = (
-        f"slow path of spin locks entered {wording.few(entries)} times per 1,000 "
-        f"{plural(locks.unit_title)} ({wording.moved(entries).strip('()')})"
-    )
-    if locks.pairs:
-        first = locks.pairs[0]
-        text += f"; most waited {first.waiter} for {first.holder} ({first.label})"
-    return text
+def lines(locks: MeasuredLocks) -> list[Line]:
+    """The lock that moved most, and how often one waited."""
+    lock, entries = locks.foremost, locks.slow_entries
+    spinning = sum(not each.sleeps for each in locks.rows)
+    says = f"moved most of {spinning}" if locks.moved_most else f"none of {spinning} moved"
+    lines = [line(f"{lock.label} held", locks.unit_title, lock.held, says)] if lock else []
+    if entries:
+        most = f"most in {locks.pairs[0].waiter}" if locks.pairs else ""
+        per = f"1,000 {plural(locks.unit_title)}"
+        lines.append(line("spin lock slow path", per, entries, most))
+    return lines
 
 
-def blocks(view: View, comparison: Comparison) -> list[Block]:
-    """The section: what is held, a line a phase and all locks in a fold, and what contends."""
-    body = by_phase(
-        comparison,
-        "Locks by time held, and who takes them",
-        MEASURED.of(comparison),
-        lambda each: notes(sentence(each), waited(each), between="; "),
-        lambda each: _tables(comparison, each),
-        COUNTED,
-    )
-    twins = [block for each in WAITS.of(comparison) for block in _of_guest(view, comparison, each)]
-    diagnostic: list[Block] = [Paragraph(DIAGNOSTIC, "note"), *twins] if twins else []
-    return titled("Locks", "locks", [*body, *diagnostic])
-
-
-def _tables(comparison: Comparison, locks: MeasuredLocks) -> list[Block]:
+def tables(_: View, comparison: Comparison, locks: MeasuredLocks) -> list[Block]:
+    """Locks by time held and by who takes them, and who waited."""
     where = f"{locks.case}, phase {locks.phase}"
     held = f"held, instructions per {locks.unit_title}"
     heads = [
@@ -144,10 +110,9 @@ def _tables(comparison: Comparison, locks: MeasuredLocks) -> list[Block]:
         heads += arms(comparison, f"waits per 1,000 {plural(locks.unit_title)}")
     heads += arms(comparison, "saturates at, CPUs (estimate)", 3)
 
-    def table(label: str, rows: tuple[MeasuredLock, ...]) -> Table:
-        return Table(label, tuple(heads), tuple(_lock(comparison, each) for each in rows))
-
-    blocks: list[Block] = [table(f"Locks, measured runs, {where}", tuple(locks.shown))]
+    kept = [each for each in locks.rows if worth(each.held, locks.busy)]
+    rows = [_lock(comparison, each) for each in kept]
+    blocks = at_most(f"Locks, measured runs, {where}", heads, rows)
     if any(locks.lost):
         base, patched = locks.lost
         text = (
@@ -156,21 +121,18 @@ def _tables(comparison: Comparison, locks: MeasuredLocks) -> list[Block]:
         )
         blocks.append(Paragraph(text))
     blocks += _waits(comparison, locks, where)
-    sites = tuple(
+    sites = [
         row(
             each.label,
             Cell(site.function, mono=True),
             *_numbers(site.held, site.held_each, site.taken),
         )
-        for each in locks.shown
+        for each in kept
         for site in each.sites
-    )
+        if worth(site.held, locks.busy)
+    ]
     of_sites = (heads[0], Column("function", left=True), *heads[1:SITE_COLUMNS])
-    inner: list[Block] = [Table(f"Locks by who takes them, {where}", of_sites, sites)]
-    if others := locks.rows[locks.listed :]:
-        more = table(f"Other locks, measured runs, {where}", others)
-        inner = [more, Paragraph(SLEPT, "note"), *inner]
-    return [*blocks, Fold(f"All {len(locks.rows)} locks, and who takes them", tuple(inner), True)]
+    return [*blocks, *at_most(f"Locks by who takes them, {where}", of_sites, sites)]
 
 
 def _waits(comparison: Comparison, locks: MeasuredLocks, where: str) -> list[Block]:
@@ -184,17 +146,14 @@ def _waits(comparison: Comparison, locks: MeasuredLocks, where: str) -> list[Blo
         *(*arms(comparison, f"waits {many}", 2), *arms(comparison, f"handovers {many}", 1)),
     )
     rows = []
-    for each in locks.pairs[:MOST_PAIRS]:
+    for each in locks.pairs:
         names = Cell(each.waiter, mono=True), Cell(each.holder, mono=True)
         numbers = [
             cell for pair in (each.waited, each.waits, each.handovers) for cell in shorts(pair)
         ]
         rows.append(row(each.label, *names, wording.moved(each.waited), *numbers))
-    section: list[Block] = [Paragraph(f"{upper_first(waited(locks))}.")]
-    if rows:
-        section.append(Table(f"Who waited for whom, {where}", columns, tuple(rows)))
-        section.append(Paragraph(WAITED, "note"))
-    return section
+    table = at_most(f"Who waited for whom, {where}", columns, rows)
+    return [*table, *([Paragraph(WAITED, "note")] if table else [])]
 
 
 def _numbers(held: Paired, each: Paired | None, taken: Paired) -> tuple[str, ...]:
@@ -202,10 +161,7 @@ def _numbers(held: Paired, each: Paired | None, taken: Paired) -> tuple[str, ...
 
 
 def _lock(comparison: Comparison, each: MeasuredLock) -> Row:
-    takers = ", ".join(site.function for site in each.sites[:MOST_TAKERS])
-    note = notes(
-        UNKNOWN_BY.get(each.by, ""), only(each.only_in, comparison), f"in {takers}", between="; "
-    )
+    note = notes(UNKNOWN_BY.get(each.by, ""), only(each.only_in, comparison), between="; ")
     cells = [*_numbers(each.held, each.held_each, each.taken)]
     cells += shorts(each.waits, 1000.0) if comparison.manifest.guest.vcpus > 1 else ()
     full = each.saturation
@@ -251,32 +207,35 @@ def chain(row: WaitRow) -> str:
     return " < ".join(callers)
 
 
-def _of_guest(view: View, comparison: Comparison, locks: LockComparison) -> list[Block]:
-    """A diagnostic run in a line, and behind it the longest waits by caller."""
-    words = slow_path(locks) or "waits by caller"
-    run = f"{locks.case}, phase {locks.phase}, diagnostic run {locks.twin}"
-    inner: list[Block] = [Paragraph((Strong(f"{BANNER}."), f" {guest(locks)}."), "banner")]
+def wait_lines(locks: LockComparison) -> list[Line]:
+    """How often one waited in a diagnostic run."""
+    entries = locks.slow_entries or (locks.waits[0].count if locks.waits else None)
+    if entries is None:
+        return []
+    says = f"most in {locks.waits[0].caller}" if locks.waits else "no lock waited for"
+    return [line(f"waits, {locks.twin} run", f"1,000 {plural(locks.unit_title)}", entries, says)]
+
+
+def wait_tables(view: View, comparison: Comparison, locks: LockComparison) -> list[Block]:
+    """What a diagnostic run counted: its guest, and the longest waits by caller."""
+    words = notes(f" {guest(locks)}", slow_path(locks), between=". ")
+    blocks: list[Block] = [Paragraph((Strong(f"{BANNER}."), f"{words}."), "banner")]
     if any(locks.dropped):
         base, patched = comparison.manifest.base, comparison.manifest.patched
         text = (
             f"{locks.dropped[0]} events in {base} and {locks.dropped[1]} in {patched} were "
             "dropped: the waits are not complete."
         )
-        inner.append(Paragraph(text))
-    inner += gallery(view.charts(lambda _: _drawn(locks), comparison=comparison), 4)
-    if locks.waits:
-        inner += _callers(comparison, locks)
-    else:
-        inner.append(Paragraph("No lock was waited for."))
-    inner.append(Paragraph(limits(locks), "note"))
-    lead = Paragraph((Strong(f"{run}: "), f"{words}."), "lead")
-    return [lead, Fold(f"What the diagnostic run {locks.twin} counted", tuple(inner))]
+        blocks.append(Paragraph(text))
+    blocks += gallery(view.charts(lambda _: _drawn(locks), comparison=comparison), 4)
+    blocks += _callers(comparison, locks)
+    return [*blocks, Paragraph(limits(locks), "note")]
 
 
 def _drawn(locks: LockComparison) -> list[Chart]:
     """What the waits changed by, caller by caller: 1 % is seen beside a wait of any length."""
     lines = []
-    for each in locks.waits[:OPEN_WAITS]:
+    for each in locks.waits[:MOST_DRAWN]:
         pair = each.count
         if pair.base:
             size = pair.difference / pair.base
@@ -303,14 +262,14 @@ def _callers(comparison: Comparison, locks: LockComparison) -> list[Block]:
         Column("mostly called by", left=True, wide=True, drop=1),
     )
     rows = []
-    for each in locks.waits[:MOST_WAITS]:
+    for each in locks.waits[:MOST_DRAWN]:
         cells = [wording.moved(each.count), *shorts(each.count)]
         cells += [wording.moved(each.wait) if each.wait else "", *shorts(each.wait)]
         rows.append(row(Cell(each.caller, mono=True), each.flags, *cells, chain(each)))
-    blocks: list[Block] = [Table(f"Waits by caller, {label}", heads, tuple(rows[:OPEN_WAITS]))]
-    if further := tuple(rows[OPEN_WAITS:]):
-        inner = (Table(f"More waits by caller, {label}", heads, further),)
-        blocks.append(Fold(f"{len(further)} more waiting functions", inner, page_only=True))
-    if len(locks.waits) > MOST_WAITS:
-        blocks.append(Paragraph(f"The longest {MOST_WAITS} of {len(locks.waits)}.", "note"))
-    return blocks
+    return at_most(f"Waits by caller, {label}", heads, rows)
+
+
+LOCKS = Instrument("Locks", MEASURED.of, lines, tables, COUNTED)
+WAITING = Instrument(
+    "Waits for locks, diagnostic runs", WAITS.of, wait_lines, wait_tables, (DIAGNOSTIC,)
+)

@@ -125,8 +125,7 @@ def blocks(view: View, comparison: Comparison) -> list[Block]:
     notes = [Paragraph(note(comparison), "note")] if alone else []
     drawn = gallery([*called, *shown])
     if more:
-        summary = "Other runs and phases, and bandwidth within a run"
-        drawn.append(Fold(summary, tuple(gallery(more)), page_only=True))
+        drawn.append(Fold("Other runs and phases", tuple(gallery(more)), page_only=True))
     return [
         *(titled("The change", "change", [*body, *notes]) if tables else []),
         *titled("Every run", "runs", [*drawn, *_seeds(view, comparison)]),
@@ -136,7 +135,7 @@ def blocks(view: View, comparison: Comparison) -> list[Block]:
 def _runs(view: View, comparison: Comparison) -> tuple[list[Chart], list[Chart], list[Chart]]:
     """Drawings of every run: seeds of what was called, of what else was judged, and the rest.
 
-    The rest are other phases, and the course within a run, which are there to look up.
+    The rest are other phases, which are there to look up.
     """
     wall, few = comparison.wall is not None, len(comparison.cases) < MANY_CASES
     # Runs of many arms beside each other are in a chart of their own.
@@ -151,7 +150,6 @@ def _runs(view: View, comparison: Comparison) -> tuple[list[Chart], list[Chart],
     judged = [chart for chart in of(comparison.primary) if chart not in called]
     judged += view.charts(runs.drift, comparison=comparison)
     more = [chart for chart in drawings if chart not in (*called, *judged)]
-    more += view.charts(runs.timelines, comparison=comparison) if few else []
     # Where something was called, what was not is there to look up, too.
     return (called, [], [*judged, *more]) if called and not wall else (called, judged, more)
 
@@ -167,7 +165,11 @@ def _seeds(view: View, comparison: Comparison) -> list[Block]:
     names += [manifest.arms[2].name, "A/A"] if wall else []
     inner: list[Block] = []
     for case in cases:
-        heads = [Column(name, group=metric.name) for metric in case.primary for name in names]
+        heads = [
+            Column(name, group=metric.name, narrow=name in (manifest.base, manifest.patched))
+            for metric in case.primary
+            for name in names
+        ]
         by_block = [{pair.block: pair for pair in metric.pairs} for metric in case.primary]
         rows = []
         for block in sorted({block for pairs in by_block for block in pairs}):

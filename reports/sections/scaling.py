@@ -1,17 +1,14 @@
-"""What many CPUs may make of it: a line a phase, and a chart and tables behind it."""
+"""What many CPUs may make of it: an estimated range, and what it rests on."""
 
 from __future__ import annotations
 
-from analysis.explain.locks import EXPLANATION as LOCKS
 from analysis.explain.memory import weights
 from analysis.explain.scaling import EXPLANATION, Range, Scaling, ScalingPoint, speeds_of
 from analysis.model import Comparison
 from experiment.machine import MachineSpec
 from reports import wording
-from reports.charts import runs
-from reports.charts.canvas import identifier
 from reports.document import Block, Column, Table, facts, row
-from reports.sections.view import View, arms, by_phase, gallery, titled
+from reports.sections.view import Instrument, Line, View, arms
 
 ESTIMATED = (
     "Estimated range, not measured. One end is path length, counted on one CPU; the other is the "
@@ -28,53 +25,24 @@ EVENTS = {"l2": "L2 misses", "llc": "LLC misses", "walks": "page walks"}
 
 
 def _change(scaling: Scaling, point: ScalingPoint) -> str:
-    low, high = map(wording.percent, point.change)
-    text = low if low == high else f"{low} … {high}"
+    low, high = (wording.percent(end, decimals=1) for end in point.change)
+    text = low if low == high else f"{low.removesuffix(' %')}…{high}"
     return text if scaling.significant else f"({text})"
 
 
-def verdict_of_published(scaling: Scaling) -> str:
-    """Where the published change is: ``in the range``, ``above it`` or ``below it``."""
-    published = scaling.published
-    point = scaling.at(published.jobs) if published else None
-    if published is None or point is None:
-        return ""
-    low, high = point.change
-    if low <= published.change <= high:
-        return "in the range"
-    return "above it" if published.change > high else "below it"
-
-
-def sentence(scaling: Scaling) -> str:
-    """``throughput of 16 CPUs +1.0 % … +4.9 %, estimated range, not measured, ...``."""
-    published = scaling.published
-    cpus = published.jobs if published else SOME_CPUS
-    point = scaling.at(cpus)
+def lines(scaling: Scaling) -> list[Line]:
+    """The range at the published number of CPUs, and where what is published lies."""
+    published, says = scaling.published, "estimated"
+    point = scaling.at(published.jobs if published else SOME_CPUS)
     assert point is not None
-    text = (
-        f"throughput of {cpus} CPUs {_change(scaling, point)}, estimated range, not measured, "
-        f"{'with' if scaling.missed else 'without'} misses; of one "
-        f"{wording.percent(scaling.at_one)} by path length"
-    )
-    if not published:
-        return text
-    change, where = wording.percent(published.change), verdict_of_published(scaling)
-    return f"{text}; published {change} at {published.jobs} jobs is {where}"
-
-
-def blocks(view: View, comparison: Comparison) -> list[Block]:
-    """The section: a line for each phase, and the charts and tables of all in a fold."""
-    charts = view.charts(runs.scaling, comparison=comparison)
-
-    def tables(each: Scaling) -> list[Block]:
-        kind = identifier("scaling", each.case, each.phase)
-        drawn = gallery((chart for chart in charts if chart.kind == kind), 4)
-        return [*drawn, *_tables(comparison, each)]
-
-    seeds = max((len(each.seeds) for each in LOCKS.of(comparison)), default=1)
-    behind, records = "From 1 to 64 CPUs, and what is assumed", EXPLANATION.of(comparison)
-    body = by_phase(comparison, behind, records, sentence, tables, ESTIMATED, seeds)
-    return titled("Many CPUs, an estimated range", "scaling", body)
+    if published:
+        (low, high), change = point.change, published.change
+        where = "holds" if low <= change <= high else "below" if change > high else "above"
+        says = f"{where} published {wording.percent(change)}"
+    label = f"throughput, {point.cpus} CPUs"
+    return [
+        Line(label, "estimated", "", "", _change(scaling, point), not scaling.significant, says)
+    ]
 
 
 def _speeds(ends: Range) -> str:
@@ -82,7 +50,8 @@ def _speeds(ends: Range) -> str:
     return low if low == high else f"{low} … {high}"
 
 
-def _tables(comparison: Comparison, scaling: Scaling) -> list[Block]:
+def tables(_: View, comparison: Comparison, scaling: Scaling) -> list[Block]:
+    """The range by CPUs, and what it rests on."""
     manifest, published = comparison.manifest, scaling.published
     speed = arms(comparison, f"times one CPU of {manifest.base}", 1)
     listed = {*SHOWN_CPUS, *([published.jobs] if published else [])}
@@ -147,3 +116,6 @@ def assumptions(scaling: Scaling, machine: MachineSpec | None) -> list[tuple[str
         ("misses", _misses(scaling, machine)),
         ("sources", many.source),
     ]
+
+
+SCALING = Instrument(EXPLANATION.title, EXPLANATION.of, lines, tables, ESTIMATED)

@@ -30,8 +30,17 @@ from text import counted, wrap_command
 
 PAGE_WIDTH = 92
 PUBLISHED_HEADS = (
-    *(Column("case and metric", left=True), Column("arm", left=True, drop=3), Column("without")),
-    *(Column("with"), Column("change"), Column("here"), Column("document", left=True, drop=1)),
+    *(
+        Column("case and metric", left=True),
+        Column("arm", left=True, drop=3),
+        Column("without", narrow=True),
+    ),
+    *(
+        Column("with", narrow=True),
+        Column("change"),
+        Column("here"),
+        Column("document", left=True, drop=1),
+    ),
 )
 EXACT = (
     "Exact mode: one guest instruction is one virtual nanosecond, so bandwidth is path length, and "

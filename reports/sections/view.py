@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from analysis.counts import Arm, Paired
 from analysis.many import MANY_CASES, SessionComparison
@@ -18,19 +18,17 @@ from reports.document import (
     Fold,
     Gallery,
     Heading,
-    Paragraph,
     Row,
-    Strong,
     Table,
     nested,
     row,
 )
-from reports.sentences import pair_counts, upper_first
+from reports.sentences import pair_counts
 
 # Beyond these pairs a page would grow by tens of megabytes.
 MOST_PAIRS = 15
-# Rows of a table of what was counted; those behind them are in a fold.
-MOST_SHOWN = 12
+# Rows of a table of what was counted, and the share of the whole that is worth a row.
+MOST_SHOWN, LEAST_SHARE = 10, 0.001
 PARENTHESES = (
     "A change in parentheses is not significant: it may as well be none (Student's interval at "
     "95 %)."
@@ -129,54 +127,60 @@ def shorts(pair: Paired | None, scale: float = 1.0) -> tuple[str, str]:
     return wording.short(scale * pair.base), wording.short(scale * pair.patched)
 
 
-def first_and_more(
-    label: str, more: str, summary: str, columns: Sequence[Column], rows: Sequence[Row]
-) -> list[Block]:
-    """The first rows in a table, those behind them in a fold; ``{}`` in ``summary`` is how many."""
-    blocks: list[Block] = []
-    if rows:
-        blocks.append(Table(label, tuple(columns), tuple(rows[:MOST_SHOWN])))
-    if rows[MOST_SHOWN:]:
-        rest = Table(more, tuple(columns), tuple(rows[MOST_SHOWN:]))
-        blocks.append(Fold(summary.format(len(rows) - MOST_SHOWN), (rest,), page_only=True))
-    return blocks
+def at_most(label: str, columns: Sequence[Column], rows: Sequence[Row]) -> list[Block]:
+    """The first rows in a table; nothing for none.  Files beside the report have them all."""
+    return [Table(label, tuple(columns), tuple(rows[:MOST_SHOWN]))] if rows else []
 
 
-def by_phase(
-    comparison: Comparison,
-    behind: str,
-    records: Iterable[Any],
-    sentence: Callable[[Any], str],
-    tables: Callable[[Any], Sequence[Block]],
-    how: Sequence[str],
-    seeds: int = 0,
-) -> list[Block]:
-    """A line for each judged phase, then all that is behind them in one fold, and how to read it.
+def worth(pair: Paired, whole: Paired) -> bool:
+    """Whether a row is worth its place: it moved significantly, or is a thousandth of the whole."""
+    return pair.is_significant or pair.both >= LEAST_SHARE * whole.both > 0
 
-    Lines of phases that are not judged are in the fold; where none is, all are seen.  ``records``
-    have a case, a phase and, unless these are given, the seeds that they are of.
+
+class Line(NamedTuple):
+    """What an instrument counted of a phase: both arms, the change, and what it says in few words.
+
+    ``of`` is what it is counted per; ``faint`` is what is not significant.
     """
-    judged = {(metric.case, metric.phase) for metric in comparison.primary}
-    phases = [
-        (f"{each.case}, phase {each.phase}", (each.case, each.phase) in judged, each)
-        for each in records
-    ]
-    if not phases:
+
+    label: str
+    of: str
+    base: str
+    patched: str
+    change: str
+    faint: bool
+    says: str = ""
+
+
+def line(label: str, per: str, pair: Paired, says: str = "") -> Line:
+    """The line of one quantity."""
+    values, moved = wording.sides(pair.base, pair.patched), wording.moved_if_at_all(pair)
+    return Line(label, f"per {per}" * bool(per), *values, moved, not pair.is_significant, says)
+
+
+def foremost(numbers: Sequence[tuple[str, Paired]], per: str) -> list[Line]:
+    """The line of the number that moved most, of some: the first where none moved significantly."""
+    if not numbers:
         return []
-    every = not any(is_judged for _, is_judged, _ in phases)
-    lines: list[Block] = []
-    inner: list[Block] = []
-    for where, is_judged, each in phases:
-        text = sentence(each)
-        inner += [Heading(where, 3)] if phases[1:] else []
-        if is_judged or every:
-            lines.append(Paragraph((Strong(f"{where}: "), f"{text}."), "lead"))
-        else:
-            inner.append(Paragraph(f"{upper_first(text)}.", "lead"))
-        inner += tables(each)
-    scattered = any((seeds or len(each.seeds)) > 1 for _, _, each in phases)
-    inner.append(Paragraph(" ".join([*how, *([PARENTHESES] if scattered else [])]), "note"))
-    return [*lines, Fold(behind, tuple(inner))]
+    moved = [each for each in numbers if each[1].is_significant]
+    title, pair = max(moved, key=lambda each: abs(each[1].change or 0.0), default=numbers[0])
+    many = f"of {len(numbers)}"
+    return [line(title, per, pair, f"moved most {many}" if moved else f"none {many} moved")]
+
+
+@dataclass(frozen=True)
+class Instrument:
+    """What explains a verdict, as reports show it.
+
+    ``records`` are one a phase, each with a case and a phase; ``lines`` are a record's rows in the
+    table of all instruments, and ``tables`` what is behind these.  ``how`` says how to read it.
+    """
+
+    title: str
+    records: Callable[[Comparison], Sequence[Any]]
+    lines: Callable[[Any], list[Line]]
+    tables: Callable[[View, Comparison, Any], Sequence[Block]]
+    how: Sequence[str]
 
 
 def totals(

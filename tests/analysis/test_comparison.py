@@ -131,16 +131,6 @@ def test_published_changes_are_computed_from_the_figures() -> None:
     assert comparison.primary[0].published == (by_metric["4k.bw"],)
 
 
-def test_timelines_share_one_grid_in_mib() -> None:
-    session = ExactSession()
-    comparison = compare(session.manifest(), session.records())
-    (line,) = comparison.cases[0].timelines
-    assert len(line.base) == len(line.patched) == 8
-    assert {len(row) for row in (*line.base, *line.patched)} == {len(line.t_s)}
-    assert (line.t_s[0], line.t_s[-1]) == (0.25, 10.0)
-    assert 200 < line.base[0][-1] < 300
-
-
 def test_a_primary_metric_comes_first_and_absent_metrics_do_not_matter() -> None:
     session = ExactSession()
     records = [

@@ -199,10 +199,10 @@ def test_several_vcpus_wait_and_say_where(comparison: Comparison) -> None:
 
 
 def test_the_reports_say_so(explained: EndedSession, text: str) -> None:
-    assert "Where it came from" in text
+    assert "Why" in text
     assert "Tree walks per folio added: " in text
     page = (explained.folder / "report.html").read_text()
-    assert "Where it came from" in page
+    assert "Why" in page
     assert "__remove_mapping" in page
 
 

@@ -27,21 +27,20 @@ from tests.reports.drawn import OnPage, charts_on, draw_all, draw_anew, page_of
 
 # What each session's page has: a chart that is lost, or drawn twice, is an error here.
 ON_PAGE = {
-    "normal": {"forest": 1, "samples": 3, "timeline": 3},
+    "normal": {"forest": 1, "samples": 3},
     "counted": {
         "forest": 1,
         "samples": 3,
-        "timeline": 3,
-        "waterfall": 3,
+        "waterfall": 1,
         "icicle": 3,
         "locks": 1,
-        "scaling": 3,
+        "scaling": 1,
     },
-    "five": {"forest": 1, "heat": 1, "runs": 3, "timeline": 12},
-    "stepwise": {"patches": 3, "forest": 1, "heat": 1, "runs": 3, "timeline": 12},
-    "matrix": {"heat": 1, "ranked": 1, "samples": 6, "timeline": 6},
+    "five": {"forest": 1, "heat": 1, "runs": 3},
+    "stepwise": {"patches": 3, "forest": 1, "heat": 1, "runs": 3},
+    "matrix": {"heat": 1, "ranked": 1, "samples": 6},
     "many": {"heat": 1, "ranked": 1},
-    "quiet": {"forest": 1, "samples": 3, "drift": 3, "timeline": 3},
+    "quiet": {"forest": 1, "samples": 3, "drift": 3},
 }
 
 
@@ -107,7 +106,6 @@ def named(session: Comparison | SessionComparison) -> dict[str, OnPage]:
     [
         ("forest", "change, % of base"),
         ("samples", "virtual MiB/s"),
-        ("timeline", "virtual s since the phase began"),
     ],
 )
 def test_axes_have_units(normal: Comparison, kind: str, words: str) -> None:
@@ -216,7 +214,7 @@ def test_of_hardly_anything_what_there_is_is_drawn(seeds: tuple[int, ...]) -> No
     session = ExactSession(seeds=seeds) if seeds else ExactSession(same_code=True)
     comparison = compare(session.manifest(), session.records() if seeds else [])
     kinds = {chart.kind for chart in charts_on(forms.render(comparison, "html", drawn=True))}
-    assert kinds == ({"forest", "samples", "timeline"} if seeds else set())
+    assert kinds == ({"forest", "samples"} if seeds else set())
 
 
 def test_identifiers_are_safe() -> None:

@@ -1,4 +1,4 @@
-"""The sections "Where it came from" and "Locks" in every form."""
+"""The section "Why" in every form."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from analysis.model import Comparison
 from reports import forms
 from reports.charts import functions as charted
 from reports.sections import functions
+from reports.sections.view import worth
 from tests.analysis import counts_factory as counts
 from tests.analysis.factory import ExactSession, all_equal
 from tests.analysis.measured import compare
@@ -41,23 +42,19 @@ def test_the_page_hides_nothing(counted: Comparison, page: ParsedPage) -> None:
     assert page.open == []
     text = " ".join(page.text.split())
     for part in (
-        "Where it came from",
+        "Why",
         "Locks",
         "never make one",
         "the other 62 functions",
         "page-cache tree (xarray)",
-        "user: fio",
         "only in base",
         "i_pages.xa_lock",
         "saturates at, CPUs",
         "__filemap_add_folio",
-        "All 7 locks, and who takes them",
-        "taken in try_to_wake_up",
         "waiting function",
-        "69 of 69 functions",
     ):
         assert part in text, part
-    every = {row.name for row in counted.headlines[0].functions}
+    every = {row.name for row in functions.significant(counted.headlines[0])}
     assert all(name in text for name in every)
     tables = [tag for tag, _ in page.tags if tag == "table"]
     boxes = [a for tag, a in page.tags if tag == "div" and "scroll" in str(a.get("class"))]
@@ -80,10 +77,9 @@ def test_one_seed_claims_no_interval() -> None:
     manifest = counts.counted(session.manifest())
     comparison = compare(manifest, session.records(), counts.profiles(session))
     rendered = forms.render(comparison, "text")
-    assert "1 seed, each -" in rendered
     # Nothing is known of what seeds scatter by.
-    came_from = " ".join(section(rendered, "Where it came from", "Published figures").split())
-    assert "each -161.6; not significant" in came_from
+    why = " ".join(section(rendered, "Why", "Published figures").split())
+    assert "4k: instructions 12,880 12,719 (-1.25 %)" in why
     assert ParsedPage(forms.render(comparison, "html")).open == []
 
 
@@ -121,7 +117,8 @@ def test_the_table_of_functions_adds_up(counted: Comparison) -> None:
     assert {r["only_in"] for r in first} == {"", "base", "patched"}
 
 
-def test_rows_that_print_as_zeros_are_not_visible() -> None:
-    assert not functions.visible(pair([0.04], [0.01]))
-    assert functions.visible(pair([0.04], [0.06]))
-    assert functions.visible(pair([12.0], [12.0]))
+def test_a_row_holds_a_thousandth_of_the_whole_or_is_significant() -> None:
+    whole = pair([1000.0, 1001.0, 1002.0], [1000.0, 1001.0, 1003.0])
+    assert worth(pair([3.0, 1.0, 2.0], [1.0, 2.0, 3.0]), whole)
+    assert worth(pair([0.02, 0.02, 0.02], [0.01, 0.01, 0.011]), whole)
+    assert not worth(pair([0.3, 0.1, 0.2], [0.1, 0.2, 0.3]), whole)

@@ -82,7 +82,7 @@ def units_in(value: object) -> set[str]:
 ALWAYS = ("findings", "repeat", "meaning")
 SECTIONS = {
     "normal": ("verdict", "change", "published", *ALWAYS),
-    "counted": ("verdict", "change", "functions", "locks", "scaling", "published", *ALWAYS),
+    "counted": ("verdict", "change", "why", "published", *ALWAYS),
     "five": ("verdict", "arms", "pairs", "change", "published", *ALWAYS),
     "failed_five": ("verdict", "arms", "pairs", "change", "published", "failures", *ALWAYS),
     "stepwise": ("verdict", "patches", "arms", "pairs", "change", *ALWAYS),

@@ -196,10 +196,10 @@ def comparison(session: ExactSession, manifest: Manifest) -> Comparison:
 
 @dataclass(frozen=True)
 class CountCase:
-    """An explanation, where its counts are, and the sentence of arms that do not differ."""
+    """An explanation, its instrument, and what it says of arms that do not differ."""
 
     explanation: Explanation[Any]
-    sentence: Any
+    instrument: Any
     same: str
     rows: str = "rows"
 
@@ -207,11 +207,11 @@ class CountCase:
 EVERY = {
     each.explanation.name: each
     for each in (
-        CountCase(kinds.EXPLANATION, sections.KINDS.sentence, "unchanged"),
-        CountCase(interruptions.EXPLANATION, sections.interruptions_sentence, "unchanged"),
-        CountCase(memory.EXPLANATION, sections.memory_sentence, "unchanged"),
-        CountCase(stacks.EXPLANATION, sections.stacks_sentence, "no path changed"),
-        CountCase(lines.EXPLANATION, sections.lines_sentence, "unchanged", "objects"),
+        CountCase(kinds.EXPLANATION, sections.KINDS.instrument, "none of 6 moved"),
+        CountCase(interruptions.EXPLANATION, sections.INTERRUPTIONS, "none of 2 moved"),
+        CountCase(memory.EXPLANATION, sections.MEMORY, "none of 5 moved"),
+        CountCase(stacks.EXPLANATION, sections.STACKS, "no path changed"),
+        CountCase(lines.EXPLANATION, sections.LINES, "", "objects"),
     )
 }
 OF_EACH = pytest.mark.parametrize("counted", EVERY.values(), ids=EVERY)
@@ -247,7 +247,9 @@ def test_equal_arms_differ_in_nothing(
         rows = getattr(each, counted.rows)
         assert all(pair.equal for row in (each, *rows) for pair in paired(row))
         assert not getattr(each, "listed", 0)
-        assert counted.same in counted.sentence(each)
+        (line,) = counted.instrument.lines(each)
+        assert (line.change, line.faint) == ("unchanged", True)
+        assert counted.same in line.says
 
 
 @OF_EACH
@@ -271,7 +273,7 @@ def test_nothing_is_compared_unless_every_run_was_counted(
 @OF_EACH
 def test_every_form_has_it(counted: CountCase, comparison: Comparison, page: str) -> None:
     name, title = counted.explanation.name, counted.explanation.title
-    assert f'id="{name}"' in page
+    assert f"<summary>{title}</summary>" in page
     assert title.upper() in forms.render(comparison, "text").upper()
     (pair,) = json.loads(forms.render(comparison, "json"))["comparisons"]
     rows = [len(each[counted.rows]) for each in pair[name]]
@@ -345,11 +347,13 @@ def test_a_new_count_is_one_file(session: ExactSession, manifest: Manifest) -> N
     counted = compare(manifest, session.records(), counts.profiles(session))
     text = " ".join(forms.render(counted, "text").split())
     assert "LETTERS OF WHAT WAS CALLED" in text.upper()
-    assert re.search(r"per read [\d.]+ -> [\d.]+ letters", text)
+    assert re.search(r"4k: letters [\d.]+ [\d.]+ ", text)
     page = forms.render(counted, "html")
-    assert 'id="made_up_lengths"' in page
-    section = re.sub("<[^>]*>", "", page.partition('id="made_up_lengths"')[2])
+    section = re.sub("<[^>]*>", "", page.partition("<summary>Letters of what was called")[2])
     assert "__filemap_add_folio" in section
+    table = csv.DictReader(io.StringIO(forms.counts_table(counted)))
+    mine = [each["number"] for each in table if each["instrument"] == "made_up_lengths"]
+    assert set(mine) == {"letters"}
     (pair,) = json.loads(forms.render(counted, "json"))["comparisons"]
     assert any(row["letters"]["base"] > 0 for row in pair["made_up_lengths"][0]["rows"])
     assert list(pair).index("kinds") < list(pair).index("made_up_lengths")
@@ -378,9 +382,8 @@ def test_kinds_are_per_the_first_unit_without_what_idles(comparison: Comparison)
     assert 1 <= counted.listed < len(counted.rows)
     assert row(counted.rows, name="filemap_range_has_entry").only_in == "base"
     assert row(counted.rows, name="xas_get_order").only_in == "patched"
-    sentence = sections.KINDS.sentence(counted)
-    assert "atomics (-100" in sentence
-    assert "divisions" not in sentence
+    (line,) = sections.KINDS.instrument.lines(counted)
+    assert (line.label, line.change) == ("atomics", "-100.00 %")
 
 
 def test_kinds_are_in_the_table_of_functions_per_the_first_unit(comparison: Comparison) -> None:
@@ -408,15 +411,18 @@ def test_faults_add_up_to_their_handler_and_interrupts_have_no_place(
     assert (counted.rows[0].function, counted.rows[0].user, counted.listed) == ("fio", True, 3)
     assert row(counted.rows, function="copy_page_to_iter").only_in == "base"
     assert row(counted.rows, function="copy_folio_to_iter").only_in == "patched"
-    assert "exceptions (-20." in sections.interruptions_sentence(counted)
+    (line,) = sections.INTERRUPTIONS.lines(counted)
+    assert (line.label, line.change[:4], line.says) == ("exceptions", "-20.", "moved most of 2")
 
 
-def test_a_phase_without_interruptions_says_so(session: ExactSession, manifest: Manifest) -> None:
+def test_a_phase_without_interruptions_has_no_line(
+    session: ExactSession, manifest: Manifest
+) -> None:
     profiles = counts.of_runs(session, lambda *_: {"interruptions": ()})
     recorded = Recorded(manifest, session.records(), profiles)
     (each, *_) = interruptions.compare_interruptions(recorded)
     assert (each.kinds, each.rows, each.listed) == ({}, (), 0)
-    assert "no interrupts and faults, virtual" in sections.interruptions_sentence(each)
+    assert sections.INTERRUPTIONS.lines(each) == []
 
 
 def test_misses_are_per_unit_in_the_order_of_what_they_moved(comparison: Comparison) -> None:
@@ -542,13 +548,13 @@ def test_what_the_turns_make_is_marked(comparison: Comparison, manifest: Manifes
     marks = {each.object: each.by_turns for each in moved.objects}
     assert marks == {"limit": False, "other kernel memory": True, "pcpu_hot (of each CPU)": True}
     assert row(moved.objects, object="other kernel memory").other == pytest.approx((0.3, 0.3))
-    assert "the number depends on the turns" in sections.lines_sentence(moved)
+    assert sections.LINES.lines(moved)[0].says == "depends on the turns"
     alone = manifest.model_copy(update={"twins": manifest.twins[:2]})
     both = {"base": [moves(LOCK)] * 2, "patched": [moves(LOCK)] * 2}
     (only,) = lines.compare_lines(Recorded(alone, *of_twins(alone, {SHORT: both})))
     assert (only.other_ns, only.other, only.by_turns) == (0, None, False)
     assert not any(each.by_turns for each in only.objects)
-    assert "nothing known by name with false sharing" in sections.lines_sentence(only)
+    assert sections.LINES.lines(only)[0].says == "no false sharing"
 
 
 def test_a_line_that_moves_often_is_listed_though_it_depends_on_the_turns(

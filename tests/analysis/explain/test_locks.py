@@ -142,7 +142,7 @@ def test_the_same_counts_on_both_arms_differ_by_zero(
         assert table.moved_most == ""
         assert all(lock.held.equal and lock.taken.equal for lock in table.rows)
         assert all(site.held.equal for lock in table.rows for site in lock.sites)
-        assert ", equal in " in section.sentence(table)
+        assert {line.change for line in section.LOCKS.lines(table)} == {"unchanged"}
 
 
 def test_saturation_is_of_one_instance(locks: MeasuredLocks) -> None:
@@ -171,16 +171,16 @@ def test_runs_whose_locks_nobody_watched_have_none(
     assert MEASURED_LOCKS.made(Recorded(manifest, session.records(), half)) == ()
 
 
-def test_the_line_gives_both_values_the_difference_and_its_interval(counted: Comparison) -> None:
-    sentence = section.sentence(MEASURED_LOCKS.of(counted)[0])
-    assert sentence.startswith("i_pages.xa_lock held 116")
-    assert " instructions per folio added: -6" in sentence
-    assert "] (-5." in sentence
-    assert sentence.endswith(" %), 8 seeds")
-    still = MEASURED_LOCKS.of(counted)[0].model_copy(update={"moved_most": ""})
-    assert section.sentence(still).endswith("8 seeds; no lock moved significantly")
-    none = MEASURED_LOCKS.of(counted)[0].model_copy(update={"rows": (), "listed": 0})
-    assert section.sentence(none) == "No lock was taken"
+def test_the_line_is_of_the_lock_that_moved_most(counted: Comparison) -> None:
+    locks = MEASURED_LOCKS.of(counted)[0]
+    line = section.LOCKS.lines(locks)[0]
+    assert (line.label, line.of, line.faint) == ("i_pages.xa_lock held", "per folio added", False)
+    assert line.base.startswith("1,16")
+    assert line.change.startswith("-5.")
+    assert line.says.startswith("moved most of ")
+    still = locks.model_copy(update={"moved_most": ""})
+    assert section.LOCKS.lines(still)[0].says.startswith("none of ")
+    assert section.LOCKS.lines(locks.model_copy(update={"rows": (), "listed": 0})) == []
 
 
 def many_cpus(manifest: Manifest) -> Manifest:
@@ -241,22 +241,19 @@ def test_who_waited_for_whom_is_per_unit_and_paired(
     assert (table.slow_entries.base, table.slow_entries.patched) == pytest.approx(
         (50, 25), rel=1e-3
     )
-    sentence = section.waited(table)
-    assert (
-        "slow path of spin locks entered 50.00 -> 24.99 times per 1,000 folios added (-50"
-        in sentence
-    )
-    assert sentence.endswith(f"most waited __filemap_add_folio for __remove_mapping ({XA_LOCK})")
+    line = section.LOCKS.lines(table)[1]
+    assert (line.base, line.of) == ("49.995", "per 1,000 folios added")
+    assert line.says == "most in __filemap_add_folio"
 
 
 def test_on_one_cpu_nobody_waits_and_nothing_is_reported(locks: MeasuredLocks) -> None:
-    assert (locks.slow_entries, locks.pairs, section.waited(locks)) == (None, (), "")
+    assert (locks.slow_entries, locks.pairs) == (None, ())
+    assert len(section.LOCKS.lines(locks)) == 1
 
 
 def test_who_waited_is_in_every_form(session: ExactSession, manifest: Manifest) -> None:
     comparison = compare(many_cpus(manifest), session.records(), waiting(session))
-    rendered = " ".join(forms.render(comparison, "text").split())
-    assert "most waited __filemap_add_folio for __remove_mapping" in rendered
+    assert "spin lock slow path" in forms.render(comparison, "markdown")
     assert "handovers per 1,000 folios added" in forms.render(comparison, "html")
     (pair,) = json.loads(forms.render(comparison, "json"))["comparisons"]
     assert pair["measured_locks"][0]["pairs"][0]["holder"] == "__remove_mapping"

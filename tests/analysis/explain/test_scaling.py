@@ -13,7 +13,6 @@ from analysis.explain.scaling import EXPLANATION as SCALING
 from analysis.explain.scaling import FARTHEST, LINES, Scaling
 from analysis.model import Comparison
 from reports import forms
-from reports.charts import runs as chart
 from reports.sections import scaling as section
 from results.profile import LockSite, LockUse, Profile
 from results.record import Manifest
@@ -129,7 +128,7 @@ def test_no_range_where_no_lock_is_near(session: ExactSession) -> None:
 
 def test_what_may_be_luck_is_in_parentheses(comparison: Comparison, first: Scaling) -> None:
     assert first.significant
-    assert "CPUs +" in section.sentence(first)
+    assert section.SCALING.lines(first)[0].change.startswith("+")
     locks = MEASURED_LOCKS.of(comparison)[0]
     tree = next(row for row in locks.rows if row.label == first.lock)
     loose = replace(tree.held, low=-99.0, high=9.0)
@@ -138,7 +137,8 @@ def test_what_may_be_luck_is_in_parentheses(comparison: Comparison, first: Scali
     recorded.explained["measured_locks"] = (locks.model_copy(update={"rows": rows}),)
     (luck,) = SCALING.made(recorded)
     assert not luck.significant
-    assert "CPUs (+" in section.sentence(luck)
+    (line,) = section.SCALING.lines(luck)
+    assert (line.change[:2], line.faint) == ("(+", True)
 
 
 def test_the_published_figure_is_held_against_the_range(
@@ -151,19 +151,18 @@ def test_the_published_figure_is_held_against_the_range(
     point = first.at(16)
     assert point is not None
     assert published.change > point.change[1]
-    assert section.verdict_of_published(first) == "above it"
-    for change, where in ((point.change[0] - 0.01, "below it"), (first.at_one, "in the range")):
+    assert section.SCALING.lines(first)[0].says == "below published +7.38 %"
+    for change, where in ((point.change[0] - 0.01, "above"), (first.at_one, "holds")):
         other = published.model_copy(update={"change": change})
-        assert section.verdict_of_published(first.model_copy(update={"published": other})) == where
+        (line,) = section.SCALING.lines(first.model_copy(update={"published": other}))
+        assert line.says.startswith(f"{where} published ")
     none = first.model_copy(update={"published": None})
-    assert section.verdict_of_published(none) == ""
-    assert "published" not in section.sentence(none)
-    assert len(SCALING.of(comparison)) == len(chart.scaling(comparison))
+    assert section.SCALING.lines(none)[0].says == "estimated"
 
 
 def test_every_form_says_that_it_is_an_estimate(comparison: Comparison) -> None:
     for form in ("text", "markdown", "html"):
-        assert "estimated range, not measured" in " ".join(forms.render(comparison, form).split())
+        assert "Estimated range, not measured" in " ".join(forms.render(comparison, form).split())
     (pair,) = json.loads(forms.render(comparison, "json"))["comparisons"]
     assert pair["scaling"][0]["lines"] == list(LINES)
     assert pair["scaling"][0]["points"][0]["base"] == [1.0, 1.0]

@@ -54,10 +54,10 @@ def test_a_change_within_the_scatter_is_in_parentheses() -> None:
 
 def test_sentences(counted: Comparison) -> None:
     headline = counted.headlines[0]
-    assert functions.total(headline).startswith("12870.4 -> 12716.6 instructions per I/O: -153.8 (")
-    assert functions.ratio(headline.ratios[0]).startswith(
-        "Tree walks per folio added: 9.09 -> 7.34, -1.75 (-19.2"
-    )
+    whole, walks = functions.FUNCTIONS.lines(headline)
+    assert (whole.label, whole.base, whole.patched) == ("instructions", "12,870", "12,717")
+    assert (walks.label, walks.of) == ("tree walks", "per folio added")
+    assert walks.change.startswith("-19.2")
     assert "105 % of the change" in functions.share(headline)
     assert "spread over" not in functions.share(headline)
     sentences = [functions.hint(hint, "base", "patched") for hint in headline.hints]

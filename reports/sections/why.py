@@ -1,0 +1,132 @@
+"""Why: what every instrument counted, in one table, and the tables of each in a fold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from analysis.explain import explanations
+from analysis.model import Comparison
+from analysis.verdict import CALLED
+from reports.charts import functions as charted
+from reports.charts import runs
+from reports.document import Block, Cell, Column, Fold, Heading, Paragraph, Table, row
+from reports.sections import counted, functions, locks, scaling
+from reports.sections.view import PARENTHESES, Instrument, View, arms, gallery, titled
+
+# Rows of the table, and phases whose tables are in the folds.
+MOST_ROWS, MOST_PHASES = 30, 6
+FILES = (
+    "Counted under emulation or modelled; counts explain a verdict and never make one. Folds have "
+    "the judged phases and what moved significantly or is 0.1 % of the whole; functions.csv, "
+    "stacks.csv and counts.csv beside this report have every row of every phase."
+)
+INSTRUMENTS = {
+    "attributions": functions.FUNCTIONS,
+    "stacks": counted.STACKS,
+    "kinds": counted.KINDS.instrument,
+    "interruptions": counted.INTERRUPTIONS,
+    "measured_locks": locks.LOCKS,
+    "locks": locks.WAITING,
+    "scaling": scaling.SCALING,
+    "memory": counted.MEMORY,
+    "lines": counted.LINES,
+}
+At = tuple[str, str]
+
+
+def _name(at: At, places: Sequence[At]) -> str:
+    """The fewest words that tell a phase from the others."""
+    if len(places) < 2:
+        return ""
+    cases, phases = ({place[part] for place in places} for part in (0, 1))
+    short = at[1] if len(phases) == len(places) else at[0] if len(cases) == len(places) else ""
+    return f"{short or ' '.join(at)}: "
+
+
+def blocks(view: View, comparison: Comparison) -> list[Block]:
+    """The section: of the judged phases, those with a verdict first; of all where none is."""
+    judged: dict[At, bool] = {}
+    for metric in comparison.primary:
+        at = metric.case, metric.phase
+        judged[at] = judged.get(at, False) or metric.judgement.verdict in CALLED
+    shown: list[tuple[Instrument, dict[At, list[Any]]]] = []
+    others = (each for each in explanations() if each.name not in INSTRUMENTS)
+    # An explanation that has no instrument of its own is a count with rows.
+    for instrument in (
+        *INSTRUMENTS.values(),
+        *(counted.Ranked(each).instrument for each in others),
+    ):
+        of: dict[At, list[Any]] = {}
+        for record in instrument.records(comparison):
+            of.setdefault((record.case, record.phase), []).append(record)
+        # Where nothing is known of a judged phase, what is known of the others.
+        shown += [(instrument, {at: of[at] for at in of if at in judged} or of)] if of else []
+    counted_in = dict.fromkeys(at for _, of in shown for at in of)
+    places = sorted(counted_in, key=lambda at: not judged.get(at, False))
+    rows = [
+        row(
+            Cell(f"{_name(at, places)}{line.label}", small=line.of),
+            *(line.base, line.patched, Cell(line.change, tone="faint" * line.faint), line.says),
+        )
+        for at in places
+        for instrument, of in shown
+        for record in of.get(at, ())
+        for line in instrument.lines(record)
+    ]
+    if not rows:
+        return []
+    columns = (
+        Column("counted", left=True),
+        *(replace(arm, narrow=True) for arm in arms(comparison)),
+        *(Column("change"), Column("what it says", left=True, wide=True)),
+    )
+    more = f" {len(rows) - MOST_ROWS} more rows are of other phases." * (len(rows) > MOST_ROWS)
+    return titled(
+        "Why",
+        "why",
+        [
+            Table("What each instrument counted", columns, tuple(rows[:MOST_ROWS])),
+            *_drawn(view, comparison, places),
+            *(_fold(view, comparison, *each, places) for each in shown),
+            Paragraph(f"{PARENTHESES} {FILES}{more}", "note"),
+        ],
+    )
+
+
+def _drawn(view: View, comparison: Comparison, places: Sequence[At]) -> list[Block]:
+    """What is seen unfolded: the functions of the first phase, and the range of many CPUs."""
+    names = comparison.manifest.base, comparison.manifest.patched
+    first = [each for each in comparison.headlines if (each.case, each.phase) == places[0]]
+    charts = view.charts(
+        lambda pair: charted.waterfalls(pair, *first) if first else [],
+        lambda pair: [
+            runs.scaling(*names, each)
+            for each in scaling.SCALING.records(pair)
+            if (each.case, each.phase) == places[0]
+        ],
+        comparison=comparison,
+    )
+    return gallery(charts)
+
+
+def _fold(
+    view: View,
+    comparison: Comparison,
+    instrument: Instrument,
+    of: dict[At, list[Any]],
+    places: Sequence[At],
+) -> Fold:
+    """An instrument's tables, phase by phase, and how to read them."""
+    inner: list[Block] = []
+    moved = [
+        at for at in of if any(not line.faint for each in of[at] for line in instrument.lines(each))
+    ]
+    here = [at for at in places if at in (moved or of)][:MOST_PHASES]
+    for at in here:
+        inner += [Heading(f"{at[0]}, phase {at[1]}", 3)] if here[1:] else []
+        for record in of[at]:
+            inner += instrument.tables(view, comparison, record)
+    how = " ".join(instrument.how)
+    return Fold(instrument.title, (*inner, *([Paragraph(how, "note")] if how else [])))
