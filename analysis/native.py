@@ -4,12 +4,12 @@ A boot's value of a phase is a low quantile over places, each of which is the se
 twelve windows already: what disturbs a window only makes it longer.  A round boots the base, the
 base again and the other arms, and its logarithms of ratios are what is judged.
 
-An arm is several builds that differ in where their code is, because a binary's layout moves real
-time by tenths of a percent and belongs to the binary, not to the patch.  Rounds go through all
-pairs of builds, so that those of one build of an arm, averaged, differ from those of another by
-what lies between builds (and by noise, which is thereby counted once more: the interval is rather
-too wide).  The interval is the wider one of that of signed ranks over rounds and of Student's
-over builds.
+An arm is one kernel whose objects are linked in several orders, because a binary's layout moves
+real time by tenths of a percent and belongs to the binary, not to the patch.  The arms of a round
+have the same order, so what differs in a round is the patch, and how what it moves lies in that
+order.  Rounds of an order, averaged, are one observation of Student's interval over orders (noise
+is in it once more: it is rather too wide); the interval is the wider one of it and of that of
+signed ranks over rounds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 from analysis import statistics
 from analysis.statistics import Floats, Interval, as_change
-from analysis.verdict import Cause, Change, Verdict
+from analysis.verdict import Cause, Change, Judgement, Verdict
 from results.native import NativeBoot, NativeHead
 from text import percent
 
@@ -38,7 +38,7 @@ MOST_STOLEN = 0.05
 class Judged:
     """A phase of a case: nanoseconds a folio of the base, and what an arm changes.
 
-    ``again`` is the base against itself, ``by_rounds`` and ``by_builds`` halves of the widths of
+    ``again`` is the base against itself, ``by_rounds`` and ``by_orders`` halves of the widths of
     the two intervals, ``crossing`` the share of a window that system calls are, all fractions.
     """
 
@@ -53,10 +53,17 @@ class Judged:
     change: Change | None = None
     again: Change | None = None
     by_rounds: float | None = None
-    by_builds: float | None = None
+    by_orders: float | None = None
     p_adjusted: float | None = None
     slow: int = 0
     crossing: float | None = None
+
+    @property
+    def judgement(self) -> Judgement:
+        """The verdict as one of any session."""
+        return Judgement(
+            verdict=self.verdict, reason=self.reason, cause=self.cause, change=self.change
+        )
 
 
 def value(ticks: Sequence[int]) -> float:
@@ -66,39 +73,34 @@ def value(ticks: Sequence[int]) -> float:
 
 @dataclass(frozen=True)
 class _Rounds:
-    """One phase of whole rounds: nanoseconds a folio, and which builds they are of."""
+    """One phase of whole rounds: nanoseconds a folio, and which order each has."""
 
     base: tuple[float, ...]
     again: tuple[float, ...]
     other: tuple[float, ...]
-    builds: tuple[tuple[int, int], ...]
+    orders: tuple[int, ...]
     differences: Sequence[float] | Floats
 
 
-def between_builds(
-    differences: Sequence[float] | Floats, builds: Sequence[tuple[int, int]], level: float
-) -> tuple[Interval | None, float | None]:
-    """Student's interval of what differs, over builds, and the p value of no difference.
+def between_orders(
+    differences: Sequence[float] | Floats, orders: Sequence[int], level: float
+) -> tuple[Interval, float]:
+    """Student's interval of what differs, over orders, and the p value of no difference.
 
-    ``builds`` are those of the two arms in each round.  None where an arm has a single build.
+    ``orders`` has that of each round; a single one says nothing, and its interval has no end.
     """
     from scipy import stats
 
-    error, freedom = 0.0, 0
-    for side in (0, 1):
-        groups: dict[int, list[float]] = {}
-        for difference, pair in zip(differences, builds, strict=True):
-            groups.setdefault(pair[side], []).append(float(difference))
-        if len(groups) < 2:
-            return None, None
-        middles = [statistics.hodges_lehmann(group) for group in groups.values()]
-        error += plain.variance(middles) / len(groups)
-        freedom += len(groups) - 1
-    centre, error = statistics.hodges_lehmann(differences), math.sqrt(error)
+    groups: dict[int, list[float]] = {}
+    for difference, order in zip(differences, orders, strict=True):
+        groups.setdefault(order, []).append(float(difference))
+    middles = [statistics.hodges_lehmann(group) for group in groups.values()]
+    if len(middles) < 2:
+        return Interval(-math.inf, math.inf, level), 1.0
+    centre, freedom = plain.fmean(middles), len(middles) - 1
+    error = plain.stdev(middles) / math.sqrt(len(middles))
     half = float(stats.t.ppf((1 + level) / 2, freedom)) * error
-    if not error:
-        return Interval(centre, centre, level), float(centre == 0)
-    p_value = float(2 * stats.t.sf(abs(centre) / error, freedom))
+    p_value = float(2 * stats.t.sf(abs(centre) / error, freedom)) if error else float(not centre)
     return Interval(centre - half, centre + half, level), p_value
 
 
@@ -123,10 +125,10 @@ def judge(head: NativeHead, boots: Sequence[NativeBoot]) -> tuple[Judged, ...]:
     p_values = {
         at: max(
             statistics.signed_rank_p(rounds.differences),
-            between_builds(rounds.differences, rounds.builds, 1 - head.alpha)[1] or 0.0,
+            between_orders(rounds.differences, rounds.orders, 1 - head.alpha)[1],
         )
         for at, rounds in measured.items()
-        if len(rounds.builds) >= needed
+        if len(rounds.orders) >= needed
     }
     adjusted = dict(zip(p_values, statistics.holm(list(p_values.values())), strict=True))
     stolen = plain.fmean(boot.stolen for boot in boots) if boots else 0.0
@@ -176,9 +178,9 @@ def rounds_of(head: NativeHead, boots: Sequence[NativeBoot], phase: str, arm: st
         return value(timed.ticks) / timed.folios / boot.hertz * 1e9
 
     first, again, other = (tuple(nanoseconds(of[key]) for of in whole) for key in keys)
-    builds = tuple((of[base, False].build, of[arm, False].build) for of in whole)
+    orders = tuple(of[base, False].order for of in whole)
     differences = statistics.log_ratios(first, other) if whole else ()
-    return _Rounds(first, again, other, builds, differences)
+    return _Rounds(first, again, other, orders, differences)
 
 
 def judge_phase(
@@ -200,8 +202,8 @@ def judge_phase(
     level = 1 - head.alpha
     differences = rounds.differences
     noise = statistics.noise_floor(statistics.log_ratios(rounds.base, rounds.again), head.alpha)
-    interval, by_rounds, by_builds = _both(differences, rounds.builds, level)
-    equal, _, _ = _both(differences, rounds.builds, 1 - 2 * head.equivalence_alpha)
+    interval, by_rounds, by_orders = _both(differences, rounds.orders, level)
+    equal, _, _ = _both(differences, rounds.orders, 1 - 2 * head.equivalence_alpha)
     estimate = as_change(statistics.hodges_lehmann(differences))
     change = Change(
         estimate=estimate,
@@ -233,7 +235,7 @@ def judge_phase(
         change,
         again,
         by_rounds,
-        by_builds,
+        by_orders,
         adjusted,
         slow,
     )
@@ -252,7 +254,7 @@ def judge_phase(
     differs, large = interval.excludes(0), abs(estimate) >= head.change / 2
     if differs and large and adjusted <= head.alpha:
         verdict = Verdict.REGRESSION if estimate > 0 else Verdict.IMPROVEMENT
-        reason = "the interval, with what lies between builds, excludes zero"
+        reason = "the interval, with what lies between orders of objects, excludes zero"
         return replace(of, verdict=verdict, cause=Cause.EXCLUDES_ZERO, reason=reason)
     if -head.change < as_change(equal.low) and as_change(equal.high) < head.change:
         sure = 100 * (1 - 2 * head.equivalence_alpha)
@@ -266,12 +268,11 @@ def judge_phase(
 
 
 def _both(
-    differences: Sequence[float] | Floats, builds: Sequence[tuple[int, int]], level: float
-) -> tuple[Interval, float, float | None]:
+    differences: Sequence[float] | Floats, orders: Sequence[int], level: float
+) -> tuple[Interval, float, float]:
     """The wider of both intervals, and half the width of each."""
     ranks = statistics.signed_rank_interval(differences, level)
-    of_builds, _ = between_builds(differences, builds, level)
     assert ranks is not None
-    low = min(ranks.low, of_builds.low if of_builds else ranks.low)
-    high = max(ranks.high, of_builds.high if of_builds else ranks.high)
-    return Interval(low, high, level), ranks.width / 2, of_builds.width / 2 if of_builds else None
+    of_orders, _ = between_orders(differences, orders, level)
+    whole = Interval(min(ranks.low, of_orders.low), max(ranks.high, of_orders.high), level)
+    return whole, ranks.width / 2, of_orders.width / 2

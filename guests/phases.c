@@ -1,13 +1,13 @@
 /*
  * The init of a kernel that is a process of the host: times phases that stay in the kernel.
  *
- * A window is 256 KiB of work, 20 to 100 us, timed by the CPU's time-stamp counter.  Each place
- * (a part of a file, or other pages) has twelve windows in a row, and the second lowest of them
- * is kept: what else the host did meanwhile is in the others, and a single lucky one is not kept.
+ * A window is 256 KiB of work or as many operations as take 20 to 300 us, timed by the CPU's
+ * time-stamp counter.  Each place (a part of a file, or other pages) has twelve windows in a row,
+ * and the second lowest of them is kept: what else the host did meanwhile is in the others, and a single lucky one is not kept.
  *
  * The word phases= of the kernel's command line names those that are wanted, with commas around
- * each.  A line for each phase goes to the console: its name, folios and system calls of a window, then
- * the places in ticks.  What a phase claims to do is counted by the kernel itself, and a phase
+ * each.  A line for each phase goes to the console: its name, folios or operations and
+ * system calls of a window, then the places in ticks.  What a phase claims to do is counted by the kernel itself, and a phase
  * that did something else ends the run.
  */
 #define _GNU_SOURCE
@@ -26,12 +26,15 @@
 #include <unistd.h>
 #include <x86intrin.h>
 
-enum { PLACES = 400, WINDOWS = 12, WARM = 2, FOLIOS = 64, BYTES = FOLIOS * 4096 };
+/* Few places are for what takes long, before a window or in it. */
+enum { PLACES = 400, FEW = 100, WINDOWS = 12, WARM = 2, FOLIOS = 64, BYTES = FOLIOS * 4096 };
+enum { FILES = 8 };
 /* Of the phase with refaults: more than its cgroup holds, read round and round. */
 enum { ROUND = 48, ROUNDS = 8 };
 
 static char buffer[BYTES] __attribute__((aligned(4096)));
-static int file, scratch, shmem, device, ends[2];
+static int file, scratch, shmem, device, loops = -1, ends[2];
+static const char *loop;
 static unsigned values[PLACES];
 
 static void end(const char *format, ...)
@@ -140,10 +143,48 @@ static void from_device(off_t at)
 	require(pread(device, buffer, BYTES, at), BYTES, "direct read");
 }
 
-static unsigned timed(void (*window)(off_t), off_t at)
+static void cache_clean(off_t at)
 {
-	uint64_t begin = __rdtsc();
+	(void)at;
+	require(pwrite(scratch, buffer, BYTES, 0), BYTES, "pwrite");
+	require(fdatasync(scratch), 0, "fdatasync");
+}
 
+static void truncate_all(off_t at)
+{
+	(void)at;
+	require(ftruncate(scratch, 0), 0, "ftruncate");
+}
+
+static void create_and_unlink(off_t at)
+{
+	char name[] = "/mnt/files/name-00";
+
+	(void)at;
+	for (int number = 0; number < FILES; number++) {
+		name[sizeof(name) - 2] = '0' + number;
+		require(mknod(name, S_IFREG | 0600, 0), 0, "mknod");
+	}
+	for (int number = 0; number < FILES; number++) {
+		name[sizeof(name) - 2] = '0' + number;
+		require(unlink(name), 0, "unlink");
+	}
+}
+
+static void in_kernel(off_t at)
+{
+	(void)at;
+	if (write(loops, loop, strlen(loop)) <= 0)
+		end("/proc/loops: %s: %s", loop, strerror(errno));
+}
+
+static unsigned timed(void (*before)(off_t), void (*window)(off_t), off_t at)
+{
+	uint64_t begin;
+
+	if (before)
+		before(at);
+	begin = __rdtsc();
 	window(at);
 	return __rdtsc() - begin;
 }
@@ -180,21 +221,44 @@ static int wanted(const char *name)
 	return !all || strstr(all, word);
 }
 
-static void phase(const char *name, void (*window)(off_t), int folios, int calls)
+static void phase_after(const char *name, void (*before)(off_t), void (*window)(off_t), int folios,
+			int calls, int places)
 {
 	if (!wanted(name))
 		return;
-	for (int place = 0; place < PLACES; place++) {
+	for (int place = 0; place < places; place++) {
 		struct lowest lowest = { ~0U, ~0U };
 		off_t at = (off_t)place * BYTES;
 
 		for (int warm = 0; warm < WARM; warm++)
-			window(at);
+			timed(before, window, at);
 		for (int number = 0; number < WINDOWS; number++)
-			note(&lowest, timed(window, at));
+			note(&lowest, timed(before, window, at));
 		values[place] = lowest.second;
 	}
-	say(name, folios, calls, PLACES);
+	say(name, folios, calls, places);
+}
+
+static void phase(const char *name, void (*window)(off_t), int folios, int calls)
+{
+	phase_after(name, NULL, window, folios, calls, PLACES);
+}
+
+/* A loop of the lab's module, which says how many operations a window has. */
+static void phase_in_kernel(const char *name)
+{
+	int module, operations;
+
+	if (!wanted(name))
+		return;
+	if (loops < 0) {
+		module = opened("/kernel_loops.ko", O_RDONLY);
+		require(syscall(SYS_finit_module, module, "", 0), 0, "kernel_loops.ko");
+		loops = opened("/proc/loops", O_WRONLY);
+	}
+	loop = name;
+	operations = write(loops, loop, strlen(loop));
+	phase(name, in_kernel, operations, 1);
 }
 
 static void refaults(void)
@@ -216,7 +280,7 @@ static void refaults(void)
 		for (int number = 0; number < WINDOWS * ROUND; number++) {
 			int place = number % ROUND;
 
-			note(&lowest[place], timed(fill, (off_t)place * BYTES));
+			note(&lowest[place], timed(NULL, fill, (off_t)place * BYTES));
 		}
 		for (int place = 0; place < ROUND; place++)
 			values[count++] = lowest[place].second;
@@ -250,6 +314,7 @@ static void lay_out(void)
 	require(fsync(file), 0, "/mnt/file");
 	require(posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED), 0, "fadvise");
 	scratch = opened("/mnt/scratch", O_RDWR | O_CREAT);
+	require(mkdir("/mnt/files", 0755), 0, "/mnt/files");
 	shmem = opened("/run/scratch", O_RDWR | O_CREAT);
 	device = opened("/dev/ram0", O_RDONLY | O_DIRECT);
 	if (pipe(ends) || fcntl(ends[1], F_SETPIPE_SZ, 1 << 20) < BYTES)
@@ -288,9 +353,14 @@ int main(void)
 	for (int place = 0; place < PLACES; place++)
 		drop((off_t)place * BYTES);
 	phase("write", write_and_truncate, FOLIOS, 2);
+	phase_after("truncate", cache_clean, truncate_all, FOLIOS, 1, FEW);
+	phase_after("create", NULL, create_and_unlink, FILES, 2 * FILES, FEW);
 	phase("shmem", allocate_and_truncate, FOLIOS, 2);
 	phase("pipe", through_pipe, FOLIOS, 2);
 	phase("direct", from_device, FOLIOS, 1);
+	phase_in_kernel("slab");
+	phase_in_kernel("xarray");
+	phase_in_kernel("maple");
 	if (wanted("refault"))
 		refaults();
 	tick = __rdtsc() - tick;

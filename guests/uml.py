@@ -12,7 +12,7 @@ import re
 import shutil
 import struct
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -37,15 +37,23 @@ CROSSING = "crossing"
 # The phases that say something of a workload: loops in the kernel over the code that it spends its
 # time in.  A workload that is not here cannot be measured so.
 PHASES_OF: Mapping[str, tuple[str, ...]] = {
-    "filemap-4k": ("readahead", "pread", "refault"),
+    "filemap-4k": ("readahead", "pread", "refault", "truncate"),
     "reclaim-overwrite": ("write", "refault"),
-    "memory": ("shmem",),
+    "metadata": ("create", "truncate"),
+    "memory": ("shmem", "slab"),
     "pages": ("shmem", "pipe"),
+    "messaging": ("slab",),
+    "trees": ("xarray", "maple"),
     "direct": ("direct",),
     "block": ("direct",),
 }
 # What of some others User-Mode Linux does not have.
-LACKS = {"filemap-thp": "huge pages", "thp-matrix": "huge pages", "trees": "modules"}
+LACKS = {
+    "filemap-thp": "huge pages",
+    "thp-matrix": "huge pages",
+    # Each mapping is a system call of the host, which is what would be timed.
+    "vmalloc": "a page table of its own",
+}
 LINE = re.compile(r"^phase ([a-z0-9]+) (\d{1,6}) (\d{1,6})((?: \d{1,12}){1,4096})\r?$", re.M)
 HERTZ = re.compile(r"^tsc_hz (\d{8,11})\r?$", re.M)
 FAILED = re.compile(r"^failed (.*?)\r?$", re.M)
@@ -87,8 +95,8 @@ def parse(console: str) -> NativeResult:
     return NativeResult(phases, float(hertz[1]))
 
 
-def root(folder: Path, cache: Path) -> Path:
-    """The guest's initramfs, made in ``folder``: its init, and an empty ext4 as its blocks.
+def root(folder: Path, cache: Path, modules: Sequence[Path]) -> Path:
+    """The guest's initramfs, made in ``folder``: its init, modules, and an empty ext4's blocks.
 
     Raises:
         InfraError: there is no compiler or no mkfs.ext4.
@@ -108,6 +116,8 @@ def root(folder: Path, cache: Path) -> Path:
     top.mkdir()
     shutil.copyfile(build(PHASES, FLAGS, cache), top / "init")
     (top / "init").chmod(0o755)
+    for module in modules:
+        shutil.copyfile(module, top / module.name)
     with disk.open("rb") as stream, (top / "ext4.blocks").open("wb") as blocks:
         for number, block in enumerate(iter(lambda: stream.read(BLOCK), b"")):
             if any(block):

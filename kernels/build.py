@@ -23,7 +23,18 @@ from host import folders, limited, sandbox
 from host.facts import require_usable
 from host.process import TimedOutError, paste, run
 from host.sandbox import Box
-from kernels import addresses, blame, btf, compiled, config, configure, prebuilt, products, symbols
+from kernels import (
+    addresses,
+    blame,
+    btf,
+    compiled,
+    config,
+    configure,
+    orders,
+    prebuilt,
+    products,
+    symbols,
+)
 from kernels import cache as store
 from kernels.blame import Goal, Mistake, culprit, source_of
 from kernels.cache import Kernel
@@ -507,7 +518,10 @@ class _Site:
             log.info("objects of the other configuration that are not in this one: %d", len(left))
             (objects / COPIED).unlink()
         failed_modules = self.make_modules()
-        self.run(["sh", "-c", btf.script(objects, objects.name)])
+        # Types are for what is counted, orders for what is timed.
+        in_native = plan.spec.mode == "native"
+        script = orders.script(self.argv(), objects.name) if in_native else ""
+        self.run(["sh", "-c", script or btf.script(objects, objects.name)])
         kernel = self.keep(configured, failed_modules)
         self.log.unlink()
         return kernel
@@ -743,6 +757,8 @@ class _Site:
         built = plan.spec.architecture.build
         with store.staged(plan.cache, plan.key) as folder:
             (folder / built.target).write_bytes(products.read(objects, built.image, "image"))
+            for name in orders.names() if plan.spec.mode == "native" else ():
+                (folder / name).write_bytes(products.read(objects, name, "image"))
             (folder / "System.map").write_bytes(products.read(objects, "System.map", "map"))
             shutil.copyfile(self.log, folder / "build.log")
             added = prebuilt.added(plan.module_folders, objects)

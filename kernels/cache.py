@@ -65,6 +65,11 @@ class Kernel:
         return next((place for place in places if place.exists()), planned)
 
     @property
+    def orders(self) -> tuple[Path, ...]:
+        """Images of the same code in other places, see ``kernels.orders``; of native mode alone."""
+        return tuple(sorted(self.folder.glob("order-*")))
+
+    @property
     def is_built(self) -> bool:
         """Whether it is there; one that is only planned has a key and a place."""
         return (self.folder / IDENTITY).exists()

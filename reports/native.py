@@ -36,7 +36,7 @@ COLUMNS = (
     Column("interval"),
     Column("base again", under="A/A"),
     Column("± by rounds", drop=3),
-    Column("± by builds", drop=2),
+    Column("± by orders", drop=2),
     Column("slow", under="rounds", drop=4),
     Column("crossing", drop=1),
 )
@@ -45,7 +45,7 @@ MEANING = (
     "the kernel's own code on the real CPU, with its caches and predictors. A phase is a loop "
     "that stays in the kernel; crossing is the share of it that goes to system calls, which are "
     "slower here than on any other kernel. It has no locks of several CPUs, no huge pages, and no "
-    "devices. An interval holds what lies between builds of an arm whose code was only moved. "
+    "devices. An interval holds what lies between kernels whose objects are in other orders. "
     "None of these numbers is in one verdict with instructions counted in exact mode."
 )
 
@@ -88,7 +88,7 @@ def blocks(head: NativeHead, boots: Sequence[NativeBoot], judged: Sequence[Judge
                 _bounds(each.change),
                 wording.NOTHING if each.again is None else wording.percent(each.again.estimate),
                 _half(each.by_rounds),
-                _half(each.by_builds),
+                _half(each.by_orders),
                 f"{each.slow} of {each.rounds}",
                 wording.NOTHING if each.crossing is None else f"{100 * each.crossing:.0f} %",
                 strong=each.verdict in CALLED,
@@ -99,9 +99,8 @@ def blocks(head: NativeHead, boots: Sequence[NativeBoot], judged: Sequence[Judge
     arms = [
         (
             arm.name,
-            f"{arm.label or arm.name}: {count_text(len(arm.patches), 'patch file')}, "
-            f"{count_text(len(arm.kernels), 'build')} whose code is moved by "
-            f"{', '.join(map(str, head.shifts))} bytes",
+            f"{arm.label or arm.name}: {count_text(len(arm.patches), 'patch file')}, linked in "
+            f"{count_text(head.orders, 'order')} of its objects",
         )
         for arm in head.arms
     ]

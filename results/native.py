@@ -17,22 +17,25 @@ from results.door import StoreError
 from results.record import Record
 
 NATIVE, BOOTS = "native.json", "native-boots.jsonl"
+# What whoever wants another session is told.
+IS_NATIVE = "holds a session of native mode, which report and sessions alone read"
 
 
 class NativeArm(Record):
-    """An arm: its builds differ by where their code is, and each has its kernel's key."""
+    """An arm: its patches, by name and by what is in them, and the key of its kernel."""
 
     name: str
     label: str
     patches: tuple[str, ...]
-    kernels: tuple[str, ...]
+    contents: tuple[str, ...]
+    kernel: str
 
 
 class NativeHead(Record):
     """What a session measures; ``phases`` are by case, ``left_out`` cases with why.
 
-    ``shifts`` are the bytes by which the code of each build is moved; ``change`` and ``alpha`` as
-    in an experiment's thresholds.  With ``same_code`` nothing is booted.
+    ``orders`` counts the orders in which each kernel's objects are linked; ``change`` and ``alpha``
+    are as in an experiment's thresholds.  With ``same_code`` nothing is booted.
     """
 
     schema_version: Literal[1] = 1
@@ -42,7 +45,7 @@ class NativeHead(Record):
     source: str
     release: str
     arms: tuple[NativeArm, ...]
-    shifts: tuple[int, ...]
+    orders: int
     phases: Mapping[str, tuple[str, ...]]
     left_out: Mapping[str, str]
     rounds: int
@@ -63,7 +66,7 @@ class NativePhase(Record):
 
 
 class NativeBoot(Record):
-    """One boot: its round and arm, which build of it, and whether it is the base once more.
+    """One boot: its round and arm, the order of its objects, and whether it is the base once more.
 
     ``hertz`` is ticks in a second.  ``stolen`` and ``foreign`` are shares of the host's CPU time;
     the guest's own, whose processes nobody waits for, may be among the foreign.
@@ -71,7 +74,7 @@ class NativeBoot(Record):
 
     round: int
     arm: str
-    build: int
+    order: int
     again: bool = False
     hertz: float
     phases: Mapping[str, NativePhase]

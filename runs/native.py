@@ -1,7 +1,7 @@
 """Measure a session of native mode: kernels as processes of the host, on its real CPU.
 
 A round boots every arm once and the base twice, in random order, each from a fresh copy of its
-executable.  Rounds go through all pairs of builds of the base and of the other arms.
+executable.  Rounds go through all orders of the objects; the arms of a round have the same one.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from pathlib import Path
 from errors import InfraError, SeriesError, SpecError, UsageError
 from experiment.plan import Conditions
 from experiment.spec import Experiment, Guest
+from files import sha256_of
 from guests import uml
 from guests.channel import Ending
 from guests.exact import Outcome
 from host.facts import host_facts, text_of
 from host.topology import host_cpus, place
+from kernels import orders
 from kernels.cache import Kernel
 from kernels.config import UM
 from kernels.make import MakeProgress
@@ -32,24 +34,9 @@ from runs.local import LocalExecutor, Options, workspace
 from runs.resolved import Resolved
 from runs.wall import MIB, lab_kept_off, watched
 
-# Bytes by which the code of each build is moved: other places within a line of the cache, a page
-# and the branch predictors.  All builds of an arm have the same source but for one line.
-SHIFTS = (0, 528, 1072)
-# Written for any release: the first lines of the file have been these since 2019.
-SHIFT = """\
-From: twinboot <twinboot@localhost>
-Subject: [PATCH] init: move all code by {bytes} bytes
-
----
---- a/init/main.c
-+++ b/init/main.c
-@@ -1,3 +1,4 @@
- // SPDX-License-Identifier: GPL-2.0-only
-+asm(".pushsection .text\\n\\t.skip {bytes}, 0xcc\\n\\t.popsection");
- /*
-  *  linux/init/main.c
-"""
 RAW = "raw"
+# The folder of the lab's own loops in the kernel, among additions.
+LOOPS = "loops"
 
 
 def without_phases(cases: Sequence[str]) -> dict[str, str]:
@@ -90,7 +77,7 @@ def in_native_form(experiment: Experiment, guest: Guest, named: Sequence[str]) -
             lines.append(f"arms: {arm.name}: {names}: native guests have no settings of their own")
     if lines:
         raise SpecError(list(dict.fromkeys(lines)))
-    plain = {"flavour": UM, "additions": ()}
+    plain = {"flavour": UM, "additions": (LOOPS,)}
     arms = tuple(
         arm.model_copy(update={"kernel": arm.kernel.model_copy(update=plain)})
         if arm.kernel
@@ -111,7 +98,7 @@ def measure_native(
     *,
     created: str,
 ) -> None:
-    """Build every arm's kernels, and make all rounds of a new session in ``folder``.
+    """Build every arm's kernel, and make all rounds of a new session in ``folder``.
 
     Raises:
         UsageError: there is a session in it, or the guests are to run elsewhere.
@@ -130,26 +117,31 @@ def measure_native(
             where=str(folder),
             next_step="name another folder: a session of native mode is made in one go",
         )
-    kernels = build_all(resolved, options, reporter, folder)
+    kernels = build_all(resolved, options, reporter)
+    door.make_folder(folder, RAW)
     experiment = resolved.experiment
     arms = experiment.all_arms
-    codes = {kernels[arm.name][0].identity.code_key for arm in arms}
+    contents = {
+        arm.spec.name: tuple(sha256_of(patch) for patch in arm.patches) for arm in resolved.built
+    }
+    codes = {kernels[arm.name].identity.code_key for arm in arms}
     head = NativeHead(
         name=experiment.name,
         title=experiment.title,
         created=created,
-        source=kernels[arms[0].name][0].identity.source,
-        release=kernels[arms[0].name][0].identity.release,
+        source=kernels[arms[0].name].identity.source,
+        release=kernels[arms[0].name].identity.release,
         arms=tuple(
             NativeArm(
                 name=arm.name,
                 label=arm.label,
-                patches=kernels[arm.name][0].identity.patches,
-                kernels=tuple(kernel.identity.key for kernel in kernels[arm.name]),
+                patches=kernels[arm.name].identity.patches,
+                contents=contents[arm.name],
+                kernel=kernels[arm.name].identity.key,
             )
             for arm in arms
         ),
-        shifts=SHIFTS,
+        orders=orders.COUNT,
         phases={case.name: uml.PHASES_OF[case.name.partition(":")[0]] for case in experiment.cases},
         left_out=resolved.left_out,
         rounds=experiment.blocks,
@@ -165,8 +157,7 @@ def measure_native(
     if head.same_code:
         reporter.log("the arms' machine code is the same: nothing to boot (--measure-anyway does)")
         return
-    images = {name: [kernel.image for kernel in built] for name, built in kernels.items()}
-    make_rounds(head, images, options.cache, folder, reporter, experiment.wall.attempts)
+    make_rounds(head, kernels, options.cache, folder, reporter, experiment.wall.attempts)
 
 
 def on_this_cpu(
@@ -191,27 +182,18 @@ def on_this_cpu(
     }
 
 
-def build_all(
-    resolved: Resolved, options: Options, reporter: Reporter, folder: Path
-) -> dict[str, list[Kernel]]:
-    """Every build of every arm, by arm, in the order of :data:`SHIFTS`."""
+def build_all(resolved: Resolved, options: Options, reporter: Reporter) -> dict[str, Kernel]:
+    """The kernel of every arm; each has its orders with it."""
     flavour, boxed = resolved.flavours[0], needs_box(resolved, options)
-    door.make_folder(folder, RAW)
-    shifts: list[tuple[Path, ...]] = [()]
-    for count in SHIFTS[1:]:
-        name = f"shift-{count}.patch"
-        door.write(folder, f"{RAW}/{name}", SHIFT.format(bytes=count))
-        shifts.append(((folder / RAW / name).absolute(),))
-    built: dict[str, list[Kernel]] = {arm.spec.name: [] for arm in resolved.built}
-    for number, shift in enumerate(shifts, 1):
-        for arm in resolved.by_patches():
-            title = f"{arm.spec.name}, build {number} of {len(shifts)}"
+    built: dict[str, Kernel] = {}
+    for arm in resolved.by_patches():
+        name = arm.spec.name
 
-            def shown(so_far: MakeProgress, title: str = title) -> None:
-                reporter.building(title, so_far)
+        def shown(so_far: MakeProgress, name: str = name) -> None:
+            reporter.building(name, so_far)
 
-            request = options.kernel(arm.kernels[flavour], (*arm.patches, *shift), boxed=boxed)
-            built[arm.spec.name].append(options.executor.provide_kernel(request, shown))
+        request = options.kernel(arm.kernels[flavour], arm.patches, boxed=boxed)
+        built[name] = options.executor.provide_kernel(request, shown)
     return built
 
 
@@ -219,23 +201,23 @@ def build_all(
 class NativeStage:
     """What the boots of a session share."""
 
-    images: Mapping[str, Sequence[Path]]
-    archive: Path
+    kernels: Mapping[str, Kernel]
+    archives: Mapping[str, Path]
     scratch: Path
     folder: Path
     phases: tuple[str, ...]
     cpu: int | None
 
     def boot(
-        self, run_id: str, arm: str, build: int
+        self, run_id: str, arm: str, order: int
     ) -> tuple[uml.NativeResult | None, Ending, tuple[float, Conditions]]:
         """One boot: what it measured, how it ended, and what it cost."""
         results: list[uml.NativeResult | None] = []
 
         def made() -> Outcome:
-            began, image = time.monotonic(), self.images[arm][build]
+            began, image = time.monotonic(), self.kernels[arm].orders[order]
             place = self.scratch / run_id
-            result, ending, text = uml.boot(image, self.archive, place, self.phases, self.cpu)
+            result, ending, text = uml.boot(image, self.archives[arm], place, self.phases, self.cpu)
             results.append(result)
             if result is None:
                 door.write(self.folder, f"{RAW}/{run_id}.txt", text)
@@ -247,13 +229,13 @@ class NativeStage:
 
 def make_rounds(
     head: NativeHead,
-    images: Mapping[str, Sequence[Path]],
+    kernels: Mapping[str, Kernel],
     cache: Path,
     folder: Path,
     reporter: Reporter,
     attempts: int = 2,
 ) -> None:
-    """Make every round; ``images`` are the executables of each arm's builds.
+    """Make every round.
 
     Raises:
         SeriesError: an arm ends in another way than by having measured, in every attempt.
@@ -263,23 +245,26 @@ def make_rounds(
     phases = tuple(sorted({phase for of in head.phases.values() for phase in of}))
     placement = place(host_cpus(), vcpus=1)
     cpu = placement.vcpus[0] if placement else None
-    builds, began = len(head.shifts), time.monotonic()
+    began = time.monotonic()
     with (
         workspace(cache, 4 * uml.MEMORY_MIB * MIB) as scratch,
         lab_kept_off(placement),
         reporter.runs(head.rounds * (2 + len(others)), 0, 1),
     ):
-        stage = NativeStage(images, uml.root(scratch, cache), scratch, folder, phases, cpu)
+        archives = {
+            name: uml.root(door.make_folder(scratch, f"root-{name}"), cache, kernel.modules)
+            for name, kernel in kernels.items()
+        }
+        stage = NativeStage(kernels, archives, scratch, folder, phases, cpu)
         for number in range(head.rounds):
-            first, second = number % builds, (number + number // builds) % builds
-            planned = [(base, first, False), (base, first, True)]
-            planned += [(name, second, False) for name in others]
+            order = number % head.orders
+            planned = [(base, False), (base, True), *((name, False) for name in others)]
             random.Random(f"{head.seed} {number}").shuffle(planned)  # noqa: S311
-            for arm, build, again in planned:
+            for arm, again in planned:
                 run_id = f"{number + 1}.{arm}{'.again' if again else ''}"
                 reporter.started(run_id)
                 for _ in range(attempts):
-                    result, ending, (seconds, conditions) = stage.boot(run_id, arm, build)
+                    result, ending, (seconds, conditions) = stage.boot(run_id, arm, order)
                     if result is not None:
                         break
                 if result is None:
@@ -294,7 +279,7 @@ def make_rounds(
                 boot = NativeBoot(
                     round=number,
                     arm=arm,
-                    build=build,
+                    order=order,
                     again=again,
                     hertz=result.hertz,
                     phases=timed,

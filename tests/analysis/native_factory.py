@@ -8,7 +8,7 @@ import numpy as np
 
 from results.native import NativeArm, NativeBoot, NativeHead, NativePhase
 
-BUILDS, PLACES, FOLIOS, HERTZ = 3, 40, 64, 2e9
+ORDERS, PLACES, FOLIOS, HERTZ = 8, 40, 64, 2e9
 
 
 def head_of(
@@ -16,7 +16,7 @@ def head_of(
 ) -> NativeHead:
     """A session of two arms; what a world changes is in the first of its phases."""
     arms = tuple(
-        NativeArm(name=name, label=name, patches=(), kernels=("a", "b", "c"))
+        NativeArm(name=name, label=name, patches=(), contents=(), kernel="a")
         for name in ("base", "patched")
     )
     return NativeHead(
@@ -26,7 +26,7 @@ def head_of(
         source="deb:linux-source-6.12",
         release="6.12.1",
         arms=arms,
-        shifts=(0, 528, 1072),
+        orders=ORDERS,
         phases={"filemap-4k": phases},
         left_out={},
         rounds=rounds,
@@ -57,18 +57,14 @@ class World:
 def boots_of(head: NativeHead, world: World, seed: int) -> tuple[NativeBoot, ...]:
     """Every boot of a session in such a world."""
     random = np.random.default_rng(seed)
-    places = {arm.name: random.normal(0, world.layout, BUILDS) for arm in head.arms}
+    places = {arm.name: random.normal(0, world.layout, head.orders) for arm in head.arms}
     boots = []
     for number in range(head.rounds):
-        first, second = number % BUILDS, (number + number // BUILDS) % BUILDS
-        for arm, build, again in (
-            ("base", first, False),
-            ("base", first, True),
-            ("patched", second, False),
-        ):
+        order = number % head.orders
+        for arm, again in (("base", False), ("base", True), ("patched", False)):
             phases = {"crossing": NativePhase(folios=1, calls=1, ticks=(9000,) * 4)}
             for name in head.phases["filemap-4k"]:
-                effect = places[arm][build] + random.normal(0, world.noise)
+                effect = places[arm][order] + random.normal(0, world.noise)
                 if len(phases) == 1:
                     effect += world.change * (arm == "patched") + world.biased * again
                 effect += 0.15 * (random.random() < world.slow)
@@ -79,7 +75,7 @@ def boots_of(head: NativeHead, world: World, seed: int) -> tuple[NativeBoot, ...
                 NativeBoot(
                     round=number,
                     arm=arm,
-                    build=build,
+                    order=order,
                     again=again,
                     hertz=HERTZ,
                     phases=phases,

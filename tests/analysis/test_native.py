@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.native import between_builds, judge
+from analysis.native import between_orders, judge
 from analysis.verdict import CALLED, Cause, Verdict
 from tests.analysis.native_factory import World, boots_of, head_of
 
 SESSIONS = 150
 
 
-def verdicts(world: World, rounds: int = 27, sessions: int = SESSIONS) -> list[Verdict]:
+def verdicts(world: World, rounds: int = 24, sessions: int = SESSIONS) -> list[Verdict]:
     head = head_of(rounds)
     return [judge(head, boots_of(head, world, seed))[0].verdict for seed in range(sessions)]
 
@@ -44,22 +44,22 @@ def test_a_quiet_host_says_no_change() -> None:
 
 
 def test_few_slow_boots_are_counted_and_do_not_move_a_verdict() -> None:
-    head = head_of(27)
+    head = head_of(24)
     of = judge(head, boots_of(head, World(change=0.02, slow=0.02), 1))[0]
     assert of.slow >= 1
     assert of.verdict is Verdict.REGRESSION
 
 
 def test_many_slow_boots_withhold_it() -> None:
-    head = head_of(27)
+    head = head_of(24)
     of = judge(head, boots_of(head, World(change=0.05, slow=0.3), 1))[0]
     assert (of.verdict, of.cause) == (Verdict.INCONCLUSIVE, Cause.UNSTEADY)
-    assert f"{of.slow} of 27 rounds" in of.reason
+    assert f"{of.slow} of 24 rounds" in of.reason
 
 
 @pytest.mark.parametrize("world", [World(biased=0.01), World(stolen=0.2)])
 def test_a_host_that_is_not_steady_withholds_it(world: World) -> None:
-    head = head_of(27)
+    head = head_of(24)
     of = judge(head, boots_of(head, World(**{**vars(world), "change": 0.05}), 1))[0]
     assert (of.verdict, of.cause) == (Verdict.INCONCLUSIVE, Cause.UNSTEADY)
     assert of.reason.startswith("withheld: ")
@@ -68,8 +68,8 @@ def test_a_host_that_is_not_steady_withholds_it(world: World) -> None:
 def test_what_the_family_alone_withholds_says_so() -> None:
     """A change that would be called alone is withheld among nine phases that show none."""
     names = ("readahead", *(f"other{number}" for number in range(9)))
-    head = head_of(27, phases=names)
-    boots = boots_of(head, World(change=0.009), 1)
+    head = head_of(24, phases=names)
+    boots = boots_of(head, World(change=0.008, layout=0.003), 2)
     alone = head.model_copy(update={"phases": {"filemap-4k": names[:1]}})
     assert judge(alone, boots)[0].verdict is Verdict.REGRESSION
     of = judge(head, boots)[0]
@@ -78,7 +78,7 @@ def test_what_the_family_alone_withholds_says_so() -> None:
 
 
 def test_what_is_not_finished_is_not_judged() -> None:
-    head = head_of(27)
+    head = head_of(24)
     boots = boots_of(head, World(change=0.05), 1)
     assert judge(head, boots[: 3 * 12])[0].verdict is Verdict.NOT_FINISHED
     assert judge(head, boots[:7])[0].verdict is Verdict.NOT_FINISHED
@@ -88,24 +88,25 @@ def test_what_is_not_finished_is_not_judged() -> None:
 
 
 def test_the_same_code_is_no_change_without_a_boot() -> None:
-    of = judge(head_of(27, same_code=True), ())[0]
+    of = judge(head_of(24, same_code=True), ())[0]
     assert (of.verdict, of.cause, of.base_ns) == (Verdict.NO_CHANGE, Cause.SAME_CODE, None)
 
 
 def test_the_interval_holds_both_and_nanoseconds_are_of_a_folio() -> None:
-    head = head_of(27)
+    head = head_of(24)
     of = judge(head, boots_of(head, World(layout=0.004, noise=0.0005), 1))[0]
     assert of.change is not None
-    assert of.by_builds is not None
+    assert of.by_orders is not None
     assert of.by_rounds is not None
-    assert of.by_builds > of.by_rounds
+    assert of.by_orders > of.by_rounds
     low, high = of.change.low, of.change.high
     assert low is not None
     assert high is not None
-    assert high - low == pytest.approx(2 * of.by_builds, rel=0.02)
+    assert high - low == pytest.approx(2 * of.by_orders, rel=0.02)
     assert of.base_ns == pytest.approx(100_000 / 64 / 2, rel=0.02)
     assert of.crossing == pytest.approx(0.18, abs=0.01)
 
 
-def test_one_build_says_nothing_of_layout() -> None:
-    assert between_builds([0.1, 0.2], [(0, 0), (0, 1)], 0.99) == (None, None)
+def test_one_order_says_nothing_of_layout() -> None:
+    interval, p_value = between_orders([0.1, 0.2], [3, 3], 0.99)
+    assert (interval.excludes(0), p_value) == (False, 1.0)

@@ -51,9 +51,11 @@ def test_every_phase_of_a_workload_is_one_that_the_init_times() -> None:
 
 
 def test_the_root_has_an_init_and_an_empty_file_system(tmp_path: Path) -> None:
-    archive = root(tmp_path, tmp_path / "cache").read_bytes()
+    (tmp_path / "a.ko").write_bytes(b"a module")
+    archive = root(tmp_path, tmp_path / "cache", [tmp_path / "a.ko"]).read_bytes()
     blocks = (tmp_path / "root" / "ext4.blocks").read_bytes()
     assert b"ext4.blocks" in archive
+    assert b"a module" in archive
     assert len(blocks) % (4 + uml.BLOCK) == 0
     # The superblock: its magic number is 1080 bytes behind the start.
     assert blocks[:4] == bytes(4)

@@ -15,8 +15,8 @@ from tests.analysis.native_factory import World, boots_of, head_of
 from verbs.session import report
 
 
-def session(folder: Path, world: World, boots: int = 81) -> Path:
-    head = head_of(27)
+def session(folder: Path, world: World, boots: int = 72) -> Path:
+    head = head_of(24)
     native.begin(folder, head)
     for boot in boots_of(head, world, 1)[:boots]:
         native.append(folder, boot)
@@ -51,6 +51,18 @@ def test_strict_tells_what_is_open(tmp_path: Path) -> None:
     session(tmp_path, World(layout=0.02))
     assert report(tmp_path, "", strict=False) == 0
     assert report(tmp_path, "", strict=True) == 5
+
+
+def test_a_series_of_slow_boots_is_counted_shown_and_withholds_the_verdict(tmp_path: Path) -> None:
+    session(tmp_path, World(change=0.05, slow=0.3))
+    assert report(tmp_path, "", strict=True) == 5
+    _, (of,) = write_all(tmp_path, "text")
+    for form in ("text", "markdown", "html"):
+        shown = (tmp_path / FILES[form]).read_text()
+        assert f"withheld: {of.slow} of 24 rounds have a boot that is 5.00 % slower" in " ".join(
+            shown.split()
+        )
+    assert of.slow > 6
 
 
 def test_what_is_none_is_refused(tmp_path: Path) -> None:
