@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from analysis.many import SessionComparison, compare_session
+from analysis.native import judge
 from analysis.two_sessions import PairedMetric, SessionPair
 from analysis.verdict import CALLED
 from errors import RecordError
 from reports import sentences, wording
-from reports.headline import headline, outcome
+from reports.headline import exit_code, headline, outcome
 from reports.render.text import columns, wrapped
+from results.native import NativeHead
+from results.native import read as read_native
 from results.record import Record
 from results.session import SessionHead, open_session
 from text import clean_line, counted
@@ -51,6 +54,8 @@ class ListedSession(Record):
 
 def listed(head: SessionHead, *, strict: bool = False) -> ListedSession:
     """What the report of a session says."""
+    if head.native:
+        return _native(head, head.native, strict=strict)
     if head.manifest is None:
         return ListedSession(folder=str(head.folder), problem=head.problem)
     experiment = head.manifest.experiment
@@ -70,6 +75,47 @@ def listed(head: SessionHead, *, strict: bool = False) -> ListedSession:
         exit_code=outcome(session, strict=strict),
         verdict=headline(session).text,
         primary=tuple(_primary(session)),
+    )
+
+
+def _native(head: SessionHead, native: NativeHead, *, strict: bool) -> ListedSession:
+    known = {
+        "folder": str(head.folder),
+        "created": native.created,
+        "experiment": native.name,
+        "mode": "native",
+        "subject": native.title,
+    }
+    try:
+        judged = judge(*read_native(head.folder))
+    except (RecordError, OSError) as error:
+        return ListedSession(**known, problem=str(error).splitlines()[0])
+    judgements = [each.judgement for each in judged]
+    return ListedSession(
+        **known,
+        exit_code=exit_code(judgements, (), strict=strict),
+        verdict=sentences.verdict_counts(judgements),
+        primary=tuple(
+            ListedMetric(
+                base=native.arms[0].name,
+                patched=each.arm,
+                case=each.case,
+                metric=each.phase,
+                verdict=str(each.verdict),
+                change=each.change and each.change.estimate,
+                low=each.change and each.change.low,
+                high=each.change and each.change.high,
+                line="  ".join(
+                    (
+                        each.case,
+                        each.phase,
+                        *([wording.percent(each.change.estimate)] if each.change else []),
+                        str(each.verdict),
+                    )
+                ),
+            )
+            for each in judged
+        ),
     )
 
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from results import door
+from results import door, native
 from results.calls import Calls
 from results.checks import Check
 from results.door import StoreError
+from results.native import NativeHead
 from results.profile import Locks, Profile
 from results.record import Manifest, RunCost, RunRecord
 from results.store import MANIFEST, SessionStore
@@ -81,16 +82,21 @@ LATEST = "latest"
 
 
 class SessionHead(NamedTuple):
-    """A session's folder with its manifest, or why that cannot be read."""
+    """A session's folder with its manifest, or why that cannot be read.
+
+    A session of native mode has a head of its own beside what others are told of it.
+    """
 
     folder: Path
     manifest: Manifest | None
     problem: str = ""
+    native: NativeHead | None = None
 
     @property
     def created(self) -> str:
         """When it was begun, in UTC; empty where that cannot be read."""
-        return self.manifest.created if self.manifest else ""
+        head = self.manifest or self.native
+        return head.created if head else ""
 
 
 def heads_in(folder: Path) -> tuple[SessionHead, ...]:
@@ -98,7 +104,7 @@ def heads_in(folder: Path) -> tuple[SessionHead, ...]:
 
     A link to a session is none of the folder's, and is shown as what cannot be read.
     """
-    heads = [_head(folder, name) for name in door.names(folder)]
+    heads = [head_of(folder, name) for name in door.names(folder)]
     read = [head for head in heads if head is not None]
     return tuple(sorted(read, key=lambda head: (head.created, head.folder.name), reverse=True))
 
@@ -111,13 +117,16 @@ def named_session(name: Path, sessions: Path) -> Path | None:
     if name.exists() or len(name.parts) != 1:
         return name
     if str(name) == LATEST:
-        return next((head.folder for head in heads_in(sessions) if head.manifest), None)
+        return next((head.folder for head in heads_in(sessions) if head.created), None)
     return sessions / name if (sessions / name).is_dir() else name
 
 
-def _head(sessions: Path, name: str) -> SessionHead | None:
+def head_of(sessions: Path, name: str) -> SessionHead | None:
+    """The session ``name`` in a folder; None where there is none of that name."""
     folder = sessions / name
     try:
+        if door.exists(sessions, f"{name}/{native.NATIVE}"):
+            return SessionHead(folder, None, native.IS_NATIVE, native.read(folder)[0])
         if not door.exists(sessions, f"{name}/{MANIFEST}"):
             return None
         return SessionHead(folder, SessionStore(folder).manifest())

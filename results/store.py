@@ -23,7 +23,7 @@ from results import door
 from results.calls import Calls
 from results.checks import Check
 from results.door import StoreError
-from results.native import NATIVE
+from results.native import IS_NATIVE, NATIVE
 from results.profile import Locks, Profile
 from results.record import SCHEMA_VERSION, Manifest, Record, RunCost, RunRecord
 
@@ -79,9 +79,11 @@ class SessionStore:
         try:
             text = door.read(self.folder, MANIFEST).decode()
         except FileNotFoundError:
-            kind = "a session of native mode, which only `report` reads"
-            what = kind if door.exists(self.folder, NATIVE) else "a session folder holds one"
-            raise StoreError(f"{path}: no such file; {what}") from None
+            if door.exists(self.folder, NATIVE):
+                raise StoreError(
+                    IS_NATIVE, where=str(self.folder), next_step=f"./lab.py report {self.folder}"
+                ) from None
+            raise StoreError(f"{path}: no such file; a session folder holds one") from None
         except UnicodeDecodeError as error:
             raise StoreError(f"{path}: not a manifest: {error}") from None
         try:

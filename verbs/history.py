@@ -99,7 +99,7 @@ def add_verb(
             added = store.add(entry, functions)
         except RecordError as error:
             # A night that lost one experiment still has the others.
-            log(clean_line(f"left out: {session}: {error}"))
+            log(clean_line(f"left out: {session}: {error.in_one_line}"))
             bad.append(session)
             continue
         write_out(f"{entry.id}  {'added' if added else 'there already'}  {store.path(entry)}")

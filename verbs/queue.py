@@ -18,6 +18,7 @@ from verbs.invocation import emit, log, options, placed, resolved_of, write_out
 from verbs.options import CHECKOUT, Booting, Json, opt
 
 if TYPE_CHECKING:
+    from experiment.spec import Experiment
     from queues.watch import PollReport
 
 app = typer.Typer(add_completion=False)
@@ -30,6 +31,20 @@ Entries = Annotated[
 ]
 # An entry is one series, which has an argument of its own.
 OF_ENTRY = Without("name", "series", "arms")
+
+
+def require_queued(experiment: Experiment) -> None:
+    """Refuse what the queue does not measure.
+
+    Raises:
+        UsageError: native mode, whose sessions a queue and its page cannot read.
+    """
+    if experiment.mode == "native":
+        raise UsageError(
+            "a queue has no sessions of native mode",
+            where="mode = native",
+            next_step="./lab.py run --mode native --series SERIES measures one now",
+        )
 
 
 @app.command("list")
@@ -128,7 +143,7 @@ def add_verb(
     ]
     for entry in entries:
         try:
-            resolved_of(entry.question)
+            require_queued(resolved_of(entry.question).experiment)
         except (InfraError, NotYetKnownError) as error:
             # A thread may have to wait for a network, and what a header reaches for a build.
             log(f"{entry.id}: not taken in now, but when it is measured: {error.in_one_line}")
@@ -334,7 +349,7 @@ def watch_verb(
     source = from_here(source, here=Path.cwd(), checkout=CHECKOUT) if source else ""
     request = replace(request, source=source, automatic=not request.workloads)
     # What is wrong with it is said now, and not by every entry.
-    from_series(
+    experiment = from_series(
         ("x.mbox",),
         source=source,
         workloads=request.named_workloads,
@@ -342,6 +357,7 @@ def watch_verb(
         overrides=request.all_overrides,
         catalogue=catalogue(CHECKOUT),
     )
+    require_queued(experiment)
     conditions = Selection(request, (*paths, *(more_paths or ())), priority, days=days)
     watch = Watch(QueueStore(folder), mailbox, conditions)
     before: list[str] = []

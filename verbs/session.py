@@ -275,7 +275,7 @@ def require_plan(resolved: Resolved) -> None:
         raise UsageError(
             "the plan of a session of native mode cannot be shown",
             where="mode = native",
-            next_step="./lab.py run makes it: three builds of each arm, then the rounds",
+            next_step="./lab.py run makes it: a build of each arm, then the rounds",
         )
 
 
@@ -424,12 +424,13 @@ def print_verdicts(folder: Path, *, strict: bool) -> int:
     """
     from reports.sessions import listed
     from results.record import as_json
-    from results.session import SessionHead, open_session
+    from results.session import head_of
 
-    manifest = open_session(folder, counted=False).manifest
-    shown = listed(SessionHead(folder, manifest), strict=strict)
-    if shown.exit_code is None:
-        raise RecordError(shown.problem, where=str(folder), next_step="./lab.py sessions")
+    head = head_of(folder.parent, folder.name)
+    shown = listed(head, strict=strict) if head else None
+    if shown is None or shown.exit_code is None:
+        problem = shown.problem if shown else "no session"
+        raise RecordError(problem, where=str(folder), next_step="./lab.py sessions")
     emit(as_json(shown))
     return shown.exit_code
 
@@ -439,7 +440,6 @@ def report(folder: Path, form: str, *, strict: bool, write: bool = True) -> int:
 
     With ``write`` every form is written into the session's folder.
     """
-    from analysis.verdict import Judgement
     from reports import forms
     from reports import native as of_native
     from reports.headline import exit_code, outcome
@@ -452,8 +452,7 @@ def report(folder: Path, form: str, *, strict: bool, write: bool = True) -> int:
         write_out(written, flush=True)
         if write:
             log(f"report: {folder / 'report.html'}")
-        judgements = [Judgement(verdict=each.verdict, reason=each.reason) for each in judged]
-        return exit_code(judgements, (), strict=strict)
+        return exit_code((each.judgement for each in judged), (), strict=strict)
     if form and form not in forms.FORMS:
         raise UsageError(
             f"unknown form {form!r}", where="--form", next_step=f"one of: {', '.join(forms.FORMS)}"
@@ -470,7 +469,12 @@ def report(folder: Path, form: str, *, strict: bool, write: bool = True) -> int:
         comparison = forms.write_all(folder, show)
     else:
         show(comparison := forms.read_comparison(folder))
-    costs = open_session(folder, counted=False).costs
+    session = open_session(folder, counted=False)
+    if form in ("", "text") and session.manifest.experiment.mode == "exact":
+        write_out(
+            "".join(f"{line}\n" for line in of_native.beside(folder, session.manifest)), end=""
+        )
+    costs = session.costs
     if costs:
         made = [cost.guest_cpu_s for cost in costs if not cost.kept_at]
         log(f"{len(made)} guests used {duration(sum(made))} of CPU time")

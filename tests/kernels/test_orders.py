@@ -51,12 +51,12 @@ def linked(folder: Path, objects: tuple[str, ...], count: int = 4) -> list[list[
 
 
 def test_each_order_is_another_one_and_the_next_kernel_has_the_same(tmp_path: Path) -> None:
-    found = linked(tmp_path, OBJECTS)
-    assert len({tuple(order) for order in found}) == 4
-    assert all(sorted(order) == sorted(OBJECTS) for order in found)
+    linked_in = linked(tmp_path, OBJECTS)
+    assert len({tuple(order) for order in linked_in}) == 4
+    assert all(sorted(order) == sorted(OBJECTS) for order in linked_in)
     (tmp_path / "patched").mkdir()
     patched = linked(tmp_path / "patched", OBJECTS[:-1])
-    assert patched == [[name for name in order if name != OBJECTS[-1]] for order in found]
+    assert patched == [[name for name in order if name != OBJECTS[-1]] for order in linked_in]
 
 
 def test_a_script_that_has_no_place_for_them_leaves_no_image(tmp_path: Path) -> None:

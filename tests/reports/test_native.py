@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from errors import UsageError
-from reports.native import FILES, FORMS, write_all
+from reports.native import FILES, FORMS, beside, write_all
 from results import native
 from results.door import StoreError
+from results.record import PatchRecord, SeriesRecord
+from tests.analysis.factory import ExactSession
 from tests.analysis.native_factory import World, boots_of, head_of
 from verbs.session import report
 
@@ -71,3 +73,41 @@ def test_what_is_none_is_refused(tmp_path: Path) -> None:
         native.read(tmp_path)
     with pytest.raises(UsageError, match="letter"):
         write_all(session(tmp_path, World()), "letter")
+
+
+def test_an_exact_report_has_the_time_of_the_same_arms_beside_it(tmp_path: Path) -> None:
+    exact = ExactSession().manifest()
+    patch = PatchRecord(name="a.patch", subject="a", sha256="aa", files=())
+    series = SeriesRecord(kind="file", origin="a", title="a", patches=(patch,))
+    kernels = [arm.kernel.model_copy(update={"patches": ()}) for arm in exact.arms[:2]]
+    kernels[1] = kernels[1].model_copy(update={"patches": ("a.patch",)})
+    arms = [
+        arm.model_copy(update={"kernel": kernel})
+        for arm, kernel in zip(exact.arms, kernels, strict=False)
+    ]
+    exact = exact.model_copy(update={"arms": tuple(arms), "series": (series,)})
+    head = head_of(24)
+    native_arms = (head.arms[0], head.arms[1].model_copy(update={"contents": ("aa",)}))
+    head = head.model_copy(update={"arms": native_arms, "source": kernels[0].source})
+    for name, contents, day in (("same", "aa", 1), ("newer", "bb", 2)):
+        other = native_arms[1].model_copy(update={"contents": (contents,)})
+        created = f"2026-01-0{day}T00:00:00Z"
+        update = {"arms": (native_arms[0], other), "created": created}
+        (tmp_path / name).mkdir()
+        native.begin(tmp_path / name, head.model_copy(update=update))
+        for boot in boots_of(head, World(change=0.03), 1):
+            native.append(tmp_path / name, boot)
+    first, line, last = beside(tmp_path / "exact", exact)
+    assert first == "time of the same arms on a CPU (native, same):"
+    assert line.startswith("  filemap-4k readahead  +3.0")
+    assert line.endswith("regression")
+    assert "no verdict" in last
+    other_source = exact.model_copy(
+        update={
+            "arms": tuple(
+                arm.model_copy(update={"kernel": arm.kernel.model_copy(update={"source": "x"})})
+                for arm in arms
+            )
+        }
+    )
+    assert beside(tmp_path / "exact", other_source) == []

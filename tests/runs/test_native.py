@@ -72,7 +72,7 @@ def test_no_other_session_is_begun_by_it(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="made in one go"):
         start(settled, options, tmp_path / "s", (), lambda name, progress: None)
     native.begin(tmp_path, head_of(9))
-    with pytest.raises(door.StoreError, match="which only `report` reads"):
+    with pytest.raises(door.StoreError, match="which report and sessions alone read"):
         SessionStore(tmp_path).manifest()
 
 
