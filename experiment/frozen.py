@@ -44,7 +44,7 @@ KeyPath = tuple[str | int, ...]
 
 SHOWN_CHARACTERS = 80
 # Below 0.6 difflib proposes words that share only a few letters.
-CLOSE_ENOUGH = 0.6
+CLOSE_ENOUGH, NEAREST = 0.6, 5
 
 
 class _Nothing:
@@ -116,15 +116,24 @@ def shortened(text: str) -> str:
 
 
 def closest(value: str, allowed: Iterable[str]) -> str | None:
-    """The allowed value most like ``value``, or None; the last part of a path or of a
+    """The allowed value most like ``value``, or None where none is like it."""
+    return next(iter(nearest(value, allowed, 1, CLOSE_ENOUGH)), None)
+
+
+def nearest(
+    value: str, allowed: Iterable[str], most: int = NEAREST, like: float = 0.0
+) -> list[str]:
+    """The allowed values most like ``value``, likeliest first; the last part of a path or of a
     dotted name counts as much as all of it.
     """
     spellings: dict[str, str] = {}
     for name in allowed:
         spellings.setdefault(re.split(r"[/.]", name)[-1].lower(), name)
         spellings[name.lower()] = name
-    close = difflib.get_close_matches(value.lower(), spellings, n=1, cutoff=CLOSE_ENOUGH)
-    return spellings[close[0]] if close and spellings[close[0]] != value else None
+    close = difflib.get_close_matches(value.lower(), spellings, len(spellings) or 1, like)
+    return [name for name in dict.fromkeys(map(spellings.__getitem__, close)) if name != value][
+        :most
+    ]
 
 
 def not_allowed(

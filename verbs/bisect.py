@@ -195,6 +195,7 @@ def _search(
         SpecError: wall mode, arms of the experiment's own, or a metric that no case has.
     """
     from experiment.steps import seeds_for, step_arms
+    from results.units import recorded_name
     from runs.bisect import Search
     from runs.resolved import catalogue
 
@@ -205,6 +206,7 @@ def _search(
         raise SpecError([f"{where}: {words}"])
     if experiment.series is None or experiment.arms:
         raise SpecError([f"{where}: bisect needs a series, and an experiment without [[arms]]"])
+    metric = recorded_name(metric)
     case_spec = _case_of(experiment, metric, case, catalogue(CHECKOUT))
     subjects = [patch.subject for record in resolved.common_records for patch in record.patches]
     points = step_arms(experiment.series, subjects)
@@ -245,9 +247,13 @@ def _case_of(experiment: Experiment, metric: str, case: str, catalogue: Catalogu
         }
         for spec in experiment.cases
     }
+    from experiment.frozen import nearest
+    from results.units import read_name
+
     names = sorted(set().union(*measured.values()))
     if metric not in names:
-        raise SpecError([f"--metric: found {metric!r}; allowed: {', '.join(names)}"])
+        likely = ", ".join(nearest(metric, map(read_name, names)))
+        raise SpecError([f"--metric: found {metric!r}; the nearest of {len(names)}: {likely}"])
     having = [
         spec
         for spec in experiment.cases

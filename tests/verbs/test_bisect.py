@@ -52,6 +52,8 @@ def test_a_shipped_series_is_searched_by_the_one_metric() -> None:
     assert search.case == "filemap-4k"
     assert search.experiment.cases[0].primary == ("4k.bw",)
     assert search.experiment.twins == ()
+    # A name that is read in a report is as good as that on record.
+    assert searched(Request(name="filemap-v4"), "4k.instructions").metric == "4k.path"
     # The threshold decides how many seeds.
     assert search.experiment.blocks == 4
     assert search.experiment.thresholds.change == 0.005
@@ -62,7 +64,7 @@ def test_a_shipped_series_is_searched_by_the_one_metric() -> None:
 @pytest.mark.parametrize(
     ("overrides", "metric", "case", "message"),
     [
-        ((), "4k.nothing", "", "--metric: found '4k.nothing'; allowed: 4k.bw"),
+        ((), "4k.bww", "", "--metric: found '4k.bww'; the nearest of 42: 4k.bw, "),
         ((), "bw", "", "--metric: found 'bw'"),
         ((), "4k.bw", "filemap-thp", "--case: found 'filemap-thp'"),
         (("mode=wall", "guest=wall"), "4k.bw", "", "exact mode only"),
