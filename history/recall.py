@@ -463,9 +463,7 @@ def blocks(rows: Sequence[RecallRow]) -> list[Block]:
         for text in (
             each.why,
             each.result.learned if each.result else "",
-            f"* changed a rule of the lab: {each.result.rule}"
-            if each.result and each.result.rule
-            else "",
+            f"* changed a rule: {each.result.rule}" if each.result and each.result.rule else "",
         )
         if text
     ]

@@ -154,7 +154,7 @@ def test_the_table_has_what_was_measured_and_names_the_rest(render: Any) -> None
     assert "p98-walk *" in shown
     assert "wrongly silent" in shown
     assert "p98-walk: why so" in shown
-    assert "changed a rule of the lab: what was mended" in shown
+    assert "changed a rule: what was mended" in shown
     assert shown.endswith("p99-later")
 
 
