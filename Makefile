@@ -19,7 +19,7 @@ FUZZER := atheris==3.0.0
 
 .PHONY: help setup link run lint lint-types lint-rest actionlint browser check test test-all try-newest \
 	measure-newest lock schema gallery \
-	gallery-site clean
+	gallery-site gallery-records clean
 
 help:
 	@echo "make run     set up, then measure $(EXPERIMENT) and name the report"
@@ -32,6 +32,7 @@ help:
 	@echo "make schema  write docs/schema/ and docs/experiment-file.md anew, from the models"
 	@echo "make gallery measure shipped experiments ($(GALLERY)) and make a"
 	@echo "             site of their reports, gallery/site; an hour or two with nothing cached"
+	@echo "make gallery-records  the same site of five recorded sessions, without measuring"
 	@echo "make clean   remove .venv and what checks leave; sessions and the cache stay"
 
 setup:
@@ -149,6 +150,13 @@ gallery-site: setup
 	@rm -rf gallery/history
 	@$(VENV_PYTHON) lab.py history add gallery/sessions/* --history gallery/history || [ $$? -eq 2 ]
 	@$(VENV_PYTHON) lab.py pages gallery/history --output gallery/site --sessions gallery/sessions
+
+# Five sessions that were recorded: minutes of CPU time, and no guest.
+gallery-records: setup
+	@rm -rf gallery/history gallery/sessions gallery/site
+	@mkdir -p gallery/sessions
+	@set -e; for record in configs/gallery/*.tar.xz; do tar -xJf $$record -C gallery/sessions; done
+	@$(MAKE) gallery-site
 
 clean:
 	rm -rf .venv .make .mypy_cache .ruff_cache .pytest_cache .hypothesis

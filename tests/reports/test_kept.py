@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import lzma
+import re
+import tarfile
 from pathlib import Path
 
 import pytest
 
 from analysis.many import compare_session
+from host.facts import CHECKOUT
 from reports import forms
 from results.session import open_session
 from tests.analysis.measured import is_golden
 
 KEPT = Path(__file__).parent / "kept"
+RECORDS = sorted((CHECKOUT / "configs" / "gallery").glob("*.tar.xz"))
 WHOLE = ("text", "letter", "lkp", "mmtests", "matrix", "summary")
 
 
@@ -33,3 +37,17 @@ def test_golden(name: str, tmp_path: Path) -> None:
         shown = rendered.partition("<details>")[0] if form in WHOLE else ""
         parts.append(f"=== {form} {digest}\n{shown}")
     assert is_golden(f"{name}.txt", "".join(parts))
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.stem)
+def test_a_record_of_the_gallery_is_a_finished_session_without_paths_of_its_host(
+    record: Path, tmp_path: Path
+) -> None:
+    with tarfile.open(record) as packed:
+        packed.extractall(tmp_path, filter="data")
+    (folder,) = tmp_path.iterdir()
+    assert record.name == f"{folder.name}.tar.xz"
+    session = open_session(folder, counted=False)
+    assert session.runs_recorded == session.runs_planned > 0
+    for file in folder.glob("*.json*"):
+        assert not re.search(rb'"/(home|root|tmp|work)/', file.read_bytes()), file
