@@ -79,6 +79,8 @@ class Tree:
         """End the block, as an interrupt of the user's does, once the files are others."""
         left, saved = threading.Event(), threading.Event()
         waiting = threading.get_ident()
+        # Not the user's own signal, which is ignored where the loop is begun in the background.
+        signal.signal(signal.SIGUSR1, signal.default_int_handler)
 
         def watch() -> None:
             wait_s = INTERVAL_S
@@ -87,7 +89,7 @@ class Tree:
                 with suppress(LabError):  # git's, while files are written
                     if self.changes() != known:
                         saved.set()
-                        signal.pthread_kill(waiting, signal.SIGINT)
+                        signal.pthread_kill(waiting, signal.SIGUSR1)
                         return
                 wait_s = max(INTERVAL_S, (time.monotonic() - began) / SHARE)
 

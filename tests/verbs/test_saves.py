@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -67,8 +68,13 @@ def test_a_save_ends_what_is_under_way_and_begins_anew(tree: Tree) -> None:
 
     FASTER(tree.folder)
     loop = played(tree, saved, ends)
-    with pytest.raises(KeyboardInterrupt):
-        loop.run()
+    # As it is for what a shell begins in the background.
+    before_it = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            loop.run()
+    finally:
+        signal.signal(signal.SIGINT, before_it)
     first, second = loop.contents
     assert before != first != second == source.read_text()
 
