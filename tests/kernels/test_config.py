@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from errors import UsageError
 from experiment.architecture import ARM64
 from kernels.config import (
+    ADDITIONS,
     VIRTME,
     Fragment,
     fragments,
@@ -197,3 +199,26 @@ def test_what_the_default_workloads_boot_has_nothing_added() -> None:
     usual = merge(fragments(CHECKOUT, "perf"))
     assert "MODULES=n" in usual
     assert "MODULES=y" in merge(fragments(CHECKOUT, "perf", additions=("workloads",)))
+
+
+@pytest.mark.parametrize(
+    ("declared", "flags"),
+    [
+        ("int mas_expected_entries(struct ma_state *mas, unsigned long nr_entries);\n", ""),
+        (
+            "int mas_preallocate(struct ma_state *mas, void *entry, gfp_t gfp);\n",
+            "-DNO_EXPECTED_ENTRIES",
+        ),
+    ],
+)
+def test_the_maple_trees_module_is_built_of_what_a_kernel_has(
+    tmp_path: Path, declared: str, flags: str
+) -> None:
+    header = tmp_path / "include/linux/maple_tree.h"
+    header.parent.mkdir(parents=True)
+    header.write_text(declared)
+    kbuild = CHECKOUT / ADDITIONS / "trees/Kbuild"
+    rule = f"include {kbuild}\nshow:\n\t@echo $(ccflags-y)\n"
+    argv = ["make", "-f", "-", f"srctree={tmp_path}", "show"]
+    done = subprocess.run(argv, input=rule, text=True, capture_output=True, check=True)
+    assert done.stdout.strip() == flags

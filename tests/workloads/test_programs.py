@@ -117,6 +117,35 @@ def test_what_fails_is_no_result(built: dict[str, Path]) -> None:
     assert program_result(done.stdout) is None
 
 
+SUMMARY = "6,1,2,-;test_vmalloc: Summary: fix_size_alloc_test passed: {}loops: 500 avg: 3 usec\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        ("1 failed: 0 repeat: 1 ", 0),
+        ("1 failed: 0 xfailed: 0 repeat: 1 ", 0),  # 7.3
+        ("0 failed: 1 repeat: 1 ", 1),
+        ("0 failed: 1 xfailed: 0 repeat: 1 ", 1),
+        ("0 failed: 0 xfailed: 1 repeat: 1 ", 1),
+        ("1 failed: 0 skipped: 0 repeat: 1 ", 1),
+    ],
+)
+def test_the_summary_of_the_kernels_own_test_is_read_of_each_release(
+    tmp_path: Path, words: str, wrong: int
+) -> None:
+    source = next(source for source in all_programs() if source.stem == "vmalloc")
+    (tmp_path / "log").write_text(SUMMARY.format(words))
+    (tmp_path / "reader.c").write_text(
+        f"#define main not_main\n#include {json.dumps(str(source))}\n#undef main\n"
+        "int main(void) { require_passed(0, 500); return 0; }\n"
+    )
+    argv = ["gcc", "-D_GNU_SOURCE", f"-I{source.parent}", "-o", "reader", "reader.c"]
+    subprocess.run(argv, cwd=tmp_path, check=True, capture_output=True)
+    with (tmp_path / "log").open() as log:
+        assert subprocess.run([tmp_path / "reader"], stdin=log).returncode == wrong
+
+
 def test_programs_are_short() -> None:
     for source in all_programs():
         assert len(source.read_text().splitlines()) <= 200

@@ -105,6 +105,15 @@ static void gaps(ulong entries)
 }
 
 /*
+ * Newer kernels set memory aside for a store at a time.  What older ones do must stay as it was, so
+ * Kbuild looks which of them this is.
+ */
+#ifdef NO_EXPECTED_ENTRIES
+#define mas_expected_entries(mas, entries) 0
+#define mas_store(mas, entry) expect(!mas_store_gfp(mas, entry, GFP_KERNEL))
+#endif
+
+/*
  * Ranges stored in order into memory that is set aside for them and what is between, then the tree
  * is duplicated.
  */
