@@ -71,9 +71,9 @@ def test_the_line_of_contents_leads_to_sections_by_keyboard(
     page, _ = opened(browser, pages[0])
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.hash") == "#verdict"
-    page.get_by_role("link", name="Locks").focus()
+    page.get_by_role("link", name="Why").focus()
     page.keyboard.press("Enter")
-    top = page.evaluate("document.getElementById('locks').getBoundingClientRect().top")
+    top = page.evaluate("document.getElementById('why').getBoundingClientRect().top")
     bar = page.evaluate("document.querySelector('.contents').getBoundingClientRect().bottom")
     # The heading stands below the line, which stays at the top of the window.
     assert 0 < bar <= top < 200
