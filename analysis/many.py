@@ -8,7 +8,6 @@ change from the session's base.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -231,9 +230,11 @@ class Step(NamedTuple):
     """One arm after the first: what it adds to the arm before, and all up to it.
 
     ``own`` is its comparison with the arm before, ``cell`` its values and its change
-    from the first arm.
+    from the first arm.  ``number`` is its place in the series: two with a dash where arms between
+    are not there, as of patches that do not build alone.
     """
 
+    number: str
     arm: ArmRecord
     own: MetricComparison
     cell: ArmCell
@@ -329,14 +330,31 @@ class SessionComparison(Record):
         """The rows of one case."""
         return tuple(row for row in self.rows if row.case == case)
 
+    @property
+    def steps(self) -> tuple[tuple[str, Comparison], ...]:
+        """Each arm's comparison with the last one before it that was compared, and its number.
+
+        None where the session is not by steps.
+        """
+        at = {arm.name: number for number, arm in enumerate(self.arms)}
+        nearest: dict[int, tuple[int, Comparison]] = {}
+        for each in self.comparisons if self.is_by_steps else ():
+            before, arm = at[each.manifest.base], at[each.manifest.patched]
+            if before >= nearest.get(arm, (0,))[0]:
+                nearest[arm] = (before, each)
+        return tuple(
+            (str(arm) if before == arm - 1 else f"{before + 1}-{arm}", comparison)
+            for arm, (before, comparison) in sorted(nearest.items())
+        )
+
     def course(self, row: MetricRow) -> tuple[Step, ...]:
         """The steps of one metric, in order; none where the session is not by steps."""
-        by_name = {comparison.name: comparison for comparison in self.comparisons}
+        arms = {arm.name: arm for arm in self.arms}
         steps = []
-        for before, arm in itertools.pairwise(self.arms) if self.is_by_steps else ():
-            own = by_name[f"{before.name} -> {arm.name}"].metric(row.case, row.name)
+        for number, comparison in self.steps:
+            own, arm = comparison.metric(row.case, row.name), comparison.manifest.patched
             assert own is not None
-            steps.append(Step(arm, own, row.cell(arm.name)))
+            steps.append(Step(number, arms[arm], own, row.cell(arm)))
         return tuple(steps)
 
     def count(self, verdict: Verdict) -> int:

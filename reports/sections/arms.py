@@ -231,7 +231,7 @@ def patches(view: View) -> list[Block]:
         heads += [Column(f"{each.name}, this step", under=each.case), Column("all so far")]
     rows = []
     for at, step in enumerate(courses[0][1]):
-        cells = [Cell(f"{at + 1} {step.title}")]
+        cells = [Cell(f"{step.number} {step.title}")]
         for each, course in courses:
             own = course[at].own
             so_far = Cell(wording.cell_change(each, course[at].cell), tone="faint")
@@ -251,11 +251,10 @@ def patches(view: View) -> list[Block]:
 
 def _functions_by_step(session: SessionComparison) -> list[str]:
     """Which functions each step changed, a line for each phase in which functions were tested."""
-    by_pair = {(each.manifest.base, each.manifest.patched): each for each in session.comparisons}
     return [
         f"Step {number}, {phase.case} {phase.phase}: {sentences.changed_per_unit(phase)}."
-        for number, (before, arm) in enumerate(itertools.pairwise(session.arms), start=1)
-        for phase in by_pair[before.name, arm.name].headlines
+        for number, comparison in session.steps
+        for phase in comparison.headlines
         if phase.tested and not phase.identical
     ]
 
@@ -278,10 +277,8 @@ def answer(session: SessionComparison, row: MetricRow) -> str:
     text += f" {bounds}, {sentences.verdict(whole)}" if bounds else ""
     called = [step for step in steps if step.own.judgement.verdict in CALLED]
     along = [step for step in called if step.own.judgement.verdict is verdict]
-    numbers = {arm.name: number for number, arm in enumerate(session.arms)}
     those = "; ".join(
-        f"step {numbers[step.arm.name]} ({step.title}) {wording.change(step.own)} "
-        f"{wording.bounds(step.own)}"
+        f"step {step.number} ({step.title}) {wording.change(step.own)} {wording.bounds(step.own)}"
         for step in called
     )
     if not called:

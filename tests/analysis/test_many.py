@@ -66,6 +66,23 @@ def test_published_figures_are_of_the_base_and_no_step() -> None:
     assert len(shown) > 1
 
 
+def test_a_step_over_a_patch_that_does_not_build_is_that_of_both() -> None:
+    many = many_factory.steps()
+    manifest = many.manifest()
+    names = [arm.name for arm in manifest.arms]
+    experiment = manifest.experiment.model_copy(update={"unbuilt": (names[2],)})
+    compared = compare_session(
+        measured(
+            manifest.model_copy(update={"experiment": experiment}),
+            [record for record in many.records() if record.arm != names[2]],
+        )
+    )
+    steps = {number: (each.manifest.base, each.manifest.patched) for number, each in compared.steps}
+    assert steps["2"] == (names[1], names[2])
+    assert steps["2-3"] == (names[1], names[3])
+    assert [step.number for step in compared.course(compared.rows[0])] == list(steps)
+
+
 def test_a_step_has_what_differs_from_the_build_before_it() -> None:
     manifest = many_factory.steps().manifest()
 

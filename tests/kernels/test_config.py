@@ -107,7 +107,7 @@ def test_a_kernel_that_is_a_process_has_a_fragment_of_its_own_alone() -> None:
     assert names_of(fragments(CHECKOUT, "perf", mode="native")) == [f"{FOLDER}/um.config"]
     assert "um" not in known_flavours(CHECKOUT)
     options = parse(merge(fragments(CHECKOUT, "um", mode="native")))
-    assert (options["UML"], options["SMP"], options["MODULES"]) == ("y", "n", "n")
+    assert (options["UML"], options["SMP"], options["MODULES"]) == ("y", "n", "y")
 
 
 def test_exact_guests_have_none_of_what_wall_guests_need() -> None:
