@@ -248,6 +248,7 @@ def test_a_kernel_that_is_a_process_is_built_beside_the_others(lab: Lab) -> None
     assert native.image.name == "linux"
     assert native.image.read_bytes()[:4] == b"\x7fELF"
     assert native.identity.flavour == "um"
+    assert len({order.read_bytes() for order in native.orders}) > 1
     assert exact.identity.key != native.identity.key
     # Objects of one are never copied to begin the other: they are another compiler's command.
     lines = [(tree / "toolchain").read_text() for tree in lab.cache.glob("trees/*/src/obj-*")]
