@@ -192,7 +192,12 @@ def replaced(parts: Sequence[Fragment], instead: Mapping[str, str]) -> tuple[Fra
         Fragment(part.name, {k: v for k, v in part.options.items() if k not in instead})
         for part in parts
     ]
-    added = {other: values[name] for name, other in instead.items() if other}
+    added: dict[str, str] = {}
+    for name, other in instead.items():
+        # One in the place of another may itself be one that is not there.
+        value = added.pop(name, values.get(name))
+        if other and value:
+            added[other] = value
     # Below what a user asks for.
     at = len(without) - (parts[-1].name == OWN)
     return (*without[:at], Fragment(INSTEAD, added), *without[at:])

@@ -20,6 +20,7 @@ from kernels.config import (
     lost_options,
     merge,
     parse,
+    replaced,
     virtme_fragment,
 )
 from tests.kernels.fake import FAKE_LINUX, Lab
@@ -222,3 +223,10 @@ def test_the_maple_trees_module_is_built_of_what_a_kernel_has(
     argv = ["make", "-f", "-", f"srctree={tmp_path}", "show"]
     done = subprocess.run(argv, input=rule, text=True, capture_output=True, check=True)
     assert done.stdout.strip() == flags
+
+
+def test_an_option_in_the_place_of_another_may_itself_be_replaced() -> None:
+    parts = (Fragment("base", {"PREEMPT_VOLUNTARY": "y", "BRD": "y"}),)
+    instead = {"PREEMPT_VOLUNTARY": "PREEMPT_LAZY", "PREEMPT_LAZY": "PREEMPT_NONE"}
+    options = [option for part in replaced(parts, instead) for option in part.options.items()]
+    assert sorted(options) == [("BRD", "y"), ("PREEMPT_NONE", "y")]

@@ -115,7 +115,7 @@ def test_files_that_no_workload_is_known_for_are_named(
     main: Main, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (Path.cwd().parent / "init.c").write_text("int changed;\n")
-    assert main("--dirty") == 2
+    assert main("plan", "--dirty") == 2
     assert "no workload is known for init.c" in capsys.readouterr().err
 
 
