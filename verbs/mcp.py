@@ -22,12 +22,15 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
 from host.process import Process, ended, run, spawn
+from results import door
 from verbs.options import CHECKOUT, SESSIONS, opt
 
 app = typer.Typer(add_completion=False)
 # Of one answer.
 MOST_BYTES = 20_000
 MOST_ROWS = 40
+# As reports.forms writes it, which takes seconds to import.
+FUNCTIONS_FILE = "functions.csv"
 POLL_S = 0.2
 TIMEOUT_S = 300.0
 # The exit codes of ./lab.py report whose answer is a verdict.
@@ -131,27 +134,28 @@ class Tools:
             *(["--", commits] if commits else []),
         ]
         self.folder.mkdir(parents=True, exist_ok=True)
-        log = self._log(name)
         # In the thread of the event loop: a child ends with the thread that started it.
-        self.started[name] = self.running.enter_context(spawn(command(*words), log=log))
+        child = spawn(command(*words), log=self._log(name))
+        self.started[name] = self.running.enter_context(child)
         return await self.wait(ctx, name, wait_s)
 
     async def wait(self, ctx: Context[Any], session: str, wait_s: float = 50.0) -> str:
         """Wait up to wait_s seconds for a session that run began: its verdicts, or its progress."""
         process = self._started(session)
         loop = asyncio.get_running_loop()
-        deadline, shown, line = loop.time() + wait_s, -1, ""
+        deadline, size, line = loop.time() + wait_s, 0, ""
+        log = self._log(session)
         while not ended(process) and loop.time() < deadline:
             await asyncio.sleep(POLL_S)
-            lines = self._log(session).read_text(errors="replace").splitlines()
-            if len(lines) > max(shown, 0):
-                shown, line = len(lines), lines[-1]
-                await ctx.report_progress(shown, message=line)
+            if log.stat().st_size > size:
+                size, lines = log.stat().st_size, self._printed(session).splitlines()
+                line = lines[-1]
+                await ctx.report_progress(len(lines), message=line)
         if not ended(process):
             return json.dumps({"session": session, "state": "running", "progress": line})
         exit_code = process.wait()
         if exit_code not in JUDGED or not (self.folder / session / "manifest.json").is_file():
-            raise ToolError(failure(exit_code, self._log(session).read_text(errors="replace")))
+            raise ToolError(failure(exit_code, self._printed(session)))
         return await self.report(session)
 
     async def stop(self, session: str) -> str:
@@ -178,12 +182,13 @@ class Tools:
 
         Instructions, calls, loads and stores are per unit of work of the case and phase (emulated).
         """
-        path = Path(self._place(session)) / "functions.csv"
+        place = Path(self._place(session))
         try:
-            with path.open(newline="") as file:
-                rows = [{k: v for k, v in row.items() if v} for row in csv.DictReader(file)]
+            lines = door.read(place, FUNCTIONS_FILE).decode().splitlines()
         except FileNotFoundError:
-            raise ToolError(f"{path} is not there: report --write makes it") from None
+            what = f"{place / FUNCTIONS_FILE} is not there: report --write makes it"
+            raise ToolError(what) from None
+        rows = [{k: v for k, v in row.items() if v} for row in csv.DictReader(lines)]
         if function and not any(row["function"] == function for row in rows):
             raise ToolError(f"{function}: no function of this name was executed in {session}")
         rows = [row for row in rows if not function or row["function"] == function]
@@ -204,6 +209,9 @@ class Tools:
 
     def _log(self, session: str) -> Path:
         return self.folder / f"{session}.log"
+
+    def _printed(self, session: str) -> str:
+        return door.read(self.folder, self._log(session).name).decode(errors="replace")
 
     def _place(self, session: str) -> str:
         return str(self.folder / session) if (self.folder / session).is_dir() else session
