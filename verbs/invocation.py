@@ -25,6 +25,7 @@ from verbs.options import CHECKOUT, ExecutorOptions
 
 # What makes experiments and boots is imported where it is called: ``--help`` would wait for it.
 if TYPE_CHECKING:
+    from kernels.make import MakeProgress
     from kernels.settle import Settled
     from runs.boots import Reporter
     from runs.local import Options
@@ -59,11 +60,13 @@ def write_out(text: object = "", *, end: str = "\n", flush: bool = False) -> Non
 
 
 def resolved_of(
-    request: Request, build: Callable[[Resolved], object] = lambda resolved: None
+    request: Request,
+    on: Options | None = None,
+    progress: Callable[[str, MakeProgress], None] = lambda arm, so_far: None,
 ) -> Resolved:
     """What the command line asks for, checked, its series unpacked and shown.
 
-    ``build`` is called where only built kernels tell what the series changes.
+    With ``on`` kernels are built there where only these tell what the series changes.
 
     Raises:
         LabError: as ``runs.resolve.resolve_request``; a series that cannot be measured with its
@@ -77,7 +80,8 @@ def resolved_of(
 
     def code(usual: Resolved) -> tuple[str, ...] | None:
         nonlocal chosen
-        build(usual)
+        if on is not None:
+            build_judged(usual, on, progress)
         functions, by_kernels = changed_by(usual, {}, options())
         if by_kernels:
             chosen = f"what is compiled otherwise: {len(functions)} functions"
@@ -99,6 +103,19 @@ def resolved_of(
         cases = ", ".join(case.name for case in resolved.experiment.cases)
         log(fill(f"workloads: {cases}{remark}", WIDTH, subsequent_indent="    "))
     return resolved
+
+
+def build_judged(
+    usual: Resolved, on: Options, progress: Callable[[str, MakeProgress], None]
+) -> None:
+    """Build the kernels that are judged, as far as the series builds: their code tells them apart.
+
+    Raises:
+        LabError: the base cannot be built.
+    """
+    from runs.building import build_arms
+
+    build_arms(usual, on, progress, usual.flavours[0], {})
 
 
 def show_intake(settled: Settled, *, must_apply: bool = True) -> None:

@@ -122,9 +122,7 @@ def build_verb(
     reporter = Reporter()
     failures: dict[str, dict[str, SeriesError]] = {}
     with resumable(), placed(options(), where, reporter) as on:
-        resolved = resolved_of(
-            request, lambda usual: build_arms(usual, on, reporter.building, usual.flavours[0], {})
-        )
+        resolved = resolved_of(request, on, reporter.building)
         expect_arms(resolved, on, resolved.flavours)
         built = {
             flavour: build_arms(
@@ -306,7 +304,6 @@ def measure(
     from results.store import MANIFEST
     from runs import session as sessions
     from runs.boots import Reporter
-    from runs.building import build_arms
 
     reporter = Reporter()
 
@@ -334,9 +331,7 @@ def measure(
                 )
                 make(opened, on, store, reporter)
             return resume
-        resolved = resolved_of(
-            request, lambda usual: build_arms(usual, on, reporter.building, usual.flavours[0], {})
-        )
+        resolved = resolved_of(request, on, reporter.building)
         target = folder or sessions.new_folder(SESSIONS, resolved.experiment)
         if resolved.experiment.mode == "native":
             from runs.native import measure_native

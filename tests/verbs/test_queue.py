@@ -1,4 +1,4 @@
-"""The queue from the command line: what is asked, what is told, and what is refused."""
+"""The queue from the command line: what is flavours, what is told, and what is refused."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from runs.local import Options
 from runs.request import Request
 from tests.kernels.poison import UNREADABLE
 from tests.queues.archive import DAY, MailArchive, patch, series
+from verbs import invocation
 from verbs import session as actions
 from verbs.options import Booting
 
@@ -37,6 +38,8 @@ def main(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Main]:
     monkeypatch.setenv("TWINBOOT_CACHE", str(tmp_path / "cache"))
     # It would bind to the stream that pytest captures in this test only.
     monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+    # What no workload is known for is built to see what it changes: minutes, of a real kernel.
+    monkeypatch.setattr(invocation, "build_judged", lambda *_: None)
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
@@ -185,7 +188,10 @@ def test_mistakes_of_the_user(
 
 
 def test_watch_prints_what_it_queued_and_takes_paths_in_two_ways(
-    main: Main, archive: MailArchive, capsys: pytest.CaptureFixture[str]
+    main: Main,
+    archive: MailArchive,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     archive.add(
         [
@@ -214,6 +220,15 @@ def test_watch_prints_what_it_queued_and_takes_paths_in_two_ways(
         assert entry.question.automatic
         assert entry.question.overrides == ("guest=smoke",)
         assert entry.origin == str(archive.folder)
+    # What no workload is known for is told by the entry's outcome, once its kernels are built.
+    flavours: list[str] = []
+    monkeypatch.setattr(
+        invocation, "build_judged", lambda usual, *_: flavours.append(usual.flavours[0])
+    )
+    assert main("queue", "remove", entries[0].id, "--queue", "q") == 0
+    assert main("queue", "run", "--queue", "q", "--trust-authors") == 0
+    assert "no workload is known for fs/b.c" in capsys.readouterr().err
+    assert flavours == ["perf"]
 
 
 def test_what_came_by_mail_is_built_only_where_its_authors_are_trusted(
@@ -360,7 +375,7 @@ def test_a_session_is_requested_as_by_run(
     assert folder.parent == Path.cwd() / "q" / "sessions"
     assert call["options"].guests_at_once == 3
     assert (call["where"].executor, call["where"].store) == where[1::2]
-    # Where a manifest is, the session is finished and nothing else is asked.
+    # Where a manifest is, the session is finished and nothing else is flavours.
     queue = QueueStore(Path("q"))
     (entry,) = queue.read().entries
     queue.save(entry.model_copy(update={"state": "running"}))
