@@ -3,12 +3,13 @@
  *
  * A window is 256 KiB of work or as many operations as take 20 to 300 us, timed by the CPU's
  * time-stamp counter.  Each place (a part of a file, or other pages) has twelve windows in a row,
- * and the second lowest of them is kept: what else the host did meanwhile is in the others, and a single lucky one is not kept.
+ * and the second lowest of them is kept: what else the host did meanwhile is in the others, and a
+ * single lucky one is not kept.
  *
  * The word phases= of the kernel's command line names those that are wanted, with commas around
- * each.  A line for each phase goes to the console: its name, folios or operations and
- * system calls of a window, then the places in ticks.  What a phase claims to do is counted by the kernel itself, and a phase
- * that did something else ends the run.
+ * each.  A line for each phase goes to the console: its name, folios or operations and system
+ * calls of a window, then the places in ticks.  What a phase claims to do is counted by the kernel
+ * itself, and a phase that did something else ends the run.
  */
 #define _GNU_SOURCE
 #include <errno.h>

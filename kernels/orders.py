@@ -30,7 +30,7 @@ def script(make: Sequence[str], folder: str, count: int = COUNT) -> str:
 
     ``make`` is the command that builds it, without its targets.  Made once more with all that it
     runs on record, it says how the release links; each order is that link with a script of its
-    own.  What fails leaves an image out.
+    own.  What fails leaves an image out, which whoever keeps the images refuses.
     """
     lines = [
         f"rm -f {folder}/{NAME}* {folder}/vmlinux {folder}/vmlinux.unstripped",

@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from errors import InfraError, SeriesError, SpecError, UsageError
@@ -25,7 +26,6 @@ from host.topology import host_cpus, place
 from kernels import orders
 from kernels.cache import Kernel
 from kernels.config import UM
-from kernels.make import MakeProgress
 from results import door, native
 from results.native import NativeArm, NativeBoot, NativeHead, NativePhase
 from runs.boots import Reporter, duration
@@ -189,11 +189,8 @@ def build_all(resolved: Resolved, options: Options, reporter: Reporter) -> dict[
     for arm in resolved.by_patches():
         name = arm.spec.name
 
-        def shown(so_far: MakeProgress, name: str = name) -> None:
-            reporter.building(name, so_far)
-
         request = options.kernel(arm.kernels[flavour], arm.patches, boxed=boxed)
-        built[name] = options.executor.provide_kernel(request, shown)
+        built[name] = options.executor.provide_kernel(request, partial(reporter.building, name))
     return built
 
 
