@@ -30,6 +30,7 @@ mkdir -p /tmp
 for module in {modules}; do insmod /modules/$module; done
 ls -l /dev/kvm
 sh /program 2>&1
+stty opost </dev/console  # waits until all is printed, which poweroff does not
 poweroff -f
 """
 
