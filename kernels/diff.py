@@ -56,12 +56,14 @@ class Diff:
     """All paths that a diff names, old and new, in order, and its hunks.
 
     ``text`` is what was read, each name behind ``a/`` or ``b/``; ``made`` are the new files.
+    ``parts`` has the paths of each change of a file, and where it is in the lines of ``text``.
     """
 
     files: tuple[str, ...]
     hunks: tuple[Hunk, ...]
     text: str = field(default="", repr=False)
     made: tuple[str, ...] = ()
+    parts: tuple[tuple[tuple[str, ...], slice], ...] = field(default=(), repr=False)
 
 
 def read_diff(text: str, where: str, level: int | None = None) -> Diff:
@@ -155,9 +157,14 @@ class _Reader:
         hunks: list[Hunk] = []
         counts: Counter[str] = Counter()
         changed: dict[int, str] = {}
-        for file, own in zip(self._every, levels, strict=True):
+        parts = []
+        starts = [file.git_line if file.by_git else file.old_line for file in self._every]
+        ends = [*starts, len(self._lines)][1:]
+        for file, own, start, end in zip(self._every, levels, starts, ends, strict=True):
             old, new = self._paths(file, own, explicit=level is not None)
-            files.update(dict.fromkeys(path for path in (old, new, *file.moved) if path))
+            named = tuple(dict.fromkeys(path for path in (old, new, *file.moved) if path))
+            files.update(dict.fromkeys(named))
+            parts.append((named, slice(start, end)))
             path = new or old or ""
             if file.is_made and new:
                 made[new] = None
@@ -167,7 +174,7 @@ class _Reader:
             changed |= self._spelled(file, old, new)
         lines = [changed.get(number, line) for number, line in enumerate(self._lines)]
         text = "\n".join(lines) if changed else self._text
-        return Diff(tuple(files), tuple(hunks), text, tuple(made))
+        return Diff(tuple(files), tuple(hunks), text, tuple(made), tuple(parts))
 
     def _hunk(self, file: _File, at: int, match: re.Match[str]) -> int:
         """Go through a hunk, where "--- a/x" may be a removed line; return where it ends."""
@@ -380,8 +387,9 @@ MOST_LEVELS = 6
 SAVED = re.compile(r"~[^/]*$|\.orig$")
 # Names of copies that are also names of files, so only where the other side has the plain name.
 COPIES = (".old", ".bak", ".save", "-orig", "-old", ".new")
-# Behind a name; GNU diff has a tab before it, of which mailers make blanks.
-DATE = re.compile(r"\s+(?:\d{4}-\d\d-\d\d|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) ).*$")
+# Behind a name; GNU diff has a tab before it, of which mailers make blanks.  Only tried where
+# these begin: a line may have megabytes of them.
+DATE = re.compile(r"(?<!\s)\s+(?:\d{4}-\d\d-\d\d|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) ).*$")
 
 
 def of_kernel(files: Sequence[str]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import tempfile
@@ -282,14 +281,17 @@ def reverted(text: str, where: str) -> str:
     return "\n".join(output)
 
 
-MAKEFILE = re.compile(r"(?:Makefile|Kbuild|Makefile[._-].*|.*\.mk)$")
-SCRIPT = re.compile(r".*\.(?:sh|py|pl|awk|sed|bc)$")
+MAKEFILE = re.compile(r"(?:(?:GNUm|m|M)akefile|Kbuild|Makefile[._-].*|.*\.mk)$")
+# A name without a dot is a script's, as lib/build_OID_registry, but for these and a TODO.
+SCRIPT = re.compile(
+    r".*\.(?:sh|py|pl|awk|sed|bc)$|(?!Kconfig)(?=.*[a-z])(?!.*defconfig$)[^.]+$", re.S
+)
 # Folders of programs that are built for the host and run, or are run as they are.
 FOLDERS = re.compile(r"(?:scripts|tools|usr|certs|rust/macros|arch/\w+/(?:boot/)?tools)/")
 # Programs for the host among the kernel's own files, and headers that they include.
 PROGRAMS = re.compile(
-    r".*/(?:gen_\w+|mkpiggy|mktables|mkcpustr|mkregtable|mkutf8data|vdso2c|vdsomunge|conmakehash|"
-    r"genheaders|hex2hex|relocs\w*)\.[ch]$"
+    r".*/(?:(?:\w+_)?gen[_-][\w-]+|mkpiggy|mktables|mkcpustr|mkregtable|mkutf8data|vdso2c|vdsomunge"
+    r"|conmakehash|pnmtologo|makemapdata|genmap|relacheck|genheaders|hex2hex|relocs\w*)\.[ch]$"
     r"|include/linux/(?:mod_devicetable|kconfig|compiler-version)\.h$"
     r"|arch/x86/(?:include/asm|lib)/(?:cpufeatures|vmxfeatures|insn\w*|inat\w*)\.[ch]$"
 )
@@ -297,30 +299,30 @@ PROGRAMS = re.compile(
 READS = re.compile(
     r'\.incbin\b|\.include\s|#\s*embed\b|#\s*include\s*[<"]/|\binclude_(?:bytes|str)!|\benv!'
 )
-COMMAND = re.compile(r"\$\(")
-EXECUTABLE = re.compile(r"^new (?:file )?mode 100755$", re.M)
-SECTION = re.compile(r"^diff --git |^--- (?=.*\n\+\+\+ )", re.M)
-NAME = re.compile(
-    r"^(?:\+\+\+|---) (?:\"?[ab]/)?([^\t\n\"]+)|^diff --git \S+ \"?b/([^\n\"]+)", re.M
-)
+# A command, or a file of another name that may have one.
+COMMAND = re.compile(r'\$\(|^\+\s*o?r?source\s+(?!["\'](?:[^"\']*/)?Kconfig[^/"\']*["\'])', re.M)
+EXECUTABLE = re.compile(r"new (?:file )?mode\s+[0-7]*[1357][0-7]{2}\b")
 
 
 def host_code(texts: Iterable[str]) -> tuple[str, ...]:
-    """``FILE (WHY)`` of each file of these patches that the host executes or is read on it."""
+    """``FILE (WHY)`` of each file of these patches that the host executes or is read on it.
+
+    Raises:
+        SeriesError: as ``kernels.diff.read_diff``.
+    """
     reasons: dict[str, str] = {}
     for text in texts:
-        starts = [match.start() for match in SECTION.finditer(text)]
-        for start, end in itertools.pairwise([*starts, len(text)]):
-            section = text[start:end]
-            names = [match[1] or match[2] for match in NAME.finditer(section, 0, 1 << 14)]
-            file = next((name for name in reversed(names) if name != "/dev/null"), "")
-            if file and file not in reasons and (reason := _reason(file, section)):
-                reasons[file] = reason
+        diff = read_diff(text, "")
+        lines = diff.text.split("\n")
+        for names, where in diff.parts:
+            for file in names:
+                if file not in reasons and (reason := _reason(file, lines[where])):
+                    reasons[file] = reason
     return tuple(f"{file} ({reason})" for file, reason in reasons.items())
 
 
-def _reason(file: str, section: str) -> str:
-    """Why a file is named; nothing where it is not."""
+def _reason(file: str, section: Sequence[str]) -> str:
+    """Why a file is named, by its name or the lines of its change; nothing where it is not."""
     name = PurePosixPath(file).name
     if file.startswith("Documentation/"):
         return ""
@@ -328,11 +330,11 @@ def _reason(file: str, section: str) -> str:
         return "a makefile"
     if FOLDERS.match(file):
         return "a program or script of the build"
-    if SCRIPT.match(name) or EXECUTABLE.search(section):
+    if SCRIPT.match(name) or any(map(EXECUTABLE.match, section)):
         return "a script"
     if PROGRAMS.match(file):
         return "compiled into a program of the build"
-    added = "\n".join(line for line in section.splitlines() if line.startswith("+"))
+    added = "\n".join(line for line in section if line.startswith("+"))
     if name.startswith("Kconfig") and COMMAND.search(added):
         return "a command in Kconfig"
     if READS.search(added):

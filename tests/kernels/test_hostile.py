@@ -229,6 +229,9 @@ def test_reading_takes_linear_time() -> None:
     started = time.process_time()
     with pytest.raises(SeriesError, match="too long"):
         read_diff('diff --git a/x b/x\ndiff --git a "' + '" "' * 500_000 + "\n", "x")
+    blank = "--- a/mm/x.c" + " " * 1_000_000 + "x\n+++ b/mm/x.c\n@@ -1 +1 @@\n-a\n+b\n"
+    with pytest.raises(SeriesError, match="too long"):
+        read_diff(blank, "x")
     read_mail(b"Subject: " + b"[" * 200_000 + b"\n\n" + b"--- " * 100_000)
     read_mails(b"From x 00:00:00 2026\n" * 20_000, "x")
     read_mails(b"From x " + b"00:00 " * 200_000 + b"\n", "x")

@@ -222,6 +222,16 @@ def diff(file: str, *lines: str, made: str = "") -> str:
         (diff("mm/x.c", '# include "/etc/passwd"'), "reads files of the host"),
         (diff("rust/x.rs", 'include_str!("/etc/passwd")'), "reads files of the host"),
         (diff("mm/x.c", '#embed "/etc/passwd"'), "reads files of the host"),
+        (diff("GNUmakefile", "x"), "a makefile"),
+        (diff("makefile", "x"), "a makefile"),
+        (diff("lib/build_OID_registry", "x"), "a script"),
+        (diff("fs/smb/client/gen_smb2_mapping", "x"), "a script"),
+        (diff("mm/x.y", "x", made="0100744 "), "a script"),
+        (diff("arch/arm64/kvm/hyp/nvhe/gen-hyprel.c", "x"), "compiled into a program of the build"),
+        (diff("drivers/gpu/drm/xe/xe_gen_wa_oob.c", "x"), "compiled into a program of the build"),
+        (diff("drivers/video/logo/pnmtologo.c", "x"), "compiled into a program of the build"),
+        (diff("mm/Kconfig", 'source "mm/notes.txt"'), "a command in Kconfig"),
+        (diff("mm/Kconfig", "  osource 'mm/Kconfig.d/notes'"), "a command in Kconfig"),
     ],
 )
 def test_what_a_build_executes_is_named_with_a_reason(text: str, reason: str) -> None:
@@ -235,7 +245,9 @@ def test_what_a_build_executes_is_named_with_a_reason(text: str, reason: str) ->
     "text",
     [
         diff("mm/filemap.c", "#include <linux/mm.h>", '#include "../internal.h"'),
-        diff("mm/Kconfig", "config X", "\tdefault y"),
+        diff("mm/Kconfig", "config X", "\tdefault y", 'source "mm/damon/Kconfig"'),
+        diff("mm/Kconfig", "source 'mm/Kconfig.debug'"),
+        diff("arch/x86/configs/x86_64_defconfig", "x") + diff("drivers/staging/x/TODO", "x"),
         diff("Documentation/conf.py", "x"),
         diff("drivers/gpu/drm/i915/gt/gen6_ppgtt.c", "x"),
         "Subject: [PATCH 0/2] a cover letter\n\nof scripts/x\n",
@@ -245,6 +257,19 @@ def test_what_a_build_executes_is_named_with_a_reason(text: str, reason: str) ->
 )
 def test_code_of_the_kernel_is_not(text: str) -> None:
     assert host_code([text]) == ()
+
+
+def test_a_name_is_read_as_git_reads_it() -> None:
+    quoted = '"%s/\\115akefile"'
+    sides = [quoted % "a", quoted % "b"]
+    octal = "diff --git {0} {1}\n--- {0}\n+++ {1}\n@@ -1 +1 @@\n-a\n+b\n".format(*sides)
+    assert host_code([octal]) == ("Makefile (a makefile)",)
+    # Git takes names from these lines where its own says nothing.
+    moved = "diff --git a/a.c b/c.c\nsimilarity index 100%\nrename from mm/a b.c\n"
+    assert host_code([moved + "rename to mm/Makefile\n"]) == ("mm/Makefile (a makefile)",)
+    # Words around a diff are none, whatever they look like.
+    words = "Subject: [PATCH] x\n\n--- a/\x1b]52;c;aGk=\x07Makefile\n+++ b/Makefile\n\n---\n"
+    assert host_code([words + diff("mm/x.c", "x")]) == ()
 
 
 def test_a_removed_and_a_renamed_script_are_named_too() -> None:
