@@ -18,7 +18,7 @@ of a phase, in instructions per unit of work, is split into what was executed
 The sums are exact for each seed; which share of a function's difference is in 2 is decided by its
 means over the seeds.  A change is called by the rules of ``analysis.verdict`` for the whole, and it
 stands where 1 and 2 together are at least as large as the rest, and have its sign.  How often that
-is wrong is simulated and measured (``benchmarks/unexplained.py``, docs/notebook/evidence.md).
+is wrong is simulated and measured (docs/notebook/evidence.md).
 """
 
 from __future__ import annotations

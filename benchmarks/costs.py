@@ -7,11 +7,7 @@ with one length fio's start and the I/Os are one thing.  Printed besides: by how
 differences scatter (standard deviation, in %) in bandwidth, in what an I/O takes, and in path
 and work with the catalogue's costs and with those fitted.
 
-``--share`` measures the last session named, if it is not there yet: eight seeds of an experiment
-whose phases do that share of their I/Os, or of their time.
-
-    .venv/bin/python benchmarks/costs.py --share 1 sessions/costs-long
-    .venv/bin/python benchmarks/costs.py --share 0.5 sessions/costs-long sessions/costs-short
+    .venv/bin/python benchmarks/costs.py sessions/costs-long sessions/costs-short
 """
 
 from __future__ import annotations
@@ -28,8 +24,6 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
 from analysis.statistics import Floats
-from benchmarks.nulls import measured
-from experiment.spec import Experiment, PhaseTimes
 from results.store import SessionStore
 from workloads.metrics import work_ns
 from workloads.spec import Phase, load_catalogue
@@ -46,23 +40,6 @@ class CostRun(NamedTuple):
     instructions: float
     counts: tuple[float, ...]
     samples: dict[str, float]
-
-
-def with_share(experiment: Experiment, share: float) -> Experiment:
-    """The experiment with that share of every phase, eight seeds, and nothing beside."""
-    cases = []
-    for case in experiment.cases:
-        times = {
-            phase: PhaseTimes(ios=round(each.ios * share))
-            if each.ios is not None
-            else PhaseTimes(ramp_s=each.ramp_s, runtime_s=(each.runtime_s or 0) * share)
-            for phase, each in case.times.get(experiment.guest, {}).items()
-        }
-        by_guest = {experiment.guest: times} if times else {}
-        cases.append(case.model_copy(update={"times": by_guest, "published": ()}))
-    return experiment.model_copy(
-        update={"cases": tuple(cases), "max_seeds": None, "twins": (), "check": None}
-    )
 
 
 def runs_of(folder: Path) -> dict[tuple[str, str, str], list[CostRun]]:
@@ -159,14 +136,7 @@ def main() -> None:
     """Read the sessions and print every phase that they share."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("sessions", nargs="+", type=Path)
-    parser.add_argument("--share", type=float, help="of each phase, for the last session")
-    parser.add_argument("--experiment", default="filemap-v4")
-    parser.add_argument("--guest", default="", help="another guest than the experiment's")
-    parser.add_argument("--jobs", type=int, default=None, help="guests at once")
     arguments = parser.parse_args()
-    if arguments.share:
-        arguments.session = arguments.sessions[-1]
-        measured(arguments, lambda loaded: with_share(loaded, arguments.share))
     by_phase: dict[tuple[str, str, str], list[CostRun]] = defaultdict(list)
     for folder in arguments.sessions:
         for name, runs in runs_of(folder).items():

@@ -1,55 +1,54 @@
-"""How often each rule cries wolf, and how often it sees a change: simulated sessions.
+"""How often verdicts are wrong, and how often they find what is there: simulated sessions.
 
-Sessions of runs with known noise are judged by our wall-mode rule and, on noise drawn
-the same way, by the published rules of LKP and mmtests.  Prints the table of
-docs/notebook/evidence.md.
+    PYTHONPATH=. .venv/bin/python benchmarks/simulation.py [--trials 2000]
 
-    .venv/bin/python benchmarks/simulation.py            # minutes
-    .venv/bin/python benchmarks/simulation.py --quick    # seconds
+Drawn here and by nothing else, with bounds and levels of ``analysis``; tests hold the fast forms
+below against ``analysis.verdict``.  Prints tables of docs/notebook/evidence.md.
 
-A run's value is a log bandwidth with a standard deviation of 1 % between boots.  Ours are
-blocks of three boots (base, patched, base again) in random order; the others measure
-all runs of one arm and then all of the other, over the same length of session.
+Wall mode: a run's value is a log bandwidth with a standard deviation of 1 % between boots, in
+blocks of three boots (base, patched, base again) in random order.
 
-LKP: lib/changed_stat.rb of lkp-tests: a change where the smallest of one arm is above
-the median of the other and its median above the other's largest; its median is the upper
-one, and each 32 runs lose one at either end (sort_remove_margin in lib/stats.rb).
-mmtests: means with 1.96 standard deviations around them do not overlap, and beside it
-the Welch test at 5 % that its bin/lib/VMR/Stat.pm has; iterations run within one boot.
+Exact mode: one primary metric, paired differences of six kinds with a standard deviation of
+0.25 %, a threshold of 0.25 %; sessions of eight seeds, and of 8 to 32 until they are decided.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
-CHECKOUT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(CHECKOUT))
-
+from analysis import power as rates
 from analysis import statistics
 from analysis.statistics import Floats, rate_interval
+from analysis.verdict import CALLED, OPEN, Evidence, Verdict, judge_primary
 from experiment.plan import LOOKS, Look, at_look
-from experiment.spec import WALL_CHANGE, Thresholds
+from experiment.spec import WALL_CHANGE, Looks, Thresholds, looks_of
 
 Bools = npt.NDArray[np.bool_]
 Random = np.random.Generator
 Draw = Callable[[Random, int, int], Floats]
-SPREAD = 0.01
 SEED = 20261121
-TRIALS, QUICK_TRIALS = 20_000, 2_000
+TRIALS = 20_000
+# Of wall mode.
+SPREAD = 0.01
 THRESHOLDS = Thresholds(change=WALL_CHANGE)
 BLOCKS = 12
 ARMS = 3
 # Sessions judged at once, which bounds the memory of their Walsh averages.
 CHUNK = 2_000
+# Of exact mode.
+SD, CHANGE, ALPHA, EQUIVALENCE = 0.0025, 0.0025, 0.01, 0.05
+EFFECTS = (0.0, 0.001, 0.0015, 0.0025, 0.005)
+# Spreads for which a false call is looked for, beside SD: what the least estimate guards against
+# differs.
+SPREADS = (0.001, 0.0025, 0.005)
+FIXED = Looks((8,), sequential=False)
+ADDING = looks_of(8, 32)
 
 
 def normal(random: Random, trials: int, runs: int) -> Floats:
@@ -85,16 +84,6 @@ def periodic_drift(random: Random, trials: int, runs: int) -> Floats:
     return normal(random, trials, runs) + 1.5 * SPREAD * np.sin(2 * math.pi * times)
 
 
-def between_boots(random: Random, trials: int, runs: int) -> Floats:
-    """Most of the spread is between boots: one boot a run."""
-    return normal(random, trials, runs) + 0.3 * normal(random, trials, runs)
-
-
-def of_one_boot(random: Random, trials: int, runs: int) -> Floats:
-    """The same for runs that are repeats within a single boot."""
-    return normal(random, trials, 1) + 0.3 * normal(random, trials, runs)
-
-
 NOISES: dict[str, Draw] = {
     "normal": normal,
     "skewed (lognormal)": skewed,
@@ -102,7 +91,6 @@ NOISES: dict[str, Draw] = {
     "bimodal": bimodal,
     "linear drift": linear_drift,
     "periodic drift": periodic_drift,
-    "between boots": between_boots,
 }
 
 
@@ -179,89 +167,168 @@ def ours(session: SimulatedSession, looks: Sequence[Look]) -> tuple[Bools, Bools
     return called, equal, spent
 
 
-def in_sequence(
-    draw: Draw, random: Random, trials: int, runs: int, effect: float
-) -> tuple[Floats, Floats]:
-    """All runs of the base, then all of the patched arm, over one session."""
-    drawn = draw(random, trials, 2 * runs)
-    return np.exp(drawn[:, :runs]), np.exp(drawn[:, runs:] + effect)
+def lognormal(random: Random, trials: int, runs: int) -> Floats:
+    """Skewness 3.3, as where a few seeds do much more work."""
+    s = 0.75
+    values = np.exp(s * random.standard_normal((trials, runs))) - np.exp(s * s / 2)
+    return np.asarray(values / np.sqrt((np.exp(s * s) - 1) * np.exp(s * s)))
 
 
-def lkp(base: Floats, patched: Floats) -> Bools:
-    """The rule of LKP on plain values, shape (trials, runs) each."""
-    margin = base.shape[1] >> 5
-    a, b = (np.sort(v, axis=1)[:, margin : v.shape[1] - margin] for v in (base, patched))
-    middle = a.shape[1] // 2
-    up = (b[:, 0] > a[:, middle]) & (b[:, middle] > a[:, -1])
-    return np.asarray(up | ((a[:, 0] > b[:, middle]) & (a[:, middle] > b[:, -1])))
+def mixture(random: Random, trials: int, runs: int) -> Floats:
+    """15 % of the seeds are in another regime, four spreads away."""
+    share, far = 0.15, 4.0
+    moved = far * (random.random((trials, runs)) < share)
+    values = random.standard_normal((trials, runs)) + moved - far * share
+    return np.asarray(values / np.sqrt(1 + far * far * share * (1 - share)))
 
 
-def mmtests(base: Floats, patched: Floats) -> Bools:
-    """The rule of mmtests on plain values, shape (trials, runs) each."""
-    apart = np.abs(base.mean(axis=1) - patched.mean(axis=1))
-    reach = 1.96 * (base.std(axis=1, ddof=1) + patched.std(axis=1, ddof=1))
-    return np.asarray(apart > reach)
+def two_point(random: Random, trials: int, runs: int) -> Floats:
+    """Two values alone, as where one decision of reclaim makes the difference."""
+    return np.asarray(np.where(random.random((trials, runs)) < 0.5, -1.0, 1.0))
 
 
-def welch(base: Floats, patched: Floats) -> Bools:
-    """Welch's t test at 5 % on plain values, shape (trials, runs) each."""
-    return np.asarray(stats.ttest_ind(base, patched, axis=1, equal_var=False).pvalue < 0.05)
+FAMILIES: dict[str, Draw] = {
+    "normal": lambda *of: normal(*of) / SPREAD,
+    "heavy tails (t, 3 d.f.)": lambda *of: heavy_tailed(*of) / SPREAD,
+    "skewed (lognormal)": lognormal,
+    "mixture (15 %, 4 sd away)": mixture,
+    "uniform": lambda random, *shape: random.uniform(-1, 1, shape) * math.sqrt(3),
+    "two values": two_point,
+}
 
 
-def calls(name: str, random: Random, trials: int, effect: float) -> dict[str, int]:
-    """How many of ``trials`` sessions with this noise each rule calls a change, by rule."""
-    draw = NOISES[name]
-    session = blocks(draw, random, trials, LOOKS[-1].blocks, effect)
-    short = blocks(draw, random, trials, BLOCKS, effect)
-    by_rule = {
-        "ours, 12 blocks": ours(short, (Look(BLOCKS, 1.0),))[0],
-        "ours, looks to 48": ours(session, LOOKS)[0],
-        "LKP, 4 runs": lkp(*in_sequence(draw, random, trials, 4, effect)),
-        "LKP, 12 runs": lkp(*in_sequence(draw, random, trials, BLOCKS, effect)),
-    }
-    if draw is between_boots:
-        base, other = (of_one_boot(random, trials, BLOCKS) for _ in range(2))
-        values = np.exp(base), np.exp(other + effect)
-    else:
-        values = in_sequence(draw, random, trials, BLOCKS, effect)
-    by_rule |= {"mmtests, 12 runs": mmtests(*values), "Welch 5 %, 12 runs": welch(*values)}
-    return {rule: int(called.sum()) for rule, called in by_rule.items()}
+class Bounds(NamedTuple):
+    """What a look shows of each session, in standard deviations, without a true change."""
+
+    seeds: int
+    means: Floats
+    change: tuple[Floats, Floats]
+    equal: tuple[Floats, Floats]
 
 
-def table(trials: int, effect: float) -> str:
-    """Percent of sessions called a change, by noise and rule, ours with their 95 % interval."""
-    lines: list[str] = []
-    for number, name in enumerate(NOISES):
-        called = calls(name, np.random.default_rng([SEED, number]), trials, effect)
-        if not lines:
-            lines = ["| noise | " + " | ".join(called) + " |", "|---" * (len(called) + 1) + "|"]
+class Rates(NamedTuple):
+    """Shares of sessions, and the mean of their seeds."""
+
+    called: float
+    wrong_way: float
+    same: float
+    seeds: float
+
+
+def bounds(values: Floats, looks: Looks) -> list[Bounds]:
+    """Each look's bounds of all sessions, shape (sessions, seeds)."""
+    by_look = []
+    for so_far in rates.so_far(looks):
+        n = so_far.seeds[-1]
+        drawn = values[:, :n]
+        means, error = drawn.mean(axis=1), drawn.std(axis=1, ddof=1) / np.sqrt(n)
+        skew = statistics.skewness(drawn) if looks.sequential else np.zeros(len(drawn))
+        sides: list[tuple[Floats, Floats]] = []
+        for level, rank_level in (
+            (1 - rates.change_level(so_far, ALPHA), 1 - ALPHA),
+            (1 - 2 * rates.equivalence_level(so_far, EQUIVALENCE), 1 - 2 * EQUIVALENCE),
+        ):
+            low, high = mean = statistics.mean_bounds(means, error, skew, n, level)
+            if n >= statistics.pairs_needed(rank_level):
+                parts = np.array_split(drawn, max(1, len(drawn) * n // 20_000))
+                ranks = np.concatenate(
+                    [statistics.signed_rank_bounds(part, rank_level) for part in parts], axis=1
+                )
+                low, high = np.where(high - low >= ranks[1] - ranks[0], mean, ranks)
+            # The p value of a change has to be small, too: the interval of the mean excludes zero.
+            sides.append(
+                (np.minimum(low, mean[0]), np.maximum(high, mean[1])) if not sides else (low, high)
+            )
+        by_look.append(Bounds(n, means, *sides))
+    return by_look
+
+
+def ended(shown: list[Bounds], effect: float, sd: float) -> tuple[Floats, Floats]:
+    """How each session ends: 1 called up, -1 called down, 2 no change, 0 open; and its seeds."""
+    shift, room = effect / sd, CHANGE / sd
+    ends = np.zeros(len(shown[0].means))
+    spent = np.full(len(ends), float(shown[-1].seeds))
+    going = np.ones(len(ends), dtype=bool)
+    for look in shown:
+        large = np.abs(look.means + shift) >= room / 2
+        up = (look.change[0] + shift > 0) & large
+        down = (look.change[1] + shift < 0) & large
+        same = (look.equal[0] + shift > -room) & (look.equal[1] + shift < room)
+        now = np.select([up, down, same], [1.0, -1.0, 2.0], 0.0)
+        ends[going] = now[going]
+        spent[going & (now != 0)] = look.seeds
+        going &= now == 0
+    return ends, spent
+
+
+def simulated(shown: list[Bounds], effect: float, sd: float = SD) -> Rates:
+    """The rates of one kind of differences and one true change."""
+    ends, spent = ended(shown, effect, sd)
+    up, down, same = (float((ends == end).mean()) for end in (1.0, -1.0, 2.0))
+    return Rates(up, down, same, float(spent.mean()))
+
+
+def judged(values: Floats, looks: Looks) -> tuple[float, int]:
+    """How one session ends by the verdicts themselves, as :func:`ended` says it."""
+    for so_far in rates.so_far(looks):
+        n = so_far.seeds[-1]
+        evidence = Evidence(
+            direction="higher",
+            base=(1.0,) * n,
+            patched=tuple(np.exp(values[:n]).tolist()),
+            blocks_planned=n,
+            looks=so_far,
+        )
+        judgement = judge_primary([evidence], Thresholds(change=CHANGE, alpha=ALPHA))[0]
+        if judgement.cause not in OPEN:
+            break
+    if judgement.verdict in CALLED:
+        return (1.0 if judgement.verdict is Verdict.IMPROVEMENT else -1.0), n
+    return (2.0 if judgement.verdict is Verdict.NO_CHANGE else 0.0), n
+
+
+def wall_rows(trials: int, effect: float) -> Iterator[str]:
+    """Percent of sessions that are called a change, with its 95 % interval, by noise."""
+    yield "| noise | 12 blocks | looks to 48 |"
+    yield "|---|---|---|"
+    for number, (name, draw) in enumerate(NOISES.items()):
         cells = [name]
-        for rule, count in called.items():
-            rate = count / trials
+        for looks in ((Look(BLOCKS, 1.0),), LOOKS):
+            random = np.random.default_rng([SEED, number])
+            session = blocks(draw, random, trials, looks[-1].blocks, effect)
+            count = int(ours(session, looks)[0].sum())
             low, high, _ = rate_interval(count, trials)
-            span = f" ({100 * low:.2f}–{100 * high:.2f})" if rule.startswith("ours") else ""
-            cells.append(f"{100 * rate:.2f}{span}" if rate < 0.1 else f"{100 * rate:.0f}")
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+            cells.append(f"{100 * count / trials:.2f} ({100 * low:.2f}–{100 * high:.2f})")
+        yield f"| {' | '.join(cells)} |"
+
+
+def exact_rows(trials: int, looks: Looks) -> Iterator[str]:
+    """In %: worst false calls and false "no change"; by effect called, no change, and seeds."""
+    head = "".join(f" {100 * effect:g} % |" for effect in EFFECTS)
+    yield f"| differences | false calls | false no change |{head}"
+    yield f"|---|---|---|{'---|' * len(EFFECTS)}"
+    for name, draw in FAMILIES.items():
+        shown = bounds(draw(np.random.default_rng(SEED), trials, ADDING.seeds[-1]), looks)
+        false = [simulated(shown, 0.0, sd) for sd in SPREADS]
+        worst = max(each.called + each.wrong_way for each in false)
+        missed = max(simulated(shown, side * CHANGE).same for side in (1, -1))
+        cells = [f" {100 * worst:.1f} | {100 * missed:.1f} |"]
+        for each in (simulated(shown, effect) for effect in EFFECTS):
+            cells.append(f" {100 * each.called:.0f} / {100 * each.same:.0f}, {each.seeds:.0f} |")
+        yield f"| {name} |{''.join(cells)}"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_TRIALS} sessions a cell")
-    trials = QUICK_TRIALS if parser.parse_args().quick else TRIALS
-    print(f"{trials} sessions a cell, seed {SEED}; percent of sessions called a change.\n")
-    print(f"False alarms: nothing changed.\n\n{table(trials, 0.0)}")
-    for effect in (0.01, 0.02):
-        print(f"\nDetection: a change of {100 * effect:.0f} %.\n")
-        print(table(trials, math.log1p(effect)))
-    random = np.random.default_rng(SEED)
-    print("\nBlocks spent with looks, normal noise:\n")
-    print("| change | called a change | called no change | mean blocks |\n|---|---|---|---|")
-    for effect in (0.0, 0.005, 0.01, 0.015, 0.02):
-        session = blocks(normal, random, trials, LOOKS[-1].blocks, math.log1p(effect))
-        called, equal, spent = ours(session, LOOKS)
-        cells = (f"{100 * effect:g} %", f"{called.mean():.1%}", f"{equal.mean():.1%}")
-        print(f"| {' | '.join(cells)} | {spent.mean():.1f} |")
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--trials", type=int, default=TRIALS, help="sessions a cell")
+    trials = parser.parse_args().trials
+    for effect in (0.0, 0.01, 0.02):
+        rows = "\n".join(wall_rows(trials, math.log1p(effect)))
+        print(f"Wall mode, a change of {100 * effect:.0f} %:\n\n{rows}\n")
+    for title, looks in (("8 seeds", FIXED), ("8 to 32 seeds", ADDING)):
+        rows = "\n".join(exact_rows(trials, looks))
+        print(f"Exact mode, {title}:\n\n{rows}\n")
 
 
 if __name__ == "__main__":

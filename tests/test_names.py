@@ -48,7 +48,6 @@ KEPT = {
     **{
         (file, "look"): INTERIM
         for file in (
-            "benchmarks/looks.py",
             "benchmarks/simulation.py",
             "experiment/plan.py",
             "experiment/load.py",
