@@ -46,9 +46,7 @@ def read_result(path: Path) -> dict[str, bytes]:
 
 def decode(data: bytes) -> dict[str, bytes]:
     """Return path → content of every file sent.
-
-    Raises:
-        ChannelError: no header, wrong length, wrong checksum, or no archive.
+    Raises ChannelError: no header, wrong length, wrong checksum, or no archive.
     """
     header, newline, payload = data.partition(b"\n")
     fields = header.split()
@@ -300,11 +298,7 @@ class Monitor:
         self._qmp = QEMUMonitorProtocol(sock)
 
     def connect(self) -> None:
-        """Negotiate capabilities.
-
-        Raises:
-            InfraError: QEMU ended before it answered.
-        """
+        """Negotiate capabilities.  Raises InfraError: QEMU ended before it answered."""
         try:
             self._qmp.connect()
         except (TimeoutError, QMPError, OSError, EOFError) as error:
@@ -312,9 +306,7 @@ class Monitor:
 
     def command(self, name: str, **arguments: object) -> Any:
         """Send one command; only while the guest is stopped.
-
-        Raises:
-            InfraError: refused, or QEMU is gone.
+        Raises InfraError: refused, or QEMU is gone.
         """
         try:
             return self._qmp.cmd(name, **arguments)
@@ -323,9 +315,7 @@ class Monitor:
 
     def give_file(self, name: str, fd: int) -> None:
         """Let QEMU have a copy of an open file, by name.
-
-        Raises:
-            InfraError: refused, or QEMU is gone.
+        Raises InfraError: refused, or QEMU is gone.
         """
         try:
             self._qmp.send_fd_scm(fd)
@@ -348,9 +338,7 @@ class Monitor:
 
     def await_migration(self, timeout_s: float) -> None:
         """Wait for a migration in either direction to complete.
-
-        Raises:
-            InfraError: it failed, or took longer than ``timeout_s``.
+        Raises InfraError: it failed, or took longer than ``timeout_s``.
         """
         deadline = time.monotonic() + timeout_s
         status = ""

@@ -98,11 +98,8 @@ def take_snapshot(
     machine: Machine, folder: Path, logs: Path, watch: Callable[[str], None]
 ) -> Snapshot:
     """Boot ``machine`` into ``folder`` (which must be new) and keep it at its stop point.
-
-    Raises:
-        BootError: it did not get there.
-        InfraError: QEMU could not be started or could not save its state, or
-            virtual time was disturbed in every attempt.
+    Raises BootError: it did not get there; InfraError: QEMU could not be started or could not save
+    its state, or virtual time was disturbed in every attempt.
     """
     used = 0.0
     for attempt in range(1, BOOT_ATTEMPTS + 1):
@@ -135,9 +132,7 @@ def run_cold(
     A machine that ends early is an :class:`Outcome` too, not an exception.  With
     ``probe`` the run is counted, and its result is the same.  A guest whose console has
     more than ``console_bytes`` is ended.
-
-    Raises:
-        InfraError: as for :func:`take_snapshot`.
+    Raises InfraError as for :func:`take_snapshot`.
     """
     for attempt in range(1, BOOT_ATTEMPTS + 1):
         place = folder / f"boot-{attempt}"

@@ -65,9 +65,7 @@ class Initramfs:
 
 def provide(cache: Path, architecture: Architecture = X86_64) -> Initramfs:
     """Return the initramfs of an architecture's programs, built if it is not cached.
-
-    Raises:
-        InfraError: a program is missing or cannot be fetched, or the compiler failed.
+    Raises InfraError: a program is missing or cannot be fetched, or the compiler failed.
     """
     if debian := architecture.root.debian:
         folder = programs.provide(debian, cache)
@@ -97,9 +95,7 @@ def given(path: Path) -> Initramfs:
 
 def helper(source: Path, cache: Path, architecture: Architecture) -> Path:
     """A program of the lab's own, built for the guests of an architecture.
-
-    Raises:
-        InfraError: as :func:`guests.programs.build`.
+    Raises InfraError as :func:`guests.programs.build`.
     """
     tools = architecture.build.tools if architecture.root.debian else ""
     return build(source, STATIC_PROGRAM, cache, tools=tools)
@@ -235,9 +231,7 @@ def overlays(
 
     Of modules of a kernel that is only planned, or that some do not build with, nothing is made,
     and the file's place is named.
-
-    Raises:
-        InfraError: as :func:`overlay`.
+    Raises InfraError as :func:`overlay`.
     """
     sets = [*dict.fromkeys(extras)] or [NOTHING]
     # All that is not installed is named at once.
@@ -264,10 +258,8 @@ def overlay(
     architecture: Architecture = X86_64,
 ) -> Initramfs:
     """The initramfs of a kernel and a workload's extras, built if it is not cached.
-
-    Raises:
-        InfraError: the compiler failed, a program of the host is missing, or the kernel was built
-            without a module.
+    Raises InfraError: the compiler failed, a program of the host is missing, or the kernel was
+    built without a module.
     """
     image = path_of(base, lacks(kernel, extras), cache)
     digest = image.with_suffix(".sha256")

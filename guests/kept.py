@@ -58,9 +58,7 @@ def provide(
     """The snapshot of ``machine`` in ``folder`` (which must be new): from the cache, or booted.
 
     ``logs`` has the console of the boot that it comes from.  A kept one has used no CPU time.
-
-    Raises:
-        BootError, InfraError: as for :func:`guests.exact.take_snapshot`.
+    Raises BootError, InfraError as for :func:`guests.exact.take_snapshot`.
     """
     if machine.guest.memory_mib > MOST_MEMORY_MIB:
         return exact.take_snapshot(machine, folder, logs, watch)
@@ -81,9 +79,7 @@ def kept_folder(cache: Path) -> Path:
 
 def key_of(machine: Machine) -> str:
     """Name of all that a machine at its stop point is a function of.
-
-    Raises:
-        InfraError: no QEMU.
+    Raises InfraError: no QEMU.
     """
     path = _program(machine.guest)
     return _key(*_stopped(machine), _emulator(path))
@@ -93,9 +89,7 @@ def run_key(
     machine: Machine, job_text: str, probe: Probe | None, *, cold: bool, console_bytes: int
 ) -> str:
     """Name of all that what comes out of an exact run is a function of, the same on every host.
-
-    Raises:
-        InfraError: no QEMU.
+    Raises InfraError: no QEMU.
     """
     counted = None
     if probe is not None:
@@ -145,9 +139,7 @@ def _sha256_at(path: Path, *_status: int) -> str:
 @lru_cache
 def emulator(path: Path) -> Mapping[str, str]:
     """Digests of a QEMU's binary, of the libraries it is run with, and of the code it puts in.
-
-    Raises:
-        InfraError: it cannot be run.
+    Raises InfraError: it cannot be run.
     """
     folders = run([str(path), "-L", "help"], timeout_s=60.0).stdout.split()
     # Each where QEMU looks first.
@@ -252,9 +244,7 @@ def _pack(memory: IO[bytes], path: Path) -> None:
 
 def _unpack(path: Path, memory: IO[bytes], size: int) -> None:
     """Fill ``memory`` with what is packed at ``path``; pages of zeros take no room.
-
-    Raises:
-        ValueError: it is not ``size`` bytes.
+    Raises ValueError: it is not ``size`` bytes.
     """
     import pyarrow as pa  # as above
 

@@ -55,9 +55,7 @@ def build(
 
     ``tools`` is the prefix of another architecture's compiler; ``beside`` are the source's headers,
     and other sources that are linked with it.
-
-    Raises:
-        InfraError: there is no compiler, or it failed.
+    Raises InfraError: there is no compiler, or it failed.
     """
     compiler = f"{tools}gcc"
     built_by = [*([compiler] if tools else []), *flags]
@@ -97,9 +95,7 @@ def host_files(cache: Path) -> dict[str, Path]:
     """Path in the guest → file of the host; systems keep some programs elsewhere.
 
     Of storage beyond a network fio has libraries that refuse (:func:`refusing`).
-
-    Raises:
-        InfraError: a program is missing.
+    Raises InfraError: a program is missing.
     """
     places = {
         path: Path(path) if Path(path).exists() else locate(Path(path).name)
@@ -123,9 +119,7 @@ def host_files(cache: Path) -> dict[str, Path]:
 
 def more_programs(names: Iterable[str]) -> dict[str, Path]:
     """Path in the guest → file, of programs that a workload needs besides the lab's own.
-
-    Raises:
-        InfraError: programs are missing, all of them named.
+    Raises InfraError: programs are missing, all of them named.
     """
     files = {name: locate(name) for name in names}
     if missing := [name for name, file in files.items() if file is None]:
@@ -170,9 +164,7 @@ def refusing(program: Path, libraries: Mapping[str, str], cache: Path) -> Path |
 
     ``libraries`` are all that it needs, by name.  None where it needs none of these, or more of
     them than functions: then it has the real ones.
-
-    Raises:
-        InfraError: there is no compiler.
+    Raises InfraError: there is no compiler.
     """
     with program.open("rb") as stream:
         table = ELFFile(stream).get_section_by_name(".dynsym")
@@ -268,9 +260,7 @@ def provide(debian: str, cache: Path) -> Path:
 
     ``debian`` is Debian's name of the architecture.  The folder's file ``packages`` has the
     name and SHA-256 of every package in it.
-
-    Raises:
-        InfraError: apt cannot fetch them, or one is damaged.
+    Raises InfraError: apt cannot fetch them, or one is damaged.
     """
     top = cache / "foreign"
     top.mkdir(parents=True, exist_ok=True)
@@ -343,9 +333,7 @@ def _fill(folder: Path, debian: str, *, apt: Path) -> None:
 
 def with_libraries(folder: Path, programs: Iterable[str]) -> dict[str, Path]:
     """Path in the guest → file below ``folder``, of programs and the libraries they need.
-
-    Raises:
-        InfraError: a program or library is not there.
+    Raises InfraError: a program or library is not there.
     """
     files: dict[str, Path] = {}
     loaders: set[str] = set()
@@ -375,9 +363,7 @@ def with_libraries(folder: Path, programs: Iterable[str]) -> dict[str, Path]:
 
 def applets(busybox: Path) -> tuple[str, ...]:
     """The applets of a busybox that cannot be run here, as its ``--list`` has them.
-
-    Raises:
-        InfraError: no busybox.
+    Raises InfraError: no busybox.
     """
     data = busybox.read_bytes()
     at = data.find(FIRST_APPLETS)
@@ -396,9 +382,7 @@ def _at(folder: Path, path: str) -> Path:
 
 def _needs(file: Path) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     """Loader, folders to look into first, and names of needed libraries.
-
-    Raises:
-        InfraError: no ELF file.
+    Raises InfraError: no ELF file.
     """
     places: list[str] = []
     names: list[str] = []

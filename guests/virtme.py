@@ -193,10 +193,8 @@ def run(
 
     Console, result and pinning are left in ``logs``.  A machine that ends early is an
     :class:`Outcome` too, not an exception.
-
-    Raises:
-        InfraError: virtme-ng or QEMU did not start, KVM cannot run the guest, or no box can be made
-            here: a guest would read all that the lab may read.
+    Raises InfraError: virtme-ng or QEMU did not start, KVM cannot run the guest, or no box can be
+    made here: a guest would read all that the lab may read.
     """
     folder.mkdir(parents=True)
     logs.mkdir(parents=True, exist_ok=True)
@@ -382,9 +380,7 @@ def _plain_name(folder: Path) -> Iterator[Path]:
 
 def _qemu_of(pid: int) -> tuple[int, dict[int, int]]:
     """The QEMU among what a process started, and its threads by the ids that they have in its box.
-
-    Raises:
-        InfraError: it is gone.
+    Raises InfraError: it is gone.
     """
     waiting = [pid]
     while waiting:
@@ -403,9 +399,7 @@ def _qemu_of(pid: int) -> tuple[int, dict[int, int]]:
 
 def _pin(qemu_pid: int, threads: dict[int, int], placement: Placement) -> None:
     """Put each vCPU on its CPU, and the rest of QEMU where the lab is.
-
-    Raises:
-        InfraError: QEMU is gone, or a CPU may not be used.
+    Raises InfraError: QEMU is gone, or a CPU may not be used.
     """
     tasks = {int(task.name) for task in Path(f"/proc/{qemu_pid}/task").glob("*")}
     try:

@@ -155,9 +155,7 @@ def attempt(accelerator: Accelerator, kernel: Path, initrd: Path) -> Attempt:
 
 def decide(boot_with: Callable[[Accelerator], Attempt]) -> AcceleratorTest:
     """Try the accelerators in the order of preference up to the first that works.
-
-    Raises:
-        InfraError: not even TCG boots the kernel.
+    Raises InfraError: not even TCG boots the kernel.
     """
     attempts: list[Attempt] = []
     for accelerator in ACCELERATORS:
@@ -210,9 +208,7 @@ def provide(
     """What this host can do, from the cache if it was found out since the host booted.
 
     The finding is kept by the host's boot id, QEMU's version and our access to the device.
-
-    Raises:
-        InfraError: QEMU, busybox or cpio is missing, or QEMU boots no kernel at all.
+    Raises InfraError: QEMU, busybox or cpio is missing, or QEMU boots no kernel at all.
     """
     cache.mkdir(parents=True, exist_ok=True)
     with FileLock(cache / "accelerator.lock"):
@@ -228,9 +224,7 @@ def provide(
 
 def require_device(ran_by: str, *, device: Path = DEVICE) -> None:
     """See that what ran guests before, an accelerator or its name in a record, is still there.
-
-    Raises:
-        InfraError: KVM's device is gone, or may not be opened any more.
+    Raises InfraError: KVM's device is gone, or may not be opened any more.
     """
     if "kvm" not in ran_by:
         return

@@ -202,10 +202,8 @@ def _tree(pid: int) -> Iterator[int]:
 
 def disk_bytes(place: Path) -> int:
     """What a file, or the files below a folder, occupy.
-
-    Raises:
-        OSError: a folder cannot be read, or its path is too long: what is in it is not known.
-        OverflowError: there are too many files.
+    Raises OSError: a folder cannot be read, or its path is too long: what is in it is not known;
+    OverflowError: there are too many files.
     """
     total, count, pending = place.lstat().st_blocks * BLOCK_BYTES, 0, [str(place)]
     while pending:

@@ -67,9 +67,7 @@ class QemuStanding:
 
 def shipped(text: str = "") -> tuple[KnownRelease, ...]:
     """The table that ships, or another one: ``program | release | vCPUs | what``.
-
-    Raises:
-        InfraError: it is malformed.
+    Raises InfraError: it is malformed.
     """
     rows = table(text or TABLE.read_text(), where=TABLE.name, fields=4)
     return tuple(KnownRelease(*fields) for _, fields in rows)
@@ -77,9 +75,7 @@ def shipped(text: str = "") -> tuple[KnownRelease, ...]:
 
 def identity(program: str = QEMU) -> tuple[str, str, str]:
     """Version of a QEMU, SHA-256 of its binary, and SHA-256 of what is loaded into it.
-
-    Raises:
-        InfraError: the program is not there.
+    Raises InfraError: the program is not there.
     """
     path = locate(program)
     if path is None:
@@ -91,9 +87,7 @@ def identity(program: str = QEMU) -> tuple[str, str, str]:
 
 def standing(cache: Path, program: str = QEMU) -> QemuStanding:
     """What is known of the QEMU at hand; nothing is booted.
-
-    Raises:
-        InfraError: the program is not there, or the table is malformed.
+    Raises InfraError: the program is not there, or the table is malformed.
     """
     version, binary, preload = identity(program)
     return judged(program, version, binary, shipped(), trials(cache).get(_key(binary, preload)))
@@ -155,9 +149,7 @@ def require_exact(qemu: QemuStanding) -> None:
     """Refuse a QEMU whose guests are known to differ.
 
     A session's own repeat is one run of a case: it may be equal by luck where others are not.
-
-    Raises:
-        InfraError: it was tried here and its boots differed.
+    Raises InfraError: it was tried here and its boots differed.
     """
     if qemu.status == "inexact":
         raise InfraError(

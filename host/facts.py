@@ -143,9 +143,7 @@ def require_usable(cache: Path, checkout: Path = CHECKOUT) -> None:
 
     kbuild takes no blank and no colon, make and shells other ones; LD_PRELOAD and PATH are lists
     that a colon parts.  A kernel tree of the user's is only read, and may be anywhere.
-
-    Raises:
-        InfraError: names the place, its first such character, and what moves it.
+    Raises InfraError: names the place, its first such character, and what moves it.
     """
     rename = "to a folder of another name"
     places = (

@@ -56,9 +56,7 @@ PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, MODE_FILTER = 22, 38, 2
 
 def program(machine: str, *, sockets: bool, memfd: bool = False) -> bytes:
     """The filter for a machine (``platform.machine()``), as the kernel takes it.
-
-    Raises:
-        KeyError: a machine whose numbers are not known.
+    Raises KeyError: a machine whose numbers are not known.
     """
     column, audit = ARCHITECTURES[machine]
     refused = REFUSED | ({} if sockets else SOCKETS)
@@ -95,10 +93,7 @@ class _Program(ctypes.Structure):
 
 def restrict(*, sockets: bool, memfd: bool) -> None:
     """Have the kernel refuse these calls to this process and all that it starts.
-
-    Raises:
-        OSError: the kernel takes no filter.
-        KeyError: a machine whose numbers are not known.
+    Raises OSError: the kernel takes no filter; KeyError: a machine whose numbers are not known.
     """
     steps = program(platform.machine(), sockets=sockets, memfd=memfd)
     filtered = _Program(len(steps) // 8, steps)

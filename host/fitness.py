@@ -284,9 +284,7 @@ def check_placement(placement: Placement | None, vcpus: int) -> DoctorCheck:
 
 def require_fit(checks: Iterable[DoctorCheck]) -> None:
     """Refuse a host on which any check is not ok (``--strict``).
-
-    Raises:
-        InfraError: names each check with what was found and its mend.
+    Raises InfraError: names each check with what was found and its mend.
     """
     wrong = [check for check in checks if check.status != "ok"]
     if wrong:
@@ -378,9 +376,7 @@ def wall_checks(
 
     The first time since the host booted, a small guest is booted up to three times,
     which takes a minute.
-
-    Raises:
-        InfraError: a program is missing, or QEMU boots no kernel at all.
+    Raises InfraError: a program is missing, or QEMU boots no kernel at all.
     """
     kernel = accelerators.some_kernel(cache)
     return fitness(

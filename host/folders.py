@@ -32,9 +32,7 @@ def entries(top: Path, apart: str = "") -> Iterator[tuple[str, os.DirEntry[str]]
     """All that lies below a folder, as path from there and entry; folders before what is in them.
 
     What begins with ``apart`` is left out.
-
-    Raises:
-        StrangeFolderError: it is too deep, has too many entries, or may not be read.
+    Raises StrangeFolderError: it is too deep, has too many entries, or may not be read.
     """
     pending, count = [""], 0
     while pending:
@@ -99,9 +97,7 @@ def remove(path: Path) -> None:
 
     A folder is moved up to the first one before it is emptied, so that no path gets long, and
     belongs to whoever removes it, so that it may be read then.
-
-    Raises:
-        OSError: it cannot be removed: somebody else's, or something is mounted there.
+    Raises OSError: it cannot be removed: somebody else's, or something is mounted there.
     """
     try:
         if not stat.S_ISDIR(path.lstat().st_mode):

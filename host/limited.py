@@ -73,11 +73,8 @@ def call(function: Callable[P, Value], *arguments: P.args, **named: P.kwargs) ->
     """Return what ``function`` returns, computed in a helper process.
 
     It is a function of a module of the lab; what goes in and comes out can be pickled.
-
-    Raises:
-        LimitError: it took more than ``CPU_S`` seconds of CPU time or ``MEMORY_BYTES``.
-        InfraError: the helper cannot be started.
-        Exception: whatever the function raises.
+    Raises LimitError: it took more than ``CPU_S`` seconds of CPU time or ``MEMORY_BYTES``;
+    InfraError: the helper cannot be started; Exception: whatever the function raises.
     """
     request = pickle.dumps((function.__module__, function.__qualname__, arguments, named))
     with _lock:

@@ -60,9 +60,7 @@ def table(text: str, *, where: str, fields: int = 0) -> Iterator[tuple[str, list
     """Each line of a table with its place: fields between bars, comments after ``#``.
 
     All have as many fields as the first one where no number is given.
-
-    Raises:
-        InfraError: a line of other fields, or with an empty one.
+    Raises InfraError: a line of other fields, or with an empty one.
     """
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip() and not line.startswith("#"):
@@ -77,9 +75,7 @@ def table(text: str, *, where: str, fields: int = 0) -> Iterator[tuple[str, list
 
 def parse(text: str, *, where: str = LIST.name) -> tuple[SystemPackage, ...]:
     """Read the list: ``package | need | provides | what for``.
-
-    Raises:
-        InfraError: as :func:`table`, or a need that is not known.
+    Raises InfraError as :func:`table`, or a need that is not known.
     """
     packages = []
     for place, (name, need_name, provides, why) in table(text, where=where, fields=4):
@@ -93,9 +89,7 @@ def parse(text: str, *, where: str = LIST.name) -> tuple[SystemPackage, ...]:
 
 def parse_systems(text: str, *, where: str = SYSTEMS.name) -> tuple[System, ...]:
     """Read the other list: a line of ids, one of commands, then one for each package.
-
-    Raises:
-        InfraError: as :func:`table`, or one of the first two lines is not there.
+    Raises InfraError as :func:`table`, or one of the first two lines is not there.
     """
     rows = [
         [row[0] if field == "=" else field for field in row] for _, row in table(text, where=where)
@@ -118,11 +112,7 @@ def system_of(os_release: str, systems: Iterable[System]) -> System:
 
 
 def this_system() -> System:
-    """The distribution of this machine.
-
-    Raises:
-        InfraError: the list is missing or malformed.
-    """
+    """The distribution of this machine.  Raises InfraError: the list is missing or malformed."""
     try:
         os_release = OS_RELEASE.read_text(errors="replace")
     except OSError:
@@ -132,9 +122,7 @@ def this_system() -> System:
 
 def packages(system: System | None = None) -> tuple[SystemPackage, ...]:
     """The lab's own list in the names of a system, of this machine's if none is given.
-
-    Raises:
-        InfraError: a list is missing or malformed.
+    Raises InfraError: a list is missing or malformed.
     """
     names = (system or this_system()).names
     every = parse(_shipped(LIST))
@@ -173,17 +161,13 @@ def locate(provided: str) -> Path | None:
 
 def package_of(program: str) -> str:
     """The package a program comes from here; empty when the lists do not say.
-
-    Raises:
-        InfraError: the list is missing or malformed.
+    Raises InfraError: the list is missing or malformed.
     """
     return next((each.name for each in packages() if program in each.provides), "")
 
 
 def install_line(names: Iterable[str]) -> str:
     """The command that installs packages here, to be pasted by root.
-
-    Raises:
-        InfraError: the list is missing or malformed.
+    Raises InfraError: the list is missing or malformed.
     """
     return " ".join([this_system().install, *names])

@@ -119,9 +119,7 @@ def spawn(
     """Start a long-lived child for one ``with``; its output is appended to ``log``.
 
     The whole process group is gone when the block is left, however it is left.
-
-    Raises:
-        InfraError: the program is not installed.
+    Raises InfraError: the program is not installed.
     """
     with log.open("ab") as sink:
         process = _start(argv, stdout=sink, stderr=sink, env=env, cwd=cwd, pass_fds=pass_fds)
@@ -136,9 +134,7 @@ def helper(argv: Sequence[str]) -> Process:
 
     It gets no death signal: that is sent when the thread ends that started it, and others may
     be using it.
-
-    Raises:
-        InfraError: it cannot be started.
+    Raises InfraError: it cannot be started.
     """
     try:
         return subprocess.Popen(
@@ -166,10 +162,8 @@ def run(
 
     With ``log`` its output is appended there and not returned; ``env`` is added
     to the lab's own environment.
-
-    Raises:
-        InfraError: not installed, deadline passed, or (with ``check``) a status
-            other than 0; the message holds the command and the last lines.
+    Raises InfraError: not installed, deadline passed, or (with ``check``) a status other than 0;
+    the message holds the command and the last lines.
     """
     started = time.monotonic()
     stdout_text = stderr_text = ""

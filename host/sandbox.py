@@ -144,11 +144,7 @@ class Box:
 def box(
     *writable: tuple[Path, Path], readable: Sequence[Path] = (), limits: Limits | None = None
 ) -> Box:
-    """A box of what this host has.
-
-    Raises:
-        InfraError: it has nothing to make one of.
-    """
+    """A box of what this host has.  Raises InfraError: it has nothing to make one of."""
     tool = available()
     if tool is None:
         raise InfraError(

@@ -55,9 +55,7 @@ def collect(objects: Path, source: Path) -> dict[int, Origin]:
 
     What cannot be told is left out.  A kernel too old to link ``vmlinux.a`` gives an
     empty table.
-
-    Raises:
-        InfraError: no ELF file, or nm failed.
+    Raises InfraError: no ELF file, or nm failed.
     """
     if not (objects / ARCHIVE).exists():
         return {}
@@ -181,9 +179,7 @@ def save(origins: Mapping[int, Origin], path: Path) -> None:
 
 def load(path: Path) -> dict[int, Origin]:
     """Read a table written by ``save``; empty when the kernel was kept without one.
-
-    Raises:
-        InfraError: written by another version of the lab, or damaged.
+    Raises InfraError: written by another version of the lab, or damaged.
     """
     return load_table(path, FORMAT, _origins_in) if path.exists() else {}
 
@@ -292,10 +288,7 @@ class FunctionMap:
 
 def text_of(system_map: Path) -> str:
     """The text of a System.map, which a stranger's build may have written.
-
-    Raises:
-        AddressesError: it is no plain file, or larger than any.
-        OSError: there is none.
+    Raises AddressesError: it is no plain file, or larger than any; OSError: there is none.
     """
     try:
         data = door.read(system_map.parent, system_map.name, MOST_BYTES["map"])
@@ -310,9 +303,7 @@ def parse(text: str) -> AddressTable:
     Of several names at one address the first is the one of a global symbol rather than
     a weak or local one, then of fewest leading underscores, then the shortest, then the
     first by alphabet.  Words of the linker script come last, and alone begin nothing.
-
-    Raises:
-        AddressesError: a line that is none, or no kernel's code.
+    Raises AddressesError: a line that is none, or no kernel's code.
     """
     bounds: dict[str, int] = {}
     names_at: dict[int, list[tuple[str, str]]] = defaultdict(list)
@@ -408,9 +399,7 @@ def require_same(table: AddressTable, guest_map: str) -> int:
     """Compare lines of a running kernel's /proc/kallsyms; return how many there were.
 
     Lines without an address (kptr_restrict) do not count.
-
-    Raises:
-        AddressesError: a symbol is somewhere else in ``table``, or not in it.
+    Raises AddressesError: a symbol is somewhere else in ``table``, or not in it.
     """
     compared = 0
     for line in guest_map.splitlines():
@@ -434,9 +423,7 @@ def require_same(table: AddressTable, guest_map: str) -> int:
 
 def module_ranges(text: str) -> tuple[tuple[int, int], ...]:
     """[start, end) of the modules in /proc/modules; a line without an address has none.
-
-    Raises:
-        AddressesError: a line that is none.
+    Raises AddressesError: a line that is none.
     """
     ranges = []
     for line in text.splitlines():

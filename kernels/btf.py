@@ -79,9 +79,7 @@ class Types:
 
     def __init__(self, files: Iterable[bytes]) -> None:
         """Read them.
-
-        Raises:
-            ValueError: no BTF, cut short, or with references out of its bounds.
+        Raises ValueError: no BTF, cut short, or with references out of its bounds.
         """
         self._files = [_parse(data) for data in files]
         self._named: dict[str, tuple[int, int]] = {}
@@ -183,9 +181,7 @@ class Types:
 @lru_cache(maxsize=8)
 def load(paths: tuple[Path, ...]) -> Types:
     """The types of a kernel, of its files of BTF; kept for the next run of the same kernel.
-
-    Raises:
-        InfraError: a file cannot be read, or is damaged.
+    Raises InfraError: a file cannot be read, or is damaged.
     """
     path = Path()
     try:
@@ -301,8 +297,6 @@ def collected(objects: Path) -> Iterator[tuple[str, bytes]]:
 
 def of(kernel: Kernel) -> Types:
     """The types of a kernel; none of one that was kept without.
-
-    Raises:
-        InfraError: a file of them is damaged.
+    Raises InfraError: a file of them is damaged.
     """
     return load(kernel.structures)

@@ -289,10 +289,8 @@ class _Plan:
 
 def key_of(request: KernelRequest) -> str:
     """The content key (32 hex digits) of source, patches, configuration and compiler.
-
-    Raises:
-        UsageError: source, flavour or patch does not exist.
-        InfraError: a package or tool is missing.
+    Raises UsageError: source, flavour or patch does not exist; InfraError: a package or tool is
+    missing.
     """
     if request.spec.is_prebuilt:
         return prebuilt.key_of(request.spec, checkout=request.checkout, cache=request.cache)
@@ -301,9 +299,7 @@ def key_of(request: KernelRequest) -> str:
 
 def objects_of(request: KernelRequest) -> str:
     """Where, within a cache, the objects are that a build of this kernel starts from.
-
-    Raises:
-        UsageError, InfraError: as :func:`key_of`.
+    Raises UsageError, InfraError as :func:`key_of`.
     """
     return _Plan.of(request).objects.relative_to(request.cache).as_posix()
 
@@ -312,9 +308,7 @@ def seconds_to_build(request: KernelRequest, others: int) -> float:
     """About how long a kernel takes that the cache lacks; 0 for one that somebody else built.
 
     ``others`` of the same source and flavour are built before it, whose objects it starts from.
-
-    Raises:
-        UsageError, InfraError: as :func:`key_of`.
+    Raises UsageError, InfraError as :func:`key_of`.
     """
     if request.spec.is_prebuilt:
         return 0.0
@@ -328,13 +322,10 @@ def provide(request: KernelRequest, progress: Progress | None = None) -> Kernel:
 
     Another lab process that builds the same kernel, or uses the same tree, is
     waited for.
-
-    Raises:
-        UsageError: source, flavour or patch does not exist.
-        SeriesError: a patch does not apply, or the patched tree does not build.
-        InfraError: the tree without patches does not build, an option did not
-            survive, or the host failed (memory, disk, tools); it can make no box, or nothing can
-            be built in a folder of the cache's name.
+    Raises UsageError: source, flavour or patch does not exist; SeriesError: a patch does not apply,
+    or the patched tree does not build; InfraError: the tree without patches does not build, an
+    option did not survive, or the host failed (memory, disk, tools); it can make no box, or nothing
+    can be built in a folder of the cache's name.
     """
     cache = request.cache
     require_usable(cache, request.checkout)
@@ -542,11 +533,9 @@ class _Site:
         progress: Progress | None = None,
     ) -> tuple[int, int]:
         """Run one make; return its status and number of steps.
-
-        Raises:
-            InfraError: the deadline passed.
-            SeriesError: in a box: a link that leads out, a device, a pipe or a socket.
-            StrangeFolderError: in a box: folders too deep, too many, or that may not be read.
+        Raises InfraError: the deadline passed; SeriesError: in a box: a link that leads out, a
+        device, a pipe or a socket; StrangeFolderError: in a box: folders too deep, too many, or
+        that may not be read.
         """
         if self.box is None:
             self.unfinished.touch()
@@ -578,9 +567,7 @@ class _Site:
 
     def configure(self) -> Configured:
         """Configure the tree as it is; the source without its series first, where that tells.
-
-        Raises:
-            UsageError, SeriesError, InfraError: as ``configure.verify``, or Kconfig fails.
+        Raises UsageError, SeriesError, InfraError as ``configure.verify``, or Kconfig fails.
         """
         plan, base = self.plan, None
         try:
@@ -608,9 +595,7 @@ class _Site:
 
     def configure_source(self) -> Configured:
         """Configure the source alone, in a folder of its own; no stranger's file is run.
-
-        Raises:
-            configure.MakeFailedError: Kconfig fails.
+        Raises configure.MakeFailedError: Kconfig fails.
         """
         alone = replace(self.plan, patches=())
         place = replace(self, plan=alone, objects=self.tree.src / SCRATCH, box=None)
@@ -630,9 +615,7 @@ class _Site:
 
         Returns what keeps some from being built, empty where nothing does: that is no failure of
         the kernel, which other workloads can be measured on.
-
-        Raises:
-            InfraError: the host failed; of a series it is only said by words that it may print.
+        Raises InfraError: the host failed; of a series it is only said by words that it may print.
         """
         plan, where = self.plan, self.plan.objects
         prebuilt.lay_out(plan.module_folders, self.objects)

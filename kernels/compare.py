@@ -103,9 +103,7 @@ def compare(base: Kernel, patched: Kernel, patches: Sequence[PatchRecord]) -> Tr
 
     None where they say nothing: a kernel does not name its functions, or only one of
     them is prebuilt.
-
-    Raises:
-        InfraError: a table of symbols cannot be read.
+    Raises InfraError: a table of symbols cannot be read.
     """
     same_code = base.identity.code_key == patched.identity.code_key
     prebuilt = {kernel.identity.flavour == PREBUILT for kernel in (base, patched)}

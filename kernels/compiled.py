@@ -262,9 +262,7 @@ def parsed(
     objects: Path, source: Path, patches: Sequence[Patch], config: str, modules: Sequence[str]
 ) -> Parsed:
     """What the ELF files of a finished build say, its modules among them, read with limits.
-
-    Raises:
-        ProductError: one is not there or too large, is no ELF file, or takes too long to read.
+    Raises ProductError: one is not there or too large, is no ELF file, or takes too long to read.
     """
     for name in (VMLINUX, RELOCATABLE, *modules):
         if name != RELOCATABLE or os.path.lexists(objects / name):

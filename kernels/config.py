@@ -97,10 +97,8 @@ def fragments(
     Another architecture's own, and the size of its pages, are between the two, as is what
     wall guests need; virtme-ng's own, which only they need, comes first.  Of a kernel that is a
     process of the host it is one fragment, whatever the flavour.
-
-    Raises:
-        UsageError: no such flavour or addition; the known ones are named.
-        InfraError: virtme-ng is wanted and not installed.
+    Raises UsageError: no such flavour or addition; the known ones are named; InfraError: virtme-ng
+    is wanted and not installed.
     """
     if mode == "native":
         file = CONFIG_FOLDER / f"{UM}.config"
@@ -156,9 +154,7 @@ def virtme_argv(architecture: Architecture = X86_64) -> list[str]:
 
 def virtme_fragment(architecture: Architecture = X86_64) -> str:
     """virtme-ng's own fragment as text, without the user's additions to it.
-
-    Raises:
-        InfraError: virtme-ng is not installed beside this Python.
+    Raises InfraError: virtme-ng is not installed beside this Python.
     """
     # Its file in the home folder adds and overrides options.
     env = {"HOME": os.devnull, "XDG_CONFIG_HOME": os.devnull}

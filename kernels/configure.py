@@ -116,11 +116,7 @@ class Adapted:
 
 
 def load_reasons(checkout: Path) -> Reasons:
-    """Read the file; a checkout without one has no reasons.
-
-    Raises:
-        SpecError: it is wrong.
-    """
+    """Read the file; a checkout without one has no reasons.  Raises SpecError: it is wrong."""
     file = checkout / FILE
     if not file.is_file():
         return Reasons()
@@ -248,9 +244,7 @@ def from_nothing(
     parts: Sequence[Fragment], reasons: Reasons, objects: Path, requested: str, make: Make
 ) -> Configured:
     """Configure the source in ``objects``, where the file ``requested`` has the fragments.
-
-    Raises:
-        MakeFailedError: Kconfig itself fails.
+    Raises MakeFailedError: Kconfig itself fails.
     """
     notes: list[str] = []
     instead: dict[str, str] = {}
@@ -278,9 +272,7 @@ def from_nothing(
 
 def from_base(base: Configured, own: Mapping[str, str], objects: Path, make: Make) -> Configured:
     """Configure a tree with a series from the configuration without it, and a user's options.
-
-    Raises:
-        MakeFailedError: Kconfig itself fails.
+    Raises MakeFailedError: Kconfig itself fails.
     """
     lines = "".join(f"{name}={value}\n" for name, value in sorted(own.items()))
     (objects / ".config").write_text(base.text + lines)
@@ -299,11 +291,9 @@ def verify(
     """Refuse a configuration that what is measured, or a user, cannot do with.
 
     ``base`` is that of the source without the series: what was not there is not the series' doing.
-
-    Raises:
-        UsageError: an option of ``--config`` did not come out.
-        InfraError: an option that is needed is not there; names what needs it.
-        SeriesError: the same, and it is there without the series.
+    Raises UsageError: an option of ``--config`` did not come out; InfraError: an option that is
+    needed is not there; names what needs it; SeriesError: the same, and it is there without the
+    series.
     """
     options = config.parse(configured.text)
     before = config.parse(base.text) if base else {}

@@ -70,21 +70,16 @@ def read_diff(text: str, where: str, level: int | None = None) -> Diff:
     """Read the diffs in ``text``, which may have a mail around them.
 
     ``level`` is how many folders stand before every path (``patch -p``); None has the names say it.
-
-    Raises:
-        SeriesError: a path outside the tree or that cannot be shown, a symbolic link,
-            a submodule, a binary change, a hunk that was damaged on its way or has
-            impossible numbers, more lines than any patch has, or a name that may be of several
-            folders; ``where`` names the patch.
+    Raises SeriesError: a path outside the tree or that cannot be shown, a symbolic link, a
+    submodule, a binary change, a hunk that was damaged on its way or has impossible numbers, more
+    lines than any patch has, or a name that may be of several folders; ``where`` names the patch.
     """
     return _Reader(where, text).diff(level)
 
 
 def hunk_numbers(match: re.Match[str], where: str) -> tuple[int, int, int, int]:
     """First line and count of lines in the old file, then in the new one, of a ``HUNK``.
-
-    Raises:
-        SeriesError: a number that no file can have; ``where`` names the patch.
+    Raises SeriesError: a number that no file can have; ``where`` names the patch.
     """
     longest = max(len(digits or "") for digits in match.groups())
     if longest > LONGEST_NUMBER:
@@ -475,9 +470,7 @@ def changed_functions(text: str, where: str) -> tuple[str, ...]:
 
     Where a hunk begins within a function, its heading has the name, as git found it.  What
     stands outside of functions, and a macro, has none.
-
-    Raises:
-        SeriesError: a hunk with impossible numbers; ``where`` names the patch.
+    Raises SeriesError: a hunk with impossible numbers; ``where`` names the patch.
     """
     names: dict[str, None] = {}
     old = new = 0

@@ -58,9 +58,7 @@ LOG_FORMAT = "%H%x00%P%x00%an <%ae>%x00%s"
 
 def write_patches(name: str, into: Path, *, checkout: Path, repository: str = "") -> str:
     """Write the commits of ``git:REPOSITORY@A..B`` into ``into``; return the commit before them.
-
-    Raises:
-        UsageError: no such repository or commits, none or merges in the range.
+    Raises UsageError: no such repository or commits, none or merges in the range.
     """
     folder, first, last = _named(name, checkout, repository, bare=False)
     between = f"{first}..{last}"
@@ -87,10 +85,8 @@ def write_line(
     """Write ``A..B`` along its first parents, a merge as one patch, into ``into``.
 
     Returns the commit before the first, and those that change a file, in the order of the patches.
-
-    Raises:
-        UsageError: no such repository or commits, or no commit in the range that changes
-            anything.
+    Raises UsageError: no such repository or commits, or no commit in the range that changes
+    anything.
     """
     folder, first, last = _named(name, checkout, repository, bare=True)
     argv = ("log", "--first-parent", "--reverse", f"--format={LOG_FORMAT}", f"{first}..{last}")
@@ -137,9 +133,7 @@ def _named(name: str, checkout: Path, repository: str, *, bare: bool) -> tuple[P
 
 def merge_base(folder: Path, first: str, last: str, where: str) -> str:
     """The commit that two commits have in common.
-
-    Raises:
-        UsageError: there is none, or none in a shallow clone.
+    Raises UsageError: there is none, or none in a shallow clone.
     """
     base = run_git(folder, "merge-base", first, last, check=False).stdout.strip()
     if not base:
@@ -167,9 +161,7 @@ def require_files(
 
     The lab fetches nothing by itself: of a kernel these are 86,000 files, one after the other.
     With ``changed_only`` only files that the commits change are needed.
-
-    Raises:
-        UsageError: says how many are missing, and the command that fetches them at once.
+    Raises UsageError: says how many are missing, and the command that fetches them at once.
     """
     argv = ("config", "--get-regexp", r"^remote\..*\.(promisor|partialclonefilter)$")
     keys = run_git(folder, *argv, check=False).stdout.split()
@@ -207,11 +199,7 @@ def require_files(
 
 
 def commit_of(folder: Path, ref: str, where: str) -> str:
-    """The commit that ``ref`` names in a repository.
-
-    Raises:
-        UsageError: it names none.
-    """
+    """The commit that ``ref`` names in a repository.  Raises UsageError: it names none."""
     commit = find_commit(folder, ref)
     if not commit:
         raise UsageError(
@@ -233,9 +221,7 @@ def settled_commit(folder: Path, ref: str, where: str) -> str:
 
     ``WORK_TREE`` is a commit of the files as they are: neither files nor branches are touched.  It
     is what ``git stash`` would keep, so files that git does not know are not in it.
-
-    Raises:
-        UsageError: there is none; files that git knows differ from it; or it has no work tree.
+    Raises UsageError: there is none; files that git knows differ from it; or it has no work tree.
     """
     if ref == WORK_TREE:
         who = ("-c", "user.name=twinboot", "-c", "user.email=twinboot@localhost")
@@ -263,10 +249,8 @@ def settled_commit(folder: Path, ref: str, where: str) -> str:
 
 def run_git(folder: Path, *arguments: str, check: bool = True) -> Finished:
     """Run git in a repository, whatever the user's settings are.
-
-    Raises:
-        UsageError: the repository is somebody else's.
-        InfraError: with ``check``, a status other than 0.
+    Raises UsageError: the repository is somebody else's; InfraError: with ``check``, a status other
+    than 0.
     """
     # Git reads no settings of a repository that somebody else owns: they name programs to run.
     finished = run(
@@ -303,9 +287,7 @@ class TreeSeries:
 
 def tree_at(here: Path) -> Path:
     """The top of the kernel tree, a git work tree, that a folder lies in.
-
-    Raises:
-        UsageError: there is none.
+    Raises UsageError: there is none.
     """
     top = run_git(here, "rev-parse", "--show-toplevel", check=False).stdout.strip()
     # Of the commit: a sparse checkout may have neither as a file.
@@ -331,9 +313,7 @@ def series_of(tree: Path, commits: str, *, base: str, uncommitted: bool, cache: 
 
     The kernel's source is the commit that the series starts from.  Changes that are not
     committed are written into the cache as a diff; files that git does not know are not in it.
-
-    Raises:
-        UsageError: no such commits, nothing that is changed, or words that contradict.
+    Raises UsageError: no such commits, nothing that is changed, or words that contradict.
     """
     first, last = _ends(commits, base, uncommitted)
     where = clean(f"{tree}: {commits or base or '--dirty'}")
@@ -385,9 +365,7 @@ def series_of(tree: Path, commits: str, *, base: str, uncommitted: bool, cache: 
 
 def changes_of(tree: Path, base: str) -> bytes:
     """What the files that git knows in a tree change of a commit, as a diff.
-
-    Raises:
-        UsageError, InfraError: as :func:`run_git`.
+    Raises UsageError, InfraError as :func:`run_git`.
     """
     diff = run_git(tree, *QUIET, "diff", *DIFF, "--binary", base).stdout
     return diff.encode(errors="surrogateescape")

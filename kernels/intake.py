@@ -89,11 +89,9 @@ def take_in(spec: SeriesSpec, *, checkout: Path, cache: Path, repository: str = 
     """Take a series in; ``repository`` is where a bare range ``A..B`` is looked for.
 
     A plain folder is only checked.
-
-    Raises:
-        UsageError: there is no such folder, file or range.
-        SeriesError: a patch is missing, damaged, or does what no patch may.
-        InfraError: a thread cannot be fetched, or the record of a kept series is damaged.
+    Raises UsageError: there is no such folder, file or range; SeriesError: a patch is missing,
+    damaged, or does what no patch may; InfraError: a thread cannot be fetched, or the record of a
+    kept series is damaged.
     """
     if spec.kept and kept_folder(cache, spec.kept).is_dir():
         return _kept(spec, cache)
@@ -253,9 +251,7 @@ def read_series(
 
     ``named`` is the message-id of a mail of the series that is meant.  With ``alone`` one patch of
     a series is taken without the others, where it is by itself.
-
-    Raises:
-        SeriesError: none, or none that can be told.
+    Raises SeriesError: none, or none that can be told.
     """
     where, file = clean(name), split_mail(name)[0]
     data = unpacked(data, where)
@@ -288,9 +284,7 @@ def _from_range(name: str, checkout: Path, repository: str) -> _Series:
 
 def _require_bounds(name: str, sizes: Sequence[int], lines: int = 0, files: int = 0) -> None:
     """Refuse a series that is larger than any real one, as far as its numbers are known.
-
-    Raises:
-        SeriesError: too many patches, bytes, lines or changed files.
+    Raises SeriesError: too many patches, bytes, lines or changed files.
     """
     for count, most, what in (
         (len(sizes), MOST_PATCHES, "patches"),
@@ -425,10 +419,8 @@ def adopt(spec: SeriesSpec, folder: Path, *, cache: Path) -> SeriesSpec:
 
     A series that is a plain folder is this folder from now on.  What is in the cache
     already stays.
-
-    Raises:
-        SeriesError: the patches are not those of the key, or one does what no patch may.
-        StoreError: a file in the folder, which may be a stranger's, is a link or no plain file.
+    Raises SeriesError: the patches are not those of the key, or one does what no patch may;
+    StoreError: a file in the folder, which may be a stranger's, is a link or no plain file.
     """
     names = [name for name in door.names(folder) if name.endswith(".patch")]
     files = [(name, door.read(folder, name, LARGEST)) for name in names]

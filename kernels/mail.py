@@ -175,10 +175,8 @@ def split_mbox(data: bytes) -> list[bytes]:
 
 def read_mails(data: bytes, where: str) -> tuple[Mail, ...]:
     """Read an mbox file's mails in its order; mails that are enclosed in one follow it.
-
-    Raises:
-        SeriesError: more mails than a thread has, or one that cannot be read or is no patch by its
-            size.
+    Raises SeriesError: more mails than a thread has, or one that cannot be read or is no patch by
+    its size.
     """
     mails: list[Mail] = []
     parts = split_mbox(data)
@@ -208,9 +206,7 @@ def reading(raw: bytes, where: str = "") -> Iterator[None]:
 
     Python's email package promises no set of exceptions: brackets in an address are a
     RecursionError, a charset that is no ASCII a CharsetError, and there are more.
-
-    Raises:
-        SeriesError: the mail cannot be read; names it and the exception.
+    Raises SeriesError: the mail cannot be read; names it and the exception.
     """
     try:
         yield
@@ -234,11 +230,7 @@ def name_of(raw: bytes) -> str:
 
 
 def read_mail(raw: bytes, where: str = "") -> Mail:
-    """Read one mail, which came from ``where``.
-
-    Raises:
-        SeriesError: it cannot be read.
-    """
+    """Read one mail, which came from ``where``.  Raises SeriesError: it cannot be read."""
     with reading(raw, where):
         try:
             message = message_of(raw)

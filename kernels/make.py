@@ -61,9 +61,7 @@ def tools_of(family: Family, architecture: Architecture = X86_64) -> tuple[str, 
 
 def identify(family: Family = "gcc", architecture: Architecture = X86_64) -> Toolchain:
     """Ask the compiler and the linker who they are.
-
-    Raises:
-        InfraError: one of them, or another tool of LLVM, is not installed.
+    Raises InfraError: one of them, or another tool of LLVM, is not installed.
     """
     compiler, linker = tools_of(family, architecture)
     if family == "clang":
@@ -197,9 +195,7 @@ class MakeProgress:
 
 def wait_until_idle(busy: Path) -> None:
     """Wait until no process of an earlier ``run_make`` lives.
-
-    Raises:
-        InfraError: one is still there after ten minutes.
+    Raises InfraError: one is still there after ten minutes.
     """
     run(["flock", str(busy), "true"], timeout_s=DYING_TIMEOUT_S)
 
@@ -219,10 +215,8 @@ def run_make(
 
     ``busy`` is locked while any process of it lives, so that a make waits for
     the last ones of a predecessor that is being killed.
-
-    Raises:
-        TimedOutError: the deadline passed.
-        LogError: it prints more than ``most_log_bytes``, to which the log is cut.
+    Raises TimedOutError: the deadline passed; LogError: it prints more than ``most_log_bytes``, to
+    which the log is cut.
     """
     with log.open("ab") as sink:
         sink.write(f"$ cd {cwd} && {paste(argv)}\n".encode())

@@ -37,10 +37,8 @@ def options(cache: Path) -> tuple[str, ...]:
 
 def update(cache: Path, *, mirror: str = "", suites: Sequence[str] = (), keyring: str = "") -> str:
     """Fetch the lists of newer releases; return the mirror, the host's own unless one is named.
-
-    Raises:
-        UsageError: no mirror is named, and the host has none of Debian's.
-        InfraError: no suite can be fetched.
+    Raises UsageError: no mirror is named, and the host has none of Debian's; InfraError: no suite
+    can be fetched.
     """
     mirror = mirror or _mirror_of_host()
     keys = Path(keyring) if keyring else KEYRING
@@ -153,9 +151,7 @@ class DebianPackage:
 
 def parts(request: str) -> tuple[str, str]:
     """Name and version (empty if not said) of ``PACKAGE[=VERSION]``.
-
-    Raises:
-        UsageError: it is no kernel package's name.
+    Raises UsageError: it is no kernel package's name.
     """
     name, equals, version = request.partition("=")
     if not NAME.fullmatch(name) or (equals and not VERSION.fullmatch(version)):
@@ -174,10 +170,7 @@ def find(request: str, cache: Path) -> DebianPackage:
 
     A package that only depends on a kernel's stands for that one, as
     ``linux-image-cloud-amd64`` does.
-
-    Raises:
-        UsageError: it is no kernel package's name.
-        InfraError: apt does not know it.
+    Raises UsageError: it is no kernel package's name; InfraError: apt does not know it.
     """
     parts(request)
     package = _look_up(request, cache)
@@ -229,9 +222,7 @@ def folder(cache: Path) -> Path:
 
 def fetch(package: DebianPackage, cache: Path) -> Path:
     """The package's file, from the cache or fetched by apt.
-
-    Raises:
-        InfraError: apt could not fetch it, or what came is not what its lists say.
+    Raises InfraError: apt could not fetch it, or what came is not what its lists say.
     """
     path = folder(cache) / f"{package.sha256}.deb"
     if path.exists() and sha256_of(path) == package.sha256:
@@ -281,9 +272,7 @@ def fetched(name: str, cache: Path) -> str:
 
 def newest_source(cache: Path) -> str:
     """The name of the newest kernel source in the lab's own lists.
-
-    Raises:
-        InfraError: they have none.
+    Raises InfraError: they have none.
     """
     argv = ["apt-cache", *options(cache), "pkgnames", f"{NEWEST}-"]
     names = run(argv, timeout_s=QUERY_TIMEOUT_S).stdout.split()
@@ -304,9 +293,7 @@ def unpack_argv(file: Path | str, into: Path | str) -> list[str]:
 
 def unpack(file: Path, into: Path) -> None:
     """Unpack a package's files into the folder ``into``, which is made where it is not there.
-
-    Raises:
-        InfraError: the package is damaged.
+    Raises InfraError: the package is damaged.
     """
     into.mkdir(parents=True, exist_ok=True)
     run(unpack_argv(file, into), timeout_s=UNPACK_TIMEOUT_S)
@@ -315,9 +302,7 @@ def unpack(file: Path, into: Path) -> None:
 @contextmanager
 def unpacked(package: DebianPackage, cache: Path) -> Iterator[Path]:
     """The files of a package, fetched if need be, in a folder that is there meanwhile.
-
-    Raises:
-        InfraError: as :func:`fetch` and :func:`unpack`.
+    Raises InfraError as :func:`fetch` and :func:`unpack`.
     """
     with store.locked(cache, store.PACKAGES_LOCK):
         files = [fetch(each, cache) for each in (package, *package.rest)]

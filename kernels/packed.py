@@ -34,9 +34,7 @@ DAMAGED = (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError)
 
 def plain(data: bytes, most: int) -> bytes:
     """What ``data`` holds, once unpacked: more than ``most`` bytes only where it is not packed.
-
-    Raises:
-        one of :data:`DAMAGED`.
+    Raises one of :data:`DAMAGED`.
     """
     parts: list[bytes] = []
     size = 0
@@ -71,9 +69,7 @@ def plain(data: bytes, most: int) -> bytes:
 
 def unpacked(data: bytes, where: str, most: int = LARGEST_MBOX) -> bytes:
     """What ``data`` holds, of which nothing may be packed twice; at most ``most`` bytes.
-
-    Raises:
-        SeriesError: too large, damaged, or a file of which it is known that it has no mails.
+    Raises SeriesError: too large, damaged, or a file of which it is known that it has no mails.
     """
     try:
         data = plain(data, most)

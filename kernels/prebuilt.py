@@ -88,9 +88,7 @@ def require_options(
     """Refuse a kernel whose configuration lacks something; nothing is known of an empty one.
 
     ``modules`` are the names of those that its guests load.
-
-    Raises:
-        UsageError: names every option that lacks, and what it is wanted for.
+    Raises UsageError: names every option that lacks, and what it is wanted for.
     """
     options = config.parse(text)
     other_names = {each.option: each.now for each in load_reasons(CONFIGS.parent).renamed}
@@ -166,10 +164,8 @@ def chosen(folder: Path) -> tuple[Path, ...]:
     """The files to load, each after those it depends on; built-in ones are left out.
 
     ``folder`` is that of one release: ``modules.builtin``, and modules below ``kernel``.
-
-    Raises:
-        UsageError: a module that is required is neither built in nor there.
-        InfraError: a module depends on one that is not there.
+    Raises UsageError: a module that is required is neither built in nor there; InfraError: a module
+    depends on one that is not there.
     """
     next_step = "name the folder of this kernel's modules: /lib/modules/RELEASE"
     try:
@@ -204,9 +200,7 @@ def chosen(folder: Path) -> tuple[Path, ...]:
 
 def unpacked_module(file: Path) -> bytes:
     """A module as it is loaded; packed by xz, gzip, zstd or not at all.
-
-    Raises:
-        UsageError: it is damaged, or larger than any.
+    Raises UsageError: it is damaged, or larger than any.
     """
     try:
         data = packed.plain(raw := file.read_bytes(), MOST_BYTES["module"])
@@ -254,10 +248,7 @@ class _PrebuiltFiles:
 
 def key_of(spec: KernelSpec, *, checkout: Path, cache: Path) -> str:
     """The content key (32 hex digits): of the package's digest, or of image and modules.
-
-    Raises:
-        UsageError: no kernel is named so.
-        InfraError: apt does not know the package.
+    Raises UsageError: no kernel is named so; InfraError: apt does not know the package.
     """
     kind, _, name = spec.source.partition(":")
     if kind == "deb":
@@ -268,10 +259,8 @@ def key_of(spec: KernelSpec, *, checkout: Path, cache: Path) -> str:
 
 def provide(spec: KernelSpec, *, checkout: Path, cache: Path) -> Kernel:
     """The kernel, from the cache or fetched and unpacked.
-
-    Raises:
-        UsageError: no kernel is named so, it is none for x86-64, or it lacks a module.
-        InfraError: it cannot be fetched or unpacked.
+    Raises UsageError: no kernel is named so, it is none for x86-64, or it lacks a module;
+    InfraError: it cannot be fetched or unpacked.
     """
     kind, _, name = spec.source.partition(":")
     if kind == "image":
@@ -295,9 +284,7 @@ def provide(spec: KernelSpec, *, checkout: Path, cache: Path) -> Kernel:
 
 def settle(spec: KernelSpec, *, checkout: Path, cache: Path) -> KernelSpec:
     """The same kernel named so that it stays the same: with a version, by a whole path.
-
-    Raises:
-        UsageError, InfraError: as ``key_of``.
+    Raises UsageError, InfraError as ``key_of``.
     """
     kind, _, name = spec.source.partition(":")
     if kind == "image":
@@ -370,9 +357,7 @@ def _provided(spec: KernelSpec, checkout: Path) -> _PrebuiltFiles:
 
 def require_image(spec: KernelSpec, wants: Iterable[Want], *, checkout: Path) -> None:
     """Refuse a kernel of files that lacks what guests need, before anything is made of it.
-
-    Raises:
-        UsageError: as ``provide`` and ``require_options``.
+    Raises UsageError: as ``provide`` and ``require_options``.
     """
     provided = _provided(spec, checkout)
     with tempfile.TemporaryDirectory() as folder:
@@ -384,11 +369,7 @@ def require_image(spec: KernelSpec, wants: Iterable[Want], *, checkout: Path) ->
 
 
 def require(kernel: Kernel, wants: Iterable[Want]) -> None:
-    """The same of a kernel that is in the cache.
-
-    Raises:
-        UsageError: as ``require_options``.
-    """
+    """The same of a kernel that is in the cache.  Raises UsageError: as ``require_options``."""
     text = kernel.config.read_text(errors="replace") if kernel.config.exists() else ""
     names = [plain(path.name.partition("-")[2]) for path in kernel.modules]
     require_options(text, names, wants, where=kernel.identity.source)

@@ -38,9 +38,7 @@ class ProductError(InfraError):
 
 def read(objects: Path, name: str, kind: Kind) -> bytes:
     """The bytes of a file below an object folder.
-
-    Raises:
-        ProductError: it is not there, no plain file or too large.
+    Raises ProductError: it is not there, no plain file or too large.
     """
     try:
         return door.read(objects, name, MOST_BYTES[kind])

@@ -50,10 +50,7 @@ class Patch:
 
 def read_patch(path: Path) -> Patch:
     """Read a patch's subject, the files it touches and its hunks.
-
-    Raises:
-        UsageError: the file cannot be read.
-        SeriesError: as :func:`patch_of`.
+    Raises UsageError: the file cannot be read; SeriesError as :func:`patch_of`.
     """
     try:
         size = path.stat().st_size
@@ -69,10 +66,8 @@ def patch_of(path: Path, content: bytes, level: int | None = None) -> tuple[Patc
     """A patch of this name and content, and the content with the prefixes that git apply wants.
 
     ``level`` is that of ``kernels.diff.read_diff``.
-
-    Raises:
-        SeriesError: the patch was damaged, or names or makes what no patch may, see
-            ``kernels.diff``.
+    Raises SeriesError: the patch was damaged, or names or makes what no patch may, see
+    ``kernels.diff``.
     """
     where = clean(path.name)
     if where != path.name:
@@ -106,10 +101,8 @@ def apply(patches: Sequence[Patch], folder: Path, *, boxed: bool = False) -> Non
     """Apply the patches in ``folder``, one after another, each checked as a whole first.
 
     With ``boxed`` git runs in a box (``host.sandbox``).
-
-    Raises:
-        SeriesError: one does not apply; names patch, source file, line and hunk, and says
-            if only white space is in the way.  Patches before it stay applied.
+    Raises SeriesError: one does not apply; names patch, source file, line and hunk, and says if
+    only white space is in the way. Patches before it stay applied.
     """
     until = time.monotonic() + APPLY_TIMEOUT_S
     if not boxed:
@@ -244,9 +237,8 @@ def reverted(text: str, where: str) -> str:
     """The diffs in ``text``, which ``kernels.diff`` has read, each turned around.
 
     The words around them stay.  ``where`` names the patch.
-
-    Raises:
-        SeriesError: it copies a file, which nothing takes back, or counts lines that no file has.
+    Raises SeriesError: it copies a file, which nothing takes back, or counts lines that no file
+    has.
     """
     lines = text.split("\n")
     output: list[str] = []

@@ -46,9 +46,7 @@ def settle(
     not committed; ``git:PATH@WORKTREE`` is HEAD with these changes, ``git:PATH@REF`` what it says.
     All become a commit's full name.  A prebuilt package is the newest version, unless one is
     named; it becomes that version.
-
-    Raises:
-        UsageError, SeriesError, InfraError: as ``kernels.intake.take_in``.
+    Raises UsageError, SeriesError, InfraError as ``kernels.intake.take_in``.
     """
 
     def definite(kernel: KernelSpec, base: str = "") -> KernelSpec:
@@ -150,9 +148,7 @@ def series_records(
 
 def _repository(spec: str, checkout: Path) -> tuple[str, str, Path]:
     """Path and ref of a git source, both empty for any other kind, and its folder.
-
-    Raises:
-        UsageError: there is no such folder.
+    Raises UsageError: there is no such folder.
     """
     kind, _, name = spec.partition(":")
     if kind != "git":

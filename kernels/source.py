@@ -59,10 +59,8 @@ class Source:
 
 def identify(spec: str, *, checkout: Path, cache: Path) -> Source:
     """Find the source named by ``KernelSpec.source``; relative paths start at the checkout.
-
-    Raises:
-        InfraError: a Debian package that is not installed, where no version is named.
-        UsageError: a path, repository or ref that does not exist.
+    Raises InfraError: a Debian package that is not installed, where no version is named;
+    UsageError: a path, repository or ref that does not exist.
     """
     kind, _, name = spec.partition(":")
     if kind == "deb":
@@ -117,11 +115,8 @@ def release_of(source: Source) -> str:
 
 def unpack(source: Source, into: Path) -> None:
     """Lay the source out in ``into``, which must not exist.
-
-    Raises:
-        InfraError: the source cannot be fetched or read, or changed since it was
-            identified.
-        UsageError: what was unpacked is no Linux tree.
+    Raises InfraError: the source cannot be fetched or read, or changed since it was identified;
+    UsageError: what was unpacked is no Linux tree.
     """
     if source.kind != "dir":
         into.mkdir(parents=True)
@@ -272,9 +267,7 @@ def _query(argv: list[str]) -> str:
 
 def _entries(top: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
     """All files and links below ``top`` as (relative path, entry), in a fixed order.
-
-    Raises:
-        UsageError: a pipe, socket or device is among them, which would be read for ever.
+    Raises UsageError: a pipe, socket or device is among them, which would be read for ever.
     """
     pending = [""]
     while pending:

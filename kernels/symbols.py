@@ -81,11 +81,7 @@ class Elf:
 
 
 def read(path: Path) -> Elf:
-    """Read a 64-bit little-endian ELF file.
-
-    Raises:
-        InfraError: it is none.
-    """
+    """Read a 64-bit little-endian ELF file.  Raises InfraError: it is none."""
     try:
         with path.open("rb") as stream:
             elf = ELFFile(stream)
@@ -319,9 +315,7 @@ def code_key(vmlinux: Path, modules: Sequence[Path] = ()) -> str:
     """SHA-256 over all that is loaded, without notes (the build id) and the banners.
 
     That of a kernel with ``modules`` is over theirs, too.
-
-    Raises:
-        InfraError: no ELF file.
+    Raises InfraError: no ELF file.
     """
     elf = read(vmlinux)
     masked: dict[int, list[tuple[int, int]]] = {}
@@ -350,9 +344,7 @@ def functions(image: Path) -> dict[str, FunctionCode]:
     ``image`` is best a relocatable file (vmlinux.o): there a function's bytes do
     not depend on where it and its callees were put, and where it points is
     hashed by name.  A name that several files use gets ``@file``.
-
-    Raises:
-        InfraError: no ELF file.
+    Raises InfraError: no ELF file.
     """
     elf = read(image)
     names: dict[int, str] = {}
@@ -388,9 +380,7 @@ def functions(image: Path) -> dict[str, FunctionCode]:
 
 def variables(image: Path) -> dict[str, list[tuple[int, str]]]:
     """The contents of every variable, by name; ``image`` is as for :func:`functions`.
-
-    Raises:
-        InfraError: no ELF file.
+    Raises InfraError: no ELF file.
     """
     elf = read(image)
     references = References(elf)
@@ -418,9 +408,7 @@ def save(table: dict[str, FunctionCode], path: Path, data: Variables | None = No
 
 def load(path: Path) -> dict[str, FunctionCode]:
     """Read a table of functions written by ``save``.
-
-    Raises:
-        InfraError: written by another version of the lab, or damaged.
+    Raises InfraError: written by another version of the lab, or damaged.
     """
     return load_table(
         path,
@@ -431,9 +419,7 @@ def load(path: Path) -> dict[str, FunctionCode]:
 
 def load_variables(path: Path) -> Variables | None:
     """Read the table of variables; None of a kernel whose were not kept.
-
-    Raises:
-        InfraError: as :func:`load`.
+    Raises InfraError as :func:`load`.
     """
     return load_table(path, FORMAT, _variables_in)
 
@@ -451,9 +437,7 @@ def save_table(path: Path, content: Mapping[str, Any]) -> None:
 
 def load_table(path: Path, version: int, made_of: Callable[[dict[str, Any]], Value]) -> Value:
     """What ``save_table`` wrote of this ``format``, as a value that is made of it.
-
-    Raises:
-        InfraError: written by another version of the lab, or damaged.
+    Raises InfraError: written by another version of the lab, or damaged.
     """
     try:
         content = json.loads(gzip.decompress(path.read_bytes()))
@@ -470,9 +454,7 @@ def load_table(path: Path, version: int, made_of: Callable[[dict[str, Any]], Val
 
 def changed_functions(before: Path, after: Path) -> tuple[CodeChange, ...]:
     """Functions that differ between two symbols files, by name.
-
-    Raises:
-        InfraError: one of the files cannot be read.
+    Raises InfraError: one of the files cannot be read.
     """
     return differing(load(before), load(after))
 

@@ -225,10 +225,8 @@ def select(
     """The series that a user means: that of the mail whose id is ``named``, else the newest.
 
     ``how`` says what to name instead, to have another mail's diff measured.
-
-    Raises:
-        SeriesError: no patch, a patch that is missing, two that claim one place, or several series
-            of which none is meant.
+    Raises SeriesError: no patch, a patch that is missing, two that claim one place, or several
+    series of which none is meant.
     """
     return _Choice(mails, where, named, how).thread()
 
@@ -369,9 +367,7 @@ class _Choice:
 
     def _only_diff(self) -> Mail:
         """The one mail with a diff where nothing was posted.
-
-        Raises:
-            SeriesError: there is none, or there are several; says what was seen.
+        Raises SeriesError: there is none, or there are several; says what was seen.
         """
         mails: dict[str, Mail] = {}
         for mail in self.mails.values():

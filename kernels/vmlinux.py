@@ -45,9 +45,7 @@ class Symbol:
 
 def symbols(image: bytes) -> list[Symbol]:
     """Every symbol of an unpacked kernel, in the order of its tables.
-
-    Raises:
-        KallsymsError: they cannot be found.
+    Raises KallsymsError: they cannot be found.
     """
     errors = []
     for align in ALIGNMENTS:
@@ -221,9 +219,7 @@ class Image:
 
 def read(path: Path) -> Image:
     """Read the set-up header of a boot image.
-
-    Raises:
-        UsageError: the file is none for x86, or of a kernel before 2.6.26.
+    Raises UsageError: the file is none for x86, or of a kernel before 2.6.26.
     """
     try:
         data = path.read_bytes()
@@ -249,10 +245,8 @@ def read(path: Path) -> Image:
 
 def extract(image: Image, into: Path) -> None:
     """Write the ELF file that the image unpacks to.
-
-    Raises:
-        UsageError: damaged, or compressed in a way that is not known.
-        InfraError: the program that unpacks it is not installed.
+    Raises UsageError: damaged, or compressed in a way that is not known; InfraError: the program
+    that unpacks it is not installed.
     """
     payload = image.payload
     if packed.is_packed(payload):

@@ -97,9 +97,7 @@ def prepare(source: Source, folder: Path) -> WorkTree:
     """Return the tree of a source, unpacking it where it is not there as it was left.
 
     The caller holds the tree's lock.
-
-    Raises:
-        InfraError: the source cannot be unpacked.
+    Raises InfraError: the source cannot be unpacked.
     """
     tree = WorkTree(folder)
     if tree.src.is_dir():
@@ -219,9 +217,7 @@ def copy_objects(tree: WorkTree, source: Path, target: Path, mark: str) -> None:
     The caller holds the tree's lock.  Times tell make what is older than its source, and
     the options each object was made with are beside it (kbuild's ``.cmd`` files): what is
     built in the copy is what would be built from nothing.
-
-    Raises:
-        InfraError: the disk is full.
+    Raises InfraError: the disk is full.
     """
     beside = tree.spare
     folders.remove(beside)
@@ -245,9 +241,7 @@ def switch(tree: WorkTree, patches: Sequence[Patch], *, boxed: bool = False) -> 
     With ``boxed`` they are applied in a box.
 
     The caller holds the tree's lock.
-
-    Raises:
-        SeriesError: a patch does not apply; the tree is as it was.
+    Raises SeriesError: a patch does not apply; the tree is as it was.
     """
     folders.remove(tree.spare)
     patched = tree.spare / "patched"
@@ -393,9 +387,7 @@ def lay_out(
     source: str, names: Sequence[str], into: Path, *, checkout: Path, cache: Path
 ) -> Present | None:
     """Copy those of ``names`` that a source has into a folder; None where it is not at hand.
-
-    Raises:
-        UsageError, InfraError: there is no such source, or git cannot read it.
+    Raises UsageError, InfraError: there is no such source, or git cannot read it.
     """
     kind, _, place = source.partition(":")
     if source.startswith("deb:linux-image-") or kind == "image":
@@ -426,9 +418,7 @@ def lay_out(
 
 def _from_git(source: Source, names: Sequence[str], into: Path) -> Present:
     """Of a repository, by an archive of these files alone.
-
-    Raises:
-        UsageError: it is a partial clone, and some of the source is not in it.
+    Raises UsageError: it is a partial clone, and some of the source is not in it.
     """
     place, tree = source.origin, source.tree_id
     listed = _listed(place, tree, names)

@@ -157,9 +157,7 @@ class Counts:
 
 def parse(data: bytes) -> Counts:
     """Read the probe's file.
-
-    Raises:
-        CountsError: another program's file, another version's, or cut short.
+    Raises CountsError: another program's file, another version's, or cut short.
     """
     if len(data) < HEADER.itemsize or not data.startswith(MAGIC):
         raise CountsError(f"not written by the probe: {data[:8]!r}, {len(data)} bytes")
@@ -233,9 +231,7 @@ def fold(of: Counts, functions: FunctionMap) -> tuple[StackFrame, ...]:
     """The stacks of one phase: each path by its functions, callers before what they called.
 
     What the user's code executed is in none of them.
-
-    Raises:
-        CountsError: a path that leads to no beginning.
+    Raises CountsError: a path that leads to no beginning.
     """
     at = np.searchsorted(functions.table.starts, of.paths["function"], side="right") - 1
     names = [

@@ -98,10 +98,8 @@ def profile(
     """Fold one run: the probe's file, and what the guest sent (``files``, and parsed).
 
     Phases are in the order they ran, numbered from 1 as the agent numbers them.
-
-    Raises:
-        InfraError: the counts are cut short, a phase was not counted, or System.map is
-            not that of the kernel that ran.
+    Raises InfraError: the counts are cut short, a phase was not counted, or System.map is not that
+    of the kernel that ran.
     """
     counted = [definition.calls for phase in phases for definition in (*phase.units, *phase.costs)]
     counted += [
@@ -156,9 +154,7 @@ def profile(
 
 def _phase(of: Counts, places: Places, phase: Phase, result: PhaseResult) -> PhaseProfile:
     """What was executed in one phase.
-
-    Raises:
-        AddressesError: too much of the kernel's code is where System.map has none.
+    Raises AddressesError: too much of the kernel's code is where System.map has none.
     """
     rows, functions = of.rows, places.functions
     spent = rows["entries"] * rows["instructions"]
@@ -463,11 +459,7 @@ def stack_words(kernel: Kernel) -> tuple[str, ...]:
 
 
 def _table_of(kernel: Kernel) -> AddressTable:
-    """A kernel's code.
-
-    Raises:
-        InfraError: System.map or the origins cannot be read.
-    """
+    """A kernel's code.  Raises InfraError: System.map or the origins cannot be read."""
     try:
         return functions_of(kernel).table
     except AddressesError as error:
@@ -511,9 +503,7 @@ def overcount(data: bytes, files: Mapping[str, bytes], phases: Sequence[str]) ->
 @lru_cache(maxsize=8)
 def functions_of(kernel: Kernel, called: frozenset[str] = frozenset()) -> FunctionMap:
     """A kernel's functions with their files; kept for the next run of the same kernel.
-
-    Raises:
-        AddressesError, InfraError: System.map or the origins cannot be read.
+    Raises AddressesError, InfraError: System.map or the origins cannot be read.
     """
     table = addresses.parse(addresses.text_of(kernel.system_map))
     return addresses.functions(table, addresses.load(kernel.origins), called)

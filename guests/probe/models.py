@@ -49,9 +49,7 @@ def memory_words(machine: MachineSpec, kernel: Kernel) -> tuple[str, ...]:
 
     Empty for a kernel whose page tables the plugin cannot walk: of another architecture, or
     without one of the variables.
-
-    Raises:
-        InfraError: System.map cannot be read.
+    Raises InfraError: System.map cannot be read.
     """
     if kernel.identity.arch != X86_64.name:
         return ()
@@ -63,9 +61,7 @@ def kernel_variables(
     kernel: Kernel, more: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[str, ...]:
     """Where a kernel's page tables are, and ``more`` of its symbols, each by the plugin's word.
-
-    Raises:
-        InfraError: System.map cannot be read.
+    Raises InfraError: System.map cannot be read.
     """
     at = _addresses(kernel.system_map)
     return tuple(f"{word}={at[name]}" for name, word in {**VARIABLES, **more}.items() if name in at)
@@ -123,9 +119,7 @@ def line_words(machine: MachineSpec, kernel: Kernel) -> tuple[str, ...]:
     The second level is what a CPU has for itself.  Without the variables they have no names, and
     without the kernel's types objects of slab caches have none.
     Empty for a kernel of another architecture.
-
-    Raises:
-        InfraError: System.map or the types cannot be read.
+    Raises InfraError: System.map or the types cannot be read.
     """
     if kernel.identity.arch != X86_64.name:
         return ()
@@ -139,9 +133,7 @@ def line_words(machine: MachineSpec, kernel: Kernel) -> tuple[str, ...]:
 
 def lock_words(kernel: Kernel) -> tuple[str, ...]:
     """What the plugin needs to say which objects locks are in; empty where it cannot.
-
-    Raises:
-        InfraError: System.map or the types cannot be read.
+    Raises InfraError: System.map or the types cannot be read.
     """
     slabs = slab_words(kernel) if kernel.identity.arch == X86_64.name else ()
     return (*kernel_variables(kernel), *slabs) if slabs else ()
@@ -149,9 +141,7 @@ def lock_words(kernel: Kernel) -> tuple[str, ...]:
 
 def slab_words(kernel: Kernel) -> tuple[str, ...]:
     """Where the kernel's slab caches are, and its page structures where they are in sections.
-
-    Raises:
-        InfraError: System.map or the types cannot be read.
+    Raises InfraError: System.map or the types cannot be read.
     """
     types = btf.of(kernel)
     if types.size("page") is None:

@@ -76,10 +76,8 @@ class Probe:
 
 def provide(cache: Path, architecture: Architecture = X86_64) -> Probe:
     """Return the plugin for this host's QEMU, built if it is not cached.
-
-    Raises:
-        InfraError: a QEMU of unknown or too old version, or one without plugins; or
-            there is no compiler.
+    Raises InfraError: a QEMU of unknown or too old version, or one without plugins; or there is no
+    compiler.
     """
     program, package = architecture.board.qemu, architecture.board.package
     qemu = version_of(run([program, "--version"], timeout_s=TIMEOUT_S).stdout, program)
@@ -97,11 +95,7 @@ def provide(cache: Path, architecture: Architecture = X86_64) -> Probe:
 
 
 def version_of(output: str, program: str = X86_64.board.qemu) -> str:
-    """The dotted version in what ``qemu --version`` says.
-
-    Raises:
-        InfraError: there is none.
-    """
+    """The dotted version in what ``qemu --version`` says.  Raises InfraError: there is none."""
     match = re.search(r"version (\d+\.\d+(?:\.\d+)*)", output)
     if not match:
         raise InfraError(
@@ -114,9 +108,7 @@ def version_of(output: str, program: str = X86_64.board.qemu) -> str:
 
 def api_of(version: str, program: str = X86_64.board.qemu) -> int:
     """The plugin interface's version of a QEMU version.
-
-    Raises:
-        InfraError: older than the oldest that is known.
+    Raises InfraError: older than the oldest that is known.
     """
     major, minor = (int(part) for part in version.split(".")[:2])
     for first, api in FORMS:
