@@ -18,6 +18,11 @@ ELLIPSIS = "…"
 UNFIT = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp")
 
 
+def words(text: str) -> tuple[str, ...]:
+    """What stands between white space: a table of names, or a command, as it is read."""
+    return tuple(text.split())
+
+
 def clean(text: str, longest: int = LONGEST) -> str:
     """One line of ``text`` in which every character shows as what it is.
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from experiment.architecture import ARCHITECTURES
 from experiment.plan import Size
 from experiment.spec import Guest
+from text import words
 
 # Read by guests/preload.c.
 METRONOME = "TWINBOOT_METRONOME_NS"
@@ -63,24 +64,14 @@ def memory_files(memory: Path, guest: Guest) -> tuple[Path, ...]:
 def kernel_command_line(guest: Guest, size: Size, more: Sequence[str] = ()) -> str:
     """The kernel command line of an exact guest; the words of ``more`` come last."""
     known = ARCHITECTURES[guest.arch].words
-    words = [
-        f"console={known.console}",
-        "panic=-1",
-        "quiet",
-        "nokaslr",
-        "norandmaps",
-        *known.clock,
-        "no_hash_pointers",
-        f"brd.rd_nr={int(size.brd_mib > 0)}",
-        f"brd.rd_size={size.brd_mib * 1024}",
-        "rdinit=/init",
-    ]
-    words += known.timer
+    line = [f"console={known.console}", *words("panic=-1 quiet nokaslr norandmaps"), *known.clock]
+    line += ["no_hash_pointers", f"brd.rd_nr={int(size.brd_mib > 0)}"]
+    line += [f"brd.rd_size={size.brd_mib * 1024}", "rdinit=/init", *known.timer]
     if guest.vcpus == 1:
         # Afterwards the agent's spinner leaves nothing to poll for.  With several
         # vCPUs the idle ones halt: a spinner would take half of the turns.
-        words.append(known.never_idle)
-    return " ".join([*words, *more])
+        line.append(known.never_idle)
+    return " ".join([*line, *more])
 
 
 def machine_argv(guest: Guest, *, stops: bool = True) -> list[str]:
@@ -91,25 +82,9 @@ def machine_argv(guest: Guest, *, stops: bool = True) -> list[str]:
     """
     board = ARCHITECTURES[guest.arch].board
     return [
-        board.qemu,
-        "-accel",
-        "tcg",
-        "-cpu",
-        board.cpu or guest.cpu,
-        "-smp",
-        str(guest.vcpus),
-        "-icount",
-        "shift=0,sleep=off",
-        "-rtc",
-        "clock=vm,base=2026-01-01T00:00:00",
-        "-seed",
-        "1",
-        "-nodefaults",
-        "-no-user-config",
-        "-display",
-        "none",
-        "-no-reboot",
-        "-action",
+        *(board.qemu, "-accel", "tcg", "-cpu", board.cpu or guest.cpu, "-smp", str(guest.vcpus)),
+        *words("-icount shift=0,sleep=off -rtc clock=vm,base=2026-01-01T00:00:00 -seed 1"),
+        *words("-nodefaults -no-user-config -display none -no-reboot -action"),
         "panic=pause" if stops else "panic=none",
         *(word for device in board.devices for word in ("-device", device)),
     ]
@@ -143,29 +118,14 @@ def qemu_argv(
     for node, name in enumerate(names if nodes > 1 else []):
         cpus = f"{node * each}-{(node + 1) * each - 1}"
         memory += ["-numa", f"node,nodeid={node},cpus={cpus},memdev={name}"]
-    argv = [
-        *machine_argv(guest, stops=monitor_fd is not None),
-        "-sandbox",
-        REFUSED_CALLS,
-        *memory,
-        "-chardev",
-        joined("file", "id=console", f"path={files.console}"),
-        "-serial",
-        "chardev:console",
-        "-chardev",
-        joined("file", "id=result", f"path={files.result}"),
-        *board.result,
-        "-fw_cfg",
-        joined("name=opt/twinboot/prepare", f"file={files.prepare}"),
-        "-fw_cfg",
-        joined("name=opt/twinboot/job", f"file={files.job}"),
-        "-kernel",
-        str(files.kernel),
-        "-initrd",
-        str(files.initramfs),
-        "-append",
-        kernel_command_line(guest, size, cmdline),
-    ]
+    argv = [*machine_argv(guest, stops=monitor_fd is not None), "-sandbox", REFUSED_CALLS, *memory]
+    argv += ["-chardev", joined("file", "id=console", f"path={files.console}")]
+    argv += ["-serial", "chardev:console"]
+    argv += ["-chardev", joined("file", "id=result", f"path={files.result}"), *board.result]
+    argv += ["-fw_cfg", joined("name=opt/twinboot/prepare", f"file={files.prepare}")]
+    argv += ["-fw_cfg", joined("name=opt/twinboot/job", f"file={files.job}")]
+    argv += ["-kernel", str(files.kernel), "-initrd", str(files.initramfs)]
+    argv += ["-append", kernel_command_line(guest, size, cmdline)]
     if plugin:
         argv += ["-plugin", plugin]
     if monitor_fd is not None:

@@ -100,16 +100,7 @@ LARGEST = 64 << 20
 LONGEST_LINE = 4096
 CHUNK = 1 << 20
 Kind = Literal[
-    "done",
-    "failed",
-    "panic",
-    "oops",
-    "oom",
-    "hung",
-    "lost",
-    "silent",
-    "boot",
-    "unreadable",
+    "done", "failed", "panic", "oops", "oom", "hung", "lost", "silent", "boot", "unreadable"
 ]
 
 

@@ -24,7 +24,7 @@ from host import sandbox
 from host.packages import install_line, locate
 from host.process import ended, run, spawn, wait_for_end
 from results import door
-from text import clean
+from text import clean, words
 
 PHASES = HERE / "phases.c"
 FLAGS = ("-O2", "-static", "-s", "-Wall", "-Werror", "-Wl,--build-id=none")
@@ -139,23 +139,15 @@ def boot(
     shutil.copyfile(executable, program)
     program.chmod(0o755)
     box = sandbox.box((folder, folder), readable=(archive,))
-    words = [
-        str(program),
-        f"mem={MEMORY_MIB}M",
-        f"initrd={archive}",
-        "con=null",
-        "con0=fd:0,fd:1",
-        "quiet",
-        "panic=-1",
-        "seccomp=on",
-        f"brd.rd_size={DISK_MIB << 10}",
-        f"phases=,{','.join((CROSSING, *phases))},",
-    ]
+    line = [str(program), f"mem={MEMORY_MIB}M", f"initrd={archive}"]
+    line += words("con=null con0=fd:0,fd:1 quiet panic=-1 seccomp=on")
+    line += [f"brd.rd_size={DISK_MIB << 10}"]
+    line += [f"phases=,{','.join((CROSSING, *phases))},"]
     pinned = [] if cpu is None else ["taskset", "-c", str(cpu)]
     clock: Clock = ""
     began = time.monotonic()
     # Its memory is a file without a name in the box's own /tmp.
-    argv = box.argv(words, folder, {"TMPDIR": "/tmp", "HOME": "/tmp"})  # noqa: S108
+    argv = box.argv(line, folder, {"TMPDIR": "/tmp", "HOME": "/tmp"})  # noqa: S108
     try:
         with box.owned(), spawn([*pinned, *argv], log=console) as process:
             while not ended(process) and not clock:

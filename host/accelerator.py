@@ -24,6 +24,7 @@ from files import write_atomically
 from host.facts import TOOLS, text_of, tool_version
 from host.packages import locate
 from host.process import run
+from text import words
 
 Accelerator = Literal["kvm", "kvm,arch-capabilities=off", "tcg"]
 # In the order of preference.
@@ -106,27 +107,10 @@ def boot_argv(accelerator: Accelerator, kernel: Path, initrd: Path) -> list[str]
     without = accelerator.partition(",")[2]
     model = "max" if accelerator == "tcg" else ",".join(filter(None, ("host", without)))
     return [
-        QEMU,
-        *machine_options(accelerator),
-        "-cpu",
-        model,
-        "-smp",
-        "2",
-        "-m",
-        "256M",
-        "-nodefaults",
-        "-no-user-config",
-        "-display",
-        "none",
-        "-no-reboot",
-        "-serial",
-        "stdio",
-        "-kernel",
-        str(kernel),
-        "-initrd",
-        str(initrd),
-        "-append",
-        "console=ttyS0 panic=-1 rdinit=/init",
+        *(QEMU, *machine_options(accelerator), "-cpu", model),
+        *words("-smp 2 -m 256M -nodefaults -no-user-config -display none -no-reboot -serial stdio"),
+        *("-kernel", str(kernel), "-initrd", str(initrd)),
+        *("-append", "console=ttyS0 panic=-1 rdinit=/init"),
     ]
 
 

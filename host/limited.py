@@ -29,6 +29,7 @@ from typing import IO, Any, ParamSpec, TypeVar
 from errors import LabError
 from host import sandbox
 from host.process import Process, collect_seldom, helper, kill_group
+from text import words
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 CPU_S = 30
@@ -39,23 +40,9 @@ LENGTH_BYTES = 8
 # The lab's files as they are, and nothing to write.  The shell is there to be bwrap's parent: the
 # thread of the lab that starts a helper may end before it.
 READING = (
-    "sh",
-    "-c",
-    '"$@"; exit $?',
-    "sh",
-    "bwrap",
-    "--die-with-parent",
-    "--unshare-all",
-    "--cap-drop",
-    "ALL",
-    "--ro-bind",
-    "/",
-    "/",
-    "--dev",
-    "/dev",
-    "--proc",
-    "/proc",
-    "--",
+    *("sh", "-c", '"$@"; exit $?', "sh"),
+    *words("bwrap --die-with-parent --unshare-all --cap-drop ALL --ro-bind / / --dev /dev"),
+    *words("--proc /proc --"),
 )
 P = ParamSpec("P")
 Value = TypeVar("Value")

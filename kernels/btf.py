@@ -12,6 +12,7 @@ from typing import NamedTuple
 from errors import InfraError
 from kernels import symbols
 from kernels.cache import Kernel
+from text import words
 
 MAGIC = 0xEB9F
 HEADER = struct.Struct("<HBBIIIII")
@@ -35,21 +36,10 @@ BEHIND = {
 }
 POINTER_BYTES = 8
 # Whose parts say nothing that their name does not.
-WHOLE = {
-    "spinlock_t",
-    "raw_spinlock_t",
-    "rwlock_t",
-    "rw_semaphore",
-    "mutex",
-    "atomic_t",
-    "atomic64_t",
-    "atomic_long_t",
-    "refcount_t",
-    "list_head",
-    "hlist_node",
-    "rb_node",
-    "percpu_counter",
-}
+WHOLE = words(
+    "spinlock_t raw_spinlock_t rwlock_t rw_semaphore mutex atomic_t atomic64_t atomic_long_t "
+    "refcount_t list_head hlist_node rb_node percpu_counter"
+)
 # A structure in a structure in ...: no kernel's go deeper, and a damaged file may.
 DEEPEST = 32
 MOST_PARTS = 100
@@ -242,14 +232,8 @@ def _parse(data: bytes) -> list[_Type]:
 
 # Between them they know what slab caches hold: pages, slabs and tasks; inodes of XFS; nodes of
 # trees; buffers; requests; and what iomap keeps of a folio.
-FILES = (
-    "mm/slub",
-    "fs/xfs/xfs_super",
-    "lib/xarray",
-    "lib/maple_tree",
-    "fs/buffer",
-    "fs/iomap/buffered-io",
-    "block/blk-mq",
+FILES = words(
+    "mm/slub fs/xfs/xfs_super lib/xarray lib/maple_tree fs/buffer fs/iomap/buffered-io block/blk-mq"
 )
 SECTION = ".BTF"
 PREFIX = "twinboot-types-"

@@ -55,7 +55,7 @@ from kernels.source import Source, unpack_argvs
 from kernels.source import identify as identify_source
 from kernels.worktree import COPY_TIMEOUT_S, WorkTree, copy_objects, prepare, switch
 from results.record import KernelIdentity
-from text import clean
+from text import clean, words
 
 log = logging.getLogger(__name__)
 
@@ -67,27 +67,9 @@ BUSY = "busy"
 BUILD_TIMEOUT_S = 4 * 3600.0
 TOOLCHAIN = "toolchain"
 # What kernel builds run.
-TOOLS = (
-    "make",
-    "gcc",
-    "g++",
-    "ld",
-    "clang",
-    "ld.lld",
-    "llvm-ar",
-    "ccache",
-    "aarch64-linux-gnu-gcc",
-    "flex",
-    "bison",
-    "bc",
-    "perl",
-    "python3",
-    "pahole",
-    "lz4",
-    "xz",
-    "openssl",
-    "depmod",
-    "awk",
+TOOLS = words(
+    "make gcc g++ ld clang ld.lld llvm-ar ccache aarch64-linux-gnu-gcc flex bison bc perl python3 "
+    "pahole lz4 xz openssl depmod awk"
 )
 # Copies of objects in which strangers' patches are built, within a tree's folder.
 BOXED = "boxed"

@@ -23,6 +23,7 @@ from files import sha256_of
 from host import folders
 from host.process import run
 from results.record import KernelIdentity
+from text import words
 
 log = logging.getLogger(__name__)
 
@@ -37,15 +38,9 @@ IDLE_S = 24 * 3600.0
 # Folder of kept runs (``runs.keeping``).
 KEPT_RUNS = "runs"
 # Programs of guests, boots, and what travels between hosts: made or fetched when it is wanted.
-ARRIVES_AGAIN = (
-    "initramfs/*",
-    "native/*",
-    "foreign/*",
-    "fleet/*",
-    "store/blobs/*",
-    "store/kernels/*",
-    "boots/*",
-    f"{KEPT_RUNS}/[0-9a-f]*",
+ARRIVES_AGAIN = words(
+    "initramfs/* native/* foreign/* fleet/* store/blobs/* store/kernels/* boots/* "
+    f"{KEPT_RUNS}/[0-9a-f]*"
 )
 
 

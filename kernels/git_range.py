@@ -11,7 +11,7 @@ from errors import InfraError, UsageError
 from experiment.series_name import split_range
 from host.process import Finished, paste, run
 from kernels.mail import slug
-from text import clean, enumerated
+from text import clean, enumerated, words
 
 TIMEOUT_S = 300.0
 # More than any series has.
@@ -26,32 +26,13 @@ KEPT = "work-trees"
 # Else git refreshes the index by the way.
 QUIET = ("--no-optional-locks",)
 # Settings of the repository that would change what a diff, or a patch, looks like.
-DIFF = (
-    "--src-prefix=a/",
-    "--dst-prefix=b/",
-    "--no-renames",
-    "--no-ext-diff",
-    "--no-textconv",
-    "--no-color",
-    "--full-index",
-    "--unified=3",
-    "--diff-algorithm=myers",
-    "--inter-hunk-context=0",
+DIFF = words(
+    "--src-prefix=a/ --dst-prefix=b/ --no-renames --no-ext-diff --no-textconv --no-color "
+    "--full-index --unified=3 --diff-algorithm=myers --inter-hunk-context=0"
 )
-FORMAT = (
-    "--no-signature",
-    "--zero-commit",
-    "--no-attach",
-    "--no-thread",
-    "--no-cover-letter",
-    "--no-notes",
-    "--no-base",
-    "--no-signoff",
-    "--no-numbered",
-    "--subject-prefix=PATCH",
-    "--suffix=.patch",
-    "--encode-email-headers",
-    *DIFF,
+FORMAT = words(
+    "--no-signature --zero-commit --no-attach --no-thread --no-cover-letter --no-notes --no-base "
+    "--no-signoff --no-numbered --subject-prefix=PATCH --suffix=.patch --encode-email-headers"
 )
 LOG_FORMAT = "%H%x00%P%x00%an <%ae>%x00%s"
 
@@ -71,7 +52,7 @@ def write_patches(name: str, into: Path, *, checkout: Path, repository: str = ""
             where=clean(name),
             next_step="name a range without merges, or rebase it",
         )
-    run_git(folder, "format-patch", "--quiet", *FORMAT, "-o", str(into), between)
+    run_git(folder, "format-patch", "--quiet", *FORMAT, *DIFF, "-o", str(into), between)
     if not any(into.iterdir()):
         raise UsageError(
             "there is no commit in the range", where=clean(name), next_step="see git log"

@@ -12,18 +12,11 @@ from experiment.architecture import X86_64, Architecture
 from guests.argv import joined
 from guests.programs import SHARED_LIBRARY, build
 from host.process import run
+from text import words
 
 HERE = Path(__file__).parent
 SOURCE = HERE / "probe.c"
-FILES = (
-    "memory.c",
-    "lines.c",
-    "groups.c",
-    "kinds.c",
-    "discontinuities.c",
-    "stacks.c",
-    "plugin.h",
-)
+FILES = words("memory.c lines.c groups.c kinds.c discontinuities.c stacks.c plugin.h")
 BESIDE = tuple(HERE / name for name in FILES)
 TIMEOUT_S = 20.0
 # The first QEMU of each form of the plugin interface, newest first; plugin.h says

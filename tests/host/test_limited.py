@@ -28,7 +28,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout whose readers do what no reader of the lab does."""
-    for folder in ("host", "errors.py"):
+    for folder in ("host", "errors.py", "text.py"):
         (tmp_path / folder).symlink_to(Path(limited.CHECKOUT) / folder)
     (tmp_path / "workloads").mkdir()
     (tmp_path / "workloads/__init__.py").write_text("")
