@@ -6,6 +6,7 @@ most is a real input with a few pieces taken out, doubled, or replaced by what p
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
 import random
@@ -33,7 +34,8 @@ from history.policy import load_policy
 from history.store import FUNCTIONS, HistoryStore, parse_entry, read_lines
 from kernels import addresses, symbols, vmlinux
 from kernels.diff import read_diff
-from kernels.mail import read_mails
+from kernels.intake import read_series
+from kernels.mail import as_patch, read_mail, read_mails
 from kernels.series import read_patch, reverted
 from queues import page as queue_page
 from queues.adding import read_table
@@ -54,6 +56,7 @@ from tests.guests.probe.test_counts import LOCKS, MISSES, ROWS, written
 from tests.kernels.poison import ODD, UNREADABLE
 from tests.kernels.posting import mbox
 from tests.queues.archive import series
+from text import is_unfit
 from workloads import check, contention, metrics, parse
 from workloads.spec import load_catalogue
 
@@ -244,8 +247,9 @@ def failure_of(target: Target, data: bytes, scratch: Path) -> str:
     """What a reader raises that is no error of the lab's, or nothing."""
     try:
         target.read(data, scratch)
-    except LabError:
-        return ""
+    except LabError as error:
+        unfit = sorted({letter for letter in str(error) if letter != "\n" and is_unfit(letter)})
+        return f"an error that cannot be printed: {unfit}" if unfit else ""
     except Exception as error:
         return f"{type(error).__name__}: {str(error)[:200]}"
     return ""
@@ -474,6 +478,14 @@ def _posted() -> list[bytes]:
     return [mbox(series("a", 2)), mbox(series("b", 1, version=3))]
 
 
+def _packed_posts() -> list[bytes]:
+    return [pack(posts) for posts in _posted() for pack in (bytes, gzip.compress, bz2.compress)]
+
+
+def _reverted(data: bytes) -> object:
+    return reverted(as_patch(read_mail(data), 1, 1).decode(errors="surrogateescape"), "x")
+
+
 def _patches() -> list[bytes]:
     return [
         path.read_bytes() for path in sorted((CHECKOUT / "configs/series").rglob("*.patch"))[:4]
@@ -520,6 +532,8 @@ def _elves() -> list[bytes]:
 TARGETS = (
     Target("a mail", lambda data, scratch: read_posted(data), _mails),
     Target("a mailbox", lambda data, scratch: read_mails(data, "x.mbox"), _posted, 0.5),
+    Target("a mail's patch", lambda data, scratch: _reverted(data), _mails),
+    Target("a series", lambda data, scratch: read_series(data, "x"), _packed_posts, 0.3),
     Target("a diff", lambda data, scratch: read_diff(text(data), "x.patch"), _patches),
     Target("a patch", in_file("x.patch", read_patch), _patches, 0.5),
     Target("a patch reverted", lambda data, scratch: reverted(text(data), "x.patch"), _patches),

@@ -175,19 +175,6 @@ def test_any_bytes_are_an_entry_or_a_problem(tmp_path: Path, data: bytes) -> Non
     assert "\n" not in str(read.problems[0].words)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(at=st.integers(0, 10_000), byte=st.integers(0, 255))
-def test_a_flipped_byte_never_raises(tmp_path: Path, at: int, byte: int) -> None:
-    store = HistoryStore(tmp_path / "flipped")
-    made = entries(1)[0]
-    store.add(made)
-    data = bytearray(made.model_dump_json().encode())
-    data[at % len(data)] = byte
-    store.path(made).write_bytes(bytes(data))
-    read = store.read()
-    assert len(read.entries) + len(read.problems) == 1
-
-
 def test_hostile_texts_come_back_as_they_were_and_start_nothing(store: HistoryStore) -> None:
     entry = entries(1)[0]
     case = entry.cases[0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import subprocess
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -214,17 +213,6 @@ def test_every_start_belongs_to_one_function(lines: list[str], files: dict[int, 
     assert (np.diff(starts.astype(object)) > 0).all()
     assert set(functions.owner.tolist()) == set(range(len(functions.named)))
     assert len(set(functions.named)) == len(functions.named) == len(functions.lines)
-
-
-@given(st.text(max_size=300))
-def test_any_text_is_read_or_refused(text: str) -> None:
-    for read in (addresses.parse, addresses.module_ranges):
-        try:
-            read(text)
-        except AddressesError:
-            continue
-    with suppress(AddressesError):
-        addresses.require_same(TABLE, text)
 
 
 # Two files of one name in two folders, each with a static function of one name.

@@ -1,11 +1,8 @@
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from errors import UsageError
 from queues.adding import COLUMNS, of_row, read_table
@@ -80,15 +77,3 @@ def test_no_such_table(tmp_path: Path) -> None:
     (tmp_path / "latin.csv").write_bytes(b"series\n\xe9\n")
     with pytest.raises(UsageError, match="is not UTF-8"):
         read_table(tmp_path / "latin.csv")
-
-
-@given(text=st.text())
-def test_any_text_is_a_table_or_a_mistake(
-    tmp_path_factory: pytest.TempPathFactory, text: str
-) -> None:
-    path = tmp_path_factory.getbasetemp() / "any.csv"
-    path.write_text("series,priority\n" + text, encoding="utf-8", errors="replace")
-    with contextlib.suppress(UsageError):
-        for row in read_table(path):
-            question, _ = of_row(row, Request())
-            assert question.series[0]

@@ -23,7 +23,7 @@ from tests.analysis.factory import ExactSession
 from tests.analysis.many_factory import workloads
 from tests.analysis.measured import compare, measured
 from tests.analysis.wall_factory import WallSession
-from tests.reports.drawn import OnPage, charts_on, draw_all, draw_anew, page_of
+from tests.reports.drawn import OnPage, charts_on, draw_all, page_of
 
 # What each session's page has: a chart that is lost, or drawn twice, is an error here.
 ON_PAGE = {
@@ -85,16 +85,6 @@ def test_charts_are_well_formed_follow_the_page_and_say_in_words_what_they_show(
     assert len(ids) == len(set(ids))
     used = re.findall(r'(?:href="#|url\(#)([^")]+)', "".join(chart.svg for chart in charts))
     assert set(used) <= set(ids)
-
-
-def test_the_same_bytes_every_time(quiet: Comparison, normal: Comparison) -> None:
-    for comparison in (quiet, normal):
-        (first, *_) = runs.samples(comparison)
-        assert runs.samples(comparison)[0] is first
-        before = page_of(comparison)
-        draw_anew()
-        assert runs.samples(comparison)[0] is not first
-        assert page_of(comparison) == before
 
 
 def named(session: Comparison | SessionComparison) -> dict[str, OnPage]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 
 import pytest
 
@@ -17,7 +16,6 @@ from reports.sections.view import worth
 from tests.analysis import counts_factory as counts
 from tests.analysis.factory import ExactSession, all_equal
 from tests.analysis.measured import compare
-from tests.reports.drawn import draw_all
 from tests.reports.render.test_page import ParsedPage
 
 
@@ -83,14 +81,6 @@ def test_one_seed_claims_no_interval() -> None:
     assert ParsedPage(forms.render(comparison, "html")).open == []
 
 
-def test_charts(counted: Comparison) -> None:
-    by_name = {chart.name: chart for chart in draw_all(counted)}
-    fall = by_name["waterfall-filemap-4k-4k"]
-    assert "xas_load -85.3" in fall.alt
-    assert "instructions per read, patched minus base" in fall.svg
-    assert "waits per 1,000 folios added" in by_name["locks-callers-filemap-4k-4k"].svg
-
-
 def test_the_waterfall_ends_at_the_whole_change(counted: Comparison) -> None:
     for headline in counted.headlines:
         bars = charted.bars(headline)
@@ -98,14 +88,6 @@ def test_the_waterfall_ends_at_the_whole_change(counted: Comparison) -> None:
         assert [bar.start for bar in bars[1:-1]] == [bar.end for bar in bars[:-2]]
         assert bars[-2].end == pytest.approx(headline.total.difference)
         assert (bars[-1].start, bars[-1].end) == (0, headline.total.difference)
-
-
-def test_json_has_what_is_listed(counted: Comparison) -> None:
-    whole = json.loads(forms.render(counted, "json"))
-    attribution = whole["comparisons"][0]["attributions"][0]
-    assert attribution["headline"]
-    assert len(attribution["functions"]) == attribution["listed"] == 7
-    assert whole["comparisons"][0]["locks"][0]["waits"][0]["caller"] == "__filemap_add_folio"
 
 
 def test_the_table_of_functions_adds_up(counted: Comparison) -> None:

@@ -34,19 +34,6 @@ def test_printed_percentages_are_those_of_the_printed_figures(effect: float) -> 
         assert 100 * (after / before - 1) == pytest.approx(printed, abs=rounding)
 
 
-def test_lines_fit_at_every_size() -> None:
-    for scale in (0.001, 1.0, 40.0, 5000.0):
-        session = ExactSession()
-        records = [
-            r.model_copy(update={"samples": {k: v * scale for k, v in r.samples.items()}})
-            if r.samples
-            else r
-            for r in session.records()
-        ]
-        letter = forms.render(compare(session.manifest(), records), "letter")
-        assert max(map(len, letter.splitlines())) <= 75, scale
-
-
 def test_commands_can_be_pasted(normal: Comparison) -> None:
     letter = forms.render(normal, "letter")
     start = letter.index("fio -name")

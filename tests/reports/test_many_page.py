@@ -14,9 +14,7 @@ from analysis.model import Comparison
 from experiment.plan import AGAIN
 from experiment.spec import KernelSpec
 from reports import forms
-from reports.forms import write_all
 from reports.sentences import changed_per_unit
-from results.store import SessionStore
 from tests.analysis import counts_factory, factory
 from tests.analysis.many_factory import ARMS, Many, steps, workloads
 from tests.analysis.measured import measured
@@ -29,28 +27,6 @@ SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "schema" / "report.schem
 @pytest.fixture(scope="module")
 def page(five: SessionComparison) -> str:
     return forms.render(five, "html")
-
-
-def test_loads_nothing_and_tables_scroll(page: str) -> None:
-    parsed = ParsedPage(page)
-    assert not {tag for tag, _ in parsed.tags} & {"link", "img", "iframe"}
-    tables = [tag for tag, _ in parsed.tags if tag == "table"]
-    boxes = [a for tag, a in parsed.tags if tag == "div" and "scroll" in str(a.get("class"))]
-    assert len(boxes) >= len(tables) > 8
-
-
-def test_one_report_for_any_number_of_arms(tmp_path: Path) -> None:
-    many = Many(seeds=(1, 2))
-    store = SessionStore(tmp_path)
-    store.create(many.manifest())
-    for record in many.records():
-        store.append(record)
-    write_all(tmp_path)
-    before = (tmp_path / "report.html").read_bytes()
-    assert [path.name for path in tmp_path.glob("report*")].count("report.html") == 1
-    assert len(list(tmp_path.glob("report*.html"))) == 1
-    write_all(tmp_path)
-    assert (tmp_path / "report.html").read_bytes() == before
 
 
 def test_three_kernels_are_all_named() -> None:

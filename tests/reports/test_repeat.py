@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from analysis.many import SessionComparison
 from analysis.model import Comparison
 from reports import forms
 from reports.repeat import repeat
@@ -12,7 +11,6 @@ from tests.analysis.many_factory import Many
 from tests.analysis.measured import compare
 from tests.analysis.wall_factory import WallSession
 from tests.reports.test_headline import unfinished
-from tests.reports.test_words import shown
 
 NAME = "filemap-v4-20260101-000000"
 
@@ -64,23 +62,6 @@ def test_many_arms_have_a_result_a_pair() -> None:
     again = repeat(Many().compared())
     assert len(again.results) == 12
     assert again.results[0].startswith("vanilla -> sleepy: filemap-4k 4k.bw: 259.019 -> 247.255")
-
-
-def test_the_section_begins_with_commands(five: SessionComparison) -> None:
-    for session in (begun("filemap-v4"), five):
-        section = shown(forms.as_session(session), "text").split("How to repeat this")[-1]
-        places = [
-            section.index(part)
-            for part in (
-                "Twinboot 0.1.0, commit 0123456789ab",
-                "git checkout 0123456789ab",
-                f"./lab.py repro sessions/{NAME}",
-                "to the last digit",
-                "259.019",
-            )
-        ]
-        assert places == sorted(places)
-    assert "./lab.py run filemap-v4" in shown(forms.as_session(begun("filemap-v4")), "text")
 
 
 def test_a_pasted_block_is_the_commands() -> None:

@@ -22,16 +22,6 @@ def picture_of(text: str) -> list[str]:
     return text.split("```text\n")[1].split("\n```")[0].splitlines()
 
 
-def test_it_begins_with_title_verdict_and_picture() -> None:
-    text = forms.render(made(ExactSession()), "summary")
-    title, _, verdict, *_ = text.splitlines()
-    assert title == "## Fewer tree walks when a folio is added"
-    assert verdict.startswith("**2 improvements, 1 unchanged (within 0.25 %).**")
-    drawn = picture_of(text)
-    assert [line.split()[0] for line in drawn[:3]] == ["4k.bw", "thp.bw", "switch.bw"]
-    assert "<details><summary>The whole report</summary>" in text
-
-
 def test_the_mark_is_on_the_side_of_its_sign() -> None:
     for effect in (0.02, -0.02):
         drawn = picture_of(

@@ -168,16 +168,6 @@ def test_entries_that_are_not_all_there_are_refused() -> None:
         waits(files)
 
 
-@given(st.integers(0, len(FILES[WAITS])), st.text(max_size=20), st.integers(0, 40))
-def test_damaged_histogram_is_read_or_refused(at: int, put: str, cut: int) -> None:
-    damaged = FILES[WAITS][:at] + put + FILES[WAITS][at + cut :]
-    try:
-        summed, _ = waits(FILES | {WAITS: damaged})
-    except ParseError:
-        return
-    assert all(isinstance(wait, Wait) for wait in summed)
-
-
 FUNCTIONS = st.from_regex(r"[a-z_][a-z0-9_]{0,30}(\.(isra|constprop)\.[0-9])?", fullmatch=True)
 
 

@@ -1,21 +1,12 @@
 from __future__ import annotations
 
-import json
 import time
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tests.workloads.conftest import Change, Run, counter, swap
+from tests.workloads.conftest import Change, Run, swap
 from workloads import parse
 from workloads.parse import ParseError, Side, guest_result, timeline
-
-ANY_JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
-    max_leaves=8,
-)
 
 
 def test_whole_run(run_4k: Run) -> None:
@@ -224,96 +215,9 @@ def test_agent_that_stopped_between_phases(run_thp: Run) -> None:
 # What a parser says to any text at all: a value, or ParseError.
 
 
-@given(st.binary(max_size=200))
-def test_fuzz_build_id(notes: bytes) -> None:
-    assert set(parse.build_id(notes)) <= set("0123456789abcdef")
-
-
-@given(st.text() | st.from_regex(r"(\w{1,5} [-\w]{1,5}\n){0,4}"))
-def test_fuzz_counters(text: str) -> None:
-    try:
-        counted = parse.counters(text)
-    except ParseError:
-        return
-    assert all(isinstance(value, int) for value in counted.values())
-
-
-@given(st.text() | st.from_regex(r"(1:0 (rbytes|wbytes)=\w* ?(wbytes=\d*)?\n){0,3}"))
-def test_fuzz_device_bytes(text: str) -> None:
-    try:
-        read, written = parse.device_bytes(text, "1:0")
-    except ParseError:
-        return
-    assert isinstance(read, int)
-    assert isinstance(written, int)
-
-
-FIELD = st.integers(-10, 10**20).map(str) | st.floats().map(str) | st.text(max_size=3)
-LINES = st.lists(st.lists(FIELD, max_size=4).map(", ".join), max_size=6).map("\n".join)
-
-
-@given(st.text() | LINES)
-def test_fuzz_timeline(text: str) -> None:
-    try:
-        line = parse.timeline("4k", text, 50)
-    except ParseError:
-        return
-    assert len(line.t_ms) == len(line.bw_kib_s) <= parse.MAX_INTERVALS
-
-
-KEYS = ("50.000000", "99.000000", "99.900000")
-SIDE = st.fixed_dictionaries(dict.fromkeys(("total_ios", "io_bytes", "iops", "runtime"), ANY_JSON))
-SYNC = st.fixed_dictionaries(
-    {
-        "lat_ns": st.fixed_dictionaries(
-            {"N": ANY_JSON}, optional={"percentile": ANY_JSON | st.just(dict.fromkeys(KEYS, "x"))}
-        )
-    }
-)
-JOB = st.fixed_dictionaries(
-    {"error": ANY_JSON, "read": SIDE | ANY_JSON, "write": SIDE, "sync": SYNC | ANY_JSON},
-    optional={"job options": ANY_JSON | st.fixed_dictionaries({"ramp_time": ANY_JSON})},
-)
-
-
-@given(
-    st.text().map("{".__add__)
-    | ANY_JSON.map(json.dumps)
-    | st.fixed_dictionaries({"jobs": st.lists(JOB | ANY_JSON, max_size=2)}).map(json.dumps)
-)
-def test_fuzz_fio_result(text: str) -> None:
-    try:
-        result = parse.fio_result(text)
-    except ParseError:
-        return
-    assert result is None or isinstance(result.ios, int)
-
-
 def test_fio_result_of_endless_depth() -> None:
     with pytest.raises(ParseError, match="RecursionError"):
         parse.fio_result('{"a":' * 100_000)
-
-
-@settings(max_examples=150)
-@given(st.data())
-def test_fuzz_whole_run(run_4k: Run, data: st.DataObject) -> None:
-    name = data.draw(st.sampled_from(sorted(run_4k.files)))
-    content = bytearray(run_4k.files[name] or b" ")
-    for _ in range(data.draw(st.integers(1, 4))):
-        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    changed = Run(run_4k.workload, {**run_4k.files, name: bytes(content)})
-    try:
-        result = changed.result
-    except ParseError:
-        return
-    # What can be parsed can be judged.
-    assert isinstance(changed.problems, tuple)
-    assert len(result.phases) == 1
-
-
-def test_counter_helper_changes_one_line(run_4k: Run) -> None:
-    changed = run_4k.but("4k/after/proc/vmstat", counter("pgmajfault", 1))
-    assert changed.result.phases[0].after.vmstat["pgmajfault"] == 1
 
 
 @pytest.mark.parametrize(

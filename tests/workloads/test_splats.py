@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from workloads import check
 
@@ -156,9 +154,3 @@ def test_a_panic_that_something_led_to_is_not_reported() -> None:
 def test_two_complaints_are_reported_in_their_order() -> None:
     text = "WARNING: suspicious RCU usage\n x\nBUG: Bad page state in process fio  pfn:0a\n"
     assert [splat.kind for splat in check.find(text)] == ["rcu", "memory"]
-
-
-@given(st.text())
-def test_any_text_can_be_read(text: str) -> None:
-    for splat in check.find(text):
-        assert splat.evidence

@@ -11,13 +11,6 @@ from reports.document import Column, Table, row
 from reports.render import text
 
 
-def test_columns_are_aligned(normal: Comparison) -> None:
-    lines = forms.render(normal, "text").splitlines()
-    head = next(line for line in lines if line.split()[:2] == ["metric", "change"])
-    row = next(line for line in lines if line.startswith("  4k.bw"))
-    assert head.index("patched") + len("patched") == row.index("262.032") + len("262.032")
-
-
 @pytest.mark.parametrize("width", [40, 60, 79, 80, 100, 132, 250])
 def test_no_line_is_longer_than_the_terminal(
     width: int,
