@@ -487,6 +487,7 @@ def _view(manifest: Manifest, session: MeasuredSession, *, trusted: bool) -> _Vi
             calls=session.calls,
             locks=[each for each in session.locks if each.run_id in run_ids],
             costs=session.costs,
+            annotation=session.annotation,
         ),
         points,
         standing,

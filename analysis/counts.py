@@ -17,7 +17,7 @@ from pydantic import ConfigDict
 
 from experiment.spec import Published
 from results.calls import Calls
-from results.profile import Locks, PhaseProfile, Profile
+from results.profile import Annotation, Locks, PhaseProfile, Profile
 from results.record import CaseRecord, Manifest, PhaseRecord, Record, RunCost, RunRecord
 
 T = TypeVar("T")
@@ -213,6 +213,7 @@ class Recorded:
     locks: Sequence[Locks] = ()
     costs: Sequence[RunCost] = ()
     explained: dict[str, tuple[Record, ...]] = field(default_factory=dict)
+    annotation: Annotation | None = None
 
     def published(self, case: str) -> list[Published]:
         """The published figures of a case that are of these two arms."""

@@ -240,7 +240,8 @@ PREFIX = "twinboot-types-"
 # kbuild's record of how it made an object, "cmd_" before 6.3.
 # Without ccache: in a box it has no home to keep anything in, and ends without compiling.
 COMMAND = re.compile(
-    r"^(?:saved)?cmd_\S+ := (?:ccache )?(?P<command>[^;\n]*) -o \S+(?P<rest>[^;\n]*)", re.M
+    r"^(?:saved)?cmd_\S+ := (?:ccache )?(?P<command>[^;\n]*) -o \S+(?P<rest>[^;\n]*)(?P<more>.*)",
+    re.M,
 )
 # It has no part in what is compiled, and would be written anew.
 DEPENDENCIES = re.compile(r" -Wp,-MMD,\S+")
@@ -254,17 +255,27 @@ def script(objects: Path, folder: str) -> str:
     """
     # What another kernel of the same folder was built from is not this one's.
     lines = [f"cd {folder}", f"rm -f {PREFIX}*.o"]
-    for file in FILES:
-        name = Path(file).name
-        record = (objects / file).with_name(f".{name}.o.cmd")
-        try:
-            match = COMMAND.search(record.read_text(errors="replace"))
-        except OSError:
-            continue
-        if match:
-            command = DEPENDENCIES.sub("", match["command"])
-            lines.append(f"{command} -gbtf -o {PREFIX}{name}.o{match['rest']} &")
-    return "\n".join([*lines, "wait"])
+    lines += [again(objects, file, f"{PREFIX}{Path(file).name}.o", "-gbtf") for file in FILES]
+    return "\n".join([*filter(None, lines), "wait"])
+
+
+def again(objects: Path, file: str, target: str, flags: str, *, whole: bool = False) -> str:
+    """The command that made an object (``file`` without ``.o``), for another one beside others.
+
+    Empty for what was not compiled.  Of a ``whole`` one objtool, which writes into code, goes over
+    it as it did.
+    """
+    record = (objects / file).with_name(f".{Path(file).name}.o.cmd")
+    try:
+        match = COMMAND.search(record.read_text(errors="replace"))
+    except OSError:
+        return ""
+    if not match:
+        return ""
+    command = DEPENDENCIES.sub("", match["command"])
+    tools = [each for each in match["more"].split(";") if whole and "/objtool " in each]
+    more = "".join(f" && {tool.replace(f' {file}.o', f' {target}').strip()}" for tool in tools)
+    return f"{command} {flags} -o {target}{match['rest']}{more} &"
 
 
 def collected(objects: Path) -> Iterator[tuple[str, bytes]]:

@@ -11,10 +11,10 @@ import logging
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from errors import InfraError, LabError, SeriesError
 from experiment.spec import KernelSpec
@@ -30,6 +30,7 @@ from kernels import (
     compiled,
     config,
     configure,
+    linetable,
     orders,
     prebuilt,
     products,
@@ -39,6 +40,7 @@ from kernels import cache as store
 from kernels.blame import Goal, Mistake, culprit, source_of
 from kernels.cache import Kernel
 from kernels.configure import Configured, Reasons, load_reasons
+from kernels.linetable import ObjectLines
 from kernels.make import (
     LogError,
     MakeProgress,
@@ -97,6 +99,7 @@ CULPRIT = "see which of its makefiles or programs does"
 # (``make -n`` of a kernel takes minutes and stops where headers are generated).
 Kind = Literal["first", "copied", "extended", "next"]
 Progress = Callable[[MakeProgress], None]
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -320,7 +323,42 @@ def provide(request: KernelRequest, progress: Progress | None = None) -> Kernel:
         if ready := store.load(cache, plan.key, used=True):
             return ready
         with store.locked(cache, f"tree-{plan.source.key}"):
-            return _contained(plan, progress, boxed=request.boxed and bool(plan.patches))
+            boxed = request.boxed and bool(plan.patches)
+            return _contained(plan, lambda site: site.build(progress), boxed=boxed)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Files of a source as a kernel was built from them: texts, and the lines of their objects.
+
+    ``without`` says of a file why its lines are not known.
+    """
+
+    texts: Mapping[str, str]
+    objects: Mapping[str, ObjectLines]
+    without: Mapping[str, str]
+
+
+def sources_of(
+    request: KernelRequest, kernel: Kernel, files: Collection[str], *, at_hand: bool
+) -> Sources | None:
+    """The lines of ``files`` in a kernel that is built.
+
+    With ``at_hand`` only where its objects are, and no other lab process builds in them.
+
+    Lines of headers are those of the objects of other ``files``.
+
+    Raises:
+        LabError: as :func:`provide`; or a file is compiled to other code with its lines.
+    """
+    plan = _Plan.of(request)
+    if at_hand and not (plan.objects / VMLINUX).exists():
+        return None
+    boxed = request.boxed and bool(plan.patches)
+    with store.locked(request.cache, f"tree-{plan.source.key}", wait=not at_hand) as ours:
+        if not ours:
+            return None
+        return _contained(plan, lambda site: site.sources(kernel, sorted(files)), boxed=boxed)
 
 
 def commands(request: KernelRequest) -> list[str]:
@@ -361,13 +399,13 @@ def commands(request: KernelRequest) -> list[str]:
     return lines
 
 
-def _contained(plan: _Plan, progress: Progress | None, *, boxed: bool) -> Kernel:
+def _contained(plan: _Plan, work: Callable[[_Site], Made], *, boxed: bool) -> Made:
     """Build; whatever stops that, and is not seen to be the host's, is the series' failure."""
     try:
         tree = prepare(plan.source, plan.tree.folder)
         build_log = tree.folder / f"{plan.key}.log"
         if not boxed:
-            return _Site(plan, plan.objects, build_log).build(progress)
+            return work(_Site(plan, plan.objects, build_log))
         top = tree.folder / BOXED
         folders.remove(top)  # of a lab that was killed
         place = top / plan.objects.name
@@ -378,7 +416,7 @@ def _contained(plan: _Plan, progress: Progress | None, *, boxed: bool) -> Kernel
         try:
             site = _Site(plan, place, build_log, box)
             site.lay_out()
-            return site.build(progress)
+            return work(site)
         finally:
             folders.remove(top)
             with contextlib.suppress(OSError):
@@ -498,6 +536,44 @@ class _Site:
         kernel = self.keep(configured, failed_modules)
         self.log.unlink()
         return kernel
+
+    def sources(self, kernel: Kernel, files: Sequence[str]) -> Sources:
+        """Have some files of a kernel that was built compiled once more, for their lines."""
+        plan, objects, src = self.plan, self.objects, self.tree.src
+        switch(self.tree, plan.patches, boxed=self.box is not None)
+        objects.mkdir(exist_ok=True)
+        if self.box is None and self.unfinished.exists():
+            self.distrust()
+        config_file, text = objects / ".config", kernel.config.read_text()
+        (objects / TOOLCHAIN).write_text(plan.tools)
+        (objects / REQUESTED).write_text(plan.requested)
+        self.log.write_text("")
+        if not config_file.exists() or config_file.read_text() != text:
+            config_file.write_text(text)
+            self.makes(("olddefconfig",))
+        linked = {origin.file for origin in addresses.load(kernel.origins).values()}
+        own = [file for file in files if file in linked]
+        stems = [file.rpartition(".")[0] for file in own]
+        cache = None if self.box else store.ccache_folder(plan.cache)
+        targets = [f"{stem}.o" for stem in stems]
+        made = make_argv(plan.toolchain, objects.name, targets, ccache_folder=cache)
+        if own and self.run(made)[0]:
+            raise InfraError("make does not make its objects again", next_step=f"see {self.log}")
+        self.run(["sh", "-c", linetable.script(objects, objects.name, own)])
+        lines, without = {}, {}
+        for file, stem in zip(own, stems, strict=True):
+            again, built = objects / linetable.name_of(file), objects / f"{stem}.o"
+            try:
+                lines[file] = limited.call(linetable.read, again, built, tuple(files))
+            except LabError as error:
+                without[file] = error.what
+        self.log.unlink()
+        texts = {
+            file: (src / file).read_text(errors="replace")
+            for file in files
+            if (src / file).is_file() and not (src / file).is_symlink()
+        }
+        return Sources(texts, lines, without)
 
     def argv(self, *targets: str) -> list[str]:
         """A make of these targets, without the compiler's cache."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import functools
 import io
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -23,7 +24,7 @@ from reports import FORM_NAMES, json_form, lkp, mail, mmtests, sentences, summar
 from reports.document import Block, Heading, Link, Paragraph
 from reports.headline import headline
 from reports.render import html, markdown, text
-from reports.sections import answer, arms, metrics, subject, trust, why
+from reports.sections import annotated, answer, arms, metrics, subject, trust, why
 from reports.sections.view import View, of_each_pair
 from results import door
 from results.profile import KINDS
@@ -42,7 +43,7 @@ Form = Callable[[SessionComparison], str]
 
 def pairs(view: View) -> list[Block]:
     """What is of two arms: all of a session that has no more, else each pair in its fold."""
-    body = of_each_pair(view, (metrics.blocks, why.blocks))
+    body = of_each_pair(view, (metrics.blocks, why.blocks, annotated.blocks))
     return body if view.session.is_pair else [*body, Paragraph(metrics.note(view.first), "note")]
 
 
@@ -98,6 +99,28 @@ def as_html(session: SessionComparison, *, drawn: bool = True) -> str:
     beside = Paragraph(("Other files in the session's folder: ", *links), "note")
     window = f"{headline(session).text}: {sentences.title(session.manifest)}"
     return html.page(window, subject.title(view), [*_blocks(PAGE, view), beside], over)
+
+
+def as_annotated(session: SessionComparison, form: str) -> str:
+    """The diff of each pair of arms with how often its lines ran: ``text``, ``markdown``, ``mail``.
+
+    A mail is the text with the diff quoted, as an answer to the series.
+
+    Raises:
+        ReportError: there are no such lines on record.
+    """
+    blocks = [
+        block
+        for pair in per_operation(session).comparisons
+        for block in annotated.shown(pair, session.name_of(pair))
+    ]
+    if not blocks:
+        raise ReportError("no phase has counts of changed lines on record")
+    title: list[Block] = [Heading(sentences.title(session.manifest), 1)]
+    if form == "markdown":
+        return markdown.text([*title, *blocks])
+    shown = text.text([*title, *blocks])
+    return re.sub(r"^ *\| ?", "> ", shown, flags=re.M) if form == "mail" else shown
 
 
 def as_summary(session: SessionComparison) -> str:

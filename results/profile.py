@@ -262,6 +262,9 @@ class PhaseProfile(Record):
     (before 11.1); where it does, blocks that were left before their end are counted up to there.
 
     ``stacks`` are the paths on which kernel functions were called, None where nobody followed them.
+
+    ``blocks`` are those of files whose lines are counted (:class:`Annotation`): where each begins
+    in the kernel's half of the addresses, how many instructions it has, and its entries.
     """
 
     phase: str
@@ -279,6 +282,7 @@ class PhaseProfile(Record):
     user_kinds: dict[str, tuple[int, ...]] = Field(default_factory=dict)
     interruptions: tuple[Interruption, ...] | None = None
     stacks: tuple[StackFrame, ...] | None = None
+    blocks: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def busy(self) -> int:
@@ -312,6 +316,39 @@ class Profile(Record):
     def of_functions(self) -> Profile:
         """The same without all that was watched besides: instructions and calls alone."""
         left_out: dict[str, Any] = dict.fromkeys(("locks", "memory", "lines", "interruptions"))
-        left_out |= {"stacks": None, "waits": {}, "user_kinds": {}}
+        left_out |= {"stacks": None, "waits": {}, "user_kinds": {}, "blocks": ()}
         phases = (phase.model_copy(update=left_out) for phase in self.phases)
         return self.model_copy(update={"phases": tuple(phases)})
+
+
+class FileDiff(Record):
+    """What two arms' sources of one file differ by: hunks as ``diff -u`` writes them."""
+
+    base: str
+    patched: str
+    file: str
+    hunks: str
+
+
+class FileCounts(Record):
+    """One file in one phase on one arm, over all of ``runs``, which are named by their ids.
+
+    ``lines`` maps a line to how often it was executed, to its instructions, and to whether the
+    first is exact (:func:`kernels.linetable.executions`); a line that has code and never ran has
+    zeros, and one without code is not in it.  Copies that the compiler made of a line are added up.
+    """
+
+    arm: str
+    case: str
+    phase: str
+    file: str
+    runs: tuple[str, ...]
+    lines: dict[int, tuple[int, int, bool]]
+
+
+class Annotation(Record):
+    """All files of a session; ``without`` says of files why nothing is known of their lines."""
+
+    diffs: tuple[FileDiff, ...]
+    counts: tuple[FileCounts, ...]
+    without: dict[str, str] = Field(default_factory=dict)

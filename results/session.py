@@ -16,7 +16,7 @@ from results.calls import Calls
 from results.checks import Check
 from results.door import StoreError
 from results.native import NativeHead
-from results.profile import Locks, Profile
+from results.profile import Annotation, Locks, Profile
 from results.record import Manifest, RunCost, RunRecord
 from results.store import MANIFEST, SessionStore
 
@@ -35,6 +35,7 @@ class MeasuredSession:
     locks: tuple[Locks, ...]
     costs: tuple[RunCost, ...]
     calls: Calls | None
+    annotation: Annotation | None
 
     @property
     def runs_planned(self) -> int:
@@ -75,6 +76,7 @@ def open_session(folder: Path, *, counted: bool = True) -> MeasuredSession:
         locks=tuple(store.locks()) if counted else (),
         costs=tuple(store.costs()),
         calls=store.calls(),
+        annotation=store.annotation(),
     )
 
 

@@ -24,7 +24,7 @@ from results.calls import Calls
 from results.checks import Check
 from results.door import StoreError
 from results.native import IS_NATIVE, NATIVE
-from results.profile import Locks, Profile
+from results.profile import Annotation, Locks, Profile
 from results.record import SCHEMA_VERSION, Manifest, Record, RunCost, RunRecord
 
 MANIFEST = "manifest.json"
@@ -33,9 +33,11 @@ COSTS = "costs.jsonl"
 PROFILES = "profiles.jsonl"
 LOCKS = "locks.jsonl"
 CHECKS = "checks.jsonl"
-CALLS = "calls.json.gz"
-# Those of two kernels have 2 MiB.
-MOST_CALLS_BYTES = 256 * door.MIB
+# What there is one of in a session.
+CALLS, ANNOTATION = "calls.json.gz", "annotation.json.gz"
+PACKED: dict[type[Record], str] = {Calls: CALLS, Annotation: ANNOTATION}
+# Calls of two kernels have 2 MiB.
+MOST_UNPACKED_BYTES = 256 * door.MIB
 FILES: dict[type[Record], str] = {RunCost: COSTS, Profile: PROFILES, Locks: LOCKS}
 OF_RUNS: dict[str, type[RunRecord] | type[Profile] | type[Locks] | type[Check]] = {
     RUNS: RunRecord,
@@ -49,6 +51,7 @@ MOST_BYTES = {PROFILES: door.LINES, LOCKS: door.LINES}
 LONGEST_LINE = 64 * door.MIB
 
 R = TypeVar("R", bound=Record)
+Packed = TypeVar("Packed", Calls, Annotation)
 OfRun = TypeVar("OfRun", RunRecord, Profile, Locks, Check)
 
 
@@ -98,10 +101,10 @@ class SessionStore:
         except (ValueError, AttributeError, RecursionError) as error:
             raise StoreError(f"{path}: not a manifest: {error}") from None
 
-    def keep_calls(self, calls: Calls) -> None:
-        """Write who calls whom in the arms' kernels; equal calls are equal bytes."""
-        packed = gzip.compress(calls.model_dump_json().encode(), mtime=0)
-        door.write(self.folder, CALLS, packed)
+    def keep(self, record: Calls | Annotation) -> None:
+        """Write what there is one of in a session; equal records are equal bytes."""
+        packed = gzip.compress(record.model_dump_json().encode(), mtime=0)
+        door.write(self.folder, PACKED[type(record)], packed)
 
     def calls(self) -> Calls | None:
         """Who calls whom in the arms' kernels; None where that is not on record.
@@ -109,15 +112,22 @@ class SessionStore:
         Raises:
             StoreError: the file is damaged.
         """
-        path = self.folder / CALLS
+        return self._unpacked(Calls)
+
+    def annotation(self) -> Annotation | None:
+        """How often the lines that the series changes ran; raises as :meth:`calls`."""
+        return self._unpacked(Annotation)
+
+    def _unpacked(self, kind: type[Packed]) -> Packed | None:
+        path = self.folder / PACKED[kind]
         try:
-            packed = door.read(self.folder, CALLS)
-            unpacked = zlib.decompressobj(wbits=31).decompress(packed, MOST_CALLS_BYTES)
-            return Calls.model_validate_json(unpacked)
+            packed = door.read(self.folder, path.name)
+            unpacked = zlib.decompressobj(wbits=31).decompress(packed, MOST_UNPACKED_BYTES)
+            return kind.model_validate_json(unpacked)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, zlib.error) as error:
-            raise StoreError(f"{path}: not a list of calls: {error}") from None
+            raise StoreError(f"{path}: not {kind.__name__}: {error}") from None
 
     def append(self, record: RunRecord, *beside: RunCost | Profile | Locks) -> None:
         """Append one record durably; what belongs to it first, so that none lacks it."""

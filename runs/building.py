@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +12,10 @@ from errors import LabError, SeriesError, UsageError
 from experiment.ad_hoc import name_of
 from experiment.plan import AGAIN
 from experiment.spec import Experiment
+from guests.probe.fold import functions_of
 from host import sandbox
 from host.packages import install_line
-from kernels import build
+from kernels import build, symbols
 from kernels.cache import Kernel, load, planned
 from kernels.make import MakeProgress
 from kernels.series import read_patch
@@ -221,3 +223,29 @@ def forecast_run(experiment: Experiment, sessions: Path) -> RunForecast:
         counted.get((case.name, experiment.guest), UNKNOWN_RUN_S) for case in experiment.cases
     ]
     return RunForecast(sum(seconds) / len(seconds), "")
+
+
+def sources_of(resolved: Resolved, kernels: Mapping[str, Kernel]) -> frozenset[str]:
+    """Files whose lines are counted: those of the patches, and whose code these change by headers.
+
+    Nothing where nobody knows of what files a kernel is made.
+    """
+    every = [*kernels.values()]
+    if any(not kernel.is_built or not kernel.origins.exists() for kernel in every):
+        return frozenset()
+    patches = {path for arm in resolved.arms for path in arm.patches}
+    files = {file for path in patches for file in read_patch(path).files}
+    if any(file.endswith(".h") for file in files):
+        tables = [symbols.load(kernel.symbols) for kernel in every]
+        changed = {
+            re.split("[@#.]", change.name)[0]
+            for table in tables[1:]
+            for change in symbols.differing(tables[0], table)
+        }
+        files |= {
+            file
+            for kernel in every
+            for name, file in functions_of(kernel).named
+            if name.partition("@")[0].partition(".")[0] in changed
+        }
+    return frozenset(files) - {""}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Literal
@@ -91,7 +91,9 @@ def _judged(
         if difference:
             message = f"not bit-exact: {difference[0]}"
             return failed(session, run, Ending("failed", message, difference), kind="inexact"), ()
-    observed, findings = observe(parts, outcome, result)
+    # Diagnostic runs are not of the judged guests, or count much besides.
+    sources = frozenset() if run.twin else session.sources
+    observed, findings = observe(parts, outcome, result, sources)
     profiles = [beside for beside in observed if isinstance(beside, Profile)]
     if parts.guest.vcpus == 1:
         problems = tuple(
@@ -143,7 +145,7 @@ def _claim(session: Prepared, parts: RunParts) -> validity.Claim:
 
 
 def observe(
-    parts: RunParts, outcome: Outcome, result: GuestResult
+    parts: RunParts, outcome: Outcome, result: GuestResult, sources: Collection[str] = ()
 ) -> tuple[Beside, tuple[str, ...]]:
     """What was counted and observed in a valid run, and findings where it cannot be read.
 
@@ -153,7 +155,7 @@ def observe(
     findings: list[str] = []
     for what in ("probe", "locks"):
         try:
-            record = _observed(what, parts, outcome, result)
+            record = _observed(what, parts, outcome, result, sources)
         except LabError as error:
             findings.append(f"{what}: {error}")
         except Exception as error:  # as in :func:`record_of`: of what a guest sent
@@ -180,7 +182,11 @@ def unseen_memory(profile: Profile) -> list[str]:
 
 
 def _observed(
-    what: str, parts: RunParts, outcome: Outcome, result: GuestResult
+    what: str,
+    parts: RunParts,
+    outcome: Outcome,
+    result: GuestResult,
+    sources: Collection[str],
 ) -> Profile | Locks | None:
     run, files = parts.run, outcome.files
     if files is None:
@@ -192,7 +198,7 @@ def _observed(
         return Locks(run_id=run.run_id, twin=run.twin, phases=tuple(phases))
     if outcome.counts is None:
         return None
-    counted = fold.profile(outcome.counts, parts.kernel, files, parts.phases, result)
+    counted = fold.profile(outcome.counts, parts.kernel, files, parts.phases, result, sources)
     return Profile(run_id=run.run_id, phases=counted)
 
 

@@ -25,7 +25,7 @@ from kernels import prebuilt
 from kernels.cache import Kernel
 from results.record import NOT_BUILT, Failure
 from runs.boots import MIB, Boot, WallHost
-from runs.building import Building, build_arms, expect_arms, same_code
+from runs.building import Building, build_arms, expect_arms, same_code, sources_of
 from runs.local import Options
 from runs.requirements import (
     can_be_modelled,
@@ -48,9 +48,9 @@ class Prepared:
 
     Diagnostic runs that show nothing on this host are left out of it and of ``benches``.
     ``kernels`` are by flavour and arm, as far as they are built; ``unbuilt`` says by flavour and
-    arm why one is only planned.  ``probe`` is None where none counts, ``wall`` in exact mode and
-    ``qemu`` in wall mode.  ``overlaid`` are the initramfs of prebuilt kernels and of workloads with
-    programs.
+    arm why one is only planned.  ``sources`` are files whose lines are counted.  ``probe`` is None
+    where none counts, ``wall`` in exact mode and ``qemu`` in wall mode.  ``overlaid`` are the
+    initramfs of prebuilt kernels and of workloads with programs.
     """
 
     resolved: Resolved
@@ -65,6 +65,7 @@ class Prepared:
     wall: WallHost | None = None
     overlaid: Mapping[Lacks, Initramfs] = field(default_factory=dict)
     unbuilt: Mapping[tuple[str, str], SeriesError] = field(default_factory=dict)
+    sources: frozenset[str] = frozenset()
 
     @property
     def benches(self) -> tuple[Bench, ...]:
@@ -328,6 +329,7 @@ def prepare(resolved: Resolved, options: Options, progress: Building) -> Prepare
         wall=wall,
         overlaid=_overlaid(image, built.values(), resolved, options),
         unbuilt={(judged, arm): error for arm, error in failures.items()},
+        sources=sources_of(resolved, built) if probe and not same else frozenset(),
     )
     _require_comparable(prepared)
     return prepared

@@ -30,7 +30,16 @@ from results import door
 from results.door import StoreError
 from results.profile import Locks, Profile
 from results.record import KernelIdentity, Manifest, Record, RunRecord
-from results.store import CALLS, CHECKS, LOCKS, MANIFEST, PROFILES, RUNS, SessionStore
+from results.store import (
+    ANNOTATION,
+    CALLS,
+    CHECKS,
+    LOCKS,
+    MANIFEST,
+    PROFILES,
+    RUNS,
+    SessionStore,
+)
 from runs import dry_run
 from runs.archive import MOST_BYTES, pack, unpack
 from runs.local import Options
@@ -139,7 +148,7 @@ INPUTS = "inputs"
 KERNELS = "kernels"
 # The initramfs that was booted, where it had nothing of one kernel or workload on top.
 ROOT = "root.cpio"
-RECORDS = (MANIFEST, CALLS, RUNS, PROFILES, LOCKS, CHECKS)
+RECORDS = (MANIFEST, CALLS, ANNOTATION, RUNS, PROFILES, LOCKS, CHECKS)
 # Those that have a say in a number of exact mode.
 DECISIVE = ("qemu", "fio", "gcc", "ld", "busybox", "mkfs.xfs", "libc")
 # Of these, those that are in the root.
@@ -207,7 +216,7 @@ def write_archive(
     for name in filter(partial(door.exists, folder), RECORDS):
         content = door.read(folder, name, MOST_BYTES)
         # Without what a killed process left of its last record.
-        whole = len(content) if name in (MANIFEST, CALLS) else content.rfind(b"\n") + 1
+        whole = len(content) if name in (MANIFEST, CALLS, ANNOTATION) else content.rfind(b"\n") + 1
         files[f"{SESSION}/{name}"] = content[:whole]
     for of in door.names(folder, SERIES):
         for patch in door.names(folder, f"{SERIES}/{of}"):

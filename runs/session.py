@@ -126,7 +126,7 @@ def keep_calls(session: Prepared, store: SessionStore) -> None:
         return
     calls = of_kernels(kernels)
     if calls is not None:
-        store.keep_calls(calls)
+        store.keep(calls)
 
 
 def reopen(

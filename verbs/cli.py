@@ -37,6 +37,7 @@ VERBS = {
     "suggest": "coverage",
     "plan": "session",
     "report": "session",
+    "annotate": "session",
     "sessions": "sessions",
     "compare": "sessions",
     "bisect": "bisect",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from errors import InfraError, RecordError, SeriesError, UsageError
+from errors import InfraError, LabError, RecordError, SeriesError, UsageError
 from experiment.series_name import split_range
 from host import facts
 from host.facts import guests_at_once
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from runs.resolved import Resolved
 
 app = typer.Typer(add_completion=False)
+ANNOTATED_FORMS = ("text", "markdown", "mail")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,6 +225,41 @@ def report_verb(
     raise typer.Exit(verdict if judge else 0)
 
 
+@app.command("annotate")
+def annotate_verb(
+    folder: Annotated[Path, session_argument("SESSION")],
+    form: Annotated[str, opt("--form FORM", ", ".join(ANNOTATED_FORMS))] = "text",
+) -> None:
+    """Print the series as a diff with how often each line ran, without it and with it.
+
+    A margin has executions per read or operation: on base to the left, on patched to the right,
+    `#####` for code that never ran. Nothing is booted; where lines are not on record yet, the
+    changed files are compiled once more.
+
+    Examples:
+    ./lab.py annotate latest  # the newest session
+    ./lab.py annotate latest --form mail  # the diff quoted, for an answer to the series
+    """
+    from reports import forms
+    from results.store import SessionStore
+    from runs import session as sessions
+    from runs.annotate import annotate
+    from runs.boots import Reporter
+
+    if form not in ANNOTATED_FORMS:
+        raise UsageError(
+            f"no form of annotate: {form}",
+            where="--form",
+            next_step=f"one of {', '.join(ANNOTATED_FORMS)}",
+        )
+    if SessionStore(folder).annotation() is None:
+        reporter = Reporter()
+        with sessions.SessionLock(folder, must_exist=True):
+            opened, store, on = sessions.reopen(folder, options(), reporter.building)
+            annotate(opened, on, store, on_demand=True)
+    write_out(forms.as_annotated(forms.read_comparison(folder), form), end="")
+
+
 @app.command("run")
 @flattened
 def run_verb(
@@ -367,6 +403,7 @@ def make(
     from reports import forms
     from reports.headline import decided, standing_verdicts
     from runs import stages
+    from runs.annotate import annotate
     from runs.measure import measure as measure_runs
     from runs.wall import measure_wall
 
@@ -409,6 +446,10 @@ def make(
         verdict=verdict,
         verdicts=verdicts,
     )
+    try:
+        annotate(opened, run_options, store, on_demand=False)
+    except LabError as error:
+        reporter.log(f"changed lines are not counted: {error.in_one_line}")
 
 
 def print_verdicts(folder: Path, *, strict: bool) -> int:

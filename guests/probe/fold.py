@@ -13,7 +13,7 @@ guest's own clock (``overcount``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import add
@@ -94,10 +94,12 @@ def profile(
     files: Mapping[str, bytes],
     phases: Sequence[Phase],
     result: GuestResult,
+    sources: Collection[str] = (),
 ) -> tuple[PhaseProfile, ...]:
     """Fold one run: the probe's file, and what the guest sent (``files``, and parsed).
 
-    Phases are in the order they ran, numbered from 1 as the agent numbers them.
+    Phases are in the order they ran, numbered from 1 as the agent numbers them.  Of functions of
+    the ``sources`` blocks are kept, too.
     Raises InfraError: the counts are cut short, a phase was not counted, or System.map is not that
     of the kernel that ran.
     """
@@ -140,6 +142,8 @@ def profile(
                 more["lines"] = _lines(of.moves, places, objects)
             if parsed.interrupted:
                 more["interruptions"] = _interruptions(of.interruptions, places, phase)
+            if sources:
+                more["blocks"] = blocks_of(of, places.functions, sources)
             if parsed.stacked:
                 more["stacks"] = counts.fold(of, places.functions)
             folded.append(_phase(of, places, phase, sent).model_copy(update=more))
@@ -186,6 +190,18 @@ def _phase(of: Counts, places: Places, phase: Phase, result: PhaseResult) -> Pha
         work=work,
         user_kinds={file: tuple(each.get(file, 0) for each in by_kind) for file in user},
     )
+
+
+def blocks_of(
+    of: Counts, functions: FunctionMap, sources: Collection[str]
+) -> tuple[tuple[int, int, int], ...]:
+    """The blocks of functions of these files, those of all vCPUs together, by their addresses."""
+    of_source = np.array([file in sources for _, file in functions.named], np.bool_)
+    start = np.searchsorted(functions.table.starts, of.rows["address"], side="right") - 1
+    rows = of.rows[(start >= 0) & of_source[functions.owner[np.maximum(start, 0)]]]
+    keys = zip(rows["address"].tolist(), rows["instructions"].tolist(), strict=True)
+    counted = _added(zip(keys, _columns(rows, ("entries",)), strict=True))
+    return tuple((at - KERNEL_HALF, n, entries) for (at, n), (entries,) in sorted(counted.items()))
 
 
 def _added(rows: Iterable[tuple[Key, Iterable[int]]]) -> dict[Key, list[int]]:

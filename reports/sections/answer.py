@@ -31,8 +31,8 @@ from reports.document import (
     row,
 )
 from reports.headline import headline
+from reports.sections import annotated, functions, locks, trust
 from reports.sections import counted as counts
-from reports.sections import functions, locks, trust
 from reports.sections.view import View
 from reports.sentences import of_finding
 from results.profile import WORK
@@ -183,11 +183,14 @@ def _place(comparison: Comparison, at: tuple[str, str]) -> str:
 
 
 def _ran(_: View, comparison: Comparison) -> Iterator[tuple[str, Words]]:
-    """Which of the changed functions ran, or why that is not known; and what was run before."""
+    """Which changed lines and functions ran, or why that is not known; and what was run before."""
     if not comparison.manifest.same_code:
+        lines = annotated.summary(comparison).removesuffix(" ran")
         for finding in comparison.findings:
             if name := OF_ANSWER.get(finding.kind):
-                yield name, of_finding(finding).removeprefix("executed: ")
+                text = of_finding(finding).removeprefix("executed: ")
+                own = lines if name == "Ran" else ""
+                yield name, "; ".join(filter(None, (own, text)))
 
 
 def _checked(view: View, _: Comparison) -> Iterator[tuple[str, Words]]:

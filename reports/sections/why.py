@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from analysis.explain import explanations
+from analysis.explain.annotated import EXPLANATION as ANNOTATED
 from analysis.model import Comparison
 from analysis.verdict import CALLED
 from reports.charts import functions as charted
@@ -52,8 +53,9 @@ def blocks(view: View, comparison: Comparison) -> list[Block]:
         at = metric.case, metric.phase
         judged[at] = judged.get(at, False) or metric.judgement.verdict in CALLED
     shown: list[tuple[Instrument, dict[At, list[Any]]]] = []
-    others = (each for each in explanations() if each.name not in INSTRUMENTS)
-    # An explanation that has no instrument of its own is a count with rows.
+    # An explanation that has no instrument of its own is a count with rows; a diff is neither.
+    own = {*INSTRUMENTS, ANNOTATED.name}
+    others = (each for each in explanations() if each.name not in own)
     for instrument in (
         *INSTRUMENTS.values(),
         *(counted.Ranked(each).instrument for each in others),

@@ -10,7 +10,7 @@ from analysis.comparison import compare_views
 from analysis.model import Comparison
 from results.calls import Calls
 from results.checks import Check
-from results.profile import Locks, Profile
+from results.profile import Annotation, Locks, Profile
 from results.record import Manifest, RunRecord
 from results.session import MeasuredSession
 
@@ -31,11 +31,11 @@ def measured(
     locks: Iterable[Locks] = (),
     checks: Iterable[Check] = (),
     calls: Calls | None = None,
+    annotation: Annotation | None = None,
 ) -> MeasuredSession:
     """What ``open_session`` gives for a folder that holds these."""
-    return MeasuredSession(
-        manifest, tuple(records), tuple(checks), tuple(profiles), tuple(locks), (), calls
-    )
+    of_runs = (tuple(records), tuple(checks), tuple(profiles), tuple(locks), ())
+    return MeasuredSession(manifest, *of_runs, calls, annotation)
 
 
 def compare(

@@ -77,6 +77,7 @@ def running(
         session.locks,
         session.costs,
         session.calls,
+        session.annotation,
     )
 
 

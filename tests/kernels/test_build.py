@@ -17,7 +17,7 @@ import pytest
 from errors import InfraError, SeriesError, UsageError
 from experiment.spec import KernelSpec, Mode
 from host import sandbox
-from kernels import addresses, build, symbols
+from kernels import addresses, build, linetable, symbols
 from kernels import cache as store
 from kernels.build import (
     UNKNOWN,
@@ -99,6 +99,41 @@ def test_a_built_kernel_knows_the_files_of_its_functions(lab: Lab) -> None:
         "remember": "mm/filemap.c",
         "slow": "mm/slow.c",
     }
+
+
+@pytest.mark.parametrize("boxed", [False, True])
+def test_the_lines_of_either_arm_are_those_of_its_own_source(lab: Lab, *, boxed: bool) -> None:
+    if boxed and sandbox.available() is None:
+        pytest.skip("no sandbox here")
+    files, patches = ["include/folio.h", "mm/debug.c", "mm/filemap.c"], lab.series("faster", FASTER)
+    requests = [lab.request(), lab.request(patches, boxed=boxed)]
+    texts, ran = [], []
+    for request in requests:
+        kernel = provide(request)
+        sources = build.sources_of(request, kernel, files, at_hand=True)
+        assert sources is not None
+        assert (set(sources.objects), sources.without) == ({"mm/filemap.c"}, {})
+        bounds = "0 T _text\nffffffffffffffff T _etext\n"
+        table = addresses.parse(bounds + kernel.system_map.read_text())
+        lines = sources.objects["mm/filemap.c"]
+        (entry,) = table.at["filemap_add"]
+        counted = linetable.executions(lines, linetable.placed(lines, table), [(entry, 1, 7)])
+        texts.append(sources.texts["mm/filemap.c"])
+        ran.append({texts[-1].splitlines()[n - 1] for (_, n), (m, *_) in counted.items() if m == 7})
+    assert texts[0] != texts[1]
+    assert "\tint order = index >> 4;" in ran[0]
+    assert "\tint order = index >> 5;" in ran[1]
+    assert not list(lab.cache.glob("trees/*/boxed"))
+
+
+def test_lines_wait_for_whoever_asks_where_no_objects_are_at_hand(lab: Lab) -> None:
+    kernel = provide(lab.request())
+    for objects in lab.cache.glob("trees/*/src/obj-*"):
+        shutil.rmtree(objects)
+    assert build.sources_of(lab.request(), kernel, ["mm/filemap.c"], at_hand=True) is None
+    sources = build.sources_of(lab.request(), kernel, ["mm/filemap.c"], at_hand=False)
+    assert sources is not None
+    assert sources.objects
 
 
 def test_second_time_comes_from_the_cache_without_make(lab: Lab) -> None:

@@ -35,14 +35,14 @@ def test_who_calls_whom_is_read_again_and_damage_is_named(tmp_path: Path) -> Non
     store.create(ExactSession().manifest())
     assert open_session(tmp_path).calls is None
     calls = calls_of({"fault": {"add", "walk"}, "add": {"walk"}}, pointed=["fault"], boot=["setup"])
-    store.keep_calls(calls)
+    store.keep(calls)
     written = (tmp_path / CALLS).read_bytes()
     assert open_session(tmp_path).calls == open_session(tmp_path, counted=False).calls == calls
-    store.keep_calls(calls)
+    store.keep(calls)
     assert (tmp_path / CALLS).read_bytes() == written
     for damaged in (written[:-9], b"", gzip.compress(b"{}")):
         (tmp_path / CALLS).write_bytes(damaged)
-        with pytest.raises(StoreError, match=f"{CALLS}: not a list of calls"):
+        with pytest.raises(StoreError, match=f"{CALLS}: not Calls"):
             open_session(tmp_path)
 
 

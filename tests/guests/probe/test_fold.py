@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from errors import InfraError
 from guests.probe import counts, fold, places
 from kernels import addresses
-from kernels.addresses import Origin
+from kernels.addresses import KERNEL_HALF, Origin
 from kernels.cache import Kernel
 from results.profile import (
     KINDS,
@@ -26,6 +26,7 @@ from results.profile import (
     MemoryUse,
     Misses,
     PhaseProfile,
+    Profile,
 )
 from results.record import KernelIdentity, Timeline
 from tests.guests.probe.test_counts import Row, written
@@ -813,3 +814,19 @@ def test_stacks_of_paths_that_are_none_are_refused(
 ) -> None:
     with pytest.raises(InfraError, match=why):
         stacks_of(kernel, spent, paths)
+
+
+def test_blocks_are_kept_of_the_files_that_are_named(kernel: Kernel) -> None:
+    rows = [row(0x100, 7), row(0x120, 2), row(0x120, 3, vcpu=1), row(0x120, 1, n=2), row(0x500, 9)]
+    user: Row = (1, 0, 0, 3, 0, FIO + 8, 11)
+    data = written([*rows, row(0x500, 1, phase=2), user])
+    for sources, offsets in (
+        ((), []),
+        (("mm/filemap.c",), [(0x100, 5, 7), (0x120, 2, 1), (0x120, 5, 5)]),
+        (("lib/xarray.c", "mm/none.c"), [(0x500, 5, 9)]),
+    ):
+        (only,) = fold.profile(data, kernel, FILES, [PHASE], result(), sources)
+        assert only.blocks == tuple(
+            (START - KERNEL_HALF + at, n, entries) for at, n, entries in offsets
+        )
+    assert not Profile(run_id="r", phases=(only,)).of_functions.phases[0].blocks

@@ -1,0 +1,141 @@
+"""How often each line that a series changes ran: from the blocks of the judged runs.
+
+Nothing is booted.  The changed files of each arm are compiled once more for their line tables, in
+the objects that its kernel was built in.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+
+from errors import UsageError
+from guests.probe.fold import functions_of
+from kernels import build, linetable
+from kernels.addresses import KERNEL_HALF
+from kernels.build import Sources
+from kernels.cache import Kernel
+from kernels.series import read_patch
+from results.profile import Annotation, FileCounts, FileDiff, Profile
+from results.record import RunRecord
+from results.store import SessionStore
+from runs.building import needs_box
+from runs.local import Options
+from runs.prepare import Prepared
+
+# As many objects are compiled again without having been asked for.
+MOST_UNASKED = 24
+CONTEXT = 3
+# First line and count of either side.
+HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+
+
+def annotate(session: Prepared, options: Options, store: SessionStore, *, on_demand: bool) -> None:
+    """Put the lines that a session's arms differ in on record, with how often each ran.
+
+    Not ``on_demand`` it is done where that takes seconds.
+
+    Raises:
+        LabError: it cannot be done.
+    """
+    resolved, files = session.resolved, session.sources
+    counted = {
+        profile.run_id: profile
+        for profile in store.profiles()
+        if any(phase.blocks for phase in profile.phases)
+    }
+    records = [
+        record
+        for record in store.records()
+        if record.run_id in counted and not record.failure and not record.repeat
+    ]
+    objects = sum(not file.endswith(".h") for file in files)
+    if not records or (not on_demand and objects > MOST_UNASKED):
+        if not on_demand:
+            return
+        raise UsageError(
+            "no blocks of its changed files are on record",
+            where=str(store.folder),
+            next_step="./lab.py run measures it anew: runs that are kept take seconds",
+        )
+    boxed = needs_box(resolved, options)
+    sources: dict[str, Sources] = {}
+    for arm in resolved.arms:
+        kernel = session.measured[arm.spec.name]
+        request = options.kernel(arm.kernels[resolved.flavours[0]], arm.patches, boxed=boxed)
+        of_arm = build.sources_of(request, kernel, files, at_hand=not on_demand)
+        if of_arm is None:
+            return
+        sources[arm.spec.name] = of_arm
+    patches = {path for arm in resolved.arms for path in arm.patches}
+    changed = sorted({file for path in patches for file in read_patch(path).files})
+    diffs = []
+    for base, patched in session.experiment.compared:
+        for file in changed:
+            old, new = (sources[arm].texts.get(file, "").splitlines() for arm in (base, patched))
+            lines = [*difflib.unified_diff(old, new, lineterm="", n=CONTEXT)][2:]
+            if lines:
+                diffs.append(
+                    FileDiff(base=base, patched=patched, file=file, hunks="\n".join(lines))
+                )
+    shown: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for diff in diffs:
+        for match in HUNK.finditer(diff.hunks):
+            for side, first, many in (
+                (diff.base, *match.group(1, 2)),
+                (diff.patched, *match.group(3, 4)),
+            ):
+                shown[side, diff.file] |= {*range(int(first), int(first) + int(many or 1))}
+    counts = [
+        each
+        for arm, of_arm in sources.items()
+        for each in counts_of(
+            arm,
+            session.measured[arm],
+            of_arm,
+            [(record, counted[record.run_id]) for record in records if record.arm == arm],
+            {file: lines for (name, file), lines in shown.items() if name == arm},
+        )
+    ]
+    without = {file: why for of_arm in sources.values() for file, why in of_arm.without.items()}
+    store.keep(Annotation(diffs=tuple(diffs), counts=tuple(counts), without=without))
+
+
+def counts_of(
+    arm: str,
+    kernel: Kernel,
+    sources: Sources,
+    runs: list[tuple[RunRecord, Profile]],
+    shown: Mapping[str, set[int]],
+) -> list[FileCounts]:
+    """How often the ``shown`` lines of an arm's files ran, phase by phase, over all of its runs."""
+    table = functions_of(kernel).table
+    places = {file: linetable.placed(lines, table) for file, lines in sources.objects.items()}
+    phases: dict[tuple[str, str], list[tuple[str, tuple[tuple[int, int, int], ...]]]] = {}
+    for record, profile in runs:
+        for phase in profile.phases:
+            phases.setdefault((record.case, phase.phase), []).append((record.run_id, phase.blocks))
+    counts = []
+    for (case, name), blocks in phases.items():
+        entered: Counter[tuple[int, int]] = Counter()
+        for _, of_run in blocks:
+            for address, instructions, entries in of_run:
+                entered[address, instructions] += entries
+        every = [(KERNEL_HALF + at, n, entries) for (at, n), entries in entered.items()]
+        lines: dict[str, dict[int, tuple[int, int, bool]]] = {file: {} for file in shown}
+        for file, of_object in sources.objects.items():
+            executed = linetable.executions(of_object, places[file], every)
+            for (of, line), (ran, spent, exact) in executed.items():
+                if line in shown.get(of, ()):
+                    # A header has lines in several objects.
+                    before = lines[of].get(line, (0, 0, True))
+                    lines[of][line] = (before[0] + ran, before[1] + spent, before[2] and exact)
+        run_ids = tuple(run_id for run_id, _ in blocks)
+        counts += [
+            FileCounts(arm=arm, case=case, phase=name, file=file, runs=run_ids, lines=of_file)
+            for file, of_file in lines.items()
+            if of_file
+        ]
+    return counts
