@@ -10,6 +10,7 @@ import json
 import logging
 import shlex
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -52,10 +53,10 @@ from kernels.make import (
     wait_until_idle,
 )
 from kernels.make import identify as identify_toolchain
-from kernels.series import Patch, apply_argv, read_patch
+from kernels.series import Patch, apply, apply_argv, read_patch
 from kernels.source import Source, unpack_argvs
 from kernels.source import identify as identify_source
-from kernels.worktree import COPY_TIMEOUT_S, WorkTree, copy_objects, prepare, switch
+from kernels.worktree import COPY_TIMEOUT_S, WorkTree, copy_objects, lay_out, prepare, switch
 from results.record import KernelIdentity
 from text import clean, words
 
@@ -359,6 +360,28 @@ def sources_of(
         if not ours:
             return None
         return _contained(plan, lambda site: site.sources(kernel, sorted(files)), boxed=boxed)
+
+
+def require_applies(request: KernelRequest) -> None:
+    """Try patches on a source that nothing could be tried on yet, before anything is built of it.
+
+    Raises:
+        SeriesError: a patch does not apply.
+        InfraError: the source cannot be unpacked; there is no box.
+    """
+    if request.spec.is_prebuilt or not request.patches:
+        return
+    plan = _Plan.of(request)
+    unpacked = plan.source.kind in ("dir", "git") or plan.tree.src.is_dir()
+    if unpacked or store.load(plan.cache, plan.key):
+        return
+    with store.locked(plan.cache, f"tree-{plan.source.key}"):
+        prepare(plan.source, plan.tree.folder)
+        names = [name for patch in plan.patches for name in patch.files]
+        with tempfile.TemporaryDirectory(prefix="twinboot-tried-") as folder:
+            where = {"checkout": request.checkout, "cache": plan.cache}
+            lay_out(plan.spec.source, names, Path(folder), **where)
+            apply(plan.patches, Path(folder), boxed=request.boxed)
 
 
 def commands(request: KernelRequest) -> list[str]:

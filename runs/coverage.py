@@ -399,6 +399,12 @@ def automatic(
     functions = [name for text in patches.items() for name in changed_functions(text[1], text[0])]
     table = shipped(release)
     suggestion = suggest(table, functions, files)
+    # A C file of which no workload runs anything, or that is in no measured kernel: code of its
+    # own says no more.  What a header, an option or data reaches, only built kernels say.
+    plain = all(file.endswith(".c") for file in files)
+    alone = plain and suggestion.by_files and not suggestion.candidates
+    if alone and (functions or not any(row[0] in files for row in table.calls)):
+        return choose(files)
     built = code() if suggestion.by_files else None
     if built:
         suggestion = suggest(table, built, files)

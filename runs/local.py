@@ -187,7 +187,9 @@ class LocalExecutor:
         return accelerator.provide(cache, image)
 
     def expect_kernels(self, kernels: Sequence[KernelRequest]) -> None:
-        """Nothing is gained by knowing: one build takes the whole host."""
+        """Refuse what does not apply before a first build, which takes the whole host."""
+        for kernel in kernels:
+            build.require_applies(kernel)
 
     def provide_kernel(
         self, kernel: KernelRequest, progress: Callable[[MakeProgress], None] | None = None

@@ -59,6 +59,11 @@ def any_workload(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resolved, "planned_checks", lambda *_: ())
 
 
+@pytest.fixture(autouse=True)
+def _nothing_is_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "require_applies", lambda request: None)
+
+
 def made_of(experiment: Experiment, options: Options) -> Resolved:
     return resolve(experiment, checkout=options.checkout, cache=options.cache)
 

@@ -127,6 +127,13 @@ def test_nothing_is_built_where_the_lines_of_a_patch_say_it() -> None:
         pytest.fail("kernels are asked for")
 
     automatic(*texts("filemap-walks"), code=compare)
+    # What built kernels cannot tell either: a C file that none of them has, and one that no
+    # workload runs anything of.
+    for file in ("sound/core/pcm.c", "drivers/pci/vpd.c"):
+        hunk = "@@ -1,2 +1,2 @@ int of_it(void)\n-\tone();\n+\ttwo();\n }\n"
+        with pytest.raises(NoWorkloadError, match=file) as refused:
+            automatic({"0001.patch": f"--- a/{file}\n+++ b/{file}\n{hunk}"}, [file], code=compare)
+        assert not isinstance(refused.value, NotYetKnownError)
 
 
 def test_where_only_an_experiment_executes_it_that_is_named() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from kernels.settle import Settled, settle
 from kernels.source import identify
 from kernels.worktree import prepare, switch
 from runs import building, resolved
-from runs.local import Options
+from runs.local import LocalExecutor, Options
 from runs.resolve import SeriesIntake, taken_in
 from runs.resolved import resolve
 from tests.experiment.test_plan import make_experiment
@@ -104,6 +105,21 @@ def test_a_series_that_does_not_apply_is_named_before_a_build(lab: Lab, kind: st
     assert first.name in bad.problem.where
     assert "does not apply to mm/filemap.c" in bad.problem.what
     assert any("does not apply" in line for line in bad.lines(with_problem=True))
+
+
+def test_what_does_not_apply_is_named_before_the_first_build(lab: Lab) -> None:
+    run_tar(lab)
+    spec = KernelSpec(source=f"tarball:{lab.source}.tar")
+    patches = lab.series("mine", FASTER)
+    LocalExecutor().expect_kernels([lab.request(spec=spec), lab.request(patches, spec=spec)])
+    shutil.rmtree(lab.cache / "trees")
+    patches[0].write_text(patches[0].read_text().replace("index >> 4", "index >> 9"))
+    with pytest.raises(SeriesError, match=r"does not apply to mm/filemap\.c"):
+        LocalExecutor().expect_kernels([lab.request(spec=spec), lab.request(patches, spec=spec)])
+    # The tree is ready for the build, and none was begun.
+    (tree,) = (lab.cache / "trees").iterdir()
+    assert (tree / "src/mm/filemap.c").is_file()
+    assert not [*tree.glob("src/obj*"), *tree.glob("*.log")]
 
 
 def run_tar(lab: Lab) -> None:
