@@ -38,7 +38,7 @@ JUDGED = (0, 1, 3, 4, 5)
 INSTRUCTIONS = """\
 Measures what a Linux kernel patch series changes, by exact counts of instructions in emulated
 guests.  Order of work: suggest (nothing is built), run (minutes; returns a session, for wait where
-it is not finished), report, explain FUNCTION, then mend the series and run again.
+it is not finished), report, annotate, explain FUNCTION, then mend the series and run again.
 A verdict other than unchanged, improvement or regression is no answer yet: read its reason.
 """
 
@@ -52,7 +52,7 @@ def mcp_verb(
     """Serve an agent or an editor, by the Model Context Protocol over standard input and output.
 
     Series are built in a sandbox, as those from mail are.  The tools are suggest, run, wait,
-    stop, report, explain and sessions; each says what it takes.
+    stop, report, annotate, explain and sessions; each says what it takes.
 
     Examples:
     ./lab.py mcp  # the command that a client's configuration names
@@ -71,6 +71,7 @@ def server_of(tools: Tools) -> MCPServer:
         tools.wait,
         tools.stop,
         tools.report,
+        tools.annotate,
         tools.explain,
         tools.sessions,
     ):
@@ -177,6 +178,13 @@ class Tools:
         answer = json.loads(await called("report", "--json", "--", place, judged=True))
         return json.dumps({"session": session, "state": "finished", **answer})
 
+    async def annotate(self, session: str) -> str:
+        """The series as a diff with how often each line ran per read or operation (emulated).
+
+        On base to the left, on patched to the right; ##### marks code that never ran.
+        """
+        return await called("annotate", "--form=markdown", "--", self._place(session))
+
     async def explain(self, session: str, function: str = "") -> str:
         """What a function of the kernel, or those that moved most, executed in both kernels.
 
@@ -236,7 +244,34 @@ async def called(*words: str, judged: bool = False) -> str:
     done = await asyncio.to_thread(run, command(*words), timeout_s=TIMEOUT_S, check=False)
     if done.returncode not in (JUDGED if judged else (0,)) or not done.stdout:
         raise ToolError(failure(done.returncode, done.stderr))
-    return done.stdout[:MOST_BYTES]
+    return shortened(done.stdout)
+
+
+def shortened(text: str) -> str:
+    """An answer that fits: of JSON the longest list is halved until it does, of text the end goes.
+
+    Either says so, by a key ``shortened`` or in a last line.
+
+    Raises:
+        ToolError: it is JSON without a list that could be shorter.
+    """
+    if len(text.encode()) <= MOST_BYTES:
+        return text
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        kept = text.encode()[:MOST_BYTES].decode(errors="ignore").rpartition("\n")[0]
+        return f"{kept}\n(shortened: this answer is longer than {MOST_BYTES} bytes)"
+    if not isinstance(answer, dict):
+        answer = {"items": answer}
+    lists = [value for value in answer.values() if isinstance(value, list)]
+    while len(json.dumps(answer)) > MOST_BYTES:
+        longest = max(lists, key=lambda each: len(json.dumps(each)), default=[])
+        if not longest:
+            raise ToolError(f"the answer is longer than {MOST_BYTES} bytes")
+        del longest[len(longest) // 2 :]
+        answer["shortened"] = True
+    return json.dumps(answer)
 
 
 def failure(exit_code: int, log: str) -> str:

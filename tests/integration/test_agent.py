@@ -36,19 +36,23 @@ def test_a_slow_patch_is_mended_and_measured_again(tmp_path: Path) -> None:
             async def tool(name: str, **arguments: Any) -> Any:
                 done = await client.call_tool(name, arguments, progress_callback=reach)
                 assert not done.is_error, done.content
-                return json.loads(done.content[0].text)  # type: ignore[union-attr]
+                return done.content[0].text  # type: ignore[union-attr]
 
             async def measured() -> Any:
-                answer = await tool("run", series=str(series), **HOW)
+                answer = json.loads(await tool("run", series=str(series), **HOW))
                 while answer["state"] == "running":
-                    answer = await tool("wait", session=answer["session"], wait_s=30)
+                    text = await tool("wait", session=answer["session"], wait_s=30)
+                    answer = json.loads(text)
                 return answer
 
             slow = await measured()
             assert (slow["state"], slow["exit_code"]) == ("finished", 1)
             assert slow["primary"][0]["verdict"] == "regression"
             assert reached
-            (first, *_) = await tool("explain", session=slow["session"])
+            diff = await tool("annotate", session=slow["session"])
+            (added,) = [line for line in diff.splitlines() if ".rept 256" in line]
+            assert float(added.split()[0]) > 0
+            (first, *_) = json.loads(await tool("explain", session=slow["session"]))
             assert first["function"] == "__filemap_add_folio"
             for patch in series.glob("*.patch"):
                 # What was added is now a comment, on as many lines.

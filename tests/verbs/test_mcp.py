@@ -14,6 +14,7 @@ from mcp.client import Client
 
 from results.store import SessionStore
 from tests.analysis.factory import ExactSession
+from verbs.mcp import MOST_BYTES, shortened
 from verbs.options import CHECKOUT
 
 
@@ -93,3 +94,17 @@ def test_what_a_verb_refuses_is_an_error_of_the_tool(
     ((failed, text),) = calls(tmp_path, (tool, arguments))
     assert failed
     assert message in text
+
+
+@pytest.mark.parametrize("many", [3, 3000])
+def test_an_answer_that_is_shortened_can_be_read_and_says_so(many: int) -> None:
+    candidates = [{"case": f"{n:04}"} for n in range(many)]
+    short = json.loads(shortened(json.dumps({"functions": ["xas_load"], "candidates": candidates})))
+    assert len(json.dumps(short)) <= MOST_BYTES
+    assert short.pop("shortened", False) == (many == 3000)
+    kept = short.pop("candidates")
+    assert kept == candidates[: len(kept)] != []
+    assert short == {"functions": ["xas_load"]}
+    *lines, last = shortened("a line\n" * many).splitlines()
+    assert set(lines) == {"a line"}
+    assert ("shortened" in last) == (many == 3000)
