@@ -68,7 +68,6 @@ GUESTS_OF_ROOM = 4
 @dataclass(frozen=True)
 class Snapshot:
     """A machine kept at its stop point: memory, device state, and what it cost.
-
     ``memory`` is what :func:`guests.argv.memory_files` takes; of ``held`` each is one of these
     in the host's memory, none where they are on the disk.
     """
@@ -128,7 +127,6 @@ def run_cold(
     console_bytes: int = channel.LARGEST,
 ) -> Outcome:
     """Boot ``machine`` and go on from its stop point without leaving it.
-
     A machine that ends early is an :class:`Outcome` too, not an exception.  With
     ``probe`` the run is counted, and its result is the same.  A guest whose console has
     more than ``console_bytes`` is ended.
@@ -192,7 +190,6 @@ class _ExactGuest:
 
     def save(self) -> bool:
         """Save the device state of the stopped machine; False when its clock was moved.
-
         At a stop QEMU's main loop may find the vCPU stopped before it knows that
         the machine is, takes it for idle, and moves the clock to the next timer.
         With one vCPU that never halts nothing else moves it, so any warp is that.
@@ -242,7 +239,6 @@ class _ExactGuest:
 
     def waited_s(self, since: tuple[float, float]) -> float:
         """CPU seconds that QEMU has used since then: how long it would be on an idle host.
-
         A QEMU that gets no CPU at all is waited for, too, but not for ever.
         """
         monotonic, used = since
@@ -308,16 +304,13 @@ def _write(sink: int, data: bytes) -> None:
 
 
 def _disturbed(folder: Path) -> InfraError:
-    return InfraError(
-        f"the virtual clock was moved by the host in {BOOT_ATTEMPTS} boots",
-        where=str(folder),
-        next_step="this QEMU stops guests in another way than those known: ./lab.py doctor",
-    )
+    what = f"the virtual clock was moved by the host in {BOOT_ATTEMPTS} boots"
+    step = "this QEMU stops guests in another way than those known: ./lab.py doctor"
+    return InfraError(what, where=str(folder), next_step=step)
 
 
 def new_memory(folder: Path, guest: Guest, kept: ExitStack) -> tuple[IO[bytes], ...]:
     """Nameless files for a guest's memory; none where the host's memory has no room for them.
-
     They are closed with ``kept``.  Where there are none QEMU makes files in ``folder``.
     """
     paths = memory_files(folder / MEMORY, guest)
@@ -358,7 +351,6 @@ def _box(
     machine: Machine, files: ExactFiles, folder: Path, probe: Probe | None, shared: tuple[Path, ...]
 ) -> sandbox.Box | None:
     """Where QEMU sees the files of its boot and nothing else; None where no box can be made.
-
     A kernel that takes its QEMU over has what is in the box and QEMU's few system calls, and
     ``shared``: memory on the disk that other guests are restored from, too.
     """
@@ -440,11 +432,8 @@ def _booted(
             try:
                 monitor.connect()
             except InfraError:
-                raise InfraError(
-                    f"QEMU did not start: {qemu_log.read_text(errors='replace').strip()[-500:]}",
-                    where=str(qemu_log),
-                    next_step="./lab.py doctor",
-                ) from None
+                what = f"QEMU did not start: {qemu_log.read_text(errors='replace').strip()[-500:]}"
+                raise InfraError(what, where=str(qemu_log), next_step="./lab.py doctor") from None
             counts, follower = (
                 folder.absolute() / COUNTS if probe else None,
                 Follower(files.console),

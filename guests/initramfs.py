@@ -161,7 +161,6 @@ def _root(image: Path, files: Mapping[str, Path], folders: Iterable[str] = ()) -
 
 def known_options(text: str, program: bytes) -> str:
     """Those options of a configuration of mkfs.xfs that ``program`` knows, by its usage text.
-
     What is left out has to be what such a program never does: it refuses an option that is
     newer than itself, and a newer one has it on by default.
     """
@@ -175,7 +174,6 @@ def known_options(text: str, program: bytes) -> str:
 
 def pack(root: Path, archive: Path) -> None:
     """Write a folder as a cpio archive: the same bytes for the same names and contents.
-
     GNU cpio's own are not: 2.13 counts a folder's links as the file system does, 2.15 does not.
     """
     names = sorted([path.relative_to(root).as_posix() for path in root.rglob("*")], key=str.encode)
@@ -198,7 +196,6 @@ def pack(root: Path, archive: Path) -> None:
 
 def _member(name: str, number: int, mode: int, links: int, data: bytes) -> bytes:
     """A member in the format newc, owned by root, of no time and no device.
-
     Layout: ``Documentation/driver-api/early-userspace/buffer-format.rst`` of Linux.
     """
     encoded = name.encode() + b"\0"
@@ -228,7 +225,6 @@ def overlays(
     architecture: Architecture = X86_64,
 ) -> dict[Lacks, Initramfs]:
     """The initramfs of each kernel with each workload's extras, where they need one.
-
     Of modules of a kernel that is only planned, or that some do not build with, nothing is made,
     and the file's place is named.
     Raises InfraError as :func:`overlay`.
@@ -271,11 +267,9 @@ def overlay(
             }
             files |= {f"modules/{name}.ko": kernel.folder / f"{name}.ko" for name in extras.modules}
             if missing := [n for n in extras.modules if not files[f"modules/{n}.ko"].exists()]:
-                raise InfraError(
-                    f"has no module {missing[0]}",
-                    where=str(kernel.folder),
-                    next_step="remove the folder: the kernel is then built again, with its modules",
-                )
+                what = f"has no module {missing[0]}"
+                step = "remove the folder: the kernel is then built again, with its modules"
+                raise InfraError(what, where=str(kernel.folder), next_step=step)
             folders, modules = ["bin"], tuple[Path, ...]()
             if kernel.identity.flavour == PREBUILT:
                 outb = helper(OUTB, cache, architecture)

@@ -52,7 +52,6 @@ def build(
     beside: Sequence[Path] = (),
 ) -> Path:
     """Return the built file of ``source``, compiling it if the cache has none.
-
     ``tools`` is the prefix of another architecture's compiler; ``beside`` are the source's headers,
     and other sources that are linked with it.
     Raises InfraError: there is no compiler, or it failed.
@@ -93,7 +92,6 @@ PROGRAMS = (FIO, MKFS_XFS, "/sbin/mkfs.ext4", "/usr/bin/chrt")
 
 def host_files(cache: Path) -> dict[str, Path]:
     """Path in the guest → file of the host; systems keep some programs elsewhere.
-
     Of storage beyond a network fio has libraries that refuse (:func:`refusing`).
     Raises InfraError: a program is missing.
     """
@@ -103,11 +101,8 @@ def host_files(cache: Path) -> dict[str, Path]:
     }
     missing = [path for path, file in places.items() if file is None]
     if missing:
-        raise InfraError(
-            f"not installed: {', '.join(missing)}",
-            where="initramfs",
-            next_step="./lab.py doctor names the packages",
-        )
+        what = f"not installed: {', '.join(missing)}"
+        raise InfraError(what, where="initramfs", next_step="./lab.py doctor names the packages")
     programs = {path: file for path, file in places.items() if file is not None}
     fio = programs.pop(FIO)
     real = {Path(place).name: place for place in _libraries(fio)}
@@ -124,11 +119,8 @@ def more_programs(names: Iterable[str]) -> dict[str, Path]:
     files = {name: locate(name) for name in names}
     if missing := [name for name, file in files.items() if file is None]:
         packages = sorted({package_of(name) or name for name in missing})
-        raise InfraError(
-            f"not installed: {', '.join(missing)}",
-            where="initramfs",
-            next_step=f"{install_line(packages)}, or leave out the workload",
-        )
+        step = f"{install_line(packages)}, or leave out the workload"
+        raise InfraError(f"not installed: {', '.join(missing)}", where="initramfs", next_step=step)
     return {f"/usr/bin/{name}": file for name, file in files.items() if file}
 
 
@@ -161,7 +153,6 @@ REFUSING = ("-shared", "-fPIC", "-O1", "-s", "-nostdlib", "-Wl,--build-id=none")
 
 def refusing(program: Path, libraries: Mapping[str, str], cache: Path) -> Path | None:
     """A folder of the libraries that refuse, by the names a program needs them by.
-
     ``libraries`` are all that it needs, by name.  None where it needs none of these, or more of
     them than functions: then it has the real ones.
     Raises InfraError: there is no compiler.
@@ -257,7 +248,6 @@ FIRST_APPLETS = b"[\0[[\0a"
 
 def provide(debian: str, cache: Path) -> Path:
     """The folder with :data:`PACKAGES` and all they depend on, fetched if it is not there.
-
     ``debian`` is Debian's name of the architecture.  The folder's file ``packages`` has the
     name and SHA-256 of every package in it.
     Raises InfraError: apt cannot fetch them, or one is damaged.
@@ -319,11 +309,9 @@ def _fill(folder: Path, debian: str, *, apt: Path) -> None:
         argv = apt_argv(debian, apt, *words)
         done = run(argv, timeout_s=FETCH_TIMEOUT_S, check=False, env={"LC_ALL": "C"})
         if done.returncode:
-            raise InfraError(
-                f"apt-get cannot fetch programs for {debian}: {done.tail()}",
-                where=f"{words[0]} {' '.join(PACKAGES)}",
-                next_step="see whether the archive can be reached and has this architecture",
-            )
+            what = f"apt-get cannot fetch programs for {debian}: {done.tail()}"
+            step = "see whether the archive can be reached and has this architecture"
+            raise InfraError(what, where=f"{words[0]} {' '.join(PACKAGES)}", next_step=step)
     listed = []
     for package in sorted(archives.glob("*.deb")):
         run(unpack_argv(package, folder), timeout_s=UNPACK_TIMEOUT_S)

@@ -130,7 +130,6 @@ def boot(
     executable: Path, archive: Path, folder: Path, phases: Collection[str], cpu: int | None
 ) -> tuple[NativeResult | None, Ending, str]:
     """Boot one guest in the new folder ``folder``, for these phases alone.
-
     Returns what it found, None where it did not end by itself; how it ended; and its console.
     Raises InfraError: there is no box, or nothing can be started in it.
     """

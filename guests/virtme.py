@@ -67,7 +67,6 @@ SHELL_LINE = (
 
 class WallFiles:
     """Host files of one boot, all in one ``folder`` of its own with a plain name.
-
     ``kernel`` is the image or a link to it.  ``share``, with agent and texts, is offered to the
     guest read-only; ``result``, of its port, and ``monitor`` are made by QEMU.  ``home`` is empty:
     virtme-ng's configuration file overrides its flags.  ``temporary`` is for its own files.
@@ -100,7 +99,6 @@ def vng_argv(
     cmdline: Sequence[str] = (),
 ) -> list[str]:
     """The whole virtme-ng command line of one run.
-
     QEMU starts stopped, so that its vCPU threads are pinned before they run.
     """
     argv = [VNG, "--run", str(files.kernel), "--verbose", "--user", "root"]
@@ -167,7 +165,6 @@ ALL_CPU_S = 7 * 24 * 3600
 @dataclass(frozen=True, kw_only=True)
 class WallMachine(Machine):
     """A machine in real time: by what it runs, and where on the host (None: unpinned).
-
     The initramfs is that of exact guests; here it is unpacked behind virtme-ng's root.
     """
 
@@ -190,7 +187,6 @@ def run(
     machine: WallMachine, job_text: str, folder: Path, logs: Path, watch: Callable[[str], None]
 ) -> Outcome:
     """Boot ``machine`` in ``folder`` and run ``job_text``.
-
     Console, result and pinning are left in ``logs``.  A machine that ends early is an
     :class:`Outcome` too, not an exception.
     Raises InfraError: virtme-ng or QEMU did not start, KVM cannot run the guest, or no box can be
@@ -315,11 +311,9 @@ class _WallGuest:
                 with suppress(InfraError), closing(self._monitor()) as monitor:
                     status = str(monitor.command("query-status")["status"])
                 if status == "internal-error":
-                    raise InfraError(
-                        f"KVM cannot run the guest any further: {self.follower.kvm_error}",
-                        where=str(self.follower.path),
-                        next_step="./lab.py doctor --wall",
-                    )
+                    what = f"KVM cannot run the guest any further: {self.follower.kvm_error}"
+                    step = "./lab.py doctor --wall"
+                    raise InfraError(what, where=str(self.follower.path), next_step=step)
             if ready_at is None and now - self.started > patience * guest.boot_timeout_s:
                 return "boot"
             if ready_at is not None and now - grown_at > patience * guest.silence_timeout_s:
@@ -346,11 +340,8 @@ class _WallGuest:
                 return monitor
             break
         tail = channel.read_console(self.follower.path).strip()[-TAIL:]
-        raise InfraError(
-            f"virtme-ng started no guest: {tail}",
-            where=str(self.follower.path),
-            next_step="./lab.py doctor",
-        )
+        what = f"virtme-ng started no guest: {tail}"
+        raise InfraError(what, where=str(self.follower.path), next_step="./lab.py doctor")
 
     def _result_bytes(self) -> int:
         return self.files.result.stat().st_size if self.files.result.exists() else 0

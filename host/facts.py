@@ -140,7 +140,6 @@ def cache_folder() -> Path:
 
 def require_usable(cache: Path, checkout: Path = CHECKOUT) -> None:
     """Refuse a place whose characters mean something to what is given paths there.
-
     kbuild takes no blank and no colon, make and shells other ones; LD_PRELOAD and PATH are lists
     that a colon parts.  A kernel tree of the user's is only read, and may be anywhere.
     Raises InfraError: names the place, its first such character, and what moves it.
@@ -153,11 +152,8 @@ def require_usable(cache: Path, checkout: Path = CHECKOUT) -> None:
     for place, usable, next_step in places:
         refused = next((c for c in str(place) if not usable.fullmatch(c)), "")
         if refused:
-            raise InfraError(
-                f"has {refused!r} in its path, which kernel builds or guests cannot have there",
-                where=str(place).replace("\n", "\\n"),
-                next_step=next_step,
-            )
+            what = f"has {refused!r} in its path, which kernel builds or guests cannot have there"
+            raise InfraError(what, where=str(place).replace("\n", "\\n"), next_step=next_step)
 
 
 def host_facts(*, proc: Path = Path("/proc"), etc: Path = Path("/etc")) -> dict[str, str]:
@@ -184,7 +180,6 @@ def tool_version(tool: Tool) -> str:
 
 def tool_versions(programs: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
     """Versions of everything that has a say in a number, by tool name.
-
     ``programs`` are asked in place of the tools they are given for, as those of another
     architecture.
     """

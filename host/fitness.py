@@ -33,7 +33,6 @@ class Setting:
 
 def to_change(*, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> tuple[Setting, ...]:
     """The settings that are not as wanted, in the order to change them.
-
     Threads that share a core go off first: that takes their CPUs' own files away, and with
     them the need to set those.
     """
@@ -224,7 +223,6 @@ def check_free_memory(
     meminfo: str, guest_mib: int, *, huge_pages: bool, bound_to: Mapping[int, str] = NO_NODES
 ) -> DoctorCheck:
     """Whether a guest of ``guest_mib`` fits without reclaim (text of /proc/meminfo).
-
     ``bound_to`` has node/node*/meminfo of each host node that an equal share of its memory is
     bound to: what is free on another one is of no use to it.
     """
@@ -373,7 +371,6 @@ def wall_checks(
     cache: Path, *, guest_mib: int, vcpus: int, nodes: int = 1, huge_pages: bool = False
 ) -> tuple[DoctorCheck, ...]:
     """Everything wall mode needs of this host, for a guest of this shape.
-
     The first time since the host booted, a small guest is booted up to three times,
     which takes a minute.
     Raises InfraError: a program is missing, or QEMU boots no kernel at all.

@@ -28,7 +28,6 @@ NEEDS: tuple[Need, ...] = get_args(Need)
 @dataclass(frozen=True)
 class SystemPackage:
     """One line of the list: what a package provides, and what for.
-
     ``name`` is what the system at hand calls it, several names where it is several packages.
     ``provides`` holds names of programs and absolute paths of files, in which ``*`` stands
     for what differs between releases; a comma separates places of which one is enough.
@@ -43,7 +42,6 @@ class SystemPackage:
 @dataclass(frozen=True)
 class System:
     """A distribution: its id in os-release, what installs, and names by Debian's name.
-
     A package that the distribution has not is named by an empty text.
     """
 
@@ -58,7 +56,6 @@ UNKNOWN = System("", "install what Debian calls", {})
 
 def table(text: str, *, where: str, fields: int = 0) -> Iterator[tuple[str, list[str]]]:
     """Each line of a table with its place: fields between bars, comments after ``#``.
-
     All have as many fields as the first one where no number is given.
     Raises InfraError: a line of other fields, or with an empty one.
     """
@@ -134,11 +131,9 @@ def _shipped(path: Path) -> str:
     try:
         return path.read_text()
     except OSError as error:
-        raise InfraError(
-            f"cannot be read: {error.strerror}",
-            where=str(path),
-            next_step="run the lab from a whole checkout",
-        ) from error
+        what = f"cannot be read: {error.strerror}"
+        step = "run the lab from a whole checkout"
+        raise InfraError(what, where=str(path), next_step=step) from error
 
 
 def search_path() -> str:
@@ -148,7 +143,6 @@ def search_path() -> str:
 
 def locate(provided: str) -> Path | None:
     """Where a program or a file is; None when it is not there.  Of several files the last.
-
     Of names with commas between them the first that is there.
     """
     if "," in provided:

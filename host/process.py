@@ -117,7 +117,6 @@ def spawn(
     pass_fds: Sequence[int] = (),
 ) -> Iterator[Process]:
     """Start a long-lived child for one ``with``; its output is appended to ``log``.
-
     The whole process group is gone when the block is left, however it is left.
     Raises InfraError: the program is not installed.
     """
@@ -131,7 +130,6 @@ def spawn(
 
 def helper(argv: Sequence[str]) -> Process:
     """Start a child that is talked to by its standard input and output, and ends with the first.
-
     It gets no death signal: that is sent when the thread ends that started it, and others may
     be using it.
     Raises InfraError: it cannot be started.
@@ -159,7 +157,6 @@ def run(
     check: bool = True,
 ) -> Finished:
     """Run a child to its end.
-
     With ``log`` its output is appended there and not returned; ``env`` is added
     to the lab's own environment.
     Raises InfraError: not installed, deadline passed, or (with ``check``) a status other than 0;
@@ -187,11 +184,9 @@ def run(
         stdout_text = (out or b"").decode(errors="replace")
         stderr_text = (err or b"").decode(errors="replace")
     except subprocess.TimeoutExpired:
-        raise TimedOutError(
-            f"timed out after {timeout_s:.0f} s",
-            where=paste(argv),
-            next_step=f"see {log}" if log else "run it by hand to see where it hangs",
-        ) from None
+        what = f"timed out after {timeout_s:.0f} s"
+        step = f"see {log}" if log else "run it by hand to see where it hangs"
+        raise TimedOutError(what, where=paste(argv), next_step=step) from None
     finally:
         kill_group(process)
     if log is not None and process.returncode != 0:

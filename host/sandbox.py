@@ -44,7 +44,6 @@ BIND = {"ro": "--ro-bind", "rw": "--bind", "dev": "--dev-bind"}
 @dataclass(frozen=True)
 class Limits:
     """Of each process in a box: CPU seconds, bytes of memory, bytes of a file; and their number.
-
     Of all of them together: bytes of memory, by default seven eighths of what is available when
     the box is made, and bytes of disk in its writable places (``host.bounded``).
     """
@@ -60,7 +59,6 @@ class Limits:
 @dataclass(frozen=True)
 class Box:
     """``writable`` folders by where they are seen in the box, and what else is ``readable``.
-
     ``links`` are made in it: what they lead to, and where they are.  ``shared`` files are written
     by several boxes at once, so they stay with the boxes' user.  ``empty`` folders are there for
     what wants to mount on them; ``devices`` are opened with the rights of their files' groups.
@@ -147,11 +145,9 @@ def box(
     """A box of what this host has.  Raises InfraError: it has nothing to make one of."""
     tool = available()
     if tool is None:
-        raise InfraError(
-            "no sandbox can be made: neither bwrap nor unshare works here",
-            where="sandbox",
-            next_step=f"{install_line(['bubblewrap'])}; containers have to allow user namespaces",
-        )
+        what = "no sandbox can be made: neither bwrap nor unshare works here"
+        step = f"{install_line(['bubblewrap'])}; containers have to allow user namespaces"
+        raise InfraError(what, where="sandbox", next_step=step)
     return Box(tool, writable, tuple(readable), limits or Limits())
 
 
@@ -184,7 +180,6 @@ def accounting() -> str:
 
 def programs(*names: str) -> tuple[Path, ...]:
     """Where programs of these names are if no system folder holds them: read-only parts of a box.
-
     With them comes this Python, which kernel builds and b4 run.
     """
     paths = [Path(path) for name in names if (path := shutil.which(name)) is not None]

@@ -27,7 +27,6 @@ class Cpu:
 @dataclass(frozen=True)
 class Placement:
     """Host CPUs of a guest: ``vcpus[n]`` is for vCPU n, ``lab`` for everything else.
-
     ``nodes`` holds the host NUMA node of each guest node.  ``isolated`` is true when
     no vCPU shares a core with the lab or with another vCPU.
     """
@@ -51,7 +50,6 @@ def cpu_list(text: str) -> tuple[int, ...]:
 
 def host_cpus(*, system: Path = SYSTEM) -> tuple[Cpu, ...]:
     """The host's CPUs that are online and that this process may use, sorted.
-
     A host without topology files gives every CPU a core of its own.
     """
     allowed = os.sched_getaffinity(0)
@@ -80,7 +78,6 @@ def place(
     cpus: Sequence[Cpu], *, vcpus: int, nodes: int = 1, occupied: Collection[int] = ()
 ) -> Placement | None:
     """Choose host CPUs for a guest of ``vcpus`` in ``nodes`` equal guest nodes.
-
     The lab keeps the host's first core with all its threads.  Each vCPU gets a core of
     its own; where the cores do not suffice, their other threads are used too, and the
     placement is not isolated.  Each guest node is put on a host node of its own, or all

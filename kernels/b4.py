@@ -60,18 +60,15 @@ def fetch_thread(message_id: str, into: Path) -> None:
             raise InfraError("b4 is not installed", where="b4", next_step="make setup")
         files = sorted(folder.glob("thread*"))
         if result.returncode != 0 or not files:
-            raise InfraError(
-                f"the thread cannot be fetched: {clean(result.tail(), MESSAGE_CHARACTERS)}",
-                where=clean(message_id),
-                next_step="save the thread as an mbox file where there is a network, and name it",
-            )
+            what = f"the thread cannot be fetched: {clean(result.tail(), MESSAGE_CHARACTERS)}"
+            step = "save the thread as an mbox file where there is a network, and name it"
+            raise InfraError(what, where=clean(message_id), next_step=step)
         with written_beside(into) as beside:
             shutil.copyfile(files[0], beside)
 
 
 def attested(mails: Sequence[bytes], sender: str) -> str:
     """What vouches that all of these mails are of the address ``sender``; empty where nothing does.
-
     For example ``DKIM example.org`` or ``ed25519 ada@example.org``.  Where there is no network or a
     signature cannot be read, nothing vouches.
     """

@@ -94,7 +94,6 @@ class Types:
 
     def member_at(self, name: str, offset: int) -> str:
         """The member at a byte of a structure, as ``i_data.i_pages.xa_lock``.
-
         Of a union it is the first one that is as long; elements of an array have no number.  Empty
         outside of the structure, in a hole, and for a structure that is not known.
         """
@@ -249,7 +248,6 @@ DEPENDENCIES = re.compile(r" -Wp,-MMD,\S+")
 
 def script(objects: Path, folder: str) -> str:
     """Shell commands that compile the files again, in ``folder``; those that were built.
-
     They run beside each other, and none ends the others: a compiler that writes no BTF (clang,
     gcc before 12) leaves a kernel without types.
     """

@@ -141,7 +141,6 @@ def _builds(path: Path) -> dict[Kind, Expected]:
 @dataclass(frozen=True)
 class KernelRequest:
     """A kernel that is asked for: what of, where files are read from, where it is kept.
-
     With ``boxed`` the patches are a stranger's: they are applied and built in a box
     (``host.sandbox``), on a copy of the objects of the source that is thrown away.
     """
@@ -235,7 +234,6 @@ class _Plan:
 
     def beginning(self, objects: Path) -> tuple[Kind, Path | None]:
         """What a build in a folder starts from, and the objects to be copied there, if any.
-
         kbuild compiles again what depends on an option that differs, and all of what was
         compiled by another command; so only objects of the same compiler are worth a copy.
         """
@@ -292,7 +290,6 @@ def objects_of(request: KernelRequest) -> str:
 
 def seconds_to_build(request: KernelRequest, others: int) -> float:
     """About how long a kernel takes that the cache lacks; 0 for one that somebody else built.
-
     ``others`` of the same source and flavour are built before it, whose objects it starts from.
     Raises UsageError, InfraError as :func:`key_of`.
     """
@@ -305,7 +302,6 @@ def seconds_to_build(request: KernelRequest, others: int) -> float:
 
 def provide(request: KernelRequest, progress: Progress | None = None) -> Kernel:
     """Return the kernel that is asked for, building it if the cache has none.
-
     Another lab process that builds the same kernel, or uses the same tree, is
     waited for.
     Raises UsageError: source, flavour or patch does not exist; SeriesError: a patch does not apply,
@@ -386,7 +382,6 @@ def require_applies(request: KernelRequest) -> None:
 
 def commands(request: KernelRequest) -> list[str]:
     """Lines for a shell that build the same kernel in a new folder, for ``--dry-run``.
-
     They use the lab's compiler cache, and leave its trees alone.
     """
     spec, checkout, cache = request.spec, request.checkout, request.cache
@@ -693,7 +688,6 @@ class _Site:
 
     def make_modules(self) -> str:
         """Build modules of the lab's own against the kernel that is built.
-
         Returns what keeps some from being built, empty where nothing does: that is no failure of
         the kernel, which other workloads can be measured on.
         Raises InfraError: the host failed; of a series it is only said by words that it may print.
@@ -714,7 +708,6 @@ class _Site:
 
     def failure(self, *makes: list[str], text: str = "") -> SeriesError | InfraError:
         """Who is to blame for a build that failed, the last of ``makes``: a patch, or none.
-
         The first of them configures, from the .config ``text`` where one is given.
         """
         plan, errors = self.plan, _errors(self.log)
@@ -755,7 +748,6 @@ class _Site:
 
     def begin_trial(self, text: str) -> None:
         """Lay out anew where a box ran, from this .config where one is given.
-
         What ran there may have left anything for the next one, to be blamed on the source.
         """
         if self.box is not None:
@@ -769,11 +761,8 @@ class _Site:
             what = f"the host failed while make ran: {trouble}"
             return InfraError(what, next_step=f"see {self.log}")
         errors = "; ".join(map(str, _errors(build_log)))
-        return InfraError(
-            f"the source without patches does not build: {errors}",
-            where=self.plan.spec.source,
-            next_step=f"see {build_log}",
-        )
+        what = f"the source without patches does not build: {errors}"
+        return InfraError(what, where=self.plan.spec.source, next_step=f"see {build_log}")
 
     def lost_options(self, base: Configured, lost: SeriesError) -> SeriesError:
         """The same error with the patch that takes the options away."""
@@ -841,7 +830,6 @@ class _Site:
 
 def leads_out(inside: str, target: Path) -> bool:
     """Whether a link, at a path from some top on, may lead to what is not below that top.
-
     ``..`` only at its begin: behind a name, which may be another link, it says nothing.
     """
     up = len(list(itertools.takewhile(lambda part: part == "..", target.parts)))

@@ -93,7 +93,6 @@ def fragments(
     additions: Sequence[str] = (),
 ) -> tuple[Fragment, ...]:
     """What is asked, in the order of the merge: base, the flavour, what is added to it.
-
     Another architecture's own, and the size of its pages, are between the two, as is what
     wall guests need; virtme-ng's own, which only they need, comes first.  Of a kernel that is a
     process of the host it is one fragment, whatever the flavour.
@@ -107,18 +106,14 @@ def fragments(
     if flavour not in flavours:
         close = difflib.get_close_matches(flavour, flavours, 1)
         hint = f"did you mean {close[0]}? " if close else ""
-        raise UsageError(
-            f"no such kernel flavour: {flavour}",
-            where=str(CONFIG_FOLDER / f"{flavour}.config"),
-            next_step=f"{hint}known flavours: {', '.join(flavours) or 'none'}",
-        )
+        what = f"no such kernel flavour: {flavour}"
+        step = f"{hint}known flavours: {', '.join(flavours) or 'none'}"
+        raise UsageError(what, where=str(CONFIG_FOLDER / f"{flavour}.config"), next_step=step)
     missing = [name for name in additions if name not in known_additions(checkout)]
     if missing:
-        raise UsageError(
-            f"no such addition to a kernel's configuration: {missing[0]}",
-            where=str(ADDITIONS / f"{missing[0]}.config"),
-            next_step=f"known additions: {', '.join(known_additions(checkout)) or 'none'}",
-        )
+        what = f"no such addition to a kernel's configuration: {missing[0]}"
+        step = f"known additions: {', '.join(known_additions(checkout)) or 'none'}"
+        raise UsageError(what, where=str(ADDITIONS / f"{missing[0]}.config"), next_step=step)
     in_wall = mode == "wall"
     names = [BASE, *of_architecture(architecture, page_kib), *([WALL] if in_wall else [])]
     texts = {name: (checkout / CONFIG_FOLDER / f"{name}.config").read_text() for name in names}

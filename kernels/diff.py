@@ -40,7 +40,6 @@ COMPILED = (".c", ".h", ".S", ".rs", ".dts", ".dtsi")
 @dataclass(frozen=True)
 class Hunk:
     """One hunk: the file it changes, its number in that file, its first old line.
-
     ``changed`` is the line of the new file at which its first change is.
     """
 
@@ -54,7 +53,6 @@ class Hunk:
 @dataclass(frozen=True)
 class Diff:
     """All paths that a diff names, old and new, in order, and its hunks.
-
     ``text`` is what was read, each name behind ``a/`` or ``b/``; ``made`` are the new files.
     ``parts`` has the paths of each change of a file, and where it is in the lines of ``text``.
     """
@@ -68,7 +66,6 @@ class Diff:
 
 def read_diff(text: str, where: str, level: int | None = None) -> Diff:
     """Read the diffs in ``text``, which may have a mail around them.
-
     ``level`` is how many folders stand before every path (``patch -p``); None has the names say it.
     Raises SeriesError: a path outside the tree or that cannot be shown, a symbolic link, a
     submodule, a binary change, a hunk that was damaged on its way or has impossible numbers, more
@@ -83,11 +80,8 @@ def hunk_numbers(match: re.Match[str], where: str) -> tuple[int, int, int, int]:
     """
     longest = max(len(digits or "") for digits in match.groups())
     if longest > LONGEST_NUMBER:
-        raise SeriesError(
-            f"has a hunk header with a number of {longest} digits: {clean(match[0], 60)}",
-            where=where,
-            next_step="make it anew with git format-patch",
-        )
+        what = f"has a hunk header with a number of {longest} digits: {clean(match[0], 60)}"
+        raise SeriesError(what, where=where, next_step="make it anew with git format-patch")
     first_old, old, first_new, new = (int(digits or 1) for digits in match.groups())
     return first_old, old, first_new, new
 
@@ -95,7 +89,6 @@ def hunk_numbers(match: re.Match[str], where: str) -> tuple[int, int, int, int]:
 @dataclass
 class _File:
     """One file of a diff while it is read: names as written, and where in the text they are.
-
     ``old`` and ``new`` are None for ``/dev/null``; without a line of their own they are those of
     git's, ``by_git``.  ``moved`` are the paths in ``rename from`` and the like, without a prefix.
     """
@@ -394,7 +387,6 @@ def of_kernel(files: Sequence[str]) -> bool:
 
 def levels_of(every: Sequence[_File]) -> list[int | None]:
     """How many folders stand before the path, for each file of one patch.
-
     What a name does not say, the other files of the patch do, where these agree.  None where
     nothing says it.
     """
@@ -467,7 +459,6 @@ NO_FUNCTIONS = {"if", "for", "while", "switch", "return", "sizeof", "defined", "
 
 def changed_functions(text: str, where: str) -> tuple[str, ...]:
     """Names of the functions in which lines are added or taken out, in the order of the patch.
-
     Where a hunk begins within a function, its heading has the name, as git found it.  What
     stands outside of functions, and a macro, has none.
     Raises SeriesError: a hunk with impossible numbers; ``where`` names the patch.

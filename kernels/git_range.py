@@ -47,11 +47,9 @@ def write_patches(name: str, into: Path, *, checkout: Path, repository: str = ""
     base = merge_base(folder, first, last, clean(name))
     require_files(folder, base, last, clean(name), changed_only=True)
     if run_git(folder, "rev-list", "--merges", "-1", between).stdout.strip():
-        raise UsageError(
-            "there are merges in the range, and a merge is no patch",
-            where=clean(name),
-            next_step="name a range without merges, or rebase it",
-        )
+        what = "there are merges in the range, and a merge is no patch"
+        step = "name a range without merges, or rebase it"
+        raise UsageError(what, where=clean(name), next_step=step)
     run_git(folder, "format-patch", "--quiet", *FORMAT, *DIFF, "-o", str(into), between)
     if not any(into.iterdir()):
         raise UsageError(
@@ -64,7 +62,6 @@ def write_line(
     name: str, into: Path, *, checkout: Path, repository: str
 ) -> tuple[str, tuple[str, ...]]:
     """Write ``A..B`` along its first parents, a merge as one patch, into ``into``.
-
     Returns the commit before the first, and those that change a file, in the order of the patches.
     Raises UsageError: no such repository or commits, or no commit in the range that changes
     anything.
@@ -76,11 +73,9 @@ def write_line(
         commit, parents, author, subject = line.split("\0", 3)
         parent = parents.split(" ")[0]
         if not parent:
-            raise UsageError(
-                "reaches back to a commit without a parent",
-                where=clean(name),
-                next_step="begin the range at one of its ancestors",
-            )
+            what = "reaches back to a commit without a parent"
+            step = "begin the range at one of its ancestors"
+            raise UsageError(what, where=clean(name), next_step=step)
         base = base or parent
         diff = run_git(folder, "diff-tree", "-p", *DIFF, parent, commit).stdout
         if diff.strip():
@@ -89,11 +84,8 @@ def write_line(
             file = into / f"{len(commits):04d}-{slug(subject)}.patch"
             file.write_text(head + diff, errors="surrogateescape")
     if not commits:
-        raise UsageError(
-            "there is no commit in the range that changes a file",
-            where=clean(name),
-            next_step="see git log --first-parent",
-        )
+        what = "there is no commit in the range that changes a file"
+        raise UsageError(what, where=clean(name), next_step="see git log --first-parent")
     return base, tuple(commits)
 
 
@@ -139,7 +131,6 @@ def require_files(
     folder: Path, base: str, last: str, where: str, *, changed_only: bool = False
 ) -> None:
     """Refuse a partial clone that lacks files of a commit, or of those behind it up to another.
-
     The lab fetches nothing by itself: of a kernel these are 86,000 files, one after the other.
     With ``changed_only`` only files that the commits change are needed.
     Raises UsageError: says how many are missing, and the command that fetches them at once.
@@ -183,11 +174,8 @@ def commit_of(folder: Path, ref: str, where: str) -> str:
     """The commit that ``ref`` names in a repository.  Raises UsageError: it names none."""
     commit = find_commit(folder, ref)
     if not commit:
-        raise UsageError(
-            f"git does not know {clean(ref)}",
-            where=where,
-            next_step=_deepen(folder) or f"git -C {folder} fetch, or see git -C {folder} branch -a",
-        )
+        step = _deepen(folder) or f"git -C {folder} fetch, or see git -C {folder} branch -a"
+        raise UsageError(f"git does not know {clean(ref)}", where=where, next_step=step)
     return commit
 
 
@@ -199,7 +187,6 @@ def find_commit(folder: Path, ref: str) -> str:
 
 def settled_commit(folder: Path, ref: str, where: str) -> str:
     """The commit of a ref; without one that which is checked out, if nothing is changed.
-
     ``WORK_TREE`` is a commit of the files as they are: neither files nor branches are touched.  It
     is what ``git stash`` would keep, so files that git does not know are not in it.
     Raises UsageError: there is none; files that git knows differ from it; or it has no work tree.
@@ -208,11 +195,8 @@ def settled_commit(folder: Path, ref: str, where: str) -> str:
         who = ("-c", "user.name=twinboot", "-c", "user.email=twinboot@localhost")
         stash = run_git(folder, *who, "stash", "create", check=False)
         if stash.returncode:
-            raise UsageError(
-                f"git cannot keep its work tree: {clean(stash.tail())}",
-                where=where,
-                next_step="name a commit or a branch",
-            )
+            what = f"git cannot keep its work tree: {clean(stash.tail())}"
+            raise UsageError(what, where=where, next_step="name a commit or a branch")
         return stash.stdout.strip() or commit_of(folder, HEAD, where)
     if not ref:
         status = run_git(folder, "status", "--porcelain", "--untracked-files=no", check=False)
@@ -246,11 +230,8 @@ def run_git(folder: Path, *arguments: str, check: bool = True) -> Finished:
         check=False,
     )
     if DUBIOUS in finished.stderr:
-        raise UsageError(
-            "a repository that somebody else owns, whose settings may run programs as you",
-            where=clean(str(folder)),
-            next_step="clone it, and name the clone",
-        )
+        what = "a repository that somebody else owns, whose settings may run programs as you"
+        raise UsageError(what, where=clean(str(folder)), next_step="clone it, and name the clone")
     if check and finished.returncode:
         what = f"exit status {finished.returncode}\n{finished.tail()}"
         raise InfraError(what, where=paste(finished.argv), next_step="run it by hand")
@@ -281,17 +262,14 @@ def tree_at(here: Path) -> Path:
             "--source git:PATH@A",
         )
     if "@" in top:
-        raise UsageError(
-            "a kernel tree below a folder with @ in its name",
-            where=clean(top),
-            next_step="go into a git worktree of it elsewhere: git worktree add FOLDER",
-        )
+        what = "a kernel tree below a folder with @ in its name"
+        step = "go into a git worktree of it elsewhere: git worktree add FOLDER"
+        raise UsageError(what, where=clean(top), next_step=step)
     return Path(top)
 
 
 def series_of(tree: Path, commits: str, *, base: str, uncommitted: bool, cache: Path) -> TreeSeries:
     """A range ``A..B``, or a branch on top of ``base``; with ``uncommitted`` changes on top of it.
-
     The kernel's source is the commit that the series starts from.  Changes that are not
     committed are written into the cache as a diff; files that git does not know are not in it.
     Raises UsageError: no such commits, nothing that is changed, or words that contradict.
@@ -361,19 +339,15 @@ def _ends(commits: str, base: str, uncommitted: bool) -> tuple[str, str]:
     """First and last of the range; no first where only the uncommitted changes are asked for."""
     parts = split_range(commits) if commits else None
     if parts and (base or parts[0]):
-        raise UsageError(
-            "a range of this tree needs no --base and no repository",
-            where=clean(commits),
-            next_step="write A..B, or --base A and the branch",
-        )
+        what = "a range of this tree needs no --base and no repository"
+        step = "write A..B, or --base A and the branch"
+        raise UsageError(what, where=clean(commits), next_step=step)
     if parts:
         return parts[1], parts[2]
     if base:
         return base, commits or HEAD
     if uncommitted and not commits:
         return "", HEAD
-    raise UsageError(
-        f"{clean(commits)!r} is not a range of commits" if commits else "no range is named",
-        where="tree",
-        next_step="write A..B (HEAD~3..), or BRANCH --base MAINLINE, or --dirty",
-    )
+    what = f"{clean(commits)!r} is not a range of commits" if commits else "no range is named"
+    step = "write A..B (HEAD~3..), or BRANCH --base MAINLINE, or --dirty"
+    raise UsageError(what, where="tree", next_step=step)

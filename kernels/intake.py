@@ -57,7 +57,6 @@ STACK = TypeAdapter(tuple[SeriesRecord, ...])
 @dataclass(frozen=True)
 class Taken:
     """A series as it was taken in: its spec with the key it is kept under, and what it holds.
-
     ``patches`` are its files in the order they apply, ``records`` where each series of the stack
     came from.
     """
@@ -70,7 +69,6 @@ class Taken:
 @dataclass
 class _Series:
     """One series of a stack as it was read: names and contents of patches, and their mails.
-
     ``levels`` are those of ``kernels.diff.read_diff``; ``files`` are the patches where they lie,
     if their names alone say what the series is.
     """
@@ -87,7 +85,6 @@ class _Series:
 
 def take_in(spec: SeriesSpec, *, checkout: Path, cache: Path, repository: str = "") -> Taken:
     """Take a series in; ``repository`` is where a bare range ``A..B`` is looked for.
-
     A plain folder is only checked.
     Raises UsageError: there is no such folder, file or range; SeriesError: a patch is missing,
     damaged, or does what no patch may; InfraError: a thread cannot be fetched, or the record of a
@@ -117,11 +114,9 @@ def take_in(spec: SeriesSpec, *, checkout: Path, cache: Path, repository: str = 
         return Taken(spec, parts[0][0].files, (parts[0][1],))
     key = _write(parts, cache, revert=spec.revert)
     if spec.kept and spec.kept != key:
-        raise InfraError(
-            "the series differs from the one this session started with",
-            where=clean(spec.path),
-            next_step="begin a new session; the runs on record stay readable",
-        )
+        what = "the series differs from the one this session started with"
+        step = "begin a new session; the runs on record stay readable"
+        raise InfraError(what, where=clean(spec.path), next_step=step)
     return _kept(spec.model_copy(update={"kept": key}), cache)
 
 
@@ -130,11 +125,9 @@ def _kept(spec: SeriesSpec, cache: Path) -> Taken:
     try:
         records = STACK.validate_json((folder / RECORDS).read_bytes())
     except (OSError, ValidationError):
-        raise InfraError(
-            "the record of a series was damaged or is of another version of the lab",
-            where=str(folder / RECORDS),
-            next_step=f"remove {folder} to have the series taken in again",
-        ) from None
+        what = "the record of a series was damaged or is of another version of the lab"
+        step = f"remove {folder} to have the series taken in again"
+        raise InfraError(what, where=str(folder / RECORDS), next_step=step) from None
     return Taken(spec, tuple(sorted(folder.glob("*.patch"))), records)
 
 
@@ -248,7 +241,6 @@ def read_series(
     data: bytes, name: str, kind: Kind = "file", named: str = "", *, alone: bool = False
 ) -> Thread:
     """The series in a file of mails, or the one diff that has no mail around it.
-
     ``named`` is the message-id of a mail of the series that is meant.  With ``alone`` one patch of
     a series is taken without the others, where it is by itself.
     Raises SeriesError: none, or none that can be told.
@@ -300,7 +292,6 @@ def _require_bounds(name: str, sizes: Sequence[int], lines: int = 0, files: int 
 
 def _vetted(series: _Series, name: str) -> SeriesRecord:
     """Read every patch as the build will, which refuses what it must, and describe it.
-
     The contents get the prefixes that ``git apply`` wants.
     """
     patches = series.patches
@@ -368,7 +359,6 @@ def key_of(patches: Sequence[tuple[str, bytes]]) -> str:
 
 def _write(parts: Sequence[tuple[_Series, SeriesRecord]], cache: Path, *, revert: bool) -> str:
     """Put the patches into the cache, numbered through the whole stack; return their key.
-
     With ``revert`` each is turned around, the last one first.
     """
     step = -1 if revert else 1
@@ -416,7 +406,6 @@ def copy_out(series: Taken, into: Path, *, cache: Path) -> None:
 
 def adopt(spec: SeriesSpec, folder: Path, *, cache: Path) -> SeriesSpec:
     """The same series, with the patches that lie in ``folder`` under its key in the cache.
-
     A series that is a plain folder is this folder from now on.  What is in the cache
     already stays.
     Raises SeriesError: the patches are not those of the key, or one does what no patch may;
@@ -432,11 +421,9 @@ def adopt(spec: SeriesSpec, folder: Path, *, cache: Path) -> SeriesSpec:
     if place.is_dir():
         return spec
     if key_of(files) != spec.kept or not door.exists(folder, RECORDS):
-        raise SeriesError(
-            f"holds another series than that of key {spec.kept}",
-            where=clean(str(folder)),
-            next_step="name the series again, in a new session",
-        )
+        what = f"holds another series than that of key {spec.kept}"
+        step = "name the series again, in a new session"
+        raise SeriesError(what, where=clean(str(folder)), next_step=step)
     place.parent.mkdir(parents=True, exist_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))
     try:

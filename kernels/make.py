@@ -67,17 +67,13 @@ def identify(family: Family = "gcc", architecture: Architecture = X86_64) -> Too
     if family == "clang":
         missing = [tool for tool in (*TOOLS[family], *LLVM_TOOLS) if shutil.which(tool) is None]
         if missing:
-            raise InfraError(
-                f"not installed: {', '.join(missing)}",
-                where='kernel.compiler = "clang"',
-                next_step=install_line([LLVM_PACKAGES]),
-            )
+            what = f"not installed: {', '.join(missing)}"
+            step = install_line([LLVM_PACKAGES])
+            raise InfraError(what, where='kernel.compiler = "clang"', next_step=step)
     if family == "gcc" and architecture.build.tools and shutil.which(compiler) is None:
-        raise InfraError(
-            f"not installed: {compiler}",
-            where=f'kernel.arch = "{architecture.name}"',
-            next_step=install_line([package_of(compiler)]),
-        )
+        what = f"not installed: {compiler}"
+        step = install_line([package_of(compiler)])
+        raise InfraError(what, where=f'kernel.arch = "{architecture.name}"', next_step=step)
     versions = [
         run([tool, "--version"], timeout_s=QUERY_TIMEOUT_S, env={"LC_ALL": "C"})
         .stdout.partition("\n")[0]
@@ -90,7 +86,6 @@ def identify(family: Family = "gcc", architecture: Architecture = X86_64) -> Too
 
 def safe_headers(src: Path) -> bool:
     """Whether no header of a tree, object folders left out, has an .incbin.
-
     Only then do the headers that a compiler lists say all that a C file without one consists of.
     """
     words = ["grep", "-rqw", "--include=*.h", "--exclude-dir=obj-*", "incbin", str(src)]
@@ -101,7 +96,6 @@ def environment(
     ccache_folder: Path | str | None, *, listed_headers: bool = False
 ) -> dict[str, str]:
     """All variables make sees; nothing else of the caller's environment reaches it.
-
     Without a folder ccache hands everything to the compiler: make's commands stay the same.
     With ``listed_headers`` it asks the compiler what a C file includes and preprocesses none,
     which takes :func:`safe_headers`.
@@ -149,7 +143,6 @@ def make_argv(
 
 def rust() -> tuple[tuple[Path, ...], tuple[tuple[Path, Path], ...]]:
     """What a box needs so that kconfig sees the rustc that it sees outside: folders, and links.
-
     It writes the version into the configuration.  rustup's rustc is a program that looks into
     the home for the real one, which is not in a box.
     """
@@ -184,7 +177,6 @@ class LogError(InfraError):
 @dataclass(frozen=True)
 class MakeProgress:
     """How far a build is: commands run, those of the last one like it, seconds so far.
-
     ``total`` is 0 where no such build is known, and may be less than ``done``.
     """
 
@@ -212,7 +204,6 @@ def run_make(
     progress: Callable[[MakeProgress], None] | None = None,
 ) -> tuple[int, int]:
     """Run one make, its output appended to ``log``; return its status and number of steps.
-
     ``busy`` is locked while any process of it lives, so that a make waits for
     the last ones of a predecessor that is being killed.
     Raises TimedOutError: the deadline passed; LogError: it prints more than ``most_log_bytes``, to
@@ -238,11 +229,8 @@ def run_make(
                 if progress is not None:
                     progress(MakeProgress(steps, expected, seconds))
                 if seconds > timeout_s:
-                    raise TimedOutError(
-                        f"timed out after {timeout_s:.0f} s",
-                        where=paste(argv),
-                        next_step=f"see {log}",
-                    )
+                    what = f"timed out after {timeout_s:.0f} s"
+                    raise TimedOutError(what, where=paste(argv), next_step=f"see {log}")
                 if not ended:
                     wait_for_end(process, POLL_S)
             return process.wait(), steps

@@ -27,7 +27,6 @@ def names(count: int = COUNT) -> tuple[str, ...]:
 
 def script(make: Sequence[str], folder: str, count: int = COUNT) -> str:
     """Shell commands that link the kernel that is built in ``folder`` once more in each order.
-
     ``make`` is the command that builds it, without its targets.  Made once more with all that it
     runs on record, it says how the release links; each order is that link with a script of its
     own.  What fails leaves an image out, which whoever keeps the images refuses.

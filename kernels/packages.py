@@ -72,11 +72,9 @@ def update(cache: Path, *, mirror: str = "", suites: Sequence[str] = (), keyring
             waiting.append(codename)
     if not there:
         shutil.rmtree(new)
-        raise InfraError(
-            f"apt-get can fetch no list of packages: {'; '.join(failures)}",
-            where=mirror,
-            next_step="name another --mirror, --suite or --keyring",
-        )
+        what = f"apt-get can fetch no list of packages: {'; '.join(failures)}"
+        step = "name another --mirror, --suite or --keyring"
+        raise InfraError(what, where=mirror, next_step=step)
     (new / SOURCES).write_text("".join(there))
     shutil.rmtree(cache / LISTS, ignore_errors=True)
     new.rename(cache / LISTS)
@@ -104,11 +102,9 @@ def _mirror_of_host() -> str:
         release, _, address = rest.partition(" ")
         if origin == "Debian" and not release.endswith("-security"):
             return address.rstrip("/")
-    raise UsageError(
-        "apt of this host knows no archive of Debian's",
-        where="--mirror",
-        next_step="name one: --mirror URL (and --keyring FILE, if it is signed with other keys)",
-    )
+    what = "apt of this host knows no archive of Debian's"
+    step = "name one: --mirror URL (and --keyring FILE, if it is signed with other keys)"
+    raise UsageError(what, where="--mirror", next_step=step)
 
 
 log = logging.getLogger(__name__)
@@ -131,7 +127,6 @@ MIB = 1 << 20
 @dataclass(frozen=True)
 class DebianPackage:
     """A package of the archive: SHA-256 and size in bytes as apt's lists have them.
-
     ``options`` are what apt is told to find it: nothing for one of the host's own lists.  ``rest``
     are packages of the same version that hold the kernel and its modules, where it is empty itself.
     """
@@ -155,19 +150,14 @@ def parts(request: str) -> tuple[str, str]:
     """
     name, equals, version = request.partition("=")
     if not NAME.fullmatch(name) or (equals and not VERSION.fullmatch(version)):
-        raise UsageError(
-            "not the name of a kernel package",
-            where=clean(request),
-            next_step="write linux-image-RELEASE or linux-source-RELEASE; =VERSION may follow",
-        )
+        step = "write linux-image-RELEASE or linux-source-RELEASE; =VERSION may follow"
+        raise UsageError("not the name of a kernel package", where=clean(request), next_step=step)
     return name, version
 
 
 def find(request: str, cache: Path) -> DebianPackage:
     """Look a package up in apt's lists, the host's and then the lab's own.
-
     The newest version if none is named.
-
     A package that only depends on a kernel's stands for that one, as
     ``linux-image-cloud-amd64`` does.
     Raises UsageError: it is no kernel package's name; InfraError: apt does not know it.
@@ -237,17 +227,12 @@ def fetch(package: DebianPackage, cache: Path) -> Path:
         result = run(argv, cwd=place, timeout_s=FETCH_TIMEOUT_S, check=False, env={"LC_ALL": "C"})
         files = list(place.glob("*.deb"))
         if result.returncode or len(files) != 1:
-            raise InfraError(
-                f"apt-get cannot fetch it: {clean(result.tail())}",
-                where=package.name_and_version,
-                next_step="apt-get update, and see whether the archive can be reached",
-            )
+            what = f"apt-get cannot fetch it: {clean(result.tail())}"
+            step = "apt-get update, and see whether the archive can be reached"
+            raise InfraError(what, where=package.name_and_version, next_step=step)
         if sha256_of(files[0]) != package.sha256:
-            raise InfraError(
-                "what was fetched has another digest than apt's lists say",
-                where=package.name_and_version,
-                next_step="apt-get update",
-            )
+            what = "what was fetched has another digest than apt's lists say"
+            raise InfraError(what, where=package.name_and_version, next_step="apt-get update")
         files[0].replace(path)
         return path
     finally:

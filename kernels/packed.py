@@ -82,11 +82,8 @@ def unpacked(data: bytes, where: str, most: int = LARGEST_MBOX) -> bytes:
         if data.startswith(magic, at):
             raise SeriesError(what, where=where, next_step=next_step)
     if data[:512].lstrip().lower().startswith(PAGES):
-        raise SeriesError(
-            "is a page for a browser and holds no mails",
-            where=where,
-            next_step="save the thread as mbox (t.mbox.gz of an archive), or name mid:MESSAGE-ID",
-        )
+        step = "save the thread as mbox (t.mbox.gz of an archive), or name mid:MESSAGE-ID"
+        raise SeriesError("is a page for a browser and holds no mails", where=where, next_step=step)
     return data
 
 

@@ -44,7 +44,6 @@ class PatchFile:
 @dataclass(frozen=True)
 class PatchFolder:
     """The patches of a folder in their order; ``ordered_by`` is the series file, if there is one.
-
     ``left_out`` names what looks like a patch there and is none of them; the folder can stand for
     the series where ``is_plain``: names alone say what it is.
     """

@@ -86,7 +86,6 @@ def require_options(
     text: str, modules: Collection[str], wants: Iterable[Want], *, where: str
 ) -> None:
     """Refuse a kernel whose configuration lacks something; nothing is known of an empty one.
-
     ``modules`` are the names of those that its guests load.
     Raises UsageError: names every option that lacks, and what it is wanted for.
     """
@@ -162,7 +161,6 @@ def added(folders: Sequence[Path], objects: Path) -> tuple[str, ...]:
 
 def chosen(folder: Path) -> tuple[Path, ...]:
     """The files to load, each after those it depends on; built-in ones are left out.
-
     ``folder`` is that of one release: ``modules.builtin``, and modules below ``kernel``.
     Raises UsageError: a module that is required is neither built in nor there; InfraError: a module
     depends on one that is not there.
@@ -333,11 +331,9 @@ def _image_parts(name: str, checkout: Path) -> tuple[Path, Path | None]:
     image, at, folder = name.partition("@")
     where = checkout / Path(image).expanduser()
     if not where.is_file():
-        raise UsageError(
-            f"no such file: {clean(str(where))}",
-            where=clean(f"image:{name}"),
-            next_step="write image:PATH, or image:PATH@MODULES_FOLDER",
-        )
+        what = f"no such file: {clean(str(where))}"
+        step = "write image:PATH, or image:PATH@MODULES_FOLDER"
+        raise UsageError(what, where=clean(f"image:{name}"), next_step=step)
     modules_at = (checkout / Path(folder).expanduser()).resolve() if at else None
     if modules_at is not None and not modules_at.is_dir():
         raise UsageError(f"no such folder: {clean(str(modules_at))}", where=clean(f"image:{name}"))
@@ -381,11 +377,9 @@ def _shipped(package: packages.DebianPackage, root: Path) -> _PrebuiltFiles:
     within = sorted(root.glob("usr/lib/modules/*/vmlinuz"))
     images = [*sorted(root.glob("boot/vmlinuz-*")), *within]
     if len(images) != 1:
-        raise UsageError(
-            f"holds {len(images)} kernels, one is wanted",
-            where=f"deb:{package.name_and_version}",
-            next_step="apt-cache search --names-only '^linux-image-.*cloud-amd64$'",
-        )
+        what = f"holds {len(images)} kernels, one is wanted"
+        step = "apt-cache search --names-only '^linux-image-.*cloud-amd64$'"
+        raise UsageError(what, where=f"deb:{package.name_and_version}", next_step=step)
     (image,) = images
     release = image.parent.name if within else image.name.removeprefix("vmlinuz-")
     config = image.with_name("config" if within else f"config-{release}")
@@ -436,7 +430,6 @@ def _keep(key: str, source: str, provided: _PrebuiltFiles, cache: Path) -> Kerne
 
 def _sizes(listed: Sequence[Symbol]) -> dict[str, symbols.FunctionCode]:
     """Functions by the distance to what follows; their code is not compared.
-
     A linked kernel that was stripped does not say which of its bytes are addresses.
     """
     code = sorted({(each.address, each.name) for each in listed if TEXT.fullmatch(each.kind)})

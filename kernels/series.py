@@ -64,7 +64,6 @@ def read_patch(path: Path) -> Patch:
 
 def patch_of(path: Path, content: bytes, level: int | None = None) -> tuple[Patch, bytes]:
     """A patch of this name and content, and the content with the prefixes that git apply wants.
-
     ``level`` is that of ``kernels.diff.read_diff``.
     Raises SeriesError: the patch was damaged, or names or makes what no patch may, see
     ``kernels.diff``.
@@ -85,11 +84,8 @@ def patch_of(path: Path, content: bytes, level: int | None = None) -> tuple[Patc
 
 def too_large(size: int, where: str) -> SeriesError:
     """The refusal of a patch, or of a whole series, of ``size`` bytes."""
-    return SeriesError(
-        f"has {size / (1 << 20):.1f} MiB, more than {LARGEST >> 20}",
-        where=where,
-        next_step="split it, or take the generated files out",
-    )
+    what = f"has {size / (1 << 20):.1f} MiB, more than {LARGEST >> 20}"
+    return SeriesError(what, where=where, next_step="split it, or take the generated files out")
 
 
 def apply_argv(patch: Path) -> list[str]:
@@ -99,7 +95,6 @@ def apply_argv(patch: Path) -> list[str]:
 
 def apply(patches: Sequence[Patch], folder: Path, *, boxed: bool = False) -> None:
     """Apply the patches in ``folder``, one after another, each checked as a whole first.
-
     With ``boxed`` git runs in a box (``host.sandbox``).
     Raises SeriesError: one does not apply; names patch, source file, line and hunk, and says if
     only white space is in the way. Patches before it stay applied.
@@ -133,11 +128,9 @@ def _apply_one(patch: Patch, file: Path, folder: Path, box: Box | None, until: f
     of_git = {entry.split("\t", 2)[-1] for entry in checked.stdout.split("\0") if entry}
     unseen = sorted(of_git - set(patch.files))
     if unseen:
-        raise SeriesError(
-            f"git finds changes in it that a reader does not: {clean(', '.join(unseen))}",
-            where=f"{patch.name} ({patch.subject})",
-            next_step="make it anew with git format-patch",
-        )
+        what = f"git finds changes in it that a reader does not: {clean(', '.join(unseen))}"
+        step = "make it anew with git format-patch"
+        raise SeriesError(what, where=f"{patch.name} ({patch.subject})", next_step=step)
     if (done := git()).returncode != 0:
         raise _does_not_apply(patch, done.stderr)
 
@@ -163,11 +156,9 @@ def _git_apply(
             check=False,
         )
     except TimedOutError as error:
-        raise SeriesError(
-            f"git apply takes more than {APPLY_TIMEOUT_S:.0f} s for the series",
-            where=f"{patch.name} ({patch.subject})",
-            next_step="split the patch",
-        ) from error
+        what = f"git apply takes more than {APPLY_TIMEOUT_S:.0f} s for the series"
+        step = "split the patch"
+        raise SeriesError(what, where=f"{patch.name} ({patch.subject})", next_step=step) from error
 
 
 def _does_not_apply(patch: Patch, message: str, *, only_whitespace: bool = False) -> SeriesError:
@@ -235,7 +226,6 @@ SIDE = re.compile(r'(?:---|\+\+\+) ("?)[ab]/')
 
 def reverted(text: str, where: str) -> str:
     """The diffs in ``text``, which ``kernels.diff`` has read, each turned around.
-
     The words around them stay.  ``where`` names the patch.
     Raises SeriesError: it copies a file, which nothing takes back, or counts lines that no file
     has.
@@ -262,11 +252,9 @@ def reverted(text: str, where: str) -> str:
             before, after = line[4 : match.end() - 3].split(" +")
             output.append(f"@@ -{after} +{before} @@{line[match.end() :]}")
         elif line.startswith(("copy from ", "copy to ")):
-            raise SeriesError(
-                "copies a file, which cannot be turned around",
-                where=where,
-                next_step="format the series without copies: git format-patch --no-renames",
-            )
+            what = "copies a file, which cannot be turned around"
+            step = "format the series without copies: git format-patch --no-renames"
+            raise SeriesError(what, where=where, next_step=step)
         else:
             turned = (pattern.subn(other, line) for pattern, other in TURNED)
             output.append(next((header for header, count in turned if count), line))
@@ -298,9 +286,7 @@ EXECUTABLE = re.compile(r"new (?:file )?mode\s+[0-7]*[1357][0-7]{2}\b")
 
 def host_code(texts: Iterable[str]) -> tuple[str, ...]:
     """``FILE (WHY)`` of each file of these patches that the host executes or is read on it.
-
-    Raises:
-        SeriesError: as ``kernels.diff.read_diff``.
+    Raises SeriesError as ``kernels.diff.read_diff``.
     """
     reasons: dict[str, str] = {}
     for text in texts:

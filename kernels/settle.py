@@ -40,7 +40,6 @@ def settle(
     known: Mapping[str, Taken] = MappingProxyType({}),
 ) -> Settled:
     """Take the series in, and choose a commit where the source is a repository.
-
     ``known`` are series of the same experiment that are taken in already.  ``git:PATH`` without a
     ref is the series' base-commit if the repository has it, else HEAD, if nothing is changed and
     not committed; ``git:PATH@WORKTREE`` is HEAD with these changes, ``git:PATH@REF`` what it says.

@@ -39,7 +39,6 @@ TOP = ("Makefile", "Kconfig")
 @dataclass(frozen=True)
 class Source:
     """A source found: ``kind`` is deb, tarball, dir or git.
-
     ``origin`` is the tarball, folder or repository; ``tree_id`` the git tree.
     ``package`` is what apt has to fetch into the cache ``origin``, empty where the
     tarball is there.
@@ -73,18 +72,14 @@ def identify(spec: str, *, checkout: Path, cache: Path) -> Source:
         path = _existing(spec, checkout / Path(name).expanduser(), "folder")
         sparse = ["git", "-C", str(path), "config", "--bool", "core.sparseCheckout"]
         if (path / ".git").exists() and _query(sparse).strip() == "true":
-            raise UsageError(
-                "a sparse checkout, in which files of the kernel are missing",
-                where=spec,
-                next_step=f"use git:{path}@HEAD, or git -C {path} sparse-checkout disable",
-            )
+            what = "a sparse checkout, in which files of the kernel are missing"
+            step = f"use git:{path}@HEAD, or git -C {path} sparse-checkout disable"
+            raise UsageError(what, where=spec, next_step=step)
         require_source(spec, path)
         if (path / ".config").exists() or (path / "include/config").exists():
-            raise UsageError(
-                "the folder has been built in, and kbuild refuses such a source",
-                where=spec,
-                next_step=f"make -C {path} mrproper, or use git:{path}@HEAD",
-            )
+            what = "the folder has been built in, and kbuild refuses such a source"
+            step = f"make -C {path} mrproper, or use git:{path}@HEAD"
+            raise UsageError(what, where=spec, next_step=step)
         stamps = hashlib.sha256()
         for inside, entry in _entries(path):
             stamps.update(f"{inside}\0{stamp_of(entry.stat(follow_symlinks=False))}\n".encode())
@@ -92,11 +87,8 @@ def identify(spec: str, *, checkout: Path, cache: Path) -> Source:
         return Source("dir", f"dir:{digest}", path)
     if kind == "git":
         return _git(spec, name, checkout)
-    raise UsageError(
-        "unknown kind of kernel source",
-        where=spec,
-        next_step="write deb:PACKAGE, tarball:PATH, dir:PATH or git:PATH@REF",
-    )
+    step = "write deb:PACKAGE, tarball:PATH, dir:PATH or git:PATH@REF"
+    raise UsageError("unknown kind of kernel source", where=spec, next_step=step)
 
 
 def release_of(source: Source) -> str:
@@ -130,11 +122,9 @@ def unpack(source: Source, into: Path) -> None:
             ),
         )
         if f"dir:{_hash_folder(into)}" != source.identity:
-            raise InfraError(
-                "the folder changed while it was copied",
-                where=str(source.origin),
-                next_step="run again when nothing writes there",
-            )
+            what = "the folder changed while it was copied"
+            step = "run again when nothing writes there"
+            raise InfraError(what, where=str(source.origin), next_step=step)
     elif source.package:
         with packages.unpacked(packages.find(source.package, source.origin), source.origin) as root:
             name = packages.parts(source.package)[0]
@@ -227,11 +217,8 @@ def _git(spec: str, name: str, checkout: Path) -> Source:
         check=False,
     )
     if result.returncode != 0:
-        raise UsageError(
-            f"git does not know this ref: {result.tail()}",
-            where=spec,
-            next_step=f"git -C {path} fetch, or see git -C {path} branch -a",
-        )
+        step = f"git -C {path} fetch, or see git -C {path} branch -a"
+        raise UsageError(f"git does not know this ref: {result.tail()}", where=spec, next_step=step)
     tree_id = result.stdout.strip()
     listing = ["git", "-C", str(path), "ls-tree", "--name-only", tree_id, "--", *TOP]
     names = run(listing, timeout_s=QUERY_TIMEOUT_S).stdout.splitlines()
@@ -254,11 +241,8 @@ def require_source(spec: str, top: Path) -> None:
 
 
 def _no_source(spec: str, name: str) -> UsageError:
-    return UsageError(
-        f"no Linux source: there is no {name} at its top",
-        where=clean(spec),
-        next_step="name the top of a kernel's source",
-    )
+    what = f"no Linux source: there is no {name} at its top"
+    return UsageError(what, where=clean(spec), next_step="name the top of a kernel's source")
 
 
 def _query(argv: list[str]) -> str:
@@ -283,11 +267,9 @@ def _entries(top: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
             elif entry.is_symlink() or entry.is_file():
                 yield path, entry
             else:
-                raise UsageError(
-                    "is no file, and no kernel source has such",
-                    where=clean(str(top / path)),
-                    next_step="name a folder with a kernel's source",
-                )
+                what = "is no file, and no kernel source has such"
+                step = "name a folder with a kernel's source"
+                raise UsageError(what, where=clean(str(top / path)), next_step=step)
 
 
 def _hash_folder(top: Path) -> str:

@@ -105,7 +105,6 @@ def _tokens(image: bytes, align: int) -> tuple[int, list[bytes], int]:
 
 def _markers(image: bytes, table: int) -> tuple[int, list[int]]:
     """The array before the table of tokens that rises from 0, and where it is.
-
     6.2 and 6.3 have one more table of the same length in between (``seqs_of_names``),
     which does not rise.
     """
@@ -177,7 +176,6 @@ def _addresses(image: bytes, count_at: int, index_end: int, count: int) -> list[
 
 def _relative_addresses(image: bytes, index_end: int, names: list[str]) -> list[int]:
     """Addresses of all symbols since 7.1: each is counted from its own place in the table.
-
     Where the table itself is follows from the symbol that is the first byte of the image.
     """
     at = _aligned(index_end, ALIGNMENTS[-1])
@@ -267,11 +265,9 @@ def extract(image: Image, into: Path) -> None:
         source.unlink()
         target.unlink()
     elif not payload.startswith(ELF_MAGIC):
-        raise UsageError(
-            f"the kernel in it is compressed in an unknown way ({payload[:4].hex()})",
-            where=str(image.path),
-            next_step="known are gzip, xz, lzma, bzip2, lz4 and zstd",
-        )
+        what = f"the kernel in it is compressed in an unknown way ({payload[:4].hex()})"
+        step = "known are gzip, xz, lzma, bzip2, lz4 and zstd"
+        raise UsageError(what, where=str(image.path), next_step=step)
     if not payload.startswith(ELF_MAGIC):
         raise UsageError("what it unpacks to is no ELF file", where=str(image.path))
     into.write_bytes(payload)

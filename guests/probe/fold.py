@@ -97,7 +97,6 @@ def profile(
     sources: Collection[str] = (),
 ) -> tuple[PhaseProfile, ...]:
     """Fold one run: the probe's file, and what the guest sent (``files``, and parsed).
-
     Phases are in the order they ran, numbered from 1 as the agent numbers them.  Of functions of
     the ``sources`` blocks are kept, too.
     Raises InfraError: the counts are cut short, a phase was not counted, or System.map is not that
@@ -229,7 +228,6 @@ def _of_phase(phase: Phase, by_file: Mapping[str, int]) -> dict[str, int]:
 
 def _locks(of: Counts, places: Places, objects: KernelObjects) -> tuple[LockUse, ...]:
     """One phase's locks, and who waited for whom, put together by who took them.
-
     In the order of the time that they were held, the longest first.
     """
     rows, pairs = of.locks, of.pairs
@@ -296,7 +294,6 @@ def _locks(of: Counts, places: Places, objects: KernelObjects) -> tuple[LockUse,
 
 def _memory(of: Counts, places: Places, *, by_lock: bool) -> MemoryUse:
     """One phase's misses, by kernel function and by user file, in the order of names.
-
     ``by_lock`` says whether locks were watched, too.
     """
     inside = of.misses["address"] >= KERNEL_HALF
@@ -326,7 +323,6 @@ class KernelObjects(NamedTuple):
 
     def named(self, kind: str, value: int, first: int) -> tuple[str, int]:
         """What the byte ``first`` of a line is of, and where the line begins in it.
-
         Empty where that is not known; of caches that were merged the name of one of them.
         """
         if kind == "pages":
@@ -354,7 +350,6 @@ class KernelObjects(NamedTuple):
 
 def _lines(rows: Rows, places: Places, objects: KernelObjects) -> tuple[LineMove, ...]:
     """One phase's lines that moved, put together by object and functions.
-
     In the order of their numbers, the most first.
     """
     takers, holders = (
@@ -479,11 +474,8 @@ def _table_of(kernel: Kernel) -> AddressTable:
     try:
         return functions_of(kernel).table
     except AddressesError as error:
-        raise InfraError(
-            str(error),
-            where=str(kernel.system_map),
-            next_step="./lab.py build makes a kernel that was removed from the cache again",
-        ) from None
+        step = "./lab.py build makes a kernel that was removed from the cache again"
+        raise InfraError(str(error), where=str(kernel.system_map), next_step=step) from None
 
 
 def _waits(of: Counts, kinds: Sequence[str]) -> dict[str, tuple[int, ...]]:
@@ -498,7 +490,6 @@ def _waits(of: Counts, kinds: Sequence[str]) -> dict[str, tuple[int, ...]]:
 
 def overcount(data: bytes, files: Mapping[str, bytes], phases: Sequence[str]) -> dict[str, float]:
     """Phase → share by which its blocks count more than the guest's clock passed.
-
     The clock of an exact guest advances by one for each instruction; ``mark`` reads it
     some thousand instructions outside of the phase.  Phases without a clock are left out.
     """

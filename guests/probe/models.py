@@ -46,7 +46,6 @@ def machine_words(machine: MachineSpec) -> tuple[str, ...]:
 
 def memory_words(machine: MachineSpec, kernel: Kernel) -> tuple[str, ...]:
     """The machine, and where this kernel's page tables are.
-
     Empty for a kernel whose page tables the plugin cannot walk: of another architecture, or
     without one of the variables.
     Raises InfraError: System.map cannot be read.
@@ -74,11 +73,9 @@ def _addresses(system_map: Path) -> dict[str, str]:
         symbols = SYMBOL.findall(text_of(system_map))
         return {name: address for address, name in symbols if name in names}
     except OSError as error:
-        raise InfraError(
-            f"cannot be read: {error.strerror}",
-            where=str(system_map),
-            next_step="./lab.py build makes a kernel that was removed from the cache again",
-        ) from None
+        what = f"cannot be read: {error.strerror}"
+        step = "./lab.py build makes a kernel that was removed from the cache again"
+        raise InfraError(what, where=str(system_map), next_step=step) from None
 
 
 # Where the variables of a CPU end, numbered from 0.
@@ -115,7 +112,6 @@ HOLDS = {
 
 def line_words(machine: MachineSpec, kernel: Kernel) -> tuple[str, ...]:
     """The private cache of a CPU, and where this kernel keeps the variables of each.
-
     The second level is what a CPU has for itself.  Without the variables they have no names, and
     without the kernel's types objects of slab caches have none.
     Empty for a kernel of another architecture.
@@ -163,7 +159,6 @@ def slab_words(kernel: Kernel) -> tuple[str, ...]:
 
 def member_of_slab(types: Types, cache: str, offset: int) -> str:
     """What is at a byte of a slab cache's objects: ``xfs_inode.i_vnode.i_lock``.
-
     The cache's name alone where its objects' type is not known.
     """
     holds = HOLDS.get(cache, cache)

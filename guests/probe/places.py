@@ -100,7 +100,6 @@ class UserMap:
 
 def user_map(loader: str, program_at: int = PROGRAM_AT) -> UserMap:
     """Read what fio's loader said; an empty text knows the programs alone.
-
     ``program_at`` is where the kernel puts fio itself.
     """
     files = {STATIC_AT: STATIC, program_at: PROGRAM}

@@ -33,7 +33,6 @@ OLDEST = ".".join(map(str, FORMS[-1][0]))
 @dataclass(frozen=True)
 class Probe:
     """A built plugin: its file and digest, the interface's version, QEMU's version.
-
     ``window`` cuts phases into so many instructions each; 0 does not cut.  ``spans`` are
     [start, end) of code in which vCPUs wait, ``locks`` the functions that take locks or let
     go of them, each with its kind (``guests.probe.places``).  ``model`` describes caches and TLBs
@@ -76,11 +75,9 @@ def provide(cache: Path, architecture: Architecture = X86_64) -> Probe:
     qemu = version_of(run([program, "--version"], timeout_s=TIMEOUT_S).stdout, program)
     api = api_of(qemu, program)
     if not has_plugins(run([program, "-help"], timeout_s=TIMEOUT_S).stdout):
-        raise InfraError(
-            f"QEMU {qemu} was built without plugins, so it cannot count instructions",
-            where=program,
-            next_step=f"install Debian's {package}, or build QEMU with --enable-plugins",
-        )
+        what = f"QEMU {qemu} was built without plugins, so it cannot count instructions"
+        step = f"install Debian's {package}, or build QEMU with --enable-plugins"
+        raise InfraError(what, where=program, next_step=step)
     defined = (f"-DPROBE_API={api}", *architecture.board.probe)
     flags = (*SHARED_LIBRARY, "-fvisibility=hidden", *defined)
     path = build(SOURCE, flags, cache, beside=BESIDE)
@@ -91,11 +88,8 @@ def version_of(output: str, program: str = X86_64.board.qemu) -> str:
     """The dotted version in what ``qemu --version`` says.  Raises InfraError: there is none."""
     match = re.search(r"version (\d+\.\d+(?:\.\d+)*)", output)
     if not match:
-        raise InfraError(
-            f"no version in what it says of itself: {output.strip()[:80]!r}",
-            where=program,
-            next_step="./lab.py doctor",
-        )
+        what = f"no version in what it says of itself: {output.strip()[:80]!r}"
+        raise InfraError(what, where=program, next_step="./lab.py doctor")
     return match[1]
 
 
@@ -107,11 +101,8 @@ def api_of(version: str, program: str = X86_64.board.qemu) -> int:
     for first, api in FORMS:
         if (major, minor) >= first:
             return api
-    raise InfraError(
-        f"QEMU {version}: the probe needs {OLDEST} or later",
-        where=program,
-        next_step="./lab.py doctor names the package",
-    )
+    what = f"QEMU {version}: the probe needs {OLDEST} or later"
+    raise InfraError(what, where=program, next_step="./lab.py doctor names the package")
 
 
 def has_plugins(helptext: str) -> bool:
