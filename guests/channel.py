@@ -45,9 +45,7 @@ def read_result(path: Path) -> dict[str, bytes]:
 
 
 def decode(data: bytes) -> dict[str, bytes]:
-    """Return path → content of every file sent.
-    Raises ChannelError: no header, wrong length, wrong checksum, or no archive.
-    """
+    """Path → content of every file sent; ChannelError: no header, not whole, or no archive."""
     header, newline, payload = data.partition(b"\n")
     fields = header.split()
     well_formed = newline and len(fields) >= 3 and fields[0] == MAGIC and fields[1].isdigit()
@@ -291,18 +289,14 @@ class Monitor:
             raise InfraError(f"QEMU did not start: {error}", where="QMP") from None
 
     def command(self, name: str, **arguments: object) -> Any:
-        """Send one command; only while the guest is stopped.
-        Raises InfraError: refused, or QEMU is gone.
-        """
+        """Send one command to a stopped guest; InfraError: refused, or QEMU is gone."""
         try:
             return self._qmp.cmd(name, **arguments)
         except (TimeoutError, QMPError, OSError, EOFError) as error:
             raise InfraError(f"{name}: {error}", where="QMP") from None
 
     def give_file(self, name: str, fd: int) -> None:
-        """Let QEMU have a copy of an open file, by name.
-        Raises InfraError: refused, or QEMU is gone.
-        """
+        """Let QEMU have a copy of an open file, by name; InfraError as of :meth:`command`."""
         try:
             self._qmp.send_fd_scm(fd)
         except (QMPError, OSError, EOFError) as error:
@@ -323,9 +317,7 @@ class Monitor:
         return False
 
     def await_migration(self, timeout_s: float) -> None:
-        """Wait for a migration in either direction to complete.
-        Raises InfraError: it failed, or took longer than ``timeout_s``.
-        """
+        """Wait for a migration in either direction; InfraError: it failed or is late."""
         deadline = time.monotonic() + timeout_s
         status = ""
         while time.monotonic() < deadline:

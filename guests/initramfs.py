@@ -94,9 +94,7 @@ def given(path: Path) -> Initramfs:
 
 
 def helper(source: Path, cache: Path, architecture: Architecture) -> Path:
-    """A program of the lab's own, built for the guests of an architecture.
-    Raises InfraError as :func:`guests.programs.build`.
-    """
+    """A program of the lab's own for an architecture's guests; raises as ``programs.build``."""
     tools = architecture.build.tools if architecture.root.debian else ""
     return build(source, STATIC_PROGRAM, cache, tools=tools)
 

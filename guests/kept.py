@@ -77,9 +77,7 @@ def kept_folder(cache: Path) -> Path:
 
 
 def key_of(machine: Machine) -> str:
-    """Name of all that a machine at its stop point is a function of.
-    Raises InfraError: no QEMU.
-    """
+    """Name of all that a machine at its stop point is a function of; InfraError: no QEMU."""
     path = _program(machine.guest)
     return _key(*_stopped(machine), _emulator(path))
 
@@ -87,9 +85,7 @@ def key_of(machine: Machine) -> str:
 def run_key(
     machine: Machine, job_text: str, probe: Probe | None, *, cold: bool, console_bytes: int
 ) -> str:
-    """Name of all that what comes out of an exact run is a function of, the same on every host.
-    Raises InfraError: no QEMU.
-    """
+    """Name of all that an exact run is a function of, on every host; InfraError: no QEMU."""
     counted = None
     if probe is not None:
         # Read by what they hold, and so are the words: where they lie is this host's matter.
@@ -137,9 +133,7 @@ def _sha256_at(path: Path, *_status: int) -> str:
 
 @lru_cache
 def emulator(path: Path) -> Mapping[str, str]:
-    """Digests of a QEMU's binary, of the libraries it is run with, and of the code it puts in.
-    Raises InfraError: it cannot be run.
-    """
+    """Digests of a QEMU's binary, libraries and firmware; InfraError: it cannot be run."""
     folders = run([str(path), "-L", "help"], timeout_s=60.0).stdout.split()
     # Each where QEMU looks first.
     places = [[Path(at) / name for at in folders] for name in FIRMWARE]
@@ -242,9 +236,7 @@ def _pack(memory: IO[bytes], path: Path) -> None:
 
 
 def _unpack(path: Path, memory: IO[bytes], size: int) -> None:
-    """Fill ``memory`` with what is packed at ``path``; pages of zeros take no room.
-    Raises ValueError: it is not ``size`` bytes.
-    """
+    """Fill ``memory`` with what is packed at ``path``; ValueError: it is not ``size`` bytes."""
     import pyarrow as pa  # as above
 
     at = 0

@@ -350,9 +350,7 @@ def with_libraries(folder: Path, programs: Iterable[str]) -> dict[str, Path]:
 
 
 def applets(busybox: Path) -> tuple[str, ...]:
-    """The applets of a busybox that cannot be run here, as its ``--list`` has them.
-    Raises InfraError: no busybox.
-    """
+    """The applets of a busybox that cannot be run here; InfraError: no busybox."""
     data = busybox.read_bytes()
     at = data.find(FIRST_APPLETS)
     if at < 0:
@@ -369,9 +367,7 @@ def _at(folder: Path, path: str) -> Path:
 
 
 def _needs(file: Path) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """Loader, folders to look into first, and names of needed libraries.
-    Raises InfraError: no ELF file.
-    """
+    """Loader, folders to look into first, names of needed libraries; InfraError: no ELF file."""
     places: list[str] = []
     names: list[str] = []
     try:

@@ -98,9 +98,7 @@ def vng_argv(
     placement: Placement | None = None,
     cmdline: Sequence[str] = (),
 ) -> list[str]:
-    """The whole virtme-ng command line of one run.
-    QEMU starts stopped, so that its vCPU threads are pinned before they run.
-    """
+    """The virtme-ng command line of a run; QEMU starts stopped, so that vCPUs get pinned."""
     argv = [VNG, "--run", str(files.kernel), "--verbose", "--user", "root"]
     argv += ["--disable-microvm", "--force-9p", "--cpus", str(guest.vcpus)]
     argv += ["--memory", f"{guest.memory_mib}M", "--rodir", f"{SHARE_IN_GUEST}={files.share}"]
@@ -370,9 +368,7 @@ def _plain_name(folder: Path) -> Iterator[Path]:
 
 
 def _qemu_of(pid: int) -> tuple[int, dict[int, int]]:
-    """The QEMU among what a process started, and its threads by the ids that they have in its box.
-    Raises InfraError: it is gone.
-    """
+    """The QEMU below a process, and its threads by their ids in its box; InfraError: gone."""
     waiting = [pid]
     while waiting:
         at = waiting.pop()
@@ -389,9 +385,7 @@ def _qemu_of(pid: int) -> tuple[int, dict[int, int]]:
 
 
 def _pin(qemu_pid: int, threads: dict[int, int], placement: Placement) -> None:
-    """Put each vCPU on its CPU, and the rest of QEMU where the lab is.
-    Raises InfraError: QEMU is gone, or a CPU may not be used.
-    """
+    """Put vCPUs on their CPUs, the rest of QEMU where the lab is; InfraError: not possible."""
     tasks = {int(task.name) for task in Path(f"/proc/{qemu_pid}/task").glob("*")}
     try:
         for task in tasks - set(threads.values()):

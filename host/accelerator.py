@@ -136,9 +136,7 @@ def attempt(accelerator: Accelerator, kernel: Path, initrd: Path) -> Attempt:
 
 
 def decide(boot_with: Callable[[Accelerator], Attempt]) -> AcceleratorTest:
-    """Try the accelerators in the order of preference up to the first that works.
-    Raises InfraError: not even TCG boots the kernel.
-    """
+    """The first accelerator, in order, that works; InfraError: not even TCG boots the kernel."""
     attempts: list[Attempt] = []
     for accelerator in ACCELERATORS:
         attempts.append(boot_with(accelerator))

@@ -217,9 +217,7 @@ def check_disk(folder: Path, free_bytes: int) -> DoctorCheck:
 
 
 def run_checks(*, cache: Path | None = None, proc: Path = Path("/proc")) -> tuple[DoctorCheck, ...]:
-    """Look at everything, in the order a person would mend it.
-    Raises InfraError: the package list is missing or malformed.
-    """
+    """Look at everything, in the order of mending; InfraError: the package list is malformed."""
     folder = cache if cache is not None else cache_folder()
     listed = [package for package in packages() if package.need in ("required", "useful")]
     versions = {tool.name: tool for tool in TOOLS}

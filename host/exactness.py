@@ -65,17 +65,13 @@ class QemuStanding:
 
 
 def shipped(text: str = "") -> tuple[KnownRelease, ...]:
-    """The table that ships, or another one: ``program | release | vCPUs | what``.
-    Raises InfraError: it is malformed.
-    """
+    """The table, ``program | release | vCPUs | what``; InfraError: it is malformed."""
     rows = table(text or TABLE.read_text(), where=TABLE.name, fields=4)
     return tuple(KnownRelease(*fields) for _, fields in rows)
 
 
 def identity(program: str = QEMU) -> tuple[str, str, str]:
-    """Version of a QEMU, SHA-256 of its binary, and SHA-256 of what is loaded into it.
-    Raises InfraError: the program is not there.
-    """
+    """Version of a QEMU, SHA-256 of it and of what is loaded into it; InfraError: no program."""
     path = locate(program)
     if path is None:
         raise InfraError("program not found", where=program, next_step="./lab.py doctor")
@@ -85,9 +81,7 @@ def identity(program: str = QEMU) -> tuple[str, str, str]:
 
 
 def standing(cache: Path, program: str = QEMU) -> QemuStanding:
-    """What is known of the QEMU at hand; nothing is booted.
-    Raises InfraError: the program is not there, or the table is malformed.
-    """
+    """What is known of the QEMU at hand, by no boot; InfraError: no program, or a bad table."""
     version, binary, preload = identity(program)
     return judged(program, version, binary, shipped(), trials(cache).get(_key(binary, preload)))
 

@@ -55,9 +55,7 @@ PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, MODE_FILTER = 22, 38, 2
 
 
 def program(machine: str, *, sockets: bool, memfd: bool = False) -> bytes:
-    """The filter for a machine (``platform.machine()``), as the kernel takes it.
-    Raises KeyError: a machine whose numbers are not known.
-    """
+    """The filter for a ``platform.machine()``; KeyError: one whose numbers are not known."""
     column, audit = ARCHITECTURES[machine]
     refused = REFUSED | ({} if sockets else SOCKETS)
     calls = [

@@ -281,9 +281,7 @@ def check_placement(placement: Placement | None, vcpus: int) -> DoctorCheck:
 
 
 def require_fit(checks: Iterable[DoctorCheck]) -> None:
-    """Refuse a host on which any check is not ok (``--strict``).
-    Raises InfraError: names each check with what was found and its mend.
-    """
+    """Refuse a host on which any check is not ok; the InfraError names each with its mend."""
     wrong = [check for check in checks if check.status != "ok"]
     if wrong:
         raise InfraError(

@@ -59,9 +59,7 @@ def entries(top: Path, apart: str = "") -> Iterator[tuple[str, os.DirEntry[str]]
 
 
 def size_bytes(path: Path, apart: str = "") -> int:
-    """Bytes on disk of a file, or of files below a folder; at least, of a strange one.
-    What begins with ``apart`` is left out.
-    """
+    """Bytes on disk below a path, without ``apart...``; at least, of a strange folder."""
     if not path.is_dir() or path.is_symlink():
         with suppress(OSError):
             return path.lstat().st_blocks * BLOCK_BYTES

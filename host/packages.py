@@ -71,9 +71,7 @@ def table(text: str, *, where: str, fields: int = 0) -> Iterator[tuple[str, list
 
 
 def parse(text: str, *, where: str = LIST.name) -> tuple[SystemPackage, ...]:
-    """Read the list: ``package | need | provides | what for``.
-    Raises InfraError as :func:`table`, or a need that is not known.
-    """
+    """Read ``package | need | provides | what for``; InfraError: malformed."""
     packages = []
     for place, (name, need_name, provides, why) in table(text, where=where, fields=4):
         need = next((known for known in NEEDS if known == need_name), None)
@@ -118,9 +116,7 @@ def this_system() -> System:
 
 
 def packages(system: System | None = None) -> tuple[SystemPackage, ...]:
-    """The lab's own list in the names of a system, of this machine's if none is given.
-    Raises InfraError: a list is missing or malformed.
-    """
+    """The lab's list in the names of a system, or of this machine's; InfraError: malformed."""
     names = (system or this_system()).names
     every = parse(_shipped(LIST))
     here = (replace(each, name=names.get(each.name, each.name)) for each in every)
@@ -154,14 +150,10 @@ def locate(provided: str) -> Path | None:
 
 
 def package_of(program: str) -> str:
-    """The package a program comes from here; empty when the lists do not say.
-    Raises InfraError: the list is missing or malformed.
-    """
+    """The package a program comes from here, if known; InfraError: the list is malformed."""
     return next((each.name for each in packages() if program in each.provides), "")
 
 
 def install_line(names: Iterable[str]) -> str:
-    """The command that installs packages here, to be pasted by root.
-    Raises InfraError: the list is missing or malformed.
-    """
+    """The command for root that installs packages here; InfraError: the list is malformed."""
     return " ".join([this_system().install, *names])

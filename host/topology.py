@@ -38,9 +38,7 @@ class Placement:
 
 
 def cpu_list(text: str) -> tuple[int, ...]:
-    """The CPUs in a list as the kernel writes it, for example ``0-3,8``.
-    Raises ValueError: the text is no such list.
-    """
+    """The CPUs in a list as ``0-3,8``; ValueError: the text is no such list."""
     cpus: list[int] = []
     for part in text.strip().split(",") if text.strip() else []:
         first, dash, last = part.partition("-")

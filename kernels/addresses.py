@@ -111,9 +111,7 @@ def definition_lines(text: str, names: Collection[str]) -> dict[str, int]:
 
 
 def definitions(lines: Iterable[str], prefix: str) -> tuple[Defined, Defined]:
-    """Read what ``nm --print-file-name`` says of archives: local and other functions.
-    ``prefix`` is taken off the objects' names.
-    """
+    """Local and other functions as nm lists archives; ``prefix`` goes off objects' names."""
     local: dict[str, list[str]] = defaultdict(list)
     other: dict[str, list[str]] = defaultdict(list)
     weak: dict[str, list[str]] = defaultdict(list)
@@ -174,9 +172,7 @@ def save(origins: Mapping[int, Origin], path: Path) -> None:
 
 
 def load(path: Path) -> dict[int, Origin]:
-    """Read a table written by ``save``; empty when the kernel was kept without one.
-    Raises InfraError: written by another version of the lab, or damaged.
-    """
+    """A table of ``save``, empty where none was kept; InfraError: another version's, damaged."""
     return load_table(path, FORMAT, _origins_in) if path.exists() else {}
 
 
@@ -412,9 +408,7 @@ def require_same(table: AddressTable, guest_map: str) -> int:
 
 
 def module_ranges(text: str) -> tuple[tuple[int, int], ...]:
-    """[start, end) of the modules in /proc/modules; a line without an address has none.
-    Raises AddressesError: a line that is none.
-    """
+    """[start, end) of modules in /proc/modules, where known; AddressesError: no such line."""
     ranges = []
     for line in text.splitlines():
         fields = line.split()

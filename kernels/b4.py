@@ -42,9 +42,7 @@ def _environment(home: Path) -> dict[str, str]:
 
 
 def fetch_thread(message_id: str, into: Path) -> None:
-    """Write the thread of a message from the public archive to the mbox file ``into``.
-    Raises InfraError: it cannot be fetched.
-    """
+    """Write a message's thread from the public archive as an mbox; InfraError: not to be had."""
     with tempfile.TemporaryDirectory(prefix="twinboot-b4-") as name:
         folder = Path(name)
         (folder / "home").mkdir()

@@ -78,9 +78,7 @@ def host_trouble(log: str) -> str:
 
 
 def mistakes(log: str) -> tuple[Mistake, ...]:
-    """The first real errors of a failed build, at most three.
-    What make says of them is only used where nothing else is said.
-    """
+    """The first errors of a failed build, at most three; make's own where there are no others."""
     errors: list[Mistake] = []
     for pattern in (PLACED, LINKER, MODPOST, OTHER, MAKE):
         for match in islice(() if errors else pattern.finditer(log), MOST_READ):

@@ -68,9 +68,7 @@ class Types:
     """The structures of one or several files of BTF, by name: of two the first one's."""
 
     def __init__(self, files: Iterable[bytes]) -> None:
-        """Read them.
-        Raises ValueError: no BTF, cut short, or with references out of its bounds.
-        """
+        """Read them; ValueError: no BTF, cut short, or references out of its bounds."""
         self._files = [_parse(data) for data in files]
         self._named: dict[str, tuple[int, int]] = {}
         # Thousands of locks are in as many objects, at few places of few structures.
@@ -169,9 +167,7 @@ class Types:
 
 @lru_cache(maxsize=8)
 def load(paths: tuple[Path, ...]) -> Types:
-    """The types of a kernel, of its files of BTF; kept for the next run of the same kernel.
-    Raises InfraError: a file cannot be read, or is damaged.
-    """
+    """The types in a kernel's files of BTF, kept for its next run; InfraError: damaged."""
     path = Path()
     try:
         data = [(path := each).read_bytes() for each in paths]
@@ -289,7 +285,5 @@ def collected(objects: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def of(kernel: Kernel) -> Types:
-    """The types of a kernel; none of one that was kept without.
-    Raises InfraError: a file of them is damaged.
-    """
+    """The types of a kernel, none of one kept without; InfraError: a file is damaged."""
     return load(kernel.structures)

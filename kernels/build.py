@@ -282,9 +282,7 @@ def key_of(request: KernelRequest) -> str:
 
 
 def objects_of(request: KernelRequest) -> str:
-    """Where, within a cache, the objects are that a build of this kernel starts from.
-    Raises UsageError, InfraError as :func:`key_of`.
-    """
+    """Where in a cache the objects are that a build starts from; raises as :func:`key_of`."""
     return _Plan.of(request).objects.relative_to(request.cache).as_posix()
 
 
@@ -381,9 +379,7 @@ def require_applies(request: KernelRequest) -> None:
 
 
 def commands(request: KernelRequest) -> list[str]:
-    """Lines for a shell that build the same kernel in a new folder, for ``--dry-run``.
-    They use the lab's compiler cache, and leave its trees alone.
-    """
+    """Shell lines that build it in a new folder; of the lab they use the compiler's cache."""
     spec, checkout, cache = request.spec, request.checkout, request.cache
     if spec.is_prebuilt:
         return prebuilt.commands(spec, checkout=checkout, cache=cache)
@@ -670,9 +666,7 @@ class _Site:
         )
 
     def configure_source(self) -> Configured:
-        """Configure the source alone, in a folder of its own; no stranger's file is run.
-        Raises configure.MakeFailedError: Kconfig fails.
-        """
+        """Configure the source alone, apart; MakeFailedError: Kconfig fails."""
         alone = replace(self.plan, patches=())
         place = replace(self, plan=alone, objects=self.tree.src / SCRATCH, box=None)
         switch(self.tree, ())

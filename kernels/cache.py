@@ -206,9 +206,7 @@ def cached_kernels(cache: Path) -> list[Kernel]:
 
 @contextmanager
 def staged(cache: Path, key: str) -> Iterator[Path]:
-    """A folder to fill, which becomes the kernel of ``key`` when the block ends well.
-    The caller holds the key's lock.
-    """
+    """A folder that becomes the kernel of ``key`` if the block ends well; the lock is held."""
     top = kernels_folder(cache)
     top.mkdir(parents=True, exist_ok=True)
     folder = top / f".new-{key}"

@@ -148,9 +148,7 @@ def virtme_argv(architecture: Architecture = X86_64) -> list[str]:
 
 
 def virtme_fragment(architecture: Architecture = X86_64) -> str:
-    """virtme-ng's own fragment as text, without the user's additions to it.
-    Raises InfraError: virtme-ng is not installed beside this Python.
-    """
+    """virtme-ng's own fragment, without a user's additions; InfraError: not installed."""
     # Its file in the home folder adds and overrides options.
     env = {"HOME": os.devnull, "XDG_CONFIG_HOME": os.devnull}
     return run(virtme_argv(architecture), timeout_s=QUERY_TIMEOUT_S, env=env).stdout

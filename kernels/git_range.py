@@ -105,9 +105,7 @@ def _named(name: str, checkout: Path, repository: str, *, bare: bool) -> tuple[P
 
 
 def merge_base(folder: Path, first: str, last: str, where: str) -> str:
-    """The commit that two commits have in common.
-    Raises UsageError: there is none, or none in a shallow clone.
-    """
+    """The commit that two have in common; UsageError: none, or none in a shallow clone."""
     base = run_git(folder, "merge-base", first, last, check=False).stdout.strip()
     if not base:
         cut = _deepen(folder)
@@ -248,9 +246,7 @@ class TreeSeries:
 
 
 def tree_at(here: Path) -> Path:
-    """The top of the kernel tree, a git work tree, that a folder lies in.
-    Raises UsageError: there is none.
-    """
+    """The top of the kernel tree (git) that a folder lies in; UsageError: there is none."""
     top = run_git(here, "rev-parse", "--show-toplevel", check=False).stdout.strip()
     # Of the commit: a sparse checkout may have neither as a file.
     listed = ("ls-tree", "--name-only", "--full-tree", HEAD, "Makefile", "Kconfig")
@@ -323,9 +319,7 @@ def series_of(tree: Path, commits: str, *, base: str, uncommitted: bool, cache: 
 
 
 def changes_of(tree: Path, base: str) -> bytes:
-    """What the files that git knows in a tree change of a commit, as a diff.
-    Raises UsageError, InfraError as :func:`run_git`.
-    """
+    """What known files of a tree change of a commit, as a diff; raises as :func:`run_git`."""
     diff = run_git(tree, *QUIET, "diff", *DIFF, "--binary", base).stdout
     return diff.encode(errors="surrogateescape")
 

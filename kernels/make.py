@@ -60,9 +60,7 @@ def tools_of(family: Family, architecture: Architecture = X86_64) -> tuple[str, 
 
 
 def identify(family: Family = "gcc", architecture: Architecture = X86_64) -> Toolchain:
-    """Ask the compiler and the linker who they are.
-    Raises InfraError: one of them, or another tool of LLVM, is not installed.
-    """
+    """Ask compiler and linker who they are; InfraError: one, or a tool of LLVM, is missing."""
     compiler, linker = tools_of(family, architecture)
     if family == "clang":
         missing = [tool for tool in (*TOOLS[family], *LLVM_TOOLS) if shutil.which(tool) is None]
@@ -186,9 +184,7 @@ class MakeProgress:
 
 
 def wait_until_idle(busy: Path) -> None:
-    """Wait until no process of an earlier ``run_make`` lives.
-    Raises InfraError: one is still there after ten minutes.
-    """
+    """Wait for the last process of an earlier ``run_make``; InfraError: for ten minutes."""
     run(["flock", str(busy), "true"], timeout_s=DYING_TIMEOUT_S)
 
 

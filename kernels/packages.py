@@ -145,9 +145,7 @@ class DebianPackage:
 
 
 def parts(request: str) -> tuple[str, str]:
-    """Name and version (empty if not said) of ``PACKAGE[=VERSION]``.
-    Raises UsageError: it is no kernel package's name.
-    """
+    """Name and version (or "") of ``PACKAGE[=VERSION]``; UsageError: no kernel package's name."""
     name, equals, version = request.partition("=")
     if not NAME.fullmatch(name) or (equals and not VERSION.fullmatch(version)):
         step = "write linux-image-RELEASE or linux-source-RELEASE; =VERSION may follow"
@@ -256,9 +254,7 @@ def fetched(name: str, cache: Path) -> str:
 
 
 def newest_source(cache: Path) -> str:
-    """The name of the newest kernel source in the lab's own lists.
-    Raises InfraError: they have none.
-    """
+    """The newest kernel source in the lab's own lists; InfraError: they have none."""
     argv = ["apt-cache", *options(cache), "pkgnames", f"{NEWEST}-"]
     names = run(argv, timeout_s=QUERY_TIMEOUT_S).stdout.split()
     versions = [
@@ -277,18 +273,14 @@ def unpack_argv(file: Path | str, into: Path | str) -> list[str]:
 
 
 def unpack(file: Path, into: Path) -> None:
-    """Unpack a package's files into the folder ``into``, which is made where it is not there.
-    Raises InfraError: the package is damaged.
-    """
+    """Unpack a package's files into a folder, made if need be; InfraError: damaged."""
     into.mkdir(parents=True, exist_ok=True)
     run(unpack_argv(file, into), timeout_s=UNPACK_TIMEOUT_S)
 
 
 @contextmanager
 def unpacked(package: DebianPackage, cache: Path) -> Iterator[Path]:
-    """The files of a package, fetched if need be, in a folder that is there meanwhile.
-    Raises InfraError as :func:`fetch` and :func:`unpack`.
-    """
+    """A package's files, fetched if need be, for a while; raises as ``fetch`` and ``unpack``."""
     with store.locked(cache, store.PACKAGES_LOCK):
         files = [fetch(each, cache) for each in (package, *package.rest)]
         place = Path(tempfile.mkdtemp(prefix=".unpack-", dir=folder(cache)))

@@ -33,9 +33,7 @@ DAMAGED = (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError)
 
 
 def plain(data: bytes, most: int) -> bytes:
-    """What ``data`` holds, once unpacked: more than ``most`` bytes only where it is not packed.
-    Raises one of :data:`DAMAGED`.
-    """
+    """What ``data`` holds; if packed, at most ``most`` bytes and one; raises of DAMAGED."""
     parts: list[bytes] = []
     size = 0
     if data.startswith(GZIP):

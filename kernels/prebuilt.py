@@ -197,9 +197,7 @@ def chosen(folder: Path) -> tuple[Path, ...]:
 
 
 def unpacked_module(file: Path) -> bytes:
-    """A module as it is loaded; packed by xz, gzip, zstd or not at all.
-    Raises UsageError: it is damaged, or larger than any.
-    """
+    """A module as it is loaded; UsageError: damaged, or larger than any."""
     try:
         data = packed.plain(raw := file.read_bytes(), MOST_BYTES["module"])
         if file.suffix != ".ko" and not packed.is_packed(raw):
@@ -281,9 +279,7 @@ def provide(spec: KernelSpec, *, checkout: Path, cache: Path) -> Kernel:
 
 
 def settle(spec: KernelSpec, *, checkout: Path, cache: Path) -> KernelSpec:
-    """The same kernel named so that it stays the same: with a version, by a whole path.
-    Raises UsageError, InfraError as ``key_of``.
-    """
+    """The same kernel by a version or a whole path, so that it stays; raises as ``key_of``."""
     kind, _, name = spec.source.partition(":")
     if kind == "image":
         image, folder = _image_parts(name, checkout)

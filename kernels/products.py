@@ -37,9 +37,7 @@ class ProductError(InfraError):
 
 
 def read(objects: Path, name: str, kind: Kind) -> bytes:
-    """The bytes of a file below an object folder.
-    Raises ProductError: it is not there, no plain file or too large.
-    """
+    """A file below an object folder; ProductError: not there, no plain file, too large."""
     try:
         return door.read(objects, name, MOST_BYTES[kind])
     except (LabError, OSError) as error:

@@ -374,9 +374,7 @@ def functions(image: Path) -> dict[str, FunctionCode]:
 
 
 def variables(image: Path) -> dict[str, list[tuple[int, str]]]:
-    """The contents of every variable, by name; ``image`` is as for :func:`functions`.
-    Raises InfraError: no ELF file.
-    """
+    """The contents of every variable by name, as of :func:`functions`; InfraError: no ELF."""
     elf = read(image)
     references = References(elf)
     table: dict[str, list[tuple[int, str]]] = {}
@@ -402,9 +400,7 @@ def save(table: dict[str, FunctionCode], path: Path, data: Variables | None = No
 
 
 def load(path: Path) -> dict[str, FunctionCode]:
-    """Read a table of functions written by ``save``.
-    Raises InfraError: written by another version of the lab, or damaged.
-    """
+    """A table of functions of ``save``; InfraError: another version's, or damaged."""
     return load_table(
         path,
         FORMAT,
@@ -413,9 +409,7 @@ def load(path: Path) -> dict[str, FunctionCode]:
 
 
 def load_variables(path: Path) -> Variables | None:
-    """Read the table of variables; None of a kernel whose were not kept.
-    Raises InfraError as :func:`load`.
-    """
+    """The table of variables, None where none was kept; raises as :func:`load`."""
     return load_table(path, FORMAT, _variables_in)
 
 
@@ -431,9 +425,7 @@ def save_table(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def load_table(path: Path, version: int, made_of: Callable[[dict[str, Any]], Value]) -> Value:
-    """What ``save_table`` wrote of this ``format``, as a value that is made of it.
-    Raises InfraError: written by another version of the lab, or damaged.
-    """
+    """A value made of what ``save_table`` wrote; InfraError: another version's, or damaged."""
     try:
         content = json.loads(gzip.decompress(path.read_bytes()))
         if content["format"] == version:
@@ -445,9 +437,7 @@ def load_table(path: Path, version: int, made_of: Callable[[dict[str, Any]], Val
 
 
 def changed_functions(before: Path, after: Path) -> tuple[CodeChange, ...]:
-    """Functions that differ between two symbols files, by name.
-    Raises InfraError: one of the files cannot be read.
-    """
+    """Functions that differ between two symbols files; InfraError: one cannot be read."""
     return differing(load(before), load(after))
 
 

@@ -44,9 +44,7 @@ class Symbol:
 
 
 def symbols(image: bytes) -> list[Symbol]:
-    """Every symbol of an unpacked kernel, in the order of its tables.
-    Raises KallsymsError: they cannot be found.
-    """
+    """Every symbol of an unpacked kernel, in their order; KallsymsError: not to be found."""
     errors = []
     for align in ALIGNMENTS:
         try:
@@ -216,9 +214,7 @@ class Image:
 
 
 def read(path: Path) -> Image:
-    """Read the set-up header of a boot image.
-    Raises UsageError: the file is none for x86, or of a kernel before 2.6.26.
-    """
+    """Read a boot image's header; UsageError: none for x86, or of one before 2.6.26."""
     try:
         data = path.read_bytes()
     except OSError as error:

@@ -405,9 +405,7 @@ def lay_out(
 
 
 def _from_git(source: Source, names: Sequence[str], into: Path) -> Present:
-    """Of a repository, by an archive of these files alone.
-    Raises UsageError: it is a partial clone, and some of the source is not in it.
-    """
+    """Of a repository, by an archive of these files; UsageError: a partial clone lacks some."""
     place, tree = source.origin, source.tree_id
     listed = _listed(place, tree, names)
     # Git lists no folder for itself where something in it is asked for, too.

@@ -150,9 +150,7 @@ class Counts:
 
 
 def parse(data: bytes) -> Counts:
-    """Read the probe's file.
-    Raises CountsError: another program's file, another version's, or cut short.
-    """
+    """Read the probe's file; CountsError: another's, another version's, or cut short."""
     if len(data) < HEADER.itemsize or not data.startswith(MAGIC):
         raise CountsError(f"not written by the probe: {data[:8]!r}, {len(data)} bytes")
     header = np.frombuffer(data, HEADER, count=1)[0]

@@ -156,9 +156,7 @@ def profile(
 
 
 def _phase(of: Counts, places: Places, phase: Phase, result: PhaseResult) -> PhaseProfile:
-    """What was executed in one phase.
-    Raises AddressesError: too much of the kernel's code is where System.map has none.
-    """
+    """What was executed in one phase; AddressesError: much of it where System.map has no code."""
     rows, functions = of.rows, places.functions
     spent = rows["entries"] * rows["instructions"]
     kinds = of.kinds[rows["kinds"]] * rows["entries"][:, np.newaxis]
@@ -227,9 +225,7 @@ def _of_phase(phase: Phase, by_file: Mapping[str, int]) -> dict[str, int]:
 
 
 def _locks(of: Counts, places: Places, objects: KernelObjects) -> tuple[LockUse, ...]:
-    """One phase's locks, and who waited for whom, put together by who took them.
-    In the order of the time that they were held, the longest first.
-    """
+    """One phase's locks and who waited for whom, by who took them, the longest held first."""
     rows, pairs = of.locks, of.pairs
     names = _names(rows["site"], places)
     takers = zip(rows["lock"].tolist(), names, rows["kind"].tolist(), strict=True)
@@ -349,9 +345,7 @@ class KernelObjects(NamedTuple):
 
 
 def _lines(rows: Rows, places: Places, objects: KernelObjects) -> tuple[LineMove, ...]:
-    """One phase's lines that moved, put together by object and functions.
-    In the order of their numbers, the most first.
-    """
+    """One phase's lines that moved by object and functions, the most first."""
     takers, holders = (
         [
             USER_CODE if address < KERNEL_HALF else name

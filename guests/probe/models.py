@@ -128,9 +128,7 @@ def line_words(machine: MachineSpec, kernel: Kernel) -> tuple[str, ...]:
 
 
 def lock_words(kernel: Kernel) -> tuple[str, ...]:
-    """What the plugin needs to say which objects locks are in; empty where it cannot.
-    Raises InfraError: System.map or the types cannot be read.
-    """
+    """What says which objects locks are in, empty if nothing; raises as :func:`slab_words`."""
     slabs = slab_words(kernel) if kernel.identity.arch == X86_64.name else ()
     return (*kernel_variables(kernel), *slabs) if slabs else ()
 

@@ -94,9 +94,7 @@ def version_of(output: str, program: str = X86_64.board.qemu) -> str:
 
 
 def api_of(version: str, program: str = X86_64.board.qemu) -> int:
-    """The plugin interface's version of a QEMU version.
-    Raises InfraError: older than the oldest that is known.
-    """
+    """The plugin interface's version of a QEMU version; InfraError: too old."""
     major, minor = (int(part) for part in version.split(".")[:2])
     for first, api in FORMS:
         if (major, minor) >= first:
