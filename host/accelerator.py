@@ -13,11 +13,12 @@ import re
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
 from filelock import FileLock
+from pydantic import TypeAdapter, ValidationError
 
 from errors import InfraError
 from files import write_atomically
@@ -86,6 +87,10 @@ class AcceleratorTest:
         """One line: what was chosen, and what was refused with its reason."""
         refused = [f"{a.accelerator}: {a.reason}" for a in self.attempts if not a.works]
         return "; ".join([f"{self.name} boots a kernel", *refused])
+
+
+# What is kept of a host: by what it was found out, and what.
+FOUND = TypeAdapter(tuple[list[str], AcceleratorTest])
 
 
 def machine_options(accelerator: Accelerator) -> list[str]:
@@ -191,8 +196,8 @@ def provide(
             initrd = small_root(cache)
             result = decide(lambda accelerator: attempt(accelerator, kernel, initrd))
             result = replace(result, emulated=cpu_is_emulated())
-            content = {"key": _key(proc, device), **asdict(result)}
-            write_atomically(cache / KEPT, json.dumps(content, indent=1))
+            found = FOUND.dump_json((_key(proc, device), result), indent=1)
+            write_atomically(cache / KEPT, found.decode())
     return result
 
 
@@ -215,12 +220,9 @@ def kept(
 ) -> AcceleratorTest | None:
     """What was found out since the host booted, without finding it out; None if nothing was."""
     try:
-        kept = json.loads((cache / KEPT).read_text())
-        if kept["key"] != _key(proc, device) or kept["accelerator"] not in ACCELERATORS:
-            return None
-        attempts = tuple(Attempt(**fields) for fields in kept["attempts"])
-        return AcceleratorTest(kept["accelerator"], attempts, bool(kept["emulated"]))
-    except (OSError, ValueError, TypeError, KeyError):
+        key, test = FOUND.validate_json((cache / KEPT).read_bytes())
+        return test if key == _key(proc, device) else None
+    except (OSError, ValidationError):
         return None
 
 

@@ -132,17 +132,9 @@ def scope_argv(memory: int, processes: int) -> list[str]:
         return []
     user = [] if os.getuid() == 0 else ["--user"]
     os.environ.setdefault("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
-    argv = [
-        "systemd-run",
-        *user,
-        "--scope",
-        "--quiet",
-        "--collect",
-        f"--property=MemoryMax={memory}",
-        "--property=MemorySwapMax=0",
-        f"--property=TasksMax={processes}",
-        "--",
-    ]
+    argv = ["systemd-run", *user, "--scope", "--quiet", "--collect"]
+    argv += [f"--property=MemoryMax={memory}", "--property=MemorySwapMax=0"]
+    argv += [f"--property=TasksMax={processes}", "--"]
     with suppress(OSError, subprocess.TimeoutExpired):
         done = subprocess.run(
             [*argv, "true"],

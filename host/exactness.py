@@ -6,13 +6,13 @@ binary under one ``guests/preload.c``, and counts for more.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from filelock import FileLock
+from pydantic import TypeAdapter, ValidationError
 
 from errors import InfraError
 from files import sha256_of, write_atomically
@@ -52,6 +52,9 @@ class Trial:
     date: str
     vcpus: tuple[int, ...]
     differences: tuple[str, ...] = ()
+
+
+KEPT = TypeAdapter(dict[str, Trial])
 
 
 @dataclass(frozen=True)
@@ -112,18 +115,8 @@ def judged(
 def trials(cache: Path) -> Mapping[str, Trial]:
     """Every trial that is remembered, by what it is of; none where the file cannot be read."""
     try:
-        kept = json.loads((cache / TRIALS).read_text())
-        return {
-            key: Trial(
-                **{
-                    **fields,
-                    "vcpus": tuple(fields["vcpus"]),
-                    "differences": tuple(fields["differences"]),
-                }
-            )
-            for key, fields in kept.items()
-        }
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return KEPT.validate_json((cache / TRIALS).read_bytes())
+    except (OSError, ValidationError):
         return {}
 
 
@@ -132,10 +125,8 @@ def remember(cache: Path, trial: Trial) -> None:
     cache.mkdir(parents=True, exist_ok=True)
     path = cache / TRIALS
     with FileLock(path.with_suffix(".lock")):
-        every = dict(trials(cache)) | {_key(trial.binary_sha256, trial.preload_sha256): trial}
-        write_atomically(
-            path, json.dumps({key: asdict(entry) for key, entry in every.items()}, indent=1)
-        )
+        every = {**trials(cache), _key(trial.binary_sha256, trial.preload_sha256): trial}
+        write_atomically(path, KEPT.dump_json(every, indent=1).decode())
 
 
 def require_exact(qemu: QemuStanding) -> None:

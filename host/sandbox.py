@@ -23,6 +23,7 @@ from host import folders
 from host.facts import memory_available_mib
 from host.packages import install_line
 from host.process import run
+from text import words
 
 # Nobody's: above the users of distributions, below those that systemd gives out.
 BOX_UID = 60_577
@@ -85,44 +86,17 @@ class Box:
         # All of it: what stays outside of a box can be asked for its environment from within.
         given = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", **(env or {})}
         outside = ["env", "-i", *(f"{name}={value}" for name, value in given.items())]
-        outside += [
-            sys.executable,
-            "-IS",
-            str(BOUNDED),
-            str(self.limits.all_memory_bytes),
-            str(self.limits.all_disk_bytes),
-            str(self.limits.processes),
-            *(str(place) for place, _ in self.writable),
-            "--",
-        ]
-        limits = [
-            str(PYTHON),
-            "-IS",
-            str(FILTERED),
-            *(["--sockets"] if self.sockets else []),
-            *(["--memfd"] if self.memfd else []),
-            "--",
-            "prlimit",
-            f"--cpu={self.limits.cpu_s}",
-            f"--as={self.limits.memory_bytes}",
-            f"--fsize={self.limits.file_bytes}",
-            "--core=0",
-            f"--nproc={self.limits.processes}",
-            f"--nofile={OPEN_FILES}",
-            "--memlock=0",
-            "--",
-        ]
+        bound = self.limits
+        outside += [sys.executable, "-IS", str(BOUNDED), str(bound.all_memory_bytes)]
+        outside += [str(bound.all_disk_bytes), str(bound.processes)]
+        outside += [*(str(place) for place, _ in self.writable), "--"]
+        limits = [str(PYTHON), "-IS", str(FILTERED), *["--sockets"] * self.sockets]
+        limits += [*["--memfd"] * self.memfd, "--", "prlimit", f"--cpu={bound.cpu_s}"]
+        limits += [f"--as={bound.memory_bytes}", f"--fsize={bound.file_bytes}", "--core=0"]
+        limits += [f"--nproc={bound.processes}", f"--nofile={OPEN_FILES}", "--memlock=0", "--"]
         if self.tool == "bwrap":
-            dropped = [
-                "setpriv",
-                f"--reuid={BOX_UID}",
-                f"--regid={BOX_UID}",
-                _groups(self),
-                "--no-new-privs",
-                "--bounding-set=-all",
-                "--inh-caps=-all",
-                "--",
-            ]
+            dropped = ["setpriv", f"--reuid={BOX_UID}", f"--regid={BOX_UID}", _groups(self)]
+            dropped += words("--no-new-privs --bounding-set=-all --inh-caps=-all --")
             as_root = dropped if os.getuid() == 0 else []
             return [*outside, *_bwrap(self, cwd), *as_root, *limits, *argv]
         return [*outside, "sh", "-c", UNSHARED, "sh", *_mounts(self), str(cwd), *limits, *argv]
@@ -230,27 +204,10 @@ def _parts(box: Box) -> list[tuple[str, Path, Path]]:
 
 
 def _bwrap(box: Box, cwd: Path) -> list[str]:
-    argv = [
-        "bwrap",
-        "--die-with-parent",
-        *([] if box.network else ["--unshare-net"]),
-        "--unshare-pid",
-        "--unshare-ipc",
-        "--unshare-uts",
-        "--unshare-cgroup-try",
-        "--hostname",
-        "box",
-        "--dev",
-        "/dev",
-        "--proc",
-        "/proc",
-        "--perms",
-        "1777",
-        "--size",
-        str(TMP_BYTES),
-        "--tmpfs",
-        "/tmp",  # noqa: S108
-    ]
+    argv = ["bwrap", "--die-with-parent", *([] if box.network else ["--unshare-net"])]
+    argv += words("--unshare-pid --unshare-ipc --unshare-uts --unshare-cgroup-try --hostname box")
+    argv += words("--dev /dev --proc /proc --perms 1777 --size")
+    argv += [str(TMP_BYTES), "--tmpfs", "/tmp"]  # noqa: S108
     # Root makes its box as root, and leaves that behind at its door.
     argv += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"] if os.getuid() == 0 else []
     argv += ["--cap-add", "CAP_SETPCAP"] if os.getuid() == 0 else ["--unshare-user"]

@@ -6,16 +6,17 @@ import contextlib
 import errno
 import hashlib
 import itertools
-import json
 import logging
 import shlex
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from errors import InfraError, LabError, SeriesError
 from experiment.spec import KernelSpec
@@ -116,6 +117,9 @@ WHOLE, REST = Expected(0, 480.0), Expected(0, 90.0)
 UNKNOWN: dict[Kind, Expected] = {"first": WHOLE, "copied": WHOLE, "extended": REST, "next": REST}
 
 
+BUILDS = TypeAdapter(dict[Kind, Expected])
+
+
 def expected(cache: Path, flavour: str, kind: Kind) -> Expected:
     """What the last build of this kind took: of the flavour, else of the largest other one."""
     own = _builds(cache / f"builds-{flavour}.json").get(kind)
@@ -128,13 +132,13 @@ def remember(cache: Path, flavour: str, kind: Kind, build_steps: Expected) -> No
     """Keep what a build took."""
     path = cache / f"builds-{flavour}.json"
     builds = {**_builds(path), kind: build_steps}
-    write_atomically(path, json.dumps({kind: asdict(build) for kind, build in builds.items()}))
+    write_atomically(path, BUILDS.dump_json(builds).decode())
 
 
 def _builds(path: Path) -> dict[Kind, Expected]:
     try:
-        return {kind: Expected(**build) for kind, build in json.loads(path.read_text()).items()}
-    except (OSError, ValueError, TypeError, AttributeError):
+        return BUILDS.validate_json(path.read_bytes())
+    except (OSError, ValidationError):
         return {}
 
 

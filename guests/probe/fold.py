@@ -60,8 +60,8 @@ USER_CODE = "[user]"
 PROGRAMS = "[programs]"
 # Numbers of a row of locks that are added up, as fields of ``LockSite``.
 SPENT = ("taken", "held", "waits", "waited", "moved", "l2", "llc", "walks")
-# Those of a row of pairs, as ``waits``, ``handovers`` and ``waited`` of a ``LockWait``.
-WAITED = ("waits", "taken", "waited")
+# Those of a row of pairs, and what a ``LockWait`` calls them.
+WAITED, PAIR = ("waits", "taken", "waited"), ("waits", "handovers", "waited")
 # What device bytes are counted in, whatever the guest's own pages are.
 PAGE = 4096
 # More kernel instructions than this where System.map has no code, and it is another
@@ -210,6 +210,10 @@ def _added(rows: Iterable[tuple[Key, Iterable[int]]]) -> dict[Key, list[int]]:
     return sums
 
 
+def _named(names: Iterable[str], numbers: Iterable[int]) -> dict[str, int]:
+    return dict(zip(names, numbers, strict=True))
+
+
 def _columns(rows: Rows, names: Iterable[str]) -> Iterator[tuple[int, ...]]:
     """Some numbers of each row; by columns, as a phase may have taken ten thousands of locks."""
     return zip(*(rows[name].tolist() for name in names), strict=True)
@@ -250,42 +254,27 @@ def _locks(of: Counts, places: Places, objects: KernelObjects) -> tuple[LockUse,
     for (symbol, member, those), locks in same.items():
         spent = _added(row for lock in locks for row in by_lock[lock].items())
         waited = _added(row for lock in locks for row in waits.get(lock, ()))
-        sites_of = (
+        sites_of = tuple(
             LockSite(
                 function=function,
                 file=file,
                 shared=bool(kind & SHARED),
-                **dict(zip(SPENT, spent[function, file, kind], strict=True)),
+                **_named(SPENT, spent[function, file, kind]),
             )
             for function, file, kind in those
         )
-        uses.append(
-            LockUse(
-                instances=len(locks),
-                sleeps=any(kind & SLEEPS for _, _, kind in those),
-                symbol=symbol,
-                member=member,
-                sites=tuple(sites_of),
-                pairs=tuple(
-                    LockWait(
-                        waiter=waiter,
-                        holder=holder,
-                        shared=shared,
-                        **dict(zip(("waits", "handovers", "waited"), numbers, strict=True)),
-                    )
-                    for (waiter, holder, shared), numbers in sorted(waited.items())
-                ),
-            )
+        of_pairs = tuple(
+            LockWait(waiter=waiter, holder=holder, shared=shared, **_named(PAIR, numbers))
+            for (waiter, holder, shared), numbers in sorted(waited.items())
         )
-    uses.sort(
-        key=lambda use: (
-            -sum(site.held for site in use.sites),
-            use.symbol,
-            use.member,
-            use.sites[0].function,
-        )
-    )
-    return tuple(uses)
+        sleeps = any(kind & SLEEPS for _, _, kind in those)
+        whose = {"symbol": symbol, "member": member, "instances": len(locks), "sleeps": sleeps}
+        uses.append(LockUse.model_validate({**whose, "sites": sites_of, "pairs": of_pairs}))
+
+    def order(use: LockUse) -> tuple[int, str, str, str]:
+        return -sum(s.held for s in use.sites), use.symbol, use.member, use.sites[0].function
+
+    return tuple(sorted(uses, key=order))
 
 
 def _memory(of: Counts, places: Places, *, by_lock: bool) -> MemoryUse:
@@ -302,7 +291,7 @@ def _memory(of: Counts, places: Places, *, by_lock: bool) -> MemoryUse:
             user.setdefault(file, {})[field] = count
     return MemoryUse(
         kernel=tuple(
-            FunctionMisses(name=name, file=file, **dict(zip(counts.MISSES, sums, strict=True)))
+            FunctionMisses(name=name, file=file, **_named(counts.MISSES, sums))
             for (name, file), sums in sorted(kernel.items())
         ),
         user={file: Misses(**sums) for file, sums in sorted(user.items())},
@@ -384,16 +373,12 @@ def _lines(rows: Rows, places: Places, objects: KernelObjects) -> tuple[LineMove
         mine, theirs = ranges.get(key, (None, None))
         values = dict(zip((*fields, *counts.MOVED), (*key, *numbers), strict=True))
         moves.append(LineMove.model_validate(values | {"mine": mine, "theirs": theirs}))
-    moves.sort(
-        key=lambda move: (
-            -(move.reads + move.writes),
-            move.kind,
-            move.object,
-            move.taker,
-            move.holder,
-        )
-    )
-    return tuple(moves)
+
+    def order(move: LineMove) -> tuple[int, str, str, str, str]:
+        most = -(move.reads + move.writes)
+        return most, move.kind, move.object, move.taker, move.holder
+
+    return tuple(sorted(moves, key=order))
 
 
 def _interruptions(rows: Rows, places: Places, phase: Phase) -> tuple[Interruption, ...]:
