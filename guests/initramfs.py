@@ -75,7 +75,16 @@ def provide(cache: Path, architecture: Architecture = X86_64) -> Initramfs:
     helpers = {source: helper(source, cache, architecture) for source in NATIVE}
     folder = cache / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    image = folder / f"{_inputs_key(files, helpers, architecture)}.cpio"
+    total = hashlib.sha256(f"recipe {RECIPE}\n".encode())
+    for path in (AGENT, XFS_OPTIONS, *helpers.values()):
+        total.update(path.read_bytes())
+    if architecture.root.agent:
+        total.update(f"{architecture.name}\n".encode())
+        total.update(AGENT.with_name(architecture.root.agent).read_bytes())
+    for place, file in files.items():
+        stamp = file.resolve().stat()
+        total.update(f"{place} {stamp.st_size} {stamp.st_mtime_ns}\n".encode())
+    image = folder / f"{total.hexdigest()[:32]}.cpio"
     digest = image.with_suffix(".sha256")
     with FileLock(folder / "lock"):
         # A lab may have been killed while it wrote the digest.
@@ -97,21 +106,6 @@ def helper(source: Path, cache: Path, architecture: Architecture) -> Path:
     """A program of the lab's own for an architecture's guests; raises as ``programs.build``."""
     tools = architecture.build.tools if architecture.root.debian else ""
     return build(source, STATIC_PROGRAM, cache, tools=tools)
-
-
-def _inputs_key(
-    files: Mapping[str, Path], helpers: Mapping[Path, Path], architecture: Architecture
-) -> str:
-    total = hashlib.sha256(f"recipe {RECIPE}\n".encode())
-    for path in (AGENT, XFS_OPTIONS, *helpers.values()):
-        total.update(path.read_bytes())
-    if architecture.root.agent:
-        total.update(f"{architecture.name}\n".encode())
-        total.update(AGENT.with_name(architecture.root.agent).read_bytes())
-    for place, file in files.items():
-        stat = file.resolve().stat()
-        total.update(f"{place} {stat.st_size} {stat.st_mtime_ns}\n".encode())
-    return total.hexdigest()[:32]
 
 
 def _build(

@@ -230,7 +230,10 @@ def excess(
     walked = -WALK_S
     while True:
         ended = select.select([end], [], [], POLL_S)[0]
-        over = _was_ended(groups) if groups else not ended and memory_bytes(pid) > memory
+        over = not groups and not ended and memory_bytes(pid) > memory
+        for path in (group / name for group in groups for name in EVENTS):
+            with suppress(OSError):  # the kernel ended a process that had too much memory
+                over = over or ENDED.search(path.read_text()) is not None
         if over:
             return f"its processes hold more than {memory / GIB:.1f} GiB of memory together"
         if ended:
@@ -245,15 +248,6 @@ def excess(
                     return f"its files take more than {disk / GIB:.1f} GiB of disk together"
             except (OSError, OverflowError) as error:
                 return f"its files cannot be counted: {error}"
-
-
-def _was_ended(groups: Sequence[Path]) -> bool:
-    """Whether the kernel ended a process of a group that had too much memory."""
-    for path in (group / name for group in groups for name in EVENTS):
-        with suppress(OSError):
-            if ENDED.search(path.read_text()):
-                return True
-    return False
 
 
 def main(arguments: list[str]) -> int:

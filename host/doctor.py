@@ -167,13 +167,9 @@ def check_boxes() -> DoctorCheck:
 def check_memory(total_mib: int) -> DoctorCheck:
     """Whether the machine's memory (MiB) carries guests and a kernel build."""
     wrong: Status = "fail" if total_mib < LEAST_MEMORY_MIB else "warn"
-    return judged(
-        "memory",
-        f"{total_mib} MiB",
-        wrong if total_mib < MEMORY_MIB else "",
-        "the default guest and a kernel build fit 4 GiB",
-        "use a machine with 4 GiB, or the smoke guest",
-    )
+    why = "the default guest and a kernel build fit 4 GiB"
+    mend = "use a machine with 4 GiB, or the smoke guest"
+    return judged("memory", f"{total_mib} MiB", wrong if total_mib < MEMORY_MIB else "", why, mend)
 
 
 def check_cores(cores: int) -> DoctorCheck:
@@ -195,25 +191,19 @@ def check_cache(folder: Path) -> DoctorCheck:
     at = _existing(folder)
     usable = at.is_dir() and os.access(at, os.W_OK | os.X_OK)
     there = f"{folder}{'' if at == folder else ', to be made'}"
-    return judged(
-        "cache folder",
-        there if usable else f"{at} cannot be written",
-        "" if usable else "fail",
-        "kernels, trees and snapshots are kept there",
-        "set TWINBOOT_CACHE to a folder of yours",
-    )
+    found = there if usable else f"{at} cannot be written"
+    why = "kernels, trees and snapshots are kept there"
+    mend = "set TWINBOOT_CACHE to a folder of yours"
+    return judged("cache folder", found, "" if usable else "fail", why, mend)
 
 
 def check_disk(folder: Path, free_bytes: int) -> DoctorCheck:
     """Whether ``free_bytes`` at the cache folder suffice to build with nothing cached."""
     wrong: Status = "fail" if free_bytes < LEAST_GIB * GIB else "warn"
-    return judged(
-        "disk",
-        f"{free_bytes / GIB:.1f} GiB free at {folder}",
-        wrong if free_bytes < COLD_BUILD_GIB * GIB else "",
-        f"a build with nothing cached takes up to {COLD_BUILD_GIB} GiB",
-        "./lab.py clean, or set TWINBOOT_CACHE to a larger disk",
-    )
+    found = f"{free_bytes / GIB:.1f} GiB free at {folder}"
+    why = f"a build with nothing cached takes up to {COLD_BUILD_GIB} GiB"
+    mend = "./lab.py clean, or set TWINBOOT_CACHE to a larger disk"
+    return judged("disk", found, wrong if free_bytes < COLD_BUILD_GIB * GIB else "", why, mend)
 
 
 def run_checks(*, cache: Path | None = None, proc: Path = Path("/proc")) -> tuple[DoctorCheck, ...]:

@@ -99,7 +99,11 @@ class Box:
             dropped += words("--no-new-privs --bounding-set=-all --inh-caps=-all --")
             as_root = dropped if os.getuid() == 0 else []
             return [*outside, *_bwrap(self, cwd), *as_root, *limits, *argv]
-        return [*outside, "sh", "-c", UNSHARED, "sh", *_mounts(self), str(cwd), *limits, *argv]
+        # Arguments of UNSHARED: how, from where and to where each part is mounted.
+        parts = _parts(self)
+        mounts = ["" if self.network else "--net", str(len(parts)), str(_uid()), str(TMP_BYTES)]
+        mounts += [_groups(self), *(str(word) for part in parts for word in part)]
+        return [*outside, "sh", "-c", UNSHARED, "sh", *mounts, str(cwd), *limits, *argv]
 
     @contextmanager
     def owned(self) -> Iterator[None]:
@@ -231,14 +235,6 @@ def _bwrap(box: Box, cwd: Path) -> list[str]:
 def _groups(box: Box) -> str:
     groups = ",".join(str(device.stat().st_gid) for device in box.devices)
     return f"--groups={groups}" if groups else "--clear-groups"
-
-
-def _mounts(box: Box) -> list[str]:
-    """Arguments of :data:`UNSHARED`: how, from where and to where each part is mounted."""
-    parts = _parts(box)
-    words = [str(word) for part in parts for word in part]
-    network = "" if box.network else "--net"
-    return [network, str(len(parts)), str(_uid()), str(TMP_BYTES), _groups(box), *words]
 
 
 # The same by util-linux alone.  An ordinary user needs two user namespaces: the outer one mounts,

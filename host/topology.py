@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,8 +98,18 @@ def place(
         order, pools, share = [], [free], vcpus
     if len(pools[0]) < share:
         return None
+
+    def spread(cpus: Sequence[Cpu]) -> list[Cpu]:
+        """First threads of all cores, then second threads, and so on."""
+        ranks: Counter[tuple[int, int, int]] = Counter()
+        ranked = []
+        for cpu in sorted(cpus):
+            ranked.append((ranks[_core(cpu)], cpu))
+            ranks[_core(cpu)] += 1
+        return [cpu for _, cpu in sorted(ranked)]
+
     return Placement(
-        vcpus=tuple(cpu.number for pool in pools for cpu in _spread(pool)[:share]),
+        vcpus=tuple(cpu.number for pool in pools for cpu in spread(pool)[:share]),
         lab=lab,
         nodes=tuple(order) if len(on_node) > 1 else (),
         isolated=all(share <= len(_cores(pool)) for pool in pools),
@@ -111,13 +122,3 @@ def _core(cpu: Cpu) -> tuple[int, int, int]:
 
 def _cores(cpus: Iterable[Cpu]) -> set[tuple[int, int, int]]:
     return {_core(cpu) for cpu in cpus}
-
-
-def _spread(cpus: Sequence[Cpu]) -> list[Cpu]:
-    """First threads of all cores, then second threads, and so on."""
-    ranks: dict[tuple[int, int, int], int] = {}
-    ranked = []
-    for cpu in sorted(cpus):
-        rank = ranks[_core(cpu)] = ranks.get(_core(cpu), -1) + 1
-        ranked.append((rank, cpu))
-    return [cpu for _, cpu in sorted(ranked)]

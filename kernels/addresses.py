@@ -316,15 +316,27 @@ def parse(text: str) -> AddressTable:
             known = data if address >= KERNEL_HALF else of_cpu
             if known.get(address, CLASS_KEY).startswith(CLASS_KEY):
                 known[address] = name
-    ranges = _ranges(bounds)
+    # The kernel's text, then its init text, where there is one.
+    spans = [(bounds[low], bounds[end]) for low, end in RANGES if {low, end} <= bounds.keys()]
+    spans = [(low, end) for low, end in spans if low < end]
+    if not spans:
+        raise AddressesError("no _stext and _etext: not a kernel's symbols")
+    ends = sorted({end for _, end in spans})
+    ranges = tuple((min(low for low, high in spans if high == end), end) for end in ends)
     starts = sorted(
         start
         for start, here in names_at.items()
         if any(low <= start < end for low, end in ranges)
         and not all(MARKERS.fullmatch(name) for _, name in here)
     )
+
+    def preference(symbol: tuple[str, str]) -> tuple[bool, int, int, int, str]:
+        kind, name = symbol
+        underscores, marker = len(name) - len(name.lstrip("_")), MARKERS.fullmatch(name) is not None
+        return marker, BINDINGS.index(kind), underscores, len(name), name
+
     names = tuple(
-        tuple(name for _, name in sorted(set(names_at[start]), key=_preference)) for start in starts
+        tuple(name for _, name in sorted(set(names_at[start]), key=preference)) for start in starts
     )
     at: dict[str, list[int]] = defaultdict(list)
     for start, here in zip(starts, names, strict=True):
@@ -419,26 +431,6 @@ def module_ranges(text: str) -> tuple[tuple[int, int], ...]:
         if start:
             ranges.append((start, start + size))
     return tuple(sorted(ranges))
-
-
-def _preference(symbol: tuple[str, str]) -> tuple[bool, int, int, int, str]:
-    kind, name = symbol
-    underscores = len(name) - len(name.lstrip("_"))
-    marker = MARKERS.fullmatch(name) is not None
-    return (marker, BINDINGS.index(kind), underscores, len(name), name)
-
-
-def _ranges(bounds: Mapping[str, int]) -> tuple[tuple[int, int], ...]:
-    """The kernel's text, then its init text, where there is one."""
-    ranges = [
-        (bounds[start], bounds[end])
-        for start, end in RANGES
-        if start in bounds and end in bounds and bounds[start] < bounds[end]
-    ]
-    if not ranges:
-        raise AddressesError("no _stext and _etext: not a kernel's symbols")
-    ends = {end: min(low for low, high in ranges if high == end) for _, end in ranges}
-    return tuple((low, end) for end, low in sorted(ends.items()))
 
 
 def _labels(name: str, files: set[str]) -> dict[str, tuple[str, str]]:

@@ -280,7 +280,19 @@ def clean(cache: Path, max_gib: float) -> Cleaned:
             total, freed = total - sizes[path], freed + sizes[path]
     if total > bound and ccache.is_dir():
         before = folder_size(ccache)
-        _trim_ccache(ccache, max(0, bound - (total - before)))
+        size = max(0, bound - (total - before))
+        # To ccache, a limit of 0 means "no limit".
+        if size == 0 or shutil.which("ccache") is None:
+            folders.remove(ccache)
+        else:
+            # By environment, so that the next build may fill the cache up to its own limit;
+            # a little less, since ccache bounds each of its folders and not their sum.
+            limit = max(int(size * 0.9) // 1024, 1)
+            env = {"CCACHE_DIR": str(ccache), "CCACHE_MAXSIZE": f"{limit}Ki"}
+            run(["ccache", "--cleanup"], timeout_s=CCACHE_TIMEOUT_S, env=env)
+        # Its memory of source files is no part of what it bounds; since 4.10 it is kept here.
+        for path in ccache.glob("tmp/inode-cache-*"):
+            path.unlink(missing_ok=True)
         freed += max(0, before - folder_size(ccache))
         removed.append("ccache (trimmed)")
     # Counted anew, and no part of what was freed: others may build here meanwhile.
@@ -347,21 +359,6 @@ def _sweep(cache: Path) -> None:
     with suppress(Timeout), FileLock(lock_path(cache, PACKAGES_LOCK), timeout=0):
         for path in cache.glob("packages/.*"):
             folders.remove(path)
-
-
-def _trim_ccache(folder: Path, size: int) -> None:
-    # To ccache, a limit of 0 means "no limit".
-    if size == 0 or shutil.which("ccache") is None:
-        folders.remove(folder)
-        return
-    # By environment, so that the next build may fill the cache up to its own limit;
-    # a little less, since ccache bounds each of its folders and not their sum.
-    limit = max(int(size * 0.9) // 1024, 1)
-    env = {"CCACHE_DIR": str(folder), "CCACHE_MAXSIZE": f"{limit}Ki"}
-    run(["ccache", "--cleanup"], timeout_s=CCACHE_TIMEOUT_S, env=env)
-    # Its memory of source files is no part of what it bounds; since 4.10 it is kept here.
-    for path in folder.glob("tmp/inode-cache-*"):
-        path.unlink(missing_ok=True)
 
 
 def _used(path: Path) -> float:

@@ -410,12 +410,12 @@ def load(path: Path) -> dict[str, FunctionCode]:
 
 def load_variables(path: Path) -> Variables | None:
     """The table of variables, None where none was kept; raises as :func:`load`."""
-    return load_table(path, FORMAT, _variables_in)
 
+    def variables_in(content: dict[str, Any]) -> Variables | None:
+        data = content.get("data")
+        return data and {name: [(size, of) for size, of in each] for name, each in data.items()}
 
-def _variables_in(content: dict[str, Any]) -> Variables | None:
-    data = content.get("data")
-    return data and {name: [(size, code) for size, code in each] for name, each in data.items()}
+    return load_table(path, FORMAT, variables_in)
 
 
 def save_table(path: Path, content: Mapping[str, Any]) -> None:

@@ -132,7 +132,14 @@ def profile(
             of = parsed.in_phase(number)
             if not len(of.rows):
                 raise CountsError(f"phase {phase.name} (number {number}) was not counted")
-            more: dict[str, object] = {"waits": _waits(of, kinds)}
+            # Instructions of all vCPUs while each one waited, by kind of the spans.
+            span = (of.spans["address"] - np.uint64(counts.SPAN)).astype(np.int64)
+            waits: dict[str, tuple[int, ...]] = {}
+            for kind in dict.fromkeys(kinds):
+                mine = np.isin(span, [at for at, name in enumerate(kinds) if name == kind])
+                spent = of.spans["entries"][mine]
+                waits[kind] = _sums(of.spans["vcpu"][mine], spent, of.vcpus)
+            more: dict[str, object] = {"waits": waits}
             if watched:
                 more |= {"locks": _locks(of, places, objects), "lost_locks": parsed.lost_locks}
             if parsed.modelled:
@@ -455,16 +462,6 @@ def _table_of(kernel: Kernel) -> AddressTable:
     except AddressesError as error:
         step = "./lab.py build makes a kernel that was removed from the cache again"
         raise InfraError(str(error), where=str(kernel.system_map), next_step=step) from None
-
-
-def _waits(of: Counts, kinds: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Instructions of all vCPUs while each one waited, by kind; ``kinds`` names the spans."""
-    number = (of.spans["address"] - np.uint64(counts.SPAN)).astype(np.int64)
-    by_kind: dict[str, tuple[int, ...]] = {}
-    for kind in dict.fromkeys(kinds):
-        mine = np.isin(number, [at for at, name in enumerate(kinds) if name == kind])
-        by_kind[kind] = _sums(of.spans["vcpu"][mine], of.spans["entries"][mine], of.vcpus)
-    return by_kind
 
 
 def overcount(data: bytes, files: Mapping[str, bytes], phases: Sequence[str]) -> dict[str, float]:
