@@ -26,17 +26,6 @@ from experiment.plan import Size
 from experiment.spec import Guest
 from guests import channel
 from guests.argv import REFUSED_CALLS, joined
-from guests.channel import (
-    OWN_MEMORY_BYTES,
-    POLL_S,
-    Clock,
-    Follower,
-    Machine,
-    Monitor,
-    Outcome,
-    ending_of,
-    sent_files,
-)
 from guests.initramfs import AGENT
 from host import sandbox
 from host.accelerator import DEVICE, QEMU, Accelerator, AcceleratorTest, machine_options
@@ -161,7 +150,7 @@ ALL_CPU_S = 7 * 24 * 3600
 
 
 @dataclass(frozen=True, kw_only=True)
-class WallMachine(Machine):
+class WallMachine(channel.Machine):
     """A machine in real time: by what it runs, and where on the host (None: unpinned).
     The initramfs is that of exact guests; here it is unpacked behind virtme-ng's root.
     """
@@ -171,7 +160,9 @@ class WallMachine(Machine):
     patience: int = 1
 
 
-def on_host(machine: Machine, result: AcceleratorTest, placement: Placement | None) -> WallMachine:
+def on_host(
+    machine: channel.Machine, result: AcceleratorTest, placement: Placement | None
+) -> WallMachine:
     """A machine as a host boots it in real time, where that host has room for it."""
     return WallMachine(
         **vars(machine),
@@ -183,7 +174,7 @@ def on_host(machine: Machine, result: AcceleratorTest, placement: Placement | No
 
 def run(
     machine: WallMachine, job_text: str, folder: Path, logs: Path, watch: Callable[[str], None]
-) -> Outcome:
+) -> channel.Outcome:
     """Boot ``machine`` in ``folder`` and run ``job_text``.
     Console, result and pinning are left in ``logs``.  A machine that ends early is an
     :class:`Outcome` too, not an exception.
@@ -215,10 +206,10 @@ def run(
             readable=(machine.kernel.absolute(), *sandbox.programs(VNG, QEMU)),
             limits=sandbox.Limits(
                 cpu_s=ALL_CPU_S,
-                memory_bytes=memory_bytes + OWN_MEMORY_BYTES,
+                memory_bytes=memory_bytes + channel.OWN_MEMORY_BYTES,
                 file_bytes=max(memory_bytes, 2 * channel.LARGEST),
                 # A guest's size is known: what others leave of the host's memory is no measure.
-                all_memory_bytes=memory_bytes + OWN_MEMORY_BYTES,
+                all_memory_bytes=memory_bytes + channel.OWN_MEMORY_BYTES,
             ),
         )
         kvm = (DEVICE,) if accelerator != "tcg" and DEVICE.exists() else ()
@@ -228,7 +219,7 @@ def run(
         line = wrapped(box.argv(argv, Path("/"), environment(files)))
         started = time.monotonic()
         with box.owned(), spawn(line, log=log) as process:
-            boot = _WallGuest(machine, files, process, Follower(log), started)
+            boot = _WallGuest(machine, files, process, channel.Follower(log), started)
             boot.start(logs / "pinning")
             outcome = boot.to_end(watch)
         with suppress(OSError, door.StoreError):  # there is none, or it is no result
@@ -244,7 +235,7 @@ class _WallGuest:
     machine: WallMachine
     files: WallFiles
     process: Process
-    follower: Follower
+    follower: channel.Follower
     started: float
     qemu_pid: int = 0
     cpu_s: float = 0.0
@@ -269,7 +260,7 @@ class _WallGuest:
         finally:
             monitor.close()
 
-    def to_end(self, watch: Callable[[str], None]) -> Outcome:
+    def to_end(self, watch: Callable[[str], None]) -> channel.Outcome:
         """Wait for the guest's end, or end it when a clock runs out."""
         clock = self._wait(watch)
         files: dict[str, bytes] | None = None
@@ -277,22 +268,22 @@ class _WallGuest:
         # A result counts only when it is whole; it is looked for after the agent's
         # own word too, since a guest may hang while it powers off.
         if self._result_bytes():
-            files, broken = sent_files(self.files.result)
-        ending = ending_of(self.follower.path, agent_done=files is not None, clock=clock)
+            files, broken = channel.sent_files(self.files.result)
+        ending = channel.ending_of(self.follower.path, agent_done=files is not None, clock=clock)
         if ending.kind == "lost" and broken:
             ending = channel.Ending("unreadable", broken, ending.evidence)
         if ending.kind == "boot":
             # What else the classifier says about a silent boot is true of -icount only.
             message = "timed out: the guest was not ready in time"
             ending = channel.Ending("boot", message, ending.evidence, by_clock=True)
-        return Outcome(files, ending, self.cpu_s, time.monotonic() - self.started)
+        return channel.Outcome(files, ending, self.cpu_s, time.monotonic() - self.started)
 
-    def _wait(self, watch: Callable[[str], None]) -> Clock:
+    def _wait(self, watch: Callable[[str], None]) -> channel.Clock:
         guest, patience = self.machine.guest, self.machine.patience
         last_size, grown_at = -1, time.monotonic()
         ready_at: float | None = None
         while not ended(self.process):
-            time.sleep(POLL_S)
+            time.sleep(channel.POLL_S)
             now = time.monotonic()
             self.cpu_s = max(self.cpu_s, cpu_s_of(self.qemu_pid))
             watch(self.follower.more())
@@ -320,7 +311,7 @@ class _WallGuest:
                 return "run"
         return ""
 
-    def _monitor(self) -> Monitor:
+    def _monitor(self) -> channel.Monitor:
         """Connect to QEMU, which virtme-ng takes a second to start."""
         limit = time.monotonic() + START_TIMEOUT_S
         while not ended(self.process) and time.monotonic() < limit:
@@ -329,9 +320,9 @@ class _WallGuest:
                 sock.connect(str(self.files.monitor))
             except OSError:
                 sock.close()
-                time.sleep(POLL_S)
+                time.sleep(channel.POLL_S)
                 continue
-            monitor = Monitor(sock)
+            monitor = channel.Monitor(sock)
             # QEMU listens before it knows whether its accelerator works.
             with suppress(InfraError):
                 monitor.connect()

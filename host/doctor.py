@@ -10,19 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from errors import InfraError
-from host import exactness, sandbox
-from host.facts import (
-    NOT_FOUND,
-    QUERY_TIMEOUT_S,
-    TOOLS,
-    cache_folder,
-    cores_available,
-    meminfo_mib,
-    require_usable,
-    text_of,
-    tool_version,
-    version_numbers,
-)
+from host import exactness, facts, sandbox
 from host.packages import SystemPackage, install_line, locate, package_of, packages, search_path
 from host.process import run
 
@@ -85,7 +73,7 @@ def check_package(package: SystemPackage) -> DoctorCheck:
     places = {provided: locate(provided) for provided in package.provides}
     lacking = [provided for provided, place in places.items() if place is None]
     there = " ".join(map(str, places.values()))
-    state = f"{NOT_FOUND}: {' '.join(lacking)}" if lacking else there
+    state = f"{facts.NOT_FOUND}: {' '.join(lacking)}" if lacking else there
     wrong: Status = "fail" if package.need == "required" else "warn"
     mend = install_line([package.name])
     return judged(package.name, state, wrong if lacking else "", package.why, mend)
@@ -94,7 +82,7 @@ def check_package(package: SystemPackage) -> DoctorCheck:
 def check_version(known: KnownVersions, version: str) -> DoctorCheck:
     """Whether a tool's version is one that the lab was run with."""
     name = f"{known.tool} version"
-    numbers = version_numbers(version)
+    numbers = facts.version_numbers(version)
     if numbers and known.below is not None and numbers >= known.below:
         why = f"newer than any the lab was run with; {known.why}"
         return DoctorCheck(name, "warn", version, why, "run make test before trusting its numbers")
@@ -112,7 +100,7 @@ def check_exact_mode() -> DoctorCheck:
     why = "exact mode counts instructions in QEMU's translator"
     env = {"PATH": search_path()}
     try:
-        done = run(argv, timeout_s=QUERY_TIMEOUT_S, env=env, stdin_text="quit\n", check=False)
+        done = run(argv, timeout_s=facts.QUERY_TIMEOUT_S, env=env, stdin_text="quit\n", check=False)
     except InfraError as error:
         mend = install_line([package_of(argv[0])])
         return DoctorCheck("exact mode", "fail", error.what, why, mend)
@@ -185,7 +173,7 @@ def check_cache(folder: Path) -> DoctorCheck:
     Its path, and that of the checkout, may have no characters that builds and guests cannot have.
     """
     try:
-        require_usable(folder)
+        facts.require_usable(folder)
     except InfraError as error:
         return DoctorCheck("cache folder", "fail", error.where, error.what, error.next_step)
     at = _existing(folder)
@@ -208,18 +196,18 @@ def check_disk(folder: Path, free_bytes: int) -> DoctorCheck:
 
 def run_checks(*, cache: Path | None = None, proc: Path = Path("/proc")) -> tuple[DoctorCheck, ...]:
     """Look at everything, in the order of mending; InfraError: the package list is malformed."""
-    folder = cache if cache is not None else cache_folder()
+    folder = cache if cache is not None else facts.cache_folder()
     listed = [package for package in packages() if package.need in ("required", "useful")]
-    versions = {tool.name: tool for tool in TOOLS}
+    versions = {tool.name: tool for tool in facts.TOOLS}
     return (
         *(check_package(package) for package in listed),
-        *(check_version(known, tool_version(versions[known.tool])) for known in KNOWN),
+        *(check_version(known, facts.tool_version(versions[known.tool])) for known in KNOWN),
         check_exact_mode(),
         check_exactness(folder),
         check_kvm(),
         check_boxes(),
-        check_memory(meminfo_mib(text_of(proc / "meminfo"), "MemTotal")),
-        check_cores(cores_available()),
+        check_memory(facts.meminfo_mib(facts.text_of(proc / "meminfo"), "MemTotal")),
+        check_cores(facts.cores_available()),
         check_cache(folder),
         check_disk(folder, shutil.disk_usage(_existing(folder)).free),
         check_kept_runs(folder),
@@ -228,7 +216,7 @@ def run_checks(*, cache: Path | None = None, proc: Path = Path("/proc")) -> tupl
 
 def check_kept_runs(folder: Path) -> DoctorCheck:
     """The hosts of which no kept run is used, since one of theirs had other bytes when repeated."""
-    hosts = [line.partition(" # ") for line in text_of(folder / ASIDE).splitlines()]
+    hosts = [line.partition(" # ") for line in facts.text_of(folder / ASIDE).splitlines()]
     return judged(
         "kept runs",
         f"not used from {', '.join(host for host, _, _ in hosts)}" if hosts else "of every host",

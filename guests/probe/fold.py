@@ -33,22 +33,7 @@ from kernels import addresses, btf
 from kernels.addresses import KERNEL_HALF, AddressesError, AddressTable, FunctionMap
 from kernels.btf import Types
 from kernels.cache import Kernel
-from results.profile import (
-    IDLE,
-    INTERRUPTIONS,
-    SPINNING,
-    UNKNOWN,
-    FunctionCount,
-    FunctionMisses,
-    Interruption,
-    LineMove,
-    LockSite,
-    LockUse,
-    LockWait,
-    MemoryUse,
-    Misses,
-    PhaseProfile,
-)
+from results import profile as profiles
 from workloads.metrics import PER_WORK, WORK, ios_of, work_ns
 from workloads.parse import GuestResult, PhaseResult
 from workloads.spec import Phase, Unit
@@ -70,12 +55,12 @@ MAX_UNKNOWN_SHARE = 0.001
 # A vCPU that waits for a spin lock gives up its turn in the slow path, and one without
 # work halts: with CONFIG_PARAVIRT, and on arm64, in a function of its own.
 WAITING = (
-    (SPINNING, "native_queued_spin_lock_slowpath"),
-    (SPINNING, "__pv_queued_spin_lock_slowpath"),
-    (SPINNING, "queued_spin_lock_slowpath"),
-    (IDLE, "pv_native_safe_halt"),
-    (IDLE, "default_idle"),
-    (IDLE, "cpu_do_idle"),
+    (profiles.SPINNING, "native_queued_spin_lock_slowpath"),
+    (profiles.SPINNING, "__pv_queued_spin_lock_slowpath"),
+    (profiles.SPINNING, "queued_spin_lock_slowpath"),
+    (profiles.IDLE, "pv_native_safe_halt"),
+    (profiles.IDLE, "default_idle"),
+    (profiles.IDLE, "cpu_do_idle"),
 )
 
 
@@ -95,7 +80,7 @@ def profile(
     phases: Sequence[Phase],
     result: GuestResult,
     sources: Collection[str] = (),
-) -> tuple[PhaseProfile, ...]:
+) -> tuple[profiles.PhaseProfile, ...]:
     """Fold one run: the probe's file, and what the guest sent (``files``, and parsed).
     Phases are in the order they ran, numbered from 1 as the agent numbers them.  Of functions of
     the ``sources`` blocks are kept, too.
@@ -162,7 +147,7 @@ def profile(
         ) from None
 
 
-def _phase(of: Counts, places: Places, phase: Phase, result: PhaseResult) -> PhaseProfile:
+def _phase(of: Counts, places: Places, phase: Phase, result: PhaseResult) -> profiles.PhaseProfile:
     """What was executed in one phase; AddressesError: much of it where System.map has no code."""
     rows, functions = of.rows, places.functions
     spent = rows["entries"] * rows["instructions"]
@@ -184,7 +169,7 @@ def _phase(of: Counts, places: Places, phase: Phase, result: PhaseResult) -> Pha
     )
     if done := work_ns(phase, work):
         units = {WORK: done / PER_WORK, **units}
-    return PhaseProfile(
+    return profiles.PhaseProfile(
         phase=phase.name,
         instructions=int(spent.sum()),
         kernel=kernel,
@@ -230,12 +215,12 @@ def _of_phase(phase: Phase, by_file: Mapping[str, int]) -> dict[str, int]:
     """Instructions by user file; fio's loader knows nothing of where a phase's program has its."""
     if not phase.program:
         return dict(by_file)
-    named = {name: spent for name, spent in by_file.items() if name in (STATIC, UNKNOWN)}
+    named = {name: spent for name, spent in by_file.items() if name in (STATIC, profiles.UNKNOWN)}
     rest = sum(by_file.values()) - sum(named.values())
     return {**named, **({PROGRAMS: rest} if rest else {})}
 
 
-def _locks(of: Counts, places: Places, objects: KernelObjects) -> tuple[LockUse, ...]:
+def _locks(of: Counts, places: Places, objects: KernelObjects) -> tuple[profiles.LockUse, ...]:
     """One phase's locks and who waited for whom, by who took them, the longest held first."""
     rows, pairs = of.locks, of.pairs
     names = _names(rows["site"], places)
@@ -262,7 +247,7 @@ def _locks(of: Counts, places: Places, objects: KernelObjects) -> tuple[LockUse,
         spent = _added(row for lock in locks for row in by_lock[lock].items())
         waited = _added(row for lock in locks for row in waits.get(lock, ()))
         sites_of = tuple(
-            LockSite(
+            profiles.LockSite(
                 function=function,
                 file=file,
                 shared=bool(kind & SHARED),
@@ -271,20 +256,22 @@ def _locks(of: Counts, places: Places, objects: KernelObjects) -> tuple[LockUse,
             for function, file, kind in those
         )
         of_pairs = tuple(
-            LockWait(waiter=waiter, holder=holder, shared=shared, **_named(PAIR, numbers))
+            profiles.LockWait(waiter=waiter, holder=holder, shared=shared, **_named(PAIR, numbers))
             for (waiter, holder, shared), numbers in sorted(waited.items())
         )
         sleeps = any(kind & SLEEPS for _, _, kind in those)
         whose = {"symbol": symbol, "member": member, "instances": len(locks), "sleeps": sleeps}
-        uses.append(LockUse.model_validate({**whose, "sites": sites_of, "pairs": of_pairs}))
+        uses.append(
+            profiles.LockUse.model_validate({**whose, "sites": sites_of, "pairs": of_pairs})
+        )
 
-    def order(use: LockUse) -> tuple[int, str, str, str]:
+    def order(use: profiles.LockUse) -> tuple[int, str, str, str]:
         return -sum(s.held for s in use.sites), use.symbol, use.member, use.sites[0].function
 
     return tuple(sorted(uses, key=order))
 
 
-def _memory(of: Counts, places: Places, *, by_lock: bool) -> MemoryUse:
+def _memory(of: Counts, places: Places, *, by_lock: bool) -> profiles.MemoryUse:
     """One phase's misses, by kernel function and by user file, in the order of names.
     ``by_lock`` says whether locks were watched, too.
     """
@@ -296,12 +283,12 @@ def _memory(of: Counts, places: Places, *, by_lock: bool) -> MemoryUse:
     for field in counts.MISSES:
         for file, count in places.user.fold(in_user["address"], in_user[field]).items():
             user.setdefault(file, {})[field] = count
-    return MemoryUse(
+    return profiles.MemoryUse(
         kernel=tuple(
-            FunctionMisses(name=name, file=file, **_named(counts.MISSES, sums))
+            profiles.FunctionMisses(name=name, file=file, **_named(counts.MISSES, sums))
             for (name, file), sums in sorted(kernel.items())
         ),
-        user={file: Misses(**sums) for file, sums in sorted(user.items())},
+        user={file: profiles.Misses(**sums) for file, sums in sorted(user.items())},
         unmapped=of.unmapped,
         by_lock=by_lock,
     )
@@ -340,7 +327,7 @@ class KernelObjects(NamedTuple):
         return ".".join(words[-2:]) if len(words) > 1 else ""
 
 
-def _lines(rows: Rows, places: Places, objects: KernelObjects) -> tuple[LineMove, ...]:
+def _lines(rows: Rows, places: Places, objects: KernelObjects) -> tuple[profiles.LineMove, ...]:
     """One phase's lines that moved by object and functions, the most first."""
     takers, holders = (
         [
@@ -379,16 +366,16 @@ def _lines(rows: Rows, places: Places, objects: KernelObjects) -> tuple[LineMove
     for key, numbers in _added(zip(keys, _columns(rows, counts.MOVED), strict=True)).items():
         mine, theirs = ranges.get(key, (None, None))
         values = dict(zip((*fields, *counts.MOVED), (*key, *numbers), strict=True))
-        moves.append(LineMove.model_validate(values | {"mine": mine, "theirs": theirs}))
+        moves.append(profiles.LineMove.model_validate(values | {"mine": mine, "theirs": theirs}))
 
-    def order(move: LineMove) -> tuple[int, str, str, str, str]:
+    def order(move: profiles.LineMove) -> tuple[int, str, str, str, str]:
         most = -(move.reads + move.writes)
         return most, move.kind, move.object, move.taker, move.holder
 
     return tuple(sorted(moves, key=order))
 
 
-def _interruptions(rows: Rows, places: Places, phase: Phase) -> tuple[Interruption, ...]:
+def _interruptions(rows: Rows, places: Places, phase: Phase) -> tuple[profiles.Interruption, ...]:
     """One phase's interruptions, put together by names and in their order."""
     keys = []
     handlers, functions = (_names(rows[end], places) for end in ("handler", "from"))
@@ -399,8 +386,12 @@ def _interruptions(rows: Rows, places: Places, phase: Phase) -> tuple[Interrupti
         keys.append((int(row["kind"]), handler, user, name))
     sums = _added(zip(keys, _columns(rows, ("count",)), strict=True))
     return tuple(
-        Interruption(
-            kind=INTERRUPTIONS[kind], handler=handler, function=name, user=user, count=count
+        profiles.Interruption(
+            kind=profiles.INTERRUPTIONS[kind],
+            handler=handler,
+            function=name,
+            user=user,
+            count=count,
         )
         for (kind, handler, user, name), (count,) in sorted(sums.items())
     )
@@ -429,7 +420,7 @@ def _names(where: NDArray[np.uint64], places: Places) -> list[tuple[str, str]]:
     known, modules = _within(where, table.ranges), _within(where, places.modules)
     owner = functions.owner[np.searchsorted(table.starts, where, side="right") - 1]
     return [
-        functions.named[at] if inside else (MODULE if module else UNKNOWN, "")
+        functions.named[at] if inside else (MODULE if module else profiles.UNKNOWN, "")
         for at, inside, module in zip(owner.tolist(), known, modules, strict=True)
     ]
 
@@ -494,7 +485,7 @@ def functions_of(kernel: Kernel, called: frozenset[str] = frozenset()) -> Functi
 
 def _kernel(
     rows: Rows, spent: NDArray[np.uint64], kinds: NDArray[np.uint64], places: Places
-) -> tuple[FunctionCount, ...]:
+) -> tuple[profiles.FunctionCount, ...]:
     functions, table, where = places.functions, places.functions.table, rows["address"]
     known = _within(where, table.ranges)
     modules = _within(where, places.modules) & ~known
@@ -515,7 +506,7 @@ def _kernel(
     calls = _sums(owner[entry], entries[entry], count)
     by_kind = list(zip(*(_sums(owner, column[known], count) for column in kinds.T), strict=True))
     counted = [
-        FunctionCount(
+        profiles.FunctionCount(
             name=name,
             file=file,
             instructions=instructions[at],
@@ -526,10 +517,10 @@ def _kernel(
         for at, (name, file) in enumerate(functions.named)
         if instructions[at]
     ]
-    for name, mask in ((MODULE, modules), (UNKNOWN, lost)):
+    for name, mask in ((MODULE, modules), (profiles.UNKNOWN, lost)):
         if mask.any():
             counted.append(
-                FunctionCount(
+                profiles.FunctionCount(
                     name=name,
                     file="",
                     instructions=int(spent[mask].sum()),
@@ -541,7 +532,10 @@ def _kernel(
 
 
 def _unit(
-    unit: Unit, functions: FunctionMap, kernel: Sequence[FunctionCount], result: PhaseResult
+    unit: Unit,
+    functions: FunctionMap,
+    kernel: Sequence[profiles.FunctionCount],
+    result: PhaseResult,
 ) -> float | None:
     """How many of a unit were done; None when nothing of this run counts it."""
     if unit.ios:
