@@ -255,7 +255,6 @@ def script(objects: Path, folder: str) -> str:
 
 def again(objects: Path, file: str, target: str, flags: str, *, whole: bool = False) -> str:
     """The command that made an object (``file`` without ``.o``), for another one beside others.
-
     Empty for what was not compiled.  Of a ``whole`` one objtool, which writes into code, goes over
     it as it did.
     """

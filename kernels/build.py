@@ -329,7 +329,6 @@ def provide(request: KernelRequest, progress: Progress | None = None) -> Kernel:
 @dataclass(frozen=True)
 class Sources:
     """Files of a source as a kernel was built from them: texts, and the lines of their objects.
-
     ``without`` says of a file why its lines are not known.
     """
 
@@ -342,13 +341,9 @@ def sources_of(
     request: KernelRequest, kernel: Kernel, files: Collection[str], *, at_hand: bool
 ) -> Sources | None:
     """The lines of ``files`` in a kernel that is built.
-
     With ``at_hand`` only where its objects are, and no other lab process builds in them.
-
     Lines of headers are those of the objects of other ``files``.
-
-    Raises:
-        LabError: as :func:`provide`; or a file is compiled to other code with its lines.
+    Raises LabError: as :func:`provide`; or a file is compiled to other code with its lines.
     """
     plan = _Plan.of(request)
     if at_hand and not (plan.objects / VMLINUX).exists():
@@ -362,10 +357,8 @@ def sources_of(
 
 def require_applies(request: KernelRequest) -> None:
     """Try patches on a source that nothing could be tried on yet, before anything is built of it.
-
-    Raises:
-        SeriesError: a patch does not apply.
-        InfraError: the source cannot be unpacked; there is no box.
+    Raises SeriesError: a patch does not apply; InfraError: the source cannot be unpacked; there is
+    no box.
     """
     if request.spec.is_prebuilt or not request.patches:
         return
