@@ -198,18 +198,12 @@ def _restored(machine: Machine, entry: Path, folder: Path, logs: Path) -> Snapsh
 
 def _keep(snapshot: Snapshot, entry: Path, logs: Path) -> None:
     """Make an entry of a snapshot; a disk that refuses it costs the entry and no more."""
-    import pyarrow as pa  # takes as long as a small report: only where a machine is packed
-
     with suppress(OSError):
         entry.parent.mkdir(parents=True, exist_ok=True)
         new = Path(tempfile.mkdtemp(prefix=".new-", dir=entry.parent))
         try:
             for number, memory in enumerate(snapshot.held):
-                path, at = new / f"memory-{number}", 0
-                with path.open("wb") as file, pa.CompressedOutputStream(file, CODEC) as packed:
-                    while chunk := os.pread(memory.fileno(), CHUNK, at):
-                        packed.write(chunk)
-                        at += len(chunk)
+                _pack(memory, new / f"memory-{number}")
             shutil.copyfile(snapshot.state, new / STATE)
             shutil.copytree(logs, new / LOGS)
             (new / DIGESTS).write_text(json.dumps(_digests(new)))
@@ -229,6 +223,16 @@ def _digests(entry: Path) -> dict[str, str]:
         for path in sorted(entry.iterdir())
         if path.is_file() and path.name != DIGESTS
     }
+
+
+def _pack(memory: IO[bytes], path: Path) -> None:
+    import pyarrow as pa  # takes as long as a small report: only where a machine is packed
+
+    at = 0
+    with path.open("wb") as file, pa.CompressedOutputStream(file, CODEC) as packed:
+        while chunk := os.pread(memory.fileno(), CHUNK, at):
+            packed.write(chunk)
+            at += len(chunk)
 
 
 def _unpack(path: Path, memory: IO[bytes], size: int) -> None:

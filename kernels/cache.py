@@ -44,12 +44,43 @@ ARRIVES_AGAIN = words(
 )
 
 
+class _File:
+    """A kernel's file of this name, which a planned one has not yet."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, kernel: Kernel, owner: type[Kernel]) -> Path:
+        return kernel.folder / self._name
+
+
+class _Files:
+    """A kernel's files of such names, sorted."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+
+    def __get__(self, kernel: Kernel, owner: type[Kernel]) -> tuple[Path, ...]:
+        return tuple(sorted(kernel.folder.glob(self._pattern)))
+
+
 @dataclass(frozen=True)
 class Kernel:
     """A finished kernel in the cache."""
 
     folder: Path
     identity: KernelIdentity
+    system_map = _File("System.map")  # addresses of its symbols
+    config = _File("config")  # its final .config
+    symbols = _File("symbols.json.gz")  # size and hash of every function, see kernels.symbols
+    touched = _File("touched.json")  # the files its patches touch, see kernels.compiled
+    build_log = _File("build.log")  # what make said
+    # Not every kernel has these: where its functions are defined (kernels.addresses), types of its
+    # structures (kernels.btf), the same code in other places (kernels.orders; of native mode).
+    origins = _File("origins.json.gz")
+    structures = _Files("*.btf")
+    orders = _Files("order-*")
+    modules = _Files("*.ko")  # of a prebuilt kernel those that the guest loads first, in order
 
     @property
     def image(self) -> Path:
@@ -60,44 +91,9 @@ class Kernel:
         return next((place for place in places if place.exists()), planned)
 
     @property
-    def orders(self) -> tuple[Path, ...]:
-        """Images of the same code in other places, see ``kernels.orders``; of native mode alone."""
-        return tuple(sorted(self.folder.glob("order-*")))
-
-    @property
     def is_built(self) -> bool:
         """Whether it is there; one that is only planned has a key and a place."""
         return (self.folder / IDENTITY).exists()
-
-    @property
-    def system_map(self) -> Path:
-        """Addresses of its symbols."""
-        return self.folder / "System.map"
-
-    @property
-    def config(self) -> Path:
-        """Its final .config."""
-        return self.folder / "config"
-
-    @property
-    def symbols(self) -> Path:
-        """Size and hash of every function, see ``kernels.symbols``."""
-        return self.folder / "symbols.json.gz"
-
-    @property
-    def touched(self) -> Path:
-        """The files its patches touch, see ``kernels.compiled``."""
-        return self.folder / "touched.json"
-
-    @property
-    def build_log(self) -> Path:
-        """What make said."""
-        return self.folder / "build.log"
-
-    @property
-    def modules(self) -> tuple[Path, ...]:
-        """Modules: of a prebuilt kernel those that the guest loads first, in order."""
-        return tuple(sorted(self.folder.glob("*.ko")))
 
     def lacks(self, modules: Iterable[str]) -> str:
         """Which of these modules it was built without, and why; empty where it has all."""
@@ -106,16 +102,6 @@ class Kernel:
             return ""
         failed = self.folder / FAILED_MODULES
         return f"{', '.join(names)}: {failed.read_text() if failed.exists() else 'not built'}"
-
-    @property
-    def origins(self) -> Path:
-        """Where its functions are defined, see ``kernels.addresses``; not every kernel has it."""
-        return self.folder / "origins.json.gz"
-
-    @property
-    def structures(self) -> tuple[Path, ...]:
-        """Types of its structures, see ``kernels.btf``; not every kernel has them."""
-        return tuple(sorted(self.folder.glob("*.btf")))
 
 
 @dataclass(frozen=True)
