@@ -32,6 +32,6 @@ def test_the_same_tests_are_collected_at_any_time_and_in_any_order_of_hashing(
 
 def test_make_gives_pytest_no_file_for_a_folder_of_tests() -> None:
     """The table of the last run would be taken for one, and with it no conftest be read."""
-    done = run(["make", "--no-print-directory", "-n", "check"], cwd=CHECKOUT, timeout_s=60)
+    done = run(["make", "--no-print-directory", "-n", "check"], cwd=CHECKOUT, timeout_s=300)
     (command,) = [line for line in done.stdout.splitlines() if " -m pytest -n " in line]
     assert "--durations-table=.make/durations.csv" in command.split()

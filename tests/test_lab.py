@@ -49,7 +49,7 @@ def as_process(*arguments: str, cwd: Path | None = None) -> subprocess.Completed
         [sys.executable, str(CHECKOUT / "lab.py"), *arguments],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
         cwd=cwd,
     )
@@ -602,7 +602,7 @@ def test_a_reader_that_leaves_is_no_regression(verb: tuple[str, ...], unbuffered
             stdout=theirs,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
             env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
         )

@@ -122,7 +122,7 @@ class FreshMachine:
             env={"PATH": f"{self.fake}/bin", "FAKE": f"{self.fake}", "PYTHON": "python3", **env},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
         )
 
     def calls(self) -> list[str]:
@@ -482,6 +482,6 @@ def test_the_interpreter_of_the_environment_reaches_set_up_through_make() -> Non
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=300,
     )
     assert done.stdout == "python3.99\n"

@@ -162,7 +162,7 @@ def test_the_action_has_root_install_packages_and_nothing_else(
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         env={
             "PATH": f"{programs}:/usr/bin:/bin",
             "GITHUB_ACTION_PATH": str(tmp_path / ".github/actions/twinboot"),

@@ -112,7 +112,7 @@ def test_another_base_or_kernel_is_another_image(base: Initramfs, tmp_path: Path
 @pytest.mark.parametrize("shell", [["sh"], ["busybox", "sh"]], ids=["sh", "busybox"])
 def test_syntax(shell: list[str]) -> None:
     script = str(initramfs.PREBUILT_AGENT)
-    done = subprocess.run([*shell, "-n", script], capture_output=True, text=True, timeout=10)
+    done = subprocess.run([*shell, "-n", script], capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -132,7 +132,7 @@ def modules_loaded(folder: Path, insmod: str) -> subprocess.CompletedProcess[str
         ["busybox", "sh", "-c", f"{functions}\n{stand_ins}\nOUT={folder}\nload_modules"],
         capture_output=True,
         text=True,
-        timeout=10,
+        timeout=300,
     )
 
 

@@ -137,7 +137,7 @@ def virtme_ng(
             environ.setenv("PYTHONPATH", str(place))
             (metadata,) = place.glob("virtme_ng-*.dist-info")
             version = metadata.name.removeprefix("virtme_ng-").removesuffix(".dist-info")
-            assert run(["vng", "--version"], timeout_s=60).stdout == f"virtme-ng {version}\n"
+            assert run(["vng", "--version"], timeout_s=300).stdout == f"virtme-ng {version}\n"
         yield
 
 
@@ -151,7 +151,7 @@ def dry_run(
     # The least that passes for a kernel: its boot header.
     files.kernel.write_bytes(b"\0" * 0x202 + b"HdrS" + b"\0" * 0x400)
     argv = vng_argv(machine, LAPTOP_SIZE, files, accelerator, placement)
-    done = run([*argv, "--dry-run"], timeout_s=60, env=environment(files), cwd=Path("/"))
+    done = run([*argv, "--dry-run"], timeout_s=300, env=environment(files), cwd=Path("/"))
     # An empty home stays empty: nothing was looked for in the user's own.
     assert [path.name for path in files.home.rglob("*") if path.is_file()] == []
     return shlex.split(done.stdout)
@@ -226,7 +226,7 @@ def test_numa_nodes_and_huge_pages_are_whole_guests() -> None:
 
 def test_shell_makes_a_pipe_and_keeps_the_status_as_evidence(tmp_path: Path) -> None:
     script = "test -p /dev/stdout && echo a pipe; echo to stderr >&2; exit 7"
-    done = run(wrapped(["sh", "-c", script]), timeout_s=10)
+    done = run(wrapped(["sh", "-c", script]), timeout_s=300)
     assert done.stdout.splitlines() == [
         "a pipe",
         "to stderr",

@@ -18,14 +18,16 @@ OUTER = ENTER.read_text()
 
 def shell(script: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["busybox", "sh", "-c", script], capture_output=True, text=True, timeout=10
+        ["busybox", "sh", "-c", script], capture_output=True, text=True, timeout=300
     )
 
 
 @pytest.mark.parametrize("program", [["sh"], ["busybox", "sh"]], ids=["sh", "busybox"])
 @pytest.mark.parametrize("script", [WALL_AGENT, ENTER], ids=lambda path: path.name)
 def test_syntax(program: list[str], script: Path) -> None:
-    done = subprocess.run([*program, "-n", str(script)], capture_output=True, text=True, timeout=10)
+    done = subprocess.run(
+        [*program, "-n", str(script)], capture_output=True, text=True, timeout=300
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -6,53 +6,40 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from errors import Exit, InfraError
 from host.process import cpu_s, ended, paste, run, spawn, wait_for_end
+from tests.waiting import alive, wait_until
 
 REPOSITORY = Path(__file__).parents[2]
 
 
-def wait_for(condition: Callable[[], bool], timeout_s: float = 120.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "nothing happened"
-        time.sleep(0.02)
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
-
-
 def written_pid(path: Path) -> int:
-    wait_for(lambda: path.exists() and path.read_text().endswith("\n"))
+    wait_until(lambda: path.exists() and path.read_text().endswith("\n"), "beginning")
     return int(path.read_text())
 
 
 def test_output_status_and_time_are_returned() -> None:
-    done = run(["sh", "-c", "echo out; echo err >&2; sleep 0.1; exit 3"], timeout_s=10, check=False)
+    done = run(
+        ["sh", "-c", "echo out; echo err >&2; sleep 0.1; exit 3"], timeout_s=300, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "err\n")
-    assert 0.1 <= done.elapsed_s < 5
+    assert done.elapsed_s >= 0.1
 
 
 def test_tail_prefers_standard_error_and_is_short() -> None:
-    lots = run(["sh", "-c", "echo out; seq 100 >&2"], timeout_s=10)
+    lots = run(["sh", "-c", "echo out; seq 100 >&2"], timeout_s=300)
     assert lots.tail().splitlines()[-1] == "100"
     assert len(lots.tail().splitlines()) == 15
-    assert run(["echo", "only out"], timeout_s=10).tail() == "only out"
+    assert run(["echo", "only out"], timeout_s=300).tail() == "only out"
 
 
 def test_failure_names_command_status_and_last_lines() -> None:
     with pytest.raises(InfraError) as caught:
-        run(["sh", "-c", "echo the reason >&2; exit 4"], timeout_s=10)
+        run(["sh", "-c", "echo the reason >&2; exit 4"], timeout_s=300)
     assert caught.value.exit_code == Exit.INFRASTRUCTURE
     assert "exit status 4\nthe reason" in caught.value.what
     assert shlex.split(caught.value.where) == ["sh", "-c", "echo the reason >&2; exit 4"]
@@ -60,7 +47,7 @@ def test_failure_names_command_status_and_last_lines() -> None:
 
 def test_missing_program_is_named() -> None:
     with pytest.raises(InfraError, match="program not found") as caught:
-        run(["no-such-program", "--version"], timeout_s=10)
+        run(["no-such-program", "--version"], timeout_s=300)
     assert caught.value.where == "no-such-program"
 
 
@@ -69,7 +56,7 @@ def test_program_is_looked_for_where_the_child_would_look(tmp_path: Path) -> Non
     tool.write_text("#!/bin/sh\necho found\n")
     tool.chmod(0o755)
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    assert run(["mine"], timeout_s=10, env=env).stdout == "found\n"
+    assert run(["mine"], timeout_s=300, env=env).stdout == "found\n"
 
 
 def test_deadline_kills_grandchildren(tmp_path: Path) -> None:
@@ -77,44 +64,44 @@ def test_deadline_kills_grandchildren(tmp_path: Path) -> None:
     with pytest.raises(InfraError, match="timed out after 1 s"):
         run(["sh", "-c", "sh -c 'echo $$ > pid; sleep 60'; true"], timeout_s=1, cwd=tmp_path)
     assert time.monotonic() - started < 10
-    wait_for(lambda: not alive(written_pid(tmp_path / "pid")))
+    wait_until(lambda: not alive(written_pid(tmp_path / "pid")), "end")
 
 
 def test_background_children_do_not_outlive_the_command(tmp_path: Path) -> None:
     script = "(echo $BASHPID > pid; exec sleep 60) >/dev/null 2>&1 & sleep 0.3"
-    run(["bash", "-c", script], timeout_s=10, cwd=tmp_path)
-    wait_for(lambda: not alive(written_pid(tmp_path / "pid")))
+    run(["bash", "-c", script], timeout_s=300, cwd=tmp_path)
+    wait_until(lambda: not alive(written_pid(tmp_path / "pid")), "end")
 
 
 def test_log_holds_command_and_output_of_every_run(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    first = run(["echo", "one"], timeout_s=10, log=log)
+    first = run(["echo", "one"], timeout_s=300, log=log)
     assert first.stdout == ""
-    run(["sh", "-c", "echo two >&2"], timeout_s=10, log=log, env={"A": "b c"})
+    run(["sh", "-c", "echo two >&2"], timeout_s=300, log=log, env={"A": "b c"})
     assert log.read_text() == "$ echo one\none\n$ A='b c' sh -c 'echo two >&2'\ntwo\n"
 
 
 def test_failure_with_a_log_quotes_and_names_it(tmp_path: Path) -> None:
     with pytest.raises(InfraError) as caught:
-        run(["sh", "-c", "echo why; exit 1"], timeout_s=10, log=tmp_path / "log")
+        run(["sh", "-c", "echo why; exit 1"], timeout_s=300, log=tmp_path / "log")
     assert "why" in caught.value.what
     assert caught.value.next_step == f"see {tmp_path / 'log'}"
 
 
 def test_a_full_disk_is_no_mystery_to_be_run_by_hand(tmp_path: Path) -> None:
     with pytest.raises(InfraError) as caught:
-        run(["dd", "if=/dev/zero", "of=/dev/full", "count=1"], timeout_s=10)
+        run(["dd", "if=/dev/zero", "of=/dev/full", "count=1"], timeout_s=300)
     assert "No space left on device" in caught.value.what
     assert "./lab.py clean" in caught.value.next_step
 
 
 def test_standard_input_is_what_was_given_or_empty() -> None:
-    assert run(["cat"], timeout_s=10, stdin_text="given").stdout == "given"
-    assert run(["cat"], timeout_s=10).stdout == ""
+    assert run(["cat"], timeout_s=300, stdin_text="given").stdout == "given"
+    assert run(["cat"], timeout_s=300).stdout == ""
 
 
 def test_bytes_that_are_no_text_do_not_hurt() -> None:
-    assert run(["printf", r"a\377b"], timeout_s=10).stdout == "a\ufffdb"
+    assert run(["printf", r"a\377b"], timeout_s=300).stdout == "a\ufffdb"
 
 
 def test_paste_gives_back_the_same_argv() -> None:
@@ -130,7 +117,7 @@ def test_spawned_group_is_gone_after_the_block(tmp_path: Path) -> None:
         assert alive(pid)
         assert alive(process.pid)
     assert process.returncode == -signal.SIGKILL
-    wait_for(lambda: not alive(pid))
+    wait_until(lambda: not alive(pid), "end")
 
 
 def test_spawned_group_is_gone_after_an_exception(tmp_path: Path) -> None:
@@ -149,7 +136,7 @@ def test_spawn_appends_to_the_log(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("before\n")
     with spawn(["sh", "-c", "echo out; echo err >&2"], log=log) as process:
-        process.wait(timeout=10)
+        process.wait(timeout=300)
     assert log.read_text() == "before\nout\nerr\n"
 
 
@@ -165,14 +152,14 @@ def test_a_killed_lab_leaves_no_child(tmp_path: Path, number: signal.Signals) ->
     pid = written_pid(tmp_path / "pid")
     os.kill(lab.pid, number)
     lab.wait()
-    wait_for(lambda: not alive(pid))
+    wait_until(lambda: not alive(pid), "end")
 
 
 def test_cost_of_a_child_can_be_read_until_it_is_reaped(tmp_path: Path) -> None:
     burn = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"
     with spawn(["sh", "-c", burn], log=tmp_path / "log") as process:
         assert not ended(process)
-        wait_for(lambda: ended(process), 60)
+        wait_until(lambda: ended(process), "end")
         assert cpu_s(process) > 0
     assert ended(process)
     assert cpu_s(process) == 0

@@ -15,7 +15,8 @@ from errors import InfraError
 from host import sandbox
 from host.process import run
 from host.sandbox import Box, Limits, Tool
-from tests.integration.lab_process import CHECKOUT, wait_until
+from tests.integration.lab_process import CHECKOUT
+from tests.waiting import wait_until
 
 SECRET = "canary-of-the-home"
 
@@ -47,7 +48,7 @@ def inside(tool: Tool, home: Path, script: str, *, limits: Limits | None = None)
     (source / "file.c").write_text("source\n")
     box = Box(tool, ((place, source / "obj"),), (source,), limits or Limits())
     with box.owned():
-        return run(box.argv(["sh", "-c", script], source), timeout_s=60, check=False).stdout
+        return run(box.argv(["sh", "-c", script], source), timeout_s=300, check=False).stdout
 
 
 def test_one_of_them_works_here() -> None:
@@ -85,7 +86,7 @@ def test_a_box_leaves_nothing_behind_in_the_folder_of_temporary_files(
     temporary.mkdir()
     box = Box(tool, ((place, place),))
     with box.owned():
-        run(box.argv(["touch", "made"], place, {"TMPDIR": str(temporary)}), timeout_s=60)
+        run(box.argv(["touch", "made"], place, {"TMPDIR": str(temporary)}), timeout_s=300)
     assert (place / "made").exists()
     assert list(temporary.iterdir()) == []
 
@@ -96,7 +97,7 @@ def test_a_file_may_be_all_that_is_written(tool: Tool, tmp_path: Path) -> None:
     file.touch()
     box = Box(tool, ((file, file),))
     with box.owned():
-        run(box.argv(["sh", "-c", f"echo made > {file}"], Path("/")), timeout_s=60)
+        run(box.argv(["sh", "-c", f"echo made > {file}"], Path("/")), timeout_s=300)
     assert file.read_text() == "made\n"
     assert file.stat().st_uid == os.getuid()
 
@@ -180,7 +181,7 @@ def test_a_folder_is_there_by_a_name_that_is_a_link_outside(tool: Tool, tmp_path
     name.symlink_to(folder)
     box = Box(tool, ((folder, name),))
     with box.owned():
-        run(box.argv(["touch", f"{name}/made"], Path("/")), timeout_s=60)
+        run(box.argv(["touch", f"{name}/made"], Path("/")), timeout_s=300)
     assert (folder / "made").exists()
 
 
@@ -206,10 +207,10 @@ def test_what_is_in_a_box_ends_with_the_lab_however_that_ends(tool: Tool, tmp_pa
 
     with subprocess.Popen(argv, cwd=CHECKOUT) as lab:
         try:
-            wait_until(running, "program in the box", 20)
+            wait_until(running, "program in the box")
         finally:
             lab.kill()
-    wait_until(lambda: not running(), "end of the program in the box", 20)
+    wait_until(lambda: not running(), "end of the program in the box")
 
 
 def read(path: Path) -> bytes:

@@ -35,6 +35,7 @@ from kernels.compiled import load as touched
 from kernels.config import parse
 from kernels.make import MakeProgress
 from tests.kernels.fake import BROKEN, COMMENT, FASTER, GROWN, Lab, replace
+from tests.waiting import wait_until
 
 REPOSITORY = Path(__file__).parents[2]
 PROVIDE = """
@@ -63,13 +64,6 @@ def provide_elsewhere(lab: Lab, *patches: Path) -> subprocess.Popen[str]:
 
 def compiled(log: Path) -> list[str]:
     return sorted(re.findall(r"^  CC +(\S+)", log.read_text(), re.M))
-
-
-def wait_for(condition: object, timeout_s: float = 20.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline, "nothing happened"
-        time.sleep(0.02)
 
 
 def test_a_built_kernel_is_complete_and_says_what_it_is(lab: Lab) -> None:
@@ -356,7 +350,7 @@ def test_the_time_of_a_build_is_that_of_the_last_one_like_it(lab: Lab) -> None:
     provide(lab.request())
     known = expected(lab.cache, "perf", "first")
     assert known.steps == 8
-    assert 0 < known.seconds < 60
+    assert known.seconds > 0
     assert seconds(others=0) == seconds(others=1) == expected(lab.cache, "perf", "next").seconds
     remember(lab.cache, "perf", "next", Expected(3, 7.0))
     assert seconds(others=0) == 7.0
@@ -547,10 +541,10 @@ def test_killed_in_the_middle_of_make_and_built_again(lab: Lab) -> None:
     gate.touch()
     process = provide_elsewhere(lab, *patches)
     half = next(tree.glob("src/obj-*")) / "mm/filemap.o"
-    wait_for(lambda: half.read_bytes() == b"half\n")
+    wait_until(lambda: half.read_bytes() == b"half\n", "beginning")
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
-    wait_for(lambda: not _processes_in(tree))
+    wait_until(lambda: not _processes_in(tree), "end")
     gate.unlink()
     assert [path.name for path in (lab.cache / "kernels").glob(".*")] == []
     kernel = provide(lab.request(patches))

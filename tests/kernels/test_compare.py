@@ -361,8 +361,8 @@ def test_a_real_image_of_a_kernel_in_the_cache(tmp_path: Path) -> None:
     source.write_text(BOUNDS.format(CALLING))
     flags = ["-O1", "-fno-toplevel-reorder", "-fno-pie", "-mcmodel=kernel", "-fcf-protection=none"]
     link = ["-nostdlib", "-static", "-no-pie", f"-Wl,-Ttext={START:#x},-e,caller,--build-id=none"]
-    run(["gcc", *flags, *link, str(source), "-o", str(image)], timeout_s=60)
-    (tmp_path / "System.map").write_text(run(["nm", str(image)], timeout_s=60).stdout)
+    run(["gcc", *flags, *link, str(source), "-o", str(image)], timeout_s=300)
+    (tmp_path / "System.map").write_text(run(["nm", str(image)], timeout_s=300).stdout)
     (tmp_path / "bzImage").write_bytes(boot_image(packed(image.read_bytes(), "gzip", tmp_path)))
     kernel = Kernel(tmp_path, identity())
     known = compare.of_kernel(kernel)

@@ -25,11 +25,11 @@ def strange(tmp_path: Path) -> Path:
     """With a setting that has git run a program, as its owner may leave there."""
     folder = tmp_path / "repository"
     folder.mkdir()
-    run(["git", "init", "-q", str(folder)], timeout_s=60)
+    run(["git", "init", "-q", str(folder)], timeout_s=300)
     program = tmp_path / "program"
     program.write_text(f"#!/bin/sh\ntouch {tmp_path}/canary\n")
     program.chmod(0o755)
-    run(["git", "-C", str(folder), "config", "core.fsmonitor", str(program)], timeout_s=60)
+    run(["git", "-C", str(folder), "config", "core.fsmonitor", str(program)], timeout_s=300)
     return folder
 
 
@@ -96,7 +96,7 @@ def test_a_partial_clone_names_the_command_that_fetches_and_fetches_nothing(
     with pytest.raises(UsageError, match="a partial clone without") as error:
         patches(place, "HEAD~2..HEAD", tmp_path)
     assert missing(place) == before
-    run(["sh", "-c", error.value.next_step], timeout_s=60)
+    run(["sh", "-c", error.value.next_step], timeout_s=300)
     assert patches(place, "HEAD~2..HEAD", tmp_path) == [
         "0001-number-3.patch",
         "0002-number-4.patch",
@@ -107,7 +107,7 @@ def test_one_command_fetches_what_series_and_source_need(full: Path, tmp_path: P
     place = clone(full, "partial", "--filter=blob:none", "--no-checkout")
     with pytest.raises(UsageError, match="a partial clone without") as error:
         series_of(place, "HEAD~2..", base="", uncommitted=False, cache=tmp_path)
-    run(["sh", "-c", error.value.next_step], timeout_s=60)
+    run(["sh", "-c", error.value.next_step], timeout_s=300)
     series = series_of(place, "HEAD~2..", base="", uncommitted=False, cache=tmp_path)
     source = identify(series.source, checkout=tmp_path, cache=tmp_path)
     unpack(source, tmp_path / "tree")
@@ -124,8 +124,8 @@ def test_a_source_in_a_partial_clone_is_not_fetched_file_by_file(
     with pytest.raises(UsageError, match="a partial clone without 8 of the files") as error:
         unpack(source, tmp_path / "tree")
     assert missing(place) == before
-    run(["sh", "-c", error.value.next_step], timeout_s=60)
-    run(["rm", "-rf", str(tmp_path / "tree")], timeout_s=60)
+    run(["sh", "-c", error.value.next_step], timeout_s=300)
+    run(["rm", "-rf", str(tmp_path / "tree")], timeout_s=300)
     unpack(source, tmp_path / "tree")
     assert (tmp_path / "tree/mm/x.c").read_text() == "int x = 4;\n"
 

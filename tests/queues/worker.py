@@ -14,8 +14,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from queues.store import QueueStore
 from queues.work import Job, work
-from tests.integration.lab_process import wait_until
 from tests.queues.made_up import MadeUpMeasuring, plain_report
+from tests.waiting import wait_until
 
 if __name__ == "__main__":
     folder, ledger, pause_s, *meeting = sys.argv[1:]

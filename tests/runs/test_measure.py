@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +26,7 @@ from runs.local import LocalExecutor, Options
 from runs.measure import _base_of, measure
 from runs.prepare import Prepared, parts_of
 from tests.runs.made_up import CHECKOUT, prepared, shipped
+from tests.waiting import wait_until
 from workloads import metrics, parse, validity
 
 Run = Callable[..., dict[str, RunRecord]]
@@ -302,9 +302,7 @@ def test_the_next_guest_is_booted_while_the_result_of_one_is_read(
 
     def slowly(session: Prepared, planned: PlannedRun, *rest: Any) -> Any:
         if planned.run_id == "filemap-4k.b00.base":
-            limit = time.monotonic() + 10
-            while len(guests.booted) < 2 and time.monotonic() < limit:
-                time.sleep(0.01)
+            wait_until(lambda: len(guests.booted) >= 2, "second guest")
             booted.extend(guests.booted)
         return read(session, planned, *rest)
 

@@ -31,7 +31,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 def output(*argv: str, env: dict[str, str], **more: str) -> str:
     done = subprocess.run(
-        argv, env={**env, **more}, capture_output=True, text=True, timeout=60, check=False
+        argv, env={**env, **more}, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.stderr == ""
     return done.stdout
@@ -79,7 +79,7 @@ def completed(
         env={**environment, "_TYPER_COMPLETE_ARGS": line, **more},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 
@@ -108,7 +108,7 @@ def test_each_shell_reads_its_script(
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
     done = subprocess.run(
-        [shell, "-n", str(script)], capture_output=True, text=True, timeout=60, check=False
+        [shell, "-n", str(script)], capture_output=True, text=True, timeout=300, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -155,10 +155,9 @@ def test_zsh_completes(environment: dict[str, str], tmp_path: Path) -> None:
     assert shown.startswith('*: :(("--mode":"exact, or wall')
 
 
-def test_a_press_of_the_tabulator_is_quick(environment: dict[str, str]) -> None:
-    before = os.times()
-    completed(environment, "twinboot run --s", _TWINBOOT_COMPLETE="complete_zsh")
-    after = os.times()
-    used = sum(after[2:4]) - sum(before[2:4])
-    # With statistics and charts imported it took four seconds of CPU time.
-    assert used < 2.0
+def test_a_press_of_the_tabulator_waits_for_no_statistics(environment: dict[str, str]) -> None:
+    """With statistics and charts imported it took four seconds of CPU time."""
+    asked = {"_TWINBOOT_COMPLETE": "complete_zsh", "PYTHONPROFILEIMPORTTIME": "1"}
+    imported = completed(environment, "twinboot run --s", **asked).stderr
+    assert re.search(r"\| +typer$", imported, re.M)
+    assert not re.search(r"\| +(numpy|scipy|pandas|matplotlib)$", imported, re.M)

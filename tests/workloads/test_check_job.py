@@ -176,6 +176,6 @@ def test_the_gates_own_file_has_no_room_taken_by_what_programs_left(
         ["sh", "-c", f"{stand_ins}fill() {{ :; }}\n{function}\n{values}\nown_file"],
         capture_output=True,
         text=True,
-        timeout=10,
+        timeout=300,
     )
     assert (ran.stdout.splitlines(), ran.stderr) == (done, "")

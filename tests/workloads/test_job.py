@@ -57,7 +57,7 @@ def offsets(folder: Path, shipped: Phase, seeds: tuple[int, ...]) -> list[list[i
         ]
         arguments += [f"--number_ios={OFFSETS}", "--write_iolog=io.log", "--output=out"]
         started.append(subprocess.Popen(["fio", *arguments], cwd=place))
-    assert [process.wait(timeout=30) for process in started] == [0] * len(seeds)
+    assert [process.wait(timeout=300) for process in started] == [0] * len(seeds)
     logs = [(folder / str(run) / "io.log").read_text() for run in range(len(seeds))]
     actions = [[line.split() for line in log.splitlines()] for log in logs]
     return [
@@ -74,7 +74,7 @@ def shell(program: str, text: str, folder: Path) -> list[str]:
         ["busybox", "sh", "-uc", f". {source}; {program}"],
         check=True,
         capture_output=True,
-        timeout=10,
+        timeout=300,
     )
     return done.stdout.decode().split("\0")[:-1]
 
@@ -146,7 +146,7 @@ def test_fio_does_the_number_of_ios_that_it_is_given(tmp_path: Path) -> None:
         check=True,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         cwd=tmp_path,
     )
     result = fio_result(done.stdout)
@@ -311,7 +311,7 @@ def test_files_of_an_arm_are_set_behind_the_job(tmp_path: Path) -> None:
             ["busybox", "sh", "-uc", f"{setup}\n{more}"],
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=300,
         )
 
     assert shell(text).returncode == 0

@@ -42,7 +42,7 @@ def fios_own(text: str, folder: Path) -> dict[str, str]:
         check=True,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=300,
         cwd=folder,
     )
     assert not done.stderr
@@ -153,7 +153,7 @@ def test_arguments_say_what_fio_reads_in_a_shipped_file(
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_fio_takes_the_file_as_it_is(path: Path) -> None:
     done = subprocess.run(
-        ["fio", "--parse-only", str(path)], capture_output=True, text=True, timeout=10
+        ["fio", "--parse-only", str(path)], capture_output=True, text=True, timeout=300
     )
     assert (done.returncode, done.stderr) == (0, "")
     # To be run by hand it needs a size, jobs and an end.
@@ -236,7 +236,7 @@ def test_a_job_has_the_name_that_fio_gives_it(tmp_path: Path) -> None:
         check=True,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=300,
         cwd=tmp_path,
     )
     names = [job["jobname"] for job in json.loads(done.stdout)["jobs"]]
@@ -249,15 +249,15 @@ def test_an_engine_comes_before_its_options(tmp_path: Path) -> None:
     fio = read(tmp_path, text)["a"]
     assert fio == ("--name=a", "--ioengine=io_uring", "--hipri", "--rw=read")
     parse = ["fio", "--parse-only"]
-    assert subprocess.run([*parse, *fio], timeout=30, cwd=tmp_path).returncode == 0
+    assert subprocess.run([*parse, *fio], timeout=300, cwd=tmp_path).returncode == 0
     before = [fio[0], *fio[2:], fio[1]]
-    assert subprocess.run([*parse, *before], timeout=30, cwd=tmp_path).returncode != 0
+    assert subprocess.run([*parse, *before], timeout=300, cwd=tmp_path).returncode != 0
 
 
 def test_names_of_options_are_those_of_fio() -> None:
     def output_of(word: str) -> str:
         return subprocess.run(
-            ["fio", word], check=True, capture_output=True, text=True, timeout=30
+            ["fio", word], check=True, capture_output=True, text=True, timeout=300
         ).stdout
 
     for alias, name in ALIASES.items():

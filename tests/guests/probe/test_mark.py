@@ -22,7 +22,7 @@ def mark(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(*argv: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*map(str, argv)], capture_output=True, text=True, timeout=20)
+    return subprocess.run([*map(str, argv)], capture_output=True, text=True, timeout=300)
 
 
 def bytes_of(name: str) -> bytes:

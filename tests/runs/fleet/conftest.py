@@ -24,10 +24,11 @@ from runs.fleet.members import Settings
 from runs.local import LocalExecutor, Options
 from runs.measure import measure
 from runs.prepare import Prepared
-from tests.integration.lab_process import wait_until, written_ids
+from tests.integration.lab_process import written_ids
 from tests.runs.fleet import stand_in
 from tests.runs.fleet.cluster import Cluster
 from tests.runs.made_up import CHECKOUT, SMALL, prepared, shipped
+from tests.waiting import wait_until
 from workloads import parse, validity
 
 MEMORY_MIB = 16

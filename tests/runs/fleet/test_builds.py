@@ -19,10 +19,10 @@ from runs.fleet.artefacts import ArtefactStore
 from runs.fleet.configured import _client
 from runs.fleet.executor import DaskExecutor
 from runs.fleet.members import Settings
-from tests.integration.lab_process import wait_until
 from tests.kernels.conftest import lab as lab
 from tests.kernels.fake import BROKEN, GROWN, Lab
 from tests.runs.fleet.cluster import CHECKOUT, Cluster
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -21,9 +21,9 @@ from errors import InfraError, UsageError
 from runs.fleet.artefacts import ArtefactStore
 from runs.fleet.executor import DaskExecutor
 from runs.fleet.members import Settings
-from tests.integration.lab_process import wait_until
 from tests.runs.fleet.cluster import CHECKOUT, Cluster
 from tests.runs.fleet.conftest import MEMORY_MIB, SOON, FleetBench
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
