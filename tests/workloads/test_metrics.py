@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -7,7 +8,7 @@ import pytest
 
 from errors import SpecError
 from results.profile import PhaseProfile, Profile
-from tests.workloads.conftest import CATALOGUE, Run, counter, swap
+from tests.workloads.conftest import CATALOGUE, RECORDED, Run, counter, swap
 from workloads.metrics import (
     DEFINITIONS,
     METRIC_NAMES,
@@ -24,75 +25,8 @@ from workloads.metrics import (
 )
 from workloads.spec import Cost, Phase
 
-# Written down from the two recorded runs; exact, as the guests are.
-SAMPLES_4K = {
-    "4k.bw": 292.130859375,
-    "4k.iops": 74785.5,
-    "4k.ios": 149571.0,
-    "4k.guest_ns_per_io": 14262.693868566666,
-    "4k.refaults_per_io": 0.38163506603244257,
-    "4k.major_faults_per_io": 0.5877013386490492,
-    "4k.scanned_per_io": 0.5176651376783755,
-    "4k.reclaim_efficiency": 0.9999900651724686,
-    "4k.direct_scan_share": 1.0,
-    "4k.memory_stall_ns_per_io": 7947.10821667919,
-    "4k.file_thp_mib": 0.0,
-}
-SAMPLES_OVERWRITE = {
-    "overwrite.bw": 309.2105263157895,
-    "overwrite.iops": 79157.8947368421,
-    "overwrite.ios": 96256.0,
-    "overwrite.runtime": 1.216,
-    "overwrite.write_bw": 309.2105263157895,
-    "overwrite.write_iops": 79157.8947368421,
-    "overwrite.device_bytes_per_written_byte": 0.9785571808510638,
-    "overwrite.guest_ns_per_io": 13021.297373670213,
-}
-SAMPLES_THP = {
-    "thp.bw": 17.598958333333332,
-    "thp.iops": 4505.333333333333,
-    "thp.ios": 6758.0,
-    "thp.guest_ns_per_io": 233734.46285883398,
-    "thp.refaults_per_io": 241.61795896221764,
-    "thp.major_faults_per_io": 0.47881523133076853,
-    "thp.scanned_per_io": 243.19633520765515,
-    "thp.reclaim_efficiency": 1.0,
-    "thp.direct_scan_share": 1.0,
-    "thp.memory_stall_ns_per_io": 18729.900364999507,
-    "thp.file_thp_mib": 54.0,
-    "switch.bw": 321.5859375,
-    "switch.iops": 82326.0,
-    "switch.ios": 41163.0,
-    "switch.guest_ns_per_io": 16511.527342516336,
-    "switch.refaults_per_io": 0.09707747248742803,
-    "switch.major_faults_per_io": 0.6505113815805457,
-    "switch.scanned_per_io": 0.32067633554405656,
-    "switch.reclaim_efficiency": 1.0,
-    "switch.direct_scan_share": 1.0,
-    "switch.memory_stall_ns_per_io": 5684.546801739426,
-    "switch.file_thp_mib": 0.0,
-}
-SAMPLES_DIRTY = {
-    "overwrite.bw": 130.4765625,
-    "overwrite.iops": 33402.0,
-    "overwrite.ios": 66804.0,
-    "overwrite.write_bw": 130.4765625,
-    "overwrite.write_iops": 33402.0,
-    "overwrite.device_bytes_per_written_byte": 15.951919046763667,
-    "overwrite.sync_p50_ns": 22144.0,
-    "overwrite.sync_p99_ns": 22144.0,
-    "overwrite.sync_p999_ns": 11993088.0,
-}
-SAMPLES_MATRIX = {
-    "io.bw": 1181.6666666666667,
-    "io.iops": 302506.6666666667,
-    "io.ios": 90752.0,
-    "io.read_bw": 586.2239583333334,
-    "io.read_iops": 150073.33333333334,
-    "io.write_bw": 595.4427083333334,
-    "io.write_iops": 152433.33333333334,
-    "io.guest_ns_per_io": 5234.474171368124,
-}
+# Written down from recorded runs, by workload; exact, as the guests are.
+SAMPLES = json.loads((RECORDED / "samples.json").read_text())
 
 
 def samples_of(run: Run) -> dict[str, float]:
@@ -100,8 +34,8 @@ def samples_of(run: Run) -> dict[str, float]:
 
 
 def test_samples_of_recorded_runs(run_4k: Run, run_thp: Run) -> None:
-    assert samples_of(run_4k) == pytest.approx(SAMPLES_4K, rel=1e-12)
-    assert samples_of(run_thp) == pytest.approx(SAMPLES_THP, rel=1e-12)
+    assert samples_of(run_4k) == pytest.approx(SAMPLES["filemap-4k"], rel=1e-12)
+    assert samples_of(run_thp) == pytest.approx(SAMPLES["filemap-thp"], rel=1e-12)
 
 
 COSTED = Phase(
@@ -179,15 +113,15 @@ def test_rates_of_a_number_of_ios_are_over_the_time_they_took(run_4k: Run) -> No
 
 
 def test_samples_of_runs_that_write(run_dirty: Run, run_matrix: Run) -> None:
-    assert samples_of(run_dirty) == SAMPLES_DIRTY
-    assert samples_of(run_matrix) == SAMPLES_MATRIX
+    assert samples_of(run_dirty) == SAMPLES["iomap-dirty"]
+    assert samples_of(run_matrix) == SAMPLES["thp-matrix"]
 
 
 def test_samples_of_a_run_of_a_given_work(run_overwrite: Run) -> None:
     """96256 writes of a page in 1216 ms, of which fio says so: rates are over that time."""
-    assert samples_of(run_overwrite) == SAMPLES_OVERWRITE
-    assert SAMPLES_OVERWRITE["overwrite.bw"] == pytest.approx(376 / 1.216)
-    assert SAMPLES_OVERWRITE["overwrite.runtime"] == 1.216
+    assert samples_of(run_overwrite) == SAMPLES["reclaim-overwrite"]
+    assert SAMPLES["reclaim-overwrite"]["overwrite.bw"] == pytest.approx(376 / 1.216)
+    assert SAMPLES["reclaim-overwrite"]["overwrite.runtime"] == 1.216
 
 
 def test_share_of_the_slow_path_is_of_busy_time() -> None:

@@ -97,63 +97,8 @@ def groups(library: ctypes.CDLL, folder: Path, text: str, at: int = KERNEL) -> l
     ]
 
 
-BLOCKS: dict[str, list[str]] = {
-    "mov (%rdi), %eax; mov 8(%rdi), %rax; movb $1, -3(%rdi)": ["0:l4+0 l8+8 s1-3"],
-    "mov (%rdi), %eax; mov (%rsi), %rax; mov 8(%rdi), %rax": ["0:l4+0", "1:l8+0", "2:l8+0"],
-    "push %rbx; push $1; pushfq; call 0; ": ["0:s8+0 s8-8 s8-16 s8-24"],
-    "add $8, %rsp; pop %rbx; pop %rbp; pop %r12; ret": ["1:l8+0 l8+8 l8+16 l8+24"],
-    "push %rbp; mov %rsp, %rbp; sub $64, %rsp; mov %rax, (%rsp); mov %rax, -16(%rbp)": [
-        "0:s8+0 s8-64 s8-16"
-    ],
-    "mov %rax, 8(%rbp); leave; ret": ["0:s8+0 l8-8 l8+0"],
-    "pop %rsp; mov (%rsp), %rax": ["0:l8+0", "1:l8+0"],
-    "mov (%rdi), %rdi; mov 8(%rdi), %rax": ["0:l8+0", "1:l8+0"],
-    "mov (%rdi), %rax; mov (%rax), %rbx; mov 8(%rax), %rcx": ["0:l8+0", "1:l8+0 l8+8"],
-    "mov (%rdi), %rax; mov %eax, %edi; mov 8(%rdi), %rax": ["0:l8+0", "2:l8+0"],
-    "mov (%rdi), %al; inc %dil; mov 8(%rdi), %al": ["0:l1+0", "2:l1+0"],
-    "mov (%rax), %bl; mov %bl, %ah; mov 8(%rax), %bl": ["0:l1+0", "2:l1+0"],
-    "mov (%rdx), %bl; cqto; mov (%rdx), %bl": ["0:l1+0", "2:l1+0"],
-    "mov (%rax), %bl; cltq; mov (%rax), %bl": ["0:l1+0", "2:l1+0"],
-    "mov (%rdx), %bl; mul %rcx; mov (%rdx), %bl": ["0:l1+0", "2:l1+0"],
-    "mov (%rdi), %eax; xchg %rdi, %rsi; mov (%rdi), %eax": ["0:l4+0", "1:?", "2:l4+0"],
-    "mov (%r8), %eax; xchg %rax, %r8; mov (%r8), %eax": ["0:l4+0", "1:?", "2:l4+0"],
-    "mov (%rdi), %eax; lea 16(%rdi), %rsi; mov -8(%rsi), %eax": ["0:l4+0 l4+8"],
-    "mov (%rdi), %eax; lea 16(%edi), %rsi; mov -8(%rsi), %eax": ["0:l4+0", "1:?", "2:l4+0"],
-    "mov (%rdi), %eax; lea (%rdi,%rcx), %rsi; mov (%rsi), %eax": ["0:l4+0", "2:l4+0"],
-    "mov (%rdi), %eax; add $-16, %rdi; inc %rdi; mov (%rdi), %eax": ["0:l4+0 l4-15"],
-    "mov (%rdi), %eax; add $1, %edi; mov (%rdi), %eax": ["0:l4+0", "2:l4+0"],
-    "mov (%rax), %ebx; add $1000000, %rax; sub $1000008, %rax; mov (%rax), %ebx": ["0:l4+0 l4-8"],
-    "mov (%rdi,%rcx,8), %eax; inc %rcx; mov 1(%rdi,%rcx,8), %eax": ["0:l4+0 l4+9"],
-    "mov (%rdi,%rcx,8), %eax; mov (%rdi,%rcx,4), %eax; mov (%rdi), %eax": [
-        "0:l4+0",
-        "1:l4+0",
-        "2:l4+0",
-    ],
-    "mov 8(,%rcx,8), %eax; mov 16(,%rcx,8), %eax; mov 16(%rcx), %eax": ["0:l4+0 l4+8", "2:l4+0"],
-    "mov %gs:8(%rdi), %eax; mov %gs:(%rdi), %eax; mov (%rdi), %eax": ["0:l4+0 l4-8", "2:l4+0"],
-    "mov 0x20(%rip), %eax; mov 0x20(%rip), %rbx": ["0:l4+0 l8+7"],
-    "mov $0x1000, %esi; mov (%rsi), %eax; mov 0x1008, %eax": ["1:l4+0 l4+8"],
-    "mov $-4096, %rsi; mov (%rsi), %eax; mov -4088, %eax": ["1:l4+0 l4+8"],
-    "add %eax, (%rdi); mov 8(%rdi), %eax": ["0:l4+0 s4+0 l4+8"],
-    "lock add %eax, (%rdi); mov 8(%rdi), %eax": ["0:?", "1:l4+0"],
-    "mov 8(%rdi), %eax; ds add %eax, (%rdi); mov 8(%rdi), %eax": ["0:l4+0", "1:?", "2:l4+0"],
-    "mov (%rdi), %eax; xadd %eax, 8(%rdi); mov (%rdi), %eax": ["0:l4+0", "1:?", "2:l4+0"],
-    "mov (%rdi), %eax; rep movsb; mov (%rdi), %eax": ["0:l4+0", "1:?", "2:l4+0"],
-    "mov (%rdi), %eax; cmovne 4(%rdi), %eax; mov 8(%rdi), %eax": ["0:l4+0", "1:?", "2:l4+0"],
-    "mov (%rdi), %eax; cmovne %ebx, %edi; mov 8(%rdi), %eax": ["0:l4+0", "2:l4+0"],
-    "mov (%rdi), %eax; swapgs; mov 8(%rdi), %eax": ["0:l4+0", "1:?", "2:l4+0"],
-    "push %rax; call *8(%rsp)": ["0:s8+0", "1:?"],
-    "push %rax; call *%rax": ["0:s8+0 s8-8"],
-    "mov (%rdi), %eax; jmp *8(%rdi)": ["0:l4+0 l8+8"],
-    "mov (%rdi), %eax; btl $3, 4(%rdi); btl %eax, 4(%rdi)": ["0:l4+0 l4+4", "2:?"],
-    "movups (%rsi), %xmm0; movdqu 16(%rsi), %xmm1; movdqa %xmm1, 32(%rsi)": [
-        "0:l16+0 l16+16 s16+32"
-    ],
-    "movss (%rsi), %xmm0; movq 16(%rsi), %mm1; vmovups 32(%rsi), %ymm0": ["0:?", "1:?", "2:?"],
-    "prefetcht0 (%rdi); nopl (%rdi); endbr64; mov (%rdi), %eax": ["3:l4+0"],
-    "mov (%rdi), %eax; mov 200(%rdi), %eax; mov 208(%rdi), %eax": ["0:l4+0", "1:l4+0 l4+8"],
-    "mov (%rdi), %eax; nopl 0x54570001(%rax); mov 8(%rdi), %eax": ["0:l4+0", "2:l4+0"],
-}
+LINES = (HERE / "groups.txt").read_text().splitlines()[1:]
+BLOCKS = dict(zip(LINES[::2], (line.strip().split(" | ") for line in LINES[1::2]), strict=True))
 
 
 @pytest.mark.parametrize("text", BLOCKS)
