@@ -90,6 +90,11 @@ def test_few_pages_may_come_back_after_caches_were_dropped(run_4k: Run) -> None:
     assert run_4k.but("4k/before/proc/vmstat", counter("nr_active_file", 64)).problems == ()
 
 
+def test_a_kernel_that_mixes_huge_pages_with_others_is_measured(run_thp: Run) -> None:
+    stat = "thp/after/cgroup/memory.stat"
+    assert run_thp.but(stat, counter("file_thp", 12 << 20)).problems == ()
+
+
 def test_cache_that_fio_dropped_at_the_end_was_charged_all_the_same(run_4k: Run) -> None:
     """As it was in guests of 4 vCPUs, by where the phase ended in fio's pass over its file."""
     dropped = run_4k.but("4k/after/cgroup/memory.stat", counter("file", 8 << 20))
