@@ -90,7 +90,7 @@ class AcceleratorTest:
 
 
 # What is kept of a host: by what it was found out, and what.
-FOUND = TypeAdapter(tuple[list[str], AcceleratorTest])
+ON_RECORD = TypeAdapter(tuple[list[str], AcceleratorTest])
 
 
 def machine_options(accelerator: Accelerator) -> list[str]:
@@ -196,7 +196,7 @@ def provide(
             initrd = small_root(cache)
             result = decide(lambda accelerator: attempt(accelerator, kernel, initrd))
             result = replace(result, emulated=cpu_is_emulated())
-            found = FOUND.dump_json((_key(proc, device), result), indent=1)
+            found = ON_RECORD.dump_json((_key(proc, device), result), indent=1)
             write_atomically(cache / KEPT, found.decode())
     return result
 
@@ -220,7 +220,7 @@ def kept(
 ) -> AcceleratorTest | None:
     """What was found out since the host booted, without finding it out; None if nothing was."""
     try:
-        key, test = FOUND.validate_json((cache / KEPT).read_bytes())
+        key, test = ON_RECORD.validate_json((cache / KEPT).read_bytes())
         return test if key == _key(proc, device) else None
     except (OSError, ValidationError):
         return None

@@ -44,7 +44,7 @@ ARRIVES_AGAIN = words(
 )
 
 
-class _File:
+class _KernelFile:
     """A kernel's file of this name, which a planned one has not yet."""
 
     def __init__(self, name: str) -> None:
@@ -54,7 +54,7 @@ class _File:
         return kernel.folder / self._name
 
 
-class _Files:
+class _KernelFiles:
     """A kernel's files of such names, sorted."""
 
     def __init__(self, pattern: str) -> None:
@@ -70,17 +70,19 @@ class Kernel:
 
     folder: Path
     identity: KernelIdentity
-    system_map = _File("System.map")  # addresses of its symbols
-    config = _File("config")  # its final .config
-    symbols = _File("symbols.json.gz")  # size and hash of every function, see kernels.symbols
-    touched = _File("touched.json")  # the files its patches touch, see kernels.compiled
-    build_log = _File("build.log")  # what make said
+    system_map = _KernelFile("System.map")  # addresses of its symbols
+    config = _KernelFile("config")  # its final .config
+    symbols = _KernelFile("symbols.json.gz")  # size and hash of every function, see kernels.symbols
+    touched = _KernelFile("touched.json")  # the files its patches touch, see kernels.compiled
+    build_log = _KernelFile("build.log")  # what make said
     # Not every kernel has these: where its functions are defined (kernels.addresses), types of its
     # structures (kernels.btf), the same code in other places (kernels.orders; of native mode).
-    origins = _File("origins.json.gz")
-    structures = _Files("*.btf")
-    orders = _Files("order-*")
-    modules = _Files("*.ko")  # of a prebuilt kernel those that the guest loads first, in order
+    origins = _KernelFile("origins.json.gz")
+    structures = _KernelFiles("*.btf")
+    orders = _KernelFiles("order-*")
+    modules = _KernelFiles(
+        "*.ko"
+    )  # of a prebuilt kernel those that the guest loads first, in order
 
     @property
     def image(self) -> Path:
