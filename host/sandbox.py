@@ -60,18 +60,16 @@ class Limits:
 @dataclass(frozen=True)
 class Box:
     """``writable`` folders by where they are seen in the box, and what else is ``readable``.
-    ``links`` are made in it: what they lead to, and where they are.  ``shared`` files are written
-    by several boxes at once, so they stay with the boxes' user.  ``empty`` folders are there for
-    what wants to mount on them; ``devices`` are opened with the rights of their files' groups.
-    With ``network`` it has that of the host; with ``sockets`` those within the box, and with
-    ``memfd`` files of memory without a name.
+    ``shared`` files are written by several boxes at once, so they stay with the boxes' user.
+    ``empty`` folders are there for what wants to mount on them; ``devices`` are opened with the
+    rights of their files' groups.  With ``network`` it has that of the host; with ``sockets`` those
+    within the box, and with ``memfd`` files of memory without a name.
     """
 
     tool: Tool
     writable: tuple[tuple[Path, Path], ...]
     readable: tuple[Path, ...] = ()
     limits: Limits = Limits()
-    links: tuple[tuple[Path, Path], ...] = ()
     shared: tuple[Path, ...] = ()
     empty: tuple[Path, ...] = ()
     devices: tuple[Path, ...] = ()
@@ -203,7 +201,6 @@ def _parts(box: Box) -> list[tuple[str, Path, Path]]:
     parts += [("rw", place, place) for place in box.shared]
     parts += [("dev", place, place) for place in box.devices]
     parts += [("dir", place, place) for place in box.empty]
-    parts += [("ln", *pair) for pair in box.links]
     return sorted(parts, key=lambda part: (len(part[2].parts), part[2].as_posix()))
 
 

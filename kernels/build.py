@@ -49,7 +49,6 @@ from kernels.make import (
     Toolchain,
     make_argv,
     run_make,
-    rust,
     safe_headers,
     wait_until_idle,
 )
@@ -420,9 +419,8 @@ def _contained(plan: _Plan, work: Callable[[_Site], Made], *, boxed: bool) -> Ma
         top = tree.folder / BOXED
         folders.remove(top)  # of a lab that was killed
         place = top / plan.objects.name
-        tools, links = rust()
-        readable = (tree.src, *sandbox.programs(*TOOLS), *tools)
-        box = replace(sandbox.box((place, plan.objects), readable=readable), links=links)
+        readable = (tree.src, *sandbox.programs(*TOOLS))
+        box = sandbox.box((place, plan.objects), readable=readable)
         top.mkdir()
         try:
             site = _Site(plan, place, build_log, box)

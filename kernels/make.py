@@ -135,24 +135,21 @@ def make_argv(
         *llvm,
         *([f"CC={cc}", f"HOSTCC={host_cc}"] if toolchain.ccache else []),
     ]
+    # Kconfig writes their versions into .config, and nothing that is measured is made by them: with
+    # those of a caller's PATH, one source would have several configurations.
+    unused = ["RUSTC=none", "PAHOLE=none"]
     jobs = len(os.sched_getaffinity(0))
-    return ["env", "-i", *isolated, "make", f"-j{jobs}", f"O={objects}", *compilers, *targets]
-
-
-def rust() -> tuple[tuple[Path, ...], tuple[tuple[Path, Path], ...]]:
-    """What a box needs so that kconfig sees the rustc that it sees outside: folders, and links.
-    It writes the version into the configuration.  rustup's rustc is a program that looks into
-    the home for the real one, which is not in a box.
-    """
-    name = shutil.which("rustc")
-    if name is None or name.startswith("/usr/"):
-        return (), ()
-    argv = ["env", "-i", f"PATH={os.environ.get('PATH', os.defpath)}", name, "--print", "sysroot"]
-    sysroot = run(argv, timeout_s=QUERY_TIMEOUT_S, check=False).stdout.strip()
-    real = Path(sysroot) / "bin/rustc"
-    if not sysroot or not real.is_file():
-        return (), ()
-    return (Path(sysroot),), ((real, Path(name)),) if real != Path(name) else ()
+    return [
+        "env",
+        "-i",
+        *isolated,
+        "make",
+        f"-j{jobs}",
+        f"O={objects}",
+        *unused,
+        *compilers,
+        *targets,
+    ]
 
 
 POLL_S = 0.2

@@ -583,6 +583,18 @@ def test_two_processes_build_one_kernel_once(lab: Lab) -> None:
     assert compiled(kernel.folder / "build.log") == ["init.o", "mm/filemap.o", "mm/slow.o"]
 
 
+def test_what_no_part_of_it_is_made_with_is_not_in_a_configuration(
+    lab: Lab, base: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for tool in ("rustc", "pahole"):
+        (tmp_path / tool).write_text("#!/bin/sh\necho 7\n")
+        (tmp_path / tool).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    again = provide(lab.request(cache=tmp_path / "cache"))
+    assert again.config.read_text() == base.config.read_text()
+    assert "CONFIG_RUSTC_VERSION=0\nCONFIG_PAHOLE_VERSION=0\n" in again.config.read_text()
+
+
 @pytest.mark.slow
 def test_two_processes_build_two_arms_of_one_tree(lab: Lab) -> None:
     patches = lab.series("grown", GROWN)
