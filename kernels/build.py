@@ -54,7 +54,7 @@ from kernels.make import (
 )
 from kernels.make import identify as identify_toolchain
 from kernels.series import Patch, apply, apply_argv, read_patch
-from kernels.source import Source, unpack_argvs
+from kernels.source import Source, release_of, unpack_argvs
 from kernels.source import identify as identify_source
 from kernels.worktree import COPY_TIMEOUT_S, WorkTree, copy_objects, lay_out, prepare, switch
 from results.record import KernelIdentity
@@ -174,12 +174,14 @@ class _Plan:
         """Raise as :func:`key_of`."""
         spec, checkout, cache = request.spec, request.checkout, request.cache
         of_spec = (spec.flavour, spec.architecture, spec.page_kib, spec.mode)
-        shipped = config.fragments(checkout, *of_spec, additions=spec.additions)
+        source = identify_source(spec.source, checkout=checkout, cache=cache)
+        since = release_of(source)
+        shipped = config.fragments(checkout, *of_spec, additions=spec.additions, release=since)
         fragments = config.with_options(shipped, spec.config)
         return cls(
             spec,
             cache,
-            identify_source(spec.source, checkout=checkout, cache=cache),
+            source,
             tuple(read_patch(path) for path in request.patches),
             fragments,
             config.merge(fragments),

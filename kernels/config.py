@@ -18,6 +18,7 @@ from host.process import run
 CONFIG_FOLDER = Path("configs/kconfig")
 ADDITIONS = CONFIG_FOLDER / "additions"
 BASE = "base"
+SINCE = "since"
 WALL = "wall"
 # All that a kernel is asked that is a process of the host, whatever its flavour.
 UM = "um"
@@ -56,6 +57,11 @@ class Lost:
     fragment: str
 
 
+def number_of(version: str) -> tuple[int, ...]:
+    """A version's parts, to be compared: 6.9 is before 6.12."""
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+
+
 def known_flavours(checkout: Path) -> tuple[str, ...]:
     """Names of the kernel configurations: the fragments other than those under every one."""
     names = (path.stem for path in (checkout / CONFIG_FOLDER).glob("*.config"))
@@ -91,8 +97,10 @@ def fragments(
     page_kib: int = 4,
     mode: Mode = "exact",
     additions: Sequence[str] = (),
+    release: str = "",
 ) -> tuple[Fragment, ...]:
     """What is asked, in the order of the merge: base, the flavour, what is added to it.
+    A ``release`` as 7.3 is asked for what releases since its like have apart from other options.
     Another architecture's own, and the size of its pages, are between the two, as is what
     wall guests need; virtme-ng's own, which only they need, comes first.  Of a kernel that is a
     process of the host it is one fragment, whatever the flavour.
@@ -115,7 +123,12 @@ def fragments(
         step = f"known additions: {', '.join(known_additions(checkout)) or 'none'}"
         raise UsageError(what, where=str(ADDITIONS / f"{missing[0]}.config"), next_step=step)
     in_wall = mode == "wall"
-    names = [BASE, *of_architecture(architecture, page_kib), *([WALL] if in_wall else [])]
+    since = [
+        f"{SINCE}/{file.stem}"
+        for file in sorted((checkout / CONFIG_FOLDER / SINCE).glob("*.config"))
+        if release and number_of(file.stem) <= number_of(release)
+    ]
+    names = [BASE, *since, *of_architecture(architecture, page_kib), *([WALL] if in_wall else [])]
     texts = {name: (checkout / CONFIG_FOLDER / f"{name}.config").read_text() for name in names}
     texts |= _stack(checkout, flavour)
     for name in additions:

@@ -49,9 +49,9 @@ class Alternative(Frozen):
 
     def is_in(self, version: str) -> bool:
         """Whether a release has it, as far as the file knows."""
-        number = _number(version)
-        after = not self.since or number >= _number(self.since)
-        return after and (not self.until or number < _number(self.until))
+        number = config.number_of(version)
+        after = not self.since or number >= config.number_of(self.since)
+        return after and (not self.until or number < config.number_of(self.until))
 
 
 class Alternatives(Frozen):
@@ -176,10 +176,6 @@ def agreed(
         if common:
             options |= {f"CONFIG_{first.name}": "n", f"CONFIG_{common.name}": "y"}
     return options
-
-
-def _number(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 
 # Runs one make by its targets and variables; whether it ended well.

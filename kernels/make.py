@@ -137,19 +137,8 @@ def make_argv(
     ]
     # Kconfig writes their versions into .config, and nothing that is measured is made by them: with
     # those of a caller's PATH, one source would have several configurations.
-    unused = ["RUSTC=none", "PAHOLE=none"]
-    jobs = len(os.sched_getaffinity(0))
-    return [
-        "env",
-        "-i",
-        *isolated,
-        "make",
-        f"-j{jobs}",
-        f"O={objects}",
-        *unused,
-        *compilers,
-        *targets,
-    ]
+    words = [f"O={objects}", "RUSTC=none", "PAHOLE=none", *compilers, *targets]
+    return ["env", "-i", *isolated, "make", f"-j{len(os.sched_getaffinity(0))}", *words]
 
 
 POLL_S = 0.2
