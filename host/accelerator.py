@@ -196,8 +196,8 @@ def provide(
             initrd = small_root(cache)
             result = decide(lambda accelerator: attempt(accelerator, kernel, initrd))
             result = replace(result, emulated=cpu_is_emulated())
-            found = ON_RECORD.dump_json((_key(proc, device), result), indent=1)
-            write_atomically(cache / KEPT, found.decode())
+            record = ON_RECORD.dump_json((_key(proc, device), result), indent=1)
+            write_atomically(cache / KEPT, record.decode())
     return result
 
 

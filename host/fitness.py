@@ -149,9 +149,9 @@ def check_governor(governors: Sequence[str]) -> DoctorCheck:
     used = sorted({text.strip() for text in governors if text.strip()})
     bare = "measure on bare metal; a guest of another hypervisor does not own its clock"
     mend = "echo performance | tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
-    found = ", ".join(used) or UNKNOWN
+    governor = ", ".join(used) or UNKNOWN
     why = "the clock follows the load, and a run its clock"
-    return judged("governor", found, used != ["performance"], why, mend if used else bare)
+    return judged("governor", governor, used != ["performance"], why, mend if used else bare)
 
 
 def check_turbo(no_turbo: str, boost: str) -> DoctorCheck:

@@ -209,8 +209,8 @@ def test_access_to_the_device_is_part_of_the_key(boots: list[str], tmp_path: Pat
     device.touch()
     provide(tmp_path, Path("k"), device=device)
     assert len(boots) == 6
-    _, found = json.loads((tmp_path / "accelerator.json").read_text())
-    assert found["accelerator"] == "tcg"
+    _, kept = json.loads((tmp_path / "accelerator.json").read_text())
+    assert kept["accelerator"] == "tcg"
 
 
 @pytest.mark.parametrize(

@@ -84,11 +84,11 @@ def test_progress_tells_steps_while_make_runs(tmp_path: Path) -> None:
     )
     steps: list[MakeProgress] = []
 
-    def tell(step: MakeProgress) -> None:
+    def keep(step: MakeProgress) -> None:
         steps.append(step)
         (tmp_path / f"told-{step.done}").touch()
 
-    assert run(tmp_path, expected=2, progress=tell) == (0, 3)
+    assert run(tmp_path, expected=2, progress=keep) == (0, 3)
     assert {step.done for step in steps} >= {1, 2, 3}
     assert next(step.total for step in steps if step.done == 1) == 2
     assert steps[-1].total == 2, "an estimate that was too small is not made to fit"

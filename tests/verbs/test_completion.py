@@ -157,7 +157,7 @@ def test_zsh_completes(environment: dict[str, str], tmp_path: Path) -> None:
 
 def test_a_press_of_the_tabulator_waits_for_no_statistics(environment: dict[str, str]) -> None:
     """With statistics and charts imported it took four seconds of CPU time."""
-    asked = {"_TWINBOOT_COMPLETE": "complete_zsh", "PYTHONPROFILEIMPORTTIME": "1"}
-    imported = completed(environment, "twinboot run --s", **asked).stderr
+    shell = {"_TWINBOOT_COMPLETE": "complete_zsh", "PYTHONPROFILEIMPORTTIME": "1"}
+    imported = completed(environment, "twinboot run --s", **shell).stderr
     assert re.search(r"\| +typer$", imported, re.M)
     assert not re.search(r"\| +(numpy|scipy|pandas|matplotlib)$", imported, re.M)
