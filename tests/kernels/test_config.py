@@ -82,10 +82,10 @@ def test_another_architecture_is_between_base_and_flavour() -> None:
 
 
 @pytest.mark.parametrize("release", ["6.2", "6.12", "7.3", "7.10", ""])
-def test_what_a_later_release_asks_for_apart_is_asked_of_it_alone(release: str) -> None:
-    asked = parse(merge(fragments(CHECKOUT, "perf", release=release)))
+def test_options_of_a_later_release_are_in_no_earlier_one(release: str) -> None:
+    options = parse(merge(fragments(CHECKOUT, "perf", release=release)))
     apart = {"NUMA_MIGRATION": "y"} if release.startswith("7") else {}
-    assert asked == parse(merge(fragments(CHECKOUT, "perf"))) | apart
+    assert options == parse(merge(fragments(CHECKOUT, "perf"))) | apart
 
 
 def test_a_flavour_on_top_of_another_has_all_of_it(lab: Lab) -> None:
