@@ -22,10 +22,10 @@ from history.entry import (
     by_track,
 )
 from history.exact import DetectedChange, Kind, courses_of
-from history.known import KnownChanges, Status, Subject
-from history.policy import Policy, PolicyTarget
+from history.policy import KnownChanges, Policy, PolicyTarget, Status, Subject
 from results.record import Record
 from results.units import shown_unit
+from text import counted
 
 
 class Course(NamedTuple):
@@ -55,17 +55,14 @@ class Moved(Record):
 
 
 class NightlyChange(Record):
-    """One change of one metric, told once.
+    """One change of one metric, reported once.
 
-    ``night`` and ``entry`` are the first that show it, ``before_night`` and ``before``
-    the last without it, ``detected`` and ``detected_entry`` those by which it was known.  ``night``
-    is the likeliest date and may move as nights are added: ``earliest`` to ``latest`` has it
-    with 95 % confidence where noise leaves a doubt, and ``noticed_entry`` is the entry that
-    first made it suspected; both are empty in exact mode.
-    ``estimate``, ``low`` and ``high`` are fractions, None where nothing was judged.
-    ``kernels`` names both nights' kernels, ``commits`` the range between where both are
-    known by commit.
-    ``lab`` has a line for each thing of the setting that moved that night.
+    ``night`` and ``entry`` are the first that show it, ``before`` the last without it,
+    ``detected`` when it was known.  Where noise leaves a doubt ``night`` is the likeliest date,
+    ``earliest`` to ``latest`` has it with 95 % confidence, and ``noticed_entry`` first made it
+    suspected; all three are empty in exact mode.  ``estimate``, ``low`` and ``high`` are
+    fractions, None where nothing was judged; ``lab`` has a line for each thing of the setting that
+    moved that night.
     """
 
     kind: Kind
@@ -95,10 +92,7 @@ class NightlyChange(Record):
 
     @property
     def id(self) -> str:
-        """12 hex digits by which the change is acknowledged; the same every night after.
-
-        Of the entry that noticed it, for the date of a change in noise may move.
-        """
+        """12 hex digits by the entry that noticed it, for dates may move; the same every night."""
         whose = "lab" if self.kind == "lab" else "kernel"
         text = "\0".join((whose, *self.course, self.noticed_entry or self.entry))
         return digest(text)[:12]
@@ -122,9 +116,8 @@ ERRORS = 2.0
 def moved(before: PhaseCost, after: PhaseCost, *, most: int = MOST) -> tuple[Moved, ...]:
     """The functions that the difference of two nights is in, the largest first.
 
-    A function that one night was too small to keep counts as nothing there, which is less
-    than 0.01 % of all instructions off; the difference of what was kept only as a sum is
-    ``[others]`` where it is among the largest.
+    One that was too small to be kept counts as nothing; what was kept only as a sum is
+    ``[others]``.
     """
     costs = [{cost.name: cost for cost in night.functions} for night in (before, after)]
     rows = []
@@ -166,12 +159,12 @@ def moved(before: PhaseCost, after: PhaseCost, *, most: int = MOST) -> tuple[Mov
 
 
 def newest_entry(entries: Iterable[Entry]) -> Entry | None:
-    """The entry by which it is known which night is the newest; None without entries."""
+    """The entry of the newest night; None without entries."""
     return max(entries, key=lambda entry: entry.order, default=None)
 
 
 def courses(entries: Iterable[Entry]) -> tuple[tuple[str, ...], ...]:
-    """Names by ``history.known.FIELDS`` of all metrics that are or were ever judged."""
+    """Names by ``history.policy.FIELDS`` of all metrics that are or were ever judged."""
     return tuple(
         (*track[:2], *course, "")
         for track, of in by_track(entries).items()
@@ -203,11 +196,7 @@ def marked(
 
 
 def is_loss(change: NightlyChange) -> bool:
-    """Whether a change stays open until something is done about it.
-
-    A regression does, and numbers that are others without a reason, for a regression may
-    hide behind them.
-    """
+    """Whether a change stays open: a regression, or numbers that are others without a reason."""
     return change.verdict is Verdict.REGRESSION or change.kind == "unexplained"
 
 
@@ -221,10 +210,8 @@ def fixed_by(
 ) -> NightlyChange | None:
     """The later change of its course after which a loss is smaller than the threshold.
 
-    What counts is the level: a regression of 5 % is not fixed by an improvement of 1 %, and
-    of two regressions an improvement fixes the one whose former level it reaches.  On a
-    night on which the lab moved too an improvement may be the lab's, so it fixes nothing but
-    what came on such a night itself.
+    What counts is the level: 5 % are not fixed by 1 %.  On a night on which the lab moved, too, an
+    improvement may be the lab's, so it fixes nothing but what came on such a night itself.
     """
     level = _gain(change)
     for candidate in later:
@@ -246,11 +233,9 @@ def _gain(change: NightlyChange) -> float:
 
 @dataclass(frozen=True)
 class Gap:
-    """One gap of a track.
+    """One gap of a track; ``case``, ``metric`` and ``arm`` are empty where it is of all.
 
-    ``case``, ``metric`` and ``arm`` are empty where it is of all; ``night`` is the first
-    with the gap, ``last`` the entry before it.  ``status`` and ``why`` are how it stands on
-    the newest night, as those of a change.
+    ``night`` is the first with the gap, ``last`` the entry before it.
     """
 
     kind: Literal["stale", "ended", "seeds"]
@@ -311,10 +296,7 @@ Part = tuple[str, str, str]
 
 
 def _ended(track: Sequence[Entry]) -> Iterator[Gap]:
-    """Parts that the entries of the track's newest night no longer have.
-
-    What an entry judges are its cases, their primary metrics, and its followed arms.
-    """
+    """Cases, primary metrics and followed arms that the track's newest night has no longer."""
     parts: list[set[Part]] = []
     for entry in track:
         of = {("", "", arm.name) for arm in entry.followed}
@@ -385,10 +367,8 @@ def changes_of(
 ) -> tuple[NightlyChange, ...]:
     """Every change that the history shows, in the order it was seen, each once.
 
-    ``functions`` reads the functions of an entry (``HistoryStore.functions``); without it
-    no change names any.  Nights are judged by the thresholds of ``policy``, whatever theirs
-    were.  Each change has how it stands on the newest night: open, fixed by a later one, or
-    as ``known`` says.
+    ``functions`` reads the functions of an entry (``HistoryStore.functions``).  Nights are judged
+    by the thresholds of ``policy``, whatever theirs were; ``status`` is that on the newest night.
     """
     policy = policy or Policy()
     nights = list(entries)
@@ -416,8 +396,8 @@ def _change(
     metric = case.metric(detected.metric) if case else None
     commits, kernels = [], []
     for arm in (before.arm(detected.arm), after.arm(detected.arm)):
-        patches = len(arm.kernel.patches) if arm else 0
-        with_patches = f" + {patches} patch{'es'[: 2 * (patches != 1)]}" if patches else ""
+        patches = arm.kernel.patches if arm else ()
+        with_patches = f" + {counted(len(patches), 'patch')}" if patches else ""
         kernels.append(f"{arm.version}{with_patches}" if arm else "")
         commits.append(arm.commit if arm else "")
     estimate = detected.estimate
@@ -470,10 +450,7 @@ def _change(
 class FunctionsChange:
     """Functions of one phase that differ between ``arm`` and ``against`` since one night.
 
-    ``night`` and ``entry`` are the first that have them like this, ``functions`` those that the
-    newest night of the track has still, with its numbers: none where all are gone or moved on.
-    ``names`` are all that began on that night.  ``status`` and ``why`` are how the change stands
-    on the newest night.
+    ``names`` are all that began on it, ``functions`` those that the newest night has still.
     """
 
     track: tuple[str, str, str]
@@ -502,7 +479,7 @@ class FunctionsChange:
         return f"{self.phase}.functions"
 
     def course(self, function: str) -> tuple[str, ...]:
-        """One of its functions, by ``history.known.FIELDS``."""
+        """One of its functions, by ``history.policy.FIELDS``."""
         return (*self.track[:2], self.case, self.metric, self.arm, function)
 
     @property
@@ -521,8 +498,8 @@ def function_changes(
 ) -> tuple[FunctionsChange, ...]:
     """Every change of functions that a history has or had, in the order of tracks and nights.
 
-    Nights on which nothing was tested say nothing.  One is open as long as no entry of the known
-    changes is about one of its functions; else as the last of them is.
+    One is open as long as no known change is about one of its functions; else as the last of them
+    is.
     """
     nights = list(entries)
     changes = [change for track in by_track(nights).values() for change in _followed(track)]
@@ -574,10 +551,6 @@ def _followed(track: Sequence[Entry]) -> list[FunctionsChange]:
 
 
 def moved_on(then: FunctionDifference, now: FunctionDifference) -> bool:
-    """Whether a difference between the arms is another than it was.
-
-    It is where it moved by as much as makes a function changed, and the 95 % intervals of both
-    nights do not overlap.
-    """
+    """Whether a difference moved by as much as changes a function, and beyond both intervals."""
     apart = abs(now.size - then.size)
     return apart >= MOVED_ON and apart > then.half + now.half

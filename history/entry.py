@@ -1,8 +1,4 @@
-"""One entry of the history: one night's comparison of one experiment, as it is kept.
-
-An entry holds what a later night is compared with (the values of every arm, seed by
-seed), what was said that night, and all that may have moved a number besides the kernel.
-"""
+"""One night's comparison of one experiment, as it is kept: values, verdicts, and the setting."""
 
 from __future__ import annotations
 
@@ -54,12 +50,7 @@ Role = Literal["followed", "pinned", "again"]
 
 
 class Ensemble(Record):
-    """One metric of one arm.
-
-    ``values[i]`` belongs to ``seeds[i]`` of its case, None where there is no valid run;
-    ``summary`` is over the values there were, None
-    for none.
-    """
+    """One metric of one arm: a value for each seed of its case, None without a valid run."""
 
     values: tuple[Value | None, ...] = ()
     summary: Summary | None = None
@@ -96,10 +87,7 @@ class Conclusion(Record):
 
 
 class ChangedFunction(Record):
-    """A kernel function that changed, per unit of work: mean over the seeds on both arms.
-
-    ``moved`` says in what (``reports.changed_functions``); ``difference`` is in instructions.
-    """
+    """A kernel function that changed, per unit of work: mean over the seeds on both arms."""
 
     name: str
     file: str
@@ -114,8 +102,8 @@ class ChangedFunction(Record):
 class FunctionDifference(NamedTuple):
     """By how much one function differs between two arms; an array of five in the file.
 
-    ``difference`` is in instructions per unit of work.  ``size`` is the same, or what its calls
-    moved, as a fraction of the phase, and ``half`` half of the width of its 95 % interval.
+    ``difference`` is in instructions per unit of work; ``size``, a fraction of the phase, is the
+    same or what its calls moved, and ``half`` half of the width of its 95 % interval.
     """
 
     name: str
@@ -128,9 +116,8 @@ class FunctionDifference(NamedTuple):
 class ChangedFunctions(Record):
     """What the session's own comparison said of the functions of a phase: ``arm`` to ``against``.
 
-    ``count`` of the ``tested`` functions changed, by ``differences``;
-    ``largest`` are at most ``analysis.explain.functions.MOST_CHANGED`` of them, the largest first,
-    whose largest difference is ``size`` of the phase, a fraction.
+    ``largest`` are the ``analysis.explain.functions.MOST_CHANGED`` largest of the ``count`` that
+    changed; the largest difference is ``size`` of the phase, a fraction.
     """
 
     arm: str
@@ -145,10 +132,7 @@ class ChangedFunctions(Record):
 
 
 class CaseEntry(Record):
-    """One case of the night; ``seeds`` has the seed of each block.
-
-    ``functions`` are empty where none were tested.
-    """
+    """One case of the night; ``seeds`` has the seed of each block."""
 
     name: str
     title: str
@@ -182,9 +166,7 @@ class CaseEntry(Record):
 class ArmEntry(Record):
     """One arm's kernel and its part; ``settings`` are what it was booted with besides.
 
-    ``followed`` arms are those whose course is watched; ``pinned`` is the same kernel
-    every night and ``again`` the A/A arm.  ``commit`` is known for a git source that was
-    asked for by commit.
+    ``commit`` is known for a git source that was asked for by commit.
     """
 
     name: str
@@ -206,13 +188,10 @@ class ArmEntry(Record):
 class Entry(Record):
     """One night's comparison of one experiment.
 
-    ``night`` is a date, by default of the session's begin in UTC; ``night_id`` is shared by
-    the sessions of one night, whatever the clock was when each began, and empty where the
-    date is all there is.  ``setting`` maps all that may move a number besides the kernel to
-    what it was that night, so that two nights with the same setting differ by their kernels
-    only.  ``looks`` are the numbers of seeds after which its session was judged, the last one is
-    what it has; empty where the number was fixed.  ``counted``
-    tells whether functions are kept beside it.
+    ``night`` is a date in UTC; ``night_id`` is shared by the sessions of one night, and empty
+    where the date is all there is.  ``setting`` has all that may move a number besides the kernel.
+    ``looks`` are the numbers of seeds after which its session was judged, empty where one was
+    fixed. ``counted`` tells whether functions are kept beside it.
     """
 
     schema_version: Literal[5] = 5
@@ -258,11 +237,7 @@ class Entry(Record):
 
     @property
     def id(self) -> str:
-        """12 hex digits that name this entry: a hash of what it is of, not of its numbers.
-
-        So the same session always has the same name, and an entry can be
-        referred to from elsewhere.
-        """
+        """12 hex digits: a hash of what it is of and not of its numbers, the same for a session."""
         kernels = [f"{arm.name}={arm.kernel.key}" for arm in self.arms]
         key = [*self.track, self.night, self.created, self.session, self.lab_version, *kernels]
         return digest(*key)[:12]
@@ -312,11 +287,7 @@ class Entry(Record):
 
     @property
     def of_series(self) -> dict[tuple[str, str], list[tuple[str, Conclusion]]]:
-        """What was concluded of each pair of arms, with its case, but against the pinned arm.
-
-        What changed since the kernel that is pinned may run nowhere: a night's own question is
-        what changed since the night before.
-        """
+        """What was concluded of each pair of arms, with its case, but against the pinned arm."""
         pairs: dict[tuple[str, str], list[tuple[str, Conclusion]]] = {}
         for case in self.cases:
             for each in case.conclusions:
@@ -362,8 +333,7 @@ def role_of(name: str) -> Role:
 class FunctionCost(NamedTuple):
     """One function per unit of work, mean over the seeds; an array of five in the file.
 
-    ``scatter`` is the standard deviation of the instructions over the seeds.  A file of
-    user code is named ``user: FILE``.
+    ``scatter`` is the standard deviation over the seeds.  User code is ``user: FILE``.
     """
 
     name: str
@@ -374,11 +344,7 @@ class FunctionCost(NamedTuple):
 
 
 class PhaseCost(Record):
-    """Instructions per ``unit`` in one phase of one arm.
-
-    ``functions`` are all that make up at least :data:`SMALLEST` of ``total``, the
-    largest first; ``others`` is the sum of the rest.
-    """
+    """Instructions per ``unit`` in one phase of one arm; ``others`` is the sum of small ones."""
 
     case: str
     phase: str

@@ -1,11 +1,9 @@
 """Steps and drifts in exact mode: each night against what its kernel was before; pure.
 
-A night has no noise, but another kernel rolls the dice of evictions and timer ticks anew
-(0.25 % a seed), so nights are judged on their ensembles in pairs, by the verdict rule,
-with two differences.  The baseline is the mean of the first nights after the last change,
-for a single night's dice would be in every comparison and a drift is never seen from one
-night to the next.  And the change must reach the whole threshold and not half of it,
-because a year has 365 chances (docs/notebook/nights.md has the figures of both).
+A night has no noise, but another kernel rolls the dice of evictions and timer ticks anew (0.25 % a
+seed), so nights are judged in pairs of ensembles, by the verdict rule, with two differences
+(docs/notebook/nights.md): the baseline is the mean of the first nights after the last change, and
+a change must reach the whole threshold, for a year has 365 chances.
 """
 
 from __future__ import annotations
@@ -45,9 +43,8 @@ DRIFT_NIGHTS = 4
 class Followed(NamedTuple):
     """One metric of one arm over the nights of a track.
 
-    ``logs`` are natural logarithms of shape (nights, seeds), NaN where there is no valid
-    run; ``control`` those of the pinned arm, NaN where the night had none.  ``seeds`` are
-    those of the columns, in ascending order.
+    ``logs`` are natural logarithms, shape (nights, seeds), NaN where there is no valid run;
+    ``control`` those of the pinned arm; ``seeds`` are those of the columns, ascending.
     """
 
     logs: Floats
@@ -126,8 +123,7 @@ def direction_of(entries: Sequence[Entry], case: str, metric: str) -> Direction:
 class DetectedChange:
     """A change by the numbers of its nights in the track; ``at`` is the first that shows it.
 
-    ``dates`` are the earliest and the latest night that ``at`` may be; ``nominated`` is the
-    night that first made it suspected, where that was before it was seen.
+    ``dates`` are the earliest and the latest that ``at`` may be; ``nominated`` first suspected it.
     """
 
     kind: Kind
@@ -144,19 +140,13 @@ class DetectedChange:
     nominated: int | None = None
 
 
-def find(
-    entries: Sequence[Entry], *, baseline: int = BASELINE, share: float = SHARE
-) -> list[DetectedChange]:
-    """Every change of the followed arms of one exact track, in the order it was seen.
-
-    ``entries`` are those of one track, the oldest first; a change counts from ``share`` of
-    the threshold.
-    """
+def find(entries: Sequence[Entry]) -> list[DetectedChange]:
+    """Every change of the followed arms of one exact track, the oldest entry first."""
     # The number of each night's environment: another from each change of it on.
     epochs = [0] * len(entries)
     for now in range(1, len(entries)):
         epochs[now] = epochs[now - 1] + bool(moved_settings(entries[now - 1], entries[now]))
-    courses = {key: _Course(entries, key, epochs, baseline) for key in courses_of(entries)}
+    courses = {key: _Course(entries, key, epochs) for key in courses_of(entries)}
     changes = _of_pinned(entries)
     for arm in dict.fromkeys(key[2] for key in courses):
         mine = {key: course for key, course in courses.items() if key[2] == arm}
@@ -166,7 +156,7 @@ def find(
             nights = {key: course.night(states[key], now) for key, course in mine.items()}
             for across in (False, True):
                 pairs = {key: n.across if across else n.pair for key, n in nights.items()}
-                called = _called(pairs, directions, entry.thresholds, share)
+                called = _called(pairs, directions, entry.thresholds)
                 for key, judgement in called.items():
                     nights[key] = mine[key].changed(nights[key], now, judgement, across=across)
             states = {key: night.state for key, night in nights.items()}
@@ -177,12 +167,11 @@ def find(
 
 @dataclass(frozen=True)
 class _State:
-    """Nights of one metric of one arm with new code since its last change.
+    """Nights of one metric of one arm with new code since its last change, in this environment.
 
-    ``nights`` are those of the present environment.  ``carried`` are those of former ones
-    besides, as far back as the control arm is the same and has values: what that moved by was
-    the environment's.  ``former`` are the nights and what they carried before the seeds were
-    others.  ``gap`` is the record of nights that cannot be compared, while it goes on.
+    ``carried`` are those of former ones besides, as far back as the control arm is the same: what
+    that moved by was the environment's.  ``former`` are both before the seeds were others.
+    ``gap`` is the record of nights that cannot be compared, while it goes on.
     """
 
     nights: tuple[int, ...] = ()
@@ -196,8 +185,7 @@ class _State:
 class _Night:
     """What a night makes of a state: the next one, what it is compared with, what it shows.
 
-    ``pair`` and ``across`` are a baseline and what is compared with it, one logarithm a seed:
-    the former of the ``compared`` nights and tonight, the latter of what is carried.
+    ``pair`` is the baseline of the ``compared`` nights and tonight, ``across`` of what is carried.
     """
 
     state: _State
@@ -210,10 +198,8 @@ class _Night:
 class _Course:
     """One metric of one arm over the nights of a track; ``epochs`` number its environments."""
 
-    def __init__(
-        self, entries: Sequence[Entry], key: Key, epochs: Sequence[int], baseline: int
-    ) -> None:
-        self.entries, self.key, self.epochs, self.baseline = entries, key, epochs, baseline
+    def __init__(self, entries: Sequence[Entry], key: Key, epochs: Sequence[int]) -> None:
+        self.entries, self.key, self.epochs = entries, key, epochs
         self.values = followed(entries, *key)
         self.direction = direction_of(entries, *key[:2])
         self.has_control = np.asarray(np.isfinite(self.values.control).any(axis=1))
@@ -242,9 +228,8 @@ class _Course:
         return _Night(self._begin(state, now), (unexplained,))
 
     def changed(self, night: _Night, now: int, judgement: Judgement, *, across: bool) -> _Night:
-        """Tonight is another than the baseline of its own environment.
-
-        With ``across`` the newest nights are others than the baseline of a former one.
+        """Tonight is another than the baseline of its own environment, or ``across``, of a former
+        one.
         """
         nights = night.state.carried if across else night.compared
         where, kind = locate(self._rows(nights), [self.epochs[each] for each in nights])
@@ -296,7 +281,7 @@ class _Course:
         if self.epochs[carried[0]] != self.epochs[now] and recent:
             # Here those dice are a part of the scatter that the change is held against.
             relative = self.values.relative()
-            across = _mean(relative[list(carried[: self.baseline])]), _mean(relative[list(recent)])
+            across = _mean(relative[list(carried[:BASELINE])]), _mean(relative[list(recent)])
             across = across if _common(across) >= needed else None
         return _Night(state, changes, pair, compared, across)
 
@@ -306,7 +291,7 @@ class _Course:
         """The nights that tonight can be held against, and their mean and tonight's values."""
         if self.epochs[nights[-1]] != self.epochs[now]:
             nights = tuple(each for each in nights if self._controlled(each, now)) or (last,)
-        rows = self._rows((*nights[: self.baseline], now))
+        rows = self._rows((*nights[:BASELINE], now))
         return nights, (_mean(rows[:-1]), rows[-1])
 
     def _rows(self, nights: Sequence[int]) -> Floats:
@@ -322,15 +307,12 @@ class _Course:
 
     def _recent(self, carried: tuple[int, ...]) -> tuple[int, ...]:
         """The newest nights that are not of the carried baseline, as many as that has."""
-        return carried[self.baseline :][-self.baseline :]
+        return carried[BASELINE:][-BASELINE:]
 
     def _comparable(
         self, state: _State, pair: Pair, last: int, now: int
     ) -> tuple[_State, bool, tuple[DetectedChange, ...]]:
-        """Whether baseline and tonight have seeds enough in common; where not, it is recorded.
-
-        A night with seeds enough of its own is the first of a new baseline.
-        """
+        """Whether baseline and tonight have seeds enough in common; where not, it is recorded."""
         needed, common = _needed(self.entries[now]), _common(pair)
         if common >= needed:
             return replace(state, gap=None), True, (state.gap,) if state.gap else ()
@@ -417,7 +399,6 @@ def _called(
     pairs: Mapping[Key, Pair | None],
     directions: Mapping[Key, Direction],
     thresholds: Thresholds,
-    share: float,
 ) -> dict[Key, Judgement]:
     """The improvements and regressions of a night's metrics, judged as one family.
 
@@ -425,7 +406,7 @@ def _called(
     """
     family = {key: pair for key, pair in pairs.items() if pair}
     own = {key: thresholds.of(*key[:2]) for key in family}
-    if not any(_may_differ(*pair, own[key], share) for key, pair in family.items()):
+    if not any(_may_differ(*pair, own[key]) for key, pair in family.items()):
         return {}
     evidence = [_evidence(*pair, directions[key], *key[:2]) for key, pair in family.items()]
     judgements = zip(family, judge_primary(evidence, thresholds), strict=True)
@@ -434,15 +415,15 @@ def _called(
         for key, judgement in judgements
         if judgement.verdict in CALLED
         and judgement.change
-        and abs(judgement.change.estimate) >= share * own[key].change
+        and abs(judgement.change.estimate) >= SHARE * own[key].change
     }
 
 
-def _may_differ(before: Floats, after: Floats, thresholds: Thresholds, share: float = 1.0) -> bool:
+def _may_differ(before: Floats, after: Floats, thresholds: Thresholds) -> bool:
     """Whether the verdict rule could call this pair a change: cheap, and never too strict."""
     apart = after - before
     apart = apart[np.isfinite(apart)]
-    if apart.size < 2 or abs(np.expm1(apart.mean())) < share * thresholds.change:
+    if apart.size < 2 or abs(np.expm1(apart.mean())) < SHARE * thresholds.change:
         return False
     half = _quantile(thresholds.alpha, apart.size) * apart.std(ddof=1) / np.sqrt(apart.size)
     return bool(abs(apart.mean()) >= half)
@@ -477,12 +458,10 @@ def _evidence(
 def locate(rows: Floats, epochs: Sequence[int]) -> tuple[int, Kind]:
     """Where nights that end in a change changed, and whether at once or by and by.
 
-    ``rows`` are logarithms of shape (nights, seeds), relative to the control arm where the
-    nights are of several ``epochs``.  Generalized least squares (Aitken 1935) over the means
-    of the seeds that all nights have: two levels against a level and a slope, with the same
-    number of parameters.  The control arm's dice are those of a kernel like any other, and
-    the same in all nights of an epoch.  The answer is the position of the first night that
-    shows the change.
+    ``rows`` are logarithms, shape (nights, seeds).  Generalized least squares (Aitken 1935) over
+    the means of the seeds that all nights have: two levels against a level and a slope.  The
+    control arm's dice are the same in all nights of an epoch.  The answer is the first night's
+    position.
     """
     n = len(rows)
     shared = np.isfinite(rows).all(axis=0)

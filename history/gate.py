@@ -20,8 +20,7 @@ from history.changes import (
     newest_entry,
 )
 from history.entry import Entry, by_track
-from history.known import KnownChanges
-from history.policy import Action, Finding, Policy, PolicyTarget, judged_in, laxer
+from history.policy import Action, Finding, KnownChanges, Policy, PolicyTarget, judged_in, laxer
 from history.store import UnreadFile
 from history.wording import change_line, of_functions
 from reports.sentences import changed_per_unit
@@ -46,10 +45,7 @@ CODES = {"regression": 1, "improvement": 1, "inconclusive": 5, "too_few": 5, "un
 
 
 class Message(NamedTuple):
-    """One line for people; ``code`` is the exit code it asks for, 0 where it fails nothing.
-
-    ``change`` is the id by which what it says can be acknowledged; empty where it cannot.
-    """
+    """One line for people; ``code`` is the exit code it asks for, ``change`` its id or empty."""
 
     level: Level
     title: str
@@ -121,10 +117,7 @@ def of_session(compared: SessionComparison, policy: Policy) -> Gate:
 def _inexact(
     track: tuple[str, str, str], status: str, words: str, policy: Policy
 ) -> Iterator[Message]:
-    """A repeat that broke the promise of exact mode.
-
-    A repeat that could not be compared is a warning: the run that was lost has its own message.
-    """
+    """A repeat that broke the promise of exact mode; one that cannot be compared is a warning."""
     if status in ("inexact", "not checked"):
         message = _message(policy, PolicyTarget(*track), "inexact", words, 3)
         if status == "not checked":
@@ -294,15 +287,13 @@ def _sorted(messages: Iterable[Message]) -> tuple[Message, ...]:
     return tuple(sorted(messages, key=lambda message: order.index(message.level)))
 
 
-def annotation(message: Message) -> str:
-    """``::error title=TITLE::TEXT``, one line; no file is named."""
-    title = _escaped(message.title).replace(":", "%3A").replace(",", "%2C")
-    return f"::{message.level} title={title}::{_escaped(message.text)}"
-
-
 def workflow_commands(messages: Iterable[Message]) -> str:
-    """One line a message."""
-    return "".join(f"{annotation(message)}\n" for message in messages)
+    """A line ``::error title=TITLE::TEXT`` for each message; no file is named."""
+    lines = []
+    for message in messages:
+        title = _escaped(message.title).replace(":", "%3A").replace(",", "%2C")
+        lines.append(f"::{message.level} title={title}::{_escaped(message.text)}\n")
+    return "".join(lines)
 
 
 def _escaped(text: str) -> str:

@@ -127,8 +127,7 @@ def commit_of(source: str) -> str:
 def setting_of(manifest: Manifest) -> dict[str, str]:
     """All that may move a number besides the kernel, by name.
 
-    Compiler and configuration are those of the pinned arm where there is one: what moves
-    in its build is the lab's, what moves in the others' may be the kernel's own.
+    Compiler and configuration are of the pinned arm where there is one: its build is the lab's.
     """
     experiment, provenance = manifest.experiment, manifest.provenance
     steady = next((arm for arm in manifest.arms if arm.name == PINNED), None)
@@ -299,10 +298,7 @@ def _functions(
 def phase_cost(
     case: str, phase: PhaseRecord, arm: str, profiles: Sequence[PhaseProfile]
 ) -> PhaseCost | None:
-    """Instructions per the phase's first unit by function, mean over the seeds.
-
-    None where nothing was counted, or some run did no unit of work.
-    """
+    """Instructions per the phase's first unit by function; None where a run did no unit of work."""
     units = (
         [profile.units.get(phase.units[0].name, 0.0) for profile in profiles] if phase.units else []
     )

@@ -1,22 +1,15 @@
-"""What a gate makes of what is found, as data: ``configs/gate.toml``.
+"""What a gate makes of what is found, as data: a policy, and changes that people know of.
 
-    [[rules]]
-    experiment = "filemap-*"    # also guest, mode, case, metric: patterns, "*" by default
-    regression = "fail"         # fail, warn or pass; also improvement, inconclusive, failed,
-    at_least = 0.005            # broken, mixed, lab, unexplained, suspected, incomparable,
-    inconclusive = "pass"       # inexact, too_few, stale, ended, seeds, thresholds, functions,
-                                # not_tested, partly_tested
-    change = 0.0025             # thresholds by which nights are judged, whatever they had
-    alpha = 0.01
-
-The first rule whose patterns fit decides; what fits none is judged by the defaults.
+The first rule whose patterns fit decides; what fits none is judged by the defaults.  Known changes
+fail no gate, and all are shown.  Entries that name a change by its id come first; of the others
+the first that fits decides, so that no later one takes back an earlier one's limit.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
@@ -24,10 +17,10 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from errors import SpecError
-from experiment.frozen import Frozen
-from experiment.load import read_toml, validated
+from experiment.frozen import Frozen, closest
+from experiment.load import load
 from experiment.spec import WALL_CHANGE, Thresholds, of_case
-from history.entry import CaseEntry, Entry
+from history.entry import CaseEntry, Entry, Hex12, Night
 from results.record import CaseRecord
 
 # A word that is said for longer than this is for ever.
@@ -35,20 +28,8 @@ LONGEST = timedelta(days=366)
 # Names as experiments, guests, cases, metrics and arms have them: short and long, with
 # every character that such names begin and end with.
 USUAL = (
-    "a",
-    "z",
-    "0",
-    "9",
-    "q7",
-    "filemap-v4",
-    "laptop",
-    "filemap-4k",
-    "swap_out",
-    "4k.bw",
-    "thp.guest_ns_per_io",
-    "tonight",
-    "base",
-    "x" * 60,
+    *("a", "z", "0", "9", "q7", "x" * 60, "filemap-v4", "laptop", "filemap-4k", "swap_out"),
+    *("4k.bw", "thp.guest_ns_per_io", "tonight", "base"),
 )
 
 
@@ -249,10 +230,10 @@ class Policy(Frozen):
     _of_workloads: WorkloadThresholds = PrivateAttr(default_factory=dict)
 
     def with_workloads(self, own: WorkloadThresholds) -> Policy:
-        """The policy for workloads whose metrics have smallest changes of their own.
+        """The policy for workloads whose metrics have smallest changes of their own, by (case,
+        metric).
 
-        ``own`` are those by (case, metric).  They hold in exact mode, where no rule with a
-        ``change`` names the case or the metric.
+        They hold in exact mode, where no rule with a ``change`` names the case or the metric.
         """
         policy = self.model_copy()
         policy._of_workloads = own
@@ -280,8 +261,7 @@ class Policy(Frozen):
     ) -> Thresholds:
         """The thresholds by which a track is judged: those of the rules, not the night's own.
 
-        What no rule is about (the error rate of "no change") stays as in ``own``; ``judged``
-        are the cases and metrics that are judged.
+        What no rule is about (the error rate of "no change") stays as in ``own``.
         """
         target, default = PolicyTarget(*track), Thresholds()
         alphas = [rule.alpha for rule in self.rules if rule.alpha and rule.fits(target)]
@@ -319,10 +299,7 @@ def judged_in(cases: Iterable[CaseEntry | CaseRecord]) -> tuple[tuple[str, str],
 
 
 def laxer(own: Thresholds, policy: Thresholds, judged: Iterable[tuple[str, str]]) -> str:
-    """In what ``own`` are laxer than the policy's, for cases and metrics that are judged.
-
-    Empty where they are not.
-    """
+    """In what ``own`` are laxer than the policy's, for what is judged; empty where they are not."""
     lines = []
     if own.change > policy.change:
         lines.append(f"change {100 * own.change:g} % and not {100 * policy.change:g} %")
@@ -335,13 +312,181 @@ def laxer(own: Thresholds, policy: Thresholds, judged: Iterable[tuple[str, str]]
     return ", ".join(lines)
 
 
-def load_policy(file: Path) -> Policy:
-    """Read a policy.
+# Changes that people know of: configs/known-changes.toml.
+Status = Literal["open", "fixed", "small", "expected", "acknowledged", "muted"]
+FIELDS = ("experiment", "guest", "case", "metric", "arm", "function")
+# Of what no entry may silence more by a pattern, and of what it does where it says nothing.
+MOST_SILENCED, USUALLY_SILENCED = 0.25, 0.05
+
+
+class Subject(NamedTuple):
+    """What an entry may be about: a change, or a gap (``history.changes``).
+
+    ``names`` are those of :data:`FIELDS`, empty where it is of all; ``size`` is a fraction, or 0.
+    """
+
+    id: str
+    names: tuple[str, ...]
+    night: str
+    verdict: str = ""
+    size: float = 0.0
+
+
+class KnownChange(Frozen):
+    """One entry of the file; patterns are those of shells."""
+
+    kind: Literal["expected", "acknowledged", "muted"]
+    reason: Annotated[str, Field(min_length=1)]
+    until: Night | None = None
+    from_: Annotated[Night | None, Field(alias="from")] = None
+    change: Hex12 | None = None
+    experiment: str = "*"
+    guest: str = "*"
+    case: str = "*"
+    metric: str = "*"
+    arm: str = "*"
+    function: str = "*"
+    direction: Literal["regression", "improvement", "any"] = "any"
+    at_most: Annotated[float, Field(gt=0)] | None = None
+
+    @field_validator("at_most")
+    @classmethod
+    def _is_a_fraction(cls, value: float | None) -> float | None:
+        return value if value is None else fraction(value, MOST_SILENCED)
+
+    @model_validator(mode="after")
+    def _says_what(self) -> KnownChange:
+        if self.change is None and all(map(fits_everything, self.patterns)):
+            spelled = [pattern for pattern in self.patterns if pattern != "*"]
+            why = f"; {spelled[0]!r} fits everything" if spelled else ""
+            raise ValueError(f"change: missing: name a change, or a pattern other than '*'{why}")
+        for_good = self.kind == "acknowledged" and self.change is not None
+        if self.until is None and not for_good:
+            raise ValueError(
+                "until: missing: a night, YYYY-MM-DD; what is acknowledged by its id needs none"
+            )
+        if self.from_ and self.until and self.from_ >= self.until:
+            raise ValueError(f"until: {self.until} is not after from = {self.from_}")
+        return self
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """In the order of :data:`FIELDS`."""
+        return (self.experiment, self.guest, self.case, self.metric, self.arm, self.function)
+
+    @property
+    def limit(self) -> float | None:
+        """The largest change this is about, as a fraction; None for any."""
+        return USUALLY_SILENCED if self.at_most is None and self.change is None else self.at_most
+
+    def is_about(self, subject: Subject) -> bool:
+        """Whether this entry is about a change, whatever its size and on whatever night."""
+        if self.change is not None and self.change != subject.id:
+            return False
+        if self.from_ and subject.night < self.from_:
+            return False
+        if self.direction not in ("any", subject.verdict or "any"):
+            return False
+        return fit(subject.names, self.patterns)
+
+    def expired(self, tonight: str) -> bool:
+        """Whether it says nothing any more on this night."""
+        return self.until is not None and self.until <= tonight
+
+    def too_wide(self, courses: Sequence[tuple[str, ...]]) -> bool:
+        """Whether it names nothing and fits each of the courses (names by :data:`FIELDS`)."""
+        if self.change is not None or not courses:
+            return False
+        has_name = any(not has_wildcard(pattern) for pattern in self.patterns)
+        return not has_name and all(fit(course, self.patterns) for course in courses)
+
+    def title(self) -> str:
+        """``muted 4k.* until 2026-12-20``: the entry in a message."""
+        of = self.change or " ".join(pattern for pattern in self.patterns if pattern != "*")
+        return f"{self.kind} {of}{f' until {self.until}' if self.until else ''}"
+
+
+class KnownChanges(Frozen):
+    """The whole file."""
+
+    known: tuple[KnownChange, ...] = ()
+
+    def standing(self, subject: Subject, tonight: str) -> tuple[Status, str]:
+        """How a change or gap stands on the night ``tonight``, and why.
+
+        ``open`` where no entry is about it, the entry has expired, or its limit is passed.
+        """
+        why = ""
+        for entry in sorted(self.known, key=lambda candidate: candidate.change is None):
+            if not entry.is_about(subject):
+                continue
+            if entry.expired(tonight):
+                why = why or f"{entry.kind} until {entry.until}, which has come: {entry.reason}"
+                continue
+            if entry.limit is not None and subject.size > entry.limit:
+                limit = f"{100 * entry.limit:g} %"
+                return "open", f"larger than the {limit} that are {entry.kind}: {entry.reason}"
+            return entry.kind, entry.reason
+        return "open", why
+
+    def narrow(self, courses: Sequence[tuple[str, ...]]) -> KnownChanges:
+        """Without the entries that would silence every course there is."""
+        entries = tuple(entry for entry in self.known if not entry.too_wide(courses))
+        return self if len(entries) == len(self.known) else KnownChanges(known=entries)
+
+    def notes(
+        self, courses: Sequence[tuple[str, ...]], ids: Iterable[str], tonight: str
+    ) -> list[tuple[KnownChange, str]]:
+        """Entries that say nothing, or must not, each with the reason.
+
+        ``courses`` are all that the history has or had, ``ids`` all of changes and gaps.
+        """
+        known_ids = set(ids)
+        notes = []
+        for entry in self.known:
+            if entry.too_wide(courses):
+                words = "is not applied: it matches everything that is measured; write out a name"
+            elif entry.expired(tonight):
+                words = "has expired; remove it"
+            elif entry.change is not None and entry.change not in known_ids:
+                words = "names no change; `history show` lists their ids"
+            elif entry.change is None and not any(fit(c, entry.patterns) for c in courses):
+                words = f"matches nothing that was ever measured{_hint(entry, courses)}"
+            else:
+                continue
+            notes.append((entry, words))
+        return notes
+
+
+def _hint(entry: KnownChange, courses: Sequence[tuple[str, ...]]) -> str:
+    for at, pattern in enumerate(entry.patterns):
+        names = sorted({course[at] for course in courses})
+        if not any(fit((name,), (pattern,)) for name in names):
+            likely = closest(pattern, names) if not has_wildcard(pattern) else None
+            likely = likely or next((n for n in names if n.lower() == pattern.lower()), None)
+            hint = f"did you mean {likely!r}?" if likely else f"there are: {', '.join(names)}"
+            return f": no {FIELDS[at]} is {pattern!r}; {hint}"
+    return ""
+
+
+def load_known(file: Path, today: date | None = None) -> KnownChanges:
+    """Read the file; nothing is known where there is none.
+
+    ``today`` is that of the host's clock in UTC where it is not given.
 
     Raises:
         SpecError: a line for each mistake, with file, key, value found and values allowed.
     """
-    policy, problems = validated(read_toml(file), Policy)
-    if policy is None:
-        raise SpecError([problem.line(str(file)) for problem in problems])
-    return policy
+    if not file.exists():
+        return KnownChanges()
+    known_changes = load(file, KnownChanges)
+    today = today or datetime.now(UTC).date()
+    late = [
+        f"{file}: known[{at}].{key}: {words}; write a nearer one and renew it"
+        for at, entry in enumerate(known_changes.known)
+        for key, night in (("from", entry.from_), ("until", entry.until))
+        if night and (words := too_late(night, today))
+    ]
+    if late:
+        raise SpecError(late)
+    return known_changes

@@ -1,28 +1,25 @@
-"""Whether known changes are found: published results undone or redone, and changes that change
-nothing, each measured as anybody's series is, and the table of what came out.
+"""Whether known changes are found: published results, and changes that change nothing.
 
-An entry is a folder of patches; ``published.toml`` in it makes it a published result, and without
-that file it is neutral.  What was measured is a session in a folder of sessions, named as the entry
-is; why one could not be measured is a file beside, of the same name.  The table is made of these
-alone, so it is the same wherever and whenever it is made.
+An entry is a folder of patches; with ``published.toml`` it is a published result, without it
+neutral.  Its session is a folder of its name; why there is none, a file beside.  The table is made
+of these alone.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from analysis.comparison import unfinished
-from analysis.explain.lines import EXPLANATION as LINES
 from analysis.explain.locks import EXPLANATION as LOCKS
-from analysis.explain.memory import EXPLANATION as MISSES
 from analysis.linked import stem
 from analysis.many import compare_session
 from analysis.model import Comparison, MetricComparison
@@ -36,7 +33,7 @@ from reports.document import Block, Cell, Column, Heading, Mono, Paragraph, Row,
 from reports.document import row as row_of
 from reports.headline import headline, pending
 from results import door
-from results.record import Manifest, Record, as_json
+from results.record import Manifest, Record
 from results.session import open_session
 from results.store import MANIFEST
 from text import enumerated
@@ -55,9 +52,9 @@ Instrument = Literal["instructions", "locks", "lines", "misses"]
 class PublishedResult(Frozen):
     """``published.toml``: what was published, and what was expected before it was measured.
 
-    With ``reverse`` the patches take the published change out.  ``functions`` are those that are to
-    be named, ``shows`` the instruments that should show it.  ``learned`` is one sentence of why the
-    lab has missed it, where it has, and ``rule`` what was mended in the lab because of it.
+    With ``reverse`` the patches take the published change out.  ``functions`` are to be named,
+    ``shows`` are the instruments that should show it; ``learned`` says why it was missed, ``rule``
+    what was mended.
     """
 
     id: str
@@ -104,11 +101,7 @@ class RecallEntry:
     def changes_headers(self) -> bool:
         """Whether most of a kernel has to be compiled again."""
         texts = (path.read_text(errors="replace") for path in self.folder.glob("*.patch"))
-        return any(
-            line.startswith("+++ b/") and line.endswith(".h")
-            for text in texts
-            for line in text.splitlines()
-        )
+        return any(re.search(r"^\+\+\+ b/.*\.h$", text, re.MULTILINE) for text in texts)
 
     @property
     def digests(self) -> set[str]:
@@ -117,13 +110,10 @@ class RecallEntry:
 
 
 class Recalled(StrEnum):
-    """What became of an entry.
+    """What became of an entry; ``caught`` is a change called in the published direction.
 
-    ``caught``: a change is called in the published direction.  ``wrongly silent``: its code ran,
-    instructions should show it, and the lab says no change; ``missed``: the same, and the lab
-    leaves it open.  ``rightly silent``: its code ran, nothing is to be seen in the path, and
-    nothing is called.  ``not executed``: no workload is known to run it, or none ran it.
-    ``false alarm``: a change is called in another direction, or of what changes nothing.
+    Of silent ones whose code ran: instructions should show a ``wrongly silent`` one (no change)
+    and a ``missed`` one (open), and nothing is to be seen of a ``rightly silent`` one.
     """
 
     CAUGHT = "caught"
@@ -137,13 +127,10 @@ class Recalled(StrEnum):
 
 
 class RecallRow(Record):
-    """One entry with what its session shows.
+    """One entry with what its session shows; changes and intervals are fractions.
 
-    ``metric`` is of the largest change that is called, or else of the largest that was tested, with
-    its verdict; changes and intervals are fractions.  ``rank`` is the place of ``function`` among
-    the functions of the called phases by how much they moved, 0 where none of the entry's is listed
-    or nothing is called.  ``instruments`` has what was measured besides, ``shown_by`` those of the
-    entry's instruments that show it, instructions not among them.
+    ``metric`` is of the largest change that is called, or else tested.  ``rank`` is the place of
+    ``function`` among those of the called phases, 0 where it is not listed or nothing is called.
     """
 
     name: str
@@ -173,10 +160,9 @@ class Unmeasured(Record):
 
 
 def entries(folders: Sequence[Path]) -> tuple[RecallEntry, ...]:
-    """All entries in the order of their measurement.
+    """All entries, so that a kernel is built from the objects of the one before it.
 
-    A kernel is built from the objects of the one before it; so those of one source stand together,
-    and those that change headers, after which most of the next kernel is compiled again, come last.
+    Those of one source stand together; those that change headers come last.
 
     Raises:
         SpecError: a ``published.toml`` is wrong.
@@ -203,10 +189,8 @@ def chosen(
     Raises:
         UsageError: no entry has this name.
     """
-    known = {each.name: each for each in every}
-    for each in every:
-        if each.result:
-            known.setdefault(each.result.id.lower(), each)
+    known = {each.result.id.lower(): each.name for each in every if each.result}
+    known |= {each.name: each.name for each in every}
     for name in names:
         if name.lower() not in known:
             nearest = closest(name.lower(), known)
@@ -216,7 +200,7 @@ def chosen(
                 next_step=f"{f'did you mean {nearest}? ' if nearest else ''}"
                 "the entries are the folders in configs/series/published and neutral",
             )
-    named = {known[name.lower()].name for name in names} or set(known)
+    named = {known[name.lower()] for name in names} or {each.name for each in every}
     of_kind = [
         each
         for each in every
@@ -260,30 +244,29 @@ def keep_problem(entry: RecallEntry, sessions: Path, problem: Unmeasured | None)
 
 def row(entry: RecallEntry, sessions: Path) -> RecallRow:
     """What is on disk of an entry."""
-
-    def without(recalled: Recalled, why: str = "") -> RecallRow:
-        return RecallRow(
-            name=entry.name, kind=entry.kind, result=entry.result, recalled=recalled, why=why
-        )
-
     with suppress(FileNotFoundError):
         problem = Unmeasured.model_validate_json(door.read(sessions, f"{entry.name}.json"))
-        return without(problem.recalled, problem.why)
+        return _row(entry, problem.recalled, problem.why)
     folder = sessions / entry.name
     try:
         if not door.exists(sessions, f"{entry.name}/{MANIFEST}"):
-            return without(Recalled.NOT_YET)
+            return _row(entry, Recalled.NOT_YET)
         session = open_session(folder)
         _require_same(entry, folder, session.manifest)
         if why := unfinished(session):
-            return without(Recalled.NOT_YET, why)
+            return _row(entry, Recalled.NOT_YET, why)
         compared = compare_session(session)
     except (RecordError, UsageError, OSError) as error:
-        return without(Recalled.NOT_MEASURED, str(error).splitlines()[0])
+        return _row(entry, Recalled.NOT_MEASURED, str(error).splitlines()[0])
     (comparison,) = compared.comparisons
     if all(metric.judgement.verdict in MISSING for metric in comparison.primary):
-        return without(Recalled.NOT_MEASURED, headline(compared, str(folder)).text)
+        return _row(entry, Recalled.NOT_MEASURED, headline(compared, str(folder)).text)
     return judge(entry, comparison)
+
+
+def _row(entry: RecallEntry, recalled: Recalled, why: str = "", **shown: Any) -> RecallRow:
+    of = {"name": entry.name, "kind": entry.kind, "result": entry.result}
+    return RecallRow(**of, recalled=recalled, why=why, **shown)
 
 
 def judge(entry: RecallEntry, comparison: Comparison) -> RecallRow:
@@ -296,9 +279,7 @@ def judge(entry: RecallEntry, comparison: Comparison) -> RecallRow:
     called = [metric for metric in tested if metric.judgement.verdict in CALLED]
     functions = entry.result.functions if entry.result else ()
     function, rank = named(functions, comparison, called)
-    instruments = dict(instruments_of(functions, comparison))
-    expected = entry.result.shows if entry.result else ()
-    shown = tuple(each for each in expected if instruments.get(each))
+    instruments = locks_of(functions, comparison)
     largest = max(
         called or tested,
         key=lambda metric: abs(change.estimate) if (change := metric.judgement.change) else 0.0,
@@ -308,12 +289,10 @@ def judge(entry: RecallEntry, comparison: Comparison) -> RecallRow:
     verdict = largest.judgement.verdict if largest else None
     against = [f"{m.case} {m.name}" for m in called if m.judgement.verdict is not verdict]
     why = f"called the other way: {enumerated(against)}" if against else ""
-    return RecallRow(
-        name=entry.name,
-        kind=entry.kind,
-        result=entry.result,
-        recalled=outcome_of(entry, tested, largest, same_code=comparison.manifest.same_code),
-        why=why if tested else headline(comparison).text,
+    return _row(
+        entry,
+        outcome_of(entry, tested, largest, same_code=comparison.manifest.same_code),
+        why if tested else headline(comparison).text,
         case=largest.case if largest else "",
         metric=largest.name if largest else "",
         verdict=str(verdict or ""),
@@ -325,7 +304,9 @@ def judge(entry: RecallEntry, comparison: Comparison) -> RecallRow:
         function=function,
         rank=rank,
         instruments=instruments,
-        shown_by=shown,
+        shown_by=tuple(
+            each for each in (entry.result.shows if entry.result else ()) if instruments.get(each)
+        ),
     )
 
 
@@ -370,34 +351,25 @@ def named(
     return next((name for name in changed if stem(name) in functions), ""), 0
 
 
-def instruments_of(functions: Sequence[str], comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """What the other instruments say, of each that was there; empty where nothing moved."""
+def locks_of(functions: Sequence[str], comparison: Comparison) -> dict[str, str]:
+    """What the locks say, which are counted in judged runs, too; empty where none moved.
+
+    Of those that functions of the change take, the one that is taken most times more or less.
+    """
     own = {*functions, *(stem(f) for each in comparison.executions for f in each.changed)}
     measured = LOCKS.of(comparison)
-    if measured:
-        # Of those that functions of the change take, the one that is taken most times more or less.
-        moved = [
-            (
-                abs(lock.taken.difference),
-                f"{lock.label} {wording.few(lock.taken)} per {phase.unit_title}",
-            )
-            for phase in measured
-            for lock in phase.rows
-            if own & {stem(site.function) for site in lock.sites}
-            and not lock.taken.within_scatter
-            and abs(lock.taken.change or 1.0) >= MOVED
-        ]
-        yield "locks", max(moved, default=(0.0, ""))[1]
-    if lines := LINES.of(comparison):
-        false = [
-            each for phase in lines if (each := phase.falsest) and not each.apart.within_scatter
-        ]
-        most = max(false, key=lambda each: abs(each.apart.difference), default=None)
-        yield "lines", f"{most.object} {wording.few(most.apart)} false sharing" if most else ""
-    if misses := MISSES.of(comparison):
-        totals = [each.total.l2 for each in misses if not each.total.l2.within_scatter]
-        most_missed = max(totals, key=lambda pair: abs(pair.difference), default=None)
-        yield "misses", f"L2 {wording.moved(most_missed)}" if most_missed else ""
+    moved = [
+        (
+            abs(lock.taken.difference),
+            f"{lock.label} {wording.few(lock.taken)} per {phase.unit_title}",
+        )
+        for phase in measured or ()
+        for lock in phase.rows
+        if own & {stem(site.function) for site in lock.sites}
+        and not lock.taken.within_scatter
+        and abs(lock.taken.change or 1.0) >= MOVED
+    ]
+    return {"locks": max(moved, default=(0.0, ""))[1]} if measured else {}
 
 
 def scores(rows: Sequence[RecallRow]) -> list[str]:
@@ -405,15 +377,9 @@ def scores(rows: Sequence[RecallRow]) -> list[str]:
     there = [
         each for each in rows if each.recalled not in (Recalled.NOT_YET, Recalled.NOT_MEASURED)
     ]
-    of = {
-        kind: [each for each in there if each.kind in kinds]
-        for kind, kinds in (
-            ("changes", CHANGES),
-            ("elsewhere", ("elsewhere",)),
-            ("neutral", ("neutral",)),
-        )
-    }
-    changes, elsewhere, neutral = of["changes"], of["elsewhere"], of["neutral"]
+    changes = [each for each in there if each.kind in CHANGES]
+    elsewhere = [each for each in there if each.kind == "elsewhere"]
+    neutral = [each for each in there if each.kind == "neutral"]
     texts = []
     if changes:
         caught = [each for each in changes if each.recalled is Recalled.CAUGHT]
@@ -520,8 +486,3 @@ def cells(each: RecallRow) -> Row:
         others,
         published,
     )
-
-
-def as_values(rows: Sequence[RecallRow]) -> dict[str, object]:
-    """The table as JSON has it."""
-    return {"scores": scores(rows), "rows": [as_json(each) for each in rows]}

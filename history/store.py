@@ -1,15 +1,10 @@
 """The history on disk: one file an entry, so that any number of writers never meet.
 
-    HISTORY/
-      history.json                                     what this folder is
-      nights/2026/2026-11-21.EXPERIMENT.GUEST.MODE.ID.json
-      functions/2026/2026-11-21.EXPERIMENT.GUEST.MODE.ID.json
+    HISTORY/history.json                                       what this folder is
+    HISTORY/nights/2026/2026-11-21.EXPERIMENT.GUEST.MODE.ID.json      functions/ alike
 
-A file is written beside its place, synced and renamed.  Its name comes from what the
-entry is of, so that two branches that both grew are merged by git without a conflict,
-and the same session added twice is one entry.  A file that cannot be read (torn by a
-full disk or a broken transfer, or of a newer lab) is named and left out; it is never an
-error for the others and is never removed.
+A name comes from what the entry is of: git merges two branches without a conflict, and a session
+that is added twice is one entry.  A file that cannot be read is named, left out, never removed.
 """
 
 from __future__ import annotations
@@ -77,12 +72,8 @@ class HistoryStore:
     def add(self, entry: Entry, functions: NightFunctions | None = None) -> bool:
         """Keep an entry; False where it is there already with as many runs.
 
-        A session that was added unfinished and again when it was whole takes its own
-        place.
-
         Raises:
-            StoreError: the folder holds something else than a history, or the entry is of a
-                night long after its session.
+            StoreError: the folder is no history, or the night is long after its session.
         """
         if late := _after_its_session(entry):
             raise StoreError(f"entry {entry.id}: {late}; name the night it was measured in")
@@ -201,10 +192,8 @@ class HistoryStore:
 
 @contextmanager
 def collecting_nothing() -> Iterator[None]:
-    """Keep the garbage collector from looking for cycles where only frozen values are made.
-
-    Thousands of nights are millions of objects, and looking through them again and again
-    takes four times as long as making them.
+    """Keep the garbage collector from looking for cycles: thousands of nights are four times as
+    quick.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -300,10 +289,7 @@ def _unread(path: Path, error: OSError | StoreError) -> UnreadFile:
 
 
 def _after_its_session(entry: Entry) -> str:
-    """Why a night cannot be that of its session; empty where it can.
-
-    All nights to come would be before it, and so would never be the newest.
-    """
+    """Why a night cannot be that of its session (no later one would be the newest); else empty."""
     try:
         created = date.fromisoformat(entry.created[:10])
     except ValueError:

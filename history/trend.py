@@ -21,11 +21,8 @@ SIGMAS = 2.576
 
 
 class Point(Record):
-    """One night.  ``value`` is None where there was nothing fit to be shown.
-
-    ``level`` is the mean of all nights from the last change to the next, ``low`` and
-    ``high`` the band in which a night is no change; ``lab`` has a line for each thing of the
-    setting that moved, ``changes`` the ids of the changes that begin here.
+    """One night; ``level`` is the mean between two changes, outside ``low`` to ``high`` it would be
+    one.
     """
 
     night: str
@@ -57,10 +54,8 @@ class Trend(Record):
 def trends(
     entries: Sequence[Entry], changes: Iterable[NightlyChange] = (), *, primary_only: bool = False
 ) -> tuple[Trend, ...]:
-    """The trends of one track, the oldest night first.
-
-    In exact mode a value is the geometric mean over the seeds in the metric's unit, in wall
-    mode the ratio to the pinned arm (``history.wall.reference``).
+    """The trends of one track: geometric means in exact mode, in wall mode ratios
+    (``wall.reference``).
     """
     listed = list(changes)
     keys = {
@@ -112,9 +107,28 @@ def _trend(entries: Sequence[Entry], key: Key, changes: list[NightlyChange]) -> 
         numbers = [value for value in values[start:end] if value is not None]
         level = float(np.mean(numbers)) if numbers else None
         for at in range(start, end):
-            ids = tuple(change.id for change in mine if change.entry == entries[at].id)
-            lab = moved_settings(entries[at - 1], entries[at]) if at else ()
-            points.append(_point(entries[at], key, values[at], level, width, lab, ids))
+            entry, value = entries[at], values[at]
+            arm_entry, ensemble = entry.arm(arm), entry.ensemble(*key)
+            why_not = ""
+            if value is None:
+                measured = of_case.arm(arm) if (of_case := entry.case(case)) else None
+                failures = measured.failures if measured else ()
+                why_not = entry.exactness if not entry.is_fit else [*failures, "no valid run"][0]
+            points.append(
+                Point(
+                    night=entry.night,
+                    entry=entry.id,
+                    kernel=arm_entry.version if arm_entry else "",
+                    value=value,
+                    stddev=ensemble.summary.stddev if ensemble and ensemble.summary else None,
+                    level=level,
+                    low=level * (1 - width) if level is not None else None,
+                    high=level * (1 + width) if level is not None else None,
+                    lab=moved_settings(entries[at - 1], entry) if at else (),
+                    changes=tuple(change.id for change in mine if change.entry == entry.id),
+                    why_not=why_not,
+                )
+            )
     return Trend(
         course=course,
         role=next((each.role for e in entries for each in e.arms if each.name == arm), "followed"),
@@ -130,34 +144,3 @@ def _trend(entries: Sequence[Entry], key: Key, changes: list[NightlyChange]) -> 
 def _mean(entry: Entry, case: str, metric: str, arm: str) -> float | None:
     ensemble = entry.ensemble(case, metric, arm)
     return ensemble.summary.mean if ensemble and ensemble.summary and entry.is_fit else None
-
-
-def _point(
-    entry: Entry,
-    key: Key,
-    value: float | None,
-    level: float | None,
-    width: float,
-    lab: tuple[str, ...],
-    changes: tuple[str, ...],
-) -> Point:
-    case, metric, name = key
-    arm, of_case, ensemble = entry.arm(name), entry.case(case), entry.ensemble(case, metric, name)
-    measured = of_case.arm(name) if of_case else None
-    why_not = ""
-    if value is None:
-        failures = measured.failures if measured else ()
-        why_not = entry.exactness if not entry.is_fit else next(iter(failures), "no valid run")
-    return Point(
-        night=entry.night,
-        entry=entry.id,
-        kernel=arm.version if arm else "",
-        value=value,
-        stddev=ensemble.summary.stddev if ensemble and ensemble.summary else None,
-        level=level,
-        low=level * (1 - width) if level is not None else None,
-        high=level * (1 + width) if level is not None else None,
-        lab=lab,
-        changes=changes,
-        why_not=why_not,
-    )

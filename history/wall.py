@@ -79,8 +79,8 @@ class Dates(NamedTuple):
 def date_probabilities(values: Floats, near: int, noise: float) -> Floats:
     """The probability of each night to be the first of the new level, shape (nights,).
 
-    ``values`` are the nights of both levels and ``noise`` their standard deviation from
-    night to night; nights more than ``NEAR`` from ``near`` have probability zero.
+    ``noise`` is the standard deviation from night to night; nights more than ``NEAR`` from
+    ``near`` have probability zero.
     """
     n = len(values)
     first, last = max(FEWEST_NIGHTS, near - NEAR), min(n - FEWEST_NIGHTS, near + NEAR)
@@ -114,8 +114,7 @@ def level(values: Floats, noise: float) -> float:
 def difference(before: Floats, after: Floats, noise: float) -> Interval:
     """The interval of the second level minus the first, by Student's t over the nights.
 
-    Both levels have the same noise, which a new level of two or three nights cannot show by
-    itself: the variance is that of all nights (Student, Biometrika 6, 1908).
+    The variance is that of all nights (Biometrika 6, 1908): a new level cannot show it by itself.
     """
     sides = [without_outliers(side, noise) for side in (before, after)]
     apart = float(sides[1].mean() - sides[0].mean())
@@ -127,10 +126,10 @@ def difference(before: Floats, after: Floats, noise: float) -> Interval:
 
 
 def without_outliers(values: Floats, noise: float) -> Floats:
-    """Values with single nights that stand out alone put to their neighbours' median.
+    """Values with single nights that stand out put to their neighbours' median.
 
-    The filter is Hampel's with three nights (J. Am. Stat. Assoc. 69, 1974); at an end the
-    three are the last ones, so that a new level counts from its second night.
+    Hampel's filter of three nights (J. Am. Stat. Assoc. 69, 1974); at an end the three are the
+    last.
     """
     if len(values) < 3:
         return values
@@ -141,24 +140,21 @@ def without_outliers(values: Floats, noise: float) -> Floats:
     return np.where(np.abs(values - medians) > OUTLYING * noise, medians, values)
 
 
-def find(
-    entries: Sequence[Entry], *, penalty: float = PENALTY, least: int = LEAST
-) -> list[DetectedChange]:
+def find(entries: Sequence[Entry]) -> list[DetectedChange]:
     """Every change of one wall track, in the order it was seen.
 
-    ``entries`` are those of one track, the oldest first.  Arms are watched as ratios to the
-    pinned arm; where no night has one, the other arms as ratios to the subject.  What the
-    pinned arm itself moves by is told as the lab's.
+    Arms are followed as ratios to the pinned arm, or to the subject where no night has one.  What
+    the pinned arm itself moves by is the lab's.
     """
     keys = courses_of(entries)
     changes: list[DetectedChange] = []
     for key in keys:
         if against := reference(entries, key[2]):
             logs = followed(entries, *key).logs - followed(entries, *key[:2], against).logs
-            changes += _course(entries, key, logs, penalty, least)
+            changes += _course(entries, key, logs)
     for case, metric in dict.fromkeys((case, metric) for case, metric, _ in keys):
         key = (case, metric, PINNED)
-        changes += _course(entries, key, followed(entries, *key).logs, penalty, least)
+        changes += _course(entries, key, followed(entries, *key).logs)
     reported = {(each.case, each.metric, each.at) for each in changes if each.arm == PINNED}
     # A night on which the setting moved is told as it is, for one night's level says little.
     for now in range(1, len(entries)):
@@ -172,23 +168,17 @@ def find(
 
 
 def reference(entries: Sequence[Entry], arm: str) -> str:
-    """The arm that another is given relative to: the pinned one, else the subject.
-
-    Empty for the subject itself where no night has a pinned arm: its level in real time is
-    the host's as much as its own.
-    """
+    """The arm that another is given relative to: the pinned one, else the subject; empty for it."""
     if any(entry.pinned for entry in entries):
         return PINNED
     subject = entries[-1].subject.name
     return "" if arm == subject else subject
 
 
-def _course(
-    entries: Sequence[Entry], key: Key, logs: Floats, penalty: float, least: int
-) -> list[DetectedChange]:
+def _course(entries: Sequence[Entry], key: Key, logs: Floats) -> list[DetectedChange]:
     nights, estimates, errors = nightly(logs)
     threshold = entries[-1].thresholds.of(*key[:2]).change
-    nominated = change_points(estimates, errors, change=threshold, penalty=penalty, least=least)
+    nominated = change_points(estimates, errors, change=threshold)
     if not nominated:
         return []
     pairs = [(entries[a], entries[b]) for a, b in itertools.pairwise(nights)]
@@ -213,10 +203,8 @@ def _course(
 class _Levels:
     """One metric of one arm; by position among the nights that have values.
 
-    ``new`` are the nights on which the arm had other code than on the night before,
-    ``moved`` those on which the environment was another.  A change that is nominated has nights
-    from ``start`` to before ``end`` of two levels, the second from about ``at``; ``noticed`` is the
-    night that nominated it.
+    ``new`` are the nights on which the arm had other code than before, ``moved`` those on which
+    the environment was another.
     """
 
     entries: Sequence[Entry]
@@ -230,8 +218,8 @@ class _Levels:
     def change(self, start: int, at: int, noticed: int, end: int) -> DetectedChange | None:
         """What all nights say of a nomination; None where they say that it was none.
 
-        A change is suspected until its interval excludes zero, and seen on the night on
-        which it first does.
+        It is suspected until its interval excludes zero, and detected on the night on which it
+        first does.
         """
         for known in range(noticed + 1, max(end, noticed + 1) + 1):
             first = self._known_by(start, at, noticed, known)
@@ -293,10 +281,9 @@ class _Levels:
 
 
 def nightly(logs: Floats) -> tuple[list[int], Floats, Floats]:
-    """The nights that have values, their estimates, and the estimates' standard errors.
+    """The nights that have values, their Hodges-Lehmann estimates, and the standard errors.
 
-    The estimate of a night is the Hodges-Lehmann one of its blocks, as of a wall session;
-    its error is NaN for a single block.
+    That is NaN for a single block.
     """
     nights, estimates, errors = [], [], []
     for night, row in enumerate(logs):
@@ -310,17 +297,11 @@ def nightly(logs: Floats) -> tuple[list[int], Floats, Floats]:
 
 
 def change_points(
-    estimates: Floats,
-    errors: Floats,
-    *,
-    change: float,
-    penalty: float = PENALTY,
-    least: int = LEAST,
+    estimates: Floats, errors: Floats, *, change: float
 ) -> list[tuple[int, int, int]]:
     """(start of the old level, first of the new level, where it was seen) of each change.
 
-    ``estimates`` and ``errors`` are logarithms, shape (nights,); ``change`` is the
-    threshold as a fraction.
+    ``estimates`` and ``errors`` are logarithms, shape (nights,); ``change`` is a fraction.
     """
     points, start = [], 0
     for now in range(FEWEST - 1, len(estimates)):
@@ -328,13 +309,13 @@ def change_points(
         noise = night_noise(estimates[first : now + 1], errors[first : now + 1])
         # Not of the nights since the last change: they are few at first, and a year has as many
         # chances after a change as without.
-        price = penalty * math.log(now + 1 - first)
+        price = PENALTY * math.log(now + 1 - first)
         first = max(start, first)
         window = without_outliers(estimates[first : now + 1], noise)
         # A pass of PELT takes milliseconds, and on nearly all nights there is nothing.
-        if noise <= 0 or len(window) < 2 * least or best_split(window / noise, least) <= price:
+        if noise <= 0 or len(window) < 2 * LEAST or best_split(window / noise) <= price:
             continue
-        search = ruptures.Pelt(model="l2", min_size=least, jump=1)
+        search = ruptures.Pelt(model="l2", min_size=LEAST, jump=1)
         ends = search.fit((window / noise).reshape(-1, 1)).predict(pen=price)
         if len(ends) < 2:
             continue
@@ -350,9 +331,8 @@ def change_points(
 
 
 def night_noise(estimates: Floats, errors: Floats) -> float:
-    """The deviation from night to night: robust against steps and outliers.
-
-    From the median difference of neighbours, and at least the median error within nights.
+    """The deviation from night to night: by the median difference of neighbours, within nights at
+    least.
     """
     apart = np.diff(estimates)
     between = MAD * float(np.median(np.abs(apart - np.median(apart)))) / math.sqrt(2)
@@ -360,10 +340,10 @@ def night_noise(estimates: Floats, errors: Floats) -> float:
     return max(between, float(np.median(finite)) if finite.size else 0.0)
 
 
-def best_split(values: Floats, least: int) -> float:
+def best_split(values: Floats) -> float:
     """What the best single change point takes off the sum of squares."""
     n = len(values)
-    k = np.arange(least, n - least + 1)
+    k = np.arange(LEAST, n - LEAST + 1)
     total = np.cumsum(values)
     apart = (total[-1] - total[k - 1]) / (n - k) - total[k - 1] / k
     return float((apart**2 * k * (n - k) / n).max())

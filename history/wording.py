@@ -11,7 +11,7 @@ from history.store import HistoryContents
 from history.trend import Trend
 from reports.sentences import changed_words
 from reports.wording import between, figure, percent
-from text import clean_line
+from text import clean_line, counted
 
 KINDS = {
     "step": "caused by the kernel",
@@ -116,11 +116,6 @@ def function_change_lines(changes: Iterable[FunctionsChange]) -> list[str]:
         clean_line(f"{' '.join(change.track)}: {function_change_line(change)}")
         for change in changes
     ]
-
-
-def counted(number: int, thing: str) -> str:
-    """``1 night``, ``2 nights``."""
-    return f"{number} {thing}{'s'[: number != 1]}"
 
 
 def overview(read: HistoryContents) -> list[str]:

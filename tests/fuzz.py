@@ -22,15 +22,14 @@ from pydantic import BaseModel
 
 from analysis.many import compare_session
 from errors import LabError
-from experiment.load import load_experiment
+from experiment.load import load, load_experiment
 from guests import channel
 from guests.exact import Outcome
 from guests.probe import counts
 from history import wording
 from history.changes import changes_of
 from history.ingest import entry_of
-from history.known import load_known
-from history.policy import load_policy
+from history.policy import Policy, load_known
 from history.store import FUNCTIONS, HistoryStore, parse_entry, read_lines
 from kernels import addresses, symbols, vmlinux
 from kernels.diff import read_diff
@@ -556,7 +555,7 @@ TARGETS = (
     Target("ELF", in_file("vmlinux", symbols.read), _elves, 0.3),
     Target("a table", in_file("x.csv", read_table), _tables),
     Target("known changes", in_file("known.toml", load_known), _known, 0.3),
-    Target("a policy", in_file("gate.toml", load_policy), _policies, 0.3),
+    Target("a policy", in_file("gate.toml", lambda file: load(file, Policy)), _policies, 0.3),
     Target("exported lines", in_file("x.jsonl", read_lines), _exported, 0.05, is_json=True),
     *(
         Target(f"a session's {name}", _session(name), _of_session(name), 0.02, is_json=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from errors import InfraError, RecordError, UsageError
-from text import clean_line
+from text import clean_line, counted
 from verbs.invocation import emit, log, write_out
 from verbs.options import CHECKOUT, Json, opt, session_argument, sessions_folder
 
@@ -132,7 +132,7 @@ def show_verb(
     from experiment.frozen import closest
     from history import wording
     from history.changes import changes_of, function_changes
-    from history.known import load_known
+    from history.policy import load_known
     from history.store import HistoryStore
     from history.trend import trends
     from results.record import as_json as as_json_values
@@ -248,12 +248,13 @@ def policy_of(file: Path) -> Policy:
     Raises:
         SpecError: the policy or a workload is wrong; a line for each mistake.
     """
+    from experiment.load import load
     from experiment.spec import CaseSpec
-    from history.policy import load_policy
+    from history.policy import Policy
     from workloads.metrics import thresholds_of
     from workloads.spec import load_catalogue
 
-    return load_policy(file).with_workloads(
+    return load(file, Policy).with_workloads(
         {
             (CaseSpec(workload=workload, variant=variant).name, metric): change
             for (workload, variant), own in thresholds_of(load_catalogue()).items()
@@ -344,7 +345,7 @@ def _of_history(folder: Path, policy: Policy, known_file: Path, night: str) -> G
     """
     from history.changes import changes_of
     from history.gate import of_history
-    from history.known import load_known
+    from history.policy import load_known
     from history.store import HistoryStore
 
     store, known_changes = HistoryStore(folder), load_known(known_file)
@@ -390,10 +391,9 @@ def pages_verb(
     ./lab.py pages  # a site of the history in ./site
     ./lab.py pages history-data -o /srv/www/perf --sessions sessions  # with reports
     """
-    from history.known import load_known
     from history.pages import site
+    from history.policy import load_known
     from history.store import HistoryStore
-    from history.wording import counted
 
     if sessions is not None:
         sessions_folder(sessions)

@@ -68,6 +68,7 @@ def recall_verb(
     """
     from history import recall
     from reports.render import markdown, text
+    from results.record import as_json as values
 
     kinds = "" if published == neutral else "published" if published else "neutral"
     every = recall.chosen(recall.entries(recall.FOLDERS), names or (), kinds, third)
@@ -80,7 +81,7 @@ def recall_verb(
     shown = sorted(every, key=lambda each: (each.kind == "neutral", each.name))
     rows = [recall.row(entry, folder) for entry in shown]
     if as_json:
-        emit(recall.as_values(rows))
+        emit({"scores": recall.scores(rows), "rows": [values(each) for each in rows]})
     elif as_markdown:
         write_out(markdown.text(recall.blocks(rows)), end="")
     else:

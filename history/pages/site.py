@@ -18,11 +18,10 @@ from errors import LabError, RecordError, UsageError
 from experiment.load import load_subsystems
 from history.changes import changes_of, function_changes, gaps_of
 from history.entry import Entry
-from history.known import KnownChanges
 from history.pages import blocks
 from history.pages import tracks as of_tracks
 from history.pages.tracks import Track, tracks_of
-from history.policy import Policy
+from history.policy import KnownChanges, Policy
 from history.store import HistoryContents, HistoryStore
 from history.wording import change_line, function_change_line, size
 from reports import wording

@@ -404,7 +404,7 @@ def test_the_best_split_is_what_pelt_minimizes() -> None:
         - ((values[k:] - values[k:].mean()) ** 2).sum()
         for k in range(3, 38)
     ]
-    assert wall.best_split(values, 3) == pytest.approx(max(parts))
+    assert wall.best_split(values) == pytest.approx(max(parts))
 
 
 def test_the_cheap_question_is_never_stricter_than_the_verdict() -> None:

@@ -7,8 +7,7 @@ import pytest
 from history.changes import FunctionsChange, function_changes
 from history.entry import Entry
 from history.gate import Message, of_history
-from history.known import KnownChange, KnownChanges, Subject
-from history.policy import Policy, Rule
+from history.policy import KnownChange, KnownChanges, Policy, Rule, Subject
 from tests.history.factory import Nights, with_functions
 
 FAILING = Policy(rules=(Rule(functions="fail"),))

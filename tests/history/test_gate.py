@@ -9,14 +9,13 @@ import pytest
 from analysis.many import compare_session
 from errors import SpecError
 from experiment.ad_hoc import from_series
-from experiment.load import load_experiment
+from experiment.load import load, load_experiment
 from experiment.spec import Thresholds
 from history.changes import NightlyChange, changes_of
 from history.entry import Entry
-from history.gate import Gate, Message, annotation, of_history, of_session, workflow_commands
+from history.gate import Gate, Message, of_history, of_session, workflow_commands
 from history.ingest import entry_of
-from history.known import KnownChange, KnownChanges, load_known
-from history.policy import Policy, PolicyTarget, Rule, laxer, load_policy
+from history.policy import KnownChange, KnownChanges, Policy, PolicyTarget, Rule, laxer, load_known
 from history.store import UnreadFile
 from runs import resolved
 from tests.analysis import counts_factory
@@ -276,7 +275,7 @@ def test_files_left_out_are_named() -> None:
 
 def test_a_message_cannot_begin_another_command() -> None:
     evil = Message("error", "a:b,c\n::error::x", "50% off\r\n::stop-commands::t\u2028\x1b[2J")
-    line = annotation(evil)
+    line = workflow_commands([evil]).removesuffix("\n")
     assert line.startswith("::error title=a%3Ab%2Cc%0A%3A%3Aerror%3A%3Ax::50%25 off%0D%0A::stop")
     assert len(line.splitlines()) == 1
     assert line.isprintable()
@@ -285,10 +284,11 @@ def test_a_message_cannot_begin_another_command() -> None:
 
 def test_shipped_files_are_sound() -> None:
     assert (
-        load_policy(CONFIGS / "gate.toml").rule(PolicyTarget("x", "y", "wall")).regression == "warn"
+        load(CONFIGS / "gate.toml", Policy).rule(PolicyTarget("x", "y", "wall")).regression
+        == "warn"
     )
     assert (
-        load_policy(CONFIGS / "gate.toml").rule(PolicyTarget("x", "y", "exact")).regression
+        load(CONFIGS / "gate.toml", Policy).rule(PolicyTarget("x", "y", "exact")).regression
         == "fail"
     )
     load_known(CONFIGS / "known-changes.toml")
@@ -361,7 +361,7 @@ def test_a_bad_policy_is_named_by_file_key_value_and_what_is_allowed(
     file = tmp_path / "gate.toml"
     file.write_text(text)
     with pytest.raises(SpecError) as raised:
-        load_policy(file)
+        load(file, Policy)
     assert message in str(raised.value)
     assert str(raised.value).startswith(str(file))
 

@@ -7,8 +7,7 @@ import pytest
 from analysis.verdict import Verdict
 from history.changes import Course, NightlyChange, fixed_by, is_open, marked
 from history.exact import Kind
-from history.known import KnownChange, KnownChanges
-from history.policy import Policy
+from history.policy import KnownChange, KnownChanges, Policy
 
 COURSE = Course("nightly", "laptop", "exact", "filemap-4k", "4k.bw", "tonight")
 TONIGHT = "2026-03-01"

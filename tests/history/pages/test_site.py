@@ -17,10 +17,9 @@ from history.changes import changes_of, function_changes, gaps_of
 from history.entry import SCHEMA_VERSION, Entry
 from history.gate import of_history
 from history.ingest import entry_of, read_session
-from history.known import KnownChange, KnownChanges
 from history.pages import site, tracks
 from history.pages.tracks import tracks_of
-from history.policy import Policy
+from history.policy import KnownChange, KnownChanges, Policy
 from history.store import FORMAT, HEAD, HistoryContents, HistoryStore
 from history.wording import of_session
 from reports import forms
