@@ -24,7 +24,7 @@ from history.entry import (
 from history.exact import DetectedChange, Kind, courses_of
 from history.policy import KnownChanges, Policy, PolicyTarget, Status, Subject
 from results.record import Record
-from results.units import shown_unit
+from results.units import read_name, shown_unit
 from text import counted
 
 
@@ -39,7 +39,8 @@ class Course(NamedTuple):
     arm: str
 
     def __str__(self) -> str:
-        return f"{self.experiment} {self.guest} {self.mode}: {self.case} {self.metric} ({self.arm})"
+        metric = read_name(self.metric)
+        return f"{self.experiment} {self.guest} {self.mode}: {self.case} {metric} ({self.arm})"
 
 
 class Moved(Record):
@@ -258,7 +259,7 @@ class Gap:
     @property
     def line(self) -> str:
         """The gap in one line, without its track."""
-        of = " ".join(part for part in (self.case, self.metric, self.arm) if part)
+        of = " ".join(part for part in (self.case, read_name(self.metric), self.arm) if part)
         stands = f"; {self.status}: {self.why}" if self.why else ""
         return f"{f'{of}: ' if of else ''}{self.words}{stands}; change {self.id}"
 

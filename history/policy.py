@@ -17,11 +17,12 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from errors import SpecError
-from experiment.frozen import Frozen, closest
+from experiment.frozen import Frozen, nearest
 from experiment.load import load
 from experiment.spec import WALL_CHANGE, Thresholds, of_case
 from history.entry import CaseEntry, Entry, Hex12, Night
 from results.record import CaseRecord
+from results.units import read_name, recorded_name
 
 # A word that is said for longer than this is for ever.
 LONGEST = timedelta(days=366)
@@ -109,7 +110,7 @@ class PolicyTarget(NamedTuple):
     metric: str = ""
 
     def __str__(self) -> str:
-        return " ".join(part for part in self if part)
+        return " ".join(filter(None, (*self[:4], read_name(self.metric))))
 
 
 class Rule(Frozen):
@@ -124,7 +125,7 @@ class Rule(Frozen):
     case: str = "*"
     """Pattern of cases."""
     metric: str = "*"
-    """Pattern of metrics (``4k.path``)."""
+    """Pattern of metrics (``4k.instructions``, which is ``4k.path`` on record)."""
     at_least: Annotated[float, Field(ge=0)] = 0.0
     """Smaller changes (a fraction) never fail."""
     change: Annotated[float, Field(gt=0)] | None = None
@@ -198,7 +199,8 @@ class Rule(Frozen):
     @property
     def patterns(self) -> tuple[str, ...]:
         """In the order of a :class:`PolicyTarget`."""
-        return (self.experiment, self.guest, self.mode, self.case, self.metric)
+        metric = recorded_name(self.metric)
+        return (self.experiment, self.guest, self.mode, self.case, metric)
 
     def fits(self, place: PolicyTarget) -> bool:
         """Whether all patterns fit; a finding of a whole night fits any case and metric."""
@@ -372,7 +374,8 @@ class KnownChange(Frozen):
     @property
     def patterns(self) -> tuple[str, ...]:
         """In the order of :data:`FIELDS`."""
-        return (self.experiment, self.guest, self.case, self.metric, self.arm, self.function)
+        metric = recorded_name(self.metric)
+        return (self.experiment, self.guest, self.case, metric, self.arm, self.function)
 
     @property
     def limit(self) -> float | None:
@@ -462,10 +465,8 @@ def _hint(entry: KnownChange, courses: Sequence[tuple[str, ...]]) -> str:
     for at, pattern in enumerate(entry.patterns):
         names = sorted({course[at] for course in courses})
         if not any(fit((name,), (pattern,)) for name in names):
-            likely = closest(pattern, names) if not has_wildcard(pattern) else None
-            likely = likely or next((n for n in names if n.lower() == pattern.lower()), None)
-            hint = f"did you mean {likely!r}?" if likely else f"there are: {', '.join(names)}"
-            return f": no {FIELDS[at]} is {pattern!r}; {hint}"
+            likely = ", ".join(nearest(pattern, filter(None, map(read_name, names))))
+            return f": no {FIELDS[at]} is {read_name(pattern)!r}; the nearest are: {likely}"
     return ""
 
 

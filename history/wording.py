@@ -11,6 +11,7 @@ from history.store import HistoryContents
 from history.trend import Trend
 from reports.sentences import changed_words
 from reports.wording import between, figure, percent
+from results.units import read_name
 from text import clean_line, counted
 
 KINDS = {
@@ -28,7 +29,7 @@ SHOWN_NIGHTS = 10
 def change_line(change: NightlyChange) -> str:
     """One change in one line."""
     course = change.course
-    head = f"{change.night} {course.case} {course.metric} ({course.arm})"
+    head = f"{change.night} {course.case} {read_name(course.metric)} ({course.arm})"
     verdict = f" {change.verdict}" if change.verdict else ""
     kind, *facts = reasons(change)
     sized = f" {size(change)}" if size(change) else ""
@@ -152,7 +153,7 @@ def untested_lines(entries: Sequence[Entry]) -> list[str]:
     """What each track's newest night did not test, by case and metric."""
     newest = {entry.track: entry for entry in sorted(entries, key=lambda each: each.order)}
     return [
-        clean_line(f"{entry.night} {case} {each.metric}: not tested: {each.reason}")
+        clean_line(f"{entry.night} {case} {read_name(each.metric)}: not tested: {each.reason}")
         for entry in newest.values()
         for pair in entry.of_series.values()
         for case, each in pair
@@ -169,8 +170,8 @@ def entry_lines(entry: Entry) -> list[str]:
         for conclusion in case.conclusions:
             change = percent(conclusion.estimate)
             lines.append(
-                f"  {case.name} {conclusion.metric} {conclusion.arm} against {conclusion.against}: "
-                f"{change} {conclusion.verdict.value} ({conclusion.reason})"
+                f"  {case.name} {read_name(conclusion.metric)} {conclusion.arm} against "
+                f"{conclusion.against}: {change} {conclusion.verdict.value} ({conclusion.reason})"
             )
         for each in case.functions:
             of = f"{case.name} {each.phase}.functions {each.arm} against {each.against}"

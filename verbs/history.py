@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,7 +20,7 @@ from verbs.options import CHECKOUT, Json, opt, session_argument, sessions_folder
 if TYPE_CHECKING:
     from analysis.many import SessionComparison
     from history.gate import Gate
-    from history.policy import Policy
+    from history.policy import KnownChanges, Policy
 
 app = typer.Typer(add_completion=False)
 HISTORY = CHECKOUT / "history-data"
@@ -129,15 +130,14 @@ def show_verb(
     ./lab.py history show  # every benchmark and every change
     ./lab.py history show --experiment nightly --nights 30  # a month of one experiment
     """
-    from experiment.frozen import closest
+    from experiment.frozen import nearest
     from history import wording
     from history.changes import changes_of, function_changes
-    from history.policy import load_known
     from history.store import HistoryStore
     from history.trend import trends
     from results.record import as_json as as_json_values
 
-    store, known_changes = HistoryStore(folder), load_known(known_file)
+    store, known_changes = HistoryStore(folder), known_of(known_file)
     read = store.read()
     if entry:
         of_name = read.entry(entry)
@@ -151,11 +151,10 @@ def show_verb(
         return
     names = sorted({track[0] for track in read.tracks()})
     if experiment and experiment not in names:
-        nearest = closest(experiment, names)
         raise UsageError(
             "no night of this experiment",
             where=f"--experiment {experiment}",
-            next_step=f"did you mean {nearest}?" if nearest else f"there are: {', '.join(names)}",
+            next_step=f"the nearest of {len(names)}: {', '.join(nearest(experiment, names))}",
         )
     changes = changes_of(read.entries, store.functions, known_changes, policy_of(policy_file))
     of_functions = [
@@ -254,13 +253,36 @@ def policy_of(file: Path) -> Policy:
     from workloads.metrics import thresholds_of
     from workloads.spec import load_catalogue
 
-    return load(file, Policy).with_workloads(
+    policy = load(file, Policy)
+    _note_old_names(file, (rule.metric for rule in policy.rules))
+    return policy.with_workloads(
         {
             (CaseSpec(workload=workload, variant=variant).name, metric): change
             for (workload, variant), own in thresholds_of(load_catalogue()).items()
             for metric, change in own.items()
         }
     )
+
+
+def known_of(file: Path) -> KnownChanges:
+    """Read a list of known changes.
+
+    Raises:
+        SpecError: it is wrong; a line for each mistake.
+    """
+    from history.policy import load_known
+
+    known_changes = load_known(file)
+    _note_old_names(file, (each.metric for each in known_changes.known))
+    return known_changes
+
+
+def _note_old_names(file: Path, metrics: Iterable[str]) -> None:
+    from results.units import read_name
+
+    for metric in dict.fromkeys(metrics):
+        if (name := read_name(metric)) != metric:
+            log(f"note: {file}: metric = {metric!r} is called {name!r}; both names are read")
 
 
 @app.command("gate")
@@ -345,10 +367,9 @@ def _of_history(folder: Path, policy: Policy, known_file: Path, night: str) -> G
     """
     from history.changes import changes_of
     from history.gate import of_history
-    from history.policy import load_known
     from history.store import HistoryStore
 
-    store, known_changes = HistoryStore(folder), load_known(known_file)
+    store, known_changes = HistoryStore(folder), known_of(known_file)
     read = store.read()
     if not read.entries:
         # A gate that judges nothing must not look like a gate that passed.
@@ -392,7 +413,6 @@ def pages_verb(
     ./lab.py pages history-data -o /srv/www/perf --sessions sessions  # with reports
     """
     from history.pages import site
-    from history.policy import load_known
     from history.store import HistoryStore
 
     if sessions is not None:
@@ -400,7 +420,7 @@ def pages_verb(
     counts = site.build(
         HistoryStore(history),
         output,
-        known_changes=load_known(known_file),
+        known_changes=known_of(known_file),
         policy=policy_of(policy_file),
         sessions=sessions,
     )

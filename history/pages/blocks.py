@@ -31,7 +31,7 @@ from reports.document import (
     listing,
     row,
 )
-from results.units import shown_unit
+from results.units import read_name, shown_unit
 
 
 def changes(
@@ -60,7 +60,7 @@ def _change(change: NightlyChange, root: str, entries: Mapping[str, Entry]) -> V
     return VerdictRow(
         word.word,
         word.mark,
-        f"{change.course.case} {change.course.metric}",
+        f"{change.course.case} {read_name(change.course.metric)}",
         metric=f"({change.course.arm}), night of {change.night}, change {change.id}",
         change=wording.percent(change.estimate) if change.estimate is not None else "not judged",
         interval=interval(change),
@@ -85,7 +85,7 @@ def search(change: NightlyChange, entries: Mapping[str, Entry]) -> list[tuple[st
     place = rest.partition("@")[0]
     if kind == "git" and place and after.mode == "exact":
         words = ["--range", change.commits, "--source", f"git:{place}"]
-        words += ["--metric", change.course.metric, "--workloads", change.course.case]
+        words += ["--metric", read_name(change.course.metric), "--workloads", change.course.case]
         commands.append(("bisect", shlex.join(["./lab.py", "bisect", *words])))
     return commands
 
@@ -111,7 +111,7 @@ def night(
                 VerdictRow(
                     each.verdict.value,
                     sentences.MARKS[each.verdict.value],
-                    each.metric,
+                    read_name(each.metric),
                     metric=f"{each.arm} against {each.against}",
                     change=wording.percent(each.estimate),
                     interval=interval(each),
@@ -174,7 +174,7 @@ def _metrics(entry: Entry, case: CaseEntry) -> Table:
     heads = (Column("metric", left=True), *(Column(arm.arm) for arm in case.arms))
     rows = []
     for metric in case.metrics:
-        cells = [Cell(metric.name, small=shown_unit(metric.unit, entry.mode))]
+        cells = [Cell(read_name(metric.name), small=shown_unit(metric.unit, entry.mode))]
         for arm in case.arms:
             stored = arm.metrics.get(metric.name)
             summary = stored.summary if stored else None

@@ -31,6 +31,7 @@ from reports.render import html
 from reports.render.html import policy
 from results import door
 from results.session import SessionHead, heads_in
+from results.units import read_name
 from text import clean_line, clean_lines, typeset
 
 WIDTH, HEIGHT, EDGE = 160, 36, 4
@@ -100,7 +101,9 @@ def feed(tracks: Sequence[Track]) -> str:
     for change, track in both[:MOST]:
         entry, course = ElementTree.SubElement(top, f"{{{ATOM}}}entry"), change.course
         shown = f" {size(change)}" if size(change) else ""
-        what = f"{of_tracks.of_change(change).word}{shown}: {course.case} {course.metric}"
+        what = (
+            f"{of_tracks.of_change(change).word}{shown}: {course.case} {read_name(course.metric)}"
+        )
         add(entry, "id", f"urn:twinboot:change:{change.id}")
         add(entry, "title", f"{what} ({course.experiment})")
         add(entry, "updated", f"{change.detected}T00:00:00Z")

@@ -24,6 +24,7 @@ from history.trend import Point, Trend, trends
 from history.wording import size
 from reports.sentences import MARKS
 from reports.wording import figure, percent
+from results.units import read_name
 
 # Words besides those of verdicts, which have theirs in reports.wording.
 OTHER_MARKS = {
@@ -174,7 +175,7 @@ class Track:
             courses = {trend.course for trend in of}
             changes = tuple(change for change in self.changes if change.course in courses)
             part = self.subsystems.of_case(case)
-            charts.append(TrendChart(case, metric, tuple(of), changes, part))
+            charts.append(TrendChart(case, read_name(metric), tuple(of), changes, part))
         position = self.subsystems.position
         charts.sort(key=lambda chart: (not chart.primary, position(chart.subsystem)))
         return tuple(charts)
@@ -372,7 +373,7 @@ def of_comparison(
     metrics = {
         f"{case.name}\n{metric.name}": {
             "case": case.name,
-            "name": metric.name,
+            "name": read_name(metric.name),
             "title": metric.title,
             "unit": metric.unit,
             "direction": metric.direction,

@@ -133,7 +133,7 @@ def subject(metric: str, function: str) -> Subject:
             KnownChange(
                 kind="muted", function="xas_lod", until="2026-02-01", reason="a slip of the pen"
             ),
-            "no function is 'xas_lod'; did you mean 'xas_load'?",
+            "no function is 'xas_lod'; the nearest are: xas_load",
         ),
     ],
 )

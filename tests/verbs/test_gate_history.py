@@ -24,6 +24,7 @@ from tests.history.altered import (
     without_last_seed,
 )
 from tests.history.factory import Nights
+from verbs.history import policy_of
 
 STEP = 20
 SLOW = -0.02
@@ -206,8 +207,8 @@ def test_patterns_that_fit_all_that_is_measured_are_not_applied(gated: Gated) ->
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
-        ({"metric": "4k.BW"}, "no metric is '4k.BW'; did you mean '4k.bw'?"),
-        ({"experiment": "nigthly"}, "did you mean 'nightly'?"),
+        ({"metric": "4k.BW"}, "no metric is '4k.BW'; the nearest are: 4k.bw"),
+        ({"experiment": "nigthly"}, "no experiment is 'nigthly'; the nearest are: nightly"),
         ({"change": "0" * 12}, "names no change"),
     ],
 )
@@ -215,6 +216,24 @@ def test_entries_about_nothing_are_named(gated: Gated, keys: dict[str, object], 
     outcome = gated(track(), muted(**keys))
     assert outcome.code == 1
     assert words in outcome.of("known changes")[0]["text"]
+
+
+@pytest.mark.parametrize("name", ["4k.instructions", "4k.path", "*.instructions"])
+def test_metrics_are_named_as_people_read_them_or_as_they_are_recorded(
+    gated: Gated, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    entries = [renamed(entry, "4k.bw", "4k.path") for entry in track()]
+    outcome = gated(entries)
+    assert outcome.messages[0]["title"].endswith("filemap-4k 4k.instructions")
+    assert " 4k.instructions (tonight)" in outcome.messages[0]["text"]
+    assert gated(entries, muted(metric=name, experiment="nightly")).code == 0
+    file = tmp_path / "lax.toml"
+    file.write_text(f'[[rules]]\nmetric = "{name}"\nregression = "pass"\n')
+    assert gated(entries, policy=file.read_text()).code == 0
+    capsys.readouterr()
+    policy_of(file)
+    note = f"note: {file}: metric = '4k.path' is called '4k.instructions'; both names are read\n"
+    assert capsys.readouterr().err == (note if name == "4k.path" else "")
 
 
 def test_a_later_entry_does_not_take_back_the_limit_of_an_earlier_one(gated: Gated) -> None:
