@@ -204,60 +204,6 @@ def collecting_nothing() -> Iterator[None]:
             gc.enable()
 
 
-def export_lines(store: HistoryStore, file: Path) -> HistoryContents:
-    """Write every entry with its functions to one file, a line of JSON each; return them.
-
-    Raises:
-        StoreError: the folder is no history, or the file's name says another form.
-    """
-    _require_lines(file)
-    read = store.read()
-    lines = []
-    for entry in read.entries:
-        functions = store.functions(entry) if entry.counted else None
-        beside = functions.model_dump_json() if functions else "null"
-        lines.append(f'{{"entry":{entry.model_dump_json()},"functions":{beside}}}\n')
-    door.write(file.parent, file.name, "".join(lines))
-    return read
-
-
-def read_lines(file: Path) -> tuple[list[tuple[Entry, NightFunctions | None]], list[UnreadFile]]:
-    """The entries of an exported file, and what in it is none: a torn last line, too.
-
-    Raises:
-        StoreError: the file cannot be read, or its name says another form.
-    """
-    _require_lines(file)
-    try:
-        lines = door.read_named(file, door.LINES).split(b"\n")
-    except OSError as error:
-        raise StoreError(f"{file}: cannot be read: {error.strerror}") from None
-    pairs, problems = [], []
-    for number, line in enumerate(lines, start=1):
-        if not line:
-            continue
-        try:
-            both = json.loads(line)
-            entry = parse_entry(json.dumps(both["entry"]).encode())
-            beside = both.get("functions")
-            functions = NightFunctions.model_validate_json(json.dumps(beside)) if beside else None
-            pairs.append((entry, functions))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            torn = number == len(lines)
-            words = "torn last line" if torn else f"line {number}: {str(error)[:SHOWN]!r}"
-            problems.append(UnreadFile(file, f"{words}; left out"))
-    return pairs, problems
-
-
-def _require_lines(file: Path) -> None:
-    if file.suffix != ".jsonl":
-        raise StoreError(
-            "a name that ends in .jsonl is wanted",
-            where=str(file),
-            next_step="other tools read JSON lines: pandas.read_json(FILE, lines=True)",
-        )
-
-
 def parse_entry(data: bytes) -> Entry:
     """An entry from the bytes of its file.
 

@@ -30,7 +30,7 @@ from history import wording
 from history.changes import changes_of
 from history.ingest import entry_of
 from history.policy import Policy, load_known
-from history.store import FUNCTIONS, HistoryStore, parse_entry, read_lines
+from history.store import FUNCTIONS, HistoryStore, parse_entry
 from kernels import addresses, symbols, vmlinux
 from kernels.diff import read_diff
 from kernels.intake import read_series
@@ -380,11 +380,6 @@ def _functions(data: bytes, scratch: Path) -> object:
     return store.functions(entry)
 
 
-def _exported() -> Sequence[bytes]:
-    entry, functions = (json.loads(each) for each in _night_bytes())
-    return [json.dumps({"entry": entry, "functions": functions}).encode() + b"\n"]
-
-
 HISTORY_HEAD = b'{"format": "twinboot history", "schema_version": 5}'
 QUEUE_HEAD = b'{"format": "twinboot queue", "schema_version": 2}'
 
@@ -556,7 +551,6 @@ TARGETS = (
     Target("a table", in_file("x.csv", read_table), _tables),
     Target("known changes", in_file("known.toml", load_known), _known, 0.3),
     Target("a policy", in_file("gate.toml", lambda file: load(file, Policy)), _policies, 0.3),
-    Target("exported lines", in_file("x.jsonl", read_lines), _exported, 0.05, is_json=True),
     *(
         Target(f"a session's {name}", _session(name), _of_session(name), 0.02, is_json=True)
         for name in ("manifest.json", "runs.jsonl", "profiles.jsonl", "locks.jsonl")

@@ -61,7 +61,7 @@ VERBS = {
 GROUPS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "history": (
         "Keep the results of nightly runs, and show what changed.",
-        ("add", "show", "export", "import"),
+        ("add", "show"),
         (
             "./lab.py history add sessions/NAME  # keep a session as a night",
             "./lab.py history show  # what changed",

@@ -185,62 +185,6 @@ def show_verb(
             write_out("\n".join(wording.trend_lines(of_track, nights)))
 
 
-@app.command("export")
-def export_verb(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines")],
-    folder: Folder = HISTORY,
-) -> None:
-    """Write the whole history to one file, a line of JSON for each entry.
-
-    Examples:
-    ./lab.py history export all.jsonl  # for another lab, or pandas
-    ./lab.py history export all.jsonl --history /srv/history  # of another folder
-    """
-    from history.store import HistoryStore, export_lines
-
-    read = export_lines(HistoryStore(folder), file)
-    for problem in read.problems:
-        log(clean_line(f"left out: {problem}"))
-    write_out(f"{len(read.entries)} entries in {file}")
-
-
-@app.command("import")
-def import_verb(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...")],
-    folder: Folder = HISTORY,
-) -> None:
-    """Add the entries of exported files; exit 2 if any cannot be read.
-
-    Examples:
-    ./lab.py history import all.jsonl  # from another lab
-    ./lab.py history import a.jsonl b.jsonl --history /srv/history  # elsewhere
-    """
-    from history.policy import too_late
-    from history.store import HistoryStore, UnreadFile, read_lines
-
-    store, bad = HistoryStore(folder), False
-    for file in files:
-        read, problems = read_lines(file)
-        added = there = 0
-        for entry, functions in read:
-            if ahead := too_late(entry.night, datetime.now(UTC).date(), AHEAD):
-                problems.append(UnreadFile(file, f"entry {entry.id}: night: {ahead}"))
-            elif store.add(entry, functions):
-                added += 1
-            else:
-                there += 1
-        write_out(f"{file}: {added} added, {there} there already")
-        for problem in problems:
-            log(clean_line(f"left out: {problem}"))
-        bad = bad or bool(problems)
-    if bad:
-        raise UsageError(
-            "entries could not be read",
-            where=", ".join(map(str, files)),
-            next_step="export them again; what could be read was added",
-        )
-
-
 def policy_of(file: Path) -> Policy:
     """Read a policy, which knows the smallest changes that workloads' metrics have of their own.
 

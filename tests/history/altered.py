@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from datetime import date, timedelta
+from collections.abc import Callable, Sequence
 
 from analysis.comparison import summarize
 from analysis.verdict import Verdict
@@ -100,13 +99,3 @@ def without_last_seed(arm: ArmCase) -> ArmCase:
         summary = summarize([value for value in values if value is not None])
         metrics[name] = Ensemble(values=values, summary=summary)
     return arm.model_copy(update={"metrics": metrics, "failed": 1})
-
-
-def in_year(entries: Iterable[Entry], first: date) -> list[Entry]:
-    """The entries from another first night on, so that a year of them is in the past."""
-    moved = []
-    for number, entry in enumerate(entries):
-        night = (first + timedelta(days=number)).isoformat()
-        update = {"night": night, "created": f"{night}T02:00:00Z"}
-        moved.append(entry.model_copy(update={**update, "session": f"{entry.experiment}-{night}"}))
-    return moved

@@ -138,16 +138,6 @@ def test_an_acknowledged_change_passes(
     assert "acknowledged: wanted" in capsys.readouterr().out
 
 
-def test_export_and_import(tmp_path: Path, sessions: list[Path]) -> None:
-    history, copy = tmp_path / "history", tmp_path / "copy"
-    run("history", "add", *sessions, "--history", history)
-    file = tmp_path / "all.jsonl"
-    assert run("history", "export", file, "--history", history) == 0
-    assert run("history", "import", file, "--history", copy) == 0
-    assert run("gate", "--history", copy) == 1
-    assert len(list((copy / "nights").rglob("*.json"))) == 5
-
-
 def test_annotations_are_lines_of_their_own_and_nothing_else(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,13 +172,10 @@ def test_annotations_are_lines_of_their_own_and_nothing_else(
         (["gate", "--history", "TMP/h"], "a history without entries"),
         (["pages", "TMP/none", "-o", "TMP/site"], "none: no history here"),
         (["history", "show", "--history", "TMP/none"], "none: no history here"),
-        (["history", "export", "TMP/x.jsonl", "--history", "TMP/none"], "none: no history here"),
         (["gate", "TMP"], "manifest.json: no such file"),
         (["gate", "TMP", "--policy", "TMP/none.toml"], "none.toml: cannot be read"),
         (["history", "add", "TMP", "--history", "TMP/h"], "manifest.json: no such file"),
         (["history", "show", "x", "--history", "TMP/h"], "no such entry"),
-        (["history", "export", "TMP/x.xls", "--history", "TMP/h"], "a name that ends in"),
-        (["history", "import", "TMP/none.jsonl", "--history", "TMP/h"], "none.jsonl"),
     ],
 )
 def test_mistakes_of_the_user_end_with_2(
@@ -200,20 +187,6 @@ def test_mistakes_of_the_user_end_with_2(
     given = [argument.replace("TMP", str(tmp_path)) for argument in arguments]
     assert run(*given) == 2
     assert message in capsys.readouterr().err
-
-
-def test_a_torn_import_adds_what_it_can_and_ends_with_2(
-    tmp_path: Path, sessions: list[Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    history, file = tmp_path / "history", tmp_path / "all.jsonl"
-    run("history", "add", *sessions[:3], "--history", history)
-    run("history", "export", file, "--history", history)
-    file.write_bytes(file.read_bytes()[:-10])
-    capsys.readouterr()
-    assert run("history", "import", file, "--history", tmp_path / "copy") == 2
-    shown = capsys.readouterr()
-    assert "2 added" in shown.out
-    assert "torn last line" in shown.err
 
 
 def test_sessions_of_one_night_share_its_id(
@@ -270,19 +243,6 @@ def test_a_night_of_which_nothing_was_added_is_no_pass(
     assert run("gate", "--history", history, "--night", "run-16") == 0
     assert run("gate", "--history", history, "--night", "run-17") == 3
     assert "no entry of night 'run-17'" in capsys.readouterr().err
-
-
-def test_an_import_of_a_night_of_the_future_is_left_out(
-    tmp_path: Path, sessions: list[Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    history, copy, file = tmp_path / "history", tmp_path / "copy", tmp_path / "all.jsonl"
-    run("history", "add", *sessions[:2], "--history", history)
-    run("history", "export", file, "--history", history)
-    file.write_text(file.read_text().replace("2026-01-02", "2072-03-21"))
-    capsys.readouterr()
-    assert run("history", "import", file, "--history", copy) == 2
-    assert "night: found '2072-03-21'" in capsys.readouterr().err
-    assert len(HistoryStore(copy).read().entries) == 1
 
 
 def test_a_session_judged_by_laxer_thresholds_than_the_policys_is_no_pass(

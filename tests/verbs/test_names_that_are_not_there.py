@@ -52,8 +52,6 @@ def places(tmp_path: Path) -> Path:
         "history show --history TMP/h --experiment none",
         "history show none --history TMP/h",
         "history add TMP/none --history TMP/h",
-        "history export TMP/x.jsonl --history TMP/none",
-        "history import TMP/none.jsonl --history TMP/h",
         "pages TMP/none -o TMP/site",
         "pages TMP/h -o TMP/site --known TMP/none",
         "pages TMP/h -o TMP/site --sessions TMP/none",
