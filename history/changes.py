@@ -323,7 +323,7 @@ def _ended(track: Sequence[Entry]) -> Iterator[Gap]:
         if instead and instead <= now:
             continue
         new = sorted(filter(alike, now - set[Part]().union(*parts[: last + 1])))
-        names = ", ".join("".join(other[1:]) or other[0] for other in new)
+        names = ", ".join(read_name("".join(other[1:])) or other[0] for other in new)
         words = f"last measured on {track[last].night}{f'; new since: {names}' if names else ''}"
         since = track[last + 1].night
         yield Gap("ended", track[last].track, since, track[last].id, words, case, metric, arm)

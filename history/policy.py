@@ -405,7 +405,7 @@ class KnownChange(Frozen):
 
     def title(self) -> str:
         """``muted 4k.* until 2026-12-20``: the entry in a message."""
-        of = self.change or " ".join(pattern for pattern in self.patterns if pattern != "*")
+        of = self.change or " ".join(read_name(each) for each in self.patterns if each != "*")
         return f"{self.kind} {of}{f' until {self.until}' if self.until else ''}"
 
 

@@ -13,6 +13,7 @@ import pytest
 import lab
 from history.entry import CaseEntry, Entry
 from history.store import HistoryStore
+from results.units import read_name
 from tests.history.altered import (
     each_case,
     judged_by,
@@ -230,6 +231,11 @@ def test_metrics_are_named_as_people_read_them_or_as_they_are_recorded(
     file = tmp_path / "lax.toml"
     file.write_text(f'[[rules]]\nmetric = "{name}"\nregression = "pass"\n')
     assert gated(entries, policy=file.read_text()).code == 0
+    of = {"metric": name, "experiment": "nightly", "until": "2026-01-02"}
+    (known,) = gated(entries, muted(**of)).of("known changes")
+    assert known["text"].startswith(
+        f"muted nightly {read_name(name)} until 2026-01-02: has expired"
+    )
     capsys.readouterr()
     policy_of(file)
     note = f"note: {file}: metric = '4k.path' is called '4k.instructions'; both names are read\n"
