@@ -409,7 +409,6 @@ def _course(view: _View, compared: Mapping[str, Sequence[MetricComparison]]) -> 
         update={
             "early": now.early and not open_,
             "unfinished": now.unfinished or (now.early and open_),
-            "drift": wall.drift(view.recorded.manifest, view.points, view.standing.without),
         }
     )
 

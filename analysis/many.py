@@ -40,7 +40,7 @@ from results.units import shown_name
 
 # Columns that a reader of such a table asks for beside what is judged, where they are there.
 CHOSEN = ("runtime", "slowpath_share")
-# From here on cases are read in a matrix, and drawn as a heat map.
+# From here on cases are read in one table.
 MANY_CASES = 4
 
 

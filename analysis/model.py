@@ -188,18 +188,6 @@ class Exactness(Record):
     fields: tuple[str, ...] = ()
 
 
-class DriftPoint(Record):
-    """One run's value of a primary metric, ``at_s`` seconds after the session began."""
-
-    case: str
-    metric: str
-    arm: str
-    block: int
-    at_s: float
-    value: float
-    used: bool
-
-
 class DroppedBlock(Record):
     """A block of a case that is left out whole, or would be (``kept``), and why.
 
@@ -241,7 +229,6 @@ class WallFacts(Record):
     unfinished: bool = False
     images: int = 1
     dropped: tuple[DroppedBlock, ...] = ()
-    drift: tuple[DriftPoint, ...] = ()
 
 
 class ArmGate(Record):

@@ -1,12 +1,11 @@
-"""What a wall session shows beside its verdicts: looks, dropped blocks, A/A, drift; pure."""
+"""What a wall session shows beside its verdicts: looks, dropped blocks, A/A; pure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from analysis.findings import data_points
-from analysis.model import Again, DriftPoint, DroppedBlock, HostCheck, Pair, WallFacts
+from analysis.model import Again, DroppedBlock, HostCheck, Pair, WallFacts
 from analysis.power import FEWEST_AGAIN, blocks_to_detect
 from analysis.statistics import as_change, log_ratios, noise_floor
 from analysis.verdict import WITHHELD, Evidence, Judgement, judge_secondary
@@ -191,26 +190,3 @@ def withheld(standing: WallStanding, noise: Again, of_case: Sequence[Again]) -> 
     if standing.unusable:
         return standing.unusable
     return UNSTEADY if any(each.differs for each in (noise, *of_case)) else ""
-
-
-def drift(
-    manifest: Manifest, records: Sequence[RunRecord], without: Mapping[str, Collection[int]]
-) -> tuple[DriftPoint, ...]:
-    """Every run's values of the primary metrics by the time it began."""
-    primary = {case.name: case.primary for case in manifest.cases}
-    unpaired = {(r.case, r.block) for r in records if r.failure is not None}
-    return tuple(
-        DriftPoint(
-            case=record.case,
-            metric=metric,
-            arm=record.arm,
-            block=record.block,
-            at_s=record.at_s,
-            value=(record.samples or {})[metric],
-            used=record.block not in without[record.case]
-            and (record.case, record.block) not in unpaired,
-        )
-        for record in data_points(records)
-        for metric in primary[record.case]
-        if record.at_s is not None and metric in (record.samples or {})
-    )

@@ -50,12 +50,12 @@ def pairs(view: View) -> list[Block]:
 # In the order of reading: what came out, whether to believe it, where it came from, the rest.
 PAGE: tuple[Section, ...] = (
     *(answer.verdicts, trust.differences, trust.host, trust.checks, arms.patches, arms.workloads),
-    *(arms.blocks, arms.runs, pairs, subject.published, trust.findings, trust.failures),
+    *(arms.blocks, pairs, subject.published, trust.findings, trust.failures),
     *(subject.full, subject.again, subject.made_with, subject.meaning),
 )
 MARKDOWN: tuple[Section, ...] = (subject.title, subject.brief, *PAGE)
 # A terminal has no drawings, and no room for what a session was made with.
-TEXT = tuple(each for each in MARKDOWN if each not in (arms.runs, subject.full, subject.made_with))
+TEXT = tuple(each for each in MARKDOWN if each not in (subject.full, subject.made_with))
 SECTIONS: Mapping[str, tuple[Section, ...]] = MappingProxyType(
     {"text": TEXT, "markdown": MARKDOWN, "html": PAGE}
 )

@@ -138,14 +138,8 @@ def cut(text: str, most: int, *, end: bool = False) -> str:
     return f"…{text[1 - most :]}" if end else f"{text[: most - 1]}…"
 
 
-def legend(fig: Figure, *extra: tuple[str, Keywords], arms: tuple[str, ...] | None = None) -> None:
-    """Name the arms, and what else is drawn, in one row above the axes.
-
-    A third arm is the A/A arm of wall mode.
-    """
-    dot: Keywords = {"marker": "o", "markersize": 5}
-    of_arms = zip(arms or (), (BASE, PATCHED, AGAIN), strict=False)
-    entries = [*((name, {"color": colour, **dot}) for name, colour in of_arms), *extra]
+def legend(fig: Figure, *entries: tuple[str, Keywords]) -> None:
+    """Name what is drawn, in one row above the axes."""
     from matplotlib.lines import Line2D
 
     handles = [Line2D([], [], linestyle="", label=name, **style) for name, style in entries]

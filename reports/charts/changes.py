@@ -1,23 +1,19 @@
-"""Changes: with their intervals on one axis, and as a map of all of them at a glance.
+"""Changes with their intervals on one axis, on which double is as far as half.
 
 Where a metric has a few lines each stands under its name; many metrics of one pair of arms are a
-line each, from the largest change to the smallest.  On the axis double is as far as half.
-A map has cases by arms, or cases by metrics where there are two arms.
+line each, from the largest change to the smallest.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from analysis.many import MANY_CASES, ArmCell, MetricRow, SessionComparison
 from analysis.model import Again
-from analysis.verdict import CALLED, Change
-from reports import wording
+from analysis.verdict import Change
 from reports.charts import canvas
-from reports.charts.canvas import AGAIN, BAND, BASE, INK, MUTED, PATCHED, RULE, Chart, Keywords
+from reports.charts.canvas import AGAIN, BAND, INK, MUTED, PATCHED, Chart, Keywords
 from text import typeset
 
 if TYPE_CHECKING:
@@ -108,8 +104,6 @@ def draw(
     groups: Sequence[ChangeGroup],
     means: Sequence[ChangeLine] = (),
     band: str = "",
-    title: str = "The change, metric by metric",
-    names: tuple[str, ...] = ("forest",),
 ) -> list[Chart]:
     """One chart; none without a change, or where lines are too many.
 
@@ -117,11 +111,12 @@ def draw(
     """
     lines = [(group, line) for group in groups for line in group.lines]
     changes = [line.change for _, line in lines if line.change]
+    kind, title = "forest", "The change, metric by metric"
     ranked = len(lines) >= MANY and all(len(group.lines) == 1 for group in groups)
     if not changes or (len(lines) > MOST_LINES and not ranked):
         return []
     if ranked:
-        title, names = "The change, from the largest to the smallest", ("ranked",)
+        kind, title = "ranked", "The change, from the largest to the smallest"
         labels = without_common([group.title for group in groups])
         rows = [
             (line.change.estimate, line._replace(label=label))
@@ -186,7 +181,7 @@ def draw(
     caption = " ".join(text for text, is_so in captions.items() if is_so)
     height = len(lines) + (0 if ranked else len(groups) * (HEAD + GAP))
     height_in = EDGES_IN + height * (THIN_LINE_IN if ranked else LINE_IN)
-    return [canvas.drawn(paint, names[0], names, title, caption, alt, height_in, "x")]
+    return [canvas.drawn(paint, kind, (kind,), title, caption, alt, height_in, "x")]
 
 
 def _draw_line(axes: Axes, position: float, line: ChangeLine, *, thin: bool) -> None:
@@ -229,161 +224,3 @@ def without_common(names: Sequence[str]) -> list[str]:
     if len({name.partition(":")[0] for name in names}) == 1 and all(":" in name for name in names):
         return [name.partition(":")[2] for name in names]
     return list(names)
-
-
-ROW_IN, TOP_IN, COLUMN_IN = 0.27, 0.75, 0.72
-# A letter of a row's name is hardly ever wider; between name and squares is a gap.
-LETTER_IN, GAP_IN = 0.085, 0.15
-# Colour is for the eye, the number for reading: never so deep that ink is lost on it.
-DEEPEST = 0.62
-# From here on the second decimal is no news; a tenfold change is as deep as it gets.
-TENTH, FULL = 0.1, 9.0
-MOST_COLUMNS, MOST_ROWS = 9, 60
-LONGEST_LABEL, LONGEST_HEAD = 26, 20
-
-
-class Square(NamedTuple):
-    """One cell of the map: the number printed, and how deep and which of two colours."""
-
-    text: str
-    depth: float
-    better: bool
-    sure: bool
-
-
-def depth(change: float, threshold: float) -> float:
-    """0 below half the threshold, then by the logarithm of the change up to :data:`DEEPEST`."""
-    floor = threshold / 2
-    size = abs(math.log1p(change)) if change > -1 else math.log1p(FULL)
-    if size <= floor:
-        return 0.0
-    reach = math.log(math.log1p(FULL) / floor)
-    return DEEPEST * min(1.0, (0.15 + 0.85 * math.log(size / floor) / reach))
-
-
-def _square(session: SessionComparison, row: MetricRow, cell: ArmCell) -> Square | None:
-    """The cell as drawn; None where nothing was measured."""
-    if cell.change is None:
-        return None
-    estimate = cell.change.estimate
-    better = (estimate > 0) == (row.direction == "higher")
-    judgement = cell.against.judgement if cell.against else None
-    sure = judgement is not None and (judgement.verdict in CALLED or judgement.differs)
-    decimals = 2 if abs(estimate) < TENTH else 1
-    text = wording.percent(estimate, decimals=decimals).replace(" %", "")
-    if row.is_share:
-        text = f"{wording.cell_difference(row, cell) or 0.0:+.1f} pt"
-    mark = ("▲" if better else "▼") if sure else ""
-    threshold = session.manifest.experiment.thresholds.of(row.case, row.name).change
-    return Square(f"{typeset(text)}{mark}", depth(estimate, threshold), better, sure)
-
-
-Squares = list[list[Square | None]]
-
-
-def _grid(session: SessionComparison) -> tuple[list[str], list[str], Squares]:
-    """Names of rows and columns, and the squares; cases that lack a metric have None."""
-    metrics = session.rows
-    if len(session.arms) > 2:
-        judged = [row for row in metrics if row.primary]
-        cases = [row.case for row in judged]
-        if len(set(cases)) == 1:
-            names = [row.name for row in judged]
-        else:
-            names = [
-                row.case if cases.count(row.case) == 1 else f"{row.case} {row.name}"
-                for row in judged
-            ]
-            names = without_common(names) if len(names) > 1 else names
-        squares = [[_square(session, row, cell) for cell in row.others] for row in judged]
-        return names, [arm.name for arm in session.arms[1:]], squares
-    by_case: dict[str, dict[str, MetricRow]] = {}
-    for row in metrics:
-        if row.measured:
-            by_case.setdefault(f"{row.case} {row.phase}", {}).setdefault(row.short, row)
-    shorts = [row.short for row in metrics if row.primary]
-    # A metric that moves nowhere is no news.
-    shorts += [row.short for row in metrics if (change := row.others[0].change) and change.estimate]
-    heads = list(dict.fromkeys(shorts))[:MOST_COLUMNS]
-    squares = [
-        [
-            _square(session, each, each.others[0]) if (each := of_case.get(short)) else None
-            for short in heads
-        ]
-        for of_case in by_case.values()
-    ]
-    names = list(by_case)
-    return without_common(names) if len(names) > 1 else names, heads, squares
-
-
-def heat(session: SessionComparison) -> list[Chart]:
-    """One map; none where there are too few cells to need one, or none has a change."""
-    names, heads, squares = _grid(session)
-    many = len(session.arms) > 2 or len(session.comparisons[0].cases) >= MANY_CASES
-    filled = [cell for line in squares for cell in line if cell is not None]
-    if not many or len(filled) < MANY_CASES:
-        return []
-    rows = {names[number]: squares[number] for number in most_changed(squares)}
-    texts = (
-        f"{name}: "
-        + ", ".join(f"{head} {cell.text}" for head, cell in zip(heads, line, strict=True) if cell)
-        for name, line in rows.items()
-    )
-    alt = f"Change from base in percent: {'; '.join(texts)}"
-    # Room at the right for the last head, which leans over.
-    labels = [canvas.cut(name, LONGEST_LABEL) for name in rows]
-    left = GAP_IN + LETTER_IN * max(map(len, labels))
-    width, height = left + COLUMN_IN * (len(heads) + 1), TOP_IN + ROW_IN * len(rows)
-    with canvas.figure(height, width) as fig:
-        fig.set_layout_engine("none")
-        size = COLUMN_IN * len(heads) / width, ROW_IN * len(rows) / height - 0.01
-        axes = fig.add_axes((left / width, 0.01, *size))
-        axes.patch.set_alpha(0)
-        for y, (label, line) in enumerate(zip(labels, rows.values(), strict=True)):
-            axes.text(-0.12, y + 0.5, label, ha="right", va="center", fontsize=9.5, color=INK)
-            for x, cell in enumerate(line):
-                _draw_square(axes, x, y, cell)
-        leaning: Keywords = {"rotation": 28, "ha": "left", "va": "bottom", "fontsize": 9}
-        for x, head in enumerate(heads):
-            axes.text(x + 0.08, -0.25, canvas.cut(head, LONGEST_HEAD), color=MUTED, **leaning)
-        axes.set_xlim(0, len(heads))
-        axes.set_ylim(len(rows), 0)
-        axes.set_axis_off()
-        svg = canvas.to_svg(fig, "heat", alt)
-    rest = " Columns are metrics; what is judged comes first." * (len(session.arms) == 2)
-    if len(rows) < len(squares):
-        many_rows = f"{len(squares)} rows the {len(rows)}"
-        rest += f" Of {many_rows} that changed most; the table has all."
-    points = ", pt: points" if any(row.is_share for row in session.rows) else ""
-    caption = (
-        f"Change from {session.manifest.base} in percent{points}. Blue is better, orange is worse, "
-        "the deeper the larger, on a logarithmic scale from half the threshold; ▲ and ▼ mark what "
-        f"is significant.{rest} {wording.row_samples(session.rows[0]).capitalize()}."
-    )
-    return [Chart("heat", "heat", "Every change at a glance", caption, alt, svg)]
-
-
-def most_changed(squares: Squares) -> list[int]:
-    """Numbers of the rows that are drawn, in order: all, or those that are surest and deepest."""
-
-    def importance(number: int) -> tuple[bool, float]:
-        cells = filter(None, squares[number])
-        return max(((cell.sure, cell.depth) for cell in cells), default=(False, 0))
-
-    return sorted(heapq.nlargest(MOST_ROWS, range(len(squares)), key=importance))
-
-
-def _draw_square(axes: Axes, x: int, y: int, cell: Square | None) -> None:
-    corner = (x + 0.02, y + 0.04)
-    middle: Keywords = {"ha": "center", "va": "center"}
-    frame: Keywords = {"facecolor": "none", "edgecolor": RULE, "linewidth": 0.7}
-    axes.add_patch(canvas.rectangle(corner, 0.96, 0.92, **frame))
-    if cell is None:
-        axes.text(x + 0.5, y + 0.5, wording.NOTHING, color=MUTED, **middle)
-        return
-    if cell.depth:
-        colour = BASE if cell.better else PATCHED
-        fill: Keywords = {"linewidth": 0, "alpha": cell.depth, "facecolor": colour}
-        axes.add_patch(canvas.rectangle(corner, 0.96, 0.92, **fill))
-    ink = INK if cell.sure else MUTED
-    axes.text(x + 0.5, y + 0.52, cell.text, fontsize=9, color=ink, **middle)

@@ -1,18 +1,15 @@
-"""Instructions of a phase: what each function added or took away, and where they all are.
+"""Instructions of a phase: what each function added or took away, and on which call paths.
 
-A waterfall from base to patched; a differential icicle by part of the kernel, file and function;
-a differential flame graph of call paths, upside down: B. Gregg, "The flame graph", ACM Queue 14(2),
-2016, and "Differential flame graphs", 2014, with areas of exact counts.  The icicle lies on its
-side, so that names are read without turning the page.
+A waterfall from base to patched; a differential flame graph of call paths, upside down: B. Gregg,
+"The flame graph", ACM Queue 14(2), 2016, and "Differential flame graphs", 2014, with areas of exact
+counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
-from analysis.counts import Paired
 from analysis.explain.functions import Attribution
 from analysis.explain.stacks import StackComparison, StackRow
 from analysis.model import Comparison
@@ -29,16 +26,7 @@ if TYPE_CHECKING:
 
 MOST_BARS = 8
 FAINT = 0.35
-HEIGHT_IN = 4.4
-# Where the columns of the icicle begin and end, in parts of the width.
-COLUMNS = (("part", 0.0, 0.29), ("file", 0.29, 0.58), ("function", 0.58, 1.0))
-# What is less than this part of the whole is one area with others like it.
-LEAST = 1 / 250
-# A name needs this much height; a letter of it is hardly ever wider.
-LINE_IN, LETTER_IN = 0.106, 0.066
 FONT = 7.5
-NO_FILE = "file not known"
-NAMED = 6
 PATHS_IN, PATH_IN, PATH_EDGES_IN, PATH_LETTER_IN = 10.0, 0.17, 0.45, 0.064
 # What is narrower than this part of the whole is not drawn, unless it changed; and never this.
 LEAST_PATH, NEVER = 1 / 150, 1 / 2000
@@ -94,121 +82,15 @@ def _draw_bar(axes: Axes, position: int, bar: Bar, last: bool) -> None:
     axes.text(1, position - 0.36, typeset(wording.signed(change)), ha="right", **words)
 
 
-class Area(NamedTuple):
-    """One rectangle: its column, from ``start`` to ``end`` of the whole, and what changed there."""
-
-    column: int
-    start: float
-    end: float
-    label: str
-    difference: float
-    is_significant: bool
-
-
-class _Node(NamedTuple):
-    """A part of the kernel, a file or a function, with what is in it.
-
-    Its size are instructions of the arm that executed more: what one alone executes is seen, too.
-    """
-
-    label: str
-    size: float
-    difference: float
-    is_significant: bool
-    members: tuple[_Node, ...] = ()
-
-
-def _node(label: str, pair: Paired, members: Sequence[_Node]) -> _Node:
-    size = sum(member.size for member in members)
-    return _Node(label, size, pair.difference, pair.is_significant, tuple(members))
-
-
-def _tree(attribution: Attribution) -> list[_Node]:
-    """Parts of the kernel, with their files, with their functions."""
-    parts = []
-    for group in attribution.groups:
-        pairs = {row.file: row.instructions for row in group.files}
-        files: dict[str, list[_Node]] = {}
-        for row in attribution.functions:
-            file = row.name if row.user else row.file
-            if file in pairs and (row.user or row.subsystem == group.title):
-                pair = row.instructions
-                size = max(pair.base, pair.patched)
-                leaf = _Node(row.name, size, pair.difference, pair.is_significant)
-                files.setdefault(file, []).append(leaf)
-        nodes = [_node(file or NO_FILE, pairs[file], leaves) for file, leaves in files.items()]
-        parts.append(_node(group.title, group.instructions, nodes))
-    return parts
-
-
-def _with_small_together(nodes: Sequence[_Node], least: float, what: str) -> list[_Node]:
-    """The largest first; those below ``least`` are one, significant where each of them is."""
-    ordered = sorted(nodes, key=lambda node: (-node.size, node.label))
-    small = [node for node in ordered if node.size < least]
-    if len(small) < 2:
-        return ordered
-    size, difference = sum(node.size for node in small), sum(node.difference for node in small)
-    together = _Node(
-        f"{len(small)} small {what}s", size, difference, all(node.is_significant for node in small)
-    )
-    return [*ordered[: len(ordered) - len(small)], together]
-
-
-def areas(attribution: Attribution) -> list[Area]:
-    """The rectangles from the top down: parts of the kernel, their files, their functions."""
-    parts = _tree(attribution)
-    whole = sum(part.size for part in parts)
-    return list(_areas(parts, 0, 0.0, whole)) if whole else []
-
-
-def _areas(nodes: Sequence[_Node], column: int, start: float, whole: float) -> Iterator[Area]:
-    for node in _with_small_together(nodes, LEAST * whole, COLUMNS[column][0]):
-        end = start + node.size / whole
-        yield Area(column, start, end, node.label, node.difference, node.is_significant)
-        if node.members:
-            yield from _areas(node.members, column + 1, start, whole)
-        start = end
-
-
-def _draw_area(axes: Axes, area: Area, largest: float) -> None:
-    _, left, right = COLUMNS[area.column]
-    height = area.end - area.start
-    style: Keywords = {"edgecolor": PAPER, "linewidth": 0.5, "clip_on": False}
-    colour = canvas.area(area.difference, largest, sure=area.is_significant)
-    axes.add_patch(
-        canvas.rectangle((left, area.start), right - left, height, facecolor=colour, **style)
-    )
-    if height * HEIGHT_IN < LINE_IN:
-        return
-    letters = int((right - left) * canvas.WIDTH_IN / LETTER_IN)
-    coloured = area.is_significant and area.difference != 0
-    number = typeset(wording.signed(area.difference)) if coloured else ""
-    # From the end of a path the file's own name is what tells it.
-    label = area.label if area.column != 1 else area.label.rpartition("/")[2]
-    room = letters - len(number) - 1
-    label = label if len(label) <= room else f"{label[: max(room - 1, 1)]}…"
-    at = area.start + height / 2
-    inside: Keywords = {"va": "center_baseline", "fontsize": FONT}
-    axes.text(left + 0.008, at, label, **inside)
-    if number:
-        axes.text(right - 0.008, at, number, ha="right", **inside)
-
-
 def name_of(kind: str, counted: Attribution | StackComparison) -> str:
     """Name of the chart of a phase: a ``waterfall``, an ``icicle`` or ``stacks``."""
     return canvas.identifier(kind, counted.case, counted.phase)
 
 
-def waterfalls(comparison: Comparison, *of: Attribution) -> list[Chart]:
-    """One chart a phase, of these or all, whose functions did not all stay the same."""
-    return [
-        _waterfall(comparison, attribution)
-        for attribution in of or comparison.headlines
-        if not attribution.identical and attribution.listed
-    ]
-
-
-def _waterfall(comparison: Comparison, attribution: Attribution) -> Chart:
+def waterfall(comparison: Comparison, attribution: Attribution) -> list[Chart]:
+    """The chart of a phase; none where all its functions stayed the same."""
+    if attribution.identical or not attribution.listed:
+        return []
     steps = bars(attribution)
     base, patched = comparison.manifest.base, comparison.manifest.patched
     unit = attribution.unit_title
@@ -238,51 +120,7 @@ def _waterfall(comparison: Comparison, attribution: Attribution) -> Chart:
     names = ("waterfall", attribution.case, attribution.phase)
     height = EDGES_IN + STEP_IN * len(steps)
     title = f"{where}: per {unit}"
-    return canvas.drawn(paint, "waterfall", names, title, caption, alt, height, "x")
-
-
-def icicles(comparison: Comparison, *of: Attribution) -> list[Chart]:
-    """One chart a phase, of these or all, of which any function changed."""
-    phases = (each for each in of or comparison.headlines if not each.identical)
-    return [chart for each in phases for chart in _icicle(comparison, each)]
-
-
-def _icicle(comparison: Comparison, attribution: Attribution) -> list[Chart]:
-    everything = areas(attribution)
-    functions = (a for a in everything if a.column == 2 and a.is_significant)
-    largest = max((abs(area.difference) for area in functions), default=0)
-    if not largest:
-        return []
-
-    def paint(fig: Figure, axes: Axes) -> None:
-        for area in everything:
-            _draw_area(axes, area, largest)
-        for head, left, _ in COLUMNS:
-            axes.text(left, -0.012, head, va="bottom", fontsize=FONT, color=MUTED)
-        axes.set_xlim(0, 1)
-        axes.set_ylim(1, 0)
-        axes.set_axis_off()
-        canvas.legend_of_areas(fig)
-
-    changed = [group for group in attribution.groups if group.instructions.is_significant]
-    changed.sort(key=lambda group: -abs(group.instructions.difference))
-    parts = "; ".join(
-        f"{group.title} {wording.signed(group.instructions.difference)} of "
-        f"{wording.amount(group.instructions.base)}"
-        for group in changed[:NAMED]
-    )
-    unit = attribution.unit_title
-    alt = (
-        f"Instructions per {unit} in {attribution.case}, phase {attribution.phase}, by part of the "
-        "kernel, file and function. "
-        + (f"Parts that changed: {parts}." if parts else "No part changed as a whole.")
-    )
-    caption = (
-        "Heights are instructions of the arm that executed more; colour and number are what "
-        f"{comparison.manifest.patched} adds or saves. The tables below have it in numbers."
-    )
-    names, title = ("icicle", attribution.case, attribution.phase), f"All instructions, per {unit}"
-    return [canvas.drawn(paint, "icicle", names, title, caption, alt, HEIGHT_IN + 0.75)]
+    return [canvas.drawn(paint, "waterfall", names, title, caption, alt, height, "x")]
 
 
 class PathBar(NamedTuple):

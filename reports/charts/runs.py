@@ -1,7 +1,4 @@
-"""Every run behind a change: by seed or block, by arm, over the session, within a run, by patch.
-
-And what many CPUs may make of it: an estimated range for both arms, and their change.
-"""
+"""Every run behind a change, by seed or block, and the change patch by patch."""
 
 from __future__ import annotations
 
@@ -9,11 +6,9 @@ import heapq
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from analysis.explain.scaling import Range, Scaling
 from analysis.many import MetricRow, SessionComparison, Step
 from analysis.model import (
     Comparison,
-    DriftPoint,
     MetricComparison,
 )
 from analysis.verdict import CALLED
@@ -21,22 +16,18 @@ from reports import wording
 from reports.charts import canvas
 from reports.charts.canvas import AGAIN, BASE, INK, MUTED, PATCHED, Chart, Keywords
 
-HEIGHT_IN, LINE_IN, SCALING_IN = 2.9, 0.3, 4.6
+HEIGHT_IN = 2.9
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-SOME_CPUS = (1, 2, 4, 8, 16, 32, 64)
 # Beyond these a chart is a wall; the tables have all.
 MOST_CHARTS = 8
 LONGEST = 34
 DASHED = (0, (3, 3))
 # Beside the samples of an arm stand its mean and the interval of its change.
 BESIDE = 0.3
-# A wall session shorter than this is shown in seconds.
-SHORT_S, MINUTE_S = 600.0, 60.0
 
 
 def charted_metrics(comparison: Comparison) -> list[MetricComparison]:
@@ -115,101 +106,6 @@ def _samples(arms: tuple[str, ...], metric: MetricComparison) -> Chart:
     return canvas.drawn(paint, "samples", names, title, caption, alt, HEIGHT_IN)
 
 
-def by_arm(session: SessionComparison) -> list[Chart]:
-    """Every run of many arms, a chart a metric that is judged: a row an arm, a dot a run."""
-    judged = [row for row in session.rows if row.primary and row.base.summary]
-    if len(session.arms) < 3 or len(judged) > MOST_CHARTS:
-        return []
-    return [_by_arm(row) for row in judged]
-
-
-def _by_arm(row: MetricRow) -> Chart:
-    def paint(_: Figure, axes: Axes) -> None:
-        for at, cell in enumerate(row.cells):
-            colour = PATCHED if at else BASE
-            dots = axes.plot(cell.numbers, [at] * len(cell.numbers), "o", color=colour)
-            dots[0].set(markersize=4.5, alpha=0.6)
-            if cell.summary:
-                axes.plot(cell.summary.mean, at + 0.3, "^", color=colour, markersize=5)
-        if row.base.summary:
-            axes.axvline(
-                row.base.summary.mean, color=INK, linewidth=0.7, linestyle=DASHED, alpha=0.6
-            )
-        names = [canvas.cut(cell.arm, LONGEST) for cell in row.cells]
-        axes.set_yticks(range(len(names)), names)
-        axes.tick_params(axis="y", length=0, labelcolor=INK)
-        axes.set_ylim(len(row.cells) - 0.4, -0.6)
-        axes.spines["left"].set_visible(False)
-        axes.set_xlabel(row.unit)
-        axes.locator_params(axis="x", nbins=6)
-
-    means = ", ".join(
-        f"{cell.arm} {wording.figure(cell.summary.mean if cell.summary else None)}"
-        for cell in row.cells
-    )
-    caption = (
-        "Each dot is one run, the triangle below is the arm's mean, the dashed line that of the "
-        "base. The axis does not begin at zero."
-    )
-    alt = f"{row.case}, {row.name} in {row.unit}, means: {means}; {wording.row_samples(row)}"
-    names, height = ("runs", row.case, row.name), 0.8 + LINE_IN * len(row.cells)
-    return canvas.drawn(paint, "runs", names, f"{row.case}, {row.name}", caption, alt, height, "x")
-
-
-def drift(comparison: Comparison) -> list[Chart]:
-    """Wall mode: every run by the time it began, a chart for each metric that is judged."""
-    arms = tuple(arm.name for arm in comparison.manifest.arms)
-    points = comparison.wall.drift if comparison.wall else ()
-    return [
-        _drift(arms, metric, of_metric)
-        for metric in comparison.primary
-        if (of_metric := [p for p in points if (p.case, p.metric) == (metric.case, metric.name)])
-    ]
-
-
-def _drift(arms: tuple[str, ...], metric: MetricComparison, points: Sequence[DriftPoint]) -> Chart:
-    short = max(point.at_s for point in points) < SHORT_S
-    scale, unit = (1.0, "seconds") if short else (MINUTE_S, "minutes")
-    ordered = sorted(points, key=lambda point: point.at_s)
-    by_arm = {arm: [point for point in ordered if point.arm == arm] for arm in arms}
-    left_out = any(not point.used for point in points)
-
-    def paint(fig: Figure, axes: Axes) -> None:
-        for arm, colour, marker in zip(arms, (BASE, PATCHED, AGAIN), "oos", strict=False):
-            used = [(p.at_s / scale, p.value) for p in by_arm[arm] if p.used]
-            if used:
-                axes.plot(
-                    *zip(*used, strict=True),
-                    f"-{marker}",
-                    color=colour,
-                    linewidth=0.9,
-                    markersize=4.5,
-                    alpha=0.6,
-                )
-            for point in by_arm[arm]:
-                if not point.used:
-                    axes.plot(point.at_s / scale, point.value, "x", color=colour, markersize=5.5)
-        axes.set_xlabel(f"{unit} since the session began")
-        axes.set_ylabel(metric.unit)
-        cross = ("left out", {"marker": "x", "color": MUTED, "markersize": 5})
-        canvas.legend(fig, *([cross] if left_out else []), arms=arms)
-
-    ends = ", ".join(
-        f"{arm} from {wording.short(own[0].value)} to {wording.short(own[-1].value)}"
-        for arm, own in by_arm.items()
-        if own
-    )
-    caption = (
-        "Each dot is one boot. Blocks are randomised and compared within themselves, so a drift "
-        "common to all arms costs precision and does not make a change."
-    )
-    caption += " Crosses are runs of blocks that were left out whole." if left_out else ""
-    title = f"{metric.case}, {metric.name}"
-    alt = f"{title} over the session, first to last run: {ends}"
-    names = ("drift", metric.case, metric.name)
-    return canvas.drawn(paint, "drift", names, title, caption, alt, HEIGHT_IN)
-
-
 def by_patch(session: SessionComparison) -> list[Chart]:
     """Patch by patch, a chart a metric: what each step adds, and the change up to it."""
     judged = [row for row in session.rows if row.primary and row.measured]
@@ -275,57 +171,3 @@ def _by_patch(row: MetricRow, course: Sequence[Step], rest: str) -> Chart:
     height = HEIGHT_IN + 0.2 + 0.12 * len(course)
     names = ("patches", row.case, row.name)
     return canvas.drawn(paint, "patches", names, title, caption, alt, height)
-
-
-def _band(axes: Axes, cpus: Sequence[int], ranges: Sequence[Range], colour: str) -> None:
-    low, high = zip(*ranges, strict=True)
-    axes.fill_between(cpus, low, high, color=colour, alpha=0.22, linewidth=0)
-    for edge in (low, high):
-        axes.plot(cpus, edge, color=colour, linewidth=1.0)
-
-
-def _powers(axis: Axis) -> None:
-    """Powers of two, as numbers."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-
-    axis.set_major_locator(FixedLocator(SOME_CPUS))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-
-
-@canvas.drawn_once
-def scaling(base: str, patched: str, scaled: Scaling) -> Chart:
-    """The range of what throughput changes by, against the number of CPUs."""
-    name = canvas.identifier("scaling", scaled.case, scaled.phase)
-    points, published = scaled.points, scaled.published
-    cpus = [point.cpus for point in points]
-    ends = "; ".join(
-        f"{point.cpus} CPUs {' to '.join(map(wording.percent, point.change))}"
-        for point in points
-        if point.cpus in SOME_CPUS
-    )
-    alt = (
-        f"Estimated change of throughput, {patched} against {base}, "
-        f"{scaled.case} {scaled.phase}: {ends}"
-    )
-    caption = f"{scaled.case} {scaled.phase}. Estimated range, not measured."
-    if published:
-        change = wording.percent(published.change)
-        alt += f"; published {change} at {published.jobs}"
-        caption += f" The diamond is {change} of {published.document}, at {published.jobs} jobs."
-    with canvas.figure(SCALING_IN) as fig:
-        axes = fig.subplots()
-        canvas.clear(axes)
-        axes.set_xscale("log", base=2)
-        _powers(axes.xaxis)
-        changes = [(100 * low, 100 * high) for low, high in (point.change for point in points)]
-        _band(axes, cpus, changes, INK)
-        axes.axhline(0, color=INK, linewidth=0.8)
-        axes.set_ylabel("change of throughput, %")
-        axes.set_xlabel("CPUs (estimated range, not measured)")
-        if published:
-            style: Keywords = {"marker": "D", "color": INK, "markersize": 6}
-            axes.plot([published.jobs], [100 * published.change], linestyle="", **style)
-            canvas.legend(fig, ("published", style))
-        svg = canvas.to_svg(fig, name, alt)
-    return Chart(name, name, "Change of throughput by number of CPUs", caption, alt, svg)

@@ -98,16 +98,10 @@ def workloads(view: View) -> list[Block]:
         title,
         "workloads",
         [
-            *_heat(view),
             Table(title, columns, (*rows, *_overall(view, judged)), together=2),
             Paragraph(f"Means and standard deviations over the {over}, {units}.", "note"),
         ],
     )
-
-
-def _heat(view: View) -> list[Block]:
-    charts = forest.heat(view.session) if view.drawn else []
-    return [figure(chart, wide=True) for chart in charts]
 
 
 def _overall(view: View, judged: Sequence[MetricRow]) -> list[Row]:
@@ -181,7 +175,6 @@ def blocks(view: View) -> list[Block]:
     if session.is_pair:
         return []
     body: list[Block] = [figure(chart) for chart in changes(view)]
-    body += [] if view.many_cases else _heat(view)
     for case in view.first.cases:
         of_case = chosen_columns(session.of_case(case.name))
         columns = [each for each in of_case if each.measured]
@@ -210,13 +203,6 @@ def blocks(view: View) -> list[Block]:
         )
         body.append(Paragraph(text, "note"))
     return titled("Arm by arm", "arms", body)
-
-
-def runs(view: View) -> list[Block]:
-    """Every run of every arm, drawn."""
-    if view.session.is_pair or not view.drawn:
-        return []
-    return titled("Every run", "runs", gallery(drawn_runs.by_arm(view.session)))
 
 
 def patches(view: View) -> list[Block]:

@@ -172,7 +172,7 @@ def stack_tables(view: View, comparison: Comparison, each: StackComparison) -> l
         *(Column("function, and its callers", left=True), *arms(comparison)),
         *(Column("change"), Column("calls", drop=1)),
     )
-    draws = view.charts(lambda pair: charts.stacks(pair, each), comparison=comparison)
+    draws = view.charts(comparison, lambda pair: charts.stacks(pair, each))
     drawn: list[Block] = [figure(chart, 4, wide=True) for chart in draws] if each.listed else []
     moved = (each.rows[number] for number in each.listed)
     rows = [_path_row(path) for path in moved if worth(path.instructions, each.total)]

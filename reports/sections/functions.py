@@ -19,7 +19,6 @@ from analysis.linked import Split
 from analysis.model import Comparison, MetricComparison
 from analysis.verdict import CALLED
 from reports import wording
-from reports.charts import functions as charted
 from reports.document import (
     Block,
     Cell,
@@ -41,7 +40,6 @@ from reports.sections.view import (
     View,
     arms,
     at_most,
-    gallery,
     line,
     mark,
     only,
@@ -177,18 +175,16 @@ def lines(each: Attribution) -> list[Line]:
     return lines
 
 
-def tables(view: View, comparison: Comparison, each: Attribution) -> list[Block]:
+def tables(_: View, comparison: Comparison, each: Attribution) -> list[Block]:
     """What changed, what moved most, and parts of the kernel."""
     if each.identical:
         return [Paragraph((Strong(IDENTICAL),))]
-    drawn = view.charts(lambda pair: charted.icicles(pair, each), comparison=comparison)
     warnings = (Item(f"{text}.", "warning") for text in filter(None, map(absent, each.ratios)))
     notes = (Item(hint(h, *_names(comparison)), "note") for h in each.hints)
     items = (*warnings, *notes)
     return [
         *([Listing(items)] if items else []),
         *_changed(comparison, each),
-        *gallery(drawn, 4),
         *_significant(comparison, each),
         *_parts(comparison, each),
     ]

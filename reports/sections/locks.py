@@ -13,10 +13,7 @@ from analysis.explain.locks import (
     WaitRow,
 )
 from analysis.model import Comparison
-from analysis.verdict import Change
 from reports import wording
-from reports.charts import changes
-from reports.charts.canvas import Chart
 from reports.document import Block, Cell, Column, Paragraph, Row, Strong, row
 from reports.sections.view import (
     PARENTHESES,
@@ -25,7 +22,6 @@ from reports.sections.view import (
     View,
     arms,
     at_most,
-    gallery,
     line,
     notes,
     only,
@@ -216,7 +212,7 @@ def wait_lines(locks: LockComparison) -> list[Line]:
     return [line(f"waits, {locks.twin} run", f"1,000 {plural(locks.unit_title)}", entries, says)]
 
 
-def wait_tables(view: View, comparison: Comparison, locks: LockComparison) -> list[Block]:
+def wait_tables(_: View, comparison: Comparison, locks: LockComparison) -> list[Block]:
     """What a diagnostic run counted: its guest, and the longest waits by caller."""
     words = notes(f" {guest(locks)}", slow_path(locks), between=". ")
     blocks: list[Block] = [Paragraph((Strong(f"{BANNER}."), f"{words}."), "banner")]
@@ -227,27 +223,8 @@ def wait_tables(view: View, comparison: Comparison, locks: LockComparison) -> li
             "dropped: the waits are not complete."
         )
         blocks.append(Paragraph(text))
-    blocks += gallery(view.charts(lambda _: _drawn(locks), comparison=comparison), 4)
     blocks += _callers(comparison, locks)
     return [*blocks, Paragraph(limits(locks), "note")]
-
-
-def _drawn(locks: LockComparison) -> list[Chart]:
-    """What the waits changed by, caller by caller: 1 % is seen beside a wait of any length."""
-    lines = []
-    for each in locks.waits[:MOST_DRAWN]:
-        pair = each.count
-        if pair.base:
-            size = pair.difference / pair.base
-            ends = (None if end is None else end / pair.base for end in (pair.low, pair.high))
-            low, high = ends
-            change = Change(estimate=size, hodges_lehmann=size, low=low, high=high, level=0.95)
-            text = f"{wording.few(pair)}  {wording.moved(pair)}"
-            lines.append(changes.ChangeLine(f"{each.caller} ({each.flags})", text, change))
-    head = f"waits per 1,000 {plural(locks.unit_title)}"
-    names = ("locks", locks.twin, locks.case, locks.phase)
-    group = changes.ChangeGroup(head, 0.0, tuple(lines))
-    return changes.draw([group], title="Waits by caller", names=names)
 
 
 def _callers(comparison: Comparison, locks: LockComparison) -> list[Block]:

@@ -18,7 +18,6 @@ from reports.document import (
     Paragraph,
     Row,
     Table,
-    row,
 )
 from reports.sections import arms
 from reports.sections import view as shapes
@@ -128,7 +127,7 @@ def blocks(view: View, comparison: Comparison) -> list[Block]:
         drawn.append(Fold("Other runs and phases", tuple(gallery(more)), page_only=True))
     return [
         *(titled("The change", "change", [*body, *notes]) if tables else []),
-        *titled("Every run", "runs", [*drawn, *_seeds(view, comparison)]),
+        *titled("Every run", "runs", drawn),
     ]
 
 
@@ -140,7 +139,7 @@ def _runs(view: View, comparison: Comparison) -> tuple[list[Chart], list[Chart],
     wall, few = comparison.wall is not None, len(comparison.cases) < MANY_CASES
     # Runs of many arms beside each other are in a chart of their own.
     samples = wall or (few and view.session.is_pair)
-    drawings = view.charts(runs.samples, comparison=comparison) if samples else []
+    drawings = view.charts(comparison, runs.samples) if samples else []
 
     def of(metrics: Iterable[MetricComparison]) -> list[Chart]:
         names = tuple(f"-{runs.name_of(metric)}" for metric in metrics)
@@ -148,43 +147,6 @@ def _runs(view: View, comparison: Comparison) -> tuple[list[Chart], list[Chart],
 
     called = of(m for m in comparison.primary if m.judgement.verdict in CALLED)
     judged = [chart for chart in of(comparison.primary) if chart not in called]
-    judged += view.charts(runs.drift, comparison=comparison)
     more = [chart for chart in drawings if chart not in (*called, *judged)]
     # Where something was called, what was not is there to look up, too.
     return (called, [], [*judged, *more]) if called and not wall else (called, judged, more)
-
-
-def _seeds(view: View, comparison: Comparison) -> list[Block]:
-    """Every seed, in wall mode every block: a table a case, all in a fold; only a page has them."""
-    cases = [case for case in comparison.cases if case.blocks and case.primary]
-    if not view.page or not cases:
-        return []
-    wall, manifest = comparison.wall is not None, comparison.manifest
-    what = "block" if wall else "seed"
-    names = [manifest.base, manifest.patched, "change"]
-    names += [manifest.arms[2].name, "A/A"] if wall else []
-    inner: list[Block] = []
-    for case in cases:
-        heads = [
-            Column(name, group=metric.name, narrow=name in (manifest.base, manifest.patched))
-            for metric in case.primary
-            for name in names
-        ]
-        by_block = [{pair.block: pair for pair in metric.pairs} for metric in case.primary]
-        rows = []
-        for block in sorted({block for pairs in by_block for block in pairs}):
-            pairs = [values.get(block) for values in by_block]
-            cells = [str(block if wall else next(pair.seed for pair in pairs if pair))]
-            for metric, pair in zip(case.primary, pairs, strict=True):
-                if pair is None:
-                    cells += [wording.NOTHING] * len(names)
-                    continue
-                cells.append(wording.figure(pair.base))
-                for value in (pair.patched, pair.again) if wall else (pair.patched,):
-                    change = wording.pair_change(metric, pair.base, value)
-                    cells += [wording.figure(value), change]
-            rows.append(row(*cells))
-        columns = (Column(what, left=True), *heads)
-        table = Table(f"Every {what} of {case.name}", columns, tuple(rows))
-        inner += [Heading(case.name, 3), table]
-    return [Fold(f"Every {what}", tuple(inner), page_only=True)]

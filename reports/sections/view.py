@@ -67,11 +67,10 @@ class View:
         return f"pair{self.session.comparisons.index(comparison) + 1}"
 
     def charts(
-        self, *draws: Callable[[Comparison], list[Chart]], comparison: Comparison
+        self, comparison: Comparison, draw: Callable[[Comparison], list[Chart]]
     ) -> list[Chart]:
         """Drawings of a pair of arms; none in a form of characters."""
-        prefix = self.prefix(comparison)
-        charts = [chart for draw in draws for chart in draw(comparison)] if self.drawn else []
+        prefix, charts = self.prefix(comparison), draw(comparison) if self.drawn else []
         return [within(chart, prefix) for chart in charts] if prefix else charts
 
 

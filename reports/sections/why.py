@@ -11,7 +11,7 @@ from analysis.explain.annotated import EXPLANATION as ANNOTATED
 from analysis.model import Comparison
 from analysis.verdict import CALLED
 from reports.charts import functions as charted
-from reports.charts import runs
+from reports.charts.canvas import Chart
 from reports.document import Block, Cell, Column, Fold, Heading, Paragraph, Table, row
 from reports.sections import counted, functions, locks, scaling
 from reports.sections.view import PARENTHESES, Instrument, View, arms, gallery, titled
@@ -84,33 +84,23 @@ def blocks(view: View, comparison: Comparison) -> list[Block]:
         *(replace(arm, narrow=True) for arm in arms(comparison)),
         *(Column("change"), Column("what it says", left=True, wide=True)),
     )
+    first = [each for each in comparison.headlines if (each.case, each.phase) == places[0]]
+
+    def drawn(pair: Comparison) -> list[Chart]:
+        """What is seen unfolded: the functions of the first phase."""
+        return [chart for each in first for chart in charted.waterfall(pair, each)]
+
     more = f" {len(rows) - MOST_ROWS} more rows are of other phases." * (len(rows) > MOST_ROWS)
     return titled(
         "Why",
         "why",
         [
             Table("What each instrument counted", columns, tuple(rows[:MOST_ROWS])),
-            *_drawn(view, comparison, places),
+            *gallery(view.charts(comparison, drawn)),
             *(_fold(view, comparison, *each, places) for each in shown),
             Paragraph(f"{PARENTHESES} {FILES}{more}", "note"),
         ],
     )
-
-
-def _drawn(view: View, comparison: Comparison, places: Sequence[At]) -> list[Block]:
-    """What is seen unfolded: the functions of the first phase, and the range of many CPUs."""
-    names = comparison.manifest.base, comparison.manifest.patched
-    first = [each for each in comparison.headlines if (each.case, each.phase) == places[0]]
-    charts = view.charts(
-        lambda pair: charted.waterfalls(pair, *first) if first else [],
-        lambda pair: [
-            runs.scaling(*names, each)
-            for each in scaling.SCALING.records(pair)
-            if (each.case, each.phase) == places[0]
-        ],
-        comparison=comparison,
-    )
-    return gallery(charts)
 
 
 def _fold(

@@ -55,6 +55,5 @@ def draw_all(session: Comparison | SessionComparison) -> tuple[OnPage, ...]:
 
 def draw_anew() -> None:
     """Forget every chart that is kept for a second report."""
-    for drawn_once in (runs._samples, runs.scaling):
-        drawn_once.cache_clear()
+    runs._samples.cache_clear()
     _pages.clear()

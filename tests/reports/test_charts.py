@@ -9,8 +9,6 @@ from collections import Counter
 from xml.etree import ElementTree as ET
 
 import pytest
-from matplotlib.font_manager import FontProperties
-from matplotlib.textpath import TextPath
 
 from analysis.many import SessionComparison, compare_session, geometric_means
 from analysis.model import Comparison
@@ -18,7 +16,7 @@ from analysis.verdict import Change
 from experiment.spec import Thresholds
 from reports import forms
 from reports.charts import canvas, changes, runs
-from reports.charts.changes import ChangeGroup, ChangeLine, Square
+from reports.charts.changes import ChangeGroup, ChangeLine
 from tests.analysis.factory import ExactSession
 from tests.analysis.many_factory import workloads
 from tests.analysis.measured import compare, measured
@@ -32,15 +30,12 @@ ON_PAGE = {
         "forest": 1,
         "samples": 3,
         "waterfall": 1,
-        "icicle": 3,
-        "locks": 1,
-        "scaling": 1,
     },
-    "five": {"forest": 1, "heat": 1, "runs": 3},
-    "stepwise": {"patches": 3, "forest": 1, "heat": 1, "runs": 3},
-    "matrix": {"heat": 1, "ranked": 1, "samples": 6},
-    "many": {"heat": 1, "ranked": 1},
-    "quiet": {"forest": 1, "samples": 3, "drift": 3},
+    "five": {"forest": 1},
+    "stepwise": {"patches": 3, "forest": 1},
+    "matrix": {"ranked": 1, "samples": 6},
+    "many": {"ranked": 1},
+    "quiet": {"forest": 1, "samples": 3},
 }
 
 
@@ -104,14 +99,11 @@ def test_axes_have_units(normal: Comparison, kind: str, words: str) -> None:
         assert chart.kind != kind or any(words in text for text in texts), chart.name
 
 
-def test_words_of_a_chart_are_its_numbers(normal: Comparison, quiet: Comparison) -> None:
+def test_words_of_a_chart_are_its_numbers(normal: Comparison) -> None:
     samples = named(normal)["samples-filemap-4k-4k-bw"]
     assert "base 259.019, patched 262.032 virtual MiB/s" in samples.alt
     assert len(re.findall(r"<use ", samples.svg)) >= 2 * len(normal.manifest.seeds) + 1
     assert "filemap-4k 4k.bw +1.16 % ▲ improvement" in named(normal)["forest"].alt
-    crossed = {name: "Crosses" in chart.caption for name, chart in named(quiet).items()}
-    assert crossed["drift-filemap-4k-4k-bw"]
-    assert not crossed["drift-filemap-thp-thp-bw"]
 
 
 def test_wall_mode_shows_a_a_wherever_runs_are(quiet: Comparison) -> None:
@@ -220,60 +212,6 @@ def test_seeds_are_shown_of_what_is_judged() -> None:
     changed = manifest.model_copy(update={"cases": (judged, *others)})
     metrics = runs.charted_metrics(compare(changed, session.records()))
     assert [metric.name for metric in metrics] == ["4k.refaults_per_io", "thp.bw", "switch.bw"]
-
-
-def test_the_heat_map_prints_its_values(five: SessionComparison, matrix: Comparison) -> None:
-    for session, expected in (
-        (five, {"−4.54▼", "sorted-bourney"}),
-        (forms.as_session(matrix), {"+255.6▲", "libaio-read4 4k"}),
-    ):
-        (chart,) = changes.heat(session)
-        assert expected <= set(re.findall(r"<text[^>]*>([^<]*)</text>", chart.svg))
-        ends = re.findall(r'text-anchor: end[^>]* x="([\d.]+)"[^>]*>([^<]+)</text>', chart.svg)
-        assert ends
-        for x, name in ends:
-            wide = TextPath((0, 0), name, size=9.5, prop=FontProperties(family="DejaVu Sans"))
-            assert wide.get_extents().width <= float(x), name
-            assert "…" not in name
-    # One case is named once.
-    (case,) = {comparison.cases[0].name for comparison in five.comparisons}
-    (chart,) = changes.heat(five)
-    assert case not in re.findall(r">([^<\s]+) [^<]*</text>", chart.svg)
-
-
-def test_a_map_of_many_rows_has_those_that_changed(
-    matrix: Comparison, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    session = forms.as_session(matrix)
-    (whole,) = changes.heat(session)
-    assert "rows" not in whole.caption
-    monkeypatch.setattr(changes, "MOST_ROWS", 5)
-    (chart,) = changes.heat(session)
-    ((there, shown),) = re.findall(r"Of (\d+) rows the (\d+)", chart.caption)
-    assert int(there) > int(shown) == 5
-    # The last of the whole map is the largest.
-    assert "+255.6▲" in re.findall(r"<text[^>]*>([^<]*)</text>", chart.svg)
-    monkeypatch.setattr(changes, "MOST_ROWS", 3)
-
-    def row(depth: float, *, sure: bool) -> list[Square | None]:
-        return [None, Square("", depth, False, sure)]
-
-    squares: list[list[Square | None]] = [
-        row(0.1, sure=False),
-        row(0.5, sure=False),
-        row(0.0, sure=True),
-        [None, None],
-        row(0.3, sure=False),
-    ]
-    assert changes.most_changed(squares) == [1, 2, 4]
-
-
-def test_colour_grows_with_the_change_and_never_hides_ink() -> None:
-    depths = [changes.depth(size, 0.0025) for size in (0.0, 0.001, 0.01, 0.1, 1.0, 9.0, 90.0)]
-    assert depths == sorted(depths)
-    assert depths[0] == depths[1] == 0.0
-    assert depths[-1] <= changes.DEEPEST
-    assert changes.depth(-1.0, 0.0025) <= changes.DEEPEST
 
 
 def test_steps_of_many_metrics_have_charts_of_those_that_changed_most(

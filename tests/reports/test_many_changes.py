@@ -1,16 +1,12 @@
-"""Many changes at once: the ranked chart, geometric means, and the icicle of all instructions."""
+"""Many changes at once: the ranked chart, and geometric means."""
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
-from analysis.explain.functions import Attribution
 from analysis.many import SessionComparison, compare_session, geometric_means
 from analysis.model import Comparison
 from reports import forms
-from reports.charts import functions as charted
 from reports.document import Table
 from reports.repeat import source_address
 from reports.sections import arms
@@ -45,47 +41,12 @@ def test_changes_stand_before_means(many: SessionComparison) -> None:
     assert {len(row.cells) for row in table.rows} == {len(table.columns)}
 
 
-def _icicles(comparison: Comparison) -> list[tuple[Attribution, list[charted.Area]]]:
-    return [(each, charted.areas(each)) for each in comparison.headlines if not each.identical]
-
-
-def test_each_column_of_an_icicle_is_without_gaps(counted: Comparison) -> None:
-    assert _icicles(counted)
-    for _, areas in _icicles(counted):
-        parts = [area for area in areas if area.column == 0]
-        assert parts[0].start == 0.0
-        assert parts[-1].end == pytest.approx(1.0)
-        for before, after in itertools.pairwise(parts):
-            assert after.start == pytest.approx(before.end)
-        for part in parts:
-            files = [a for a in areas if a.column == 1 and part.start <= a.start < part.end - 1e-9]
-            if files:
-                sizes = sum(file.end - file.start for file in files)
-                assert sizes == pytest.approx(part.end - part.start)
-
-
-def test_an_icicle_holds_the_whole_difference(counted: Comparison) -> None:
-    for attribution, areas in _icicles(counted):
-        whole = sum(area.difference for area in areas if area.column == 0)
-        assert whole == pytest.approx(attribution.total.difference)
-
-
 def test_files_add_up_to_their_part(counted: Comparison) -> None:
     for attribution in counted.headlines:
         for group in attribution.groups:
             assert sum(file.functions for file in group.files) == group.functions
             whole = sum(file.instructions.difference for file in group.files)
             assert whole == pytest.approx(group.instructions.difference)
-
-
-def test_small_nodes_are_one_and_keep_what_they_differ_by() -> None:
-    nodes = [charted._Node(str(n), 1.0, 0.5, is_significant=n != 1) for n in range(3)]
-    large = charted._Node("large", 100.0, -7.0, is_significant=True)
-    first, together = charted._with_small_together([*nodes, large], 2.0, "file")
-    assert first == large
-    assert together.label == "3 small files"
-    assert together.difference == 1.5
-    assert not together.is_significant
 
 
 def test_a_function_leads_to_its_definition_in_the_base_kernel(counted: Comparison) -> None:

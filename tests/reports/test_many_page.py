@@ -1,4 +1,4 @@
-"""The page of many arms, the heat map, and JSON with its schema."""
+"""The page of many arms, and JSON with its schema."""
 
 from __future__ import annotations
 
