@@ -4,4 +4,4 @@ The names of the forms are here, in the order they are listed: ``reports.forms``
 each, and is too slow to import for a ``--help``.
 """
 
-FORM_NAMES = ("text", "markdown", "letter", "lkp", "mmtests", "matrix", "html", "json", "summary")
+FORM_NAMES = ("text", "markdown", "letter", "lkp", "mmtests", "html", "json", "summary")

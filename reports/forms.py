@@ -147,7 +147,7 @@ def _of_operations(form: Form) -> Form:
 
 _WRITERS: tuple[Form, ...] = (
     *(as_text, as_markdown),
-    *map(_of_operations, (mail.letter, lkp.render, mmtests.render, mmtests.matrix)),
+    *map(_of_operations, (mail.letter, lkp.render, mmtests.render)),
     *(as_html, json_form.render, as_summary),
 )
 FORMS: Mapping[str, Form] = MappingProxyType(dict(zip(FORM_NAMES, _WRITERS, strict=True)))

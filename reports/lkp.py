@@ -291,6 +291,6 @@ def render(session: SessionComparison) -> str:
     for case in session.cases:
         lines += _case(about, case.name)
         if measured:
-            lines += mail.below(session, session.of_case(case.name))
+            lines += mail.below(session.of_case(case.name))
     lines += mail.closing(session, measured=measured)
     return "\n".join(lines).rstrip() + "\n"

@@ -75,18 +75,17 @@ def warnings(session: SessionComparison) -> list[str]:
     return paragraph(*(f"WARNING: {text}" for text in texts))
 
 
-def claims(session: SessionComparison, rows: Sequence[MetricRow]) -> list[tuple[str, list[str]]]:
+def below(rows: Sequence[MetricRow]) -> list[str]:
     """For each metric that is judged its unit and n; interval and verdict, an arm at a time."""
-    every = []
+    lines = []
     for row in (row for row in rows if row.primary):
-        lines = []
+        lines += wrapped(f"{row.case} {row.shown_name}, {row.unit}, {wording.row_samples(row)}:")
         for cell in row.others:
             if cell.against is not None:
-                lines.append(_claim(cell.arm, cell.against, withheld=cell.withheld))
-                lines += [f"A/A: {sentences.noise(cell.against)}"] if cell.against.again else []
-        head = f"{row.case} {row.shown_name}, {row.unit}, {wording.row_samples(row)}:"
-        every.append((head, lines))
-    return every
+                lines += wrapped(_claim(cell.arm, cell.against, withheld=cell.withheld), "  ")
+                noise = f"A/A: {sentences.noise(cell.against)}" if cell.against.again else ""
+                lines += wrapped(noise, "  ")
+    return [*lines, ""] if lines else []
 
 
 def _claim(arm: str, metric: MetricComparison, *, withheld: bool) -> str:
@@ -102,14 +101,6 @@ def _claim(arm: str, metric: MetricComparison, *, withheld: bool) -> str:
     reason = sentences.reason(metric)
     text = f"{arm}: {size}, n={metric.judgement.pairs}: {verdict}"
     return (f"{text} ({reason})" if reason else text).replace(" %", "%")
-
-
-def below(session: SessionComparison, rows: Sequence[MetricRow]) -> list[str]:
-    """:func:`claims` as lines."""
-    lines = []
-    for head, texts in claims(session, rows):
-        lines += [*wrapped(head), *(line for text in texts for line in wrapped(text, "  "))]
-    return [*lines, ""] if lines else []
 
 
 def unmeasured(session: SessionComparison) -> list[str]:

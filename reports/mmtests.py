@@ -3,8 +3,6 @@
 A percentage in parentheses is against the first arm, and positive always means better;
 stars take the place of the parentheses where the difference is significant.
 Lines are at most 75 columns: arms that do not fit go into a further table.
-
-And the tables of documents, of the blocks of a report: a row an arm, and workloads by direction.
 """
 
 from __future__ import annotations
@@ -13,20 +11,14 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 
-from analysis.many import MANY_CASES, ArmCell, MetricRow, SessionComparison, chosen_columns
+from analysis.many import ArmCell, MetricRow, SessionComparison, chosen_columns
 from analysis.verdict import CALLED
-from reports import mail, sentences
-from reports.document import Block, Column, Heading, Item, Listing, Paragraph, Table, listing
-from reports.document import row as table_row
+from reports import mail
 from reports.headline import headline
 from reports.mail import WIDTH, fit
-from reports.render import text
-from reports.sections import answer, arms, subject, trust
-from reports.sections.view import View
 from results.units import shown_name, shown_unit
 
 CELL, STATISTIC = 22, 10
-MATRIX_WIDTH = 100
 # Reclaim: title, unit, and the samples whose product it is, times a factor.  Samples are per I/O;
 # times I/Os per second they are rates.
 RECLAIM: tuple[tuple[str, str, float, tuple[str, ...]], ...] = (
@@ -158,53 +150,8 @@ def render(session: SessionComparison) -> str:
         lines += _metric(session, [row for row in visible if row.short == short])
     if visible:
         note = "Percentages are against the first arm, positive is better; stars are significant."
-        lines += [*mail.wrapped(note), "", *mail.below(session, session.rows)]
+        lines += [*mail.wrapped(note), "", *mail.below(session.rows)]
     else:
         lines += mail.unmeasured(session)
     lines += [*mail.closing(session, measured=bool(visible)), *_reclaim(session)]
     return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
-
-
-def _workloads(session: SessionComparison) -> list[Block]:
-    """Workload; read or write; baseline; stddev; the other arm; stddev; change; verdict.
-
-    A table for each arm but the first.
-    """
-    rows = [row for row in session.rows if row.primary and row.measured]
-    if not rows:
-        return []
-    base, blocks = session.arms[0].name, []
-    for arm in session.arms[1:]:
-        names = (base, "stddev", arm.name, "stddev", "change")
-        words = Column("Workload", True), Column("read/write", True)
-        columns = (*words, *map(Column, names), Column("verdict", True))
-        lines = []
-        for before, row in zip((None, *rows), rows, strict=False):
-            cell = row.cell(arm.name)
-            values = (*arms.values(row.base), *arms.values(cell), arms.change(row, cell))
-            first = "" if before and before.case == row.case else row.case
-            word = sentences.cell_verdict(cell)
-            lines.append(table_row(first, arms.direction(row, session.rows), *values, word))
-        blocks.append(Table(f"Workloads, {arm.name}", columns, tuple(lines)))
-    units = ", ".join(dict.fromkeys(row.unit for row in rows))
-    over = session.manifest.experiment.repeated
-    return [*blocks, Paragraph(f"Means and standard deviations over the {over}, {units}.")]
-
-
-def matrix(session: SessionComparison) -> str:
-    """Return the tables, ending in a newline."""
-    view = View(session)
-    title = Heading(session.manifest.experiment.title, 1)
-    blocks: list[Block] = [title, Paragraph(headline(session).sentence)]
-    blocks += [Paragraph(answer.is_of(session)), *trust.differences(view)]
-    if len(session.arms) > 2:
-        blocks += [*arms.blocks(view), *subject.published(view)]
-    if len(session.arms) == 2 or len(session.cases) >= MANY_CASES:
-        blocks += _workloads(session)
-    blocks += trust.failures(view)
-    claims = mail.claims(session, session.rows)
-    items = tuple(Item(head, blocks=tuple(listing(lines))) for head, lines in claims)
-    blocks += [Listing(items)] if items else []
-    notes = [f"{sentences.family(session)}."] if len(session.primary) > 1 else []
-    notes.append(trust.checks_sentence(session.gates))
-    return text.text([*blocks, *(Paragraph(note) for note in notes if note)], MATRIX_WIDTH)

@@ -112,7 +112,7 @@ KCONFIG = Path(__file__).parents[1] / "configs/kconfig"
         ("report nowhere", "nowhere/manifest.json: no such file"),
         (
             "report nowhere --form pdf",
-            "one of: text, markdown, letter, lkp, mmtests, matrix, html, json, summary",
+            "one of: text, markdown, letter, lkp, mmtests, html, json, summary",
         ),
     ],
 )
@@ -486,7 +486,7 @@ def test_json_is_the_verdicts_and_in_full_everything(
     assert "cases" in json.loads(capsys.readouterr().out)["comparisons"][0]
 
 
-@pytest.mark.parametrize("form", ["letter", "lkp", "mmtests", "matrix", "summary", "text", "json"])
+@pytest.mark.parametrize("form", ["letter", "lkp", "mmtests", "summary", "text", "json"])
 def test_a_form_without_drawings_does_not_import_what_draws(tmp_path: Path, form: str) -> None:
     code = (
         "import lab, sys\n"

@@ -39,7 +39,7 @@ from tests.analysis.counts_factory import counted, profiles
 from tests.analysis.factory import ExactSession
 from tests.analysis.measured import measured
 
-FORMS = ("text", "markdown", "html", "summary", "letter", "lkp", "mmtests", "matrix", "json")
+FORMS = ("text", "markdown", "html", "summary", "letter", "lkp", "mmtests", "json")
 
 
 def triage(*names: str) -> TriageRecord:

@@ -88,7 +88,7 @@ def test_checks_of_several_workloads_have_their_names() -> None:
     assert "patched, lockdep, 1 vCPU: " in rendered
 
 
-@pytest.mark.parametrize("form", ["letter", "lkp", "mmtests", "matrix", "summary"])
+@pytest.mark.parametrize("form", ["letter", "lkp", "mmtests", "summary"])
 def test_a_mail_has_one_sentence_on_the_gate(form: str) -> None:
     four = checked("patched").model_copy(update={"vcpus": 4, "run_id": "check.patched.4", "of": 2})
     rendered = forms.render(compared(checked("base"), checked("patched", of=2), four), form)

@@ -102,7 +102,7 @@ def test_what_was_counted_has_the_same_denominator(session: SessionComparison) -
 def test_forms_have_one_denominator_and_tables_what_is_on_record(
     session: SessionComparison,
 ) -> None:
-    for form in ("text", "markdown", "html", "letter", "summary", "lkp", "mmtests", "matrix"):
+    for form in ("text", "markdown", "html", "letter", "summary", "lkp", "mmtests"):
         rendered = forms.render(session, form)
         assert "4k.path" not in rendered, form
         assert "ns of work:" not in rendered, form

@@ -27,7 +27,7 @@ from verbs.session import report_verb
 
 
 def test_an_unknown_form_names_the_known(normal: Comparison) -> None:
-    known = "text, markdown, letter, lkp, mmtests, matrix, html, json, summary"
+    known = "text, markdown, letter, lkp, mmtests, html, json, summary"
     with pytest.raises(ReportError, match=known):
         forms.render(normal, "pdf")
 

@@ -22,7 +22,7 @@ from tests.analysis.measured import is_golden
 
 KEPT = Path(__file__).parent / "kept"
 RECORDS = sorted((CHECKOUT / "configs" / "gallery").glob("*.tar.xz"))
-WHOLE = ("text", "letter", "lkp", "mmtests", "matrix", "summary")
+WHOLE = ("text", "letter", "lkp", "mmtests", "summary")
 
 
 @pytest.mark.parametrize("name", sorted(folder.name for folder in KEPT.iterdir()))

@@ -67,7 +67,7 @@ def test_the_robots_form_is_ascii_but_for_its_sign(sessions: dict[str, Either]) 
         assert all(c.isprintable() or c in "\n\t" for c in rendered), name
 
 
-@pytest.mark.parametrize("form", [*MAIL, "matrix"])
+@pytest.mark.parametrize("form", MAIL)
 def test_above_the_first_table_it_says_that_numbers_are_virtual(
     form: str, sessions: dict[str, Either]
 ) -> None:
@@ -79,18 +79,17 @@ def test_above_the_first_table_it_says_that_numbers_are_virtual(
         assert rendered.index(answer.COUNTED) < first, name
 
 
-@pytest.mark.parametrize("form", [*MAIL, "matrix"])
+@pytest.mark.parametrize("form", MAIL)
 def test_no_rate_or_duration_is_without_virtual(form: str, sessions: dict[str, Either]) -> None:
     for name, session in sessions.items():
         if "hostile" not in name:
             rendered = " ".join(forms.render(session, form).partition("Published:")[0].split())
             assert not re.search(r"(?<!virtual )\b(?:MiB/s|1/s|ns)\b", rendered), name
-            # The matrix has the unit below each of its names.
             named = re.search(r"\b(?:4k|thp|switch)\.(?:bw|iops)\b", rendered)
-            assert form == "matrix" or not named, name
+            assert not named, name
 
 
-@pytest.mark.parametrize("form", [*MAIL, "matrix"])
+@pytest.mark.parametrize("form", MAIL)
 def test_wall_sessions_have_blocks_and_a_against_a(form: str) -> None:
     quiet = WallSession(effect=0.03, busy=(("filemap-4k", 3, "patched"),)).compared()
     rendered = " ".join(forms.render(quiet, form).split())
@@ -101,7 +100,7 @@ def test_wall_sessions_have_blocks_and_a_against_a(form: str) -> None:
     assert rendered.count("A/A") == len(quiet.primary)
 
 
-@pytest.mark.parametrize("form", [*MAIL, "matrix"])
+@pytest.mark.parametrize("form", MAIL)
 def test_under_a_translator_no_size_is_claimed(form: str) -> None:
     translated = WallSession(blocks=12, effect=0.03, spread=0.2, accelerator="tcg").compared()
     rendered = " ".join(forms.render(translated, form).split())
@@ -112,11 +111,10 @@ def test_under_a_translator_no_size_is_claimed(form: str) -> None:
     assert {change.rstrip(" %") for change in changes} <= set(noise)
 
 
-@pytest.mark.parametrize("form", ["mmtests", "matrix"])
-def test_failures_of_the_a_arm_are_counted(form: str) -> None:
+def test_failures_of_the_a_arm_are_counted() -> None:
     wall = WallSession(effect=0.03)
     run = next(r.run_id for r in wall.records() if r.arm == AGAIN and r.case == "filemap-4k")
-    rendered = forms.render(compare(wall.manifest(), fails(wall.records(), run)), form)
+    rendered = forms.render(compare(wall.manifest(), fails(wall.records(), run)), "mmtests")
     shown = " ".join(rendered.split()).replace(AGAIN, "").replace("base", "").replace("patched", "")
     assert re.search(r"filemap-4k:? +0:24,? +0:24,? +1:24", shown)
 
@@ -198,17 +196,9 @@ def test_compiler_is_named_by_its_program(version: str, name: str) -> None:
     assert match[0] == name
 
 
-@pytest.mark.parametrize("form", ["text", "matrix"])
-@pytest.mark.parametrize("name", ["five", "failed", "steps", "two"])
-def test_a_terminal_of_100_columns_holds_it(
-    form: str, name: str, sessions: dict[str, Either]
-) -> None:
-    assert max(map(len, forms.render(sessions[name], form).splitlines())) <= 100
-
-
 def test_more_metrics_than_fit_continue_below(five: SessionComparison) -> None:
     """Nothing is cut off: each arm's values of each metric stand in some table."""
-    rendered = mmtests.matrix(five)
+    rendered = forms.render(five, "text", 100)
     for row in five.rows:
         if row.primary and row.measured:
             assert all(values(cell)[0] in rendered for cell in row.cells), row.name

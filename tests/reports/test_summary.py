@@ -1,4 +1,4 @@
-"""The one-screen summary: its picture, its size, and nothing in it that GitHub acts on."""
+"""The one-screen summary: its size, nothing in it that GitHub acts on; and a session in a line."""
 
 from __future__ import annotations
 
@@ -8,36 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis.many import compare_session
 from analysis.model import Comparison
+from analysis.two_sessions import compare_two
 from reports import forms, summary
 from tests.analysis.factory import ExactSession
-from tests.analysis.measured import compare
+from tests.analysis.measured import compare, measured
+from tests.analysis.test_two_sessions import FIRST, SLOWER, other_series, session
+from tests.reports.test_headline import unfinished
 
 
 def made(session: ExactSession) -> Comparison:
     return compare(session.manifest(), session.records())
-
-
-def picture_of(text: str) -> list[str]:
-    return text.split("```text\n")[1].split("\n```")[0].splitlines()
-
-
-def test_the_mark_is_on_the_side_of_its_sign() -> None:
-    for effect in (0.02, -0.02):
-        drawn = picture_of(
-            forms.render(
-                made(ExactSession(effect={"4k": effect, "thp": 0.0, "switch": 0.0})), "summary"
-            )
-        )
-        line = next(line for line in drawn if line.startswith("4k.bw"))
-        assert (line.index("●") > line.index("│")) == (effect > 0)
-        assert ("▲" in line) == (effect > 0)
-        assert ("▼" in line) == (effect < 0)
-
-
-def test_zero_of_the_scale_is_below_the_axis() -> None:
-    drawn = picture_of(forms.render(made(ExactSession()), "summary"))
-    assert {line.index("│") for line in drawn if "│" in line} == {drawn[-1].index(" 0 ") + 1}
 
 
 HOSTILE = "@torvalds fixes #1 octo/cat#2 GH-3 https://evil.example www.evil.example </details>"
@@ -68,3 +50,26 @@ def test_what_is_too_long_is_cut_and_says_so(monkeypatch: pytest.MonkeyPatch) ->
     assert len(cut) < len(whole)
     assert cut.endswith(summary.CUT)
     assert "<details>" not in cut
+
+
+def test_the_result_that_changed_most_and_its_change_since_the_last_save() -> None:
+    now = other_series(SLOWER)
+    assert summary.line(compare_session(now), compare_two(session(FIRST), now)) == (
+        "1 regression, 1 unchanged (within 0.25 %), 1 inconclusive: filemap-4k 4k.bw -1.43 % "
+        "[-1.65, -1.30]; since the last save -2.57 % [-2.57, -2.57]; 8 seeds"
+    )
+    same = compare_two(session(FIRST), session(FIRST))
+    first = compare_session(session(FIRST))
+    assert "; since the last save the same machine code; 8 seeds" in summary.line(first, same)
+
+
+def test_what_has_no_verdict_says_why() -> None:
+    assert summary.line(unfinished()).startswith("Not finished: 7 of ")
+
+
+def test_a_verdict_that_more_seeds_may_decide_is_open() -> None:
+    assert summary.is_decided(compare_session(session(FIRST)))
+    few = ExactSession(seeds=(1, 2, 3))
+    early = compare_session(measured(few.manifest(), few.records()))
+    assert not summary.is_decided(early)
+    assert "4k.bw +1.17 % ([+0.84, +1.46] seed by seed)" in summary.line(early)

@@ -201,7 +201,7 @@ def test_mails_and_the_summary_say_how_it_ended(
     """The headline, whole, and no row of dashes where nothing was measured."""
     session = sessions[name]
     head = headline(session)
-    for form in ("lkp", "mmtests", "matrix", "summary"):
+    for form in ("lkp", "mmtests", "summary"):
         rendered = " ".join(
             re.sub(r"[\\\u2060]", "", forms.render(session, form)).replace("±", "+-").split()
         )
