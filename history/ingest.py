@@ -44,10 +44,6 @@ DIGITS = 7
 MOST_TEXTS = 20
 
 
-class SessionError(RecordError):
-    """A session that is no night's comparison: says what is missing."""
-
-
 def read_session(
     folder: Path, *, night: str = "", link: str = ""
 ) -> tuple[Entry, NightFunctions | None]:
@@ -59,7 +55,7 @@ def read_session(
     Raises:
         StoreError: the folder is no session, or cannot be read.
         ReportError: its records cannot be compared.
-        SessionError: planned runs or correctness checks are missing in it.
+        RecordError: planned runs or correctness checks are missing in it.
     """
     return entry_of(open_session(folder), night=night, link=link)
 
@@ -72,9 +68,9 @@ def entry_of(
     experiment, provenance = manifest.experiment, manifest.provenance
     compared = compare_session(session)
     if open_runs := unfinished(session):
-        raise SessionError(f"{manifest.session}: {open_runs}; finish it with --resume")
+        raise RecordError(f"{manifest.session}: {open_runs}; finish it with --resume")
     if pending(compared):
-        raise SessionError(f"{manifest.session}: checks pending; finish it with --resume")
+        raise RecordError(f"{manifest.session}: checks pending; finish it with --resume")
     measured = [record for record in session.records if not record.twin and not record.repeat]
     functions = _functions(manifest, measured, session.profiles)
     looks = experiment.looks(len(manifest.seeds))

@@ -74,7 +74,7 @@ def add_verb(
     ./lab.py history add sessions/A sessions/B --night 2026-01-02  # as one night
     """
     from history.entry import calendar_date
-    from history.ingest import SessionError, read_session
+    from history.ingest import read_session
     from history.policy import too_late
     from history.store import HistoryStore
 
@@ -95,7 +95,7 @@ def add_verb(
         try:
             entry, functions = read_session(session, night=night if is_date else "", link=link)
             if ahead := too_late(entry.night, datetime.now(UTC).date(), AHEAD):
-                raise SessionError(f"night: {ahead}; write --night, or set this host's clock")
+                raise RecordError(f"night: {ahead}; write --night, or set this host's clock")
             entry = entry.model_copy(update={"night_id": "" if is_date else night})
             added = store.add(entry, functions)
         except RecordError as error:

@@ -125,10 +125,6 @@ MOST_PAIRS = 400
 NEWEST = 30
 
 
-class SiteError(UsageError):
-    """The folder for the site holds something else."""
-
-
 @dataclass(frozen=True)
 class SitePages:
     """What was written: pages by kind; of each session without a report, a line why."""
@@ -155,14 +151,14 @@ def build(
 
     Raises:
         StoreError: the folder of the history holds something else.
-        SiteError: ``folder`` holds something that is no site, or a site with nights while the
+        UsageError: ``folder`` holds something that is no site, or a site with nights while the
             history has none.
         OSError: the folder cannot be written.
     """
     check(folder)
     read = store.read()
     if not read.entries and any((folder / "night").glob("*.html")):
-        raise SiteError(
+        raise UsageError(
             "a site with nights is not replaced by one without any; "
             f"{store.folder} has no entry that can be read",
             where=str(folder),
@@ -203,12 +199,12 @@ def replaced(folder: Path) -> Iterator[Path]:
 
 
 def check(folder: Path) -> None:
-    """Refuse to replace what is no site of the lab's, by raising ``SiteError``."""
+    """Refuse to replace what is no site of the lab's, by raising ``UsageError``."""
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         return
     if not folder.is_dir() or (any(folder.iterdir()) and not (folder / MARK).exists()):
-        raise SiteError(
+        raise UsageError(
             "holds something that is no site of the lab's",
             where=str(folder),
             next_step="name a new folder",

@@ -191,11 +191,6 @@ class Track:
         return tuple(chart for chart in self.charts if chart.primary)
 
     @property
-    def secondary(self) -> tuple[TrendChart, ...]:
-        """The others."""
-        return tuple(chart for chart in self.charts if not chart.primary)
-
-    @property
     def status(self) -> Status:
         """The word of the newest night."""
         same = [entry for entry in self.entries[:-1] if entry.night_key == self.last.night_key]

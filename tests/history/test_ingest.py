@@ -11,12 +11,13 @@ import pytest
 
 from analysis.many import compare_session
 from analysis.verdict import Verdict
+from errors import RecordError
 from experiment.arms import ArmSpec
 from history import wording
 from history.changes import gaps_of
 from history.entry import PINNED, Entry
 from history.exact import moved_settings
-from history.ingest import SessionError, commit_of, entry_of, read_session
+from history.ingest import commit_of, entry_of, read_session
 from history.wording import entry_lines
 from reports.sentences import changed_per_unit
 from results.record import Manifest, RunRecord
@@ -188,7 +189,7 @@ def test_the_id_is_of_what_was_measured_not_of_the_numbers() -> None:
 
 
 def test_a_session_without_runs_is_no_night() -> None:
-    with pytest.raises(SessionError, match="--resume"):
+    with pytest.raises(RecordError, match="--resume"):
         entry_of(measured(ExactSession().manifest(), []))
 
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from errors import UsageError
 from experiment.load import Subsystems, SubsystemWorkloads
 from history.changes import changes_of, function_changes, gaps_of
 from history.entry import SCHEMA_VERSION, Entry
@@ -94,7 +95,7 @@ def test_a_site_is_replaced_as_a_whole_and_nothing_else_is(
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "thesis.tex").write_text("dear to me")
-    with pytest.raises(site.SiteError, match="no site"):
+    with pytest.raises(UsageError, match="no site"):
         site.build(store, mine)
     assert (mine / "thesis.tex").read_text() == "dear to me"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["history", "mine", "site"]
@@ -127,7 +128,7 @@ def test_a_site_with_nights_is_not_replaced_by_one_without(
     before = {path: path.read_bytes() for path in made.folder.rglob("*") if path.is_file()}
     with pytest.raises(StoreError, match="no history here"):
         site.build(HistoryStore(tmp_path / "mistyped"), made.folder)
-    with pytest.raises(site.SiteError, match="not replaced by one without any"):
+    with pytest.raises(UsageError, match="not replaced by one without any"):
         site.build(empty_history(tmp_path / "empty"), made.folder)
     assert {path: path.read_bytes() for path in made.folder.rglob("*") if path.is_file()} == before
 
