@@ -15,9 +15,9 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from email import message_from_bytes
 from email.message import Message
-from email.parser import BytesHeaderParser
+from email.parser import BytesHeaderParser, BytesParser
+from email.policy import Compat32
 from email.utils import getaddresses, parsedate_to_datetime
 
 from errors import LabError, SeriesError
@@ -63,6 +63,12 @@ PLAIN_HEADER = re.compile(rb"(?:[!-9;-~]+:[^\r\n]*\r?\n(?:[ \t][^\r\n]*\r?\n)*)+
 # What a mail has more than the patch in it, at the most: that is encoded in base64.
 ENCODING = 1.4
 LONGEST_REFERENCES = 1 << 14
+# Of a field with parameters, for which Python's parser looks in quadratic time.
+LONGEST_CONTENT = 1 << 10
+# Python's parser holds each line against all parts that it is in; this takes two seconds.
+PART = re.compile(rb"content-type:\s*(?:multipart|message)/", re.I)
+MOST_HELD = 20_000_000
+DEEPEST = 1000  # where Python's recursion ends
 RAW_ID = re.compile(rb"^message-id:\s{0,80}<([^<>\s]{1,200})>", re.M | re.I)
 RAW_SUBJECT = re.compile(rb"^subject:[ \t]{0,80}([^\r\n]{1,200})", re.M | re.I)
 BOMS = {
@@ -179,13 +185,6 @@ def read_mails(data: bytes, where: str) -> tuple[Mail, ...]:
     """
     mails: list[Mail] = []
     parts = split_mbox(data)
-    if len(parts) == 1:
-        # What no patch can be is not read.
-        if len(data) > ENCODING * LARGEST:
-            raise too_large(len(data), where)
-        if (lines := data.count(b"\n")) > MOST_LINES:
-            what = f"has {lines} lines, more than {MOST_LINES}"
-            raise SeriesError(what, where=where, next_step="split it")
     waiting = [(0, raw) for raw in reversed(parts)]
     while waiting:
         count = len(mails) + len(waiting)
@@ -228,24 +227,47 @@ def name_of(raw: bytes) -> str:
 
 
 def read_mail(raw: bytes, where: str = "") -> Mail:
-    """Read one mail, which came from ``where``.  Raises SeriesError: it cannot be read."""
+    """Read one mail, which came from ``where``.
+
+    Raises SeriesError: it cannot be read, or is no patch by its size.
+    """
+    # What no patch can be is not read.
+    if len(raw) > ENCODING * LARGEST:
+        raise too_large(len(raw), where)
+    lines = raw.count(b"\n") + raw.count(b"\r") - raw.count(b"\r\n")
+    if lines > MOST_LINES:
+        what = f"has {lines} lines, more than {MOST_LINES}"
+        raise SeriesError(what, where=where, next_step="split it")
+    if lines * min(inner := len(PART.findall(raw)), DEEPEST) > MOST_HELD:
+        what = f"has {lines} lines in {inner} parts with parts"
+        raise SeriesError(what, where=where, next_step="send its patches as mails of their own")
     with reading(raw, where):
         try:
             message = message_of(raw)
         except RecursionError:
             # Parts in parts, a thousand deep: nobody's patch.  Its header stands for it.
-            message = BytesHeaderParser().parsebytes(raw)
+            message = BytesHeaderParser(policy=_Bounded()).parsebytes(raw)
         return _of_message(raw, message)
+
+
+class _Bounded(Compat32):
+    """Python's policy, with an end to each field: of 300,000 parameters it made hours."""
+
+    def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
+        """A field's name and the value in its lines."""
+        name, value = super().header_source_parse(sourcelines)
+        is_content = name.lower().startswith("content-")
+        return name, value[: LONGEST_CONTENT if is_content else LONGEST_REFERENCES]
 
 
 def message_of(raw: bytes) -> Message:
     """A mail as Python's parser reads it, which goes through each line of a body, twice."""
     if header := PLAIN_HEADER.match(raw, 0, HEAD):
-        message = BytesHeaderParser().parsebytes(header[0])
+        message = BytesHeaderParser(policy=_Bounded()).parsebytes(header[0])
         if message.get_content_maintype() not in ("multipart", "message"):
             message.set_payload(raw[header.end() :].decode("ascii", "surrogateescape"))
             return message
-    return message_from_bytes(raw)
+    return BytesParser(policy=_Bounded()).parsebytes(raw)
 
 
 def _of_message(raw: bytes, message: Message) -> Mail:
@@ -331,6 +353,7 @@ def _body(message: Message) -> tuple[str, list[str], tuple[bytes, ...], str]:
     pages: list[str] = []
     patches: dict[str, str] = {}
     unread = ""
+    left = LARGEST  # of bytes to unpack: a thousand attachments of 30 kB are 30 GB
     waiting = [message]
     while waiting:
         part = waiting.pop()
@@ -348,11 +371,16 @@ def _body(message: Message) -> tuple[str, list[str], tuple[bytes, ...], str]:
         else:
             name = clean(str(part.get_filename() or kind))
             try:
-                attached = _content(part, may_be_packed=True)
+                content = _attached(part, left)
+                left -= min(left, len(content))
+                attached = _content(part, content)
             except SeriesError as error:
-                unread = f"its attachment {name} {error.what}"
+                both = f"or one before it: all may have {LARGEST >> 20} MiB, none be damaged"
+                unread = f"its attachment {name} {error.what if left == LARGEST else both}"
+                left //= 2
                 continue
-            if DIFF.search(attached):
+            # What has zeros is a program.
+            if "\0" not in attached[:4096] and DIFF.search(attached):
                 patches.setdefault(diff_of(attached), attached)
             elif name.endswith((".patch", ".diff")):
                 unread = f"no diff can be read in its attachment {name}"
@@ -373,15 +401,22 @@ def _body(message: Message) -> tuple[str, list[str], tuple[bytes, ...], str]:
     return text, list(patches.values()), tuple(enclosed), unread
 
 
-def _content(part: Message, *, may_be_packed: bool = False) -> str:
-    """The text of a part: transfer encoding, packing, charset and flowed lines undone."""
+def _attached(part: Message, most: int) -> bytes:
+    """What is attached, without its packing; raises as ``kernels.packed.unpacked``."""
+    content = _payload(part)
+    is_plain = part.get_content_maintype() == "text" and not is_packed(content)
+    return content if is_plain else unpacked(content, "", most)
+
+
+def _payload(part: Message) -> bytes:
     payload = part.get_payload(decode=True)
-    content = payload if isinstance(payload, bytes) else b""
+    return payload if isinstance(payload, bytes) else b""
+
+
+def _content(part: Message, content: bytes | None = None) -> str:
+    """The text of a part: transfer encoding, charset and flowed lines undone."""
+    content = _payload(part) if content is None else content
     is_text = part.get_content_maintype() == "text"
-    if not is_text or (may_be_packed and is_packed(content)):
-        content = unpacked(content, "", LARGEST)
-        if b"\0" in content[:4096] and not content.startswith(tuple(BOMS)):
-            return ""
     text = as_text(content, str(part.get_content_charset("utf-8")))
     if text.lstrip().startswith(PGP_SIGNED):
         text = re.sub(r"^- ", "", text.partition("\n\n")[2].partition(PGP_SIGNATURE)[0], flags=re.M)
@@ -400,13 +435,13 @@ def _unflowed(text: str) -> str:
         # Every line that began with a space got one more.
         lines = [line.removeprefix(" ") for line in lines]
         forms.insert(0, "\n".join(lines))
-    joined = lines[:1]
-    for line in lines[1:]:
-        if joined[-1].endswith(" ") and joined[-1] != "-- " and line[:1] not in ("", *" -+@\\"):
-            joined[-1] += line
+    joined = [lines[:1]]
+    for before, line in itertools.pairwise(lines):
+        if before.endswith(" ") and before != "-- " and line[:1] not in ("", *" -+@\\"):
+            joined[-1].append(line)
         else:
-            joined.append(line)
-    for form in (*forms, "\n".join(joined)):
+            joined.append([line])
+    for form in (*forms, "\n".join(map("".join, joined))):
         with suppress(SeriesError):
             read_diff(form, "")
             return form
@@ -491,18 +526,22 @@ def unmet(
     needs: dict[str, list[str]] = {"message-id": [], "change-id": [], "patch-id": []}
     for kind, identifier in dict.fromkeys(NEED.findall(text)):
         needs[kind].append(identifier)
-    findings = [
-        f"needs the series of <{clean(each)}> (prerequisite-message-id), which is not part of it; "
-        f"measure it on top: --series mid:{clean(each)} --series {name}"
-        for each in needs["message-id"]
-        if each not in offered
-    ]
-    findings += [
-        f"needs the series with change-id {clean(each)} (prerequisite-change-id), which is not "
-        f"part of it; measure it on top: --series THAT --series {name}"
-        for each in needs["change-id"]
-        if each.partition(":")[0] not in offered
-    ]
+    findings = []
+    for kind, named, series in (
+        ("message-id", "of <{}>", "mid:{}"),
+        ("change-id", "with change-id {}", "THAT"),
+    ):
+        # A change-id may have a version behind a colon, as no id of a mail does.
+        lacking = [each for each in needs[kind] if not {each, each.partition(":")[0]} & offered]
+        findings += [
+            f"needs the series {named.format(clean(each))} (prerequisite-{kind}), which is not "
+            f"part of it; measure it on top: --series {series.format(clean(each))} --series {name}"
+            for each in lacking[:MOST_NAMED]
+        ]
+        if more := len(lacking[MOST_NAMED:]):
+            findings.append(
+                f"needs {more} more series that are not part of it (prerequisite-{kind})"
+            )
     there = patch_ids() if needs["patch-id"] else set()
     lacking = [clean(each)[:12] for each in needs["patch-id"] if each not in there]
     if lacking:

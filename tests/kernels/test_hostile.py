@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -145,7 +148,7 @@ def test_too_large(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_no_patch_can_be_by_its_size_is_not_read(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, head: str
 ) -> None:
-    monkeypatch.setattr(mails, "read_mail", lambda *_: pytest.fail("it is read"))
+    monkeypatch.setattr(mails, "message_of", lambda *_: pytest.fail("it is read"))
     hunk = "@@ -1 +1 @@\n-a\n+b\n"
     for size, what in ((32 << 20, r"has \d+ lines"), (45 << 20, r"has 45\.0 MiB, more than 32")):
         text = head + DIFF.partition("@@")[0] + hunk * (size // len(hunk))
@@ -313,6 +316,35 @@ def test_parts_of_names() -> None:
     assert split_range("v1..") == ("", "v1", "HEAD")
     assert split_range("v1...v2") is None
     assert split_range("-x..y") is None
+
+
+MIXED = b'Content-Type: multipart/mixed; boundary="b%d"\n\n--b%d\n'
+HEAD = b"From: a <a@b.c>\nSubject: [PATCH] x\nMIME-Version: 1.0\n"
+GZ = b"Content-Type: application/gzip\nContent-Transfer-Encoding: base64\n\n"
+# Mails that a parser of Python's takes minutes or hours for.
+SLOW = {
+    "parameters": b"Content-Type: text/plain" + b"; a=b" * 300_000 + b"\n\n",
+    "quotes": b"Content-Type: text/plain" + b';"' * 1_000_000 + b"\n\n",
+    "parameters of a part": MIXED % (0, 0) + b"Content-Type: x/y" + b"; a=b" * 300_000 + b"\n\n",
+    "lines of another kind": MIXED % (0, 0) + b"--b0\r\r" * 1_000_000,
+    "attachments of 32 MiB": MIXED % (0, 0)
+    + b"\n--b0\n".join([GZ + base64.b64encode(gzip.compress(b"\0x\n" * (10 << 20)))] * 100),
+    "flowed lines": b"Content-Type: text/plain; format=flowed\n\n"
+    + DIFF.encode()
+    + b"a " * 20
+    + b"\na " * 900_000,
+    "parts in parts": b"".join(MIXED % (n, n) for n in range(400)) + b"\n" + b"x\n" * 900_000,
+}
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_what_python_reads_in_quadratic_time_is_cut_or_refused(name: str) -> None:
+    started = time.process_time()
+    other = b"From x Mon Jan 1 00:00:00 2026\n"
+    for several in (b"", other + HEAD + b"\n\n" + other):
+        with suppress(SeriesError):
+            read_mails(several + HEAD + SLOW[name], "x")
+    assert time.process_time() - started < 5
 
 
 def test_parts_in_parts_a_thousand_deep_are_a_mail_without_text() -> None:

@@ -298,6 +298,10 @@ def test_what_a_series_needs_is_a_finding_until_it_is_there(tmp_path: Path) -> N
     assert "--series mid:a-0@example.org --series b.mbox" in lines[0]
     assert findings("a.mbox", "b.mbox") == []
     assert unmet("> prerequisite-change-id: x", "x", set(), set) == ()
+    ids = "".join(f"prerequisite-message-id: <{n}@x>\n" for n in range(100_000))
+    *named, rest = unmet(ids, "x", {"1@x"}, set)
+    assert [line.split()[4] for line in named] == ["<0@x>", "<2@x>", "<3@x>"]
+    assert rest.startswith("needs 99996 more series")
 
 
 def patch_id(text: str) -> str:
