@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]
 
+from analysis import counts
 from analysis import statistics as s
+from analysis.statistics import noise_floor, rate_interval
 
 finite = st.floats(-1, 1, allow_nan=False).map(lambda x: round(x, 6))
 
@@ -212,3 +214,143 @@ def test_change_of_a_log_ratio() -> None:
     # The interval of two pairs of an arm64 guest's metric ended above what a float holds.
     assert s.as_change(710.0) == s.as_change(s.LARGEST) == pytest.approx(math.exp(s.LARGEST))
     assert s.as_change(-710.0) == -1.0
+
+
+def test_noise_floor_is_half_the_interval() -> None:
+    differences = [0.010, -0.004, 0.003, -0.008, 0.006, -0.001, 0.002, -0.011, 0.007, -0.003]
+    noise = noise_floor(differences, 0.05)
+    # R: wilcox.test(x, conf.int = TRUE) with n = 10 takes the 9th smallest and largest
+    # Walsh average at 95 % (Hollander, Wolfe and Chicken, table A.4: t = 47).
+    averages = sorted((a + b) / 2 for i, a in enumerate(differences) for b in differences[i:])
+    assert noise.interval is not None
+    assert (noise.interval.low, noise.interval.high) == (averages[8], averages[-9])
+    assert noise.floor == pytest.approx((averages[-9] - averages[8]) / 2)
+    assert not noise.differs
+    assert noise.pairs == 10
+
+
+def test_same_kernel_that_differs_from_itself_is_detected() -> None:
+    assert noise_floor([0.01 + 0.001 * n for n in range(10)], 0.01).differs
+
+
+def test_few_pairs_have_no_floor() -> None:
+    noise = noise_floor([0.01, -0.01], 0.01)
+    assert (noise.floor, noise.interval, noise.differs) == (None, None, False)
+    assert noise_floor([0.01], 0.01).sd is None
+
+
+@pytest.mark.parametrize(("calls", "trials"), [(0, 20), (1, 20), (7, 20), (20, 20), (13, 1000)])
+def test_rate_interval_is_scipys(calls: int, trials: int) -> None:
+    expected = stats.binomtest(calls, trials).proportion_ci(0.95, method="exact")
+    interval = rate_interval(calls, trials)
+    assert (interval.low, interval.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_published_rate_interval() -> None:
+    """Clopper and Pearson 1934: 10 of 50 at 95 % is 10.0 % to 33.7 %."""
+    low, high, _ = rate_interval(10, 50)
+    assert (round(low, 3), round(high, 3)) == (0.100, 0.337)
+
+
+@pytest.mark.parametrize(("calls", "trials"), [(1, 0), (-1, 5), (6, 5)])
+def test_what_is_no_rate_is_refused(calls: int, trials: int) -> None:
+    with pytest.raises(ValueError, match="is no rate"):
+        rate_interval(calls, trials)
+
+
+COUNTS = st.floats(0, 1e7, allow_nan=False)
+
+
+def test_the_interval_is_that_of_scipys_paired_t_test() -> None:
+    base, patched = [634.6, 630.1, 641.0, 633.3], [494.9, 497.2, 489.1, 500.4]
+    pair = counts.pair(base, patched)
+    known = stats.ttest_rel(patched, base).confidence_interval(0.95)
+    assert (pair.low, pair.high) == pytest.approx((known.low, known.high))
+    assert pair.difference == pytest.approx(np.mean(patched) - np.mean(base))
+    assert pair.difference_range == pytest.approx((-151.9, -132.9))
+    assert not pair.within_scatter
+
+
+def test_scatter_that_reaches_zero_is_reported() -> None:
+    assert counts.pair([10.0, 10.0, 10.0], [11.0, 9.5, 10.2]).within_scatter
+    assert not counts.pair([10.0, 10.0, 10.0], [11.0, 11.1, 10.9]).within_scatter
+
+
+def test_equal_is_exactly_equal() -> None:
+    pair = counts.pair([0.1, 0.7, 1.3], [0.1, 0.7, 1.3])
+    assert pair.equal
+    assert (pair.difference, pair.low, pair.high, pair.change) == (0.0, 0.0, 0.0, 0.0)
+    assert not pair.within_scatter
+    nearly = counts.pair([0.1, 0.7, 1.3], [0.1, 0.7, math.nextafter(1.3, 2)])
+    assert not nearly.equal
+
+
+def test_one_seed_has_no_scatter_to_speak_of() -> None:
+    pair = counts.pair([5.0], [6.0])
+    assert (pair.difference, pair.low, pair.high, pair.n) == (1.0, None, None, 1)
+    assert not pair.within_scatter
+
+
+def test_a_difference_from_zero_has_no_change() -> None:
+    assert counts.pair([0.0, 0.0], [1.0, 1.0]).change is None
+
+
+@given(st.lists(st.tuples(COUNTS, COUNTS, COUNTS, COUNTS), min_size=1, max_size=9))
+def test_parts_add_up_to_the_whole(rows: list[tuple[float, float, float, float]]) -> None:
+    matrix = np.asarray(rows)
+    parts = counts.columns(matrix[:, :2], matrix[:, 2:])
+    whole = counts.pair(matrix[:, :2].sum(axis=1), matrix[:, 2:].sum(axis=1))
+    scale = max(1.0, float(matrix.max()))
+    assert sum(part.difference for part in parts) == pytest.approx(
+        whole.difference, abs=1e-9 * scale
+    )
+    for part in parts:
+        low, high = part.difference_range
+        assert low - 1e-9 * scale <= part.difference <= high + 1e-9 * scale
+
+
+def test_a_ratio_needs_something_to_divide_by() -> None:
+    assert counts.ratio([[1.0], [1.0]], [[2.0], [0.0]]) is None
+    with pytest.raises(ValueError, match="not above zero"):
+        counts.per([[1.0], [1.0]], [[2.0], [0.0]])
+    assert counts.per([[1.0], [3.0]], [[2.0], [4.0]], 1000).patched == 750.0
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (2, 3)])
+def test_matrices_that_do_not_fit(shape: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match="two equal matrices"):
+        counts.columns(np.zeros(shape), np.zeros((0, 3)))
+
+
+def test_ratios_of_many_are_those_of_each_one() -> None:
+    dice = np.random.default_rng(1)
+    above, below = dice.uniform(1, 9, (2, 4, 6)), dice.uniform(1, 9, (2, 4, 6))
+    below[1, 2, 3] = 0.0
+    many = counts.ratios(above, below, 1000)
+    alone = [
+        counts.ratio(above[:, :, at].tolist(), below[:, :, at].tolist(), 1000) for at in range(6)
+    ]
+    assert [at for at, pair in enumerate(many) if pair is None] == [3]
+    for together, single in zip(many, alone, strict=True):
+        assert (together is None) == (single is None)
+        if together and single:
+            assert together.difference == pytest.approx(single.difference, rel=1e-12)
+            assert together.difference_range == single.difference_range
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_what_is_not_finite_is_refused(value: float) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        counts.pair([1.0, value], [1.0, 2.0])
+
+
+def test_one_pair_has_two_ways_to_go() -> None:
+    assert s.signed_rank_probabilities(1).tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("skew", [0.0, 1e-12, 0.4, -1.5])
+def test_what_is_unskewed_goes_back(skew: float) -> None:
+    t, skews = np.linspace(-1.5, 1.5, 7), np.full(7, skew)
+    straight = s.unskewed(t, skews, 12)
+    assert s.skewed(straight, skews, 12) == pytest.approx(t, abs=1e-6)
+    assert (abs(straight - t).max() > 1e-3) == (abs(skew) > 1e-9)

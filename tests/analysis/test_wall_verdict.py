@@ -191,3 +191,11 @@ def test_session_stops_early_only_when_every_metric_is_decided() -> None:
     assert decides(verdicts([clear, equal]))
     assert not decides(verdicts([clear, unclear]))
     assert not decides(verdicts([evidence(0.05, real_time=False)]))
+
+
+def test_what_so_many_blocks_detect_is_called_from_half_of_the_smallest_change_on() -> None:
+    """Not from twice of it on, whatever they scatter by."""
+    judged = judge_primary([evidence(0.01, spread=0.012)], THRESHOLDS)[0]
+    assert judged.verdict is Verdict.INCONCLUSIVE
+    assert judged.detectable is not None
+    assert 0.01 < judged.detectable < 0.018

@@ -6,8 +6,12 @@ from typing import Any, get_args
 import pytest
 from pydantic import ValidationError
 
+from errors import SpecError
 from experiment.architecture import ARCHITECTURES, Arch
+from experiment.load import load_machine
+from experiment.machine import MACHINES, known_machines
 from experiment.spec import Experiment, KernelSpec
+from guests.probe.models import machine_words
 
 CHECKOUT = Path(__file__).parents[2]
 KERNEL: dict[str, Any] = {"source": "deb:linux-source-6.12", "arch": "arm64"}
@@ -90,3 +94,84 @@ def test_what_arm64_does_not_have_is_refused_and_fine_without_it(
     assert words in str(caught.value)
     fine = {**changes, "kernel": {"source": "deb:linux-source-6.12"}}
     assert experiment_with(**fine).kernel.arch == "x86_64"
+
+
+def changed(tmp_path: Path, before: str, after: str) -> Path:
+    text = (MACHINES / "ice-lake-sp.toml").read_text()
+    assert before in text
+    file = tmp_path / "ice-lake-sp.toml"
+    file.write_text(text.replace(before, after, 1))
+    return file
+
+
+# Not what somebody calibrated beside them.
+SHIPPED = ("ice-lake-sp", "neoverse-n1", "zen3-epyc")
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_each_that_ships_is_whole_and_has_its_sources(name: str) -> None:
+    assert name in known_machines()
+    machine = load_machine(Path(name))
+    assert machine.name == name
+    caches = (machine.l1d, machine.l1i, machine.l2, machine.llc)
+    assert all(cache.source for cache in caches)
+    assert all(tlb.source for tlb in machine.tlbs)
+    assert machine.cycles.source
+    assert machine.l1d.kib < machine.l2.kib < machine.llc.kib
+    assert machine.llc.cores > 1
+    assert machine.prefetch_source
+    assert machine.many is not None
+    assert machine.many.source
+    # Without waits for memory no cycle has fewer instructions than with them.
+    with_waits, without = (
+        machine.many.instructions_per_cycle,
+        machine.many.instructions_per_cycle_in_caches,
+    )
+    assert without is not None
+    assert with_waits[0] < without[0] <= without[1] == with_waits[1]
+
+
+def test_a_core_has_its_share_of_a_shared_cache() -> None:
+    machine = load_machine(Path("ice-lake-sp"))
+    assert machine.llc.sets * machine.llc.ways * 64 == 1536 * 1024
+    assert machine_words(machine) == (
+        "cache=l1d:64:12",
+        "cache=l1i:64:8",
+        "cache=l2:1024:20",
+        "cache=llc:2048:12",
+        "tlb=d1:1:16:4",
+        "tlb=d1:2:8:4",
+        "tlb=d1:4:1:8",
+        "tlb=i1:1:16:8",
+        "tlb=i1:2:1:16",
+        "tlb=s2:7:128:16",
+        "prefetch=20",
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("kib = 48", "kib = 40", "l1d: 40 KiB for 1 cores are no power of two"),
+        ("kib = 32", "kib = 16", "l1i: found 32 sets; a multiple of 64 is wanted"),
+        ("cores = 40", "cores = 7", "llc: 61440 KiB for 7 cores"),
+        ("entries = 64", "entries = 60", "60 entries are no power of two of sets of 4"),
+        ("llc = 74", "llc = 7", "found 14, 7 and 292"),
+        (
+            'level = "data"\npages = ["4K"]',
+            'level = "code"\npages = ["4K"]',
+            "none of level 'data' holds pages of 4K",
+        ),
+        ('pages = ["4K"]', 'pages = ["64K"]', "64K"),
+        ('name = "ice-lake-sp"', 'name = "other"', "must be the file's name"),
+        ("ways = 12", "way = 12", "way"),
+        ("transfer_ns = [51, 108]", "transfer_ns = [108, 51]", "the least comes first"),
+        ("ghz = 3.4", "ghz = 0", "many.ghz"),
+        ("in_caches = [1.0, 2.0]", "in_caches = [2.0, 1.0]", "in_caches: found 2.0 before 1.0"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, before: str, after: str, message: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        load_machine(changed(tmp_path, before, after))
+    assert message in str(caught.value)
+    assert "ice-lake-sp.toml" in str(caught.value)

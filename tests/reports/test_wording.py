@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import pytest
 
 from analysis.counts import pair
 from analysis.many import compare_session
-from analysis.model import Comparison
+from analysis.model import Comparison, Finding
 from experiment.spec import ArmSpec, KernelSpec
 from reports import forms, sentences, wording
 from tests.analysis.factory import ExactSession
@@ -182,3 +185,39 @@ def test_what_is_compared_is_a_series_or_kernels() -> None:
 def test_a_ratio_has_no_unit() -> None:
     assert wording.after("virtual MiB/s") == " virtual MiB/s"
     assert wording.after("1") == ""
+
+
+ANALYSIS = Path(__file__).resolve().parents[2] / "analysis"
+
+
+def test_every_kind_of_finding_has_a_sentence() -> None:
+    calls = [
+        node
+        for path in ANALYSIS.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+    ]
+    makers = {"_warning", "_note", "make"}
+    kinds = [
+        keyword.value
+        for call in calls
+        for keyword in call.keywords
+        if keyword.arg == "kind" and getattr(call.func, "id", "") == "Finding"
+    ]
+    kinds += [call.args[1] for call in calls if getattr(call.func, "id", "") in makers]
+    used = {kind.value for kind in kinds if isinstance(kind, ast.Constant)}
+    assert used == set(sentences.KINDS)
+
+
+def test_a_finding_is_its_values(normal: Comparison) -> None:
+    [exact] = [f for f in normal.findings if f.kind == "exactness"]
+    assert exact.values["status"] == "bit-exact"
+    assert sentences.of_finding(exact) == f"bit-exact: {exact.values['detail']}"
+
+
+@pytest.mark.parametrize(("many", "more"), [(5, ""), (7, " and 2 more")])
+def test_long_lists_end_in_a_number(many: int, more: str) -> None:
+    names = [f"f{number}" for number in range(many)]
+    values = {"executed": [], "not_executed": names, "changed": many}
+    finding = Finding(level="note", scope="series", kind="executed", values=values)
+    assert f"f4{more})" in sentences.of_finding(finding)

@@ -1,12 +1,21 @@
-"""What may be written down at all."""
+"""What may be written down at all: records, units, profiles, checks."""
 
 from __future__ import annotations
 
-import pytest
-from pydantic import ValidationError
+import json
+import tracemalloc
 
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from experiment.spec import Mode
+from results.checks import ArmStanding, Check, CheckProblem, CheckStatus, standing
+from results.profile import FunctionCount, LockSite, PhaseProfile
 from results.record import Failure, RunRecord, as_json
+from results.units import is_virtual, shown_unit, with_shown_units
 from tests.analysis.factory import ExactSession
+from tests.analysis.wall_factory import WallSession
+from workloads.metrics import DEFINITIONS
 
 FAILURE = Failure(kind="panic", blame="series", message="m")
 
@@ -39,3 +48,144 @@ def test_a_manifest_survives_the_way_through_json() -> None:
     assert type(manifest).model_validate_json(manifest.model_dump_json()) == manifest
     assert as_json(manifest)["seeds"] == list(manifest.seeds)
     assert (manifest.base, manifest.patched) == ("base", "patched")
+
+
+@pytest.mark.parametrize(
+    ("unit", "mode", "shown"),
+    [
+        ("MiB/s", "exact", "virtual MiB/s"),
+        ("1/s", "exact", "virtual 1/s"),
+        ("ns", "exact", "virtual ns"),
+        ("s", "exact", "virtual s"),
+        ("virtual ns", "exact", "virtual ns"),
+        ("MiB", "exact", "MiB"),
+        ("1", "exact", "1"),
+        ("%", "exact", "%"),
+        ("count", "exact", "count"),
+        ("MiB/s", "wall", "MiB/s"),
+        ("ns", "wall", "ns"),
+    ],
+)
+def test_virtual_only_where_time_is_counted(unit: str, mode: Mode, shown: str) -> None:
+    assert shown_unit(unit, mode) == shown
+
+
+def test_every_metric_of_time_that_the_lab_measures_is_virtual() -> None:
+    """A metric that is named for a duration or a rate has a unit that says so."""
+    in_time = {
+        definition.name: is_virtual(shown_unit(definition.unit, "exact"))
+        for definition in DEFINITIONS
+        if "_ns" in definition.name
+        or definition.name == "runtime"
+        or definition.name.endswith(("bw", "iops"))
+    }
+    assert len(in_time) > 8
+    assert all(in_time.values()), in_time
+
+
+def test_the_head_of_a_session_has_them_and_is_otherwise_as_it_was() -> None:
+    exact, wall = ExactSession().manifest(), WallSession().manifest()
+    units = {m.name: m.unit for m in with_shown_units(exact).cases[0].metrics}
+    assert units["4k.bw"] == "virtual MiB/s"
+    assert units["4k.ios"] == "count"
+    assert with_shown_units(exact).arms == exact.arms
+    assert with_shown_units(wall) == wall
+
+
+ROW = {
+    "name": "xas_load",
+    "file": "lib/xarray.c",
+    "instructions": 20,
+    "calls": 2,
+    "kinds": [1, 2, 3, 4, 5, 6],
+    "line": 7,
+}
+SITE = {"function": "xas_load", "file": "lib/xarray.c", "shared": False, "taken": 3, "held": 9}
+
+
+@pytest.mark.parametrize(
+    ("kind", "row"), [(FunctionCount, ROW), (LockSite, SITE)], ids=["function", "lock"]
+)
+@pytest.mark.parametrize("change", [{"unknown": 1}, {"file": None}, {"file": 3}])
+def test_what_is_no_row_is_refused(
+    kind: type, row: dict[str, object], change: dict[str, object]
+) -> None:
+    rows: TypeAdapter[object] = TypeAdapter(kind)
+    rows.validate_json(json.dumps(row))
+    with pytest.raises(ValidationError):
+        rows.validate_json(json.dumps({**row, **change}))
+
+
+def test_a_row_takes_little_memory() -> None:
+    rows = TypeAdapter(list[FunctionCount])
+    text = json.dumps([ROW] * 10_000)
+    tracemalloc.start()
+    try:
+        read = rows.validate_json(text)
+        each = tracemalloc.get_traced_memory()[0] / len(read)
+    finally:
+        tracemalloc.stop()
+    # A model of pydantic takes 1,176 bytes.
+    assert each < 350
+
+
+def test_units_that_nothing_can_be_given_per_are_no_measurement() -> None:
+    phase = {"phase": "4k", "instructions": 1, "kernel": [], "user": {}, "by_vcpu": [1]}
+    for units in ({"io": 5e-324}, {"io": 1e31}):
+        with pytest.raises(ValidationError):
+            PhaseProfile.model_validate({**phase, "units": units})
+
+
+WARNS = CheckProblem(kind="warning", title="WARNING: CPU: 0 PID: 91 at mm/page.c:7", says="warns")
+AGAIN = WARNS.model_copy(update={"title": "WARNING: CPU: 3 PID: 11 at mm/page.c:7"})
+SLEEPS = CheckProblem(kind="sleeping", title="BUG: sleeping function", says="sleeps", where="f")
+
+
+def check(*problems: CheckProblem, status: CheckStatus | None = None, of: int = 1) -> Check:
+    return Check(
+        run_id="check.patched.lockdep.v1",
+        arm="patched",
+        of=of,
+        flavour="lockdep",
+        vcpus=1,
+        cases=(),
+        kernel_key="k",
+        status=status or ("red" if problems else "green"),
+        problems=problems,
+        reason="lost" if status == "not run" else "",
+    )
+
+
+@pytest.mark.parametrize(
+    ("own", "of_base", "expected", "sound"),
+    [
+        ([check()], [check()], "green", True),
+        ([check(SLEEPS)], [check()], "red", False),
+        ([check(AGAIN)], [check(WARNS)], "red before the series", True),
+        ([check(AGAIN, SLEEPS)], [check(WARNS)], "red", False),
+        ([check(SLEEPS, of=2), check(status="not run", of=2)], [], "red", False),
+        ([], [check()], "pending", False),
+        ([check(of=3)], [check()], "pending", False),
+        ([check(SLEEPS, of=3)], [check()], "red", False),
+        ([check(status="not run")], [check()], "not run", False),
+        ([check(AGAIN, of=2), check(status="not run", of=2)], [check(WARNS)], "not run", False),
+    ],
+)
+def test_an_arm_stands_as_its_checks_and_those_of_the_base_say(
+    own: list[Check], of_base: list[Check], expected: ArmStanding, sound: bool
+) -> None:
+    result = standing(own, of_base)
+    assert (result.arm, result.is_sound) == (expected, sound)
+    assert bool(result.reason) == (expected in ("not run", "pending"))
+
+
+def test_what_is_inherited_is_apart_from_what_is_new() -> None:
+    result = standing([check(AGAIN, SLEEPS)], [check(WARNS)])
+    assert [problem for _, problem in result.problems] == [SLEEPS]
+    assert [problem for _, problem in result.inherited] == [AGAIN]
+
+
+def test_why_an_arm_was_not_checked_is_named() -> None:
+    assert standing([], []).reason == "no check made yet"
+    assert standing([check(of=3)], []).reason == "1 of 3 checks made"
+    assert standing([check(status="not run")], []).reason == "lost"

@@ -23,7 +23,7 @@ from runs.boots import Reporter
 from runs.local import Options
 from runs.prepare import Prepared
 from tests.runs.made_up import CHECKOUT, SMALL, kernels_in, prepared, shipped
-from tests.workloads.test_check import fio, sound
+from tests.workloads.test_check_job import fio, sound
 from workloads import check
 
 BROKEN = "[    2.1] kernel BUG at mm/filemap.c:3377!\n[    2.2] RIP: 0010:filemap_fault+0x1/0x2\n"

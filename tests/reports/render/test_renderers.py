@@ -8,6 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis.many import SessionComparison
+from analysis.model import Comparison
+from reports import forms
 from reports.document import (
     Block,
     Callout,
@@ -20,6 +23,7 @@ from reports.document import (
     Fold,
     Heading,
     Item,
+    Link,
     Listing,
     Mono,
     Paragraph,
@@ -30,8 +34,11 @@ from reports.document import (
     Verdicts,
     nested,
     row,
+    safe,
 )
 from reports.render import html, markdown, text
+from reports.render.html import policy, source_hash
+from reports.sentences import posting
 from tests.reports.render.test_page import ParsedPage
 from text import clean_line
 
@@ -168,3 +175,117 @@ def test_groups_of_columns_have_one_head() -> None:
     page = html.page("t", [], [Table("t", columns, (row("1", "2", "3"),))])
     assert '<th scope="colgroup" colspan="2" class="span">4k.bw</th>' in page
     assert '<th scope="col" class="left" rowspan="2">seed</th>' in page
+
+
+@pytest.mark.parametrize("width", [40, 60, 79, 80, 100, 132, 250])
+def test_no_line_is_longer_than_the_terminal(
+    width: int,
+    counted: Comparison,
+    five: SessionComparison,
+    stepwise: SessionComparison,
+    matrix: Comparison,
+    hostile: Comparison,
+) -> None:
+    for session in (counted, five, stepwise, matrix, hostile):
+        rendered = forms.render(session, "text", width=width)
+        # A command is not broken within a word: it would be another command.
+        lines = [
+            line for line in rendered.splitlines() if "sessions/" not in line and ".tar" not in line
+        ]
+        assert max(map(len, lines)) <= width
+
+
+def test_pairs_of_many_arms_are_headed_by_their_names(five: SessionComparison) -> None:
+    for form in ("text", "markdown"):
+        heads = [
+            line.replace("|", " ").split()
+            for line in forms.render(five, form).splitlines()
+            if line.replace("|", " ").split()[:1] == ["metric"] and "verdict" in line
+        ]
+        assert heads
+        for head in heads:
+            assert {"vanilla", "change"} & set(head), form
+            assert not {"base", "patched"} & set(head), form
+
+
+def test_a_file_is_the_same_wherever_it_is_printed(normal: Comparison) -> None:
+    assert forms.render(normal, "text") == forms.render(normal, "text", width=80)
+    assert "--resume" not in forms.render(normal, "text")
+
+
+def test_long_names_of_arms_are_cut_and_no_number_is() -> None:
+    """``sorted-bourney`` twice made a table two columns too wide, whose last digits were cut."""
+    heads = (
+        Column("lock", left=True),
+        Column("change"),
+        Column("vanilla", group="held"),
+        Column("sorted-bourney", group="held"),
+        Column("vanilla", group="waits"),
+        Column("sorted-bourney", group="waits"),
+    )
+    numbers = ("(-27.99 %)", "0.7573", "0.5453", "0.09350", "0.02078")
+    table = Table("locks", heads, (row("i_pages.xa_lock", *numbers),))
+    lines = text.render([table], 66)
+    assert max(map(len, lines)) <= 66
+    assert lines[-2].split()[-5:] == ["%)", *numbers[1:]]
+
+
+HARMFUL = (
+    "javascript:alert(1)",
+    "data:text/html,x",
+    "//evil.example",
+    "file:///etc/passwd",
+    "",
+    "\\\\x",
+)
+
+
+@pytest.mark.parametrize("to", HARMFUL)
+def test_a_harmful_address_is_no_link(to: str) -> None:
+    assert not safe(to)
+    blocks: list[Block] = [
+        Paragraph((Link("name", to),)),
+        Verdicts((VerdictRow("failed", "✕", "name", to=to),)),
+    ]
+    assert "<a" not in html.Page().blocks(blocks)
+
+
+@pytest.mark.parametrize(
+    "to", ["https://lore.kernel.org/r/x@y/", "samples.csv", "../night/1.html#a-b", "#verdict"]
+)
+def test_others_are(to: str) -> None:
+    assert safe(to)
+    page = html.Page().blocks([Paragraph((Link("<name>", to),))])
+    assert f'<a href="{to}"' in page
+    assert "&lt;name&gt;</a>" in page
+
+
+def test_cells_and_verdicts_link() -> None:
+    table = Table("t", (Column("a"),), (row(Cell("x", to="x.html")),))
+    verdicts = Verdicts((VerdictRow("improvement", "▲", "x", to="y.html", anchor="here"),))
+    page = html.Page().blocks([table, verdicts])
+    assert '<a href="x.html">x</a>' in page
+    assert '<li id="here">' in page
+
+
+def test_forms_of_characters_have_the_address() -> None:
+    address = posting("<20260101.1-x@example.org>")
+    assert address == "https://lore.kernel.org/r/20260101.1-x@example.org/"
+    block = Paragraph((Link(address, address),))
+    assert f"<{address}>" in markdown.text([block])
+    assert address in text.text([block])
+
+
+def test_a_message_id_cannot_leave_the_archive() -> None:
+    assert posting("") == posting("no mail") == ""
+    assert posting('"><script>@x').count("<") == 0
+    assert posting("../../x@y").startswith("https://lore.kernel.org/r/..%2F")
+
+
+def test_a_page_runs_its_own_script_and_no_other() -> None:
+    page = html.page("t", [], [Paragraph("x")])
+    script = html.SCRIPT.read_text()
+    assert page.count("<script") == 1
+    assert f"script-src {source_hash(script)};" in page
+    assert "default-src 'none'" in policy([], [])
+    assert "script-src 'none'" in policy([], [])
