@@ -277,6 +277,7 @@ def test_a_real_decision_boots_a_real_kernel(tmp_path: Path, real_kernel: Path) 
 
 
 @pytest.mark.guest
+@pytest.mark.long
 def test_kvm_boots_a_kernel_where_it_works(tmp_path: Path, real_kernel: Path) -> None:
     """With the command line that decides, on a host of which the translator emulates all."""
     argv = boot_argv("kvm", Path("/vmlinuz"), Path("/initrd"))

@@ -22,7 +22,7 @@ from kernels.cache import Kernel
 from runs import resolved
 from runs.building import build_arms
 from runs.local import Options
-from tests.integration.lab_process import CHECKOUT, SMALL, run_lab
+from tests.integration.lab_process import CHECKOUT, SMALL, SMALL_SESSION, run_lab
 
 SOURCE = "deb:linux-source-6.12"
 KERNELS_VARIABLE = "TWINBOOT_TEST_KERNELS"
@@ -64,6 +64,17 @@ def once(
     return EndedSession(**{**saved, "folder": Path(saved["folder"])})
 
 
+@pytest.fixture(scope="module")
+def kept_runs() -> Iterator[None]:
+    """Let what is told of runs come from kept ones: their bytes, read anew, and a sample booted.
+
+    Not for tests of the bytes themselves, which boot every run.
+    """
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("TWINBOOT_MEASURE_AGAIN", "")
+        yield
+
+
 @pytest.fixture(scope="session")
 def options() -> Options:
     return Options(checkout=CHECKOUT, cache=facts.cache_folder(), guests_at_once=2)
@@ -87,8 +98,8 @@ def wall_kernel(options: Options) -> Kernel:
 
 @pytest.fixture(scope="session")
 def filemap(kernels: dict[str, Kernel], tmp_path_factory: pytest.TempPathFactory) -> EndedSession:
-    """filemap-v4 as shipped, at smoke size, two blocks."""
-    arguments = ("--set", "guest=smoke", "--set", "blocks=2", "--no-twins", "--no-check")
+    """filemap-v4 as shipped, at smoke size, one block."""
+    arguments = ("--set", "guest=smoke", "--set", "blocks=1", "--no-twins", "--no-check")
     return once(
         tmp_path_factory, "filemap", lambda folder: measured(folder, "filemap-v4", *arguments)
     )
@@ -96,10 +107,8 @@ def filemap(kernels: dict[str, Kernel], tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="session")
 def small(kernels: dict[str, Kernel], tmp_path_factory: pytest.TempPathFactory) -> EndedSession:
-    """The small experiment, three blocks, uninterrupted."""
-    return once(
-        tmp_path_factory, "small", lambda folder: measured(folder, SMALL, "--set", "blocks=3")
-    )
+    """The small experiment, two blocks, uninterrupted."""
+    return once(tmp_path_factory, "small", lambda folder: measured(folder, *SMALL_SESSION))
 
 
 def _want(flavour: str, options: Options) -> None:

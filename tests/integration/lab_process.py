@@ -7,20 +7,20 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from results.record import RunRecord
 from results.store import SessionStore
+from tests.waiting import wait_until
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 SMALL = str(Path(__file__).with_name("small.toml"))
+SMALL_SESSION = (SMALL, "--set", "blocks=2")
 FORMS = ("report.html", "report.md", "samples.csv", "samples.parquet")
 # Ten minutes are a kernel from nothing on two cores; other guests may run as well.
 TIMEOUT_S = 1800.0
-PATIENCE_S = 120.0
 Lab = subprocess.Popen[str]
 
 
@@ -66,14 +66,6 @@ def guests_of(folder: Path) -> list[int]:
     return pids
 
 
-def wait_until(true: Callable[[], object], what: str, timeout_s: float = PATIENCE_S) -> None:
-    """Poll until ``true()``; fail the test when it takes too long."""
-    limit = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < limit, f"no {what} within {timeout_s:.0f} s"
-        time.sleep(0.02)
-
-
 def kill(lab: Lab, number: signal.Signals) -> subprocess.CompletedProcess[str]:
     """Send a signal to the lab's process alone, not to its children."""
     lab.send_signal(number)
@@ -86,7 +78,7 @@ def kill_at_once(lab: Lab, folder: Path) -> bool:
     Returns whether it was killed, and had not ended before.
     """
     killed = kill(lab, signal.SIGKILL).returncode == -signal.SIGKILL
-    wait_until(lambda: not guests_of(folder), "end of the killed lab's guests", 5)
+    wait_until(lambda: not guests_of(folder), "end of the killed lab's guests")
     return killed
 
 
@@ -104,12 +96,10 @@ def busy_host(folder: Path, loops: int = 2) -> Iterator[None]:
     def demote() -> None:
         while not over.wait(0.1):
             for pid in guests_of(folder):
-                # A process id is its main thread's id, and only that one is meant, not the threads
-                # that it starts later: where all share one group of the scheduler these would wait
-                # for the loaders for ever.
+                # A process id is its main thread's id, and only that one is meant.  It still runs:
+                # as SCHED_IDLE on a machine that others load, too, it waited for ever.
                 with suppress(OSError):
-                    policy = os.SCHED_IDLE | os.SCHED_RESET_ON_FORK
-                    os.sched_setscheduler(pid, policy, os.sched_param(0))
+                    os.setpriority(os.PRIO_PROCESS, pid, 19)
 
     loaders = [subprocess.Popen(argv) for _ in range(loops)]
     thread = threading.Thread(target=demote)

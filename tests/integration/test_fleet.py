@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import EndedSession
-from tests.integration.lab_process import SMALL, bytes_of, records_of, run_lab, written_ids
+from tests.integration.lab_process import SMALL_SESSION, bytes_of, records_of, run_lab, written_ids
 from tests.runs.fleet.cluster import Cluster
 
 pytestmark = pytest.mark.guest
@@ -39,9 +39,7 @@ def run_on(cluster: Cluster, folder: Path, tmp_path: Path) -> str:
     """Measure the small experiment over the fleet; return what was said."""
     done = run_lab(
         "run",
-        SMALL,
-        "--set",
-        "blocks=3",
+        *SMALL_SESSION,
         "--session",
         str(folder),
         "--executor",

@@ -15,6 +15,7 @@ from kernels.cache import Kernel
 from tests.integration.conftest import EndedSession, measured
 from tests.integration.lab_process import (
     SMALL,
+    SMALL_SESSION,
     bytes_of,
     finish,
     guests_of,
@@ -23,31 +24,40 @@ from tests.integration.lab_process import (
     records_of,
     run_lab,
     start,
-    wait_until,
     written_ids,
 )
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.guest
 KILLS = int(os.environ.get("TWINBOOT_TEST_KILLS", "2"))
 SEED = int(os.environ.get("TWINBOOT_TEST_SEED", "1"))
 
 
-def test_killed_at_random_moments_and_resumed(small: EndedSession, tmp_path: Path) -> None:
+def test_interrupted_killed_at_random_moments_and_resumed(
+    small: EndedSession, tmp_path: Path
+) -> None:
     assert small.status == 0, small.err
     folder = tmp_path / "session"
+    anew = (*SMALL_SESSION, "--session", str(folder))
     moments = random.Random(SEED)
-    again: tuple[str, ...]
-    kills = 0
-    for _ in range(KILLS):
-        begun = (folder / "manifest.json").exists()
-        again = ("--resume", str(folder)) if begun else small_session(folder, 3)
-        lab = start("run", *again)
+    lab = start("run", *anew)
+    with suppress(subprocess.TimeoutExpired):
+        lab.wait(moments.uniform(0.2, small.elapsed_s / 4))
+    assert kill_at_once(lab, folder)
+    begun = (folder / "manifest.json").exists()
+    lab = start("run", *(("--resume", str(folder)) if begun else anew))
+    wait_until(lambda: guests_of(folder), "guest")
+    done = kill(lab, signal.SIGINT)
+    assert done.returncode == 130
+    assert "--resume" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert guests_of(folder) == []
+    for _ in range(KILLS - 1):
+        lab = start("run", "--resume", str(folder))
         with suppress(subprocess.TimeoutExpired):
             lab.wait(moments.uniform(0.2, small.elapsed_s))
-        kills += kill_at_once(lab, folder)
-    assert kills > 0
-    again = ("--resume", str(folder)) if (folder / "manifest.json").exists() else ()
-    done = run_lab("run", *(again or small_session(folder, 3)))
+        kill_at_once(lab, folder)
+    done = run_lab("run", "--resume", str(folder))
     assert done.returncode == 0, done.stderr
     assert sorted(written_ids(folder)) == sorted(records_of(small.folder))
     assert records_of(folder) == records_of(small.folder)
@@ -58,36 +68,15 @@ def test_killed_at_random_moments_and_resumed(small: EndedSession, tmp_path: Pat
     assert first == second
 
 
-def small_session(folder: Path, blocks: int) -> tuple[str, ...]:
-    return (SMALL, "--set", f"blocks={blocks}", "--session", str(folder))
-
-
-def test_interrupted_by_the_keyboard(small: EndedSession, tmp_path: Path) -> None:
-    folder = tmp_path / "session"
-    lab = start("run", *small_session(folder, 1))
-    wait_until(lambda: guests_of(folder), "guest")
-    done = kill(lab, signal.SIGINT)
-    assert done.returncode == 130
-    assert "--resume" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert guests_of(folder) == []
-    resumed = run_lab("run", "--resume", str(folder))
-    assert resumed.returncode == 0, resumed.stderr
-    whole = records_of(small.folder)
-    records = records_of(folder)
-    assert len(records) == 3
-    assert records == {run: whole[run] for run in records}
-
-
 @pytest.mark.long
 def test_two_labs_share_the_cache_and_not_a_session(
     kernels: dict[str, Kernel], tmp_path: Path
 ) -> None:
     folders = [tmp_path / "one" / "session", tmp_path / "two" / "session"]
-    labs = [start("run", *small_session(folder, 1), "--guests", "1") for folder in folders]
+    labs = [start("run", SMALL, "--session", str(folder), "--guests", "1") for folder in folders]
     for folder in folders:
         wait_until(lambda folder=folder: guests_of(folder), "guest")  # type: ignore[misc]
-    for again in (small_session(folders[0], 1), ("--resume", str(folders[0]))):
+    for again in ((SMALL, "--session", str(folders[0])), ("--resume", str(folders[0]))):
         refused = run_lab("run", *again)
         assert refused.returncode == 2, refused.stderr
         assert "another lab process" in refused.stderr

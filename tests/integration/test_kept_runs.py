@@ -10,27 +10,26 @@ import pytest
 from results.store import SessionStore
 from tests.integration.conftest import EndedSession
 from tests.integration.lab_process import (
-    SMALL,
+    SMALL_SESSION,
     bytes_of,
     finish,
     kill_at_once,
     records_of,
     run_lab,
     start,
-    wait_until,
 )
+from tests.waiting import wait_until
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.usefixtures("kept_runs")]
 FINDING = "runs kept from"
 
 
 def test_a_second_session_boots_a_sample_and_has_the_same_bytes(
-    small: EndedSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: EndedSession, tmp_path: Path
 ) -> None:
     assert small.status == 0, small.err
-    monkeypatch.setenv("TWINBOOT_MEASURE_AGAIN", "")
     folder = tmp_path / "session"
-    done = run_lab("run", SMALL, "--set", "blocks=3", "--session", str(folder))
+    done = run_lab("run", *SMALL_SESSION, "--session", str(folder))
     assert done.returncode == 0, done.stderr
     costs = SessionStore(folder).costs()
     assert len([cost for cost in costs if not cost.kept_at]) == 2
@@ -50,13 +49,10 @@ def test_a_second_session_boots_a_sample_and_has_the_same_bytes(
     assert [line for line in lines[0] if line not in (in_answer, in_findings)] == lines[1]
 
 
-def test_a_killed_session_is_resumed_with_kept_runs(
-    small: EndedSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TWINBOOT_MEASURE_AGAIN", "")
+def test_a_killed_session_is_resumed_with_kept_runs(small: EndedSession, tmp_path: Path) -> None:
     folder = tmp_path / "session"
-    lab = start("run", SMALL, "--set", "blocks=3", "--session", str(folder))
-    lines = random.Random(7).randrange(1, 6)
+    lab = start("run", *SMALL_SESSION, "--session", str(folder))
+    lines = random.Random(7).randrange(1, 4)
     runs = folder / "runs.jsonl"
     wait_until(lambda: runs.exists() and runs.read_bytes().count(b"\n") >= lines, "record", 600)
     kill_at_once(lab, folder)

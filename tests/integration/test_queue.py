@@ -14,9 +14,9 @@ from tests.integration.lab_process import (
     records_of,
     run_lab,
     start,
-    wait_until,
     written_ids,
 )
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.guest
 SERIES = CHECKOUT / "configs/series"
@@ -36,7 +36,7 @@ def test_two_series_are_measured_though_the_lab_is_killed(
     walks, noop = QueueStore(queue).read().entries
     lab = start("queue", "run", *at, "--guests", "1")
     folder = queue / "sessions" / walks.id
-    wait_until(lambda: (folder / "runs.jsonl").exists() or lab.poll() is not None, "run", 900)
+    wait_until(lambda: (folder / "runs.jsonl").exists() or lab.poll() is not None, "run")
     assert kill_at_once(lab, folder)
     done = run_lab("queue", "run", *at, "--guests", "1")
     assert done.returncode == 0, done.stderr

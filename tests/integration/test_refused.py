@@ -121,26 +121,6 @@ def test_a_patched_kernel_that_panics_is_the_series_fault(
     assert guests_of(folder) == []
 
 
-def test_a_base_kernel_that_panics_is_not(
-    kernels: dict[str, Kernel], main: Main, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    break_init(monkeypatch, kernels["base"])
-    folder = tmp_path / "session"
-    assert main("run", SMALL, "--session", str(folder)) == 3
-    failure = records_of(folder)["filemap-4k.b00.base"].failure
-    assert failure is not None
-    assert (failure.kind, failure.blame) == ("panic", "lab")
-
-
-def test_two_kernels_that_panic_alike_are_not_the_series_fault(
-    kernels: dict[str, Kernel], main: Main, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    break_init(monkeypatch, kernels["base"], kernels["patched"])
-    folder = tmp_path / "session"
-    assert main("run", SMALL, "--session", str(folder), "--no-snapshot") == 3
-    assert {(f.kind, f.blame) for f in failures(folder).values()} == {("panic", "lab")}
-
-
 def test_a_boot_clock_that_ends_is_not_the_series_fault(
     kernels: dict[str, Kernel], main: Main, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,6 +30,7 @@ from host.accelerator import QEMU, AcceleratorTest
 from kernels.cache import Kernel
 from runs.local import Options
 from tests.integration.lab_process import CHECKOUT
+from tests.waiting import wait_until
 from workloads import metrics, parse, validity
 from workloads.job import job_text, prepare_text
 from workloads.spec import load_catalogue
@@ -303,14 +303,9 @@ virtme.run(machine, "while :; do sleep 1; done", place / "run, with a comma", pl
         assert lab.stdin is not None
         pickle.dump(machine, lab.stdin)
         lab.stdin.close()
-        limit = time.monotonic() + 60
-        while not any(name.startswith("qemu") for name in processes(lab.pid).values()):
-            assert time.monotonic() < limit
-            time.sleep(0.2)
+        pid = lab.pid
+        wait_until(lambda: any(name.startswith("qemu") for name in processes(pid).values()), "QEMU")
         group = set(processes(lab.pid))
         lab.kill()
         lab.wait()
-    limit = time.monotonic() + 10
-    while any(Path(f"/proc/{pid}").exists() for pid in group):
-        assert time.monotonic() < limit, f"still there: {group}"
-        time.sleep(0.1)
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in group), "end of its guest")

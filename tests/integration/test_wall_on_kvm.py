@@ -26,9 +26,9 @@ from tests.integration.lab_process import (
     records_of,
     run_lab,
     start,
-    wait_until,
     written_ids,
 )
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.guest, pytest.mark.long]
 ONE_BLOCK = (
