@@ -124,3 +124,9 @@ def wrap_command(command: str, width: int) -> list[str]:
 def percent(fraction: float) -> str:
     """A fraction as people read it, two decimals, without a sign of its own."""
     return f"{100 * fraction:.2f} %"
+
+
+def duration(seconds: float) -> str:
+    """``75`` → ``1m15s``."""
+    whole = max(0, round(seconds))
+    return f"{whole // 60}m{whole % 60:02d}s" if whole >= 60 else f"{whole}s"

@@ -44,6 +44,8 @@ class Operation(NamedTuple):
     was: dict[str, float]
 
 
+# Of a pair; the last one counts seeds.
+NUMBERS = tuple(field.name for field in dataclasses.fields(Paired))[:-1]
 NOWHERE = Operation("", 1.0, {})
 
 
@@ -159,12 +161,13 @@ def _counted(record: Record, operation: Operation) -> Record:
 def _scaled(value: Any, factor: float) -> Any:
     """A value with all that is per the unit of work multiplied."""
     if isinstance(value, Paired):
+        # By hand: a session has tens of thousands of them.
         numbers: dict[str, Any] = {
-            name: tuple(factor * each for each in number)
+            name: (factor * number[0], factor * number[1])
             if isinstance(number, tuple)
             else number and factor * number
-            for name, number in dataclasses.asdict(value).items()
-            if name != "n"
+            for name in NUMBERS
+            for number in [getattr(value, name)]
         }
         return dataclasses.replace(value, **numbers)
     if isinstance(value, tuple):

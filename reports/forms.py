@@ -61,32 +61,43 @@ SECTIONS: Mapping[str, tuple[Section, ...]] = MappingProxyType(
 )
 
 
+# The last session that was asked for, and what is shown of it: several forms are made of one.
+_shown: list[SessionComparison] = []
+
+
+def of_operations(session: SessionComparison) -> SessionComparison:
+    """The session per read or operation; the JSON and tables alone are of indices."""
+    if not _shown or _shown[0] is not session:
+        _shown[:] = [session, per_operation(session)]
+    return _shown[1]
+
+
 def _blocks(sections: Sequence[Section], view: View) -> list[Block]:
     return [block for section in sections for block in section(view)]
 
 
 def as_text(session: SessionComparison, width: int = text.WIDTH, folder: str = "") -> str:
     """The report for a terminal of so many columns, of a session in this folder."""
-    return text.text(_blocks(TEXT, View(per_operation(session), folder=folder)), width)
+    return text.text(_blocks(TEXT, View(of_operations(session), folder=folder)), width)
 
 
 def answer_lines(
     session: SessionComparison, width: int = text.WIDTH, folder: str = ""
 ) -> list[str]:
     """The answer under its title, for a terminal at the end of a session."""
-    view = View(per_operation(session), folder=folder)
+    view = View(of_operations(session), folder=folder)
     title = Heading(sentences.title(session.manifest), 1)
     return text.render([title, *answer.answer(view)], width)
 
 
 def as_markdown(session: SessionComparison) -> str:
     """The report as Markdown."""
-    return markdown.text(_blocks(MARKDOWN, View(per_operation(session))))
+    return markdown.text(_blocks(MARKDOWN, View(of_operations(session))))
 
 
 def as_html(session: SessionComparison, *, drawn: bool = True) -> str:
     """The report as one page, with its charts where it is ``drawn``."""
-    view = View(per_operation(session), page=True, drawn=drawn)
+    view = View(of_operations(session), page=True, drawn=drawn)
     experiment = session.manifest.experiment
     over = f"Twinboot · {experiment.name} · {experiment.mode} mode · {subject.origin(view)}"
     of_counts = {
@@ -111,7 +122,7 @@ def as_annotated(session: SessionComparison, form: str) -> str:
     """
     blocks = [
         block
-        for pair in per_operation(session).comparisons
+        for pair in of_operations(session).comparisons
         for block in annotated.shown(pair, session.name_of(pair))
     ]
     if not blocks:
@@ -125,7 +136,7 @@ def as_annotated(session: SessionComparison, form: str) -> str:
 
 def as_summary(session: SessionComparison) -> str:
     """One screen of Markdown, with the whole report in a fold."""
-    return summary.render(View(per_operation(session)), as_markdown(session))
+    return summary.render(View(of_operations(session)), as_markdown(session))
 
 
 def as_session(comparison: Comparison | SessionComparison) -> SessionComparison:
@@ -136,13 +147,11 @@ def as_session(comparison: Comparison | SessionComparison) -> SessionComparison:
 
 
 def _of_operations(form: Form) -> Form:
-    """A form of the session per read or operation: JSON and tables alone are of indices."""
-
     @functools.wraps(form)
-    def shown(session: SessionComparison) -> str:
-        return form(per_operation(session))
+    def of_shown(session: SessionComparison) -> str:
+        return form(of_operations(session))
 
-    return shown
+    return of_shown
 
 
 _WRITERS: tuple[Form, ...] = (

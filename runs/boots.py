@@ -31,17 +31,11 @@ from host.topology import Placement
 from kernels.build import KernelRequest
 from kernels.cache import Kernel
 from kernels.make import MakeProgress
-from text import clean, clean_lines
+from text import clean, clean_lines, duration
 
 PLAIN_INTERVAL_S = 20.0
 # Columns for what a guest says of itself.
 WORD = 14
-
-
-def duration(seconds: float) -> str:
-    """``75`` → ``1m15s``."""
-    whole = max(0, round(seconds))
-    return f"{whole // 60}m{whole % 60:02d}s" if whole >= 60 else f"{whole}s"
 
 
 class Reporter:

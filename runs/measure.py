@@ -22,11 +22,12 @@ from results.profile import Locks, Profile
 from results.record import Failure, RunCost, RunRecord
 from results.store import SessionStore
 from runs import keeping
-from runs.boots import MIB, Boot, Place, Reporter, duration
+from runs.boots import MIB, Boot, Place, Reporter
 from runs.exactness import diverging
 from runs.keeping import cost_of
 from runs.local import Options
 from runs.prepare import Prepared, RunParts, boot_of, obstacle, parts_of
+from text import duration
 from workloads import metrics, parse, validity
 from workloads.contention import phase_locks
 from workloads.job import fio_arguments

@@ -28,11 +28,12 @@ from kernels.cache import Kernel
 from kernels.config import UM
 from results import door, native
 from results.native import NativeArm, NativeBoot, NativeHead, NativePhase
-from runs.boots import Reporter, duration
+from runs.boots import Reporter
 from runs.building import needs_box
 from runs.local import LocalExecutor, Options, workspace
 from runs.resolved import Resolved
 from runs.wall import MIB, lab_kept_off, watched
+from text import duration
 
 RAW = "raw"
 # The folder of the lab's own loops in the kernel, among additions.

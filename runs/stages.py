@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from experiment.plan import Plan, PlannedRun, remaining
 from experiment.spec import Looks
 from results.store import SessionStore
-from runs.boots import Reporter, duration
+from runs.boots import Reporter
 from runs.building import Building, forecast_kernels
 from runs.check import run_gate, unmade, without_broken
 from runs.local import Options
@@ -23,6 +23,7 @@ from runs.measure import host_failed
 from runs.prepare import Prepared, with_kernels
 from runs.resolved import kernel_keys
 from runs.session import with_seeds
+from text import duration
 
 # CPU seconds of the host that a guest of the checks takes, about (docs/correctness.md).
 CHECK_S = 60.0

@@ -24,10 +24,11 @@ from host.topology import Placement
 from kernels.cache import hold
 from results.store import SessionStore
 from runs import measure
-from runs.boots import Reporter, duration
+from runs.boots import Reporter
 from runs.keeping import cost_of
 from runs.local import Options, workspace
 from runs.prepare import Prepared, wall_boot_of
+from text import duration
 
 MIB = 1 << 20
 

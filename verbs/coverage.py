@@ -13,6 +13,7 @@ import typer
 from errors import UsageError
 from experiment.series_name import from_here, kind_of
 from runs.request import SUBJECT
+from text import duration, enumerated
 from verbs.invocation import WIDTH, emit, log, options, show_intake, write_out
 from verbs.options import CHECKOUT, Json, opt, session_argument
 
@@ -179,8 +180,6 @@ def suggest_verb(
 
 def lines(advice: Advice) -> list[str]:
     """The answer for people, without the command."""
-    from text import enumerated
-
     suggestion, release = advice.suggestion, advice.coverage.release
     total, files = len(suggestion.functions), enumerated(advice.files, most=MOST_NAMES)
     how = "their machine code differs" if advice.by_kernels else "by the lines of the patches"
@@ -217,7 +216,6 @@ def lines(advice: Advice) -> list[str]:
 
 
 def _table(advice: Advice) -> list[str]:
-    from runs.boots import duration
 
     suggestion = advice.suggestion
     total = len(suggestion.functions) - len(suggestion.absent)

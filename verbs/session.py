@@ -20,6 +20,7 @@ from host import facts
 from host.facts import guests_at_once
 from reports import FORM_NAMES
 from runs.request import SUBJECT, Request, arguments
+from text import duration
 from verbs.cli import flattened
 from verbs.invocation import (
     emit,
@@ -481,7 +482,6 @@ def report(folder: Path, form: str, *, strict: bool, write: bool = True) -> int:
     from reports.headline import exit_code, outcome
     from results import native
     from results.session import open_session
-    from runs.boots import duration
 
     if native.is_native(folder):
         written, judged = of_native.write_all(folder, form or "text", write=write)
@@ -567,7 +567,6 @@ def plan_verb(request: Request, commits: OfTree, as_json: Json = False) -> None:
 
 
 def _print(resolved: Resolved, kernels: Sequence[KernelForecast]) -> None:
-    from runs.boots import duration
     from runs.building import forecast_run
 
     experiment, plan, checks = resolved.experiment, resolved.plan, resolved.checks

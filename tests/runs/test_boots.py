@@ -9,7 +9,8 @@ from rich.console import Console
 
 from kernels.make import MakeProgress
 from runs import boots
-from runs.boots import PLAIN_INTERVAL_S, Reporter, duration
+from runs.boots import PLAIN_INTERVAL_S, Reporter
+from text import duration
 
 
 class Clock:
