@@ -30,8 +30,8 @@ from guests.initramfs import AGENT
 from host import sandbox
 from host.accelerator import DEVICE, QEMU, Accelerator, AcceleratorTest, machine_options
 from host.facts import text_of
+from host.fitness import Placement
 from host.process import Process, cpu_s_of, ended, spawn
-from host.topology import Placement
 from results import door
 
 VNG = "vng"

@@ -33,7 +33,7 @@ from kernels import (
     config,
     configure,
     linetable,
-    orders,
+    make,
     prebuilt,
     products,
     symbols,
@@ -542,7 +542,7 @@ class _Site:
         failed_modules = self.make_modules()
         # Types are for what is counted, orders for what is timed.
         in_native = plan.spec.mode == "native"
-        script = orders.script(self.argv(), objects.name) if in_native else ""
+        script = make.order_script(self.argv(), objects.name) if in_native else ""
         self.run(["sh", "-c", script or btf.script(objects, objects.name)])
         kernel = self.keep(configured, failed_modules)
         self.log.unlink()
@@ -801,7 +801,7 @@ class _Site:
         built = plan.spec.architecture.build
         with store.staged(plan.cache, plan.key) as folder:
             (folder / built.target).write_bytes(products.read(objects, built.image, "image"))
-            for name in orders.names() if plan.spec.mode == "native" else ():
+            for name in make.order_names() if plan.spec.mode == "native" else ():
                 (folder / name).write_bytes(products.read(objects, name, "image"))
             (folder / "System.map").write_bytes(products.read(objects, "System.map", "map"))
             shutil.copyfile(self.log, folder / "build.log")

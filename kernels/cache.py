@@ -76,13 +76,12 @@ class Kernel:
     touched = _KernelFile("touched.json")  # the files its patches touch, see kernels.compiled
     build_log = _KernelFile("build.log")  # what make said
     # Not every kernel has these: where its functions are defined (kernels.addresses), types of its
-    # structures (kernels.btf), the same code in other places (kernels.orders; of native mode).
+    # structures (kernels.btf), the same code in other places (kernels.make; of native mode).
     origins = _KernelFile("origins.json.gz")
     structures = _KernelFiles("*.btf")
     orders = _KernelFiles("order-*")
-    modules = _KernelFiles(
-        "*.ko"
-    )  # of a prebuilt kernel those that the guest loads first, in order
+    # Of a prebuilt kernel those that the guest loads first, in order.
+    modules = _KernelFiles("*.ko")
 
     @property
     def image(self) -> Path:

@@ -38,10 +38,10 @@ from kernels.mail import (
     slug,
     unmet,
 )
-from kernels.packed import LARGEST_MBOX, unpacked
-from kernels.packed import too_large as mailbox_too_large
 from kernels.patch_folder import ORDER, read_folder
-from kernels.series import LARGEST, host_code, patch_of, read_patch, reverted, too_large
+from kernels.products import LARGEST_MBOX, unpacked
+from kernels.products import mailbox_too_large as mailbox_too_large
+from kernels.series import LARGEST, host_code, patch_of, read_patch, reverted
 from kernels.threads import MOST_PATCHES, Thread, select
 from results import door
 from results.record import PatchRecord, SeriesRecord
@@ -287,7 +287,7 @@ def _require_bounds(name: str, sizes: Sequence[int], lines: int = 0, files: int 
             what = f"has {count} {what}, more than {most}"
             raise SeriesError(what, where=clean(name), next_step="split it")
     if sum(sizes) > LARGEST:
-        raise too_large(sum(sizes), clean(name))
+        raise mailbox_too_large(sum(sizes), clean(name))
 
 
 def _vetted(series: _Series, name: str) -> SeriesRecord:

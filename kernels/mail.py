@@ -22,7 +22,7 @@ from email.utils import getaddresses, parsedate_to_datetime
 
 from errors import LabError, SeriesError
 from kernels.diff import MOST_LINES, read_diff
-from kernels.packed import is_packed, unpacked
+from kernels.products import is_packed, unpacked
 from kernels.series import LARGEST, LONGEST_HEADER, decoded_header, too_large
 from text import clean
 

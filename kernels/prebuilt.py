@@ -23,7 +23,7 @@ from experiment.spec import PREBUILT, KernelSpec
 from files import digest, sha256_of
 from host.process import paste
 from kernels import cache as store
-from kernels import config, packages, packed, symbols, vmlinux
+from kernels import config, packages, products, symbols, vmlinux
 from kernels.cache import Kernel
 from kernels.configure import load_reasons
 from kernels.products import MOST_BYTES
@@ -199,10 +199,10 @@ def chosen(folder: Path) -> tuple[Path, ...]:
 def unpacked_module(file: Path) -> bytes:
     """A module as it is loaded; UsageError: damaged, or larger than any."""
     try:
-        data = packed.plain(raw := file.read_bytes(), MOST_BYTES["module"])
-        if file.suffix != ".ko" and not packed.is_packed(raw):
+        data = products.plain(raw := file.read_bytes(), MOST_BYTES["module"])
+        if file.suffix != ".ko" and not products.is_packed(raw):
             raise ValueError(f"is not packed as {file.suffix} says")
-    except packed.DAMAGED as error:
+    except products.DAMAGED as error:
         raise UsageError(f"the module is damaged: {error}", where=str(file)) from None
     if len(data) > MOST_BYTES["module"]:
         raise UsageError("the module is larger than any", where=str(file))

@@ -12,7 +12,7 @@ import numpy as np
 
 from errors import InfraError, UsageError
 from host.process import run
-from kernels import packed
+from kernels import products
 from kernels.products import MOST_BYTES
 
 TOKENS = 256
@@ -243,13 +243,13 @@ def extract(image: Image, into: Path) -> None:
     that unpacks it is not installed.
     """
     payload = image.payload
-    if packed.is_packed(payload):
+    if products.is_packed(payload):
         whole = payload if payload.startswith(b"\x1f\x8b") else payload[:-LENGTH_BYTES]
         try:
-            payload = packed.plain(whole, MOST_BYTES["program"])
+            payload = products.plain(whole, MOST_BYTES["program"])
             if len(payload) > MOST_BYTES["program"]:
                 raise ValueError("it is larger than any")
-        except packed.DAMAGED as error:
+        except products.DAMAGED as error:
             what = f"the kernel in it is damaged: {error}"
             raise UsageError(what, where=str(image.path)) from None
     elif payload.startswith(LZ4):

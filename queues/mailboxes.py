@@ -27,8 +27,8 @@ from pygit2.enums import SortMode
 
 from errors import InfraError, SeriesError, UsageError
 from kernels.mail import HEAD, POSTMARK, header_of, reading, split_mbox
-from kernels.packed import ENDINGS as PACKED
-from kernels.packed import LARGEST_MBOX, is_packed, unpacked
+from kernels.products import ENDINGS as PACKED
+from kernels.products import LARGEST_MBOX, is_packed, unpacked
 from kernels.series import LARGEST
 from text import clean
 

@@ -27,7 +27,7 @@ from guests.exact import Machine, Outcome
 from guests.probe.plugin import Probe
 from host.accelerator import AcceleratorTest
 from host.doctor import DoctorCheck
-from host.topology import Placement
+from host.fitness import Placement
 from kernels.build import KernelRequest
 from kernels.cache import Kernel
 from kernels.make import MakeProgress

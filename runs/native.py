@@ -22,8 +22,8 @@ from guests import uml
 from guests.channel import Ending
 from guests.exact import Outcome
 from host.facts import host_facts, text_of
-from host.topology import host_cpus, place
-from kernels import orders
+from host.fitness import host_cpus, place
+from kernels import make
 from kernels.cache import Kernel
 from kernels.config import UM
 from results import door, native
@@ -142,7 +142,7 @@ def measure_native(
             )
             for arm in arms
         ),
-        orders=orders.COUNT,
+        orders=make.ORDERS,
         phases={case.name: uml.PHASES_OF[case.name.partition(":")[0]] for case in experiment.cases},
         left_out=resolved.left_out,
         rounds=experiment.blocks,

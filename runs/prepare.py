@@ -20,7 +20,7 @@ from guests.probe.plugin import Probe
 from guests.virtme import WallMachine, on_host
 from host import exactness, fitness
 from host.exactness import QemuStanding
-from host.topology import Placement, host_cpus, place
+from host.fitness import Placement, host_cpus, place
 from kernels import prebuilt
 from kernels.cache import Kernel
 from results.record import NOT_BUILT, Failure

@@ -19,8 +19,7 @@ from guests import virtme
 from guests.channel import Ending
 from guests.exact import Outcome
 from host import accelerator, fitness
-from host.fitness import read_counters
-from host.topology import Placement
+from host.fitness import Placement, read_counters
 from kernels.cache import hold
 from results.store import SessionStore
 from runs import measure

@@ -18,8 +18,7 @@ from errors import InfraError, LabError, UsageError
 from experiment.load import load_machine
 from experiment.machine import MACHINES
 from host import facts
-from host.fitness import SAMPLE_S, check_load, check_steal, meanwhile, read_counters
-from host.topology import host_cpus
+from host.fitness import SAMPLE_S, check_load, check_steal, host_cpus, meanwhile, read_counters
 from results import door
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from experiment.machine import PageSize, TlbLevel
 from host.facts import NOT_FOUND, cpu_model, text_of
-from host.topology import SYSTEM, Cpu, cpu_list
+from host.fitness import SYSTEM, Cpu, cpu_list
 
 CACHE_KINDS = ("Data", "Instruction", "Unified")
 # A row of the program's answers: leaf, subleaf, EAX, EBX, ECX, EDX.

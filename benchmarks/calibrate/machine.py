@@ -31,8 +31,8 @@ from experiment.machine import (
 from guests import programs
 from host.accelerator import is_guest
 from host.facts import text_of
+from host.fitness import Cpu, host_cpus, read_cpus
 from host.process import run
-from host.topology import Cpu, host_cpus, read_cpus
 
 SOURCE = Path(__file__).with_name("calibrate.c")
 FLAGS = ("-O2", "-pthread")

@@ -26,9 +26,8 @@ from errors import InfraError
 from experiment.architecture import ARCHITECTURES
 from guests.probe import counts
 from guests.probe.counts import Counts, CountsError, Rows
-from guests.probe.models import member_of_slab
-from guests.probe.places import SHARED, SLEEPS, STATIC, LockPlace, UserMap, user_map
-from guests.probe.places import places as lock_places
+from guests.probe.models import SHARED, SLEEPS, STATIC, LockPlace, UserMap, member_of_slab, user_map
+from guests.probe.models import places as lock_places
 from kernels import addresses, btf
 from kernels.addresses import KERNEL_HALF, AddressesError, AddressTable, FunctionMap
 from kernels.btf import Types

@@ -35,7 +35,7 @@ class Probe:
     """A built plugin: its file and digest, the interface's version, QEMU's version.
     ``window`` cuts phases into so many instructions each; 0 does not cut.  ``spans`` are
     [start, end) of code in which vCPUs wait, ``locks`` the functions that take locks or let
-    go of them, each with its kind (``guests.probe.places``).  ``model`` describes caches and TLBs
+    go of them, each with its kind (``guests.probe.models``).  ``model`` describes caches and TLBs
     to be modelled (``guests.probe.models``), of a guest whose memory is one file.  ``functions``
     is the kernel's System.map, by which call stacks are followed, and ``stacks`` are those with a
     meaning (``guests.probe.counts``).

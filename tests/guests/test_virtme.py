@@ -23,8 +23,8 @@ from guests import virtme
 from guests.channel import Follower
 from guests.virtme import PORT_NAME, WallFiles, environment, vng_argv, wrapped
 from host.accelerator import ACCELERATORS, Accelerator
+from host.fitness import Placement
 from host.process import run
-from host.topology import Placement
 from tests.guests.test_argv import LAPTOP_SIZE
 
 CONSOLE = "[    0.1] SLUB: HWalign=64\nKVM internal error. Suberror: 1\nextra data[0]: 0\nRAX=0\n"

@@ -11,7 +11,7 @@ from analysis import statistics
 from analysis.native import value
 from experiment.spec import KernelSpec
 from guests import uml
-from host.topology import host_cpus, place
+from host.fitness import host_cpus, place
 from kernels import build
 from runs.local import Options
 from runs.native import LOOPS

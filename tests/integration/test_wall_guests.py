@@ -25,7 +25,7 @@ from experiment.spec import Dataset, PhaseTimes, WallShape
 from guests import initramfs, virtme
 from guests.channel import Machine, Outcome
 from guests.virtme import VNG, WallMachine
-from host import accelerator, fitness, sandbox, topology
+from host import accelerator, fitness, sandbox
 from host.accelerator import QEMU, AcceleratorTest
 from kernels.cache import Kernel
 from runs.local import Options
@@ -73,7 +73,7 @@ def machine(request: pytest.FixtureRequest, wall_kernel: Kernel, options: Option
         prepare_text=prepare_text(WORKLOAD, file_mib=size.file_mib),
         preload=Path("of-exact-guests-alone"),
     )
-    return virtme.on_host(plain, result, topology.place(topology.host_cpus(), vcpus=guest.vcpus))
+    return virtme.on_host(plain, result, fitness.place(fitness.host_cpus(), vcpus=guest.vcpus))
 
 
 def silent(word: str) -> None:
@@ -146,7 +146,7 @@ def test_guest_of_two_numa_nodes(machine: WallMachine, tmp_path: Path) -> None:
         machine,
         guest=guest,
         prepare_text=listing + machine.prepare_text,
-        placement=topology.place(topology.host_cpus(), vcpus=2, nodes=2),
+        placement=fitness.place(fitness.host_cpus(), vcpus=2, nodes=2),
     )
     outcome = ended(shaped, tmp_path)
     assert outcome.ending.kind == "done"
@@ -168,7 +168,7 @@ def huge_pages_of(pid: int) -> Counter[int]:
 def test_guest_memory_is_in_huge_pages_of_its_host_nodes(
     machine: WallMachine, tmp_path: Path
 ) -> None:
-    placement = topology.place(topology.host_cpus(), vcpus=2, nodes=2)
+    placement = fitness.place(fitness.host_cpus(), vcpus=2, nodes=2)
     changes = {"vcpus": 2, "numa_nodes": 2, "wall": WallShape(huge_pages=True)}
     guest = machine.guest.model_copy(update=changes)
     needed = guest.memory_mib // fitness.HUGE_PAGE_MIB

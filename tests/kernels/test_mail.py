@@ -21,7 +21,7 @@ from experiment.spec import SeriesSpec
 from kernels.diff import read_diff
 from kernels.intake import read_series, take_in
 from kernels.mail import Mail, as_patch, message_of, read_mail, read_mails, unmet
-from kernels.packed import unpacked
+from kernels.products import unpacked
 from kernels.threads import Thread, select
 from tests.kernels.fake import keep
 from tests.kernels.posting import mbox

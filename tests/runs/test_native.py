@@ -11,7 +11,7 @@ from errors import InfraError, SeriesError, SpecError, UsageError
 from guests import uml
 from guests.channel import Ending
 from guests.uml import NativeResult, TimedPhase
-from kernels import orders
+from kernels import make
 from kernels.cache import Kernel
 from results import door, native
 from results.store import SessionStore
@@ -108,7 +108,7 @@ def made(folder: Path, broken: str = "") -> None:
     kernels = {}
     for arm in ("base", "patched"):
         place = folder / ("broken" if arm == broken else arm)
-        for number in range(1, orders.COUNT + 1):
+        for number in range(1, make.ORDERS + 1):
             door.write(door.make_folder(place), f"order-{number}", "")
         kernels[arm] = Kernel(place, identity(arm))
     make_rounds(head_of(9), kernels, folder / "cache", folder, Reporter())

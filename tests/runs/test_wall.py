@@ -20,7 +20,7 @@ from guests.exact import Outcome
 from guests.virtme import WallMachine
 from host import accelerator, limited
 from host.accelerator import AcceleratorTest
-from host.topology import Placement
+from host.fitness import Placement
 from results.record import RunRecord
 from results.store import SessionStore
 from runs.boots import Reporter, WallHost

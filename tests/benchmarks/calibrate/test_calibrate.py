@@ -17,7 +17,7 @@ from experiment.load import load_machine
 from experiment.machine import MACHINES, MachineSpec
 from guests.probe import plugin
 from guests.probe.models import machine_words
-from host.topology import host_cpus
+from host.fitness import host_cpus
 from tests.analysis import counts_factory as counts
 from tests.analysis.factory import ExactSession
 from tests.guests.probe import test_memory as probed

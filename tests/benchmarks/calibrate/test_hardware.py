@@ -19,7 +19,7 @@ from benchmarks.calibrate.hardware import (
     tlbs_of,
     vendor,
 )
-from host.topology import Cpu
+from host.fitness import Cpu
 
 INTEL = "vendor_id\t: GenuineIntel\nmodel name\t: Some  CPU @ 2.30GHz\nflags\t\t: fpu hypervisor\n"
 ARM = "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n"

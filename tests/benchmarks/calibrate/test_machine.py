@@ -25,7 +25,7 @@ from benchmarks.calibrate.machine import (
 from errors import InfraError
 from experiment.load import load_machine
 from experiment.machine import MachineSpec, known_machines
-from host.topology import Cpu
+from host.fitness import Cpu
 
 LIKE = load_machine(Path("ice-lake-sp"))
 CPUS = tuple(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from guests.probe import counts
 from guests.probe.counts import CountsError
-from guests.probe.places import LARGEST, PROGRAM_AT, STATIC_AT, UserMap, user_map
+from guests.probe.models import LARGEST, PROGRAM_AT, STATIC_AT, UserMap, user_map
 
 Row = tuple[int, int, int, int, int, int, int]
 # Without the last four numbers it is in no object, and nothing was missed.
