@@ -52,8 +52,7 @@ class _Built(NamedTuple):
 
 def collect(objects: Path, source: Path) -> dict[int, Origin]:
     """Address of each function of ``objects``/vmlinux → where its definition begins.
-    What cannot be told is left out.  A kernel too old to link ``vmlinux.a`` gives an
-    empty table.
+    What cannot be told is left out.  A kernel too old to link ``vmlinux.a`` gives an empty table.
     Raises InfraError: no ELF file, or nm failed.
     """
     if not (objects / ARCHIVE).exists():
@@ -358,11 +357,10 @@ def functions(
     table: AddressTable, origins: Mapping[int, Origin] | None = None, names: Collection[str] = ()
 ) -> FunctionMap:
     """Say which function each start belongs to.
-    ``origins`` are source files and lines by address (:class:`Origin`).  Functions of one
-    name in several files are told apart as ``name@file``; where the files are not known
-    they are one function.  ``name.cold``, the part of a function that the compiler moved
-    away, belongs to ``name``; other suffixes stay.  An address that has one of the
-    ``wanted`` names goes by it.
+    ``origins`` are source files and lines by address (:class:`Origin`).  Functions of one name in
+    several files are told apart as ``name@file``; where the files are not known they are one
+    function.  ``name.cold``, the part of a function that the compiler moved away, belongs to
+    ``name``; other suffixes stay.  An address that has one of the ``wanted`` names goes by it.
     """
     origins = origins or {}
     starts_of = [

@@ -305,8 +305,7 @@ def seconds_to_build(request: KernelRequest, others: int) -> float:
 
 def provide(request: KernelRequest, progress: Progress | None = None) -> Kernel:
     """Return the kernel that is asked for, building it if the cache has none.
-    Another lab process that builds the same kernel, or uses the same tree, is
-    waited for.
+    Another lab process that builds the same kernel, or uses the same tree, is waited for.
     Raises UsageError: source, flavour or patch does not exist; SeriesError: a patch does not apply,
     or the patched tree does not build; InfraError: the tree without patches does not build, an
     option did not survive, or the host failed (memory, disk, tools); it can make no box, or nothing

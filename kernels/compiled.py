@@ -40,10 +40,9 @@ CONDITION = re.compile(r"^\s*#\s*(?P<word>if|ifdef|ifndef|elif|else|endif)\b(?P<
 
 class Touched(Record):
     """A file of the series in one build.
-    ``functions`` are those of its object, named as in the table of symbols.  Where it
-    was not built, ``options`` are those that keep it out, each with what is known;
-    where it was, those that keep changed lines out; of a Kconfig file those that the series
-    adds there and that are off.
+    ``functions`` are those of its object, named as in the table of symbols.  Where it was not
+    built, ``options`` are those that keep it out, each with what is known; where it was, those that
+    keep changed lines out; of a Kconfig file those that the series adds there and that are off.
     """
 
     file: str

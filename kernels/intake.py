@@ -406,8 +406,7 @@ def copy_out(series: Taken, into: Path, *, cache: Path) -> None:
 
 def adopt(spec: SeriesSpec, folder: Path, *, cache: Path) -> SeriesSpec:
     """The same series, with the patches that lie in ``folder`` under its key in the cache.
-    A series that is a plain folder is this folder from now on.  What is in the cache
-    already stays.
+    A series that is a plain folder is this folder from now on.  What is in the cache already stays.
     Raises SeriesError: the patches are not those of the key, or one does what no patch may;
     StoreError: a file in the folder, which may be a stranger's, is a link or no plain file.
     """

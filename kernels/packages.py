@@ -155,9 +155,8 @@ def parts(request: str) -> tuple[str, str]:
 
 def find(request: str, cache: Path) -> DebianPackage:
     """Look a package up in apt's lists, the host's and then the lab's own.
-    The newest version if none is named.
-    A package that only depends on a kernel's stands for that one, as
-    ``linux-image-cloud-amd64`` does.
+    The newest version if none is named. A package that only depends on a kernel's stands for that
+    one, as ``linux-image-cloud-amd64`` does.
     Raises UsageError: it is no kernel package's name; InfraError: apt does not know it.
     """
     parts(request)

@@ -39,9 +39,8 @@ TOP = ("Makefile", "Kconfig")
 @dataclass(frozen=True)
 class Source:
     """A source found: ``kind`` is deb, tarball, dir or git.
-    ``origin`` is the tarball, folder or repository; ``tree_id`` the git tree.
-    ``package`` is what apt has to fetch into the cache ``origin``, empty where the
-    tarball is there.
+    ``origin`` is the tarball, folder or repository; ``tree_id`` the git tree. ``package`` is what
+    apt has to fetch into the cache ``origin``, empty where the tarball is there.
     """
 
     kind: str

@@ -219,9 +219,8 @@ def _blank_calls(
     section: Section, starts: Mapping[int, str], relocations: Table
 ) -> tuple[bytes, list[Pointer]]:
     """Blank every displacement that leads to the start of a function of the section.
-    Not a disassembler: bytes may only look like such a call (about one in a whole
-    kernel).  A jump that becomes short because its target moved nearer still
-    counts as a difference.
+    Not a disassembler: bytes may only look like such a call (about one in a whole kernel).  A jump
+    that becomes short because its target moved nearer still counts as a difference.
     """
     code = np.frombuffer(section.data, np.uint8)
     data = bytearray(section.data)

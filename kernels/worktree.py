@@ -56,9 +56,8 @@ FOLDER, OTHER = "folder", "device, pipe or socket"
 @dataclass(frozen=True)
 class WorkTree:
     """The folder of one source: ``src`` is the tree, object folders are its children.
-    kbuild names sources relatively ("..") only for an object folder right inside
-    the tree; so no path of this machine gets into an object, and ccache hits
-    wherever the cache is.
+    kbuild names sources relatively ("..") only for an object folder right inside the tree; so no
+    path of this machine gets into an object, and ccache hits wherever the cache is.
     """
 
     folder: Path
@@ -206,10 +205,9 @@ def _changed(tree: WorkTree) -> list[str]:
 
 def copy_objects(tree: WorkTree, source: Path, target: Path, mark: str) -> None:
     """Begin an object folder as a copy of another one, with its times; ``target`` is new.
-    A file named ``mark`` in it says so.
-    The caller holds the tree's lock.  Times tell make what is older than its source, and
-    the options each object was made with are beside it (kbuild's ``.cmd`` files): what is
-    built in the copy is what would be built from nothing.
+    A file named ``mark`` in it says so. The caller holds the tree's lock.  Times tell make what is
+    older than its source, and the options each object was made with are beside it (kbuild's
+    ``.cmd`` files): what is built in the copy is what would be built from nothing.
     Raises InfraError: the disk is full.
     """
     beside = tree.spare
@@ -230,8 +228,7 @@ def copy_objects(tree: WorkTree, source: Path, target: Path, mark: str) -> None:
 
 def switch(tree: WorkTree, patches: Sequence[Patch], *, boxed: bool = False) -> tuple[str, ...]:
     """Make the tree the source plus ``patches``; return the paths whose content changed.
-    With ``boxed`` they are applied in a box.
-    The caller holds the tree's lock.
+    With ``boxed`` they are applied in a box. The caller holds the tree's lock.
     Raises SeriesError: a patch does not apply; the tree is as it was.
     """
     folders.remove(tree.spare)

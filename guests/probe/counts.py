@@ -93,32 +93,30 @@ class CountsError(InfraError):
 @dataclass(frozen=True)
 class Counts:
     """One run: vCPUs, instructions of a window (0: not cut), and the rows.
-    A row (``ROW``) says how often a vCPU entered the block of ``instructions`` that
-    begins at ``address``, in a window of a phase.  Phases are numbered from 1; row ``kinds`` of
-    the table of that name (blocks, :data:`results.profile.KINDS`) says what they are.  In a row
-    of ``spans`` the entries are the instructions that all vCPUs executed while this one
-    was in span number ``address`` - :data:`SPAN`; ``span_count`` is how many were looked at.
-    A row of ``locks`` (``LOCK``) is one lock in one phase, as taken by one call: ``held``
-    in instructions of the holder's vCPU, ``waited`` in those of all vCPUs; ``object`` is where in
-    an object of ``slabs`` the line of it begins, 0 for none; ``l2``, ``llc`` and ``walks`` are what
-    the model missed while it was held.
-    In a row of ``pairs`` (``LOCK``) ``site`` waited for what the call at ``holder`` had taken: so
-    many ``waits``, ``waited`` in instructions of all vCPUs, and ``taken`` once it was let go of.
-    ``lost_locks`` counts those that were taken again without having been let go of.
-    A row of ``misses`` (``MISS``) is a block in one phase by which the model of a machine counted
-    any of :data:`MISSES`; ``unmapped`` counts the accesses that it found no page for.  Nothing is
-    known of either unless ``modelled``.
-    A row of ``moves`` (``MOVE``) are lines of an object that came to the block ``to`` from what the
-    block ``from`` of another vCPU touched; none unless ``shared``.  ``slabs`` (``SLAB``) are the
-    slab caches that the objects are numbered by: ``size`` of their objects, and how many caches
-    are merged in each (``users``).
-    A row of ``interruptions`` (``INTERRUPTION``) says how often a vCPU went from the instruction
-    ``from``, which it did not execute then, to ``handler``; ``kind`` is one of
-    :data:`results.profile.INTERRUPTIONS` by number.  None are known unless ``interrupted``, and
-    then blocks that were left before their end count as those of what was executed.
-    A row of ``paths`` (``PATH``) is a function, by its address, as called on the path ``parent``;
-    the first is the user's code, and all others are behind theirs.  A row of ``stacks`` (``STACK``)
-    says what was executed in it itself in one phase; there are none unless ``stacked``.
+    A row (``ROW``) says how often a vCPU entered the block of ``instructions`` that begins at
+    ``address``, in a window of a phase.  Phases are numbered from 1; row ``kinds`` of the table of
+    that name (blocks, :data:`results.profile.KINDS`) says what they are.  In a row of ``spans`` the
+    entries are the instructions that all vCPUs executed while this one was in span number
+    ``address`` - :data:`SPAN`; ``span_count`` is how many were looked at. A row of ``locks``
+    (``LOCK``) is one lock in one phase, as taken by one call: ``held`` in instructions of the
+    holder's vCPU, ``waited`` in those of all vCPUs; ``object`` is where in an object of ``slabs``
+    the line of it begins, 0 for none; ``l2``, ``llc`` and ``walks`` are what the model missed while
+    it was held. In a row of ``pairs`` (``LOCK``) ``site`` waited for what the call at ``holder``
+    had taken: so many ``waits``, ``waited`` in instructions of all vCPUs, and ``taken`` once it was
+    let go of. ``lost_locks`` counts those that were taken again without having been let go of. A
+    row of ``misses`` (``MISS``) is a block in one phase by which the model of a machine counted any
+    of :data:`MISSES`; ``unmapped`` counts the accesses that it found no page for.  Nothing is known
+    of either unless ``modelled``. A row of ``moves`` (``MOVE``) are lines of an object that came to
+    the block ``to`` from what the block ``from`` of another vCPU touched; none unless ``shared``.
+    ``slabs`` (``SLAB``) are the slab caches that the objects are numbered by: ``size`` of their
+    objects, and how many caches are merged in each (``users``). A row of ``interruptions``
+    (``INTERRUPTION``) says how often a vCPU went from the instruction ``from``, which it did not
+    execute then, to ``handler``; ``kind`` is one of :data:`results.profile.INTERRUPTIONS` by
+    number.  None are known unless ``interrupted``, and then blocks that were left before their end
+    count as those of what was executed. A row of ``paths`` (``PATH``) is a function, by its
+    address, as called on the path ``parent``; the first is the user's code, and all others are
+    behind theirs.  A row of ``stacks`` (``STACK``) says what was executed in it itself in one
+    phase; there are none unless ``stacked``.
     """
 
     vcpus: int
