@@ -31,6 +31,7 @@ ROOT_IN_RAMFS = ("rootfstype=ramfs",)
 @dataclass(frozen=True)
 class ExactFiles:
     """Host files of one boot; ``memory_shared`` is False for a restored guest.
+
     ``memory`` is the guest's memory; of several nodes each has a file of its own,
     named after it (:func:`memory_files`).
     """
@@ -75,6 +76,7 @@ def kernel_command_line(guest: Guest, size: Size, more: Sequence[str] = ()) -> s
 
 def machine_argv(guest: Guest, *, stops: bool = True) -> list[str]:
     """The part of the command line that names no file.
+
     With ``stops`` the agent's write to pvpanic pauses the machine; without, it is
     not felt and the machine goes on.
     """
@@ -99,6 +101,7 @@ def qemu_argv(
     cmdline: Sequence[str] = (),
 ) -> list[str]:
     """The whole QEMU command line; with ``plugin`` (``Probe.argument``) the probe counts along.
+
     With ``monitor_fd`` QEMU starts stopped and listens for QMP on that socket;
     without, the line can be pasted and runs by itself to the agent's end.
     """

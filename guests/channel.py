@@ -105,6 +105,7 @@ Kind = Literal[
 @dataclass(frozen=True)
 class Ending:
     """How a guest ended: its kind, one sentence, and the lines that show it.
+
     ``by_clock`` says that one of the lab's clocks ended it, and no word of the kernel's;
     ``killed`` that QEMU was ended by a signal that no guest can cause.
     """
@@ -169,6 +170,7 @@ Clock = Literal["", "boot", "silence", "run", "flood"]
 
 class Follower:
     """A console that grows: read_console piece by piece, for the agent's ``word`` and its ``size``.
+
     ``ready`` is true once the agent said so.  ``kvm_error`` is the line, if there is one, in which
     QEMU says that KVM cannot go on; a guest may print the same.
     """
@@ -206,6 +208,7 @@ class Follower:
 
 def read_console(path: Path) -> str:
     """A console as patterns may see it: not too much of it, and of none of its lines.
+
     virtme-ng's terminal ports send carriage returns, which are left out.
     """
     with path.open("rb") as stream:
@@ -223,6 +226,7 @@ def ending(path: Path, *, agent_done: bool, deadline: Clock = "") -> Ending:
 
 def classify(console: str, *, agent_done: bool, deadline: Clock = "") -> Ending:
     """Say how a guest ended.
+
     ``agent_done`` is true when QEMU ended with the agent's own status;
     ``deadline`` names the clock that ended it, if one did.
     """
@@ -256,6 +260,7 @@ def classify(console: str, *, agent_done: bool, deadline: Clock = "") -> Ending:
 
 def agent_done(status: int | None, expected: int, word: str) -> bool:
     """Whether QEMU ended with the status that it has when the agent ends the machine.
+
     A panic, too, ends in a machine that is switched off: where that gives the same
     status, 0, the agent's last word decides.
     """
@@ -356,6 +361,7 @@ class Machine:
 @dataclass(frozen=True)
 class Outcome:
     """How a run ended: files sent (None if none came), ending, and its cost.
+
     ``counts`` is what the probe wrote (``guests.probe.counts`` reads it), None for a
     run without one and for one that did not end by itself.  ``inputs`` is the digest of all that
     an exact run is a function of, ``host`` the one that made it where it was not this one, and

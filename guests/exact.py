@@ -68,6 +68,7 @@ GUESTS_OF_ROOM = 4
 @dataclass(frozen=True)
 class Snapshot:
     """A machine kept at its stop point: memory, device state, and what it cost.
+
     ``memory`` is what :func:`guests.argv.memory_files` takes; of ``held`` each is one of these
     in the host's memory, none where they are on the disk.
     """
@@ -97,6 +98,7 @@ def take_snapshot(
     machine: Machine, folder: Path, logs: Path, watch: Callable[[str], None]
 ) -> Snapshot:
     """Boot ``machine`` into ``folder`` (which must be new) and keep it at its stop point.
+
     Raises BootError: it did not get there; InfraError: QEMU could not be started or could not save
     its state, or virtual time was disturbed in every attempt.
     """
@@ -127,6 +129,7 @@ def run_cold(
     console_bytes: int = channel.LARGEST,
 ) -> Outcome:
     """Boot ``machine`` and go on from its stop point without leaving it.
+
     A machine that ends early is an :class:`Outcome` too, not an exception.  With
     ``probe`` the run is counted, and its result is the same.  A guest whose console has
     more than ``console_bytes`` is ended.
@@ -190,6 +193,7 @@ class _ExactGuest:
 
     def save(self) -> bool:
         """Save the device state of the stopped machine; False when its clock was moved.
+
         At a stop QEMU's main loop may find the vCPU stopped before it knows that
         the machine is, takes it for idle, and moves the clock to the next timer.
         With one vCPU that never halts nothing else moves it, so any warp is that.
@@ -239,6 +243,7 @@ class _ExactGuest:
 
     def waited_s(self, since: tuple[float, float]) -> float:
         """CPU seconds that QEMU has used since then: how long it would be on an idle host.
+
         A QEMU that gets no CPU at all is waited for, too, but not for ever.
         """
         monotonic, used = since
@@ -311,6 +316,7 @@ def _disturbed(folder: Path) -> InfraError:
 
 def new_memory(folder: Path, guest: Guest, kept: ExitStack) -> tuple[IO[bytes], ...]:
     """Nameless files for a guest's memory; none where the host's memory has no room for them.
+
     They are closed with ``kept``.  Where there are none QEMU makes files in ``folder``.
     """
     paths = memory_files(folder / MEMORY, guest)
@@ -351,6 +357,7 @@ def _box(
     machine: Machine, files: ExactFiles, folder: Path, probe: Probe | None, shared: tuple[Path, ...]
 ) -> sandbox.Box | None:
     """Where QEMU sees the files of its boot and nothing else; None where no box can be made.
+
     A kernel that takes its QEMU over has what is in the box and QEMU's few system calls, and
     ``shared``: memory on the disk that other guests are restored from, too.
     """

@@ -65,6 +65,7 @@ class Initramfs:
 
 def provide(cache: Path, architecture: Architecture = X86_64) -> Initramfs:
     """Return the initramfs of an architecture's programs, built if it is not cached.
+
     Raises InfraError: a program is missing or cannot be fetched, or the compiler failed.
     """
     if debian := architecture.root.debian:
@@ -153,6 +154,7 @@ def _root(image: Path, files: Mapping[str, Path], folders: Iterable[str] = ()) -
 
 def known_options(text: str, program: bytes) -> str:
     """Those options of a configuration of mkfs.xfs that ``program`` knows, by its usage text.
+
     What is left out has to be what such a program never does: it refuses an option that is
     newer than itself, and a newer one has it on by default.
     """
@@ -166,6 +168,7 @@ def known_options(text: str, program: bytes) -> str:
 
 def pack(root: Path, archive: Path) -> None:
     """Write a folder as a cpio archive: the same bytes for the same names and contents.
+
     GNU cpio's own are not: 2.13 counts a folder's links as the file system does, 2.15 does not.
     """
     names = sorted([path.relative_to(root).as_posix() for path in root.rglob("*")], key=str.encode)
@@ -188,6 +191,7 @@ def pack(root: Path, archive: Path) -> None:
 
 def _member(name: str, number: int, mode: int, links: int, data: bytes) -> bytes:
     """A member in the format newc, owned by root, of no time and no device.
+
     Layout: ``Documentation/driver-api/early-userspace/buffer-format.rst`` of Linux.
     """
     encoded = name.encode() + b"\0"
@@ -217,6 +221,7 @@ def overlays(
     architecture: Architecture = X86_64,
 ) -> dict[Lacks, Initramfs]:
     """The initramfs of each kernel with each workload's extras, where they need one.
+
     Of modules of a kernel that is only planned, or that some do not build with, nothing is made,
     and the file's place is named.
     Raises InfraError as :func:`overlay`.
@@ -246,6 +251,7 @@ def overlay(
     architecture: Architecture = X86_64,
 ) -> Initramfs:
     """The initramfs of a kernel and a workload's extras, built if it is not cached.
+
     Raises InfraError: the compiler failed, a program of the host is missing, or the kernel was
     built without a module.
     """

@@ -56,6 +56,7 @@ def provide(
     machine: Machine, cache: Path, folder: Path, logs: Path, watch: Callable[[str], None]
 ) -> Snapshot:
     """The snapshot of ``machine`` in ``folder`` (which must be new): from the cache, or booted.
+
     ``logs`` has the console of the boot that it comes from.  A kept one has used no CPU time.
     Raises BootError, InfraError as for :func:`guests.exact.take_snapshot`.
     """

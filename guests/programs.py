@@ -52,6 +52,7 @@ def build(
     beside: Sequence[Path] = (),
 ) -> Path:
     """Return the built file of ``source``, compiling it if the cache has none.
+
     ``tools`` is the prefix of another architecture's compiler; ``beside`` are the source's headers,
     and other sources that are linked with it.
     Raises InfraError: there is no compiler, or it failed.
@@ -92,6 +93,7 @@ PROGRAMS = (FIO, MKFS_XFS, "/sbin/mkfs.ext4", "/usr/bin/chrt")
 
 def host_files(cache: Path) -> dict[str, Path]:
     """Path in the guest → file of the host; systems keep some programs elsewhere.
+
     Of storage beyond a network fio has libraries that refuse (:func:`refusing`).
     Raises InfraError: a program is missing.
     """
@@ -114,6 +116,7 @@ def host_files(cache: Path) -> dict[str, Path]:
 
 def more_programs(names: Iterable[str]) -> dict[str, Path]:
     """Path in the guest → file, of programs that a workload needs besides the lab's own.
+
     Raises InfraError: programs are missing, all of them named.
     """
     files = {name: locate(name) for name in names}
@@ -153,6 +156,7 @@ REFUSING = ("-shared", "-fPIC", "-O1", "-s", "-nostdlib", "-Wl,--build-id=none")
 
 def refusing(program: Path, libraries: Mapping[str, str], cache: Path) -> Path | None:
     """A folder of the libraries that refuse, by the names a program needs them by.
+
     ``libraries`` are all that it needs, by name.  None where it needs none of these, or more of
     them than functions: then it has the real ones.
     Raises InfraError: there is no compiler.
@@ -248,6 +252,7 @@ FIRST_APPLETS = b"[\0[[\0a"
 
 def provide(debian: str, cache: Path) -> Path:
     """The folder with :data:`PACKAGES` and all they depend on, fetched if it is not there.
+
     ``debian`` is Debian's name of the architecture.  The folder's file ``packages`` has the
     name and SHA-256 of every package in it.
     Raises InfraError: apt cannot fetch them, or one is damaged.
@@ -321,6 +326,7 @@ def _fill(folder: Path, debian: str, *, apt: Path) -> None:
 
 def with_libraries(folder: Path, programs: Iterable[str]) -> dict[str, Path]:
     """Path in the guest → file below ``folder``, of programs and the libraries they need.
+
     Raises InfraError: a program or library is not there.
     """
     files: dict[str, Path] = {}

@@ -97,6 +97,7 @@ def parse(console: str) -> NativeResult:
 
 def root(folder: Path, cache: Path, modules: Sequence[Path]) -> Path:
     """The guest's initramfs, made in ``folder``: its init, modules, and an empty ext4's blocks.
+
     Raises InfraError: there is no compiler or no mkfs.ext4.
     """
     mkfs = locate("mkfs.ext4")
@@ -130,6 +131,7 @@ def boot(
     executable: Path, archive: Path, folder: Path, phases: Collection[str], cpu: int | None
 ) -> tuple[NativeResult | None, Ending, str]:
     """Boot one guest in the new folder ``folder``, for these phases alone.
+
     Returns what it found, None where it did not end by itself; how it ended; and its console.
     Raises InfraError: there is no box, or nothing can be started in it.
     """

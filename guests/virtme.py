@@ -56,6 +56,7 @@ SHELL_LINE = (
 
 class WallFiles:
     """Host files of one boot, all in one ``folder`` of its own with a plain name.
+
     ``kernel`` is the image or a link to it.  ``share``, with agent and texts, is offered to the
     guest read-only; ``result``, of its port, and ``monitor`` are made by QEMU.  ``home`` is empty:
     virtme-ng's configuration file overrides its flags.  ``temporary`` is for its own files.
@@ -152,6 +153,7 @@ ALL_CPU_S = 7 * 24 * 3600
 @dataclass(frozen=True, kw_only=True)
 class WallMachine(channel.Machine):
     """A machine in real time: by what it runs, and where on the host (None: unpinned).
+
     The initramfs is that of exact guests; here it is unpacked behind virtme-ng's root.
     """
 
@@ -176,6 +178,7 @@ def run(
     machine: WallMachine, job_text: str, folder: Path, logs: Path, watch: Callable[[str], None]
 ) -> channel.Outcome:
     """Boot ``machine`` in ``folder`` and run ``job_text``.
+
     Console, result and pinning are left in ``logs``.  A machine that ends early is an
     :class:`Outcome` too, not an exception.
     Raises InfraError: virtme-ng or QEMU did not start, KVM cannot run the guest, or no box can be

@@ -65,6 +65,7 @@ class Attempt:
 @dataclass(frozen=True)
 class AcceleratorTest:
     """What this host can do: the best accelerator, and every attempt on the way.
+
     ``emulated`` is true where the host itself is a machine of QEMU's translator: KVM works as
     anywhere there, and its time says nothing.
     """
@@ -95,6 +96,7 @@ ON_RECORD = TypeAdapter(tuple[list[str], AcceleratorTest])
 
 def machine_options(accelerator: Accelerator) -> list[str]:
     """QEMU's options for the machine and what runs it; TCG runs all vCPUs in one thread.
+
     With a thread for each vCPU one boot of Debian's 6.12 in forty panicked (QEMU 7.2, "Oops:
     int3"): a vCPU took the breakpoint of code that another had finished patching, and a kernel
     would be blamed for it.  KVM is named with the machine, as virtme-ng does, since QEMU
@@ -153,6 +155,7 @@ def decide(boot_with: Callable[[Accelerator], Attempt]) -> AcceleratorTest:
 
 def some_kernel(cache: Path, *, boot: Path = Path("/boot")) -> Path | None:
     """A kernel to boot: the newest of the cache that should, else the host's own; else None.
+
     A kernel with patches, or one that looks for bugs as it runs, may hang as it boots, and
     that would say nothing of the host.
     """
@@ -172,6 +175,7 @@ def some_kernel(cache: Path, *, boot: Path = Path("/boot")) -> Path | None:
 
 def cpu_is_emulated(*, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> bool:
     """Whether this is a machine of QEMU's that no hypervisor runs, so its translator does.
+
     KVM offers its guests a clock, which the translator does not have.
     """
     clocks = text_of(sys / "devices/system/clocksource/clocksource0/available_clocksource")
@@ -186,6 +190,7 @@ def provide(
     cache: Path, kernel: Path, *, proc: Path = Path("/proc"), device: Path = DEVICE
 ) -> AcceleratorTest:
     """What this host can do, from the cache if it was found out since the host booted.
+
     The finding is kept by the host's boot id, QEMU's version and our access to the device.
     Raises InfraError: QEMU, busybox or cpio is missing, or QEMU boots no kernel at all.
     """
@@ -203,6 +208,7 @@ def provide(
 
 def require_device(ran_by: str, *, device: Path = DEVICE) -> None:
     """See that what ran guests before, an accelerator or its name in a record, is still there.
+
     Raises InfraError: KVM's device is gone, or may not be opened any more.
     """
     if "kvm" not in ran_by:

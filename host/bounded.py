@@ -194,6 +194,7 @@ def _tree(pid: int) -> Iterator[int]:
 
 def disk_bytes(place: Path) -> int:
     """What a file, or the files below a folder, occupy.
+
     Raises OSError: a folder cannot be read, or its path is too long: what is in it is not known;
     OverflowError: there are too many files.
     """

@@ -51,6 +51,7 @@ def judged(
 @dataclass(frozen=True)
 class KnownVersions:
     """Versions of a tool that the lab was run with: from ``least`` up to, not with, ``below``.
+
     Without a ``below`` something else decides of newer ones.
     """
 
@@ -170,6 +171,7 @@ def check_cores(cores: int) -> DoctorCheck:
 
 def check_cache(folder: Path) -> DoctorCheck:
     """Whether the cache folder can be written, or made where it is not there yet.
+
     Its path, and that of the checkout, may have no characters that builds and guests cannot have.
     """
     try:
@@ -234,6 +236,7 @@ def worst(checks: Iterable[DoctorCheck]) -> Status:
 
 def as_text(checks: Iterable[DoctorCheck]) -> str:
     """The checks as aligned lines; what is wrong comes with its reason and its mend.
+
     The last line installs everything that is missing with one command.
     """
     checks = tuple(checks)

@@ -43,6 +43,7 @@ class KnownRelease:
 @dataclass(frozen=True)
 class Trial:
     """What came out of boots under load: when (UTC date), of which binary, what differed.
+
     ``differences`` are empty where all gave the same bits.
     """
 
@@ -131,6 +132,7 @@ def remember(cache: Path, trial: Trial) -> None:
 
 def require_exact(qemu: QemuStanding) -> None:
     """Refuse a QEMU whose guests are known to differ.
+
     A session's own repeat is one run of a case: it may be equal by luck where others are not.
     Raises InfraError: it was tried here and its boots differed.
     """

@@ -140,6 +140,7 @@ def cache_folder() -> Path:
 
 def require_usable(cache: Path, checkout: Path = CHECKOUT) -> None:
     """Refuse a place whose characters mean something to what is given paths there.
+
     kbuild takes no blank and no colon, make and shells other ones; LD_PRELOAD and PATH are lists
     that a colon parts.  A kernel tree of the user's is only read, and may be anywhere.
     Raises InfraError: names the place, its first such character, and what moves it.
@@ -180,6 +181,7 @@ def tool_version(tool: Tool) -> str:
 
 def tool_versions(programs: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
     """Versions of everything that has a say in a number, by tool name.
+
     ``programs`` are asked in place of the tools they are given for, as those of another
     architecture.
     """

@@ -91,6 +91,7 @@ class _Program(ctypes.Structure):
 
 def restrict(*, sockets: bool, memfd: bool) -> None:
     """Have the kernel refuse these calls to this process and all that it starts.
+
     Raises OSError: the kernel takes no filter; KeyError: a machine whose numbers are not known.
     """
     steps = program(platform.machine(), sockets=sockets, memfd=memfd)

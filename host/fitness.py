@@ -34,6 +34,7 @@ class Setting:
 
 def to_change(*, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> tuple[Setting, ...]:
     """The settings that are not as wanted, in the order to change them.
+
     Threads that share a core go off first: that takes their CPUs' own files away, and with
     them the need to set those.
     """
@@ -220,6 +221,7 @@ def check_free_memory(
     meminfo: str, guest_mib: int, *, huge_pages: bool, bound_to: Mapping[int, str] = NO_NODES
 ) -> DoctorCheck:
     """Whether a guest of ``guest_mib`` fits without reclaim (text of /proc/meminfo).
+
     ``bound_to`` has node/node*/meminfo of each host node that an equal share of its memory is
     bound to: what is free on another one is of no use to it.
     """
@@ -366,6 +368,7 @@ def wall_checks(
     cache: Path, *, guest_mib: int, vcpus: int, nodes: int = 1, huge_pages: bool = False
 ) -> tuple[DoctorCheck, ...]:
     """Everything wall mode needs of this host, for a guest of this shape.
+
     The first time since the host booted, a small guest is booted up to three times,
     which takes a minute.
     Raises InfraError: a program is missing, or QEMU boots no kernel at all.
@@ -397,6 +400,7 @@ class Cpu:
 @dataclass(frozen=True)
 class Placement:
     """Host CPUs of a guest: ``vcpus[n]`` is for vCPU n, ``lab`` for everything else.
+
     ``nodes`` holds the host NUMA node of each guest node.  ``isolated`` is true when
     no vCPU shares a core with the lab or with another vCPU.
     """
@@ -418,6 +422,7 @@ def cpu_list(text: str) -> tuple[int, ...]:
 
 def host_cpus(*, system: Path = SYSTEM) -> tuple[Cpu, ...]:
     """The host's CPUs that are online and that this process may use, sorted.
+
     A host without topology files gives every CPU a core of its own.
     """
     allowed = os.sched_getaffinity(0)
@@ -446,6 +451,7 @@ def place(
     cpus: Sequence[Cpu], *, vcpus: int, nodes: int = 1, occupied: Collection[int] = ()
 ) -> Placement | None:
     """Choose host CPUs for a guest of ``vcpus`` in ``nodes`` equal guest nodes.
+
     The lab keeps the host's first core with all its threads.  Each vCPU gets a core of
     its own; where the cores do not suffice, their other threads are used too, and the
     placement is not isolated.  Each guest node is put on a host node of its own, or all

@@ -58,6 +58,7 @@ class LimitError(LabError):
 
 def call(function: Callable[P, Value], *arguments: P.args, **named: P.kwargs) -> Value:
     """Return what ``function`` returns, computed in a helper process.
+
     It is a function of a module of the lab; what goes in and comes out can be pickled.
     Raises LimitError: it took more than ``CPU_S`` seconds of CPU time or ``MEMORY_BYTES``;
     InfraError: the helper cannot be started; Exception: whatever the function raises.

@@ -28,6 +28,7 @@ NEEDS: tuple[Need, ...] = get_args(Need)
 @dataclass(frozen=True)
 class SystemPackage:
     """One line of the list: what a package provides, and what for.
+
     ``name`` is what the system at hand calls it, several names where it is several packages.
     ``provides`` holds names of programs and absolute paths of files, in which ``*`` stands
     for what differs between releases; a comma separates places of which one is enough.
@@ -42,6 +43,7 @@ class SystemPackage:
 @dataclass(frozen=True)
 class System:
     """A distribution: its id in os-release, what installs, and names by Debian's name.
+
     A package that the distribution has not is named by an empty text.
     """
 
@@ -56,6 +58,7 @@ UNKNOWN = System("", "install what Debian calls", {})
 
 def table(text: str, *, where: str, fields: int = 0) -> Iterator[tuple[str, list[str]]]:
     """Each line of a table with its place: fields between bars, comments after ``#``.
+
     All have as many fields as the first one where no number is given.
     Raises InfraError: a line of other fields, or with an empty one.
     """
@@ -84,6 +87,7 @@ def parse(text: str, *, where: str = LIST.name) -> tuple[SystemPackage, ...]:
 
 def parse_systems(text: str, *, where: str = SYSTEMS.name) -> tuple[System, ...]:
     """Read the other list: a line of ids, one of commands, then one for each package.
+
     Raises InfraError as :func:`table`, or one of the first two lines is not there.
     """
     rows = [
@@ -139,6 +143,7 @@ def search_path() -> str:
 
 def locate(provided: str) -> Path | None:
     """Where a program or a file is; None when it is not there.  Of several files the last.
+
     Of names with commas between them the first that is there.
     """
     if "," in provided:

@@ -117,6 +117,7 @@ def spawn(
     pass_fds: Sequence[int] = (),
 ) -> Iterator[Process]:
     """Start a long-lived child for one ``with``; its output is appended to ``log``.
+
     The whole process group is gone when the block is left, however it is left.
     Raises InfraError: the program is not installed.
     """
@@ -130,6 +131,7 @@ def spawn(
 
 def helper(argv: Sequence[str]) -> Process:
     """Start a child that is talked to by its standard input and output, and ends with the first.
+
     It gets no death signal: that is sent when the thread ends that started it, and others may
     be using it.
     Raises InfraError: it cannot be started.
@@ -157,6 +159,7 @@ def run(
     check: bool = True,
 ) -> Finished:
     """Run a child to its end.
+
     With ``log`` its output is appended there and not returned; ``env`` is added
     to the lab's own environment.
     Raises InfraError: not installed, deadline passed, or (with ``check``) a status other than 0;

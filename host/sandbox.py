@@ -45,6 +45,7 @@ BIND = {"ro": "--ro-bind", "rw": "--bind", "dev": "--dev-bind"}
 @dataclass(frozen=True)
 class Limits:
     """Of each process in a box: CPU seconds, bytes of memory, bytes of a file; and their number.
+
     Of all of them together: bytes of memory, by default seven eighths of what is available when
     the box is made, and bytes of disk in its writable places (``host.bounded``).
     """
@@ -60,6 +61,7 @@ class Limits:
 @dataclass(frozen=True)
 class Box:
     """``writable`` folders by where they are seen in the box, and what else is ``readable``.
+
     ``shared`` files are written by several boxes at once, so they stay with the boxes' user.
     ``empty`` folders are there for what wants to mount on them; ``devices`` are opened with the
     rights of their files' groups.  With ``network`` it has that of the host; with ``sockets`` those
@@ -156,6 +158,7 @@ def accounting() -> str:
 
 def programs(*names: str) -> tuple[Path, ...]:
     """Where programs of these names are if no system folder holds them: read-only parts of a box.
+
     With them comes this Python, which kernel builds and b4 run.
     """
     paths = [Path(path) for name in names if (path := shutil.which(name)) is not None]

@@ -52,6 +52,7 @@ class _Built(NamedTuple):
 
 def collect(objects: Path, source: Path) -> dict[int, Origin]:
     """Address of each function of ``objects``/vmlinux → where its definition begins.
+
     What cannot be told is left out.  A kernel too old to link ``vmlinux.a`` gives an empty table.
     Raises InfraError: no ELF file, or nm failed.
     """
@@ -85,6 +86,7 @@ def collect(objects: Path, source: Path) -> dict[int, Origin]:
 
 def definition_lines(text: str, names: Collection[str]) -> dict[str, int]:
     """Function → line on which its definition begins, of a file in the kernel's style.
+
     ``names`` are symbols: what the compiler appends (``.isra.0``) is taken off, and of a system
     call all functions that its macro makes are on its line.  Left out are what other macros make,
     and what is defined more than once, which is a choice of options.
@@ -130,6 +132,7 @@ def definitions(lines: Iterable[str], prefix: str) -> tuple[Defined, Defined]:
 
 def built_from(elf: Elf, local: Defined, other: Defined) -> dict[int, _Built]:
     """Address of each function → its name and object, from a linked kernel and its objects.
+
     Local functions of one name from files of one name (``core.c``) are told apart by
     their order, and left out when there are more or fewer of them than objects.
     """
@@ -211,6 +214,7 @@ class AddressesError(InfraError):
 @dataclass(frozen=True)
 class AddressTable:
     """A kernel's code: sorted ``starts``, the names at each, and where code is at all.
+
     ``names`` are all the names of one address, the one it goes by first; ``at`` maps
     every name to its addresses.  ``ranges`` are [start, end) of the kernel's code.
     ``data`` are the kernel's variables, by their sorted addresses.
@@ -225,6 +229,7 @@ class AddressTable:
 
     def placed(self, address: int) -> tuple[str, int]:
         """The variable that an address is in, and how far from its beginning.
+
         Variables of each CPU are numbered from 0.  An empty name and the address itself where
         there is none.
         """
@@ -254,6 +259,7 @@ class AddressTable:
 @dataclass(frozen=True)
 class FunctionMap:
     """Functions of a kernel: what each start belongs to.
+
     ``named`` are pairs of name and source file (empty where unknown), ``owner`` has an
     index into it for each start of the table, and ``is_entry`` says which starts are
     where the function begins; the others are parts that were split off.  ``lines`` are where the
@@ -276,6 +282,7 @@ class FunctionMap:
 
 def text_of(system_map: Path) -> str:
     """The text of a System.map, which a stranger's build may have written.
+
     Raises AddressesError: it is no plain file, or larger than any; OSError: there is none.
     """
     try:
@@ -287,6 +294,7 @@ def text_of(system_map: Path) -> str:
 
 def parse(text: str) -> AddressTable:
     """Read System.map, or a whole /proc/kallsyms (symbols of modules are left out).
+
     Of several names at one address the first is the one of a global symbol rather than
     a weak or local one, then of fewest leading underscores, then the shortest, then the
     first by alphabet.  Words of the linker script come last, and alone begin nothing.
@@ -357,6 +365,7 @@ def functions(
     table: AddressTable, origins: Mapping[int, Origin] | None = None, names: Collection[str] = ()
 ) -> FunctionMap:
     """Say which function each start belongs to.
+
     ``origins`` are source files and lines by address (:class:`Origin`).  Functions of one name in
     several files are told apart as ``name@file``; where the files are not known they are one
     function.  ``name.cold``, the part of a function that the compiler moved away, belongs to
@@ -394,6 +403,7 @@ def functions(
 
 def require_same(table: AddressTable, guest_map: str) -> int:
     """Compare lines of a running kernel's /proc/kallsyms; return how many there were.
+
     Lines without an address (kptr_restrict) do not count.
     Raises AddressesError: a symbol is somewhere else in ``table``, or not in it.
     """

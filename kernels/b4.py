@@ -67,6 +67,7 @@ def fetch_thread(message_id: str, into: Path) -> None:
 
 def attested(mails: Sequence[bytes], sender: str) -> str:
     """What vouches that all of these mails are of the address ``sender``; empty where nothing does.
+
     For example ``DKIM example.org`` or ``ed25519 ada@example.org``.  Where there is no network or a
     signature cannot be read, nothing vouches.
     """

@@ -58,6 +58,7 @@ COMPILED = re.compile(r"^  (?:CC|AS)(?: \[M\])? +(?P<object>\S+)\.o$", re.M)
 @dataclass(frozen=True)
 class Mistake:
     """One error or warning; ``file`` is a path from the tree's top, empty where none is named.
+
     ``through`` are the files it was included from, the innermost first.
     """
 
@@ -94,6 +95,7 @@ def mistakes(log: str) -> tuple[Mistake, ...]:
 
 def failed_object(log: str, mistake: Mistake) -> str:
     """The object that make could not build, as ``mm/filemap.o``; empty where it was none.
+
     Of several that failed at once it is that of the mistake, else the first.
     """
     objects = [match["target"] for match in FAILED.finditer(log)]
@@ -104,6 +106,7 @@ def failed_object(log: str, mistake: Mistake) -> str:
 
 def new_warnings(base_log: str, patched_log: str) -> tuple[str, ...]:
     """Warnings of the patched build that the base build does not have, each once.
+
     A warning that only moved to another line is not new.  Builds start from each
     other's objects: where the base's log does not compile a file, it is not known
     whether the warning is new, and that is said.
@@ -162,6 +165,7 @@ SOURCES = (".c", ".S")
 @dataclass(frozen=True)
 class Goal:
     """What is built to see which patch is at fault: one object, or all of the kernel.
+
     ``title`` is for people, ``argvs`` are make's commands, one after another; ``source`` is
     the object's file in the tree, empty for the kernel.
     """
@@ -195,6 +199,7 @@ def culprit(
     boxed: bool = False,
 ) -> Culprit:
     """Find the patch with which the last of ``goals`` stops building, by the first that shows it.
+
     All of ``patches`` are applied, and the last goal is known to fail; ``make`` runs one command
     and says whether it ended well.  ``source_builds``: the last goal is known to be made without
     any patch.  The tree is left with some of the patches.  The caller holds its lock.
@@ -228,6 +233,7 @@ def culprit(
 
 def first_failing(count: int, builds: Callable[[int], bool]) -> int:
     """The first of ``count`` patches with which a series that does not build stops building.
+
     ``builds`` tries the first n patches.  The answer n is true in this sense: it builds with
     n - 1 patches and does not with n; 0: it does not build without any.  The search goes back
     from the end in growing steps and then halves the rest, as git bisect does: a mistake that

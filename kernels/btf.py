@@ -92,6 +92,7 @@ class Types:
 
     def member_at(self, name: str, offset: int) -> str:
         """The member at a byte of a structure, as ``i_data.i_pages.xa_lock``.
+
         Of a union it is the first one that is as long; elements of an array have no number.  Empty
         outside of the structure, in a hole, and for a structure that is not known.
         """
@@ -244,6 +245,7 @@ DEPENDENCIES = re.compile(r" -Wp,-MMD,\S+")
 
 def script(objects: Path, folder: str) -> str:
     """Shell commands that compile the files again, in ``folder``; those that were built.
+
     They run beside each other, and none ends the others: a compiler that writes no BTF (clang,
     gcc before 12) leaves a kernel without types.
     """
@@ -255,6 +257,7 @@ def script(objects: Path, folder: str) -> str:
 
 def again(objects: Path, file: str, target: str, flags: str, *, whole: bool = False) -> str:
     """The command that made an object (``file`` without ``.o``), for another one beside others.
+
     Empty for what was not compiled.  Of a ``whole`` one objtool, which writes into code, goes over
     it as it did.
     """

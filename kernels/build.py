@@ -144,6 +144,7 @@ def _builds(path: Path) -> dict[Kind, Expected]:
 @dataclass(frozen=True)
 class KernelRequest:
     """A kernel that is asked for: what of, where files are read from, where it is kept.
+
     With ``boxed`` the patches are a stranger's: they are applied and built in a box
     (``host.sandbox``), on a copy of the objects of the source that is thrown away.
     """
@@ -239,6 +240,7 @@ class _Plan:
 
     def beginning(self, objects: Path) -> tuple[Kind, Path | None]:
         """What a build in a folder starts from, and the objects to be copied there, if any.
+
         kbuild compiles again what depends on an option that differs, and all of what was
         compiled by another command; so only objects of the same compiler are worth a copy.
         """
@@ -278,6 +280,7 @@ class _Plan:
 
 def key_of(request: KernelRequest) -> str:
     """The content key (32 hex digits) of source, patches, configuration and compiler.
+
     Raises UsageError: source, flavour or patch does not exist; InfraError: a package or tool is
     missing.
     """
@@ -293,6 +296,7 @@ def objects_of(request: KernelRequest) -> str:
 
 def seconds_to_build(request: KernelRequest, others: int) -> float:
     """About how long a kernel takes that the cache lacks; 0 for one that somebody else built.
+
     ``others`` of the same source and flavour are built before it, whose objects it starts from.
     Raises UsageError, InfraError as :func:`key_of`.
     """
@@ -305,6 +309,7 @@ def seconds_to_build(request: KernelRequest, others: int) -> float:
 
 def provide(request: KernelRequest, progress: Progress | None = None) -> Kernel:
     """Return the kernel that is asked for, building it if the cache has none.
+
     Another lab process that builds the same kernel, or uses the same tree, is waited for.
     Raises UsageError: source, flavour or patch does not exist; SeriesError: a patch does not apply,
     or the patched tree does not build; InfraError: the tree without patches does not build, an
@@ -329,6 +334,7 @@ def provide(request: KernelRequest, progress: Progress | None = None) -> Kernel:
 @dataclass(frozen=True)
 class Sources:
     """Files of a source as a kernel was built from them: texts, and the lines of their objects.
+
     ``without`` says of a file why its lines are not known.
     """
 
@@ -341,6 +347,7 @@ def sources_of(
     request: KernelRequest, kernel: Kernel, files: Collection[str], *, at_hand: bool
 ) -> Sources | None:
     """The lines of ``files`` in a kernel that is built.
+
     With ``at_hand`` only where its objects are, and no other lab process builds in them.
     Lines of headers are those of the objects of other ``files``.
     Raises LabError: as :func:`provide`; or a file is compiled to other code with its lines.
@@ -357,6 +364,7 @@ def sources_of(
 
 def require_applies(request: KernelRequest) -> None:
     """Try patches on a source that nothing could be tried on yet, before anything is built of it.
+
     Raises SeriesError: a patch does not apply; InfraError: the source cannot be unpacked; there is
     no box.
     """
@@ -601,6 +609,7 @@ class _Site:
         progress: Progress | None = None,
     ) -> tuple[int, int]:
         """Run one make; return its status and number of steps.
+
         Raises InfraError: the deadline passed; SeriesError: in a box: a link that leads out, a
         device, a pipe or a socket; StrangeFolderError: in a box: folders too deep, too many, or
         that may not be read.
@@ -635,6 +644,7 @@ class _Site:
 
     def configure(self) -> Configured:
         """Configure the tree as it is; the source without its series first, where that tells.
+
         Raises UsageError, SeriesError, InfraError as ``configure.verify``, or Kconfig fails.
         """
         plan, base = self.plan, None
@@ -678,6 +688,7 @@ class _Site:
 
     def make_modules(self) -> str:
         """Build modules of the lab's own against the kernel that is built.
+
         Returns what keeps some from being built, empty where nothing does: that is no failure of
         the kernel, which other workloads can be measured on.
         Raises InfraError: the host failed; of a series it is only said by words that it may print.
@@ -698,6 +709,7 @@ class _Site:
 
     def failure(self, *makes: list[str], text: str = "") -> SeriesError | InfraError:
         """Who is to blame for a build that failed, the last of ``makes``: a patch, or none.
+
         The first of them configures, from the .config ``text`` where one is given.
         """
         plan, errors = self.plan, _errors(self.log)
@@ -738,6 +750,7 @@ class _Site:
 
     def begin_trial(self, text: str) -> None:
         """Lay out anew where a box ran, from this .config where one is given.
+
         What ran there may have left anything for the next one, to be blamed on the source.
         """
         if self.box is not None:
@@ -820,6 +833,7 @@ class _Site:
 
 def leads_out(inside: str, target: Path) -> bool:
     """Whether a link, at a path from some top on, may lead to what is not below that top.
+
     ``..`` only at its begin: behind a name, which may be another link, it says nothing.
     """
     up = len(list(itertools.takewhile(lambda part: part == "..", target.parts)))

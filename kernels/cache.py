@@ -149,6 +149,7 @@ def ccache_folder(cache: Path) -> Path:
 
 def load(cache: Path, key: str, *, used: bool = False) -> Kernel | None:
     """Return the cached kernel of a key, if it is there; ``used`` marks it as used now.
+
     One that is used is what was put there, file by file, or it is not there: whoever asked
     builds it again.
     """
@@ -247,6 +248,7 @@ def hold(kernel: Kernel) -> Iterator[Kernel]:
 
 def clean(cache: Path, max_gib: float) -> Cleaned:
     """Bring the cache down to ``max_gib`` GiB; what is in use stays.
+
     First go fetched packages and programs of guests that were not used for a day, then
     the least recently used kernels, object folders, trees, and series that were taken in
     (each oldest first); the compiler cache is trimmed to what is left.
@@ -294,6 +296,7 @@ def folder_size(folder: Path) -> int:
 
 def _pieces(cache: Path) -> dict[Path, str]:
     """What can be removed, in the order to do so, each with the lock that guards it.
+
     First what can be fetched or made again at once; last series and threads, which a
     session is resumed from.
     """

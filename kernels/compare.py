@@ -35,6 +35,7 @@ def triage(
     warnings: Sequence[str] = (),
 ) -> TriageRecord:
     """Compare two builds.
+
     ``same_code`` says that all that is loaded is equal; ``before`` and ``after`` are
     the tables of functions of base and patched arm, ``touched`` the files of the
     series in the build that has its patches, ``warnings`` those new in the patched arm.
@@ -99,6 +100,7 @@ SIZES_ONLY = (
 
 def compare(base: Kernel, patched: Kernel, patches: Sequence[PatchRecord]) -> TriageRecord | None:
     """What the builds of both arms say of a series; either arm may be the one with patches.
+
     None where they say nothing: a kernel does not name its functions, or only one of
     them is prebuilt.
     Raises InfraError: a table of symbols cannot be read.
@@ -145,6 +147,7 @@ def compare(base: Kernel, patched: Kernel, patches: Sequence[PatchRecord]) -> Tr
 
 def options_apart(base: Kernel, other: Kernel) -> tuple[OptionRecord, ...]:
     """Options that two kernels have otherwise; none where a configuration is not known.
+
     What Kconfig found out of the host's compilers nobody chose, and a box hides some of them.
     """
     if not (base.config.exists() and other.config.exists()):

@@ -40,6 +40,7 @@ CONDITION = re.compile(r"^\s*#\s*(?P<word>if|ifdef|ifndef|elif|else|endif)\b(?P<
 
 class Touched(Record):
     """A file of the series in one build.
+
     ``functions`` are those of its object, named as in the table of symbols.  Where it was not
     built, ``options`` are those that keep it out, each with what is known; where it was, those that
     keep changed lines out; of a Kconfig file those that the series adds there and that are off.
@@ -93,6 +94,7 @@ def touched_files(
 
 def forget_left_out(src: Path, objects: Path, config: str) -> tuple[str, ...]:
     """Remove the objects that an option keeps out of the kernel just built; return their names.
+
     They are there where the folder began as a copy of another configuration's.
     """
     values = parse(config)
@@ -174,6 +176,7 @@ def _listed(makefile: Path, stamp: tuple[int, ...]) -> dict[str, list[tuple[str,
 
 def unmet(text: str, lines: Sequence[int], values: Mapping[str, str]) -> list[tuple[str, ...]]:
     """Options whose preprocessor conditions keep ``lines`` (from 1) of a source file out.
+
     Only conditions about a single option are understood; of any other nothing is said, nor of
     those that are nested deeper than in any file of a kernel.
     """
@@ -215,6 +218,7 @@ def _truth(word: str, rest: str, values: Mapping[str, str]) -> tuple[str, bool |
 
 def _changed_lines(patches: Sequence[Patch]) -> dict[str, tuple[int, ...]]:
     """Where the one patch that touches a file changed it, in the finished file.
+
     Lines of earlier patches may have moved since; where there are any, nothing is said.
     """
     count = Counter(file for patch in patches for file in patch.files)
@@ -257,6 +261,7 @@ def parsed(
     objects: Path, source: Path, patches: Sequence[Patch], config: str, modules: Sequence[str]
 ) -> Parsed:
     """What the ELF files of a finished build say, its modules among them, read with limits.
+
     Raises ProductError: one is not there or too large, is no ELF file, or takes too long to read.
     """
     for name in (VMLINUX, RELOCATABLE, *modules):

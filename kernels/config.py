@@ -100,6 +100,7 @@ def fragments(
     release: str = "",
 ) -> tuple[Fragment, ...]:
     """What is asked, in the order of the merge: base, the flavour, what is added to it.
+
     A ``release`` as 7.3 is asked for what releases since its like have apart from other options.
     Another architecture's own, and the size of its pages, are between the two, as is what
     wall guests need; virtme-ng's own, which only they need, comes first.  Of a kernel that is a

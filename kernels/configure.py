@@ -107,6 +107,7 @@ class Reasons(Frozen):
 @dataclass(frozen=True)
 class Adapted:
     """What is asked in the place of options: the other one's name, empty where there is none.
+
     ``notes`` has one line for each choice.
     """
 
@@ -127,6 +128,7 @@ def load_reasons(checkout: Path) -> Reasons:
 
 def adapt(lost: Sequence[Lost], refused: frozenset[str], reasons: Reasons) -> Adapted:
     """What to ask of a source that does not have the options that are ``lost``.
+
     ``refused`` are those that were asked before and lost as well, so that nothing is asked twice.
     """
     instead: dict[str, str] = {}
@@ -160,6 +162,7 @@ def agreed(
     requested: Mapping[str, str], versions: Sequence[str], reasons: Reasons
 ) -> dict[str, str]:
     """Options to ask of arms of these releases so that they agree where they can.
+
     Of alternatives of which one is asked: the first that all the releases have, where that is
     not the one that each of them would have had.
     """
@@ -185,6 +188,7 @@ Make = Callable[[Sequence[str]], bool]
 @dataclass(frozen=True)
 class Configured:
     """A final .config, and one line for each choice that was made on the way.
+
     ``instead`` are options that were asked for in the place of others (empty: nothing was).
     """
 
@@ -236,6 +240,7 @@ def from_nothing(
     parts: Sequence[Fragment], reasons: Reasons, objects: Path, requested: str, make: Make
 ) -> Configured:
     """Configure the source in ``objects``, where the file ``requested`` has the fragments.
+
     Raises MakeFailedError: Kconfig itself fails.
     """
     notes: list[str] = []
@@ -264,6 +269,7 @@ def from_nothing(
 
 def from_base(base: Configured, own: Mapping[str, str], objects: Path, make: Make) -> Configured:
     """Configure a tree with a series from the configuration without it, and a user's options.
+
     Raises MakeFailedError: Kconfig itself fails.
     """
     lines = "".join(f"{name}={value}\n" for name, value in sorted(own.items()))
@@ -281,6 +287,7 @@ def verify(
     base: Configured | None = None,
 ) -> None:
     """Refuse a configuration that what is measured, or a user, cannot do with.
+
     ``base`` is that of the source without the series: what was not there is not the series' doing.
     Raises UsageError: an option of ``--config`` did not come out; InfraError: an option that is
     needed is not there; names what needs it; SeriesError: the same, and it is there without the

@@ -40,6 +40,7 @@ COMPILED = (".c", ".h", ".S", ".rs", ".dts", ".dtsi")
 @dataclass(frozen=True)
 class Hunk:
     """One hunk: the file it changes, its number in that file, its first old line.
+
     ``changed`` is the line of the new file at which its first change is.
     """
 
@@ -53,6 +54,7 @@ class Hunk:
 @dataclass(frozen=True)
 class Diff:
     """All paths that a diff names, old and new, in order, and its hunks.
+
     ``text`` is what was read, each name behind ``a/`` or ``b/``; ``made`` are the new files.
     ``parts`` has the paths of each change of a file, and where it is in the lines of ``text``.
     """
@@ -66,6 +68,7 @@ class Diff:
 
 def read_diff(text: str, where: str, level: int | None = None) -> Diff:
     """Read the diffs in ``text``, which may have a mail around them.
+
     ``level`` is how many folders stand before every path (``patch -p``); None has the names say it.
     Raises SeriesError: a path outside the tree or that cannot be shown, a symbolic link, a
     submodule, a binary change, a hunk that was damaged on its way or has impossible numbers, more
@@ -76,6 +79,7 @@ def read_diff(text: str, where: str, level: int | None = None) -> Diff:
 
 def hunk_numbers(match: re.Match[str], where: str) -> tuple[int, int, int, int]:
     """First line and count of lines in the old file, then in the new one, of a ``HUNK``.
+
     Raises SeriesError: a number that no file can have; ``where`` names the patch.
     """
     longest = max(len(digits or "") for digits in match.groups())
@@ -89,6 +93,7 @@ def hunk_numbers(match: re.Match[str], where: str) -> tuple[int, int, int, int]:
 @dataclass
 class _File:
     """One file of a diff while it is read: names as written, and where in the text they are.
+
     ``old`` and ``new`` are None for ``/dev/null``; without a line of their own they are those of
     git's, ``by_git``.  ``moved`` are the paths in ``rename from`` and the like, without a prefix.
     """
@@ -387,6 +392,7 @@ def of_kernel(files: Sequence[str]) -> bool:
 
 def levels_of(every: Sequence[_File]) -> list[int | None]:
     """How many folders stand before the path, for each file of one patch.
+
     What a name does not say, the other files of the patch do, where these agree.  None where
     nothing says it.
     """
@@ -459,6 +465,7 @@ NO_FUNCTIONS = {"if", "for", "while", "switch", "return", "sizeof", "defined", "
 
 def changed_functions(text: str, where: str) -> tuple[str, ...]:
     """Names of the functions in which lines are added or taken out, in the order of the patch.
+
     Where a hunk begins within a function, its heading has the name, as git found it.  What
     stands outside of functions, and a macro, has none.
     Raises SeriesError: a hunk with impossible numbers; ``where`` names the patch.

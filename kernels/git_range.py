@@ -39,6 +39,7 @@ LOG_FORMAT = "%H%x00%P%x00%an <%ae>%x00%s"
 
 def write_patches(name: str, into: Path, *, checkout: Path, repository: str = "") -> str:
     """Write the commits of ``git:REPOSITORY@A..B`` into ``into``; return the commit before them.
+
     Raises UsageError: no such repository or commits, none or merges in the range.
     """
     folder, first, last = _named(name, checkout, repository, bare=False)
@@ -62,6 +63,7 @@ def write_line(
     name: str, into: Path, *, checkout: Path, repository: str
 ) -> tuple[str, tuple[str, ...]]:
     """Write ``A..B`` along its first parents, a merge as one patch, into ``into``.
+
     Returns the commit before the first, and those that change a file, in the order of the patches.
     Raises UsageError: no such repository or commits, or no commit in the range that changes
     anything.
@@ -129,6 +131,7 @@ def require_files(
     folder: Path, base: str, last: str, where: str, *, changed_only: bool = False
 ) -> None:
     """Refuse a partial clone that lacks files of a commit, or of those behind it up to another.
+
     The lab fetches nothing by itself: of a kernel these are 86,000 files, one after the other.
     With ``changed_only`` only files that the commits change are needed.
     Raises UsageError: says how many are missing, and the command that fetches them at once.
@@ -185,6 +188,7 @@ def find_commit(folder: Path, ref: str) -> str:
 
 def settled_commit(folder: Path, ref: str, where: str) -> str:
     """The commit of a ref; without one that which is checked out, if nothing is changed.
+
     ``WORK_TREE`` is a commit of the files as they are: neither files nor branches are touched.  It
     is what ``git stash`` would keep, so files that git does not know are not in it.
     Raises UsageError: there is none; files that git knows differ from it; or it has no work tree.
@@ -212,6 +216,7 @@ def settled_commit(folder: Path, ref: str, where: str) -> str:
 
 def run_git(folder: Path, *arguments: str, check: bool = True) -> Finished:
     """Run git in a repository, whatever the user's settings are.
+
     Raises UsageError: the repository is somebody else's; InfraError: with ``check``, a status other
     than 0.
     """
@@ -266,6 +271,7 @@ def tree_at(here: Path) -> Path:
 
 def series_of(tree: Path, commits: str, *, base: str, uncommitted: bool, cache: Path) -> TreeSeries:
     """A range ``A..B``, or a branch on top of ``base``; with ``uncommitted`` changes on top of it.
+
     The kernel's source is the commit that the series starts from.  Changes that are not
     committed are written into the cache as a diff; files that git does not know are not in it.
     Raises UsageError: no such commits, nothing that is changed, or words that contradict.

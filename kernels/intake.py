@@ -57,6 +57,7 @@ STACK = TypeAdapter(tuple[SeriesRecord, ...])
 @dataclass(frozen=True)
 class Taken:
     """A series as it was taken in: its spec with the key it is kept under, and what it holds.
+
     ``patches`` are its files in the order they apply, ``records`` where each series of the stack
     came from.
     """
@@ -69,6 +70,7 @@ class Taken:
 @dataclass
 class _Series:
     """One series of a stack as it was read: names and contents of patches, and their mails.
+
     ``levels`` are those of ``kernels.diff.read_diff``; ``files`` are the patches where they lie,
     if their names alone say what the series is.
     """
@@ -85,6 +87,7 @@ class _Series:
 
 def take_in(spec: SeriesSpec, *, checkout: Path, cache: Path, repository: str = "") -> Taken:
     """Take a series in; ``repository`` is where a bare range ``A..B`` is looked for.
+
     A plain folder is only checked.
     Raises UsageError: there is no such folder, file or range; SeriesError: a patch is missing,
     damaged, or does what no patch may; InfraError: a thread cannot be fetched, or the record of a
@@ -241,6 +244,7 @@ def read_series(
     data: bytes, name: str, kind: Kind = "file", named: str = "", *, alone: bool = False
 ) -> Thread:
     """The series in a file of mails, or the one diff that has no mail around it.
+
     ``named`` is the message-id of a mail of the series that is meant.  With ``alone`` one patch of
     a series is taken without the others, where it is by itself.
     Raises SeriesError: none, or none that can be told.
@@ -276,6 +280,7 @@ def _from_range(name: str, checkout: Path, repository: str) -> _Series:
 
 def _require_bounds(name: str, sizes: Sequence[int], lines: int = 0, files: int = 0) -> None:
     """Refuse a series that is larger than any real one, as far as its numbers are known.
+
     Raises SeriesError: too many patches, bytes, lines or changed files.
     """
     for count, most, what in (
@@ -292,6 +297,7 @@ def _require_bounds(name: str, sizes: Sequence[int], lines: int = 0, files: int 
 
 def _vetted(series: _Series, name: str) -> SeriesRecord:
     """Read every patch as the build will, which refuses what it must, and describe it.
+
     The contents get the prefixes that ``git apply`` wants.
     """
     patches = series.patches
@@ -359,6 +365,7 @@ def key_of(patches: Sequence[tuple[str, bytes]]) -> str:
 
 def _write(parts: Sequence[tuple[_Series, SeriesRecord]], cache: Path, *, revert: bool) -> str:
     """Put the patches into the cache, numbered through the whole stack; return their key.
+
     With ``revert`` each is turned around, the last one first.
     """
     step = -1 if revert else 1
@@ -406,6 +413,7 @@ def copy_out(series: Taken, into: Path, *, cache: Path) -> None:
 
 def adopt(spec: SeriesSpec, folder: Path, *, cache: Path) -> SeriesSpec:
     """The same series, with the patches that lie in ``folder`` under its key in the cache.
+
     A series that is a plain folder is this folder from now on.  What is in the cache already stays.
     Raises SeriesError: the patches are not those of the key, or one does what no patch may;
     StoreError: a file in the folder, which may be a stranger's, is a link or no plain file.

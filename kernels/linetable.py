@@ -36,6 +36,7 @@ DEBUG_LINE = ".debug_line"
 
 class Statement(NamedTuple):
     """A row of a line table: where in a section of the object, and of which line and column.
+
     ``begins`` says that a statement begins there, and not that one goes on.  Of files that nobody
     asked for ``file`` is empty.
     """
@@ -73,6 +74,7 @@ def name_of(file: str) -> str:
 
 def read(path: Path, built: Path, files: Collection[str]) -> ObjectLines:
     """The lines of ``files`` in an object with debug information; ``built`` was linked.
+
     Raises InfraError: their code is not the same, or one cannot be read.
     """
     elf, linked = symbols.read(path), symbols.read(built)
@@ -151,6 +153,7 @@ def instructions(path: Path, elf: Elf) -> dict[str, tuple[int, ...]]:
 
 def placed(lines: ObjectLines, table: AddressTable) -> dict[str, int]:
     """Where the linker put the sections of an object; those that it cannot be told of are left out.
+
     All functions of a section have to be as far from its beginning as they are in the object.
     """
     places = {}
@@ -174,6 +177,7 @@ def executions(
     lines: ObjectLines, places: Mapping[str, int], blocks: Blocks
 ) -> dict[tuple[str, int], tuple[int, int, bool]]:
     """File and line → how often it ran, its instructions, and whether that is exact.
+
     A statement runs as often as the instruction that it begins at; where the compiler made copies
     of it, inlined or not, these are added up.  Of a line with several statements it is the one that
     ran most often.  A statement that left no instruction where it begins, and to which something

@@ -93,6 +93,7 @@ HEADERS = re.compile(rb"^(?:diff --git |--- \S|\+\+\+ \S)[^\r\n]*(\r?)\n", re.M)
 @dataclass(frozen=True)
 class Mail:
     """One mail: texts are decoded, and those for people are fit to be shown.
+
     ``number`` and ``total`` are those of ``[PATCH 2/5]``, 1 and 1 where there are none, 0 for a
     cover letter; a number may lie between two others, or beyond the total.  ``text`` is the body,
     and the diff where that is attached; ``attached`` has the patches of a mail that carries
@@ -180,6 +181,7 @@ def split_mbox(data: bytes) -> list[bytes]:
 
 def read_mails(data: bytes, where: str) -> tuple[Mail, ...]:
     """Read an mbox file's mails in its order; mails that are enclosed in one follow it.
+
     Raises SeriesError: more mails than a thread has, or one that cannot be read or is no patch by
     its size.
     """
@@ -201,6 +203,7 @@ def read_mails(data: bytes, where: str) -> tuple[Mail, ...]:
 @contextmanager
 def reading(raw: bytes, where: str = "") -> Iterator[None]:
     """Any failure inside is one of this mail, which came from ``where``.
+
     Python's email package promises no set of exceptions: brackets in an address are a
     RecursionError, a charset that is no ASCII a CharsetError, and there are more.
     Raises SeriesError: the mail cannot be read; names it and the exception.
@@ -345,6 +348,7 @@ def _of_message(raw: bytes, message: Message) -> Mail:
 
 def _body(message: Message) -> tuple[str, list[str], tuple[bytes, ...], str]:
     """The text of a mail, with the diff that is attached to it, and what else is in it.
+
     These are the attached diffs where the body has none and there are several, of two that say the
     same one; the mails that are enclosed; and which diff was left, and why.
     """
@@ -426,6 +430,7 @@ def _content(part: Message, content: bytes | None = None) -> str:
 
 def _unflowed(text: str) -> str:
     """A diff in a text of format=flowed (RFC 3676), as it was before a mailer filled its lines.
+
     Many mailers say so and change nothing: what can be read as it is stays.
     """
     lines = text.split("\n")
@@ -450,6 +455,7 @@ def _unflowed(text: str) -> str:
 
 def _in_body(text: str) -> dict[str, str]:
     """The header that a body begins with, or what follows scissors or a ruler: its fields.
+
     Mails of other people's patches have it, and files that git made; it names an author or a
     subject, or it is none.
     """
@@ -520,6 +526,7 @@ def unmet(
     text: str, name: str, offered: set[str], patch_ids: Callable[[], set[str]]
 ) -> tuple[str, ...]:
     """What a series called ``name`` needs and those before it do not have, a finding each.
+
     ``offered`` are message-ids and change-ids of those before it; ``patch_ids`` makes the ids of
     their patches, by git, where any are needed.
     """
@@ -563,6 +570,7 @@ def plain(content: bytes, mail: Mail) -> bytes:
 
 def line_ends(content: bytes) -> bytes:
     """LF where the headers of diffs end in CRLF, or all lines: git never writes them so.
+
     A source file with CRLF has them in hunks alone, and a list's footer may end in LF.
     """
     ends = HEADERS.findall(content) or re.findall(rb"(\r?)\n", content)
@@ -571,6 +579,7 @@ def line_ends(content: bytes) -> bytes:
 
 def as_patch(mail: Mail, number: float, total: int) -> bytes:
     """A mail as a patch file: author, subject, message-id, and its body decoded.
+
     What has no mail around it, a diff alone, is as it was.
     """
     if not (mail.poster or mail.subject):

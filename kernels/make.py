@@ -85,6 +85,7 @@ def identify(family: Family = "gcc", architecture: Architecture = X86_64) -> Too
 
 def safe_headers(src: Path) -> bool:
     """Whether no header of a tree, object folders left out, has an .incbin.
+
     Only then do the headers that a compiler lists say all that a C file without one consists of.
     """
     words = ["grep", "-rqw", "--include=*.h", "--exclude-dir=obj-*", "incbin", str(src)]
@@ -95,6 +96,7 @@ def environment(
     ccache_folder: Path | str | None, *, listed_headers: bool = False
 ) -> dict[str, str]:
     """All variables make sees; nothing else of the caller's environment reaches it.
+
     Without a folder ccache hands everything to the compiler: make's commands stay the same.
     With ``listed_headers`` it asks the compiler what a C file includes and preprocesses none,
     which takes :func:`safe_headers`.
@@ -162,6 +164,7 @@ class LogError(InfraError):
 @dataclass(frozen=True)
 class MakeProgress:
     """How far a build is: commands run, those of the last one like it, seconds so far.
+
     ``total`` is 0 where no such build is known, and may be less than ``done``.
     """
 
@@ -187,6 +190,7 @@ def run_make(
     progress: Callable[[MakeProgress], None] | None = None,
 ) -> tuple[int, int]:
     """Run one make, its output appended to ``log``; return its status and number of steps.
+
     ``busy`` is locked while any process of it lives, so that a make waits for
     the last ones of a predecessor that is being killed.
     Raises TimedOutError: the deadline passed; LogError: it prints more than ``most_log_bytes``, to
@@ -241,6 +245,7 @@ def order_names(count: int = ORDERS) -> tuple[str, ...]:
 
 def order_script(make: Sequence[str], folder: str, count: int = ORDERS) -> str:
     """Shell commands that link the kernel that is built in ``folder`` once more in each order.
+
     ``make`` is the command that builds it, without its targets.  Made once more with all that it
     runs on record, it says how the release links; each order is that link with a script of its
     own.  What fails leaves an image out, which whoever keeps the images refuses.

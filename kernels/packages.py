@@ -37,6 +37,7 @@ def options(cache: Path) -> tuple[str, ...]:
 
 def update(cache: Path, *, mirror: str = "", suites: Sequence[str] = (), keyring: str = "") -> str:
     """Fetch the lists of newer releases; return the mirror, the host's own unless one is named.
+
     Raises UsageError: no mirror is named, and the host has none of Debian's; InfraError: no suite
     can be fetched.
     """
@@ -127,6 +128,7 @@ MIB = 1 << 20
 @dataclass(frozen=True)
 class DebianPackage:
     """A package of the archive: SHA-256 and size in bytes as apt's lists have them.
+
     ``options`` are what apt is told to find it: nothing for one of the host's own lists.  ``rest``
     are packages of the same version that hold the kernel and its modules, where it is empty itself.
     """
@@ -155,6 +157,7 @@ def parts(request: str) -> tuple[str, str]:
 
 def find(request: str, cache: Path) -> DebianPackage:
     """Look a package up in apt's lists, the host's and then the lab's own.
+
     The newest version if none is named. A package that only depends on a kernel's stands for that
     one, as ``linux-image-cloud-amd64`` does.
     Raises UsageError: it is no kernel package's name; InfraError: apt does not know it.
@@ -209,6 +212,7 @@ def folder(cache: Path) -> Path:
 
 def fetch(package: DebianPackage, cache: Path) -> Path:
     """The package's file, from the cache or fetched by apt.
+
     Raises InfraError: apt could not fetch it, or what came is not what its lists say.
     """
     path = folder(cache) / f"{package.sha256}.deb"

@@ -44,6 +44,7 @@ class PatchFile:
 @dataclass(frozen=True)
 class PatchFolder:
     """The patches of a folder in their order; ``ordered_by`` is the series file, if there is one.
+
     ``left_out`` names what looks like a patch there and is none of them; the folder can stand for
     the series where ``is_plain``: names alone say what it is.
     """
@@ -64,6 +65,7 @@ def known_series(checkout: Path) -> tuple[str, ...]:
 
 def read_folder(checkout: Path, path: str) -> PatchFolder:
     """The patch files of a series; cover letters are apart.
+
     Raises UsageError: no such folder, no patch in it (the known series are named), or a series file
     that names what is not there.
     """

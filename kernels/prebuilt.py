@@ -86,6 +86,7 @@ def require_options(
     text: str, modules: Collection[str], wants: Iterable[Want], *, where: str
 ) -> None:
     """Refuse a kernel whose configuration lacks something; nothing is known of an empty one.
+
     ``modules`` are the names of those that its guests load.
     Raises UsageError: names every option that lacks, and what it is wanted for.
     """
@@ -161,6 +162,7 @@ def added(folders: Sequence[Path], objects: Path) -> tuple[str, ...]:
 
 def chosen(folder: Path) -> tuple[Path, ...]:
     """The files to load, each after those it depends on; built-in ones are left out.
+
     ``folder`` is that of one release: ``modules.builtin``, and modules below ``kernel``.
     Raises UsageError: a module that is required is neither built in nor there; InfraError: a module
     depends on one that is not there.
@@ -244,6 +246,7 @@ class _PrebuiltFiles:
 
 def key_of(spec: KernelSpec, *, checkout: Path, cache: Path) -> str:
     """The content key (32 hex digits): of the package's digest, or of image and modules.
+
     Raises UsageError: no kernel is named so; InfraError: apt does not know the package.
     """
     kind, _, name = spec.source.partition(":")
@@ -255,6 +258,7 @@ def key_of(spec: KernelSpec, *, checkout: Path, cache: Path) -> str:
 
 def provide(spec: KernelSpec, *, checkout: Path, cache: Path) -> Kernel:
     """The kernel, from the cache or fetched and unpacked.
+
     Raises UsageError: no kernel is named so, it is none for x86-64, or it lacks a module;
     InfraError: it cannot be fetched or unpacked.
     """
@@ -349,6 +353,7 @@ def _provided(spec: KernelSpec, checkout: Path) -> _PrebuiltFiles:
 
 def require_image(spec: KernelSpec, wants: Iterable[Want], *, checkout: Path) -> None:
     """Refuse a kernel of files that lacks what guests need, before anything is made of it.
+
     Raises UsageError: as ``provide`` and ``require_options``.
     """
     provided = _provided(spec, checkout)
@@ -426,6 +431,7 @@ def _keep(key: str, source: str, provided: _PrebuiltFiles, cache: Path) -> Kerne
 
 def _sizes(listed: Sequence[Symbol]) -> dict[str, symbols.FunctionCode]:
     """Functions by the distance to what follows; their code is not compared.
+
     A linked kernel that was stripped does not say which of its bytes are addresses.
     """
     code = sorted({(each.address, each.name) for each in listed if TEXT.fullmatch(each.kind)})

@@ -50,6 +50,7 @@ class Patch:
 
 def read_patch(path: Path) -> Patch:
     """Read a patch's subject, the files it touches and its hunks.
+
     Raises UsageError: the file cannot be read; SeriesError as :func:`patch_of`.
     """
     try:
@@ -64,6 +65,7 @@ def read_patch(path: Path) -> Patch:
 
 def patch_of(path: Path, content: bytes, level: int | None = None) -> tuple[Patch, bytes]:
     """A patch of this name and content, and the content with the prefixes that git apply wants.
+
     ``level`` is that of ``kernels.diff.read_diff``.
     Raises SeriesError: the patch was damaged, or names or makes what no patch may, see
     ``kernels.diff``.
@@ -95,6 +97,7 @@ def apply_argv(patch: Path) -> list[str]:
 
 def apply(patches: Sequence[Patch], folder: Path, *, boxed: bool = False) -> None:
     """Apply the patches in ``folder``, one after another, each checked as a whole first.
+
     With ``boxed`` git runs in a box (``host.sandbox``).
     Raises SeriesError: one does not apply; names patch, source file, line and hunk, and says if
     only white space is in the way. Patches before it stay applied.
@@ -226,6 +229,7 @@ SIDE = re.compile(r'(?:---|\+\+\+) ("?)[ab]/')
 
 def reverted(text: str, where: str) -> str:
     """The diffs in ``text``, which ``kernels.diff`` has read, each turned around.
+
     The words around them stay.  ``where`` names the patch.
     Raises SeriesError: it copies a file, which nothing takes back, or counts lines that no file
     has.
@@ -286,6 +290,7 @@ EXECUTABLE = re.compile(r"new (?:file )?mode\s+[0-7]*[1357][0-7]{2}\b")
 
 def host_code(texts: Iterable[str]) -> tuple[str, ...]:
     """``FILE (WHY)`` of each file of these patches that the host executes or is read on it.
+
     Raises SeriesError as ``kernels.diff.read_diff``.
     """
     reasons: dict[str, str] = {}

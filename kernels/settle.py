@@ -40,6 +40,7 @@ def settle(
     known: Mapping[str, Taken] = MappingProxyType({}),
 ) -> Settled:
     """Take the series in, and choose a commit where the source is a repository.
+
     ``known`` are series of the same experiment that are taken in already.  ``git:PATH`` without a
     ref is the series' base-commit if the repository has it, else HEAD, if nothing is changed and
     not committed; ``git:PATH@WORKTREE`` is HEAD with these changes, ``git:PATH@REF`` what it says.
@@ -147,6 +148,7 @@ def series_records(
 
 def _repository(spec: str, checkout: Path) -> tuple[str, str, Path]:
     """Path and ref of a git source, both empty for any other kind, and its folder.
+
     Raises UsageError: there is no such folder.
     """
     kind, _, name = spec.partition(":")

@@ -39,6 +39,7 @@ TOP = ("Makefile", "Kconfig")
 @dataclass(frozen=True)
 class Source:
     """A source found: ``kind`` is deb, tarball, dir or git.
+
     ``origin`` is the tarball, folder or repository; ``tree_id`` the git tree. ``package`` is what
     apt has to fetch into the cache ``origin``, empty where the tarball is there.
     """
@@ -57,6 +58,7 @@ class Source:
 
 def identify(spec: str, *, checkout: Path, cache: Path) -> Source:
     """Find the source named by ``KernelSpec.source``; relative paths start at the checkout.
+
     Raises InfraError: a Debian package that is not installed, where no version is named;
     UsageError: a path, repository or ref that does not exist.
     """
@@ -106,6 +108,7 @@ def release_of(source: Source) -> str:
 
 def unpack(source: Source, into: Path) -> None:
     """Lay the source out in ``into``, which must not exist.
+
     Raises InfraError: the source cannot be fetched or read, or changed since it was identified;
     UsageError: what was unpacked is no Linux tree.
     """
@@ -250,6 +253,7 @@ def _query(argv: list[str]) -> str:
 
 def _entries(top: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
     """All files and links below ``top`` as (relative path, entry), in a fixed order.
+
     Raises UsageError: a pipe, socket or device is among them, which would be read for ever.
     """
     pending = [""]

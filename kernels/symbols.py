@@ -167,6 +167,7 @@ class References:
         self, section: Section, starts: Mapping[int, str]
     ) -> tuple[bytes, list[Pointer], list[Pointer]]:
         """The section's bytes with resolved calls blanked, its relocations, these calls.
+
         ``starts`` maps offsets in the section to the functions that begin there.
         Both lists are in the order of their offsets.
         """
@@ -219,6 +220,7 @@ def _blank_calls(
     section: Section, starts: Mapping[int, str], relocations: Table
 ) -> tuple[bytes, list[Pointer]]:
     """Blank every displacement that leads to the start of a function of the section.
+
     Not a disassembler: bytes may only look like such a call (about one in a whole kernel).  A jump
     that becomes short because its target moved nearer still counts as a difference.
     """
@@ -281,6 +283,7 @@ Variables = Mapping[str, Sequence[tuple[int, str]]]
 
 class FunctionCode(NamedTuple):
     """A function's size in bytes and two hashes (16 hex digits each).
+
     ``exact`` is over its bytes and relocations; in ``named``, calls that the
     assembler resolved are replaced by the name of what they call.  A function
     that moved keeps ``named``.  Finding those calls without a disassembler may
@@ -309,6 +312,7 @@ class CodeChange:
 
 def code_key(vmlinux: Path, modules: Sequence[Path] = ()) -> str:
     """SHA-256 over all that is loaded, without notes (the build id) and the banners.
+
     That of a kernel with ``modules`` is over theirs, too.
     Raises InfraError: no ELF file.
     """
@@ -335,6 +339,7 @@ def code_key(vmlinux: Path, modules: Sequence[Path] = ()) -> str:
 
 def functions(image: Path) -> dict[str, FunctionCode]:
     """The code of every function, by name.
+
     ``image`` is best a relocatable file (vmlinux.o): there a function's bytes do
     not depend on where it and its callees were put, and where it points is
     hashed by name.  A name that several files use gets ``@file``.
@@ -455,6 +460,7 @@ def differing(
 
 def differing_variables(first: Variables, second: Variables) -> tuple[CodeChange, ...]:
     """Variables that differ between two tables, by name.
+
     Of those that share a name only what one kernel has and the other has not is compared.
     """
     changes = []
@@ -490,6 +496,7 @@ def _names(
     named: Callable[[str], str] = str,
 ) -> dict[int, str]:
     """Symbol index → name, with its file where several have it.
+
     Of symbols with a size, of these ``kinds``, in sections that are loaded and ``held``.
     """
     types = elf.symbols["info"] & 0xF

@@ -25,6 +25,7 @@ THREAD = "check which thread it is"
 @dataclass(eq=False)
 class Group:
     """The mails of one posting of a series that are there, by number; 0 is the cover letter.
+
     ``others`` are those whose place another one has; ``conflict`` says which two cannot both be
     members.  ``root`` is where its thread begins, as far as that is known.  ``ordered`` has the
     cover letter first, ``patches`` does not have it; ``total`` is how many patches it says it has.
@@ -68,6 +69,7 @@ class Thread:
 
 def groups_of(posts: Iterable[Mail], preferred: str = "") -> tuple[Group, ...]:
     """The postings that mails are members of, in the order of their first mails.
+
     Members have one sender and hang below one mail, cover letter or first patch.  Of two for one
     place the one whose hash is ``preferred`` counts, else one that does not quote, else the later.
     """
@@ -122,6 +124,7 @@ def _goes_on(parent: Mail, post: Mail) -> bool:
 
 def _reconciled(parts: Iterable[list[Mail]]) -> list[list[Mail]]:
     """Parts below one mail that differ in what they say of themselves, put together.
+
     A version, or a word such as RESEND, may stand on the cover letter alone, or on all but it, or
     on the one patch that was sent again.  Patches of two versions are two series.
     """
@@ -191,6 +194,7 @@ def _plain(title: str) -> str:
 
 def _joined(groups: Sequence[Group]) -> list[Group]:
     """The groups, those put together that fill each other's gaps and that no thread holds together.
+
     What git wrote into a file without numbers or ids is a series in the file's order.
     """
     bare = all(group.total == 1 and not group.ordered[0].has_id for group in groups)
@@ -219,6 +223,7 @@ def select(
     mails: Sequence[Mail], where: str, named: str = "", how: Callable[[Mail], str] = repr
 ) -> Thread:
     """The series that a user means: that of the mail whose id is ``named``, else the newest.
+
     ``how`` says what to name instead, to have another mail's diff measured.
     Raises SeriesError: no patch, a patch that is missing, two that claim one place, or several
     series of which none is meant.
@@ -362,6 +367,7 @@ class _Choice:
 
     def _only_diff(self) -> Mail:
         """The one mail with a diff where nothing was posted.
+
         Raises SeriesError: there is none, or there are several; says what was seen.
         """
         mails: dict[str, Mail] = {}

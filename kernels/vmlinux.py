@@ -103,6 +103,7 @@ def _tokens(image: bytes, align: int) -> tuple[int, list[bytes], int]:
 
 def _markers(image: bytes, table: int) -> tuple[int, list[int]]:
     """The array before the table of tokens that rises from 0, and where it is.
+
     6.2 and 6.3 have one more table of the same length in between (``seqs_of_names``),
     which does not rise.
     """
@@ -174,6 +175,7 @@ def _addresses(image: bytes, count_at: int, index_end: int, count: int) -> list[
 
 def _relative_addresses(image: bytes, index_end: int, names: list[str]) -> list[int]:
     """Addresses of all symbols since 7.1: each is counted from its own place in the table.
+
     Where the table itself is follows from the symbol that is the first byte of the image.
     """
     at = _aligned(index_end, ALIGNMENTS[-1])
@@ -239,6 +241,7 @@ def read(path: Path) -> Image:
 
 def extract(image: Image, into: Path) -> None:
     """Write the ELF file that the image unpacks to.
+
     Raises UsageError: damaged, or compressed in a way that is not known; InfraError: the program
     that unpacks it is not installed.
     """

@@ -56,6 +56,7 @@ FOLDER, OTHER = "folder", "device, pipe or socket"
 @dataclass(frozen=True)
 class WorkTree:
     """The folder of one source: ``src`` is the tree, object folders are its children.
+
     kbuild names sources relatively ("..") only for an object folder right inside the tree; so no
     path of this machine gets into an object, and ccache hits wherever the cache is.
     """
@@ -78,6 +79,7 @@ class WorkTree:
 
     def original(self, name: str) -> Path:
         """Where the source's own version of a changed file is, if the source has the file.
+
         Its name says nothing of the path's, which a series chooses.
         """
         return self.folder / "originals" / hashlib.sha256(os.fsencode(name)).hexdigest()
@@ -92,6 +94,7 @@ class _Content(NamedTuple):
 
 def prepare(source: Source, folder: Path) -> WorkTree:
     """Return the tree of a source, unpacking it where it is not there as it was left.
+
     The caller holds the tree's lock.
     Raises InfraError: the source cannot be unpacked.
     """
@@ -120,6 +123,7 @@ def prepare(source: Source, folder: Path) -> WorkTree:
 
 def _strange(tree: WorkTree) -> str:
     """Why a tree is not known to be its source, but for changed files; empty where it is.
+
     What these hold is compared when the tree is switched.
     """
     try:
@@ -159,6 +163,7 @@ def _strange(tree: WorkTree) -> str:
 
 def _is_odd(before: _Content | None, now: _Content | None, *, changed: bool, between: bool) -> bool:
     """Whether neither the source nor a changed file explains what is there.
+
     A folder that is not there shows by the files that are not.
     """
     what = now.what if now else FOLDER
@@ -205,6 +210,7 @@ def _changed(tree: WorkTree) -> list[str]:
 
 def copy_objects(tree: WorkTree, source: Path, target: Path, mark: str) -> None:
     """Begin an object folder as a copy of another one, with its times; ``target`` is new.
+
     A file named ``mark`` in it says so. The caller holds the tree's lock.  Times tell make what is
     older than its source, and the options each object was made with are beside it (kbuild's
     ``.cmd`` files): what is built in the copy is what would be built from nothing.
@@ -228,6 +234,7 @@ def copy_objects(tree: WorkTree, source: Path, target: Path, mark: str) -> None:
 
 def switch(tree: WorkTree, patches: Sequence[Patch], *, boxed: bool = False) -> tuple[str, ...]:
     """Make the tree the source plus ``patches``; return the paths whose content changed.
+
     With ``boxed`` they are applied in a box. The caller holds the tree's lock.
     Raises SeriesError: a patch does not apply; the tree is as it was.
     """
@@ -279,6 +286,7 @@ def _vet_applied(
     tree: WorkTree, patched: Path, patches: Sequence[Patch], former: Collection[str]
 ) -> None:
     """Refuse what git made of patches and is no file with text in it: links, submodules, modes.
+
     git and ``kernels.diff`` may read a line differently; what counts is what there is now.
     """
     inhabited = {above for patch in patches for name in patch.files for above in _folders_of(name)}
@@ -371,6 +379,7 @@ def lay_out(
     source: str, names: Sequence[str], into: Path, *, checkout: Path, cache: Path
 ) -> Present | None:
     """Copy those of ``names`` that a source has into a folder; None where it is not at hand.
+
     Raises UsageError, InfraError: there is no such source, or git cannot read it.
     """
     kind, _, place = source.partition(":")

@@ -93,6 +93,7 @@ class CountsError(InfraError):
 @dataclass(frozen=True)
 class Counts:
     """One run: vCPUs, instructions of a window (0: not cut), and the rows.
+
     A row (``ROW``) says how often a vCPU entered the block of ``instructions`` that begins at
     ``address``, in a window of a phase.  Phases are numbered from 1; row ``kinds`` of the table of
     that name (blocks, :data:`results.profile.KINDS`) says what they are.  In a row of ``spans`` the
@@ -219,6 +220,7 @@ def words(kernel: Kernel, table: AddressTable) -> tuple[str, ...]:
 
 def fold(of: Counts, functions: FunctionMap) -> tuple[StackFrame, ...]:
     """The stacks of one phase: each path by its functions, callers before what they called.
+
     What the user's code executed is in none of them.
     Raises CountsError: a path that leads to no beginning.
     """

@@ -81,6 +81,7 @@ def profile(
     sources: Collection[str] = (),
 ) -> tuple[profiles.PhaseProfile, ...]:
     """Fold one run: the probe's file, and what the guest sent (``files``, and parsed).
+
     Phases are in the order they ran, numbered from 1 as the agent numbers them.  Of functions of
     the ``sources`` blocks are kept, too.
     Raises InfraError: the counts are cut short, a phase was not counted, or System.map is not that
@@ -272,6 +273,7 @@ def _locks(of: Counts, places: Places, objects: KernelObjects) -> tuple[profiles
 
 def _memory(of: Counts, places: Places, *, by_lock: bool) -> profiles.MemoryUse:
     """One phase's misses, by kernel function and by user file, in the order of names.
+
     ``by_lock`` says whether locks were watched, too.
     """
     inside = of.misses["address"] >= KERNEL_HALF
@@ -301,6 +303,7 @@ class KernelObjects(NamedTuple):
 
     def named(self, kind: str, value: int, first: int) -> tuple[str, int]:
         """What the byte ``first`` of a line is of, and where the line begins in it.
+
         Empty where that is not known; of caches that were merged the name of one of them.
         """
         if kind == "pages":
@@ -456,6 +459,7 @@ def _table_of(kernel: Kernel) -> AddressTable:
 
 def overcount(data: bytes, files: Mapping[str, bytes], phases: Sequence[str]) -> dict[str, float]:
     """Phase → share by which its blocks count more than the guest's clock passed.
+
     The clock of an exact guest advances by one for each instruction; ``mark`` reads it
     some thousand instructions outside of the phase.  Phases without a clock are left out.
     """
@@ -476,6 +480,7 @@ def overcount(data: bytes, files: Mapping[str, bytes], phases: Sequence[str]) ->
 @lru_cache(maxsize=8)
 def functions_of(kernel: Kernel, called: frozenset[str] = frozenset()) -> FunctionMap:
     """A kernel's functions with their files; kept for the next run of the same kernel.
+
     Raises AddressesError, InfraError: System.map or the origins cannot be read.
     """
     table = addresses.parse(addresses.text_of(kernel.system_map))

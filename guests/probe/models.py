@@ -53,6 +53,7 @@ def machine_words(machine: MachineSpec) -> tuple[str, ...]:
 
 def memory_words(machine: MachineSpec, kernel: Kernel) -> tuple[str, ...]:
     """The machine, and where this kernel's page tables are.
+
     Empty for a kernel whose page tables the plugin cannot walk: of another architecture, or
     without one of the variables.
     Raises InfraError: System.map cannot be read.
@@ -67,6 +68,7 @@ def kernel_variables(
     kernel: Kernel, more: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[str, ...]:
     """Where a kernel's page tables are, and ``more`` of its symbols, each by the plugin's word.
+
     Raises InfraError: System.map cannot be read.
     """
     at = _addresses(kernel.system_map)
@@ -119,6 +121,7 @@ HOLDS = {
 
 def line_words(machine: MachineSpec, kernel: Kernel) -> tuple[str, ...]:
     """The private cache of a CPU, and where this kernel keeps the variables of each.
+
     The second level is what a CPU has for itself.  Without the variables they have no names, and
     without the kernel's types objects of slab caches have none.
     Empty for a kernel of another architecture.
@@ -142,6 +145,7 @@ def lock_words(kernel: Kernel) -> tuple[str, ...]:
 
 def slab_words(kernel: Kernel) -> tuple[str, ...]:
     """Where the kernel's slab caches are, and its page structures where they are in sections.
+
     Raises InfraError: System.map or the types cannot be read.
     """
     types = btf.of(kernel)
@@ -164,6 +168,7 @@ def slab_words(kernel: Kernel) -> tuple[str, ...]:
 
 def member_of_slab(types: Types, cache: str, offset: int) -> str:
     """What is at a byte of a slab cache's objects: ``xfs_inode.i_vnode.i_lock``.
+
     The cache's name alone where its objects' type is not known.
     """
     holds = HOLDS.get(cache, cache)
@@ -257,6 +262,7 @@ class UserMap:
 
 def user_map(loader: str, program_at: int = PROGRAM_AT) -> UserMap:
     """Read what fio's loader said; an empty text knows the programs alone.
+
     ``program_at`` is where the kernel puts fio itself.
     """
     files = {STATIC_AT: STATIC, program_at: PROGRAM}

@@ -33,6 +33,7 @@ OLDEST = ".".join(map(str, FORMS[-1][0]))
 @dataclass(frozen=True)
 class Probe:
     """A built plugin: its file and digest, the interface's version, QEMU's version.
+
     ``window`` cuts phases into so many instructions each; 0 does not cut.  ``spans`` are
     [start, end) of code in which vCPUs wait, ``locks`` the functions that take locks or let
     go of them, each with its kind (``guests.probe.models``).  ``model`` describes caches and TLBs
@@ -68,6 +69,7 @@ class Probe:
 
 def provide(cache: Path, architecture: Architecture = X86_64) -> Probe:
     """Return the plugin for this host's QEMU, built if it is not cached.
+
     Raises InfraError: a QEMU of unknown or too old version, or one without plugins; or there is no
     compiler.
     """
