@@ -48,9 +48,8 @@ from typer.main import get_command
 from errors import Exit, LabError
 from host import facts
 from host.process import collect_seldom
-from verbs.cli import add_verbs, complete, expanded, is_completing
+from verbs.cli import EVERYTHING, VerbGroup, add_verbs, complete, expanded, is_completing
 from verbs.invocation import log, write_out
-from verbs.panels import EVERYTHING, VerbGroup
 
 # What the system says of a path that was named, and not of the host.
 OF_PATH = {
@@ -157,7 +156,6 @@ def failed(error: Exception, arguments: Sequence[str]) -> int:
 
 def option_of(error: OSError, arguments: Sequence[str]) -> str:
     """The option and the path given with it that the system refused; empty where it is neither.
-
     The path in the error may be that of a file to be made in it, or of a folder above it.
     """
     if error.errno not in OF_PATH or not isinstance(error.filename, str):

@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from errors import SpecError
 from experiment.architecture import ARCHITECTURES, UML, Arch, Architecture
 from experiment.frozen import WRITTEN_BY_LAB, Frozen, Name
+from text import words
 
 # More than any machine has, and little enough to calculate with: files come from anywhere.
 MOST_MIB, MOST_JOBS, MOST_S = 1 << 24, 1024, 7 * 86400
@@ -94,9 +95,7 @@ class ShapeSpec(Frozen):
 
     def of(self, guest: Guest) -> Guest:
         """The guest with these changes.
-
-        Raises:
-            SpecError: vCPUs or memory cannot be shared by that many nodes.
+        Raises SpecError: vCPUs or memory cannot be shared by that many nodes.
         """
         changed = {
             key: value
@@ -111,18 +110,7 @@ class ShapeSpec(Frozen):
 
 
 # The folders of /proc/sys.
-SYSCTLS = (
-    "abi",
-    "crypto",
-    "debug",
-    "dev",
-    "fs",
-    "kernel",
-    "net",
-    "sunrpc",
-    "user",
-    "vm",
-)
+SYSCTLS = words("abi crypto debug dev fs kernel net sunrpc user vm")
 # What is below /sys/kernel, and is easily taken for a sysctl.
 IN_SYSFS = ("mm", "debug", "tracing", "security", "slab", "cgroup", "irq")
 CGROUP = "/sys/fs/cgroup/twinboot"
@@ -152,7 +140,6 @@ PREBUILT_SOURCES = ("deb:linux-image-", "image:")
 
 class KernelSpec(Frozen):
     """Where the source comes from, how it is configured, and what compiles it.
-
     A kernel that is built already has no flavour of ours, and no patches.
     """
 

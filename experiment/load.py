@@ -15,9 +15,18 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from errors import SpecError
-from experiment.frozen import Frozen, KeyPath, Problem, as_name, from_validation, not_allowed
+from experiment.arms import OPTION_NAME, OPTION_VALUE
+from experiment.frozen import (
+    Frozen,
+    KeyPath,
+    Problem,
+    as_name,
+    from_validation,
+    key_path,
+    not_allowed,
+    shortened,
+)
 from experiment.machine import MACHINES, MachineSpec, known_machines
-from experiment.overrides import apply_override, place_of
 from experiment.plan import LOOKS
 from experiment.series_name import kind_of
 from experiment.spec import (
@@ -30,6 +39,7 @@ from experiment.spec import (
     KernelSpec,
     of_case,
 )
+from text import escaped
 
 # The keys of a case that name what is judged.
 PRIMARY = ("primary", "wall_primary")
@@ -38,7 +48,6 @@ PRIMARY = ("primary", "wall_primary")
 @dataclass(frozen=True)
 class Catalogue:
     """Every name that an experiment can use.
-
     ``workloads`` maps workload to variant to phase names; ``metrics`` are the names
     that follow ``PHASE.``, and ``measured`` those of one workload, variant and phase where
     it has not all of them; ``series`` are folders relative to the checkout, such as
@@ -233,14 +242,10 @@ def load_experiment(
     path: Path, *, overrides: Sequence[str] = (), catalogue: Catalogue
 ) -> Experiment:
     """Read an experiment by path or by bare name (``filemap-v4``).
-
     ``overrides`` are ``key=value`` texts (``blocks=4``, ``guest=smoke``,
-    ``cases.0.times.laptop.4k.runtime_s=1.5``), applied in order before anything is
-    checked.
-
-    Raises:
-        SpecError: the file is not there or not TOML, or something in it or in the
-            overrides is wrong; one line for each mistake.
+    ``cases.0.times.laptop.4k.runtime_s=1.5``), applied in order before anything is checked.  Raises
+    SpecError: the file is not there or not TOML, or something in it or in the overrides is wrong;
+    one line for each mistake.
     """
     file = _find(path, EXPERIMENTS, "experiment")
     return check_experiment(read_toml(file), file, overrides=overrides, catalogue=catalogue)
@@ -250,9 +255,7 @@ def check_experiment(
     data: dict[str, Any], file: Path, *, overrides: Sequence[str], catalogue: Catalogue
 ) -> Experiment:
     """Make an experiment of raw data, changing it by ``overrides``; ``file`` is its place.
-
-    Raises:
-        SpecError: as for :func:`load_experiment`.
+    Raises SpecError: as for :func:`load_experiment`.
     """
     lines: list[str] = []
     places: dict[KeyPath, str] = {}
@@ -317,7 +320,6 @@ def _tidy(data: dict[str, Any], changed: Collection[KeyPath]) -> None:
 
 def _with_thresholds(experiment: Experiment, catalogue: Catalogue) -> Experiment:
     """The experiment whose thresholds have those of its mode, its cases and its workloads, too.
-
     Exact guests that do the same differ by as much as a workload says, so what is smaller is not
     asked for.  What the experiment says of a metric itself is as it says.
     """
@@ -341,19 +343,15 @@ def _with_thresholds(experiment: Experiment, catalogue: Catalogue) -> Experiment
 
 def load_guest(path: Path) -> Guest:
     """Read a guest by path or by bare name (``laptop``).
-
-    Raises:
-        SpecError: as for :func:`load_experiment`; also when the guest's name is not
-            that of its file, which is what experiments call it by.
+    Raises SpecError: as for :func:`load_experiment`; also when the guest's name is not that of its
+    file, which is what experiments call it by.
     """
     return _named(_find(path, GUESTS, "guest"), Guest)
 
 
 def load_machine(path: Path) -> MachineSpec:
     """Read a machine whose caches are modelled, by path or by bare name (``ice-lake-sp``).
-
-    Raises:
-        SpecError: as for :func:`load_guest`.
+    Raises SpecError: as for :func:`load_guest`.
     """
     return _named(_find(path, MACHINES, "machine"), MachineSpec)
 
@@ -373,9 +371,7 @@ def _named(file: Path, model: type[S]) -> S:
 
 def load(file: Path, model: type[S]) -> S:
     """Read a file as this model has it.
-
-    Raises:
-        SpecError: it is wrong; one line for each mistake.
+    Raises SpecError: it is wrong; one line for each mistake.
     """
     read, problems = validated(read_toml(file), model)
     if problems or read is None:
@@ -440,7 +436,6 @@ def validated(data: dict[str, Any], model: type[S]) -> tuple[S | None, list[Prob
 
 def _unwritable(value: object, path: KeyPath = ()) -> Iterator[Problem]:
     """Values that TOML knows and JSON does not: dates, inf and nan, endless nesting.
-
     A byte of the command line that is not UTF-8 comes as half a surrogate pair.
     """
     if len(path) > MAX_DEPTH:
@@ -529,3 +524,115 @@ NONE = Subsystems()
 def load_subsystems(file: Path = FILE) -> Subsystems:
     """Read the file; raises as :func:`load`."""
     return load(file, Subsystems)
+
+
+_KEY = re.compile(r"[A-Za-z0-9_-]+|\[\d+\]")
+
+
+def place_of(text: str) -> str:
+    """How an override is named in messages."""
+    return f"--set {shortened(escaped(text))}"
+
+
+def apply_override(data: dict[str, Any], text: str) -> KeyPath | str:
+    """Put the value of ``key=value`` into ``data``; return what it wrote, or what is wrong.
+    The value is TOML where it can be read as TOML and a plain string otherwise, so
+    that ``guest=smoke`` needs no quotes.  Tables that are missing on the way are made, and then
+    the path of the first of them is returned; whether their keys are known is decided with all
+    others.
+    """
+    key, equals, value = text.partition("=")
+    key = key.strip()
+    # "cases[0]" and "cases.0" are the same key.
+    parts = [part for part in key.replace("[", ".[").split(".") if part]
+    well_formed = parts and all(_KEY.fullmatch(part) for part in parts)
+    if not equals or not well_formed or ".." in key or key.startswith(".") or key.endswith("."):
+        return (
+            f"{place_of(text)}: is not KEY=VALUE; for example blocks=4 or "
+            "cases.0.times.laptop.4k.runtime_s=1.5"
+        )
+    here: Any = data
+    above: Any = None
+    path: KeyPath = ()
+    made: KeyPath = ()
+    for part in parts:
+        problem = None
+        step: str | int = part
+        if isinstance(here, list):
+            index = part.strip("[]")
+            step = int(index) if index.isdecimal() else index
+            if not isinstance(step, int) or step >= len(here):
+                allowed = tuple(key_path((*path, number)) for number in range(len(here)))
+                words = f"the array has {len(here)} entries"
+                problem = Problem((*path, step), words, allowed=allowed)
+        elif not isinstance(here, dict):
+            problem = Problem(path, "is a value and has no keys", value=here)
+        elif part.startswith("["):
+            words = f"is a table, {part} asks for an array"
+            problem = Problem(path, words, allowed=tuple(here))
+        elif part not in here:
+            here[part] = {}
+            made = made or (*path, part)
+        if problem:
+            return problem.line(place_of(text))
+        path, above, here = (*path, step), here, here[step]
+    above[path[-1]] = _value(value.strip())
+    return made or path
+
+
+def _value(text: str) -> object:
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        return text
+    # A line break in the text could have brought other keys with it.
+    return parsed["value"] if list(parsed) == ["value"] else text
+
+
+FORM = re.compile(rf"(?:(?P<arm>[^:=]+):)?(?P<name>{OPTION_NAME})=(?P<value>{OPTION_VALUE})")
+
+
+def with_config(experiment: Experiment, texts: Sequence[str]) -> Experiment:
+    """The experiment whose kernels, or those of one arm, have these options besides.
+    Raises SpecError: a text is no option, or there is no such arm; one line for each mistake.
+    """
+    names = tuple(arm.name for arm in experiment.all_arms)
+    mistakes = []
+    common: dict[str, str] = {}
+    own: dict[str, dict[str, str]] = {}
+    for text in texts:
+        match = FORM.fullmatch(text)
+        if match is None:
+            mistakes.append(
+                f"--config {text}: is not [ARM:]CONFIG_NAME=VALUE (y, m, n, a number, '\"text\"'); "
+                f"for example CONFIG_LRU_GEN=y or {names[-1]}:CONFIG_LRU_GEN=y"
+            )
+        elif match["arm"] and match["arm"] not in names:
+            problem = Problem((), "no such arm", match["arm"], names)
+            mistakes.append(problem.line(f"--config {text}"))
+        elif match["arm"]:
+            own.setdefault(match["arm"], {})[match["name"]] = match["value"]
+        else:
+            common[match["name"]] = match["value"]
+    if mistakes:
+        raise SpecError(mistakes)
+    if not texts:
+        return experiment
+    kernel = experiment.kernel
+    changed: dict[str, object] = {"kernel": _with_options(kernel, common)}
+    if own or experiment.arms:
+        changed["arms"] = tuple(
+            arm.model_copy(
+                update={
+                    "kernel": arm.kernel and _with_options(arm.kernel, common),
+                    "config": {**arm.config, **own.get(arm.name, {})},
+                }
+            )
+            for arm in experiment.all_arms
+        )
+    # Through the model's own checks, which a plain copy would pass by.
+    return Experiment.model_validate(dict(experiment) | changed)
+
+
+def _with_options(kernel: KernelSpec, options: dict[str, str]) -> KernelSpec:
+    return KernelSpec.model_validate(dict(kernel) | {"config": {**kernel.config, **options}})

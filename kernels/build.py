@@ -289,11 +289,6 @@ def key_of(request: KernelRequest) -> str:
     return _Plan.of(request).key
 
 
-def objects_of(request: KernelRequest) -> str:
-    """Where in a cache the objects are that a build starts from; raises as :func:`key_of`."""
-    return _Plan.of(request).objects.relative_to(request.cache).as_posix()
-
-
 def seconds_to_build(request: KernelRequest, others: int) -> float:
     """About how long a kernel takes that the cache lacks; 0 for one that somebody else built.
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -26,9 +26,13 @@ from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from errors import InfraError, UsageError
-from queues.entry import QueueEntry
+from experiment.ad_hoc import from_series
+from experiment.load import Catalogue
+from experiment.series_name import from_here, kind_of, split_mail
+from queues.entry import QueueEntry, id_of
 from results import door
 from results.door import StoreError
+from runs.request import Request
 from text import clean
 
 HEAD, FORMAT, SCHEMA_VERSION = "queue.json", "twinboot queue", 2
@@ -47,11 +51,7 @@ class Read:
 
 
 class QueueStore:
-    """One queue's folder.
-
-    Raises:
-        UsageError: the folder holds something else than a queue.
-    """
+    """One queue's folder.  Raises UsageError: the folder holds something else than a queue."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
@@ -67,17 +67,12 @@ class QueueStore:
 
     def read(self) -> Read:
         """Every entry; a file that cannot be read is named and stays where it is.
-
-        Raises:
-            UsageError: there is no such folder.
+        Raises UsageError: there is no such folder.
         """
         if not self.folder.exists():
             # A mistyped name must not look like a queue in which nothing waits.
-            raise UsageError(
-                "no queue here",
-                where=str(self.folder),
-                next_step="check the name, or begin one with ./lab.py queue add SERIES",
-            )
+            step = "check the name, or begin one with ./lab.py queue add SERIES"
+            raise UsageError("no queue here", where=str(self.folder), next_step=step)
         entries, problems = [], []
         for name in door.names(self.folder, ENTRIES):
             if name.startswith(".") or not name.endswith(ENDING):
@@ -90,20 +85,16 @@ class QueueStore:
 
     def find(self, name: str) -> QueueEntry:
         """The entry of this id, or the only one whose id begins so.
-
-        Raises:
-            UsageError: there is none, or more than one.
+        Raises UsageError: there is none, or more than one.
         """
         entries = self.read().entries
         matches = [entry for entry in entries if entry.id == name] or [
             entry for entry in entries if name and entry.id.startswith(name)
         ]
         if len(matches) != 1:
-            raise UsageError(
-                "more than one entry begins so" if matches else "no such entry",
-                where=clean(name),
-                next_step=f"./lab.py queue list --queue {self.folder}",
-            )
+            what = "more than one entry begins so" if matches else "no such entry"
+            step = f"./lab.py queue list --queue {self.folder}"
+            raise UsageError(what, where=clean(name), next_step=step)
         return matches[0]
 
     def add(self, entry: QueueEntry) -> bool:
@@ -126,9 +117,7 @@ class QueueStore:
     @contextmanager
     def change(self, entry_id: str) -> Iterator[QueueEntry]:
         """An entry as it is now, which nobody else changes meanwhile.
-
-        Raises:
-            UsageError: somebody works on it, or it is gone.
+        Raises UsageError: somebody works on it, or it is gone.
         """
         try:
             lock = self._lock(entry_id)
@@ -147,7 +136,6 @@ class QueueStore:
         self, may: Callable[[QueueEntry], bool] = lambda entry: True
     ) -> Iterator[QueueEntry | None]:
         """The next entry to work on, its lock held; None where others have all that is left.
-
         One that ``may`` not be worked on is passed over.
         """
         for entry in self.read().entries:
@@ -220,14 +208,63 @@ class QueueStore:
         except (OSError, StoreError, ValueError, AttributeError, RecursionError):
             fits = False
         if not fits:
-            raise UsageError(
-                "holds something that is no queue of this lab's",
-                where=str(self.folder),
-                next_step="name another folder",
-            )
+            what = "holds something that is no queue of this lab's"
+            raise UsageError(what, where=str(self.folder), next_step="name another folder")
 
 
 def stamp(moment: float | None = None) -> str:
     """A moment (seconds since 1970, now by default) in UTC, so that text order is time order."""
     when = datetime.now(UTC) if moment is None else datetime.fromtimestamp(moment, UTC)
     return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def entry_of(
+    request: Request, *, here: Path, checkout: Path, catalogue: Catalogue, priority: int = 0
+) -> QueueEntry:
+    """A new entry for a request of one series, whose relative paths start ``here``.
+    Raises UsageError: there is no such file or folder; SpecError: a workload, an override or the
+    source is wrong.
+    """
+    (name,) = request.series
+    place = from_here(name, here=here, checkout=checkout)
+    kind = kind_of(place)
+    file, mail = split_mail(place)
+    path = (checkout / file).expanduser()
+    if kind in ("file", "folder"):
+        if not path.exists():
+            raise UsageError(
+                "no such file or folder", where=clean(name), next_step="name a series; see docs"
+            )
+        # Whoever works the queue may be anywhere.
+        place = str(path.absolute()) + (f"#{mail}" if mail else "")
+    source = from_here(request.source, here=here, checkout=checkout) if request.source else ""
+    request = replace(request, series=(place,), source=source)
+    from_series(
+        request.series,
+        source=source,
+        workloads=request.named_workloads,
+        reverse=request.reverse,
+        overrides=request.all_overrides,
+        catalogue=catalogue,
+    )
+    return QueueEntry(id=id_of(request), question=request, added=stamp(), priority=priority)
+
+
+def put(store: QueueStore, entry: QueueEntry) -> str:
+    """Add an entry, or say what is there; a removed one waits again, a waiting one may move up.
+    Raises UsageError: it is being changed by somebody else.
+    """
+    if store.add(entry):
+        return "queued"
+    known = store.find(entry.id)
+    if known.state == "running":
+        return "is being measured"
+    with store.change(entry.id) as known:
+        if known.state in ("removed", "replaced"):
+            update = {"added": entry.added, "priority": entry.priority}
+            store.save(known.requeued().model_copy(update=update))
+            return "requeued"
+        if known.state == "waiting" and known.priority != entry.priority:
+            store.save(known.model_copy(update={"priority": entry.priority}))
+            return f"is queued already, now with priority {entry.priority}"
+    return "is queued already" if known.state == "waiting" else f"{known.state} already; see retry"

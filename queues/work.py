@@ -112,7 +112,6 @@ MOST_IN_A_ROW, MOST_BUGS_IN_A_ROW = 2, 10
 @dataclass(frozen=True)
 class Job:
     """What one attempt is to do: begin a session in ``folder``, or finish the one there.
-
     ``is_from_mail``: its patches are those of whoever mailed them.
     """
 
@@ -129,7 +128,6 @@ Log = Callable[[str], None]
 @dataclass(frozen=True)
 class Rules:
     """``tries`` is how often an entry is begun that the host ends; ``limit`` None is no limit.
-
     What somebody mailed is built in a sandbox, with ``has_sandbox``.  Without that, and without
     ``trust_authors``, it is not built: what it adds to the kernel's makefiles would run with the
     rights of this process.
@@ -147,13 +145,10 @@ class Rules:
 
 def work(store: QueueStore, measure: Measure, log: Log, rules: Rules | None = None) -> int:
     """Work the queue until nothing is left that nobody works on; return how many ended.
-
-    An entry's failure is its outcome, and the next one is taken.  What the host ended is
-    tried again at once, as often as ``rules`` say, and then set aside.
-
-    Raises:
-        InfraError: two entries in a row were ended by the host or the lab itself.
-        KeyboardInterrupt: passed on; the next worker goes on where this one was.
+    An entry's failure is its outcome, and the next one is taken.  What the host ended is tried
+    again at once, as often as ``rules`` say, and then set aside.  Raises InfraError: two entries in
+    a row were ended by the host or the lab itself; KeyboardInterrupt: passed on; the next worker
+    goes on where this one was.
     """
     rules = rules or Rules()
     for problem in store.read().problems:
@@ -174,11 +169,9 @@ def work(store: QueueStore, measure: Measure, log: Log, rules: Rules | None = No
         in_a_row = in_a_row + 1 if is_in_the_way else 0
         bugs = bugs + 1 if is_in_the_way and entry.is_bug else 0
         if in_a_row - bugs >= MOST_IN_A_ROW or bugs >= MOST_BUGS_IN_A_ROW:
-            raise InfraError(
-                f"{in_a_row} entries in a row were ended by the host or the lab: {entry.message}",
-                where=entry.id,
-                next_step="fix that, then ./lab.py queue retry ID, and run the queue again",
-            )
+            what = f"{in_a_row} entries in a row were ended by the host or the lab: {entry.message}"
+            step = "fix that, then ./lab.py queue retry ID, and run the queue again"
+            raise InfraError(what, where=entry.id, next_step=step)
     page.write(store)
     return done
 

@@ -1,5 +1,4 @@
 """A session folder: one manifest, append-only records, raw results.
-
 The folder may be a stranger's, so all of it is read and written through ``results.door``.  The
 manifest is written beside and renamed; records are appended and fsynced, one JSON line each.
 Killing the lab at any moment loses at most the runs under way: a torn last line is passed over by
@@ -74,9 +73,7 @@ class SessionStore:
 
     def manifest(self) -> Manifest:
         """Read the manifest.
-
-        Raises:
-            StoreError: no manifest, not readable, or of a newer schema.
+        Raises StoreError: no manifest, not readable, or of a newer schema.
         """
         path = self.folder / MANIFEST
         try:
@@ -108,9 +105,7 @@ class SessionStore:
 
     def calls(self) -> Calls | None:
         """Who calls whom in the arms' kernels; None where that is not on record.
-
-        Raises:
-            StoreError: the file is damaged.
+        Raises StoreError: the file is damaged.
         """
         return self._unpacked(Calls)
 
@@ -138,14 +133,12 @@ class SessionStore:
 
     def records(self) -> list[RunRecord]:
         """All run records, in the order of their run ids; a torn last line is passed over.
-
         Of several records with one run id (a failure retried) the last one counts.
         """
         return _latest(self._read(RUNS, RunRecord))
 
     def profiles(self, of: Collection[str] | None = None) -> list[Profile]:
         """What the probe counted, in the order of the run ids; the last of each.
-
         ``of`` names the runs whose functions alone are wanted; None is everything of all runs.
         """
         if of is None:

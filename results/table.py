@@ -3,41 +3,20 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Any, cast
+from collections.abc import Iterable
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from results import door
-from results.door import StoreError
 from results.record import Manifest, RunRecord
 from results.units import shown_unit
+from text import words
 
-Row = dict[str, Any]
-COLUMNS = (
-    "session",
-    "experiment",
-    "guest",
-    "case",
-    "metric",
-    "unit",
-    "direction",
-    "primary",
-    "arm",
-    "block",
-    "seed",
-    "value",
-)
+COLUMNS = words("session experiment guest case metric unit direction primary arm block seed value")
 
 
 def tidy(manifest: Manifest, records: Iterable[RunRecord]) -> pd.DataFrame:
     """Return the samples of all valid runs as a frame with :data:`COLUMNS`.
-
     Units are as shown: what is counted in virtual time says so.
-
     Repeats (they check exactness), twins and failed runs are not in it.  Rows are sorted
     by case, metric, block and arm order, so that equal sessions give equal tables.
     """
@@ -81,29 +60,3 @@ def parquet(frame: pd.DataFrame) -> bytes:
     sink = io.BytesIO()
     frame.to_parquet(sink, index=False)
     return sink.getvalue()
-
-
-def rows_of(file: Path, columns: Sequence[str]) -> list[Row]:
-    """These columns of a Parquet or CSV file (by its name), a row each; of CSV all are text.
-
-    A file of a few KiB may unpack to more than a host has: call it within limits
-    (``host.limited``) on what a stranger wrote.
-
-    Raises:
-        StoreError: it cannot be read, or has not all of the columns.
-    """
-    form = file.suffix[1:]
-    try:
-        content = io.BytesIO(door.read_named(file, door.LINES))
-        if form == "parquet":
-            # Without what pandas noted in it of types and indexes, which is whoever's.
-            read = pq.read_table(content)
-            given = dict(zip(read.column_names, read.itercolumns(), strict=True))
-            frame = pd.DataFrame({name: column.to_pylist() for name, column in given.items()})
-        else:
-            frame = pd.read_csv(content, dtype=str, keep_default_na=False)
-    except (OSError, ValueError, pa.ArrowException, pd.errors.ParserError) as error:
-        raise StoreError(f"{file}: cannot be read as {form}: {str(error)[:200]}") from None
-    if missing := [name for name in sorted(columns) if name not in frame.columns]:
-        raise StoreError(f"{file}: no column {missing[0]!r}: not a table exported by the lab")
-    return cast("list[Row]", frame[list(columns)].to_dict("records"))

@@ -1,5 +1,4 @@
 """How often each line that a series changes ran: from the blocks of the judged runs.
-
 Nothing is booted.  The changed files of each arm are compiled once more for their line tables, in
 the objects that its kernel was built in.
 """
@@ -34,11 +33,8 @@ HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 def annotate(session: Prepared, options: Options, store: SessionStore, *, on_demand: bool) -> None:
     """Put the lines that a session's arms differ in on record, with how often each ran.
-
     Not ``on_demand`` it is done where that takes seconds.
-
-    Raises:
-        LabError: it cannot be done.
+    Raises LabError: it cannot be done.
     """
     resolved, files = session.resolved, session.sources
     counted = {
@@ -55,11 +51,9 @@ def annotate(session: Prepared, options: Options, store: SessionStore, *, on_dem
     if not records or (not on_demand and objects > MOST_UNASKED):
         if not on_demand:
             return
-        raise UsageError(
-            "no blocks of its changed files are on record",
-            where=str(store.folder),
-            next_step="./lab.py run measures it anew: runs that are kept take seconds",
-        )
+        what = "no blocks of its changed files are on record"
+        step = "./lab.py run measures it anew: runs that are kept take seconds"
+        raise UsageError(what, where=str(store.folder), next_step=step)
     boxed = needs_box(resolved, options)
     sources: dict[str, Sources] = {}
     for arm in resolved.arms:

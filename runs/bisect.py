@@ -1,5 +1,4 @@
 """Find the patch that moved a metric: a session that gains an arm with each step.
-
 Everything is decided from what is on disk (``bisect.json``, manifest, records), so that
 a search that was stopped at any moment goes on where it was.
 """
@@ -18,14 +17,7 @@ from pydantic import Field
 
 from errors import InfraError, LabError, SeriesError, UsageError, WorkloadError
 from experiment.spec import ArmSpec, Experiment
-from experiment.steps import (
-    Boundary,
-    NextPoint,
-    State,
-    can_decide,
-    next_step,
-    state_of,
-)
+from experiment.steps import Boundary, NextPoint, State, can_decide, next_step, state_of
 from kernels.intake import Taken
 from results import door
 from results.door import StoreError
@@ -46,7 +38,6 @@ STATE = "bisect.json"
 
 class Search(Record):
     """What is looked for, and what was found out that is in no record.
-
     ``experiment`` has the one case that is measured, and no arms; ``points`` are the arms
     of all prefixes.  ``tested`` are the points with runs, ``same`` maps a point to a
     tested one of the same machine code, ``skipped`` says why a point cannot be tested.
@@ -94,7 +85,6 @@ class BisectStep(Record):
 @dataclass(frozen=True)
 class Result:
     """How a search ended; ``steps`` in the order of the points, changes are fractions.
-
     ``kind`` is ``found`` (the patch that leads to point ``new``), ``range`` (one of those
     after ``old`` up to ``new``) or ``nothing``.
     """
@@ -109,11 +99,7 @@ class Result:
 
 
 def begin(search: Search, series: Mapping[str, Taken], folder: Path, options: Options) -> None:
-    """Write down a new search.
-
-    Raises:
-        UsageError: the folder holds one, or a session.
-    """
+    """Write down a new search.  Raises UsageError: the folder holds one, or a session."""
     for name in (STATE, MANIFEST):
         if (folder / name).exists():
             raise UsageError(
@@ -125,9 +111,7 @@ def begin(search: Search, series: Mapping[str, Taken], folder: Path, options: Op
 
 def read(folder: Path, options: Options) -> Search:
     """The search in a folder, its patches those of the folder.
-
-    Raises:
-        UsageError: there is none, or it cannot be read.
+    Raises UsageError: there is none, or it cannot be read.
     """
     path = folder / STATE
     try:
@@ -146,10 +130,8 @@ def read(folder: Path, options: Options) -> Search:
 
 def run(folder: Path, options: Options, reporter: Reporter, building: Building) -> Result:
     """Do the search in ``folder`` to its end.
-
-    Raises:
-        SeriesError: one of the ends does not build or boot.
-        WorkloadError, InfraError: runs that measured nothing; also when the host failed.
+    Raises SeriesError: one of the ends does not build or boot; WorkloadError, InfraError: runs that
+    measured nothing; also when the host failed.
     """
     search = read(folder, options)
     session = _grown(search, folder, (0, search.last), options, building)
@@ -225,11 +207,7 @@ def _prepared(
 
 
 def _grown(
-    search: Search,
-    folder: Path,
-    tested: Sequence[int],
-    options: Options,
-    building: Building,
+    search: Search, folder: Path, tested: Sequence[int], options: Options, building: Building
 ) -> Prepared:
     """Prepare a session with these arms and all that have runs, and write its head anew."""
     store = SessionStore(folder)
@@ -274,9 +252,7 @@ def _ratios(search: Search, folder: Path, point: int) -> list[float]:
 
 def _change(search: Search, folder: Path, point: int, *, required: bool = False) -> float:
     """The change of the metric from point 0, a fraction.
-
-    Raises:
-        LabError: with ``required``, some of the point's runs failed; by who is to blame.
+    Raises LabError: with ``required``, some of the point's runs failed; by who is to blame.
     """
     for run in [*_runs(search, folder, 0), *_runs(search, folder, point)] if required else []:
         if run.failure is not None:
@@ -285,11 +261,9 @@ def _change(search: Search, folder: Path, point: int, *, required: bool = False)
             raise kind(f"{run.failure.kind}: {run.failure.message}", where=run.run_id)
     ratios = _ratios(search, folder, point)
     if len(ratios) < search.experiment.blocks:
-        raise InfraError(
-            f"{len(ratios)} of {search.experiment.blocks} seeds have a value above zero",
-            where=f"{search.points[point].name} {search.metric}",
-            next_step=f"./lab.py bisect --resume {folder}",
-        )
+        what = f"{len(ratios)} of {search.experiment.blocks} seeds have a value above zero"
+        step = f"./lab.py bisect --resume {folder}"
+        raise InfraError(what, where=f"{search.points[point].name} {search.metric}", next_step=step)
     return math.expm1(statistics.fmean(ratios))
 
 

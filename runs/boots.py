@@ -1,5 +1,4 @@
 """The seam between what judges a run and where it is booted, and what people are told meanwhile.
-
 A judge knows what a boot is for; an executor only says how each guest ended.
 """
 
@@ -40,7 +39,6 @@ WORD = 14
 
 class Reporter:
     """Progress of one lab invocation, on standard error.
-
     The lab's stages call it from several threads; every method is safe there.
     """
 
@@ -179,7 +177,6 @@ MIB = 1 << 20
 @dataclass(frozen=True)
 class Boot:
     """One guest to boot once.
-
     ``name`` is that of its folder of raw logs, ``group`` names what boots alike for people.
     A ``cold`` one is booted on its own; others may be restored from a snapshot of their
     machine.  A guest whose console grows beyond ``console_bytes`` is ended.  ``repeats`` is the
@@ -197,11 +194,7 @@ class Boot:
 
     @property
     def inputs(self) -> str:
-        """Digest of all that what comes out of it is a function of.
-
-        Raises:
-            InfraError: no QEMU.
-        """
+        """Digest of all that what comes out of it is a function of.  Raises InfraError: no QEMU."""
         return kept.run_key(
             self.machine,
             self.job_text,
@@ -214,7 +207,6 @@ class Boot:
 @dataclass(frozen=True)
 class KeptRuns:
     """The kept runs of this host's cache and, read first to last, those of a shared folder.
-
     With ``again`` every run is booted, and has to have the bytes of the kept one.  ``drawn`` are
     the kinds of which a kept run was booted anew by this call of the lab.
     """
@@ -226,9 +218,7 @@ class KeptRuns:
 
     def __post_init__(self) -> None:
         """Refuse a shared folder in which anybody can put what is taken for measured.
-
-        Raises:
-            UsageError: it is not there, or everybody can write to it.
+        Raises UsageError: it is not there, or everybody can write to it.
         """
         if self.shared is None:
             return
@@ -237,17 +227,14 @@ class KeptRuns:
                 "no such folder", where=f"--kept-at {self.shared}", next_step="make it first"
             )
         if self.shared.stat().st_mode & stat.S_IWOTH:
-            raise UsageError(
-                "everybody can write to it, and what is in it is taken for measured",
-                where=f"--kept-at {self.shared}",
-                next_step=f"chmod o-w {self.shared}",
-            )
+            what = "everybody can write to it, and what is in it is taken for measured"
+            step = f"chmod o-w {self.shared}"
+            raise UsageError(what, where=f"--kept-at {self.shared}", next_step=step)
 
 
 @dataclass(frozen=True)
 class Place:
     """Where boots leave what they say: the session's ``raw`` folder, and who is told.
-
     ``slots`` are guests at once, as :meth:`Executor.slots` said.
     """
 
@@ -265,7 +252,6 @@ class Judge(Protocol):
 
     def receive(self, boot: Boot, outcome: Outcome, *, last: bool) -> bool:
         """How a boot ended, its raw files in place; True asks for another attempt.
-
         After the ``last`` attempt the answer is False.
         """
 
@@ -284,7 +270,6 @@ class KeepingJudge(Judge, Protocol):
 @dataclass(frozen=True)
 class WallHost:
     """What runs wall guests here, where each shape goes, and how fit the host is.
-
     ``placements`` are by the names of bench and arm; None where a guest is not pinned.
     """
 
@@ -305,16 +290,12 @@ class Executor(Protocol):
 
     def boot(self, batches: Sequence[Sequence[Boot]], judge: Judge, place: Place) -> float:
         """Boot everything and tell the judge; return the CPU seconds the guests used.
-
-        What a batch keeps for itself is gone before the next one begins.
-
-        Raises:
-            InfraError: the disk is too small, or nothing can be booted.
+        What a batch keeps for itself is gone before the next one begins.  Raises InfraError: the
+        disk is too small, or nothing can be booted.
         """
 
     def keeping(self) -> AbstractContextManager[Executor]:
         """The executor, with what it keeps of a machine kept from call to call of :meth:`boot`.
-
         For the looks of one session, which boot the same machines again.
         """
 

@@ -39,15 +39,11 @@ def build_arms(
     failures: dict[str, SeriesError] | None = None,
 ) -> dict[str, Kernel]:
     """Every arm's kernel of a flavour, building what is not cached.
-
     The unpatched source is built first: the other arms then start from its objects.  With
     ``failures`` an arm that does not build is put there, and its kernel is one that is only
-    planned: the others can still be compared.
-
-    Raises:
-        SeriesError: an arm does not build, and there are no ``failures``, or it is the base, or
-            nothing else is left to compare with it.
-        LabError: whatever else building says.
+    planned: the others can still be compared.  Raises SeriesError: an arm does not build, and there
+    are no ``failures``, or it is the base, or nothing else is left to compare with it; LabError:
+    whatever else building says.
     """
     experiment = resolved.experiment
     kernels: dict[str, Kernel] = {}
@@ -92,7 +88,6 @@ def build_arms(
 
 def expect_arms(resolved: Resolved, options: Options, flavours: Sequence[str]) -> bool:
     """Tell the executor that every arm will be asked for in each of these flavours.
-
     Returns whether they are built in a box; raises as :func:`needs_box`.
     """
     boxed = needs_box(resolved, options)
@@ -108,12 +103,9 @@ def expect_arms(resolved: Resolved, options: Options, flavours: Sequence[str]) -
 
 def needs_box(resolved: Resolved, options: Options) -> bool:
     """Whether patches are built in a box: as asked, else where somebody mailed one of them.
-
-    What a build executes on the host is built in a box, too, if there is one.
-
-    Raises:
-        UsageError: it would be executed with all of the user's rights, and the user has not named
-            the series as trusted.
+    What a build executes on the host is built in a box, too, if there is one.  Raises UsageError:
+    it would be executed with all of the user's rights, and the user has not named the series as
+    trusted.
     """
     if options.sandbox or (options.sandbox is None and resolved.is_mailed):
         return True
@@ -174,9 +166,7 @@ class RunForecast:
 
 def forecast_kernels(resolved: Resolved, options: Options) -> tuple[KernelForecast, ...]:
     """Every kernel of a session, in the order they are built; builds take as long as the last one.
-
-    Raises:
-        LabError: the source, a patch or a tool is missing.
+    Raises LabError: the source, a patch or a tool is missing.
     """
     rows: list[KernelForecast] = []
     before: list[tuple[str, str]] = []
@@ -195,7 +185,6 @@ def forecast_kernels(resolved: Resolved, options: Options) -> tuple[KernelForeca
 
 def forecast_run(experiment: Experiment, sessions: Path) -> RunForecast:
     """How long one run of the experiment takes, by the newest session in ``sessions``.
-
     Without one by the CPU seconds that a run of its cases took where coverage was counted.
     """
     manifests = sorted(
@@ -227,7 +216,6 @@ def forecast_run(experiment: Experiment, sessions: Path) -> RunForecast:
 
 def sources_of(resolved: Resolved, kernels: Mapping[str, Kernel]) -> frozenset[str]:
     """Files whose lines are counted: those of the patches, and whose code these change by headers.
-
     Nothing where nobody knows of what files a kernel is made.
     """
     every = [*kernels.values()]

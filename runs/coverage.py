@@ -1,5 +1,4 @@
 """Coverage of a session's unpatched kernel, what a series changes of it, and workloads for that.
-
 The functions that a kernel has are those of its System.map, without init code; where they are
 from is in the cache beside it.
 """
@@ -14,14 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from errors import InfraError, LabError, RecordError, SpecError, UsageError
-from experiment.ad_hoc import (
-    Auto,
-    NotYetKnownError,
-    NoWorkloadError,
-    alike,
-    choose,
-    load_auto,
-)
+from experiment.ad_hoc import Auto, NotYetKnownError, NoWorkloadError, alike, choose, load_auto
 from experiment.load import CONFIGS
 from kernels import addresses, build, cache, symbols
 from kernels.cache import Kernel
@@ -30,41 +22,21 @@ from kernels.intake import Taken
 from kernels.settle import COMMON
 from kernels.source import identify, release_of
 from results import coverage
-from results.coverage import (
-    Candidate,
-    Coverage,
-    CoveredCase,
-    Function,
-    Suggestion,
-    suggest,
-)
+from results.coverage import Candidate, Coverage, CoveredCase, Function, Suggestion, suggest
 from results.profile import WORK
 from results.session import open_session
 from runs.local import Options
 from runs.resolved import Resolved
+from text import words
 from workloads.spec import load_catalogue
 
 FOLDER = CONFIGS / "coverage"
 INIT = ("_sinittext", "_einittext")
 # What the maintainers of these look at, and what docs/coverage.md has rows for.
-FOLDERS = (
-    "mm",
-    "mm/filemap.c",
-    "mm/vmscan.c",
-    "mm/vmalloc.c",
-    "mm/slub.c",
-    "mm/memcontrol.c",
-    "fs",
-    "fs/iomap",
-    "fs/xfs",
-    "fs/ext4",
-    "lib/xarray.c",
-    "lib/maple_tree.c",
-    "block",
-    "io_uring",
-    "kernel/sched",
-    "kernel/locking",
-    "kernel/futex",
+FOLDERS = words(
+    "mm mm/filemap.c mm/vmscan.c mm/vmalloc.c mm/slub.c mm/memcontrol.c fs fs/iomap fs/xfs "
+    "fs/ext4 lib/xarray.c lib/maple_tree.c block io_uring kernel/sched kernel/locking "
+    "kernel/futex"
 )
 
 
@@ -88,19 +60,13 @@ RUNS, AT_ONCE = 16, 2
 
 def shipped(release: str = "", folder: Path = FOLDER) -> Coverage:
     """The coverage that comes with the lab: of the release nearest to ``release``, or the oldest.
-
-    Raises:
-        InfraError: there is none.
-        CoverageError: it is damaged.
+    Raises InfraError: there is none; CoverageError: it is damaged.
     """
     at = _place(release)
     tables = sorted(folder.glob("*.csv"), key=lambda path: (abs(_place(path.stem) - at), path.stem))
     if not tables:
-        raise InfraError(
-            "no coverage of any kernel",
-            where=str(folder),
-            next_step="measure some: ./lab.py dev coverage add SESSION",
-        )
+        step = "measure some: ./lab.py dev coverage add SESSION"
+        raise InfraError("no coverage of any kernel", where=str(folder), next_step=step)
     return coverage.read(tables[0])
 
 
@@ -112,12 +78,8 @@ def _place(name: str) -> int:
 
 def of_session(folder: Path, kernels: Path) -> Coverage:
     """What the source as it is executed in a session: its arms without patches, over all seeds.
-
-    ``kernels`` is the cache.
-
-    Raises:
-        RecordError: no session, or one without counts (wall mode, another architecture).
-        UsageError: every arm is patched, or the kernel is not in the cache.
+    ``kernels`` is the cache.  Raises RecordError: no session, or one without counts (wall mode,
+    another architecture); UsageError: every arm is patched, or the kernel is not in the cache.
     """
     session = open_session(folder)
     arms = [arm for arm in session.manifest.arms if not arm.kernel.patches]
@@ -154,11 +116,9 @@ def of_session(folder: Path, kernels: Path) -> Coverage:
             for phase in profile.phases
         )
         if not ios:
-            raise RecordError(
-                f"{case.name} has no counts of I/Os and functions",
-                where=str(folder),
-                next_step="name a session of exact mode on x86-64",
-            )
+            what = f"{case.name} has no counts of I/Os and functions"
+            step = "name a session of exact mode on x86-64"
+            raise RecordError(what, where=str(folder), next_step=step)
         for row, number in counted.items():
             # Code without a symbol is nobody's.
             if row in calls:
@@ -179,9 +139,7 @@ def of_session(folder: Path, kernels: Path) -> Coverage:
 
 def functions_of(kernel: Kernel) -> set[Function]:
     """File and name of every function that stays in memory: without init code.
-
-    Raises:
-        LabError: System.map or the origins cannot be read.
+    Raises LabError: System.map or the origins cannot be read.
     """
     text = addresses.text_of(kernel.system_map)
     table = addresses.parse(text)
@@ -202,9 +160,7 @@ def functions_of(kernel: Kernel) -> set[Function]:
 
 def add(sessions: Sequence[Path], kernels: Path, folder: Path = FOLDER) -> tuple[Path, Coverage]:
     """Put what these sessions executed into the shipped tables; return the table written last.
-
-    Raises:
-        UsageError: no session is named; else as :func:`of_session` and :func:`shipped`.
+    Raises UsageError: no session is named; else as :func:`of_session` and :func:`shipped`.
     """
     if not sessions:
         raise UsageError("no session named", where="dev coverage add", next_step="name sessions")
@@ -215,11 +171,9 @@ def add(sessions: Sequence[Path], kernels: Path, folder: Path = FOLDER) -> tuple
             try:
                 added = coverage.read(table).with_session(added)
             except ValueError as error:
-                raise UsageError(
-                    f"another kernel than the table's: {error}",
-                    where=str(session),
-                    next_step=f"remove {table} to begin anew, and add all sessions",
-                ) from None
+                what = f"another kernel than the table's: {error}"
+                step = f"remove {table} to begin anew, and add all sessions"
+                raise UsageError(what, where=str(session), next_step=step) from None
         coverage.write(added, table)
     return table, added
 
@@ -228,12 +182,9 @@ def changed_by(
     resolved: Resolved, patches: Mapping[str, str], options: Options
 ) -> tuple[tuple[str, ...], bool]:
     """The functions that a series changes, and whether they are those of built kernels.
-
     Where both kernels are in the cache, the functions whose machine code differs; else those in
-    whose lines ``patches`` (text by name) have changes.
-
-    Raises:
-        SeriesError: a patch has impossible numbers.
+    whose lines ``patches`` (text by name) have changes.  Raises SeriesError: a patch has impossible
+    numbers.
     """
     judged, kernels = resolved.flavours[0], []
     try:
@@ -255,7 +206,6 @@ def changed_by(
 @dataclass(frozen=True)
 class Advice:
     """A suggestion with its ground: the series' files, and whether kernels or hunks were read.
-
     ``chosen`` are the workloads that are measured where nobody names any, empty where none can be.
     """
 
@@ -272,9 +222,7 @@ class Advice:
 
 def answer(resolved: Resolved, options: Options) -> Advice:
     """What to measure the series of an experiment with.
-
-    Raises:
-        LabError: the series cannot be read, or the coverage that comes with the lab.
+    Raises LabError: the series cannot be read, or the coverage that comes with the lab.
     """
     where = {"checkout": options.checkout, "cache": options.cache}
     texts, files = texts_and_files(resolved.series[COMMON])
@@ -300,23 +248,17 @@ def texts_and_files(series: Taken) -> tuple[dict[str, str], tuple[str, ...]]:
 
 
 def workloads_for(
-    suggestion: Suggestion,
-    files: Sequence[str],
-    auto: Auto | None = None,
-    most: int = MOST_CHOSEN,
+    suggestion: Suggestion, files: Sequence[str], auto: Auto | None = None, most: int = MOST_CHOSEN
 ) -> tuple[str, ...]:
     """The workloads that a series is measured with where nobody names any, in the file's order.
-
     Of those that can be measured in one session, and that together execute its functions most: the
     best ``most``, as far as they have a fifth of the score of the best one (``Candidate.score``): a
     workload of many operations executes a little of everything.  Those that need a kernel with
     additions, which has to be built, or programs that set-up does not install, are left out where
     another one has half the score of the best.  Where no function of the series is known, those
     that the names of its files stand for, as far as they execute any of the files' functions.
-
-    Raises:
-        SpecError: there are none; names the shipped experiment that would do, if any; a
-            NoWorkloadError where nothing executes it.
+    Raises SpecError: there are none; names the shipped experiment that would do, if any; a
+    NoWorkloadError where nothing executes it.
     """
     auto = auto or load_auto()
     catalogue = load_catalogue()
@@ -388,13 +330,10 @@ def automatic(
     code: Callable[[], tuple[str, ...] | None] = lambda: None,
 ) -> tuple[str, ...]:
     """As :func:`workloads_for`, from the texts of ``patches``, on a source's ``release``.
-
     Where these name no function of the kernel (a header, an option, data), ``code`` is asked for
     the functions whose machine code differs; it answers None where kernels are not built.  No
-    workload is chosen where both are, no code differs, and files' names say nothing.
-
-    Raises:
-        NotYetKnownError: kernels are not built, and files' names say nothing.
+    workload is chosen where both are, no code differs, and files' names say nothing.  Raises
+    NotYetKnownError: kernels are not built, and files' names say nothing.
     """
     functions = [name for text in patches.items() for name in changed_functions(text[1], text[0])]
     table = shipped(release)

@@ -1,5 +1,4 @@
 """What a session would do, as lines for a shell: an executor that prints instead of doing.
-
 Everything up to the executor is the session's own: the same preparation, the same stages in the
 same order, the same machines and jobs.
 """
@@ -12,7 +11,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 from rich.console import Console
 
@@ -44,28 +42,13 @@ NOTHING = "# the arms' machine code is the same: nothing is booted (--measure-an
 
 
 @dataclass(frozen=True)
-class Lines:
-    """Lines for a shell, in the order of a session: those that build, and those that boot."""
-
-    builds: list[str] = field(default_factory=list)
-    boots: list[str] = field(default_factory=list)
-    all: list[str] = field(default_factory=list)
-
-    def add(self, kind: Literal["builds", "boots"], lines: Sequence[str]) -> None:
-        """Put lines behind those that are there."""
-        getattr(self, kind).extend(lines)
-        self.all.extend(lines)
-
-
-@dataclass(frozen=True)
 class PrintingExecutor:
     """As ``runs.boots.Executor``: it builds and boots nothing, and writes down what would be.
-
     A kernel that is in no cache is one with its key and its place, and code of its own.
     """
 
     cache: Path
-    lines: Lines = field(default_factory=Lines)
+    lines: list[str] = field(default_factory=list)
     known: dict[str, Kernel] = field(default_factory=dict)
     name: str = "printing"
 
@@ -76,7 +59,7 @@ class PrintingExecutor:
     def boot(self, batches: Sequence[Sequence[Boot]], judge: Judge, place: Place) -> float:
         """Write down each guest, booted from cold; the judge hears of none."""
         for boot in (boot for batch in batches for boot in batch):
-            self.lines.add("boots", exact_lines(boot.name, boot.machine, boot.job_text, boot.probe))
+            self.lines.extend(exact_lines(boot.name, boot.machine, boot.job_text, boot.probe))
         return 0.0
 
     def keeping(self) -> AbstractContextManager[PrintingExecutor]:
@@ -101,38 +84,32 @@ class PrintingExecutor:
         if key not in self.known:
             flavour = kernel.spec.configuration
             title = f"# kernel {key}, flavour {flavour}, {len(kernel.patches)} patches"
-            self.lines.add("builds", [title, *build.commands(kernel)])
+            self.lines.extend([title, *build.commands(kernel)])
             self.known[key] = load(kernel.cache, key) or planned(kernel.spec, key, kernel.cache)
         return self.known[key]
 
 
 def kernel_lines(resolved: Resolved, options: Options) -> list[str]:
     """Lines that build every kernel of the experiment, in folders of their own.
-
-    Raises:
-        LabError: as for building, as far as nothing is built.
+    Raises LabError: as for building, as far as nothing is built.
     """
     executor = PrintingExecutor(options.cache)
     for flavour in resolved.flavours:
         build_arms(resolved, replace(options, executor=executor), _quiet, flavour)
-    return executor.lines.builds
+    return executor.lines
 
 
-def session_lines(resolved: Resolved, options: Options) -> Lines:
+def session_lines(resolved: Resolved, options: Options) -> list[str]:
     """Lines that build a session's kernels, and boot the runs of its first seed and its checks.
-
-    Each guest boots from cold, which gives the bytes that a restored one gives.
-
-    Raises:
-        LabError: whatever preparing a session says.
+    Each guest boots from cold, which gives the bytes that a restored one gives.  Raises LabError:
+    whatever preparing a session says.
     """
     executor = PrintingExecutor(options.cache)
     options = replace(options, executor=executor, fit_only=False, kept=None)
     reporter = Reporter(Console(file=io.StringIO()))
     session = prepare(resolved, options, _quiet)
     if session.same_code:
-        executor.lines.add("boots", [NOTHING])
-        return executor.lines
+        return [*executor.lines, NOTHING]
     with tempfile.TemporaryDirectory(prefix="twinboot-dry-run-") as folder:
         store = SessionStore(Path(folder))
 
@@ -143,8 +120,7 @@ def session_lines(resolved: Resolved, options: Options) -> Lines:
                 measure(part, options, store, reporter)
             else:
                 for run in part.plan.runs:
-                    lines = wall_lines(run.run_id, *wall_boot_of(part, run))
-                    executor.lines.add("boots", lines)
+                    executor.lines.extend(wall_lines(run.run_id, *wall_boot_of(part, run)))
 
         boot(stages.of_twins(session, ("",)))
         for stage in stages.stages_of(session):

@@ -1,5 +1,4 @@
 """The promise of exact mode: the same run gives the same bytes.  Whether this host's QEMU keeps it.
-
 Boots under load are compared byte by byte.  What differs only now and then may not differ here: a
 session repeats a run of its own, too.
 """
@@ -35,7 +34,6 @@ SHOWN = 80
 
 def diverging(first: Mapping[str, bytes], second: Mapping[str, bytes]) -> tuple[str, ...]:
     """Name what differs between two results of one plan entry: file, line, both values.
-
     At most :data:`MAX_FIELDS` entries, in order of file name; empty when equal.
     """
     differences: list[str] = []
@@ -88,12 +86,9 @@ BUSY = ["sh", "-c", "while :; do :; done"]
 
 def try_exactness(cache: Path, checkout: Path, log: Callable[[str], None]) -> Trial:
     """Boot guests of each shape on a busy host, compare what they sent, and remember it.
-
-    Two boots are kept at their stop points, their memories compared, and each is restored and
-    run; a third one goes on from there.
-
-    Raises:
-        InfraError: no QEMU, no kernel in the cache, no disk, or a guest that the host lost.
+    Two boots are kept at their stop points, their memories compared, and each is restored and run;
+    a third one goes on from there.  Raises InfraError: no QEMU, no kernel in the cache, no disk, or
+    a guest that the host lost.
     """
     version, binary, preload = exactness.identity()
     kernel = _kernel(cache)
@@ -122,11 +117,8 @@ def _kernel(cache: Path) -> Kernel:
         measured = kernel.identity.flavour == MEASURED
         if measured and kernel.identity.arch == "x86_64" and kernel.image.exists():
             return kernel
-    raise InfraError(
-        "no kernel to boot is in the cache",
-        where=str(cache),
-        next_step="./lab.py build filemap-v4 --no-diagnostics --no-check, or any other experiment",
-    )
+    step = "./lab.py build filemap-v4 --no-diagnostics --no-check, or any other experiment"
+    raise InfraError("no kernel to boot is in the cache", where=str(cache), next_step=step)
 
 
 def _machine(shape: ShapeSpec, kernel: Kernel, cache: Path, checkout: Path) -> Machine:
@@ -187,8 +179,6 @@ def _quiet(word: str) -> None:
 
 
 def _lost(message: str) -> InfraError:
-    return InfraError(
-        f"a guest of the trial did not come to its end: {message}",
-        where=exactness.QEMU,
-        next_step="./lab.py doctor; ./lab.py run noop --guest smoke shows a guest's console",
-    )
+    what = f"a guest of the trial did not come to its end: {message}"
+    step = "./lab.py doctor; ./lab.py run noop --guest smoke shows a guest's console"
+    return InfraError(what, where=exactness.QEMU, next_step=step)

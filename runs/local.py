@@ -1,5 +1,4 @@
 """The host we stand on: what this call of the lab works with, its scratch folders, and its guests.
-
 As many guests at once as fit are booted, restored from snapshots taken first.
 """
 
@@ -35,12 +34,9 @@ RESERVE_BYTES = 1 << 30
 @contextmanager
 def workspace(cache: Path, needed_bytes: int) -> Iterator[Path]:
     """A new scratch folder under ``cache``; gone when the block is left.
-
-    Folders of lab processes that were killed are removed first: their lock, held
-    by the kernel for a living owner only, can be taken.
-
-    Raises:
-        InfraError: less than ``needed_bytes`` and a reserve are free.
+    Folders of lab processes that were killed are removed first: their lock, held by the kernel for
+    a living owner only, can be taken.  Raises InfraError: less than ``needed_bytes`` and a reserve
+    are free.
     """
     top = cache / "scratch"
     top.mkdir(parents=True, exist_ok=True)
@@ -63,17 +59,13 @@ def workspace(cache: Path, needed_bytes: int) -> Iterator[Path]:
 
 def require_space(top: Path, needed_bytes: int) -> None:
     """Refuse to begin what would not find room.
-
-    Raises:
-        InfraError: less than ``needed_bytes`` and a reserve are free.
+    Raises InfraError: less than ``needed_bytes`` and a reserve are free.
     """
     free = shutil.disk_usage(top).free
     if free < needed_bytes + RESERVE_BYTES:
-        raise InfraError(
-            f"{free >> 20} MiB free, {(needed_bytes + RESERVE_BYTES) >> 20} MiB needed",
-            where=str(top),
-            next_step="./lab.py clean, or set TWINBOOT_CACHE to a larger disk",
-        )
+        what = f"{free >> 20} MiB free, {(needed_bytes + RESERVE_BYTES) >> 20} MiB needed"
+        step = "./lab.py clean, or set TWINBOOT_CACHE to a larger disk"
+        raise InfraError(what, where=str(top), next_step=step)
 
 
 CONSOLE = "console.log"
@@ -86,7 +78,6 @@ class InterruptedRunError(Exception):
 @dataclass
 class _Snapshots:
     """Snapshots by machine in a scratch folder, which is made for the first and goes with ``held``.
-
     A restored guest maps its snapshot copy-on-write, so that one serves any number of runs.
     """
 
@@ -97,9 +88,7 @@ class _Snapshots:
 
     def folder(self, cache: Path, needed_bytes: int) -> Path:
         """The scratch folder, with room for so many bytes more.
-
-        Raises:
-            InfraError: there is no such room.
+        Raises InfraError: there is no such room.
         """
         if self.scratch is None:
             self.scratch = self.held.enter_context(workspace(cache, needed_bytes))
@@ -133,7 +122,6 @@ class _Stage:
 @dataclass(frozen=True)
 class LocalExecutor:
     """The host we stand on: threads, one a guest.
-
     ``snapshots`` are those that outlive a call of :meth:`boot`, None where none do.
     """
 
@@ -150,16 +138,11 @@ class LocalExecutor:
 
     def slots(self, memory_mib: int, limit: int | None) -> int:
         """What the user said, or what cores and memory allow.
-
-        Raises:
-            InfraError: this host has not the memory for one.
+        Raises InfraError: this host has not the memory for one.
         """
         if memory_mib > (total := facts.memory_total_mib()):
-            raise InfraError(
-                f"a guest has {memory_mib} MiB, and this host {total} with its swap",
-                where="memory",
-                next_step="name a smaller guest: --guest NAME",
-            )
+            what = f"a guest has {memory_mib} MiB, and this host {total} with its swap"
+            raise InfraError(what, where="memory", next_step="name a smaller guest: --guest NAME")
         return limit or facts.guests_at_once(memory_mib)
 
     def boot(self, batches: Sequence[Sequence[Boot]], judge: Judge, place: Place) -> float:
@@ -294,9 +277,7 @@ def boot_guest(
     boot: Boot, snapshot: Snapshot | None, folder: Path, logs: Path, watch: Callable[[str], None]
 ) -> Outcome:
     """Boot one guest in ``folder``: restored from ``snapshot``, or cold where that is None.
-
-    Raises:
-        InfraError: QEMU does not start; whatever ``watch`` raises.
+    Raises InfraError: QEMU does not start; whatever ``watch`` raises.
     """
     more = {"probe": boot.probe} if boot.probe else {}
     if snapshot is not None:
@@ -311,7 +292,6 @@ def boot_guest(
 @dataclass(frozen=True)
 class Options:
     """``checkout`` holds ``configs/``; ``guests_at_once`` None lets the lab choose.
-
     ``probe`` loads the plugin that counts into every run but those that check that
     it is not felt.  ``fit_only`` refuses to measure real time on a host with anything
     to mend.  ``executor`` is where kernels are built and guests run.  ``sandbox`` says whether

@@ -1,5 +1,4 @@
 """Measure a session of native mode: kernels as processes of the host, on its real CPU.
-
 A round boots every arm once and the base twice, in random order, each from a fresh copy of its
 executable.  Rounds go through all orders of the objects; the arms of a round have the same one.
 """
@@ -54,11 +53,8 @@ def without_phases(cases: Sequence[str]) -> dict[str, str]:
 
 def in_native_form(experiment: Experiment, guest: Guest, named: Sequence[str]) -> Experiment:
     """The experiment as its guests are in native mode: without what these do not have.
-
-    ``named`` are workloads that the user asked for by name.
-
-    Raises:
-        SpecError: what is asked for cannot be measured so; one line for each.
+    ``named`` are workloads that the user asked for by name.  Raises SpecError: what is asked for
+    cannot be measured so; one line for each.
     """
     missing = without_phases([case.name for case in experiment.cases])
     refused = [name for name in without_phases(named) if name in missing]
@@ -92,32 +88,19 @@ def in_native_form(experiment: Experiment, guest: Guest, named: Sequence[str]) -
 
 
 def measure_native(
-    resolved: Resolved,
-    options: Options,
-    folder: Path,
-    reporter: Reporter,
-    *,
-    created: str,
+    resolved: Resolved, options: Options, folder: Path, reporter: Reporter, *, created: str
 ) -> None:
     """Build every arm's kernel, and make all rounds of a new session in ``folder``.
-
-    Raises:
-        UsageError: there is a session in it, or the guests are to run elsewhere.
-        SeriesError: an arm does not build or does not boot.
-        InfraError: the base does not, or whatever else building and booting say.
+    Raises UsageError: there is a session in it, or the guests are to run elsewhere; SeriesError: an
+    arm does not build or does not boot; InfraError: the base does not, or whatever else building
+    and booting say.
     """
     if not isinstance(options.executor, LocalExecutor):
-        raise UsageError(
-            "guests of native mode are processes of this host",
-            where="--executor",
-            next_step="leave it out",
-        )
+        what = "guests of native mode are processes of this host"
+        raise UsageError(what, where="--executor", next_step="leave it out")
     if native.is_native(folder):
-        raise UsageError(
-            "holds a session already",
-            where=str(folder),
-            next_step="name another folder: a session of native mode is made in one go",
-        )
+        step = "name another folder: a session of native mode is made in one go"
+        raise UsageError("holds a session already", where=str(folder), next_step=step)
     kernels = build_all(resolved, options, reporter)
     door.make_folder(folder, RAW)
     experiment = resolved.experiment
@@ -234,10 +217,8 @@ def make_rounds(
     attempts: int = 2,
 ) -> None:
     """Make every round.
-
-    Raises:
-        SeriesError: an arm ends in another way than by having measured, in every attempt.
-        InfraError: the base does, or there is no room or no box.
+    Raises SeriesError: an arm ends in another way than by having measured, in every attempt;
+    InfraError: the base does, or there is no room or no box.
     """
     base, others = head.arms[0].name, [arm.name for arm in head.arms[1:]]
     phases = tuple(sorted({phase for of in head.phases.values() for phase in of}))

@@ -1,5 +1,4 @@
 """One archive from which another machine repeats a session, and what it finds there.
-
 The archive holds what was asked (experiment, patches, guest, configuration, workload
 files), what it was done with (versions, kernels, commands) and what came out (records).
 """
@@ -30,23 +29,14 @@ from results import door
 from results.door import StoreError
 from results.profile import Locks, Profile
 from results.record import KernelIdentity, Manifest, Record, RunRecord
-from results.store import (
-    ANNOTATION,
-    CALLS,
-    CHECKS,
-    LOCKS,
-    MANIFEST,
-    PROFILES,
-    RUNS,
-    SessionStore,
-)
+from results.store import ANNOTATION, CALLS, CHECKS, LOCKS, MANIFEST, PROFILES, RUNS, SessionStore
 from runs import dry_run
 from runs.archive import MOST_BYTES, pack, unpack
 from runs.local import Options
 from runs.prepare import Prepared
 from runs.resolved import resolve
 from runs.session import SERIES, folder_of, with_series_of
-from text import clean
+from text import clean, words
 
 Value = float | str | None
 
@@ -67,7 +57,6 @@ class Number(NamedTuple):
 @dataclass(frozen=True)
 class RunAgain:
     """One run that was made again: its samples, and what was counted in it.
-
     ``result`` compares a digest of all that the guest sent, or how the run failed.
     """
 
@@ -153,12 +142,8 @@ RECORDS = (MANIFEST, CALLS, ANNOTATION, RUNS, PROFILES, LOCKS, CHECKS)
 DECISIVE = ("qemu", "fio", "gcc", "ld", "busybox", "mkfs.xfs", "libc")
 # Of these, those that are in the root.
 IN_ROOT = ("fio", "busybox", "mkfs.xfs", "libc")
-ALWAYS = (
-    "workloads/*.sh",
-    "workloads/programs/*.[ch]",
-    "guests/*.c",
-    "guests/*.sh",
-    "guests/probe/*.[ch]",
+ALWAYS = words(
+    "workloads/*.sh workloads/programs/*.[ch] guests/*.c guests/*.sh guests/probe/*.[ch]"
 )
 
 
@@ -190,11 +175,7 @@ class Repro:
 
 
 def kept_in(folder: Path) -> Kept:
-    """What a session has on record.
-
-    Raises:
-        StoreError: it cannot be read.
-    """
+    """What a session has on record.  Raises StoreError: it cannot be read."""
     store = SessionStore(folder)
     return Kept(store.records(), store.profiles(), store.locks())
 
@@ -203,13 +184,9 @@ def write_archive(
     folder: Path, archive: Path, options: Options, by_hand: Sequence[str] = ()
 ) -> tuple[str, ...]:
     """Write the archive of the session in ``folder``; return the names of what is in it.
-
-    The same session gives the same bytes.  ``by_hand`` are lines for a shell that do what
-    the lab did; the places of this machine are left open in them.
-
-    Raises:
-        StoreError: no session in ``folder``.
-        LabError: its patches cannot be had any more, or the archive cannot be written.
+    The same session gives the same bytes.  ``by_hand`` are lines for a shell that do what the lab
+    did; the places of this machine are left open in them.  Raises StoreError: no session in
+    ``folder``; LabError: its patches cannot be had any more, or the archive cannot be written.
     """
     manifest = SessionStore(folder).manifest()
     files = {}
@@ -287,25 +264,21 @@ def kernels_of(manifest: Manifest) -> tuple[KernelIdentity, ...]:
 
 def by_hand_lines(folder: Path, options: Options) -> list[str]:
     """Lines that build a session's kernels and boot its first block without the lab.
-
-    Raises:
-        StoreError: no session in ``folder``.
+    Raises StoreError: no session in ``folder``.
     """
     manifest = SessionStore(folder).manifest()
     try:
         experiment = with_series_of(manifest.experiment, folder, options)
         return dry_run.session_lines(
             resolve(experiment, checkout=options.checkout, cache=options.cache), options
-        ).all
+        )
     except LabError as error:
         return [f"# not to be had any more: {clean(str(error))}"]
 
 
 def read_archive(archive: Path, into: Path) -> Repro:
     """Unpack an archive into the empty folder ``into`` and check that it is whole.
-
-    Raises:
-        UsageError: it is none of ours, is damaged, or is of a wall session.
+    Raises UsageError: it is none of ours, is damaged, or is of a wall session.
     """
     where = clean(str(archive))
     names = unpack(archive, into)
@@ -313,11 +286,9 @@ def read_archive(archive: Path, into: Path) -> Repro:
     try:
         head = ArchiveHead.model_validate_json(door.read(into, HEAD))
     except (OSError, StoreError, ValueError):
-        raise UsageError(
-            f"has no {HEAD} that this lab reads",
-            where=where,
-            next_step="name a file made by ./lab.py repro",
-        ) from None
+        what = f"has no {HEAD} that this lab reads"
+        step = "name a file made by ./lab.py repro"
+        raise UsageError(what, where=where, next_step=step) from None
     digests = {name: sha256_of(into / name) for name in names if name != HEAD}
     known = digests.keys() | head.files.keys()
     wrong = sorted(name for name in known if digests.get(name) != head.files.get(name))
@@ -347,13 +318,9 @@ def read_archive(archive: Path, into: Path) -> Repro:
 
 def experiment_again(repro: Repro, options: Options, source: str = "") -> Experiment:
     """The archive's experiment, its patches taken from the archive.
-
-    ``source`` is where the kernel source lies on this machine, if elsewhere.
-
-    Raises:
-        SeriesError: the patches are not those that the experiment names.
-        UsageError: it asks for more than a session of ours, or for what is on this machine and was
-            not measured: nothing has been done yet.
+    ``source`` is where the kernel source lies on this machine, if elsewhere.  Raises SeriesError:
+    the patches are not those that the experiment names; UsageError: it asks for more than a session
+    of ours, or for what is on this machine and was not measured: nothing has been done yet.
     """
     experiment, session = repro.manifest.experiment, clean(repro.manifest.session)
     # Nobody's archive has this machine work for days, or read patches of its own.
@@ -369,11 +336,9 @@ def experiment_again(repro: Repro, options: Options, source: str = "") -> Experi
         )
     for name, series in series_of(experiment):
         if not door.names(repro.session, f"{SERIES}/{folder_of(name)}"):
-            raise UsageError(
-                f"names patches that are not in it: {clean(series.path)}",
-                where=session,
-                next_step="ask for an archive made by ./lab.py repro",
-            )
+            what = f"names patches that are not in it: {clean(series.path)}"
+            step = "ask for an archive made by ./lab.py repro"
+            raise UsageError(what, where=session, next_step=step)
     experiment = with_series_of(experiment, repro.session, options)
     # The gate says nothing of a number, and takes kernels of its own.
     experiment = experiment.model_copy(update={"check": None})
@@ -386,7 +351,6 @@ def experiment_again(repro: Repro, options: Options, source: str = "") -> Experi
 
 def _require_sources(manifest: Manifest, experiment: Experiment, options: Options) -> None:
     """Refuse a source that is a place on this machine and not what was measured there.
-
     A package is the archive's to name, and what differs of it is said.
     """
     measured = {name for kernel in kernels_of(manifest) for name in (kernel.source, kernel.key)}
@@ -408,9 +372,7 @@ def _require_sources(manifest: Manifest, experiment: Experiment, options: Option
 
 def require_known(experiment: Experiment, known: Catalogue) -> None:
     """Refuse an experiment that names what this lab does not have.
-
-    Raises:
-        UsageError: names the first such workload, guest, flavour or addition.
+    Raises UsageError: names the first such workload, guest, flavour or addition.
     """
     flavours = [experiment.kernel.flavour]
     flavours += [arm.kernel.flavour for arm in experiment.arms if arm.kernel]
@@ -425,11 +387,9 @@ def require_known(experiment: Experiment, known: Catalogue) -> None:
     names += [("addition", name, name in known.additions) for name in added]
     for kind, name, is_known in names:
         if not is_known:
-            raise UsageError(
-                f"this lab has no {kind} {name!r}",
-                where=experiment.name,
-                next_step="use the version of the lab that the archive's manifest names",
-            )
+            what = f"this lab has no {kind} {name!r}"
+            step = "use the version of the lab that the archive's manifest names"
+            raise UsageError(what, where=experiment.name, next_step=step)
 
 
 def differs_here(repro: Repro, options: Options, tools: Mapping[str, str]) -> tuple[str, ...]:

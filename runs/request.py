@@ -1,5 +1,4 @@
 """What is to be measured, as one request: its fields are the options of the command line.
-
 Every verb that takes an experiment has these options, from here (``verbs.cli``), and a
 session's manifest has the arguments that a request stands for, from here, too.  Nothing that is
 slow to import is imported: ``--help`` and completion read this file.
@@ -85,7 +84,6 @@ SEEDS: dict[str, Any] = {"metavar": "N", "min": 1, "max": 1000}
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """An experiment by name, or a series or kernels with how to measure them, or nothing.
-
     ``workloads`` are names, separated by commas; where a series has none they are chosen by what
     they execute of it, as ``automatic`` says in a word.  ``per_patch`` makes an arm of each
     prefix of the series; diagnostic runs (``twins``) are then left out unless asked for.
@@ -94,7 +92,6 @@ class Request:
     a fixed number of seeds, ``max_seeds`` the most of a session that adds seeds until it is
     decided.  ``memory`` names the machine of the diagnostic run that models caches, or is
     ``none``; empty keeps the experiment's.
-
     Names and order of the fields are those of a queue's entries, whose ids are made of them.
     """
 
@@ -109,11 +106,7 @@ class Request:
     overrides: Annotated[
         tuple[str, ...],
         option(
-            "--set",
-            METHOD,
-            "any key of the experiment",
-            metavar="KEY=VALUE",
-            envvar="TWINBOOT_SET",
+            "--set", METHOD, "any key of the experiment", metavar="KEY=VALUE", envvar="TWINBOOT_SET"
         ),
     ] = ()
     mode: Annotated[
@@ -137,12 +130,7 @@ class Request:
     ] = None
     series: Annotated[
         tuple[str, ...],
-        option(
-            "--series",
-            SUBJECT,
-            "patches: FOLDER, FILE, MESSAGE-ID or A..B",
-            metavar="SERIES",
-        ),
+        option("--series", SUBJECT, "patches: FOLDER, FILE, MESSAGE-ID or A..B", metavar="SERIES"),
     ] = ()
     source: Annotated[
         str,
@@ -168,34 +156,21 @@ class Request:
         bool,
         option("--reverse", RARELY, "the source contains --series already: remove it for the base"),
     ] = False
-    per_patch: Annotated[
-        bool,
-        option(
-            "--per-patch",
-            SUBJECT,
-            "measure after each patch",
-        ),
-    ] = False
+    per_patch: Annotated[bool, option("--per-patch", SUBJECT, "measure after each patch")] = False
     check: Annotated[
-        bool | None,
-        option("--check/--no-check", METHOD, "correctness checks of every arm"),
+        bool | None, option("--check/--no-check", METHOD, "correctness checks of every arm")
     ] = None
     arms: Annotated[
         tuple[str, ...],
         option(
-            "--arm",
-            SUBJECT,
-            "deb:linux-image-X, image:PATH@MODULES or a source",
-            metavar="KERNEL",
+            "--arm", SUBJECT, "deb:linux-image-X, image:PATH@MODULES or a source", metavar="KERNEL"
         ),
     ] = ()
     quick: Annotated[
-        bool,
-        option("--quick", METHOD, "the first case alone, no checks or diagnostics"),
+        bool, option("--quick", METHOD, "the first case alone, no checks or diagnostics")
     ] = False
     seeds: Annotated[
-        int | None,
-        option("--seeds", METHOD, "as many seeds, and no more", **SEEDS),
+        int | None, option("--seeds", METHOD, "as many seeds, and no more", **SEEDS)
     ] = None
     max_seeds: Annotated[
         int | None,
@@ -218,12 +193,7 @@ class Request:
     ] = ""
     config: Annotated[
         tuple[str, ...],
-        option(
-            "--config",
-            SUBJECT,
-            "CONFIG_X=y, on all arms or one",
-            metavar="[ARM:]OPTION",
-        ),
+        option("--config", SUBJECT, "CONFIG_X=y, on all arms or one", metavar="[ARM:]OPTION"),
     ] = ()
     guest: Annotated[
         str,
@@ -254,7 +224,6 @@ class Request:
     @property
     def all_overrides(self) -> tuple[str, ...]:
         """The overrides, with those that ``mode``, ``guest`` and the seeds stand for.
-
         A wall guest counts real seconds, so it has a profile of its own; native mode has a number
         of rounds of its own.
         """
@@ -284,7 +253,6 @@ class Request:
 
 def arguments(request: Request, *, here: Path, checkout: Path) -> tuple[str, ...]:
     """The arguments with which ``./lab.py run`` asks the same in the checkout.
-
     ``here`` is where the user is: what is there is named by its whole path.
     """
     hints = get_type_hints(Request, include_extras=True)

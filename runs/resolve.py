@@ -1,5 +1,4 @@
 """A request, made an experiment that says everything, and all that it comes to.
-
 What was taken in of its series is said before anything is built: a wrong patch, author or base is
 seen at once here, and after an hour in a report.
 """
@@ -15,8 +14,7 @@ from textwrap import wrap
 
 from errors import LabError, SeriesError, UsageError
 from experiment.ad_hoc import from_kernels, from_series
-from experiment.load import Catalogue, known_experiments, load_experiment, load_machine
-from experiment.overrides import with_config
+from experiment.load import Catalogue, known_experiments, load_experiment, load_machine, with_config
 from experiment.series_name import from_here
 from experiment.spec import LINES, MEMORY, REAL_TIME, CheckSpec, Experiment, Guest, TwinSpec
 from experiment.steps import per_patch
@@ -50,7 +48,6 @@ MOST_PATCHES = 9
 @dataclass(frozen=True)
 class SeriesIntake:
     """The series of an experiment: their records, what the host runs of them, what is to be said.
-
     ``problem`` is why they can be measured with this source in no way.
     """
 
@@ -118,9 +115,7 @@ def taken_in(settled: Settled, options: Options) -> SeriesIntake:
 
 def _tried(source: str, paths: Sequence[Path], options: Options, *, boxed: bool) -> list[str]:
     """What is to be said of patches on a source.
-
-    Raises:
-        SeriesError: they are no kernel's, or do not apply.
+    Raises SeriesError: they are no kernel's, or do not apply.
     """
     patches = [read_patch(path) for path in paths]
     files = tuple(dict.fromkeys(name for patch in patches for name in patch.files))
@@ -150,11 +145,9 @@ def _tried(source: str, paths: Sequence[Path], options: Options, *, boxed: bool)
 def _require_kernels(files: Sequence[str], is_kernels: bool, source: str) -> None:
     if not is_kernels:
         names = ", ".join(files[:3]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
-        raise SeriesError(
-            f"no path or folder of it is in the kernel's source ({source})",
-            where=clean(names),
-            next_step="it is another project's patch; name the one for the kernel",
-        )
+        what = f"no path or folder of it is in the kernel's source ({source})"
+        step = "it is another project's patch; name the one for the kernel"
+        raise SeriesError(what, where=clean(names), next_step=step)
 
 
 def _wrapped(text: str, width: int, indent: str = "  ") -> list[str]:
@@ -182,15 +175,11 @@ def resolve_request(
     code: Callable[[Resolved], tuple[str, ...] | None] = lambda resolved: None,
 ) -> Resolved:
     """What a request comes to, checked, with its series taken in; ``here`` is where the user is.
-
-    ``on_intake`` is called with its series taken in, before anything is made of them.
-    ``code`` says which functions' machine code differs where patches alone do not tell what they
-    change, and None where nothing is built.
-
-    Raises:
-        UsageError: neither an experiment nor a series is named, or both are.
-        SpecError: something in the experiment or the overrides is wrong.
-        SeriesError, InfraError: as ``kernels.intake.take_in``; nothing can be built in this cache.
+    ``on_intake`` is called with its series taken in, before anything is made of them. ``code`` says
+    which functions' machine code differs where patches alone do not tell what they change, and None
+    where nothing is built.  Raises UsageError: neither an experiment nor a series is named, or both
+    are; SpecError: something in the experiment or the overrides is wrong; SeriesError, InfraError:
+    as ``kernels.intake.take_in``; nothing can be built in this cache.
     """
     require_usable(cache, checkout)
     _require_one_subject(request)
@@ -264,17 +253,13 @@ def _require_one_subject(request: Request) -> None:
             "or --series FILE|MESSAGE-ID|A..B, or --arm KERNEL --arm KERNEL",
         )
     if request.arms and (request.of_series or request.per_patch or len(request.arms) == 1):
-        raise UsageError(
-            "at least two kernels are needed, and no option about a series",
-            where="--arm",
-            next_step="name two kernels; leave out --series, --source, --reverse, --per-patch",
-        )
+        what = "at least two kernels are needed, and no option about a series"
+        step = "name two kernels; leave out --series, --source, --reverse, --per-patch"
+        raise UsageError(what, where="--arm", next_step=step)
     if request.name and request.by_series:
-        raise UsageError(
-            "an experiment cannot be combined with --series or --arm",
-            where=request.name,
-            next_step="leave one out, or change the experiment: --set series.path=PATH",
-        )
+        what = "an experiment cannot be combined with --series or --arm"
+        step = "leave one out, or change the experiment: --set series.path=PATH"
+        raise UsageError(what, where=request.name, next_step=step)
 
 
 def _experiment(
@@ -306,12 +291,8 @@ def _experiment(
 
 def _twins(request: Request, experiment: Experiment, guest: Guest) -> tuple[TwinSpec, ...]:
     """The diagnostic runs; the one that models memory may be asked for by itself.
-
-    The machine is that of lines that move, too, and without one nothing is modelled.
-
-    Raises:
-        UsageError: it cannot be made.
-        SpecError: there is no such machine.
+    The machine is that of lines that move, too, and without one nothing is modelled.  Raises
+    UsageError: it cannot be made; SpecError: there is no such machine.
     """
     modelled = [twin for twin in experiment.twins if twin.observe == MEMORY]
     others = [twin for twin in experiment.twins if twin.observe != MEMORY]
@@ -328,11 +309,8 @@ def _twins(request: Request, experiment: Experiment, guest: Guest) -> tuple[Twin
     machine = load_machine(Path(request.memory)).name
     guests = [arm.guest.of(guest) for arm in experiment.all_arms]
     if experiment.mode in REAL_TIME or not can_be_modelled(guests):
-        raise UsageError(
-            "caches are modelled in exact mode, of guests of x86-64 with one vCPU and one node",
-            where="--memory",
-            next_step="leave it out",
-        )
+        what = "caches are modelled in exact mode, of guests of x86-64 with one vCPU and one node"
+        raise UsageError(what, where="--memory", next_step="leave it out")
     twins = [twin.model_copy(update={"machine": machine}) for twin in modelled]
     if not twins:
         cases = tuple(case.name for case in experiment.cases)

@@ -51,12 +51,9 @@ def measure_wall(
     decided: Callable[[], bool],
 ) -> None:
     """Make every run of the plan that is not on record, in the plan's order.
-
-    A block that was interrupted is made again as a whole: its arms must have run back
-    to back.  ``decided`` is asked at the pre-set looks, if the experiment wants them.
-
-    Raises:
-        InfraError: KVM is gone by which guests ran before, or the disk is too small.
+    A block that was interrupted is made again as a whole: its arms must have run back to back.
+    ``decided`` is asked at the pre-set looks, if the experiment wants them.  Raises InfraError: KVM
+    is gone by which guests ran before, or the disk is too small.
     """
     if session.same_code:
         reporter.log("the arms' machine code is the same: nothing to boot (--measure-anyway does)")

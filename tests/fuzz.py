@@ -37,7 +37,6 @@ from kernels.intake import read_series
 from kernels.mail import as_patch, read_mail, read_mails
 from kernels.series import read_patch, reverted
 from queues import page as queue_page
-from queues.adding import read_table
 from queues.entry import QueueEntry
 from queues.store import QueueStore
 from queues.watch import read_posted
@@ -45,7 +44,6 @@ from reports import forms
 from results.session import open_session
 from runs import resolved
 from runs.archive import unpack
-from runs.fleet.artefacts import ArtefactStore
 from runs.fleet.parcel import Answer, packed, unpacked
 from runs.repro import read_archive
 from runs.request import Request
@@ -403,13 +401,6 @@ def _entries() -> list[bytes]:
     return [entry.model_dump_json().encode()]
 
 
-def _stored(data: bytes, scratch: Path) -> object:
-    place = scratch / "store" / "kernels" / "k.json"
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_bytes(data)
-    return ArtefactStore(str(scratch / "store")).kernel("k", scratch / "cache")
-
-
 def _system_map(data: bytes, scratch: Path) -> object:
     return addresses.functions(addresses.parse(text(data)))
 
@@ -497,7 +488,7 @@ def _answers() -> list[bytes]:
 def _answer(data: bytes, scratch: Path) -> object:
     import zlib
 
-    return unpacked(Answer, zlib.compress(data, 1))
+    return unpacked(zlib.compress(data, 1))
 
 
 def _experiment(path: Path) -> object:
@@ -513,10 +504,6 @@ def _policies() -> list[bytes]:
 
 def _known() -> list[bytes]:
     return [(CHECKOUT / "configs/known-changes.toml").read_bytes()]
-
-
-def _tables() -> list[bytes]:
-    return [b"series,priority,source,auto,set\na.mbox,5,deb:linux-source-6.12,yes,guest=smoke\n"]
 
 
 def _elves() -> list[bytes]:
@@ -548,7 +535,6 @@ TARGETS = (
     ),
     Target("kallsyms", lambda data, scratch: vmlinux.symbols(data), _elves, 0.05),
     Target("ELF", in_file("vmlinux", symbols.read), _elves, 0.3),
-    Target("a table", in_file("x.csv", read_table), _tables),
     Target("known changes", in_file("known.toml", load_known), _known, 0.3),
     Target("a policy", in_file("gate.toml", lambda file: load(file, Policy)), _policies, 0.3),
     *(
@@ -560,7 +546,6 @@ TARGETS = (
     Target("a history's head", _history("history.json"), lambda: [HISTORY_HEAD], 0.03, True),
     Target("a queue's entry", _queue("entries/a.json"), _entries, 0.1, True),
     Target("a queue's head", _queue("queue.json"), lambda: [QUEUE_HEAD], 0.1, True),
-    Target("a store's kernel", _stored, lambda: [b'{"hmac": "00", "files": "[]"}'], 0.1, True),
     Target("System.map", _system_map, _maps),
     Target("an archive", _unpacked, _archives, 0.1),
     Target("an archive's headers", _packed(_unpacked), _tars, 0.1),

@@ -249,7 +249,7 @@ def test_the_cache_key_takes_the_options_of_a_run(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("verb", ["build", "measure", "run"])
+@pytest.mark.parametrize("verb", ["build", "run"])
 def test_dry_runs_can_be_pasted(
     main: Main, capsys: pytest.CaptureFixture[str], tmp_path: Path, verb: str
 ) -> None:
@@ -264,7 +264,7 @@ def test_dry_runs_can_be_pasted(
     builds = sum("make" in line and "bzImage" in line for line in lines)
     boots = sum("qemu-system-x86_64 -accel tcg" in line for line in lines)
     # Six guests of the gate, and six runs of the first block.
-    assert (builds, boots) == {"build": (6, 0), "measure": (0, 20), "run": (6, 20)}[verb]
+    assert (builds, boots) == {"build": (6, 0), "run": (6, 20)}[verb]
     if verb == "run":
         # In a session's order: judged runs, checks, diagnostic runs; each kernel before its guests.
         titles = [line.split()[1] for line in lines if line.startswith("# ")]
@@ -306,7 +306,7 @@ def test_dry_run_of_wall_mode_is_virtme_ngs_command_line(
     main: Main, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ("filemap-v4", "--mode", "wall", "--no-twins", "--no-check")
-    assert main("measure", *arguments, "--dry-run") == 0
+    assert main("run", *arguments, "--dry-run") == 0
     lines = capsys.readouterr().out.splitlines()
     for line in lines:
         read = subprocess.run(["bash", "-n", "-c", line], capture_output=True, check=False)

@@ -100,11 +100,9 @@ def bisect_verb(
     request = replace(request, twins=False)
     if resume is not None:
         if folder or between or metric or not request.is_empty:
-            raise UsageError(
-                "a search is resumed with the options it was started with",
-                where="--resume",
-                next_step="give no other option than --parallel and --executor",
-            )
+            what = "a search is resumed with the options it was started with"
+            step = "give no other option than --parallel and --executor"
+            raise UsageError(what, where="--resume", next_step=step)
         target = resume
         with (
             session.SessionLock(target, must_exist=True, head=bisect.STATE),
@@ -157,11 +155,8 @@ def _resolved(request: Request, between: str, stack: ExitStack) -> tuple[Resolve
         return resolved_of(request), ()
     place, at, _ = request.source.removeprefix("git:").partition("@")
     if not request.source.startswith("git:") or not place or at or request.series:
-        raise UsageError(
-            "--range needs --source git:PATH without @REF, and no --series",
-            where="--range",
-            next_step="write --range A..B --source git:PATH",
-        )
+        what = "--range needs --source git:PATH without @REF, and no --series"
+        raise UsageError(what, where="--range", next_step="write --range A..B --source git:PATH")
     place = place if (CHECKOUT / Path(place).expanduser()).is_dir() else str(Path(place).resolve())
     patches = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="twinboot-range-")))
     base, commits = write_line(between, patches, checkout=CHECKOUT, repository=place)
@@ -190,9 +185,7 @@ def _search(
     request: Request,
 ) -> Search:
     """The search as it is written down.
-
-    Raises:
-        SpecError: wall mode, arms of the experiment's own, or a metric that no case has.
+    Raises SpecError: wall mode, arms of the experiment's own, or a metric that no case has.
     """
     from experiment.steps import seeds_for, step_arms
     from results.units import recorded_name
@@ -317,7 +310,6 @@ def as_text(
     result: Result, attribution: Attribution | None, untested: Mapping[int, str] = NO_REASONS
 ) -> str:
     """The steps that were tried, what they show, and the functions that moved.
-
     ``untested`` are points that execute the code of the first one, with the reason.
     """
     from analysis.statistics import pairs_needed

@@ -1,5 +1,4 @@
 """The command line: its verbs, their help and examples, options of dataclasses, and completion.
-
 What measures or reports needs scipy, pandas and matplotlib: seconds of CPU time that ``--help``,
 ``list`` and a mistyped verb must not cost.  So a verb's module is imported when it is called, and
 imports next to nothing until then.
@@ -14,8 +13,9 @@ import importlib
 import inspect
 import os
 import signal
+import textwrap
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -26,8 +26,9 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from experiment.series_name import split_range
-from verbs import panels
-from verbs.options import opt
+from runs.request import RARELY, SUBJECT
+from text import words
+from verbs.options import WHERE, opt
 
 # Module in verbs/ by name of the verb; what it does is said by its docstring there alone.
 VERBS = {
@@ -80,14 +81,14 @@ GROUPS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
         (),
         (
             "./lab.py dev workload new sockets  # begin a workload",
-            "./lab.py dev coverage show mm  # what the workloads execute",
+            "./lab.py dev coverage add latest  # what a session's workloads execute",
         ),
     ),
     "dev coverage": (
         "Which kernel functions the workloads execute.",
-        ("show", "add"),
+        ("add",),
         (
-            "./lab.py dev coverage show mm fs/iomap  # how much of two folders is executed",
+            "./lab.py dev coverage add latest  # the newest session",
             "./lab.py dev coverage add sessions/NAME  # after a workload was changed",
         ),
     ),
@@ -107,6 +108,91 @@ FIRST = (
 EXAMPLES = "\n\nExamples:\n"
 
 
+EVERYTHING = "--help-all"
+# Options that ``--help`` leaves to ``--help-all``.
+HIDDEN = (RARELY, WHERE)
+# The verbs that are shown with what they do; the others by their names.
+START = words("doctor run loop suggest plan report sessions compare bisect list")
+PANELS = {"Start": START, "Every night": ("queue", "watch", "history", "gate", "pages")}
+Rows = list[tuple[str, str]]
+UNBROKEN: Any = {"break_long_words": False, "break_on_hyphens": False, "replace_whitespace": False}
+
+
+class VerbGroup(TyperGroup):
+    """Verbs below a word, or the lab's: in panels, where it has those of ``PANELS``."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write usage, what it is, its verbs, and examples."""
+        self.format_usage(ctx, formatter)
+        self.format_help_text(ctx, formatter)
+        shown = {
+            name: str(command.help).partition(";")[0].rstrip(".")
+            for name, command in self.commands.items()
+        }
+        if ctx.parent is not None:
+            _section(formatter, "Verbs", shown.items())
+        else:
+            for panel, names in PANELS.items():
+                _section(formatter, panel, ((name, shown.pop(name)) for name in names))
+            with formatter.section("More"):
+                formatter.write_text(", ".join(sorted(shown)))
+                formatter.write_text("./lab.py help VERB, or VERB --help, says what each does.")
+        _examples(formatter, self.epilog)
+
+
+def write_verb(command: Any, ctx: Any, formatter: Any, *, everything: bool = False) -> None:
+    """Write the help of a verb; its rare options are left out unless ``everything`` is asked."""
+    command.format_usage(ctx, formatter)
+    command.format_help_text(ctx, formatter)
+    panels = options_of(command, ctx)
+    for panel, rows in panels.items():
+        if everything or panel not in HIDDEN:
+            _section(formatter, panel, rows)
+    _examples(formatter, command.epilog)
+
+
+def options_of(command: Any, ctx: Any) -> Mapping[str, Rows]:
+    """How arguments and options are written, and what they mean, by the panel they are in."""
+    panels: dict[str, Rows] = {"Arguments": [], SUBJECT: []}
+    for each in command.get_params(ctx):
+        is_argument = each.param_type_name == "argument"
+        panel = each.rich_help_panel or ("Arguments" if is_argument else "Options")
+        help_text = (each.help or "").rstrip(".")
+        more = [f"{each.min}-{each.max}"] if each.max is not None else []
+        if isinstance(each.default, str) and each.default:
+            more.append(f"default: {each.default}")
+        if each.envvar:
+            more.append(f"${each.envvar}")
+        if "--help" in each.opts:
+            written, help_text = f"-h, --help, {EVERYTHING}", "show the usual options, or all"
+        elif is_argument:
+            written = each.metavar or each.name.upper()
+        else:
+            # The others of its names are former ones.
+            written = each.opts[0].replace("--", "--[no-]" if each.secondary_opts else "--")
+            if not each.is_flag:
+                kind = each.metavar or str(each.display_type(ctx)).strip("<").partition(">")[0]
+                written += f" {kind if each.metavar else kind.split()[0].upper()}"
+        panels.setdefault(panel, []).append(
+            (written, " ".join([help_text, *(f"({part})" for part in more)]).strip())
+        )
+    return {**panels, "Options": panels.pop("Options")}
+
+
+def _section(formatter: Any, title: str, rows: Iterable[tuple[str, str]]) -> None:
+    if rows := list(rows):
+        with formatter.section(title):
+            formatter.write_dl(rows)
+
+
+def _examples(formatter: Any, epilog: str | None) -> None:
+    title, *examples = str(epilog).split("\n\n")
+    formatter.write(f"\n{title}\n")
+    for each in examples:
+        lines = textwrap.fill(each, formatter.width - 2, subsequent_indent="    ", **UNBROKEN)
+        formatter.write(f"{textwrap.indent(lines, '  ')}\n")
+
+
 class LazyVerb(TyperCommand):
     """A verb that is not imported yet: ``app`` of its module holds it, or it alone."""
 
@@ -121,9 +207,7 @@ class LazyVerb(TyperCommand):
     def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
         """The context of the verb itself, which is what is then invoked."""
         command = self.load()
-        command.format_help = functools.partial(
-            panels.write_verb, command, everything=panels.EVERYTHING in args
-        )
+        command.format_help = functools.partial(write_verb, command, everything=EVERYTHING in args)
         return command.make_context(info_name, args, parent=parent, **extra)
 
     def load(self) -> Any:
@@ -148,7 +232,7 @@ def add_verbs(group: TyperGroup) -> None:
         parent = group.commands[above] if above else group
         assert isinstance(parent, TyperGroup)
         parent.add_command(
-            panels.VerbGroup(
+            VerbGroup(
                 name=name,
                 help=line,
                 no_args_is_help=True,
@@ -173,12 +257,9 @@ class Without:
 
 def flattened(verb: Callable[..., None]) -> Callable[..., None]:
     """A command of typer's in which each parameter that is a dataclass is given by its fields.
-
     A field carries its option: ``Annotated[TYPE, typer.Option(...)]``.  Everything is passed by
-    name.  Two parameters that bring the same field are a mistake of the program.
-
-    Raises:
-        TypeError: two fields, or a field and a parameter, have one name.
+    name.  Two parameters that bring the same field are a mistake of the program.  Raises TypeError:
+    two fields, or a field and a parameter, have one name.
     """
     hints = get_type_hints(verb, include_extras=True)
     kinds: dict[str, tuple[Any, list[str]]] = {}
@@ -229,19 +310,13 @@ def _option(name: str, hint: Any, default: Any) -> inspect.Parameter:
 
 def expanded(arguments: Sequence[str]) -> list[str]:
     """The arguments with the verb that a short form leaves out; any others as they are.
-
-    ``A..B`` and ``--dirty`` are ``run A..B`` and ``run --dirty``; ``tree WORDS``, a former verb, is
-    ``run --tree . WORDS``; ``help VERB`` is ``VERB --help``; ``report --json=full`` is ``report
-    --form=json``.
+    ``A..B`` and ``--dirty`` are ``run A..B`` and ``run --dirty``; ``help VERB`` is ``VERB --help``;
+    ``report --json=full`` is ``report --form=json``.
     """
     first, *rest = arguments or [""]
     parts = split_range(first)
     if first == "help":
         return [*rest, "--help"]
-    if first in ("coverage", "workload"):
-        return ["dev", *arguments]
-    if first == "tree":
-        return ["run", "--tree", ".", *rest]
     if first == "report":
         return ["report", *("--form=json" if word == "--json=full" else word for word in rest)]
     if first == "--dirty" or (parts is not None and not parts[0]):
@@ -290,9 +365,7 @@ def is_completing() -> bool:
 
 def complete(group: TyperGroup) -> None:
     """Print what may come next, and end with the status that the shell expects.
-
-    Raises:
-        SystemExit: always.
+    Raises SystemExit: always.
     """
     completion_init()
     group.main(args=[], prog_name=PROGRAM, complete_var=VARIABLE)

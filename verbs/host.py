@@ -70,11 +70,8 @@ def doctor_verb(
         return
     if fix:
         if not wall or exact or strict or as_json:
-            raise UsageError(
-                "--fix prints commands and checks nothing",
-                where="--fix",
-                next_step="./lab.py doctor --wall --fix",
-            )
+            what = "--fix prints commands and checks nothing"
+            raise UsageError(what, where="--fix", next_step="./lab.py doctor --wall --fix")
         write_out(fitness.as_shell(fitness.to_change()))
         return
     if exact:

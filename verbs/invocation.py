@@ -1,5 +1,4 @@
 """What one call of the lab works with: its options, experiment and executor, and where it answers.
-
 Results go to standard output, words for people to standard error.  Everything printed goes through
 here, and no character of it moves a cursor, sets a title, fills a clipboard or reorders what is
 read: names, messages and consoles come from anywhere.
@@ -65,12 +64,8 @@ def resolved_of(
     progress: Callable[[str, MakeProgress], None] = lambda arm, so_far: None,
 ) -> Resolved:
     """What the command line asks for, checked, its series unpacked and shown.
-
-    With ``on`` kernels are built there where only these tell what the series changes.
-
-    Raises:
-        LabError: as ``runs.resolve.resolve_request``; a series that cannot be measured with its
-            source.
+    With ``on`` kernels are built there where only these tell what the series changes.  Raises
+    LabError: as ``runs.resolve.resolve_request``; a series that cannot be measured with its source.
     """
     from runs.coverage import changed_by
     from runs.resolve import resolve_request
@@ -109,9 +104,7 @@ def build_judged(
     usual: Resolved, on: Options, progress: Callable[[str, MakeProgress], None]
 ) -> None:
     """Build the kernels that are judged, as far as the series builds: their code tells them apart.
-
-    Raises:
-        LabError: the base cannot be built.
+    Raises LabError: the base cannot be built.
     """
     from runs.building import build_arms
 
@@ -120,9 +113,7 @@ def build_judged(
 
 def show_intake(settled: Settled, *, must_apply: bool = True) -> None:
     """Say what was taken in of the series, where there is any.
-
-    Raises:
-        SeriesError: with ``must_apply``, it can be measured with its source in no way.
+    Raises SeriesError: with ``must_apply``, it can be measured with its source in no way.
     """
     from runs.resolve import taken_in
 
@@ -156,17 +147,13 @@ def placed(
     run_options: Options, executor: ExecutorOptions, reporter: Reporter
 ) -> Iterator[Options]:
     """The options with what ``--executor`` names; nothing is connected before it is needed.
-
-    Raises:
-        UsageError: no such form of an executor.
-        SpecError: the file of a cluster does not hold what it must.
+    Raises UsageError: no such form of an executor.
     """
-    from runs.fleet.configured import executor_of
+    from runs.fleet.executor import executor_of
 
     where = executor_of(
         executor.executor,
         executor.store,
-        checkout=CHECKOUT,
         cache=run_options.cache,
         log=reporter.log,
         insecure=executor.insecure,
@@ -178,7 +165,6 @@ def placed(
 @contextmanager
 def resumable(again: Sequence[str] = (), folder: Path | None = None) -> Iterator[None]:
     """Where the user ends the block, say what is kept, and how to go on.
-
     ``begun`` is the file that is there once something can be resumed, by ``./lab.py again``;
     before that kernels are built, and those that are finished stay in the cache.
     """

@@ -1,5 +1,4 @@
 """The lab's verbs as tools of an agent, by the Model Context Protocol on standard input and output.
-
 Every tool is a call of ``lab.py`` in a process of its own, so that an agent gets what a user gets,
 exit code included.  A session goes on while nobody waits for it, and can be finished with
 ``run --resume`` where the server was ended meanwhile.
@@ -237,9 +236,7 @@ def option(name: str, value: str) -> list[str]:
 
 async def called(*words: str, judged: bool = False) -> str:
     """What a verb prints, cut to an answer's size.
-
-    Raises:
-        ToolError: it failed; with its error, its next step and its exit code.
+    Raises ToolError: it failed; with its error, its next step and its exit code.
     """
     done = await asyncio.to_thread(run, command(*words), timeout_s=TIMEOUT_S, check=False)
     if done.returncode not in (JUDGED if judged else (0,)) or not done.stdout:
@@ -249,11 +246,8 @@ async def called(*words: str, judged: bool = False) -> str:
 
 def shortened(text: str) -> str:
     """An answer that fits: of JSON the longest list is halved until it does, of text the end goes.
-
     Either says so, by a key ``shortened`` or in a last line.
-
-    Raises:
-        ToolError: it is JSON without a list that could be shorter.
+    Raises ToolError: it is JSON without a list that could be shorter.
     """
     if len(text.encode()) <= MOST_BYTES:
         return text

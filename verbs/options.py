@@ -1,5 +1,4 @@
 """The options that verbs share, each declared once, and the folders that they name.
-
 Those of a request are its fields (``runs.request``).
 """
 
@@ -31,9 +30,7 @@ def opt(flags: str, help_text: str, panel: str | None = None, **more: Any) -> An
 
 def sessions_folder(folder: Path) -> Path:
     """A folder of sessions; this lab's own may not be there yet.
-
-    Raises:
-        UsageError: a folder was named and is not there.
+    Raises UsageError: a folder was named and is not there.
     """
     if folder != SESSIONS and not folder.is_dir():
         raise UsageError("no such folder", where=str(folder), next_step="name a folder of sessions")
@@ -42,9 +39,7 @@ def sessions_folder(folder: Path) -> Path:
 
 def session_folder(name: Path) -> Path:
     """The folder of a session by path, by name among this lab's, or ``latest``.
-
-    Raises:
-        UsageError: there is no session that could be the newest.
+    Raises UsageError: there is no session that could be the newest.
     """
     # Imported here: --help would wait for what reads a manifest.
     from results.session import named_session
@@ -91,7 +86,7 @@ class ExecutorOptions:
         str,
         opt(
             "--executor WHERE",
-            "local, dask:// or tls://HOST:PORT, or dask-jobqueue:NAME; see docs/fleet.md",
+            "local, dask://HOST:PORT or tls://HOST:PORT; see docs/fleet.md",
             WHERE,
             envvar="TWINBOOT_EXECUTOR",
         ),
@@ -126,7 +121,6 @@ class ExecutorOptions:
 @dataclass(frozen=True, kw_only=True)
 class Booting(ExecutorOptions):
     """As :class:`ExecutorOptions`, for what builds and boots.
-
     None lets the lab choose how many guests, and have patches that came by mail built in a
     sandbox and no others.
     """

@@ -35,16 +35,12 @@ OF_ENTRY = Without("name", "series", "arms")
 
 def require_queued(experiment: Experiment) -> None:
     """Refuse what the queue does not measure.
-
-    Raises:
-        UsageError: native mode, whose sessions a queue and its page cannot read.
+    Raises UsageError: native mode, whose sessions a queue and its page cannot read.
     """
     if experiment.mode == "native":
-        raise UsageError(
-            "a queue has no sessions of native mode",
-            where="mode = native",
-            next_step="./lab.py run --mode native --series SERIES measures one now",
-        )
+        what = "a queue has no sessions of native mode"
+        step = "./lab.py run --mode native --series SERIES measures one now"
+        raise UsageError(what, where="mode = native", next_step=step)
 
 
 @app.command("list")
@@ -98,14 +94,6 @@ def add_verb(
         list[str] | None,
         typer.Argument(metavar="SERIES...", help="FOLDER, FILE, MESSAGE-ID or git:REPOSITORY@A..B"),
     ] = None,
-    tables: Annotated[
-        list[Path],
-        opt(
-            "--table FILE.csv",
-            "a table with one series a row; see docs/queue.md for the columns",
-            QUEUE_PANEL,
-        ),
-    ] = [],  # noqa: B006
     folder: Folder = QUEUE,
     priority: Priority = 0,
 ) -> None:
@@ -113,33 +101,25 @@ def add_verb(
 
     Examples:
     ./lab.py queue add v3.mbox --priority 2  # ahead of the others
-    ./lab.py queue add --table series.csv --guest smoke  # a row each
+    ./lab.py queue add *.mbox --guest smoke  # an entry each
     """
     from experiment.ad_hoc import NotYetKnownError
-    from queues import adding, page
-    from queues.store import QueueStore
+    from queues import page
+    from queues.store import QueueStore, entry_of, put
     from runs.resolved import catalogue
 
-    if not (series or tables):
+    if not series:
         raise typer.BadParameter("no series named", param_hint="SERIES")
-    # Request, the folder that its paths start in, the table that it comes from, priority.
-    wishes = [(replace(request, series=(name,)), Path.cwd(), "", priority) for name in series or ()]
-    for file in tables:
-        for row in adding.read_table(file):
-            of_entry, own = adding.of_row(row, request)
-            place = file.absolute()
-            wishes.append((of_entry, place.parent, str(place), priority if own is None else own))
-    known = catalogue(CHECKOUT)
+    here, known = Path.cwd(), catalogue(CHECKOUT)
     entries = [
-        adding.entry_of(
-            wish,
+        entry_of(
+            replace(request, series=(name,)),
             here=here,
             checkout=CHECKOUT,
             catalogue=known,
-            priority=own_priority,
-            origin=origin,
+            priority=priority,
         )
-        for wish, here, origin, own_priority in wishes
+        for name in series
     ]
     for entry in entries:
         try:
@@ -150,7 +130,7 @@ def add_verb(
     # All of them are sound, or none is queued.
     store = QueueStore(folder)
     for entry in entries:
-        write_out(f"{entry.id}  {adding.put(store, entry)}")
+        write_out(f"{entry.id}  {put(store, entry)}")
     page.write(store)
 
 

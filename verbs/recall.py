@@ -92,11 +92,9 @@ def recall_verb(
         if each.recalled is recall.Recalled.NOT_MEASURED and each.name not in broken
     ]
     if broken:
-        raise InfraError(
-            "not measured; the others are in the table",
-            where=", ".join(broken),
-            next_step="./lab.py recall tries them again",
-        )
+        what = "not measured; the others are in the table"
+        step = "./lab.py recall tries them again"
+        raise InfraError(what, where=", ".join(broken), next_step=step)
 
 
 def made(entry: RecallEntry, sessions: Path, measuring: Measuring) -> bool:
@@ -132,14 +130,10 @@ def made(entry: RecallEntry, sessions: Path, measuring: Measuring) -> bool:
 
 def request_of(entry: RecallEntry, measuring: Measuring) -> Request:
     """How an entry is measured, which is the same for all: the kernels are built first.
-
-    The workloads are the two that execute most of the functions whose machine code differs, so
-    that constants and inlined code of headers have some, too.  Eight seeds are the fewest with
-    which a change is called; there is no second look.
-
-    Raises:
-        NoWorkloadError: none executes what differs.
-        LabError: whatever building says.
+    The workloads are the two that execute most of the functions whose machine code differs, so that
+    constants and inlined code of headers have some, too.  Eight seeds are the fewest with which a
+    change is called; there is no second look.  Raises NoWorkloadError: none executes what differs;
+    LabError: whatever building says.
     """
     from runs import coverage
     from runs.boots import Reporter

@@ -36,8 +36,7 @@ def repro_verb(
     where: Booting,
     given: Annotated[Path | None, session_argument("SESSION")] = None,
     output: Annotated[
-        Path | None,
-        opt("-o --output ARCHIVE", "archive to write; default: SESSION.tar.gz"),
+        Path | None, opt("-o --output ARCHIVE", "archive to write; default: SESSION.tar.gz")
     ] = None,
     check: Annotated[
         Path | None, opt("--check ARCHIVE", "repeat the session of this archive")
@@ -61,19 +60,14 @@ def repro_verb(
     ./lab.py repro --check s.tar.gz  # repeat it and compare every number
     """
     if (given is None) == (check is None):
-        raise UsageError(
-            "give either SESSION to pack or --check ARCHIVE",
-            where="repro",
-            next_step="./lab.py repro SESSION, or ./lab.py repro --check ARCHIVE",
-        )
+        what = "give either SESSION to pack or --check ARCHIVE"
+        step = "./lab.py repro SESSION, or ./lab.py repro --check ARCHIVE"
+        raise UsageError(what, where="repro", next_step=step)
     if check is not None:
         raise typer.Exit(_repeat(check, source, folder, where, as_json=as_json))
     if source or folder or as_json:
-        raise UsageError(
-            "--source, --session and --json are options of --check",
-            where="repro",
-            next_step="leave them out, or add --check ARCHIVE",
-        )
+        what = "--source, --session and --json are options of --check"
+        raise UsageError(what, where="repro", next_step="leave them out, or add --check ARCHIVE")
     assert given is not None
     from runs import repro
 

@@ -136,10 +136,8 @@ class Loop:
 
     def measure(self) -> None:
         """Measure the tree as it is, and say one line as soon as all is decided.
-
-        Raises:
-            LabError: whatever planning, building and booting say.
-            KeyboardInterrupt: passed on; the runs that were made are kept.
+        Raises LabError: whatever planning, building and booting say; KeyboardInterrupt: passed on;
+        the runs that were made are kept.
         """
         request, resolved = self.resolved()
         target, before = session.new_folder(SESSIONS, resolved.experiment), self.last

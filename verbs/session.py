@@ -1,5 +1,4 @@
 """Verbs that plan, make and judge sessions: build, cache-key, measure, plan, report, run.
-
 What is slow to import is imported where it is called, in all verbs: ``--help`` and completion
 read these files, too.
 """
@@ -21,7 +20,7 @@ from host.facts import guests_at_once
 from reports import FORM_NAMES
 from runs.request import SUBJECT, Request, arguments
 from text import duration
-from verbs.cli import flattened
+from verbs.cli import Without, flattened
 from verbs.invocation import (
     emit,
     log,
@@ -74,9 +73,7 @@ class OfTree:
 
     def of(self, request: Request) -> Request:
         """The request with the commits as its series, where it is of a tree.
-
-        Raises:
-            UsageError: it names a series or a kernel besides, or no commits of the tree.
+        Raises UsageError: it names a series or a kernel besides, or no commits of the tree.
         """
         from kernels.git_range import series_of, tree_at
 
@@ -84,11 +81,9 @@ class OfTree:
         if not (self.base or self.uncommitted or self.tree or (parts and not parts[0])):
             return request
         if request.of_series or request.arms:
-            raise UsageError(
-                "commits of a tree are the series, and what they start from is its source",
-                where=request.name or "--base",
-                next_step="leave out --series, --source, --arm, --auto and --reverse",
-            )
+            what = "commits of a tree are the series, and what they start from is its source"
+            step = "leave out --series, --source, --arm, --auto and --reverse"
+            raise UsageError(what, where=request.name or "--base", next_step=step)
         tree, cache = tree_at(self.tree or Path()), facts.cache_folder()
         series = series_of(
             tree, request.name, base=self.base, uncommitted=self.uncommitted, cache=cache
@@ -103,7 +98,7 @@ class OfTree:
 def build_verb(
     request: Request,
     commits: OfTree,
-    where: ExecutorOptions,
+    where: Annotated[ExecutorOptions, Without("executor", "store", "insecure")],
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
@@ -123,7 +118,8 @@ def build_verb(
         return
     reporter = Reporter()
     failures: dict[str, dict[str, SeriesError]] = {}
-    with resumable(), placed(options(), where, reporter) as on:
+    on = options(where)
+    with resumable():
         resolved = resolved_of(request, on, reporter.building)
         expect_arms(resolved, on, resolved.flavours)
         built = {
@@ -183,7 +179,6 @@ def measure_verb(
     measuring: Measuring,
     folder: Folder = None,
     resume: Resume = None,
-    dry_run: DryRun = False,
 ) -> None:
     """Boot and measure every run of the plan; print the session's folder.
 
@@ -192,10 +187,7 @@ def measure_verb(
     ./lab.py measure --resume sessions/NAME  # finish an interrupted session
     """
     on, request = options(measuring), commits.of(request)
-    if dry_run:
-        show_commands(request, on, build=False)
-    else:
-        write_out(measure(request, on, measuring, folder=folder, resume=resume, verb="measure"))
+    write_out(measure(request, on, measuring, folder=folder, resume=resume, verb="measure"))
 
 
 @app.command("report")
@@ -206,8 +198,7 @@ def report_verb(
     write: Annotated[bool, opt("--write", "write the reports into the session's folder")] = False,
     strict: Strict = False,
     judge: Annotated[
-        bool,
-        opt("--judge/--no-judge", "exit with the code of the verdict, or always with 0"),
+        bool, opt("--judge/--no-judge", "exit with the code of the verdict, or always with 0")
     ] = True,
 ) -> None:
     """Print the report of a session in one form; the exit code is the verdict's.
@@ -248,11 +239,8 @@ def annotate_verb(
     from runs.boots import Reporter
 
     if form not in ANNOTATED_FORMS:
-        raise UsageError(
-            f"no form of annotate: {form}",
-            where="--form",
-            next_step=f"one of {', '.join(ANNOTATED_FORMS)}",
-        )
+        what = f"no form of annotate: {form}"
+        raise UsageError(what, where="--form", next_step=f"one of {', '.join(ANNOTATED_FORMS)}")
     if SessionStore(folder).annotation() is None:
         reporter = Reporter()
         with sessions.SessionLock(folder, must_exist=True):
@@ -296,9 +284,13 @@ def run(
     dry_run: bool = False,
 ) -> int:
     """Build, measure and report; return the verdict's exit code."""
+    from runs.dry_run import session_lines
+
     run_options = options(measuring, fit_only=strict)
     if dry_run:
-        show_commands(request, run_options, build=True)
+        resolved = resolved_of(request)
+        require_plan(resolved)
+        write_out("\n".join(session_lines(resolved, run_options)))
         return 0
     measured = measure(request, run_options, measuring, folder=folder, resume=resume, verb="run")
     return report(measured, "text" if full else "", strict=strict)
@@ -307,21 +299,9 @@ def run(
 def require_plan(resolved: Resolved) -> None:
     """Refuse to show what a session of native mode would do: it is none of the plan's runs."""
     if resolved.experiment.mode == "native":
-        raise UsageError(
-            "the plan of a session of native mode cannot be shown",
-            where="mode = native",
-            next_step="./lab.py run makes it: a build of each arm, then the rounds",
-        )
-
-
-def show_commands(request: Request, run_options: Options, *, build: bool) -> None:
-    """Print the lines for a shell that do what a session does; with or without its builds."""
-    from runs import dry_run
-
-    resolved = resolved_of(request)
-    require_plan(resolved)
-    lines = dry_run.session_lines(resolved, run_options)
-    write_out("\n".join(lines.all if build else lines.boots))
+        what = "the plan of a session of native mode cannot be shown"
+        step = "./lab.py run makes it: a build of each arm, then the rounds"
+        raise UsageError(what, where="mode = native", next_step=step)
 
 
 def measure(
@@ -334,7 +314,6 @@ def measure(
     verb: str = "",
 ) -> Path:
     """Measure a new session or finish an old one, wherever is asked; return its folder.
-
     ``verb`` is what goes on with a session that the user ends; empty where the caller says it.
     """
     from results import native
@@ -350,17 +329,13 @@ def measure(
 
     with placed(run_options, where, reporter) as on:
         if resume is not None and native.is_native(resume):
-            raise UsageError(
-                "a session of native mode is made in one go",
-                where="--resume",
-                next_step=f"begin another one; ./lab.py report {resume} shows what is on record",
-            )
+            what = "a session of native mode is made in one go"
+            step = f"begin another one; ./lab.py report {resume} shows what is on record"
+            raise UsageError(what, where="--resume", next_step=step)
         if resume is not None and (folder or not replace(request, max_seeds=None).is_empty):
-            raise UsageError(
-                "a session is resumed as it was begun, but for --max-seeds",
-                where="--resume",
-                next_step="leave out EXPERIMENT, --series, --set, --seeds and --session",
-            )
+            what = "a session is resumed as it was begun, but for --max-seeds"
+            step = "leave out EXPERIMENT, --series, --set, --seeds and --session"
+            raise UsageError(what, where="--resume", next_step=step)
         if resume is not None:
             with sessions.SessionLock(resume, must_exist=True), ended(resume):
                 opened, store, on = sessions.reopen(
@@ -398,7 +373,6 @@ def make(
     judged: Callable[[SessionComparison], None] = lambda comparison: None,
 ) -> None:
     """Make all that a prepared session plans, with a verdict as soon as there is one.
-
     ``judged`` is called after each look, where seeds are added until all is decided.
     """
     from reports import forms
@@ -411,11 +385,7 @@ def make(
     def measure(part: Prepared, on: Options) -> None:
         if part.experiment.mode == "wall":
             measure_wall(
-                part,
-                on,
-                store,
-                reporter,
-                lambda: decided(forms.read_comparison(store.folder)),
+                part, on, store, reporter, lambda: decided(forms.read_comparison(store.folder))
             )
         else:
             measure_runs(part, on, store, reporter)
@@ -455,9 +425,7 @@ def make(
 
 def print_verdicts(folder: Path, *, strict: bool) -> int:
     """Print the verdicts of a session as JSON; return the exit code.
-
-    Raises:
-        RecordError: there is no report of it.
+    Raises RecordError: there is no report of it.
     """
     from reports.sessions import listed
     from results.record import as_json
@@ -474,7 +442,6 @@ def print_verdicts(folder: Path, *, strict: bool) -> int:
 
 def report(folder: Path, form: str, *, strict: bool, write: bool = True) -> int:
     """Print one form of a session's report, or with none the answer alone; return the exit code.
-
     With ``write`` every form is written into the session's folder.
     """
     from reports import forms

@@ -43,16 +43,11 @@ PLACES = {
 
 def new(name: str, checkout: Path = CHECKOUT) -> None:
     """Write the files of a workload below ``checkout``, and print them.
-
-    Raises:
-        UsageError: no name of a workload, or a file is there already; nothing is written then.
+    Raises UsageError: no name of a workload, or a file is there already; nothing is written then.
     """
     if not NAME.fullmatch(name):
-        raise UsageError(
-            f"no name of a workload: {name}",
-            where="dev workload new",
-            next_step="use small letters, digits and dashes, at most 40, a letter first",
-        )
+        step = "use small letters, digits and dashes, at most 40, a letter first"
+        raise UsageError(f"no name of a workload: {name}", where="dev workload new", next_step=step)
     program = name.replace("-", "_")
     places = {
         source: checkout / place.format(name=name, program=program)
@@ -60,11 +55,8 @@ def new(name: str, checkout: Path = CHECKOUT) -> None:
     }
     for place in places.values():
         if place.exists():
-            raise UsageError(
-                "is there already",
-                where=str(place),
-                next_step="choose another name, or edit that workload",
-            )
+            step = "choose another name, or edit that workload"
+            raise UsageError("is there already", where=str(place), next_step=step)
     for source, place in places.items():
         text = (checkout / SKELETON / source).read_text(encoding="utf-8")
         place.write_text(text.replace("NAME", name).replace("PROGRAM", program), encoding="utf-8")

@@ -1,5 +1,4 @@
 """fio's own job files under ``workloads/jobs/``: one source for the lab and for people.
-
 Read as fio's ``init.c`` reads them, so that a file does what ``fio FILE`` does: comments end lines,
 every ``[global]`` holds for the sections below it, ``include`` takes another file's lines.
 """
@@ -14,6 +13,7 @@ from typing import NamedTuple
 
 from errors import SpecError
 from experiment.frozen import as_name
+from text import words
 
 # Where the file system is in a guest, and the file of jobs that name none.
 MOUNT = "/mnt"
@@ -41,7 +41,6 @@ def names_of(fio: Sequence[str]) -> tuple[str, ...]:
 
 def placed(fio: Sequence[str], *, file_per_job: bool) -> tuple[str, ...]:
     """The arguments of a job file with its files in the file system under test.
-
     There fio is run by hand in a folder of that file system, so a relative name is one of it; jobs
     without a name work on the file that the lab lays out, or each on its own.
     """
@@ -106,18 +105,9 @@ JOBS = Path(__file__).parent / "jobs"
 GLOBAL, DEFAULT = "global", "default"
 # A job file that runs by hand holds these as well; in the lab they are the guest's, the
 # experiment's or the seed's, and each section is a run of its own, which waits for none.
-LAB_GIVES = (
-    "numjobs",
-    "size",
-    "runtime",
-    "time_based",
-    "ramp_time",
-    "group_reporting",
-    "directory",
-    "loops",
-    "stonewall",
-    "new_group",
-    "wait_for",
+LAB_GIVES = words(
+    "numjobs size runtime time_based ramp_time group_reporting directory loops stonewall "
+    "new_group wait_for"
 )
 # Two names of one option: the second is the one that fio prints.
 ALIASES = {
@@ -145,26 +135,11 @@ ALIASES = {
 # On a command line fio knows these behind their engine only; in a file it reads that first.
 OF_ENGINES = frozenset(
     {
-        "thp",
-        "hipri",
-        "hipri_percentage",
-        "uncached",
-        "nowait",
-        "userspace_reap",
-        "cmdprio_percentage",
-        "cmdprio_class",
-        "cmdprio",
-        "cmdprio_bssplit",
-        "fixedbufs",
-        "registerfiles",
-        "sqthread_poll",
-        "sqthread_poll_cpu",
-        "nonvectored",
-        "force_async",
-        "cmd_type",
-        "stat_type",
-        "donorname",
-        "inplace",
+        *words(
+            "thp hipri hipri_percentage uncached nowait userspace_reap cmdprio_percentage "
+            "cmdprio_class cmdprio cmdprio_bssplit fixedbufs registerfiles sqthread_poll "
+            "sqthread_poll_cpu nonvectored force_async cmd_type stat_type donorname inplace"
+        )
     }
 )
 # What fio puts in their places is the guest's (``Workload.in_guest``).
@@ -184,7 +159,6 @@ VARIABLE = re.compile(r"\$\{([^}]+)\}")
 
 class JobSection(NamedTuple):
     """One job: fio arguments that say the same, and ``FILE:LINE [SECTION]`` of each option.
-
     That of ``name`` is the section's own line.
     """
 
@@ -199,13 +173,10 @@ class _Option(NamedTuple):
 
 def read_job_file(path: Path) -> dict[str, JobSection]:
     """The sections by the names of their variants (:func:`variant_name`), in the file's order.
-
     A job has the options of every ``[global]`` above it, then its own.  What the lab gives itself
-    (:data:`LAB_GIVES`) is left out.
-
-    Raises:
-        SpecError: the file cannot be read, fio would refuse it, it has no section to run, or it
-            holds what no run of the lab can do; one line for each mistake, with its place.
+    (:data:`LAB_GIVES`) is left out.  Raises SpecError: the file cannot be read, fio would refuse
+    it, it has no section to run, or it holds what no run of the lab can do; one line for each
+    mistake, with its place.
     """
     mistakes: list[str] = []
     shared: dict[str, _Option] = {}
@@ -241,7 +212,6 @@ def read_job_file(path: Path) -> dict[str, JobSection]:
 
 def variant_name(title: str, taken: Collection[str] = ()) -> str:
     """What experiments call a section: ``rnd4k-q32t16`` for ``[RND4K Q32T16]``.
-
     One without a letter or digit, and one whose name is ``taken``, is called by its number.
     """
     name = as_name(title)
@@ -252,7 +222,6 @@ def _lines(
     path: Path, named: str, mistakes: list[str], depth: int = 0
 ) -> Iterator[tuple[str, str]]:
     """Place and text of a file's lines without blanks and comments, those of included ones as well.
-
     ``named`` is what the file is called in places.
     """
     try:

@@ -1,5 +1,4 @@
 """Checks that a run measured what it says; an invalid run is never a data point.
-
 The first posting of filemap measured a mixture of splitting and adding, because
 caches were not dropped and THP was left on between two tests.  Each check here
 answers one such mistake, from what the guest itself recorded.
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from results.profile import Profile
+from text import words
 from workloads.job import limit_text
 from workloads.job_file import NO_DATA, place_of
 from workloads.parse import FioResult, GuestResult, PhaseResult
@@ -55,21 +55,10 @@ TRACE_PAGES, FIO_LINES = 4, 3
 OPTION_NAMES = {"readwrite": "rw", "blocksize": "bs", "io_limit": "io_size"}
 DECIDE = frozenset(
     {
-        "rw",
-        "bs",
-        "ioengine",
-        "filename",
-        "directory",
-        "numjobs",
-        "runtime",
-        "ramp_time",
-        "number_ios",
-        "io_size",
-        "size",
-        "direct",
-        "buffered",
-        "randseed",
-        "randrepeat",
+        *words(
+            "rw bs ioengine filename directory numjobs runtime ramp_time number_ios io_size size "
+            "direct buffered randseed randrepeat"
+        )
     }
 )
 
@@ -77,7 +66,6 @@ DECIDE = frozenset(
 @dataclass(frozen=True)
 class Claim:
     """What a run says about itself: asked, not observed.
-
     A limit of 0 is none.  ``left_pages`` are the file pages that may be cached after a
     drop of all caches; ``file_bytes`` is the size of all files together, ``memory_bytes``
     what is to be left for the page cache (0: not said).  ``cmdline`` are the arm's own words of the
@@ -143,7 +131,6 @@ def clock_problems(
     result: GuestResult, phases: Sequence[Phase], profile: Profile
 ) -> tuple[str, ...]:
     """In what a guest of one vCPU tells another time than the instructions that QEMU counted.
-
     Of such a guest one instruction is one nanosecond, and none of its own: a kernel whose clock
     goes faster shows a bandwidth that it has not.  fio's start and end are counted beside what
     fio says it ran (270 to 320 ms with four jobs), and so is what it reads before it begins.
@@ -229,7 +216,6 @@ def _fio_problems(spec: Phase, fio: FioResult, claim: Claim) -> list[str]:
 
 def _left_no_trace(spec: Phase, phase: PhaseResult, fio: FioResult, claim: Claim) -> Iterator[str]:
     """Whether data was read or written, and neither moved from or to the device nor is cached.
-
     What a tmpfs holds is counted among the cached files, and apart.
     """
     if not spec.on_device or spec.option("ioengine") in NO_DATA:
@@ -249,7 +235,6 @@ def _left_no_trace(spec: Phase, phase: PhaseResult, fio: FioResult, claim: Claim
 
 def _other_options(given: Sequence[str], fio: FioResult) -> list[str]:
     """Options with which fio says that it ran, and that it was not given, or given otherwise.
-
     fio names an option by one of its names, and says nothing of those without a value.
     """
     pairs = [argument.removeprefix("--").partition("=") for argument in given]
@@ -304,7 +289,6 @@ def _limit_hit(phase: PhaseResult, claim: Claim) -> str:
 
 def _charged(phase: PhaseResult, claim: Claim) -> str:
     """What the cgroup has cached, or had and gave back under its limit.
-
     fio drops a file from the cache before each pass over it (``invalidate``): of a full cache a
     quarter may be there when a phase ends.
     """

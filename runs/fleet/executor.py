@@ -1,18 +1,23 @@
-"""The executor of a fleet: guests and kernels over the workers of a dask scheduler."""
+"""From ``--executor`` to an executor: this host, or guests over the workers of a dask scheduler."""
 
 from __future__ import annotations
 
+import ipaddress
+import logging
+import queue
+import threading
 import time
 import uuid
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from urllib.parse import urlsplit
 
-from errors import InfraError, SeriesError, UsageError
+from errors import InfraError, UsageError
 from experiment.architecture import X86_64
 from guests import channel
 from guests.channel import Ending
@@ -20,22 +25,22 @@ from guests.exact import Machine, Outcome
 from host import limited
 from host.accelerator import AcceleratorTest
 from host.facts import QEMU_OVERHEAD_MIB
-from kernels import build, cache
+from kernels import build
 from kernels.build import KernelRequest
 from kernels.cache import Kernel
 from kernels.make import MakeProgress
-from runs.boots import ATTEMPTS, Boot, Judge, Place
+from runs.boots import ATTEMPTS, Boot, Executor, Judge, Place
 from runs.exactness import diverging
-from runs.fleet import worker
 from runs.fleet.artefacts import ArtefactStore
-from runs.fleet.identity import CHECKOUT, identity
-from runs.fleet.members import Flight, Member, Members, Settings
-from runs.fleet.parcel import RESULT, Answer, Parcel, answer_of, files_of, unpacked, write_raw
-from runs.fleet.worker import BuildParcel, Built
+from runs.fleet.members import Flight, Member, Members
+from runs.fleet.parcel import RESULT, Answer, Parcel, answer_of, files_of, write_raw
+from runs.fleet.worker import identity
+from runs.local import LocalExecutor
 
+DASK, TLS = "dask://", "tls://"
+FORMS = "local, dask://HOST:PORT or tls://HOST:PORT"
 CONNECT_S = 15.0
 POLL_S = 0.1
-BUILD: Mapping[str, float] = {"build": 1}
 
 
 @dataclass
@@ -56,16 +61,10 @@ class Case:
         """What is booted."""
         return self.parcel.boot
 
-    @property
-    def resources(self) -> Mapping[str, float]:
-        """What it takes of a worker."""
-        return {"cores": 1, "memory": self.parcel.memory_mib}
-
 
 @dataclass
 class BootBatch:
     """One call of ``Executor.boot``: each boot is made once, repeats on another worker.
-
     A lost worker's parcels are requeued; ``most`` guests run at once where the user says so.
     """
 
@@ -84,9 +83,7 @@ class BootBatch:
 
     def run(self) -> float:
         """Boot everything; return the CPU seconds of all guests.
-
-        Raises:
-            InfraError: nobody can serve, or a run has other bytes on another worker.
+        Raises InfraError: nobody can serve, or a run has other bytes on another worker.
         """
         for case in self.cases.values():
             self.queued.append(case)
@@ -123,7 +120,7 @@ class BootBatch:
                 waiting.append(case)
                 continue
             case.member = member
-            flight = self.members.submit(worker.perform, case.parcel, member, case.resources)
+            flight = self.members.submit(case.parcel, member)
             self.flights[case.boot.name] = flight
             self.place.reporter.started(case.boot.name)
         self.queued.extendleft(reversed(waiting))
@@ -145,7 +142,7 @@ class BootBatch:
     def _receive(self, case: Case, flight: Flight, kept_snapshots: set[Machine]) -> None:
         del self.flights[case.boot.name]
         lost = flight.future.status in ("pending", "error")
-        data = self.members.result(flight, case.resources)
+        data = self.members.result(flight)
         if data is None:
             # A future that is cancelled was forgotten by a scheduler that was away.
             case.lost += lost
@@ -205,9 +202,7 @@ class BootBatch:
 
     def _compare(self, case: Case, answer: Answer) -> None:
         """See that a repeat on another worker has the bytes of the run.
-
-        Raises:
-            InfraError: it has not; both workers and hosts are named.
+        Raises InfraError: it has not; both workers and hosts are named.
         """
         original = self.cases.get(case.boot.repeats)
         if original is None or original.answer is None or answer.outcome is None:
@@ -231,19 +226,19 @@ class BootBatch:
 
 @dataclass
 class DaskExecutor:
-    """Guests and kernels as dask futures on the workers of a scheduler.
-
-    ``connect`` gives a dask client; what it opens is closed with the executor.
+    """Guests as dask futures on the workers of a scheduler.
+    ``connect`` gives a dask client; what it opens is closed with the executor.  ``losses`` are the
+    workers that may die under one parcel, ``patience_s`` is how long a session waits for a first.
     """
 
     name: str
     connect: Callable[[ExitStack], Any]
     store: ArtefactStore
-    settings: Settings
     log: Callable[[str], None]
+    losses: int = 10
+    patience_s: float = 60.0
     _stack: ExitStack = field(default_factory=ExitStack)
     _members: Members | None = None
-    _builder: Builder | None = None
     _most: int | None = None
 
     def __enter__(self) -> DaskExecutor:
@@ -256,23 +251,19 @@ class DaskExecutor:
         trace: TracebackType | None,
     ) -> None:
         if self._members is not None:
-            if self._builder is not None:
-                self._members.cancel(list(self._builder.flights.values()))
             self._members.close()
         self._stack.close()
 
     @property
     def members(self) -> Members:
         """The connection, made when it is first needed.
-
-        Raises:
-            InfraError: no scheduler answers.
+        Raises InfraError: no scheduler answers.
         """
         if self._members is None:
             client = self.connect(self._stack)
             if client.dashboard_link:
                 self.log(f"dashboard {client.dashboard_link}")
-            self._members = Members(client, identity(), self.log, self.settings.patience_s)
+            self._members = Members(client, identity(), self.log, self.patience_s)
         return self._members
 
     def slots(self, memory_mib: int, limit: int | None) -> int:
@@ -308,14 +299,11 @@ class DaskExecutor:
             members.client.subscribe_topic(
                 topic, lambda event: place.reporter.reached(event[1]["name"], event[1]["word"])
             )
-            batch = BootBatch(members, judge, place, self.settings.losses, self._most, cases)
+            batch = BootBatch(members, judge, place, self.losses, self._most, cases)
             return batch.run()
         except CommClosedError as error:
-            raise InfraError(
-                f"the connection to the scheduler broke: {error}",
-                where=self.name,
-                next_step=members.resume,
-            ) from error
+            what = f"the connection to the scheduler broke: {error}"
+            raise InfraError(what, where=self.name, next_step=members.resume) from error
 
     def keeping(self) -> AbstractContextManager[DaskExecutor]:
         """As ``runs.boots.Executor.keeping``: workers keep snapshots of their own anyway."""
@@ -326,156 +314,114 @@ class DaskExecutor:
         raise NotImplementedError(self.name)
 
     def require_wall(self) -> None:
-        """Wall guests need a host to themselves.
-
-        Raises:
-            UsageError: always.
-        """
-        raise UsageError(
-            "a session of wall mode is measured on one host, which it is started on",
-            where=self.name,
-            next_step='--executor local there, or an experiment with mode = "exact"',
-        )
+        """Wall guests need a host to themselves.  Raises UsageError: always."""
+        what = "a session of wall mode is measured on one host, which it is started on"
+        step = '--executor local there, or an experiment with mode = "exact"'
+        raise UsageError(what, where=self.name, next_step=step)
 
     def expect_kernels(self, kernels: Sequence[KernelRequest]) -> None:
-        """As ``runs.boots.Executor.expect_kernels``: builds of several flavours go on at once."""
-        for kernel in kernels:
-            self._expect(kernel)
+        """As on this host, which builds them."""
+        LocalExecutor().expect_kernels(kernels)
 
     def provide_kernel(
         self, kernel: KernelRequest, progress: Callable[[MakeProgress], None] | None = None
     ) -> Kernel:
-        """As ``kernels.build.provide``; built here only where no worker can."""
-        if key := self._expect(kernel):
-            assert self._builder is not None
-            built = self._builder.provide(key, kernel.cache, progress)
-            if built is not None:
-                return built
-            self.log(f"no worker can build kernel {key}: it is built here")
-        return build.provide(kernel, progress)
-
-    def _expect(self, kernel: KernelRequest) -> str:
-        """Have a kernel built that is not in this host's cache; its key, empty where it is."""
-        spec, here, checkout = kernel.spec, kernel.cache, kernel.checkout
-        if spec.arch != X86_64.name:
+        """As ``kernels.build.provide``: built here, and sent to workers by the store."""
+        if kernel.spec.arch != X86_64.name:
             raise UsageError(
-                f"workers boot guests of {X86_64.name} only, and this kernel is for {spec.arch}",
+                f"workers boot guests of {X86_64.name} only, and this kernel is for "
+                f"{kernel.spec.arch}",
                 where=self.name,
                 next_step="--executor local",
             )
-        if spec.is_prebuilt:
-            return ""
-        key = build.key_of(kernel)
-        if cache.load(here, key):
-            return ""
-        if self._builder is None:
-            self._builder = Builder(self.members, self.store, self.log)
-            self.members.client.subscribe_topic(self._builder.topic, self._builder.reached)
-        if key not in self._builder.queued and not self.store.kernel(key, here):
-            texts = tuple((path.name, path.read_bytes()) for path in kernel.patches)
-            other = None if checkout.resolve() == CHECKOUT else checkout
-            topic = self._builder.topic
-            parcel = BuildParcel(key, spec, texts, self.store, topic, other, kernel.boxed)
-            self._builder.queued[key] = (parcel, build.objects_of(kernel))
-        self._builder.advance()
-        return key
+        return build.provide(kernel, progress)
 
 
-@dataclass
-class Builder:
-    """Kernels of one session, submitted ahead and fetched one by one.
-
-    Of one source and flavour the first is built anywhere, and the others follow where its
-    objects are.
+def executor_of(
+    text: str, store: str, *, cache: Path, log: Callable[[str], None], insecure: bool = False
+) -> AbstractContextManager[Executor]:
+    """The executor that the command line names; nothing is connected before it is needed.
+    Raises UsageError: no such form, or (unless ``insecure``) a scheduler that whoever reaches it
+    can have run anything.
     """
+    if text == "local":
+        return nullcontext(LocalExecutor())
+    address = text.removeprefix(DASK).removeprefix(TLS)
+    host, _, port = address.rpartition(":")
+    if address != text and host and port.isdigit():
+        open_to_all = text.startswith(DASK) and not insecure
+        if open_to_all and not is_loopback(host):
+            raise _open_to_all(text, host)
+        scheme = TLS if text.startswith(TLS) else "tcp://"
+        return DaskExecutor(
+            text,
+            lambda stack: _client(stack, f"{scheme}{address}", loopback_only=open_to_all),
+            ArtefactStore(store or str(cache / "store")),
+            log,
+        )
+    raise UsageError(f"unknown executor {text!r}", where="--executor", next_step=FORMS)
 
-    members: Members
-    store: ArtefactStore
-    log: Callable[[str], None]
-    topic: str = field(default_factory=lambda: f"twinboot-build-{uuid.uuid4().hex}")
-    queued: dict[str, tuple[BuildParcel, str]] = field(default_factory=dict)
-    flights: dict[str, Flight] = field(default_factory=dict)
-    built: dict[str, Built] = field(default_factory=dict)
-    tried: dict[str, set[str]] = field(default_factory=dict)
-    done: dict[str, MakeProgress] = field(default_factory=dict)
-    lost: Counter[str] = field(default_factory=Counter)
 
-    def provide(
-        self, key: str, here: Path, progress: Callable[[MakeProgress], None] | None
-    ) -> Kernel | None:
-        """The kernel in this host's cache; None where no worker could build it.
+def is_loopback(host: str) -> bool:
+    """Whether only this host reaches an address."""
+    bare = host.strip("[]").partition("%")[0]
+    try:
+        return ipaddress.ip_address(bare).is_loopback
+    except ValueError:
+        return bare == "localhost"
 
-        Raises:
-            SeriesError: the series does not apply or build.
-            InfraError: the scheduler is gone, or the store is damaged.
-        """
-        files = self.store.kernel(key, here)
-        while files is None and key in self.queued:
-            self.members.refresh()
-            self.advance()
-            if progress is not None and key in self.done:
-                progress(self.done[key])
-            if (built := self.built.get(key)) is None:
-                time.sleep(POLL_S)
-                continue
-            if built.error is not None:
-                what, where, next_step = built.error
-                raise SeriesError(what, where=where, next_step=next_step)
-            if built.files is None:
-                break
-            if built.files.key != key:
-                raise InfraError(f"files of kernel {built.files.key} came", where=f"kernel {key}")
-            files = built.files
-            self.store.sign(files, here)
-        return self.store.fetch_kernel(files, here) if files is not None else None
 
-    def reached(self, event: tuple[float, Mapping[str, Any]]) -> None:
-        """How far a build is, as its worker says."""
-        build = event[1]
-        self.done[build["key"]] = MakeProgress(build["done"], build["total"], build["seconds"])
+def _open_to_all(text: str, host: str) -> UsageError:
+    return UsageError(
+        f"a scheduler without TLS that listens on {host} is a shell on every worker, and in this "
+        "process, for whoever reaches it",
+        where=text,
+        next_step="give it certificates and write tls://HOST:PORT (docs/fleet.md); or have it "
+        "listen on 127.0.0.1 alone, reached by ssh -L; or add --insecure in a network of your own",
+    )
 
-    def advance(self) -> None:
-        """Take in what was built, and submit what has a worker."""
-        for key, flight in list(self.flights.items()):
-            if self.members.landed(flight):
-                self._receive(key, self.flights.pop(key))
-        if self.members.client.status != "running":
-            return
-        busy = {self.queued[key][1] for key in self.flights}
-        for key, (parcel, tree) in self.queued.items():
-            if key in self.built or key in self.flights:
-                continue
-            tried = self.tried.setdefault(key, set())
-            left = [
-                member
-                for member in self.members.serving.values()
-                if member.resources.get("build") and member.address not in tried
-            ]
-            if not left:
-                if tried:
-                    self.built[key] = Built("", trouble="no worker is left")
-                continue
-            holders = [member for member in left if tree in member.trees]
-            if holders or tree not in busy:
-                busy.add(tree)
-                member = min(holders or left, key=lambda each: (each.builds, each.address))
-                self.flights[key] = self.members.submit(worker.build_kernel, parcel, member, BUILD)
 
-    def _receive(self, key: str, flight: Flight) -> None:
-        data = self.members.result(flight, BUILD)
-        if data is None:
-            # A build that takes its workers' memory would go from one to the next.
-            self.lost[key] += 1
-            if self.lost[key] > ATTEMPTS:
-                self.built[key] = Built("", trouble="workers died while they built it")
-            return
+def _client(stack: ExitStack, address: str, *, loopback_only: bool = False) -> Any:
+    """A client of a scheduler that answers; with ``loopback_only`` of one that nobody else reaches.
+    Something that listens there and is no scheduler of ours may say nothing for ever: dask's
+    own time-out covers the connection only.
+    """
+    from distributed import Client
+
+    _quiet()
+    made: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def connect() -> None:
         try:
-            built = unpacked(Built, data)
-        except InfraError as error:
-            built = Built("", trouble=error.what)
-        if built.trouble:
-            self.log(f"worker {built.worker} cannot build kernel {key}: {built.trouble}")
-            self.tried.setdefault(key, set()).add(flight.member.address)
-            return
-        flight.member.trees.add(self.queued[key][1])
-        self.built[key] = built
+            # Of tls:// with the certificates of dask's own configuration.
+            made.put(Client(address, timeout=CONNECT_S, set_as_default=False))
+        except Exception as error:
+            made.put(error)
+
+    threading.Thread(target=connect, daemon=True).start()
+    try:
+        answer = made.get(timeout=2 * CONNECT_S)
+    except queue.Empty:
+        answer = TimeoutError(f"no answer within {2 * CONNECT_S:.0f} s")
+    if isinstance(answer, Exception):
+        raise InfraError(
+            f"no scheduler answers: {answer}",
+            where=address,
+            next_step="set distributed.comm.tls in dask's configuration; see docs/fleet.md"
+            if address.startswith(TLS)
+            else "dask scheduler; see docs/fleet.md",
+        )
+    client = stack.enter_context(answer)
+    if loopback_only:
+        # One that listens everywhere answers here, too; it says where others find it.
+        contact = urlsplit(str(client.scheduler_info(n_workers=0)["address"])).hostname or ""
+        if not is_loopback(contact):
+            raise _open_to_all(address, contact)
+    return client
+
+
+def _quiet() -> None:
+    """What breaks is said once, by who notices; not as a trace by each of dask's threads.
+    Importing dask sets its loggers up, so this comes after it.
+    """
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)

@@ -1,5 +1,4 @@
 """The workers of a scheduler as a session sees them: who may serve, who was refused or set aside.
-
 A parcel is sent to one worker by name, so that a parcel of a worker that is gone is known and is
 requeued: dask alone would let it wait for that address, or for any worker to join.
 """
@@ -14,11 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import Field
-
 from errors import InfraError
-from experiment.frozen import Frozen
 from runs.fleet import worker
+from runs.fleet.parcel import Parcel
 
 REFRESH_EVERY_S = 2.0
 WAIT_S = 0.2
@@ -26,29 +23,17 @@ WAIT_S = 0.2
 RESULT_S = 30.0
 
 
-class Settings(Frozen):
-    """``losses`` are the workers that may die under one parcel, ``patience_s`` is how long a
-    session waits for a first worker: a cluster's queue may want hours.
-    """
-
-    losses: int = Field(default=10, ge=1)
-    patience_s: float = Field(default=60.0, ge=0)
-
-
 @dataclass
 class Member:
-    """A worker that serves: its address, host, resources, trees it has objects of, what it runs.
-
+    """A worker that serves: its address, host, resources, and what it runs.
     ``memory_mib`` and ``guests`` are of the parcels of this session that are in flight there.
     """
 
     address: str
     host: str
     resources: Mapping[str, float]
-    trees: set[str]
     guests: int = 0
     memory_mib: int = 0
-    builds: int = 0
 
     def capacity(self, memory_mib: int) -> int:
         """Guests of this memory that it runs at once."""
@@ -67,21 +52,19 @@ class Flight:
 
     future: Any
     member: Member
+    memory_mib: int
 
 
-def _by_name() -> Callable[[str, Mapping[str, str], bytes], bytes]:
+def _by_name() -> Callable[[Mapping[str, str], bytes], bytes]:
     """A function that travels as its own code, and finds the lab's where it is run.
-
     A scheduler unpickles what it is sent, and need not have the lab: one that stands in a
     module, and not in a function as this does, would be sent by the module's name.
     """
 
-    def call(name: str, identity: Mapping[str, str], payload: bytes) -> bytes:
-        import importlib
+    def call(identity: Mapping[str, str], payload: bytes) -> bytes:
+        from runs.fleet import worker
 
-        module, _, function = name.partition(":")
-        answer: bytes = getattr(importlib.import_module(module), function)(identity, payload)
-        return answer
+        return worker.perform(identity, payload)
 
     return call
 
@@ -89,7 +72,6 @@ def _by_name() -> Callable[[str, Mapping[str, str], bytes], bytes]:
 @dataclass
 class Members:
     """A client of a scheduler; ``log`` is told of workers that are refused or set aside.
-
     ``resume`` is the next step when the scheduler is gone.
     """
 
@@ -111,9 +93,7 @@ class Members:
 
     def refresh(self, *, at_once: bool = False) -> None:
         """See who came and who left; with ``at_once`` wait until somebody serves.
-
-        Raises:
-            InfraError: the scheduler is gone, or nobody serves, and nobody has for a while.
+        Raises InfraError: the scheduler is gone, or nobody serves, and nobody has for a while.
         """
         while True:
             self._require_scheduler()
@@ -126,54 +106,43 @@ class Members:
 
     def require_memory(self, memory_mib: int) -> None:
         """See that somebody who serves has the memory for such a guest.
-
-        Raises:
-            InfraError: nobody has.
+        Raises InfraError: nobody has.
         """
         if self.serving and not any(m.capacity(memory_mib) for m in self.serving.values()):
             most = max(int(member.resources.get("memory", 0)) for member in self.serving.values())
-            raise InfraError(
-                f"no worker has {memory_mib} MiB for a guest; the largest offers {most} MiB",
-                where="fleet",
-                next_step="dask worker --resources memory=MIB, or a smaller guest",
-            )
+            what = f"no worker has {memory_mib} MiB for a guest; the largest offers {most} MiB"
+            step = "dask worker --resources memory=MIB, or a smaller guest"
+            raise InfraError(what, where="fleet", next_step=step)
 
-    def submit(
-        self, function: Any, parcel: object, member: Member, resources: Mapping[str, float]
-    ) -> Flight:
-        """Have ``function(identity, pickled parcel)`` called on a worker."""
+    def submit(self, parcel: Parcel, member: Member) -> Flight:
+        """Have a worker boot a parcel's guest."""
         self._serial += 1
         future = self.client.submit(
             _by_name(),
-            f"{function.__module__}:{function.__name__}",
             dict(self.identity),
             pickle.dumps(parcel),
             key=f"twinboot-{id(self)}-{time.monotonic_ns()}-{self._serial}",
             pure=False,
             workers=[member.address],
-            resources=dict(resources),
+            resources={"cores": 1, "memory": parcel.memory_mib},
         )
-        member.guests += "cores" in resources
-        member.memory_mib += int(resources.get("memory", 0))
-        member.builds += "build" in resources
-        return Flight(future, member)
+        member.guests += 1
+        member.memory_mib += parcel.memory_mib
+        return Flight(future, member, parcel.memory_mib)
 
     def landed(self, flight: Flight) -> bool:
         """Whether a flight is over: its worker answered, or is gone."""
         return flight.future.status != "pending" or flight.member.address not in self._answers
 
-    def result(self, flight: Flight, resources: Mapping[str, float]) -> bytes | None:
+    def result(self, flight: Flight) -> bytes | None:
         """What a worker answered; None where the worker, or the scheduler, was lost.
-
-        Raises:
-            InfraError: the worker ran into a bug.
+        Raises InfraError: the worker ran into a bug.
         """
         from distributed import KilledWorker
 
         member, future = flight.member, flight.future
-        member.guests -= "cores" in resources
-        member.memory_mib -= int(resources.get("memory", 0))
-        member.builds -= "build" in resources
+        member.guests -= 1
+        member.memory_mib -= flight.memory_mib
         if future.status not in ("finished", "error"):
             self.cancel([flight])
             return None
@@ -263,9 +232,7 @@ class Members:
                 differs = "; ".join(answer["differs"])
                 self._refuse(address, f"another identity on {answer['host']}: {differs}")
             elif address not in self.aside:
-                self.serving[address] = Member(
-                    address, answer["host"], answer["resources"], set(answer["trees"])
-                )
+                self.serving[address] = Member(address, answer["host"], answer["resources"])
 
     def _refuse(self, address: str, reason: str) -> None:
         self.refused[address] = reason
@@ -282,8 +249,5 @@ class Members:
         if now - self._alone_since < (self.patience_s / 4 if known else self.patience_s):
             return
         reasons = "; ".join(f"{address}: {reason}" for address, reason in known.items())
-        raise InfraError(
-            f"no worker can serve this session: {reasons or 'none is there'}",
-            where="fleet",
-            next_step="start workers as docs/fleet.md says",
-        )
+        what = f"no worker can serve this session: {reasons or 'none is there'}"
+        raise InfraError(what, where="fleet", next_step="start workers as docs/fleet.md says")

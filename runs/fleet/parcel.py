@@ -1,5 +1,4 @@
 """What travels: a guest to boot, by content, and the answer that comes back.
-
 Answers are compressed JSON, which holds values and can run nothing: a client must not run what a
 worker sends.  dask's own messages are another matter (SECURITY.md).
 """
@@ -9,10 +8,9 @@ from __future__ import annotations
 import functools
 import shutil
 import zlib
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -33,13 +31,11 @@ RESULT = "result"
 # Several consoles and results of the largest size, and a third more for being text.
 LARGEST = 1 << 30
 LONGEST_WORDS = 2000
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
 class Parcel:
     """One guest to boot.
-
     ``boot`` has the client's paths, ``files`` the content of each.  ``topic`` is where the worker
     reports how far the guest is, ``inputs`` the digest of all that the run is a function of, with
     the client's files.
@@ -58,9 +54,7 @@ class Parcel:
 
     def boot_here(self, cache: Path) -> Boot:
         """The boot on the worker's host, its files fetched.
-
-        Raises:
-            InfraError: a file is damaged or gone.
+        Raises InfraError: a file is damaged or gone.
         """
         here = {path: self.store.fetch(file, cache) for path, file in self.files.items()}
         machine, probe = self.boot.machine, self.boot.probe
@@ -79,7 +73,6 @@ class Parcel:
 @dataclass(frozen=True)
 class Answer:
     """What a worker says of one parcel: how the guest ended, or why it booted none.
-
     ``raw`` are the files of the run's raw folder, ``snapshot_raw`` those of the snapshot
     when this parcel took it.
     """
@@ -108,11 +101,9 @@ def files_of(boot: Boot) -> tuple[Path, ...]:
 
 def answer_of(data: bytes) -> Answer:
     """An answer as it came, with the guest's files read from its raw result.
-
-    Raises:
-        InfraError: it is no answer.
+    Raises InfraError: it is no answer.
     """
-    answer = unpacked(Answer, data)
+    answer = unpacked(data)
     outcome = answer.outcome
     if outcome is None or outcome.files is None:
         return answer
@@ -124,39 +115,34 @@ def answer_of(data: bytes) -> Answer:
     return replace(answer, outcome=outcome)
 
 
-def packed(value: object) -> bytes:
-    """A dataclass of plain values, bytes and other such dataclasses, as it travels."""
-    return zlib.compress(_adapter(cast(Hashable, type(value))).dump_json((value,)), 1)
+def packed(answer: Answer) -> bytes:
+    """An answer as it travels."""
+    return zlib.compress(_adapter().dump_json((answer,)), 1)
 
 
-def unpacked(kind: type[Value], data: bytes) -> Value:
-    """What came, if it is of this kind.
-
-    Raises:
-        InfraError: it is not.
-    """
+def unpacked(data: bytes) -> Answer:
+    """What came, if it is an answer.  Raises InfraError: it is none."""
     try:
         reader = zlib.decompressobj()
         text = reader.decompress(data, LARGEST)
         if reader.unconsumed_tail or not reader.eof:
             raise ValueError(f"it has more than {LARGEST >> 20} MiB, or no end")
-        (value,) = _adapter(cast(Hashable, kind)).validate_json(text)
+        (answer,) = _adapter().validate_json(text)
     except (zlib.error, ValueError, ValidationError) as error:
         raise InfraError(
-            f"a worker's answer cannot be read: {words(error)}", where="fleet"
+            f"a worker's answer cannot be read: {in_words(error)}", where="fleet"
         ) from None
-    result: Value = value
-    return result
+    return answer
 
 
 @functools.cache
-def _adapter(kind: Hashable) -> TypeAdapter[Any]:
+def _adapter() -> TypeAdapter[tuple[Answer]]:
     # In a tuple: an adapter of a dataclass itself is given no configuration.
     coded = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="null")
-    return TypeAdapter(tuple[kind], config=coded)  # type: ignore[valid-type]
+    return TypeAdapter(tuple[Answer], config=coded)
 
 
-def words(error: Exception) -> str:
+def in_words(error: Exception) -> str:
     """What an error says, in one line that JSON can hold."""
     return clean(str(error), LONGEST_WORDS)
 

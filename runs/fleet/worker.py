@@ -1,183 +1,48 @@
-"""What runs in a worker process: say who it is, boot what it is given, build what it is asked.
-
+"""What runs in a worker process: say who it is, and boot what it is given.
+Who it is says what must be equal on every host, since a guest's bits depend on it.
 A worker is dask's own ``dask worker``, started where ``fleet`` can be imported.
 """
 
 from __future__ import annotations
 
-import atexit
+import hashlib
 import os
 import pickle
 import platform
-import shutil
-import tempfile
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+import re
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from errors import InfraError, LabError, SeriesError
-from experiment.spec import KernelSpec
-from guests import exact
-from guests.exact import BootError, Machine, Outcome, Snapshot
+from errors import InfraError, LabError
+from experiment.architecture import X86_64
+from guests import kept
+from guests.exact import BootError, Outcome
 from host import facts
-from kernels import build
-from kernels.build import KernelRequest
-from kernels.make import MakeProgress
+from host.packages import locate
+from host.process import run
 from runs.boots import MIB
-from runs.fleet.artefacts import ArtefactStore, KernelFiles
-from runs.fleet.identity import CHECKOUT, differences, identity, refusal
-from runs.fleet.parcel import HOST_ENDINGS, Answer, Parcel, packed, read_raw, words
-from runs.local import InterruptedRunError, boot_guest, require_space, workspace
+from runs.fleet.parcel import Answer, Parcel, in_words, read_raw
+from runs.local import InterruptedRunError, boot_guest, workspace
+from text import words
 
-# A session's arms and their diagnostic runs; each takes its guest's memory of the disk.
-MOST_SNAPSHOTS = 6
-Watch = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class BuildParcel:
-    """A kernel to build: its key proves that source, configuration and compiler are ours."""
-
-    key: str
-    spec: KernelSpec
-    patches: tuple[tuple[str, bytes], ...]
-    store: ArtefactStore
-    topic: str
-    checkout: Path | None = None
-    boxed: bool = False
-
-
-@dataclass(frozen=True)
-class Built:
-    """What came of it: the kernel's files, the series' error in words, or the worker's trouble.
-
-    ``error`` is what, where and the next step of a ``SeriesError``.
-    """
-
-    worker: str
-    files: KernelFiles | None = None
-    error: tuple[str, str, str] | None = None
-    trouble: str = ""
-
-
-@dataclass
-class _Kept:
-    """A machine's snapshot once somebody made it, or how its boot ended; ``users`` need it."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    snapshot: Snapshot | None = None
-    error: BootError | None = None
-    users: int = 0
-
-
-class Site:
-    """Scratch folder and snapshots of one process; safe from several threads."""
-
-    def __init__(self, cache: Path, *, most: int = MOST_SNAPSHOTS) -> None:
-        self.cache = cache
-        self._most = most
-        self._open = ExitStack()
-        self._scratch: Path | None = None
-        self._kept: OrderedDict[Machine, _Kept] = OrderedDict()
-        self._lock = threading.Lock()
-        self._number = 0
-
-    def folder(self, memory_mib: int) -> Path:
-        """A new folder for one guest of this memory; the caller removes it.
-
-        Raises:
-            InfraError: the disk is too full.
-        """
-        with self._lock:
-            if self._scratch is None:
-                place = workspace(self.cache, memory_mib * MIB)
-                self._scratch = self._open.enter_context(place)
-            self._number += 1
-            folder = self._scratch / f"guest-{self._number}"
-        require_space(folder.parent, memory_mib * MIB)
-        return folder
-
-    @contextmanager
-    def snapshot(self, machine: Machine, watch: Watch) -> Iterator[tuple[Snapshot, Path | None]]:
-        """A machine's snapshot, booted by whoever needs it first; logs where that is the caller.
-
-        Raises:
-            BootError: the machine did not come to its stop point, now or before.
-            InfraError, OSError: this host could not boot it; the next one tries again.
-        """
-        with self._lock:
-            kept = self._kept.setdefault(machine, _Kept())
-            self._kept.move_to_end(machine)
-            kept.users += 1
-        logs = None
-        try:
-            with kept.lock:
-                if kept.error is not None:
-                    raise kept.error
-                if kept.snapshot is None:
-                    place = self.folder(machine.guest.memory_mib)
-                    logs = place.with_name(f"{place.name}-logs")
-                    try:
-                        kept.snapshot = exact.take_snapshot(machine, place, logs, watch)
-                    except BaseException as error:
-                        shutil.rmtree(place, ignore_errors=True)
-                        if isinstance(error, BootError) and error.ending.kind not in HOST_ENDINGS:
-                            kept.error = error
-                        raise
-            yield kept.snapshot, logs
-        finally:
-            with self._lock:
-                kept.users -= 1
-                idle = [each for each, its in self._kept.items() if not its.users]
-                doomed = idle[: max(0, len(self._kept) - self._most)]
-                gone = [self._kept.pop(each) for each in doomed]
-            _drop(gone)
-
-    def close(self) -> None:
-        """Remove everything."""
-        with self._lock:
-            gone = list(self._kept.values())
-            self._kept.clear()
-            self._scratch = None
-        _drop(gone)
-        self._open.close()
-
-
-def _drop(gone: list[_Kept]) -> None:
-    for kept in gone:
-        if kept.snapshot is not None:
-            kept.snapshot.drop()
-            shutil.rmtree(kept.snapshot.memory.parent.parent, ignore_errors=True)
-
-
-_sites: list[Site] = []
-
-
-def site() -> Site:
-    """What this process keeps; made by the first parcel."""
-    if not _sites:
-        _sites.append(Site(facts.cache_folder()))
-        atexit.register(close)
-    return _sites[0]
-
-
-def close() -> None:
-    """Remove what this process kept."""
-    while _sites:
-        _sites.pop().close()
+CHECKOUT = Path(__file__).resolve().parents[2]
+CODE = words("errors files text experiment host results kernels workloads guests runs")
+SUFFIXES = (".py", ".sh", ".c", ".toml", ".fio")
+TIMEOUT_S = 30.0
+SHOWN = 16
 
 
 async def enlist(expected: Mapping[str, str], dask_worker: Any = None) -> dict[str, Any]:
     """Compare this worker's identity with the session's, and offer what it has if equal.
 
     Resources that ``dask worker --resources`` declared stay as they are.  Returns the host's
-    name, what differs, the trees with objects that are here, and the resources.
+    name, what differs, and the resources.
     """
-    answer: dict[str, Any] = {"host": platform.node(), "differs": (), "trees": [], "resources": {}}
+    answer: dict[str, Any] = {"host": platform.node(), "differs": (), "resources": {}}
     try:
         answer["differs"] = differences(expected, identity())
     except LabError as error:
@@ -192,18 +57,14 @@ async def enlist(expected: Mapping[str, str], dask_worker: Any = None) -> dict[s
         # The share of this process, if every core of the host has one.
         "memory": max(0, memory_mib - facts.HOST_RESERVE_MIB)
         * min(1.0, threads / (os.cpu_count() or 1)),
-        "build": 1,
     } | declared
     if offered != declared:
         await dask_worker.set_resources(**offered)
-    cache = facts.cache_folder()
-    trees = sorted(path.relative_to(cache).as_posix() for path in cache.glob("trees/*/src/obj-*"))
-    return {**answer, "trees": trees, "resources": offered}
+    return {**answer, "resources": offered}
 
 
 def perform(expected: Mapping[str, str], payload: bytes) -> bytes:
     """Boot the guest of a pickled ``Parcel``; return a packed ``Answer``.
-
     A host's trouble is an answer too: another worker may do better.
     """
     import distributed
@@ -229,86 +90,86 @@ def perform(expected: Mapping[str, str], payload: bytes) -> bytes:
     try:
         answer = _boot(parcel, answer, watch)
     except (LabError, OSError, MemoryError) as error:
-        answer = replace(answer, trouble=f"{type(error).__name__}: {words(error)}")
+        answer = replace(answer, trouble=f"{type(error).__name__}: {in_words(error)}")
     return answer.packed()
 
 
-def _boot(parcel: Parcel, answer: Answer, watch: Watch) -> Answer:
-    here = site()
-    boot = parcel.boot_here(here.cache)
+def _boot(parcel: Parcel, answer: Answer, watch: Callable[[str], None]) -> Answer:
+    cache = facts.cache_folder()
+    boot = parcel.boot_here(cache)
     if boot.inputs != parcel.inputs:
         trouble = f"another run: inputs {boot.inputs} on the worker, {parcel.inputs} here"
         return replace(answer, trouble=trouble)
-    folder = here.folder(boot.machine.guest.memory_mib)
-    logs = folder.with_name(f"{folder.name}-logs")
-    try:
-        if boot.cold:
-            outcome = boot_guest(boot, None, folder, logs, watch)
-            return replace(answer, outcome=outcome, raw=read_raw(logs))
-        with here.snapshot(boot.machine, watch) as (snapshot, made):
-            outcome = boot_guest(boot, snapshot, folder, logs, watch)
-            answer = replace(answer, outcome=outcome, raw=read_raw(logs))
-            if made is not None:
-                answer = replace(answer, snapshot_raw=read_raw(made), snapshot_cpu_s=snapshot.cpu_s)
-                shutil.rmtree(made, ignore_errors=True)
-            return answer
-    except BootError as error:
-        return replace(answer, outcome=Outcome(None, error.ending, 0.0, 0.0))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.rmtree(logs, ignore_errors=True)
-
-
-def build_kernel(expected: Mapping[str, str], payload: bytes) -> bytes:
-    """Build the kernel of a pickled ``BuildParcel``; return a packed ``Built``."""
-    import distributed
-
-    worker = distributed.get_worker()
-    refused = refusal(expected)
-    if refused:
-        return packed(Built(worker.address, trouble=refused))
-    parcel: BuildParcel = pickle.loads(payload)  # noqa: S301
-
-    def report(progress: MakeProgress) -> None:
-        event = {"key": parcel.key, "done": progress.done, "total": progress.total}
-        worker.log_event(parcel.topic, {**event, "seconds": progress.seconds})
-
-    try:
-        files = build_and_publish(parcel, facts.cache_folder(), report)
-        built = Built(worker.address, files)
-    except SeriesError as error:
-        what, where, next_step = (
-            text.encode(errors="replace").decode()
-            for text in (error.what, error.where, error.next_step)
+    memory_mib = boot.machine.guest.memory_mib
+    # A machine that is too large to be kept is as fast to boot as to restore.
+    cold = boot.cold or memory_mib > kept.MOST_MEMORY_MIB
+    with workspace(cache, (1 if cold else 2) * memory_mib * MIB) as scratch, ExitStack() as held:
+        logs, of_snapshot, used_s = scratch / "logs", scratch / "snapshot-logs", 0.0
+        try:
+            snapshot = None
+            if not cold:
+                place = scratch / "snapshot"
+                snapshot = kept.provide(boot.machine, cache, place, of_snapshot, watch)
+                held.callback(snapshot.drop)
+                used_s = snapshot.cpu_s
+            outcome = boot_guest(boot, snapshot, scratch / "guest", logs, watch)
+        except BootError as error:
+            outcome = Outcome(None, error.ending, 0.0, 0.0)
+        return replace(
+            answer,
+            outcome=outcome,
+            raw=read_raw(logs),
+            snapshot_raw=read_raw(of_snapshot),
+            snapshot_cpu_s=used_s,
         )
-        built = Built(worker.address, error=(what, where, next_step))
-    except (LabError, OSError) as error:
-        # A source that is not here is this worker's trouble: the client has it.
-        built = Built(worker.address, trouble=words(error))
-    return packed(built)
 
 
-def build_and_publish(
-    parcel: BuildParcel, cache_folder: Path, report: Callable[[MakeProgress], None]
-) -> KernelFiles:
-    """Build a kernel here and put it into the store.
-
-    Raises:
-        SeriesError: the series does not apply or build.
-        LabError: the source is not here, or is another one.
+@lru_cache(maxsize=1)
+def identity() -> dict[str, str]:
+    """Lab, QEMU, its firmware and Python of this process, each as text that can be compared.
+    Raises InfraError: there is no QEMU.
     """
-    checkout = parcel.checkout or CHECKOUT
-    with tempfile.TemporaryDirectory(prefix="twinboot-series-") as name:
-        patches = []
-        for file, data in parcel.patches:
-            patches.append(Path(name) / Path(file).name)
-            patches[-1].write_bytes(data)
-        request = KernelRequest(parcel.spec, patches, checkout, cache_folder, parcel.boxed)
-        key = build.key_of(request)
-        if key != parcel.key:
-            raise InfraError(
-                f"kernel key mismatch: {key} on the worker, {parcel.key} here; "
-                "source, configuration or compiler differ",
-                where=parcel.spec.source,
-            )
-        return parcel.store.put_files(build.provide(request, report))
+    qemu = X86_64.board.qemu
+    path = locate(qemu)
+    if path is None:
+        raise InfraError("program not found", where=qemu, next_step="./lab.py doctor")
+    version = run([qemu, "--version"], timeout_s=TIMEOUT_S).stdout
+    match = re.search(r"version (.+)", version)
+    return {
+        "lab code": lab_code(CHECKOUT),
+        "QEMU version": match[1].strip() if match else "not found",
+        **kept.emulator(Path(path)),
+        # What is sent is pickled.
+        "Python": ".".join(platform.python_version_tuple()[:2]),
+        "machine": platform.machine(),
+    }
+
+
+def lab_code(checkout: Path) -> str:
+    """Digest of everything in a checkout that says what is booted and how it is read."""
+    files = sorted(
+        path.relative_to(checkout)
+        for folder in CODE
+        for path in [checkout / f"{folder}.py", *(checkout / folder).rglob("*")]
+        if path.suffix in SUFFIXES and path.is_file()
+    )
+    total = hashlib.sha256()
+    for path in files:
+        total.update(f"{path.as_posix()}\0".encode())
+        total.update(hashlib.sha256((checkout / path).read_bytes()).digest())
+    return total.hexdigest()[:SHOWN]
+
+
+def differences(here: Mapping[str, str], there: Mapping[str, str]) -> tuple[str, ...]:
+    """What differs, each with both values; empty when all is equal."""
+    return tuple(
+        f"{key}: {there.get(key, 'unknown')} there, {here.get(key, 'unknown')} here"
+        for key in dict.fromkeys([*here, *there])
+        if there.get(key) != here.get(key)
+    )
+
+
+def refusal(client: Mapping[str, str]) -> str:
+    """Why this process may not serve a session of that identity; empty where it may."""
+    differing = differences(client, identity())
+    return f"another identity: {'; '.join(differing)}" if differing else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from errors import SpecError
-from experiment.overrides import with_config
+from experiment.load import with_config
 from experiment.spec import ArmSpec, KernelSpec, SeriesSpec
 from tests.experiment.test_plan import make_experiment
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errors import SpecError
-from experiment.load import Catalogue, load_experiment
-from experiment.overrides import apply_override
+from experiment.load import Catalogue, apply_override, load_experiment
 from experiment.spec import Experiment, Looks, SeriesSpec
 from tests.experiment.conftest import GOOD, Problems
 

@@ -11,9 +11,8 @@ import pytest
 from pydantic import ValidationError
 
 from errors import InfraError, UsageError
-from queues.adding import put
 from queues.entry import QueueEntry, id_of
-from queues.store import QueueStore, stamp
+from queues.store import QueueStore, put, stamp
 from runs.request import Request
 from tests.queues.made_up import queued
 

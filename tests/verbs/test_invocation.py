@@ -23,7 +23,6 @@ SERIES = "configs/series/slow-add-16"
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("build", "noop"),
         ("run", "noop", "--set", "guest=smoke"),
         ("bisect", "--series", SERIES, "--workloads", "filemap-4k", "--metric", "4k.bw"),
     ],
@@ -36,13 +35,13 @@ def test_a_scheduler_that_is_not_there_ends_every_verb_alike(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("TWINBOOT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("runs.fleet.configured.CONNECT_S", 0.5)
-    folder = () if arguments[0] == "build" else ("--session", str(tmp_path / "session"))
-    assert lab.main([*arguments, *folder, "--executor", "dask://127.0.0.1:1"]) == 3
+    monkeypatch.setattr("runs.fleet.executor.CONNECT_S", 0.5)
+    where = ("--session", str(tmp_path / "session"), "--executor", "dask://127.0.0.1:1")
+    assert lab.main([*arguments, *where]) == 3
     assert "no scheduler answers" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("verb", ["build", "run", "measure", "bisect", "repro"])
+@pytest.mark.parametrize("verb", ["run", "measure", "bisect", "repro"])
 def test_an_unknown_executor_is_refused_with_the_known_ones(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -50,7 +49,6 @@ def test_an_unknown_executor_is_refused_with_the_known_ones(
     rest = {
         "repro": ("--check", str(tmp_path / "none.tar.gz")),
         "bisect": ("--resume", str(tmp_path / "none")),
-        "build": ("noop",),
     }.get(verb, ("noop", "--session", str(tmp_path / "session")))
     if verb == "bisect":
         (tmp_path / "none").mkdir()
@@ -58,7 +56,7 @@ def test_an_unknown_executor_is_refused_with_the_known_ones(
     assert lab.main([verb, *rest, "--executor", "ray://x"]) == 2
     message = capsys.readouterr().err
     assert "unknown executor 'ray://x'" in message
-    assert "dask-jobqueue:NAME" in message
+    assert "tls://HOST:PORT" in message
 
 
 @pytest.mark.slow

@@ -58,9 +58,7 @@ def places(tmp_path: Path) -> Path:
         "sessions TMP/none",
         "sessions TMP/none --json",
         "sessions TMP/s/manifest.json",
-        "dev coverage show mm/none.c",
-        "dev coverage show mm none",
-        "coverage add TMP/none",
+        "dev coverage add TMP/none",
         "patch TMP/none",
         "patch configs/series/slow-add/series --sessions TMP/none",
         "watch TMP/none --once --queue TMP/none",
@@ -78,14 +76,6 @@ def test_each_verb_says_so(
     assert main(*(word.replace("TMP", str(places)) for word in line.split())) == 2
     assert "none" in capsys.readouterr().err or "manifest.json" in line
     assert {path for path in places.rglob("*") if path.suffix != ".lock"} == before
-
-
-def test_a_file_of_the_kernel_that_was_mistyped_is_proposed(
-    main: Main, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main("coverage", "show", "mm/filemop.c") == 2
-    assert "mm/filemap.c" in capsys.readouterr().err
-    assert main("coverage", "show", "mm/filemap.c") == 0
 
 
 def test_json_of_a_history_has_the_changes_of_functions_that_its_text_has(

@@ -116,30 +116,6 @@ def test_remove_and_retry(main: Main, capsys: pytest.CaptureFixture[str]) -> Non
     assert "session evil-" in capsys.readouterr().out
 
 
-def test_a_table_whose_paths_start_where_it_is(
-    main: Main, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sound("evil.patch")
-    folder = tmp_path / "tables"
-    folder.mkdir()
-    Path("evil.patch").rename(folder / "evil.patch")
-    (folder / "waiting.csv").write_text(
-        f"series,priority,workloads\nevil.patch,2,filemap-4k\n{WALKS},,filemap-thp\n"
-    )
-    assert main("queue", "add", "--table", str(folder / "waiting.csv"), "--queue", "q") == 0
-    entries = QueueStore(Path("q")).read().entries
-    assert [(entry.priority, entry.question.series) for entry in entries] == [
-        (2, (str(folder / "evil.patch"),)),
-        (0, (str(WALKS),)),
-    ]
-    assert entries[0].origin == str(folder / "waiting.csv")
-    # Whatever is wrong in it, nothing of it is queued.
-    (folder / "wrong.csv").write_text("series,workloads\nevil.patch,\nevil.patch,4k\n")
-    assert main("queue", "add", "--table", str(folder / "wrong.csv"), "--queue", "r") == 2
-    assert "--workloads: unknown: 4k" in capsys.readouterr().err
-    assert not Path("r").exists()
-
-
 def test_what_is_queued_is_taken_in_first(main: Main, capsys: pytest.CaptureFixture[str]) -> None:
     sound("x.patch")
     evil()

@@ -21,9 +21,8 @@ from typer.main import get_command
 import lab
 from runs.request import Request
 from verbs import bisect, queue
-from verbs.cli import LazyVerb, Without, flattened
+from verbs.cli import LazyVerb, Without, flattened, options_of
 from verbs.options import Booting, ExecutorOptions, Measuring
-from verbs.panels import options_of
 
 CHECKOUT = Path(lab.__file__).resolve().parent
 HEAVY = ("scipy", "pandas", "matplotlib", "ruptures", "pygit2", "distributed", "jinja2")
@@ -185,8 +184,10 @@ def test_an_interrupt_while_imports_run_is_no_traceback(moment: str, tmp_path: P
             "-X",
             "importtime",
             str(CHECKOUT / "lab.py"),
-            "build",
+            "run",
             "noop",
+            "--session",
+            str(tmp_path / "session"),
             "--executor",
             "dask://127.0.0.1:1",
         ],
@@ -274,7 +275,6 @@ WITH_REQUEST = {
     "add",
 }
 WHERE: dict[str, type[ExecutorOptions]] = {
-    "build": ExecutorOptions,
     "measure": Measuring,
     "run": Measuring,
     "bisect": Booting,

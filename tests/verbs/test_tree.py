@@ -45,9 +45,7 @@ def main(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Main]:
         (["HEAD~3.."], ["run", "HEAD~3.."]),
         (["v6.12..topic/x", "--set", "blocks=2"], ["run", "v6.12..topic/x", "--set", "blocks=2"]),
         (["--dirty", "--quick"], ["run", "--dirty", "--quick"]),
-        (["tree", "topic", "--base", "a"], ["run", "--tree", ".", "topic", "--base", "a"]),
         (["help", "queue", "add"], ["queue", "add", "--help"]),
-        (["coverage", "show"], ["dev", "coverage", "show"]),
         (["run", "filemap-v4"], ["run", "filemap-v4"]),
         (["run", "--series", "git:/x@a..b"], ["run", "--series", "git:/x@a..b"]),
         (["report", "../session"], ["report", "../session"]),
@@ -63,7 +61,7 @@ def test_short_forms(words: list[str], expected: list[str]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
-    [["run", "HEAD~1.."], ["run", "topic", "--base", "mainline"], ["tree", "--base", "mainline"]],
+    [["run", "HEAD~1.."], ["run", "topic", "--base", "mainline"], ["run", "--base", "mainline"]],
 )
 def test_a_range_becomes_source_series_and_workloads(
     main: Main, capsys: pytest.CaptureFixture[str], words: list[str]

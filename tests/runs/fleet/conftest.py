@@ -18,9 +18,7 @@ from results.store import SessionStore
 from runs import local
 from runs.boots import Executor, Reporter
 from runs.fleet.artefacts import ArtefactStore
-from runs.fleet.configured import _client
-from runs.fleet.executor import DaskExecutor
-from runs.fleet.members import Settings
+from runs.fleet.executor import DaskExecutor, _client
 from runs.local import LocalExecutor, Options
 from runs.measure import measure
 from runs.prepare import Prepared
@@ -32,7 +30,6 @@ from tests.waiting import wait_until
 from workloads import parse, validity
 
 MEMORY_MIB = 16
-SOON = Settings()
 
 
 class LoggingReporter(Reporter):
@@ -98,14 +95,14 @@ class FleetBench:
         measure(self.session(blocks), options, self.store(name), reporter)
         return reporter
 
-    def executor(self, cluster: Cluster, settings: Settings = SOON) -> DaskExecutor:
+    def executor(self, cluster: Cluster, losses: int = 10) -> DaskExecutor:
         """An executor on a cluster, with a store of its own."""
         return DaskExecutor(
             cluster.address,
             lambda stack: self._connect(stack, cluster),
             ArtefactStore(str(self.folder / "store")),
-            settings,
             print,
+            losses=losses,
         )
 
     @staticmethod

@@ -5,16 +5,12 @@ from __future__ import annotations
 import os
 import uuid
 from pathlib import Path
-from typing import Any
 
 import fsspec
 import pytest
 from fsspec import AbstractFileSystem
 
 from errors import InfraError, UsageError
-from kernels import cache as kernel_cache
-from kernels.cache import Kernel
-from results.record import KernelIdentity
 from runs.fleet import artefacts
 from runs.fleet.artefacts import Artefact, ArtefactStore, held_in
 
@@ -125,102 +121,12 @@ def test_a_store_that_cannot_be_reached_is_the_hosts_trouble(tmp_path: Path) -> 
     store = ArtefactStore("unreachable://bucket/x")
     artefact = Artefact("bzImage", "0" * 64, 1)
     calls = (
-        lambda: store.kernel("k" * 32, tmp_path),
         lambda: store.put(file(tmp_path)),
         lambda: store.fetch(artefact, tmp_path / "there"),
     )
     for call in calls:
         with pytest.raises(InfraError, match="cannot be read: could not connect to the endpoint"):
             call()
-
-
-def kernel(cache: Path) -> Kernel:
-    identity = KernelIdentity(
-        key="k" * 32,
-        release="6.12",
-        source="s",
-        patches=(),
-        flavour="perf",
-        compiler="gcc",
-        config_sha256="0",
-        code_key="c",
-    )
-    with kernel_cache.staged(cache, identity.key) as folder:
-        (folder / "bzImage").write_bytes(b"image")
-        (folder / "System.map").write_bytes(b"map")
-        (folder / kernel_cache.IDENTITY).write_text(identity.model_dump_json())
-    cached = kernel_cache.load(cache, identity.key)
-    assert cached is not None
-    return cached
-
-
-def test_a_kernel_arrives_as_if_it_had_been_built_here(
-    store: ArtefactStore, tmp_path: Path
-) -> None:
-    made = kernel(tmp_path / "one")
-    files = store.put_files(made)
-    assert store.kernel(files.key, tmp_path) is None
-    store.sign(files, tmp_path)
-    assert store.kernel(files.key, tmp_path) == files
-    arrived = store.fetch_kernel(files, tmp_path / "two")
-    assert arrived.identity == made.identity
-    assert {path.name: path.read_bytes() for path in arrived.folder.iterdir()} == {
-        path.name: path.read_bytes() for path in made.folder.iterdir()
-    }
-
-
-def test_a_kernel_whose_list_or_file_is_gone_is_not_there(tmp_path: Path) -> None:
-    store = ArtefactStore(str(tmp_path / "store"))
-    files = store.put_files(kernel(tmp_path / "one"))
-    store.sign(files, tmp_path)
-    assert store.kernel("x" * 32, tmp_path) is None
-    text = tmp_path / "store" / "kernels" / f"{files.key}.json"
-    whole = text.read_text()
-    text.write_text(whole.replace("bzImage", "bzimage"))
-    assert store.kernel(files.key, tmp_path) is None
-    text.write_text(whole)
-    (image,) = (each for each in files.files if each.name == "bzImage")
-    blob(tmp_path, image).unlink()
-    assert store.kernel(files.key, tmp_path) is None
-
-
-def test_a_kernel_that_somebody_else_names_for_a_key_is_not_there(tmp_path: Path) -> None:
-    store = ArtefactStore(str(tmp_path / "store"))
-    good, planted = (store.put_files(kernel(tmp_path / name)) for name in ("good", "planted"))
-    store.sign(good, tmp_path / "client")
-    key = tmp_path / "client" / "fleet" / "store.key"
-    assert key.stat().st_mode & 0o777 == 0o600
-    # As the client of another cache: whoever can write to the store can do that.
-    store.sign(planted, tmp_path / "other")
-    assert store.kernel(good.key, tmp_path / "client") is None
-    assert store.kernel(good.key, tmp_path / "other") == planted
-    # And its own signature of one kernel is none of another.
-    place = tmp_path / "store" / "kernels"
-    store.sign(good, tmp_path / "client")
-    (place / f"{'x' * 32}.json").write_bytes((place / f"{good.key}.json").read_bytes())
-    assert store.kernel("x" * 32, tmp_path / "client") is None
-
-
-GOOD: dict[str, Any] = {"name": "bzImage", "sha256": "0" * 64, "size": 1}
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"sha256": "../../victim"},
-        {"sha256": "0" * 63},
-        {"sha256": "0" * 64 + "\n"},
-        {"name": "../bzImage"},
-        {"name": "a/b"},
-        {"name": ""},
-        {"name": ".."},
-        {"size": -1},
-    ],
-    ids=str,
-)
-def test_what_leads_out_of_a_folder_is_no_artefact(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="no artefact"):
-        Artefact(**{**GOOD, **wrong})
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "larger"])

@@ -18,11 +18,13 @@ from pathlib import Path
 import pytest
 
 from errors import InfraError, UsageError
+from experiment.spec import KernelSpec
+from kernels.build import KernelRequest
 from runs.fleet.artefacts import ArtefactStore
-from runs.fleet.executor import DaskExecutor
-from runs.fleet.members import Settings
+from runs.fleet.executor import DaskExecutor, executor_of
+from runs.local import LocalExecutor
 from tests.runs.fleet.cluster import CHECKOUT, Cluster
-from tests.runs.fleet.conftest import MEMORY_MIB, SOON, FleetBench
+from tests.runs.fleet.conftest import MEMORY_MIB, FleetBench
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -154,7 +156,7 @@ def test_a_parcel_that_kills_its_workers_is_named(bench: FleetBench, cluster: Cl
     for number in range(4):
         # Seed 8 is that of block 1.
         cluster.start_worker(f"w{number}", STAND_IN_DIES_OF="--randseed=8,kernel of patched")
-    with bench.executor(cluster, Settings(losses=1)) as executor:
+    with bench.executor(cluster, losses=1) as executor:
         bench.measure("fleet", 2, executor)
     records = bench.records("fleet")
     (run_id,) = [run_id for run_id, record in records.items() if record.failure]
@@ -207,12 +209,12 @@ def test_the_client_is_killed_and_the_session_resumed(bench: FleetBench, three: 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder with 24 MiB, of which a guest of 16 MiB finds enough at first."""
+    """A folder with 40 MiB, of which a guest of 16 MiB finds enough at first."""
     if os.geteuid():
         pytest.skip("mounting a small disk needs root")
     folder = tmp_path / "small"
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", str(folder)]
     done = subprocess.run(mount, capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"no file systems can be mounted here: {done.stderr.strip()}")
@@ -224,9 +226,16 @@ def test_a_worker_whose_disk_is_full_is_set_aside(
     bench: FleetBench, cluster: Cluster, small_disk: Path
 ) -> None:
     bench.measure("local", 4)
-    cluster.start_worker("full", TWINBOOT_CACHE=str(small_disk), STAND_IN_FILLS_MIB="32")
+    cluster.start_worker("full", TWINBOOT_CACHE=str(small_disk), STAND_IN_FILLS_MIB="48")
     with bench.executor(cluster) as executor:
-        executor.members.patience_s = 12.0
+        members = executor.members
+
+        def serving() -> bool:
+            members.refresh()
+            return bool(members.serving)
+
+        wait_until(serving, "worker")
+        members.patience_s = 12.0
         with pytest.raises(InfraError, match=r"no worker can serve.*No space left") as error:
             bench.measure("fleet", 4, executor)
     assert error.value.exit_code == 3
@@ -237,7 +246,7 @@ def test_a_worker_whose_disk_is_full_is_set_aside(
     (line,) = [line for line in reporter.lines if "is set aside" in line]
     assert "No space left on device" in line
     # What it had begun is removed.
-    assert shutil.disk_usage(small_disk).free > 20 << 20
+    assert shutil.disk_usage(small_disk).free > 36 << 20
 
 
 class Wire:
@@ -303,7 +312,94 @@ def test_a_wall_session_is_measured_on_one_host(tmp_path: Path) -> None:
     def nobody(stack: ExitStack) -> object:
         raise AssertionError("nobody is to be asked")
 
-    made = DaskExecutor("dask://h:1", nobody, ArtefactStore(str(tmp_path)), SOON, print)
+    made = DaskExecutor("dask://h:1", nobody, ArtefactStore(str(tmp_path)), print)
     with made as executor, pytest.raises(UsageError) as error:
         executor.require_wall()
     assert error.value.next_step.startswith("--executor local")
+
+
+def test_a_kernel_that_no_worker_boots_is_refused_before_it_is_built(tmp_path: Path) -> None:
+    def nobody(stack: ExitStack) -> object:
+        raise AssertionError("nothing is to be built, and nobody to be asked")
+
+    made = DaskExecutor("dask", nobody, ArtefactStore(str(tmp_path / "store")), print)
+    spec = KernelSpec(source="deb:linux-source-6.12", arch="arm64")
+    kernel = KernelRequest(spec, (), CHECKOUT, tmp_path / "cache")
+    with made as executor, pytest.raises(UsageError, match=r"x86_64 only.* is for arm64") as error:
+        executor.provide_kernel(kernel)
+    assert error.value.next_step == "--executor local"
+
+
+def chosen(text: str, tmp_path: Path, store: str = "", *, insecure: bool = False) -> object:
+    with executor_of(text, store, cache=tmp_path / "cache", log=print, insecure=insecure) as made:
+        return made
+
+
+def test_this_host_is_the_default(tmp_path: Path) -> None:
+    assert chosen("local", tmp_path) == LocalExecutor()
+
+
+def test_a_scheduler_by_address_and_a_store_for_it(tmp_path: Path) -> None:
+    made = chosen("tls://host:8786", tmp_path)
+    assert isinstance(made, DaskExecutor)
+    assert made.store.url == str(tmp_path / "cache" / "store")
+    other = chosen("dask://localhost:8786", tmp_path, "s3://bucket/kernels")
+    assert isinstance(other, DaskExecutor)
+    assert other.store.url == "s3://bucket/kernels"
+
+
+@pytest.mark.parametrize("text", ["dask://host", "dask://:8786", "ray://x", "", "dask://h:port"])
+def test_another_form_is_refused_with_those_known(text: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="unknown executor") as error:
+        chosen(text, tmp_path)
+    assert "tls://HOST:PORT" in error.value.next_step
+
+
+@pytest.mark.parametrize("host", ["build-7", "10.0.0.1", "0.0.0.0", "[fe80::1]", "127.0.0.1.org"])
+def test_a_scheduler_that_others_reach_needs_tls_or_a_word(host: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a shell") as error:
+        chosen(f"dask://{host}:8786", tmp_path)
+    assert "tls://HOST:PORT" in error.value.next_step
+    assert "--insecure" in error.value.next_step
+    assert isinstance(chosen(f"dask://{host}:8786", tmp_path, insecure=True), DaskExecutor)
+    assert isinstance(chosen(f"tls://{host}:8786", tmp_path), DaskExecutor)
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.1.2.3", "[::1]"])
+def test_a_scheduler_on_loopback_needs_none(host: str, tmp_path: Path) -> None:
+    assert isinstance(chosen(f"dask://{host}:8786", tmp_path), DaskExecutor)
+
+
+def test_a_scheduler_that_listens_everywhere_is_refused_by_its_own_address(tmp_path: Path) -> None:
+    script = (
+        "import asyncio\nfrom distributed import Scheduler\n"
+        "async def main():\n"
+        "    async with Scheduler(host='0.0.0.0', port=0, dashboard=False,\n"
+        "                         contact_address='tcp://192.0.2.7:1') as made:\n"
+        "        print(made.listeners[0].listen_address, flush=True)\n"
+        "        await made.finished()\n"
+        "asyncio.run(main())\n"
+    )
+    argv = [sys.executable, "-c", script]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            port = process.stdout.readline().strip().rpartition(":")[2]
+            made = chosen(f"dask://127.0.0.1:{port}", tmp_path)
+            assert isinstance(made, DaskExecutor)
+            with pytest.raises(UsageError, match="listens on 192"):
+                _ = made.members
+            trusted = chosen(f"dask://127.0.0.1:{port}", tmp_path, insecure=True)
+            assert isinstance(trusted, DaskExecutor)
+            assert trusted.members
+        finally:
+            process.kill()
+
+
+def test_nobody_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runs.fleet.executor.CONNECT_S", 1.0)
+    made = chosen("dask://127.0.0.1:1", tmp_path)
+    assert isinstance(made, DaskExecutor)
+    with pytest.raises(InfraError, match="no scheduler answers") as error:
+        _ = made.members
+    assert error.value.exit_code == 3
