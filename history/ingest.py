@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from analysis import wall
 from analysis.comparison import summarize, unfinished
@@ -38,6 +38,7 @@ from reports.sentences import of_finding
 from results.profile import PhaseProfile, Profile
 from results.record import CaseRecord, Manifest, PhaseRecord, RunRecord
 from results.session import MeasuredSession, open_session
+from text import clean
 
 COMMIT = re.compile(r"@([0-9a-f]{12,40})$")
 DIGITS = 7
@@ -55,9 +56,16 @@ def read_session(
     Raises:
         StoreError: the folder is no session, or cannot be read.
         ReportError: its records cannot be compared.
-        RecordError: planned runs or correctness checks are missing in it.
+        RecordError: planned runs or correctness checks are missing in it, or a value is none of a
+            night's.
     """
-    return entry_of(open_session(folder), night=night, link=link)
+    session = open_session(folder)
+    try:
+        return entry_of(session, night=night, link=link)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise RecordError(f"{session.manifest.session}: {place}: {clean(first['msg'])}") from None
 
 
 def entry_of(

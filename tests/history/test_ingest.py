@@ -202,6 +202,12 @@ def test_from_a_folder(tmp_path: Path) -> None:
     entry, _ = read_session(store.folder, link="https://example.org/report")
     assert entry.link == "https://example.org/report"
     assert entry == entry_of(measured(session.manifest(), session.records()), link=entry.link)[0]
+    store = SessionStore(tmp_path / "other")
+    store.create(session.manifest().model_copy(update={"created": "99999-01-01"}))
+    for record in session.records():
+        store.append(record)
+    with pytest.raises(RecordError, match=r"night: .*is no date"):
+        read_session(store.folder)
 
 
 @pytest.mark.parametrize(
