@@ -20,6 +20,7 @@ import lab
 from analysis.model import ReportError
 from errors import Exit, InfraError, SeriesError, SpecError, UsageError, WorkloadError
 from host import doctor
+from kernels import build
 from results.door import StoreError
 from results.store import SessionStore
 from runs import building, session
@@ -344,6 +345,7 @@ def test_whose_fault_it_was_is_the_exit_code(
     def fail(*_: object) -> None:
         raise error
 
+    monkeypatch.setattr(build, "require_applies", lambda request: None)  # unpacks a kernel
     monkeypatch.setattr(building, "build_arms", fail)
     assert main("build", "filemap-v4") == code
     shown = capsys.readouterr()
