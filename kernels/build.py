@@ -338,22 +338,15 @@ class Sources:
     without: Mapping[str, str]
 
 
-def sources_of(
-    request: KernelRequest, kernel: Kernel, files: Collection[str], *, at_hand: bool
-) -> Sources | None:
+def sources_of(request: KernelRequest, kernel: Kernel, files: Collection[str]) -> Sources:
     """The lines of ``files`` in a kernel that is built.
 
-    With ``at_hand`` only where its objects are, and no other lab process builds in them.
     Lines of headers are those of the objects of other ``files``.
     Raises LabError: as :func:`provide`; or a file is compiled to other code with its lines.
     """
     plan = _Plan.of(request)
-    if at_hand and not (plan.objects / VMLINUX).exists():
-        return None
     boxed = request.boxed and bool(plan.patches)
-    with store.locked(request.cache, f"tree-{plan.source.key}", wait=not at_hand) as ours:
-        if not ours:
-            return None
+    with store.locked(request.cache, f"tree-{plan.source.key}"):
         return _contained(plan, lambda site: site.sources(kernel, sorted(files)), boxed=boxed)
 
 

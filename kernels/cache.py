@@ -220,19 +220,16 @@ def lock_path(cache: Path, name: str) -> Path:
 
 
 @contextmanager
-def locked(cache: Path, name: str, *, wait: bool = True) -> Iterator[bool]:
-    """Hold a lock of the cache, waiting for another lab process if it must; whether it is held."""
+def locked(cache: Path, name: str) -> Iterator[None]:
+    """Hold a lock of the cache, waiting for another lab process if it must."""
     lock = FileLock(lock_path(cache, name))
     try:
         lock.acquire(timeout=ANNOUNCE_S)
     except Timeout:
-        if not wait:
-            yield False
-            return
         log.info("waiting for another lab process that holds %s", name)
         lock.acquire()
     try:
-        yield True
+        yield
     finally:
         lock.release()
 

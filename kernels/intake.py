@@ -39,9 +39,8 @@ from kernels.mail import (
     unmet,
 )
 from kernels.patch_folder import ORDER, read_folder
-from kernels.products import LARGEST_MBOX, unpacked
-from kernels.products import mailbox_too_large as mailbox_too_large
-from kernels.series import LARGEST, host_code, patch_of, read_patch, reverted
+from kernels.products import LARGEST_MBOX, mailbox_too_large, unpacked
+from kernels.series import LARGEST, host_code, patch_of, read_patch, reverted, too_large
 from kernels.threads import MOST_PATCHES, Thread, select
 from results import door
 from results.record import PatchRecord, SeriesRecord
@@ -292,7 +291,7 @@ def _require_bounds(name: str, sizes: Sequence[int], lines: int = 0, files: int 
             what = f"has {count} {what}, more than {most}"
             raise SeriesError(what, where=clean(name), next_step="split it")
     if sum(sizes) > LARGEST:
-        raise mailbox_too_large(sum(sizes), clean(name))
+        raise too_large(sum(sizes), clean(name))
 
 
 def _vetted(series: _Series, name: str) -> SeriesRecord:

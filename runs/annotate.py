@@ -24,16 +24,13 @@ from runs.building import needs_box
 from runs.local import Options
 from runs.prepare import Prepared
 
-# As many objects are compiled again without having been asked for.
-MOST_UNASKED = 24
 CONTEXT = 3
 # First line and count of either side.
 HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 
-def annotate(session: Prepared, options: Options, store: SessionStore, *, on_demand: bool) -> None:
+def annotate(session: Prepared, options: Options, store: SessionStore) -> None:
     """Put the lines that a session's arms differ in on record, with how often each ran.
-    Not ``on_demand`` it is done where that takes seconds.
     Raises LabError: it cannot be done.
     """
     resolved, files = session.resolved, session.sources
@@ -47,10 +44,7 @@ def annotate(session: Prepared, options: Options, store: SessionStore, *, on_dem
         for record in store.records()
         if record.run_id in counted and not record.failure and not record.repeat
     ]
-    objects = sum(not file.endswith(".h") for file in files)
-    if not records or (not on_demand and objects > MOST_UNASKED):
-        if not on_demand:
-            return
+    if not records:
         what = "no blocks of its changed files are on record"
         step = "./lab.py run measures it anew: runs that are kept take seconds"
         raise UsageError(what, where=str(store.folder), next_step=step)
@@ -59,10 +53,7 @@ def annotate(session: Prepared, options: Options, store: SessionStore, *, on_dem
     for arm in resolved.arms:
         kernel = session.measured[arm.spec.name]
         request = options.kernel(arm.kernels[resolved.flavours[0]], arm.patches, boxed=boxed)
-        of_arm = build.sources_of(request, kernel, files, at_hand=not on_demand)
-        if of_arm is None:
-            return
-        sources[arm.spec.name] = of_arm
+        sources[arm.spec.name] = build.sources_of(request, kernel, files)
     patches = {path for arm in resolved.arms for path in arm.patches}
     changed = sorted({file for path in patches for file in read_patch(path).files})
     diffs = []

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from errors import InfraError, LabError, RecordError, SeriesError, UsageError
+from errors import InfraError, RecordError, SeriesError, UsageError
 from experiment.series_name import split_range
 from host import facts
 from host.facts import guests_at_once
@@ -245,7 +245,7 @@ def annotate_verb(
         reporter = Reporter()
         with sessions.SessionLock(folder, must_exist=True):
             opened, store, on = sessions.reopen(folder, options(), reporter.building)
-            annotate(opened, on, store, on_demand=True)
+            annotate(opened, on, store)
     write_out(forms.as_annotated(forms.read_comparison(folder), form), end="")
 
 
@@ -378,7 +378,6 @@ def make(
     from reports import forms
     from reports.headline import decided, standing_verdicts
     from runs import stages
-    from runs.annotate import annotate
     from runs.measure import measure as measure_runs
     from runs.wall import measure_wall
 
@@ -417,10 +416,6 @@ def make(
         verdict=verdict,
         verdicts=verdicts,
     )
-    try:
-        annotate(opened, run_options, store, on_demand=False)
-    except LabError as error:
-        reporter.log(f"changed lines are not counted: {error.in_one_line}")
 
 
 def print_verdicts(folder: Path, *, strict: bool) -> int:

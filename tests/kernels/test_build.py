@@ -104,8 +104,7 @@ def test_the_lines_of_either_arm_are_those_of_its_own_source(lab: Lab, *, boxed:
     texts, ran = [], []
     for request in requests:
         kernel = provide(request)
-        sources = build.sources_of(request, kernel, files, at_hand=True)
-        assert sources is not None
+        sources = build.sources_of(request, kernel, files)
         assert (set(sources.objects), sources.without) == ({"mm/filemap.c"}, {})
         bounds = "0 T _text\nffffffffffffffff T _etext\n"
         table = addresses.parse(bounds + kernel.system_map.read_text())
@@ -120,13 +119,11 @@ def test_the_lines_of_either_arm_are_those_of_its_own_source(lab: Lab, *, boxed:
     assert not list(lab.cache.glob("trees/*/boxed"))
 
 
-def test_lines_wait_for_whoever_asks_where_no_objects_are_at_hand(lab: Lab) -> None:
+def test_lines_are_had_where_no_objects_are_kept(lab: Lab) -> None:
     kernel = provide(lab.request())
     for objects in lab.cache.glob("trees/*/src/obj-*"):
         shutil.rmtree(objects)
-    assert build.sources_of(lab.request(), kernel, ["mm/filemap.c"], at_hand=True) is None
-    sources = build.sources_of(lab.request(), kernel, ["mm/filemap.c"], at_hand=False)
-    assert sources is not None
+    sources = build.sources_of(lab.request(), kernel, ["mm/filemap.c"])
     assert sources.objects
 
 
