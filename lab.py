@@ -156,6 +156,7 @@ def failed(error: Exception, arguments: Sequence[str]) -> int:
 
 def option_of(error: OSError, arguments: Sequence[str]) -> str:
     """The option and the path given with it that the system refused; empty where it is neither.
+
     The path in the error may be that of a file to be made in it, or of a folder above it.
     """
     if error.errno not in OF_PATH or not isinstance(error.filename, str):

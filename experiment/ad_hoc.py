@@ -39,6 +39,7 @@ class Touches(Frozen):
 
 class Auto(Frozen):
     """The file: ``experiment`` and ``case`` are as in an experiment file.
+
     A case may have a ``dataset`` of its own: it is then measured with others of the same.  One
     without ``times`` reads none of the dataset's files, and is measured with any other.
     ``usual`` is what kernels (``--arm``) are measured by where nobody names workloads.
@@ -95,6 +96,7 @@ def from_series(
     auto: Auto | None = None,
 ) -> Experiment:
     """The experiment that measures a series, or a stack of them, by ``workloads``.
+
     With ``reverse`` the source holds the series as it was posted.  Raises SpecError: as for
     ``load_experiment``; also for a workload that has no times here.
     """
@@ -121,6 +123,7 @@ def from_kernels(
     auto: Auto | None = None,
 ) -> Experiment:
     """The experiment that compares kernels, the first being the base.
+
     Each of ``sources`` is a ``KernelSpec.source``; arms are named by versions.  Raises SpecError:
     as for ``load_experiment``; also for a workload that has no times here.
     """
@@ -155,6 +158,7 @@ def label_of(source: str) -> str:
 
 def arm_names(sources: Sequence[str]) -> tuple[str, ...]:
     """A name for each kernel: its version where all have different ones, else all of its label.
+
     Two that are still the same are told apart by their number.
     """
     labels = [label_of(source) for source in sources]
@@ -170,6 +174,7 @@ def arm_names(sources: Sequence[str]) -> tuple[str, ...]:
 
 def _cases(workloads: Sequence[str], auto: Auto, catalogue: Catalogue) -> dict[str, Any]:
     """The cases of these workloads with their dataset; of the usual ones for none.
+
     What cannot be used is not chosen.  ``all`` is every one that can be measured in one session
     with the first of the file.
     """
@@ -220,6 +225,7 @@ def alike(workloads: Sequence[str], auto: Auto) -> tuple[str, ...]:
 
 def choose(files: Iterable[str], auto: Auto | None = None) -> tuple[str, ...]:
     """The workloads for a series that changes ``files``, by their names alone.
+
     For what has no functions, such as headers; ``runs.coverage`` chooses by what is executed.
     Raises NoWorkloadError: no rule knows any of the files; the files are named.
     """

@@ -1,4 +1,5 @@
 """What kernels are built for and guests are made of, by architecture: data alone.
+
 Everything that names an architecture reads it here, so that another one is an entry.
 """
 
@@ -15,6 +16,7 @@ Arch = Literal["x86_64", "arm64"]
 @dataclass(frozen=True)
 class Build:
     """How a kernel is built.
+
     ``make`` is what make is told besides; ``tools`` is the prefix of the GNU tools'
     names; ``target`` is what make builds and what the image is called in the cache,
     ``image`` where make leaves it.  ``fragments`` is a folder of ``configs/kconfig`` with
@@ -32,6 +34,7 @@ class Build:
 @dataclass(frozen=True)
 class Board:
     """The machine that QEMU makes.
+
     ``package`` is Debian's for ``qemu``.  ``cpu`` is the model of every guest, empty where
     guests name theirs.  ``devices`` stop and end the machine; ``result`` is the serial port
     that results go to.  ``done_status`` is QEMU's exit status when the agent ended it; where
@@ -62,6 +65,7 @@ class Words:
 @dataclass(frozen=True)
 class Root:
     """Where a guest's programs come from.
+
     ``debian`` is Debian's name for an architecture whose packages are fetched, empty for
     the host's own programs.  ``agent`` takes the place of ``workloads/agent.sh``, which it
     reads; ``program_at`` is where the kernel puts a position-independent program, and

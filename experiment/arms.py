@@ -95,6 +95,7 @@ class ShapeSpec(Frozen):
 
     def of(self, guest: Guest) -> Guest:
         """The guest with these changes.
+
         Raises SpecError: vCPUs or memory cannot be shared by that many nodes.
         """
         changed = {
@@ -140,6 +141,7 @@ PREBUILT_SOURCES = ("deb:linux-image-", "image:")
 
 class KernelSpec(Frozen):
     """Where the source comes from, how it is configured, and what compiles it.
+
     A kernel that is built already has no flavour of ours, and no patches.
     """
 

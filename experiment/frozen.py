@@ -57,6 +57,7 @@ NOTHING = _Nothing()
 @dataclass(frozen=True)
 class Problem:
     """One mistake at one key.
+
     ``allowed`` are the values to choose from; a suggestion is the one of them, or of
     ``candidates`` where given, that is most like ``wanted`` or the text found.
     """

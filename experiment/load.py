@@ -48,6 +48,7 @@ PRIMARY = ("primary", "wall_primary")
 @dataclass(frozen=True)
 class Catalogue:
     """Every name that an experiment can use.
+
     ``workloads`` maps workload to variant to phase names; ``metrics`` are the names
     that follow ``PHASE.``, and ``measured`` those of one workload, variant and phase where
     it has not all of them; ``series`` are folders relative to the checkout, such as
@@ -242,6 +243,7 @@ def load_experiment(
     path: Path, *, overrides: Sequence[str] = (), catalogue: Catalogue
 ) -> Experiment:
     """Read an experiment by path or by bare name (``filemap-v4``).
+
     ``overrides`` are ``key=value`` texts (``blocks=4``, ``guest=smoke``,
     ``cases.0.times.laptop.4k.runtime_s=1.5``), applied in order before anything is checked.  Raises
     SpecError: the file is not there or not TOML, or something in it or in the overrides is wrong;
@@ -255,6 +257,7 @@ def check_experiment(
     data: dict[str, Any], file: Path, *, overrides: Sequence[str], catalogue: Catalogue
 ) -> Experiment:
     """Make an experiment of raw data, changing it by ``overrides``; ``file`` is its place.
+
     Raises SpecError: as for :func:`load_experiment`.
     """
     lines: list[str] = []
@@ -320,6 +323,7 @@ def _tidy(data: dict[str, Any], changed: Collection[KeyPath]) -> None:
 
 def _with_thresholds(experiment: Experiment, catalogue: Catalogue) -> Experiment:
     """The experiment whose thresholds have those of its mode, its cases and its workloads, too.
+
     Exact guests that do the same differ by as much as a workload says, so what is smaller is not
     asked for.  What the experiment says of a metric itself is as it says.
     """
@@ -343,6 +347,7 @@ def _with_thresholds(experiment: Experiment, catalogue: Catalogue) -> Experiment
 
 def load_guest(path: Path) -> Guest:
     """Read a guest by path or by bare name (``laptop``).
+
     Raises SpecError: as for :func:`load_experiment`; also when the guest's name is not that of its
     file, which is what experiments call it by.
     """
@@ -351,6 +356,7 @@ def load_guest(path: Path) -> Guest:
 
 def load_machine(path: Path) -> MachineSpec:
     """Read a machine whose caches are modelled, by path or by bare name (``ice-lake-sp``).
+
     Raises SpecError: as for :func:`load_guest`.
     """
     return _named(_find(path, MACHINES, "machine"), MachineSpec)
@@ -371,6 +377,7 @@ def _named(file: Path, model: type[S]) -> S:
 
 def load(file: Path, model: type[S]) -> S:
     """Read a file as this model has it.
+
     Raises SpecError: it is wrong; one line for each mistake.
     """
     read, problems = validated(read_toml(file), model)
@@ -436,6 +443,7 @@ def validated(data: dict[str, Any], model: type[S]) -> tuple[S | None, list[Prob
 
 def _unwritable(value: object, path: KeyPath = ()) -> Iterator[Problem]:
     """Values that TOML knows and JSON does not: dates, inf and nan, endless nesting.
+
     A byte of the command line that is not UTF-8 comes as half a surrogate pair.
     """
     if len(path) > MAX_DEPTH:
@@ -536,6 +544,7 @@ def place_of(text: str) -> str:
 
 def apply_override(data: dict[str, Any], text: str) -> KeyPath | str:
     """Put the value of ``key=value`` into ``data``; return what it wrote, or what is wrong.
+
     The value is TOML where it can be read as TOML and a plain string otherwise, so
     that ``guest=smoke`` needs no quotes.  Tables that are missing on the way are made, and then
     the path of the first of them is returned; whether their keys are known is decided with all
@@ -594,6 +603,7 @@ FORM = re.compile(rf"(?:(?P<arm>[^:=]+):)?(?P<name>{OPTION_NAME})=(?P<value>{OPT
 
 def with_config(experiment: Experiment, texts: Sequence[str]) -> Experiment:
     """The experiment whose kernels, or those of one arm, have these options besides.
+
     Raises SpecError: a text is no option, or there is no such arm; one line for each mistake.
     """
     names = tuple(arm.name for arm in experiment.all_arms)

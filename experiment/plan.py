@@ -1,4 +1,5 @@
 """From an experiment to its runs: pure, so that a plan can be shown, resumed and tested.
+
 A block is one seed on every arm of every case.  Blocks follow each other, so a
 session that is interrupted holds whole blocks.
 """
@@ -39,6 +40,7 @@ PAGES_PER_PAGE_OF_STRUCTS = 64
 @dataclass(frozen=True)
 class Size:
     """What a guest really gets, in MiB, and the number of fio jobs in it.
+
     A limit of 0 is none, a brd of 0 is none; ``file_mib`` is of all files together.
     ``memory_mib`` is to be left for the page cache where no limit says so, 0 is all.
     """
@@ -52,6 +54,7 @@ class Size:
 
 class PlannedRun(Frozen):
     """One boot to be made.
+
     ``run_id`` sorts by case, then block, and is safe as a file name.  ``repeat``
     marks the run that checks bit-exactness, ``twin`` names the twin a run belongs
     to; neither is ever a data point.
@@ -84,6 +87,7 @@ def make_plan(
     case_blocks: Mapping[str, int] = MappingProxyType({}),
 ) -> Plan:
     """Return every run the experiment asks for; with ``blocks`` those of that many seeds.
+
     ``case_blocks`` are cases with fewer.
     Block ``b`` has the seed ``experiment.seed + b`` on all arms and cases, so that
     arms differ by their kernel only.  The repeats, one a case (block 0, last arm built),
@@ -137,6 +141,7 @@ def remaining(plan: Plan, done_run_ids: Collection[str]) -> tuple[PlannedRun, ..
 
 def scaled(dataset: Dataset, guest: Guest) -> Size:
     """Divide the original sizes by the guest's scale; the jobs are the guest's own.
+
     Raises SpecError: a size is no multiple of the scale (the ratios would not be those of the
     original), or the brd gets smaller than 64 MiB.
     """
@@ -165,6 +170,7 @@ def memory_needed_mib(size: Size, guest: Guest, initramfs_mib: int) -> int:
 
 def _memory_parts(size: Size, guest: Guest, initramfs_mib: int) -> tuple[tuple[str, int], ...]:
     """What takes memory, as it is said, and how many MiB.
+
     The initramfs counts twice: the archive stays until it is unpacked.  brd pages
     are charged to nobody, so they come on top of the cgroup's limit; without a limit the
     whole file is cached.  A guest that is to have ``memory_mib`` left is made to measure,
@@ -190,6 +196,7 @@ def _memory_parts(size: Size, guest: Guest, initramfs_mib: int) -> tuple[tuple[s
 
 def require_memory(size: Size, guest: Guest, initramfs_mib: int) -> None:
     """Refuse a guest that would run out of memory outside the measured cgroup.
+
     Raises SpecError: ``memory_mib`` is too small; names the guest's file and the sum.
     """
     parts = _memory_parts(size, guest, initramfs_mib)
@@ -270,6 +277,7 @@ def look_after(blocks: int, looks: Sequence[Look] = LOOKS) -> Look | None:
 
 def wall_arms(experiment: Experiment) -> tuple[ArmSpec, ...]:
     """The arms of a wall session: those asked for, and the base again.
+
     Raises SpecError: an arm of the experiment has the name of the A/A arm.
     """
     arms = experiment.all_arms
@@ -282,6 +290,7 @@ def wall_arms(experiment: Experiment) -> tuple[ArmSpec, ...]:
 
 def order(names: Sequence[str], *, seed: int, block: int, case: str) -> tuple[str, ...]:
     """The order of the arms in one block of one case; all orders are equally likely.
+
     Drawn by SHA-256 over seed, block and case: more blocks leave the earlier ones as
     they are, on any Python.
     """
@@ -297,6 +306,7 @@ def order(names: Sequence[str], *, seed: int, block: int, case: str) -> tuple[st
 
 def wall_plan(experiment: Experiment) -> Plan:
     """Every run of a wall session, in the order they are made.
+
     A block is every arm of every case once, the arms of one case back to back; block ``b`` gives
     fio the seed ``experiment.seed + b`` on all of them.  Twins come last.  Raises SpecError: as
     :func:`wall_arms`.
@@ -315,6 +325,7 @@ def wall_plan(experiment: Experiment) -> Plan:
 
 def remaining_whole(plan: Plan, done_run_ids: Collection[str]) -> tuple[PlannedRun, ...]:
     """The runs still to be made, in the plan's order, whole blocks of a case at a time.
+
     Of a block that was interrupted every run is made again: runs of one block are close
     in time, or it is none.
     """
@@ -326,6 +337,7 @@ def remaining_whole(plan: Plan, done_run_ids: Collection[str]) -> tuple[PlannedR
 @dataclass(frozen=True)
 class Conditions:
     """What else the host did while a run was measured; shares are of its CPU time.
+
     ``stolen`` was taken by a hypervisor below this host, ``foreign`` used by others than
     the guest; ``swapped_pages`` went in or out, ``throttled`` counts thermal events.
     """
@@ -363,6 +375,7 @@ def dropped_blocks(
     blocks: Mapping[int, Sequence[Conditions | None]], rules: DropRules = DropRules()
 ) -> dict[int, str]:
     """Blocks to leave out whole, each with its reason.
+
     ``blocks`` has the conditions of each block's runs, None for a run that failed.  Which
     arm a run was of, and what it measured, is not told: it must not decide.
     """

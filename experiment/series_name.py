@@ -22,6 +22,7 @@ RANGE = re.compile(r"(?P<first>[^\s]*[^\s/.])\.\.(?P<last>[^\s/.][^\s]*)?")
 
 def kind_of(name: str) -> Kind:
     """The kind of series that ``name`` asks for; a file without a known ending is a folder.
+
     A ``link`` is one that is to no archive of mails: nothing is fetched from there.
     """
     if LINK.match(name):
@@ -84,6 +85,7 @@ def split_range(name: str) -> tuple[str, str, str] | None:
 
 def from_here(name: str, *, here: Path, checkout: Path) -> str:
     """A series or source named on the command line, whose relative paths start ``here``.
+
     Those of experiment files start at the checkout, which is where what is not found
     here is left to be looked for.
     """

@@ -1,4 +1,5 @@
 """The question in one file, as frozen values.
+
 Sizes are given at the original's scale; a guest divides all of them by its
 ``scale``, so that the ratios between cgroup limit, file and brd stay those of
 the original at every size.
@@ -66,6 +67,7 @@ SEED_LOOKS = (8, 10, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768)
 
 class Looks(NamedTuple):
     """Numbers of seeds after which a session was or will be judged, in ascending order.
+
     ``sequential`` is true where seeds are added until the verdicts are decided; then each look
     has a share of the error rates (``analysis.power``).  Otherwise there is one look.
     """
@@ -76,6 +78,7 @@ class Looks(NamedTuple):
 
 def looks_of(first: int, most: int | None, until: int | None = None) -> Looks:
     """The looks of a session that begins with ``first`` seeds and has ``most`` at most.
+
     ``most`` is None for a fixed number of seeds.  ``until`` ends the looks before ``most``: what
     a session with that many seeds has had so far.
     """
@@ -148,6 +151,7 @@ class Published(Frozen):
 
 class PhaseTimes(Frozen):
     """How much a phase does: a number of I/Os, or a ramp and a measured time.
+
     With ``ios`` both arms do the same I/Os from the first to the last, and none is cut off by
     the end; there is no ramp, what is cold is cold on both.
     """
@@ -246,6 +250,7 @@ MODELLED = (MEMORY, LINES)
 
 class TwinSpec(Frozen):
     """Diagnostic runs: more runs of the same arms, which explain and are never judged.
+
     They have another guest shape, something that is read in the guest, or a plugin that
     models caches, so that none of their numbers compares with those of the judged runs.
     """
@@ -294,6 +299,7 @@ class WallSpec(Frozen):
 
 class Experiment(Frozen):
     """One experiment file, complete and checked against the catalogues.
+
     ``blocks`` is the number of seeds (of blocks in wall mode).  With ``max_seeds`` an exact
     session adds seeds, up to that many, until every primary metric is decided.
     """
@@ -456,6 +462,7 @@ class Experiment(Frozen):
     @property
     def compared(self) -> tuple[tuple[str, str], ...]:
         """The pairs of arms that are compared, by name: what from, what to.
+
         ``steps`` has each arm against the last one before it that was built and, with more than
         two, the last against the first: what each step gives, and what all of them do.
         """

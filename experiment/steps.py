@@ -1,4 +1,5 @@
 """Patch by patch: a series as arms, and the search for the patch that moved a metric.  Pure.
+
 Point ``k`` of a search is the source with the first ``k`` patches.  Points are ``old`` (the metric
 is where it was at point 0), ``new`` (it has moved by more than the threshold), or ``skip`` (does
 not build or boot).  The search takes for granted what ``git bisect`` does: once moved, a metric
@@ -22,6 +23,7 @@ REVERTED = "revert: "
 
 def step_arms(series: SeriesSpec, subjects: Sequence[str]) -> tuple[ArmSpec, ...]:
     """The N + 1 arms of a series whose N patches, in the order they apply, have ``subjects``.
+
     Arm 0 is without the series, arm N with all of it.  Where the source holds the series
     (``reverse``) the patches take it out: arm 0 has all of them, and forward patch ``k``
     is what undoing the patch ``N - k + 1`` gives.
@@ -56,6 +58,7 @@ def _subject(series: SeriesSpec, subjects: Sequence[str], number: int) -> str:
 
 def per_patch(experiment: Experiment, subjects: Sequence[str]) -> Experiment:
     """The same experiment with an arm for each prefix of its series, compared in steps.
+
     ``subjects`` are those of the patches in the order they apply.  Published figures are about the
     whole series, so they go to the last arm.  Raises SpecError: there is no series, the experiment
     has arms of its own, or the series has more patches than can be compared.
@@ -120,6 +123,7 @@ class Boundary:
 
 def next_step(points: int, states: Mapping[int, State]) -> NextPoint | Boundary:
     """What to do next, from what is known; ``points`` counts them, the first is 0.
+
     The first point must be known to be old, the last to be new.  Only what is known decides, so
     that a search that was stopped goes on where it was.  Raises ValueError: the ends are not known
     to differ.
@@ -148,6 +152,7 @@ def state_of(change: float, whole: float, threshold: float) -> State:
 
 def seeds_for(threshold: float, chaos: float = CHAOS) -> int:
     """How many seeds a point is measured with, at least 1.
+
     As many as it takes for a point that changes nothing to stay within the threshold 99
     times of 100: the mean of n ratios has the sd ``chaos * sqrt(2 / n)``.
     """
@@ -161,6 +166,7 @@ def can_decide(threshold: float, spread: float, seeds: int) -> bool:
 
 def threshold_of(text: str) -> float:
     """A fraction from ``0.5%`` or ``0.005``.
+
     Raises SpecError: it is no number, or not between 0 and 100 %.
     """
     number, percent, rest = text.strip().partition("%")

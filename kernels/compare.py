@@ -75,8 +75,7 @@ def _function(
     change: CodeChange, touched: Sequence[Touched], patches: Sequence[PatchRecord]
 ) -> FunctionRecord:
     name, _, where = change.name.partition("@")
-    # gcc names parts and copies of a function f.cold, f.isra.0, f.constprop.0.
-    plain = name.partition("#")[0].partition(".")[0]
+    plain = symbols.plain(name)
     files = [
         entry.file
         for entry in touched

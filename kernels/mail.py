@@ -406,7 +406,7 @@ def _body(message: Message) -> tuple[str, list[str], tuple[bytes, ...], str]:
 
 
 def _attached(part: Message, most: int) -> bytes:
-    """What is attached, without its packing; raises as ``kernels.packed.unpacked``."""
+    """What is attached, without its packing; raises as ``kernels.products.unpacked``."""
     content = _payload(part)
     is_plain = part.get_content_maintype() == "text" and not is_packed(content)
     return content if is_plain else unpacked(content, "", most)

@@ -62,6 +62,7 @@ class PrimaryResult(Record):
 
 class EntryOutcome(Record):
     """How an attempt ended.
+
     ``code`` is what ``lab.py run`` would have exited with, ``headline`` what the report begins
     with, ``message`` why there is no verdict, ``functions`` which functions changed, a line a
     phase; ``is_bug``: it was ended by an exception that nobody expected.
@@ -79,6 +80,7 @@ class EntryOutcome(Record):
 
 class QueueEntry(EntryOutcome):
     """A series that waits, is measured, or was.
+
     ``mailbox`` names the mails that the queue itself keeps; they then stand for the
     question's series.  ``added``, ``began`` and ``ended`` are UTC, ``2026-01-01T00:00:00.000000Z``.
     ``attempt`` counts sessions, ``tries`` how often the host ended this one.  ``attested`` is what
@@ -109,6 +111,7 @@ class QueueEntry(EntryOutcome):
     @property
     def is_from_mail(self) -> bool:
         """Whether its patches are those of whoever mailed them.
+
         A watch queued it, or a message-id or link names it.  A file, folder or range was
         chosen by whoever added it.
         """
@@ -157,6 +160,7 @@ class QueueEntry(EntryOutcome):
 
     def requeued(self, *, anew: bool = False) -> QueueEntry:
         """The same, waiting once more: a session the host ended goes on, any other is new.
+
         ``anew`` is a new one in any case.
         """
         goes_on = (self.blame == "host" and not anew) or not self.began

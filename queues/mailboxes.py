@@ -1,4 +1,5 @@
 """Where mails come from: an mbox, a folder of them, a maildir, a mirror of a public-inbox archive.
+
 An mbox only grows, or is another: its position is how many bytes were read and a hash of the last
 of these.  Where that no longer fits, all of it is read again; mails that were seen before are told
 by their ids.  One that is packed is read whole whenever it is another.
@@ -35,6 +36,7 @@ Positions = Mapping[str, str]
 
 class Arrival(NamedTuple):
     """A mail as it came; ``at`` is when, in seconds since 1970, ``place`` where in the mailbox.
+
     ``deleted`` is a mail that was taken out of the mailbox.
     """
 
@@ -68,6 +70,7 @@ SHORT = 12
 
 def mailbox_of(place: Path) -> Mailbox:
     """The mailbox at a place: an archive, a maildir, an mbox or a folder of them.
+
     Raises UsageError: none of these.
     """
     if place.is_file():

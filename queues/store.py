@@ -67,6 +67,7 @@ class QueueStore:
 
     def read(self) -> Read:
         """Every entry; a file that cannot be read is named and stays where it is.
+
         Raises UsageError: there is no such folder.
         """
         if not self.folder.exists():
@@ -85,6 +86,7 @@ class QueueStore:
 
     def find(self, name: str) -> QueueEntry:
         """The entry of this id, or the only one whose id begins so.
+
         Raises UsageError: there is none, or more than one.
         """
         entries = self.read().entries
@@ -117,6 +119,7 @@ class QueueStore:
     @contextmanager
     def change(self, entry_id: str) -> Iterator[QueueEntry]:
         """An entry as it is now, which nobody else changes meanwhile.
+
         Raises UsageError: somebody works on it, or it is gone.
         """
         try:
@@ -136,6 +139,7 @@ class QueueStore:
         self, may: Callable[[QueueEntry], bool] = lambda entry: True
     ) -> Iterator[QueueEntry | None]:
         """The next entry to work on, its lock held; None where others have all that is left.
+
         One that ``may`` not be worked on is passed over.
         """
         for entry in self.read().entries:
@@ -222,6 +226,7 @@ def entry_of(
     request: Request, *, here: Path, checkout: Path, catalogue: Catalogue, priority: int = 0
 ) -> QueueEntry:
     """A new entry for a request of one series, whose relative paths start ``here``.
+
     Raises UsageError: there is no such file or folder; SpecError: a workload, an override or the
     source is wrong.
     """
@@ -252,6 +257,7 @@ def entry_of(
 
 def put(store: QueueStore, entry: QueueEntry) -> str:
     """Add an entry, or say what is there; a removed one waits again, a waiting one may move up.
+
     Raises UsageError: it is being changed by somebody else.
     """
     if store.add(entry):

@@ -1,4 +1,5 @@
 """Follow a mailbox: queue every new, complete series that touches the given paths.
+
 What a watch knows is in ``QUEUE/watch/NAME/``: where it is in the mailbox, the mails of
 series that are not whole yet, and the series it has seen.  Mails are kept before what is made
 of them, entries before the state that says so, and both have names of what they hold: killed
@@ -41,6 +42,7 @@ MOST_BESIDE = 9
 
 def read_posted(raw: bytes) -> Mail:
     """A mail that came by; ``Mail.is_posted`` says whether it is a member of a series.
+
     Raises SeriesError: too large, with a header too large, of too many patches, or it cannot be
     read.
     """
@@ -62,6 +64,7 @@ def read_posted(raw: bytes) -> Mail:
 
 def touches(files: Iterable[str], paths: Sequence[str]) -> bool:
     """Whether a file is one of ``paths`` or below it, or none are named.
+
     Paths are folders, files, or patterns, in which "*" stands for any characters, "/" too.
     """
     return not paths or any(
@@ -75,6 +78,7 @@ def touches(files: Iterable[str], paths: Sequence[str]) -> bool:
 
 class KnownSeries(Record):
     """A series that was whole; ``entry`` is its id in the queue, or empty; ids are hashes.
+
     ``attested`` is what vouches for its sender (``kernels.b4``), or empty.
     """
 
@@ -152,6 +156,7 @@ def other_versions(
     new: KnownSeries, known: Iterable[KnownSeries]
 ) -> Iterator[tuple[Literal["older", "newer", "unproven"], KnownSeries]]:
     """The queued series that are other postings of this one: a sender's, and thread, title or id.
+
     ``older`` ones this one replaces, ``newer`` ones make it needless.  Both have to be vouched
     for: who may write a name into ``From:`` must not empty a queue.
     """
@@ -188,6 +193,7 @@ class LeftOut(Record):
 
 class State(Record):
     """Where a watch is; ``pending`` has the mails kept, by hash, and when each came.
+
     ``left_out`` has the newest ``MOST_LEFT_OUT``, the newest last.
     """
 
@@ -206,6 +212,7 @@ Attest: TypeAlias = Callable[[Sequence[bytes], str], str]
 @dataclass(frozen=True)
 class Selection:
     """What is to be queued and how: ``paths`` empty takes every series.
+
     After ``days`` a series that is not whole is given up; a first look goes as far back.
     """
 
@@ -218,6 +225,7 @@ class Selection:
 @dataclass
 class PollReport:
     """What one look found, a line each.
+
     ``unposted`` has mails with a diff that are members of no series, by the reason.
     """
 
@@ -246,6 +254,7 @@ class Watch:
 
     def poll(self, mailbox: Mailbox, now: float) -> PollReport:
         """Read what is new, queue what is whole, and remember.
+
         Raises UsageError: another process looks, or the state is of another version of the lab;
         InfraError: the mailbox cannot be read; what came before is queued.
         """

@@ -112,6 +112,7 @@ MOST_IN_A_ROW, MOST_BUGS_IN_A_ROW = 2, 10
 @dataclass(frozen=True)
 class Job:
     """What one attempt is to do: begin a session in ``folder``, or finish the one there.
+
     ``is_from_mail``: its patches are those of whoever mailed them.
     """
 
@@ -128,6 +129,7 @@ Log = Callable[[str], None]
 @dataclass(frozen=True)
 class Rules:
     """``tries`` is how often an entry is begun that the host ends; ``limit`` None is no limit.
+
     What somebody mailed is built in a sandbox, with ``has_sandbox``.  Without that, and without
     ``trust_authors``, it is not built: what it adds to the kernel's makefiles would run with the
     rights of this process.
@@ -145,6 +147,7 @@ class Rules:
 
 def work(store: QueueStore, measure: Measure, log: Log, rules: Rules | None = None) -> int:
     """Work the queue until nothing is left that nobody works on; return how many ended.
+
     An entry's failure is its outcome, and the next one is taken.  What the host ended is tried
     again at once, as often as ``rules`` say, and then set aside.  Raises InfraError: two entries in
     a row were ended by the host or the lab itself; KeyboardInterrupt: passed on; the next worker

@@ -158,13 +158,6 @@ def estimate(change: Change | None) -> float | None:
     return change.estimate if change else None
 
 
-def pair_change(metric: MetricComparison, base: float, other: float | None) -> str:
-    """How one value of a metric differs from that of base, as :func:`change` says it."""
-    if other is None or not (base or is_share(metric.unit)):
-        return NOTHING
-    return points(other - base) if is_share(metric.unit) else percent(other / base - 1)
-
-
 def reference_change(reference: Reference) -> str:
     """The change of a published figure, as :func:`change` says it."""
     if is_share(reference.unit):

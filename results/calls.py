@@ -11,6 +11,7 @@ from results.record import Record
 
 class Calls(Record):
     """Functions of a kernel by name, as a profile has them, and what their code refers to.
+
     ``callees`` are, for each of ``names``, the positions in it of functions that its code calls,
     jumps to or holds the address of.  ``pointed`` are positions of functions whose address is in
     data, so that any function of ``indirect`` (which call through pointers) may call them, and

@@ -15,6 +15,7 @@ ArmStanding = Literal["green", "red", "red before the series", "not run", "pendi
 
 class CheckProblem(Record):
     """Something that a correct kernel does not do.
+
     ``kind`` is that of the splat (``locks``, ``sleeping``, ``crash`` and so on), or
     ``selftest``, ``data``, ``step``, ``leak`` or ``taint``; ``title`` is what was said,
     ``where`` a function of the kernel or empty, ``says`` the kind in words.
@@ -35,6 +36,7 @@ class CheckProblem(Record):
 
 class Check(Record):
     """One guest of the gate.
+
     ``of`` counts the guests of this arm.  ``checked`` has a line for each thing that was
     looked at and is well; ``reason`` says why a check was not run, and is empty else.
     ``console`` is the log, relative to the session's folder.
@@ -57,6 +59,7 @@ class Check(Record):
 @dataclass(frozen=True)
 class ArmChecks:
     """How one arm stands after its checks.
+
     ``problems`` are its own, ``inherited`` those that the base arm has, too, each with the
     run id of its check; ``reason`` says why it was not checked, or what of it is not made
     yet, and is empty else.
@@ -75,6 +78,7 @@ class ArmChecks:
 
 def standing(own: Sequence[Check], of_base: Sequence[Check]) -> ArmChecks:
     """What the checks of one arm say beside those of the session's first arm.
+
     What is red there is red before the series.  An arm some of whose guests were lost was
     not checked; one some of whose guests were not made yet waits for them.
     """

@@ -1,4 +1,5 @@
 """Which kernel functions each workload executes, how often, and which workload shows a change.
+
 Pure but for two files: the data of one kernel source is ``configs/coverage/NAME.csv``, a row for
 each function that is built into the kernel, and ``NAME.json``, which says of each column where it
 was measured.  Counts are those of the probe (docs/notebook/probe.md): a function that the compiler
@@ -46,6 +47,7 @@ class CoverageError(RecordError):
 
 class CoveredCase(Record):
     """One column: a case, the shipped experiment that has it, and how it was counted.
+
     ``ios`` are the I/Os of one run, or operations of its programs, ``run_cpu_s`` its host CPU
     seconds in that guest (an estimate for others of the same size).
     """
@@ -74,6 +76,7 @@ PLAIN_SHARE = 0.5
 @dataclass(frozen=True)
 class Coverage:
     """Functions of one kernel source and what executes them.
+
     ``calls`` maps every function, as file and name, to calls for an I/O (or operation) by case,
     over all its phases; a case that never executes it is not in the mapping.
     """
@@ -93,6 +96,7 @@ class Coverage:
 
     def with_session(self, other: Coverage) -> Coverage:
         """These cases with those of ``other``, which replace cases of the same name.
+
         Raises ValueError: of another kernel source or release.
         """
         if (self.source, self.release) != (other.source, other.release):
@@ -131,6 +135,7 @@ class Coverage:
 @dataclass(frozen=True)
 class Candidate:
     """A workload, by its best case: which changed functions it executes, and how often.
+
     That without a variant is the best where it has half the score of any.
     ``shares`` has of each of them its calls in a CPU second of a run divided by those of the
     workload that executes it most: 1 there.  ``score`` is what workloads are ranked by: one that
@@ -156,6 +161,7 @@ class Candidate:
 @dataclass(frozen=True)
 class Suggestion:
     """What would show a change, best first.
+
     ``functions`` are those that change.  ``never`` of them are built in and executed by no
     workload; ``absent`` are no functions of this kernel: inlined, not built, or of another
     version.  ``by_files`` says that no changed function is known, and that the candidates
@@ -176,6 +182,7 @@ def plain(name: str) -> str:
 
 def suggest(coverage: Coverage, functions: Sequence[str], files: Sequence[str]) -> Suggestion:
     """Rank workloads by how many of the changed ``functions`` they execute and how often.
+
     ``files`` are those that the series changes, relative to the kernel's source.  Where no
     changed function is in the kernel's table, other functions of the same files stand for them.
     """
@@ -230,6 +237,7 @@ def suggest(coverage: Coverage, functions: Sequence[str], files: Sequence[str]) 
 @dataclass(frozen=True)
 class FolderCoverage:
     """Of one folder: functions built in, and executed, by each workload and by any.
+
     ``tracing`` of those that nothing executes are made of trace events.
     """
 
@@ -295,6 +303,7 @@ def write(coverage: Coverage, table: Path) -> None:
 
 def read(table: Path) -> Coverage:
     """Read what :func:`write` wrote.
+
     Raises CoverageError: a file is missing or damaged; it is named.
     """
     head_file = table.with_suffix(HEAD)

@@ -1,4 +1,5 @@
 """The door to files in folders that others can write: sessions, histories, queues, stores, caches.
+
 Whoever can write to such a folder chooses what its names stand for: a link to a file of the
 reader's, a pipe that is never written to, a file without an end.  So nothing in it is opened by
 its path.  The folder itself is the one that was named; what is below it is opened step by step from
@@ -35,6 +36,7 @@ class StoreError(RecordError):
 
 def read(top: Path, name: str, most: int = TEXT) -> bytes:
     """The bytes of the file ``name`` below ``top``, which has at most ``most``.
+
     Raises StoreError: it, or a folder on the way, is a link; it is no plain file, or larger;
     OSError: there is none, or it cannot be read.
     """
@@ -53,6 +55,7 @@ def opened(top: Path, name: str, most: int) -> Iterator[IO[bytes]]:
 
 def read_named(path: Path, most: int = TEXT) -> bytes:
     """The bytes of a file that the user named, which may be a link; it has at most ``most``.
+
     Raises StoreError: it is no plain file, or larger; OSError: there is none, or it cannot be read.
     """
     with opened_named(path, most) as file:
@@ -69,6 +72,7 @@ def opened_named(path: Path, most: int) -> Iterator[IO[bytes]]:
 
 def write(top: Path, name: str, content: str | bytes) -> None:
     """Write the file ``name`` below ``top`` beside its place, durably, and rename it there.
+
     Folders on the way are made.  Raises StoreError: a folder on the way is a link; OSError: it
     cannot be written.
     """
@@ -98,6 +102,7 @@ def created(top: Path, name: str) -> Iterator[IO[bytes]]:
 
 def append(top: Path, name: str, line: bytes) -> None:
     """Append a line durably; what a killed process left of the last one is cut off before.
+
     Raises StoreError: as :func:`read`, or the file has another name, whose content would change;
     OSError: it cannot be written.
     """
@@ -121,6 +126,7 @@ def append(top: Path, name: str, line: bytes) -> None:
 
 def names(top: Path, name: str = "", *, folders: bool = False) -> list[str]:
     """The names in the folder ``name`` below ``top``, sorted; none where there is no folder.
+
     With ``folders`` those of folders alone; a link to one is none.  Raises StoreError: it is a link
     or no folder, or has more names than any folder of the lab's; OSError: it cannot be read.
     """
@@ -136,6 +142,7 @@ def names(top: Path, name: str = "", *, folders: bool = False) -> list[str]:
 
 def exists(top: Path, name: str) -> bool:
     """Whether there is anything of that name below ``top``: a link that leads nowhere as well.
+
     Raises StoreError: a folder on the way is a link.
     """
     above, last = _parts(top, name)
@@ -149,6 +156,7 @@ def exists(top: Path, name: str) -> bool:
 
 def remove(top: Path, name: str) -> None:
     """Remove the file ``name`` below ``top``, if there is one; a link goes, not what is behind it.
+
     Raises StoreError: a folder on the way is a link; OSError: it cannot be removed.
     """
     above, last = _parts(top, name)
@@ -158,6 +166,7 @@ def remove(top: Path, name: str) -> None:
 
 def make_folder(top: Path, name: str = "") -> Path:
     """Make the folder ``name`` below ``top``, and those on the way, as far as missing.
+
     Raises StoreError: one of them is a link or no folder; OSError: it cannot be made.
     """
     with _folder(top, name, make=True):
@@ -174,6 +183,7 @@ def _parts(top: Path, name: str) -> tuple[str, str]:
 
 def require_plain(top: Path) -> None:
     """Refuse a folder that has anything but plain files and folders in it, however deep.
+
     For a folder whose files are also opened by programs, which follow links.  Raises StoreError:
     names the first link, pipe or device.
     """

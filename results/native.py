@@ -1,4 +1,5 @@
 """The record of a session of native mode: what was booted, and what each boot found.
+
 Its head is written once, and each boot is a line that is appended.  It is no session of exact or
 wall mode: none of its numbers is in one verdict with theirs.
 """
@@ -32,6 +33,7 @@ class NativeArm(Record):
 
 class NativeHead(Record):
     """What a session measures; ``phases`` are by case, ``left_out`` cases with why.
+
     ``orders`` counts the orders in which each kernel's objects are linked; ``change`` and ``alpha``
     are as in an experiment's thresholds.  With ``same_code`` nothing is booted.
     """
@@ -65,6 +67,7 @@ class NativePhase(Record):
 
 class NativeBoot(Record):
     """One boot: its round and arm, the order of its objects, and whether it is the base once more.
+
     ``hertz`` is ticks in a second.  ``stolen`` and ``foreign`` are shares of the host's CPU time;
     the guest's own, whose processes nobody waits for, may be among the foreign.
     """
@@ -97,6 +100,7 @@ def append(folder: Path, boot: NativeBoot) -> None:
 
 def read(folder: Path) -> tuple[NativeHead, tuple[NativeBoot, ...]]:
     """A session; a line that a killed lab has not finished is passed over.
+
     Raises StoreError: it is none, or damaged.
     """
     try:

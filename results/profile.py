@@ -1,4 +1,5 @@
 """What was counted in one run, by function, and what a diagnostic run read of waits for locks.
+
 Kept apart from the run record: it explains a number and is never one that is judged.  Times of
 waits are virtual nanoseconds; they include the turns that other vCPUs had meanwhile.
 """
@@ -15,6 +16,7 @@ from results.record import MOST, Record, Sample
 
 class Wait(Record):
     """Waits of one caller from the contention events: how often, and how long together.
+
     ``callers`` goes from the lock function's caller outwards; ``flags`` is the
     kernel's word for the kind of lock (``SPIN``, ``READ``, ``MUTEX`` and so on).
     """
@@ -27,6 +29,7 @@ class Wait(Record):
 
 class PhaseLocks(Record):
     """One phase of a twin's run.
+
     ``virtual_ns`` is the time the phase took.  ``dropped`` counts events that the
     histograms had no room for: with any, ``waits`` is not complete.
     """
@@ -69,6 +72,7 @@ ROW = ConfigDict(extra="forbid", allow_inf_nan=False)
 @dataclass(frozen=True, slots=True, kw_only=True, config=ROW)
 class FunctionCount:
     """One kernel function: instructions executed in it, and times it was entered.
+
     ``file`` is the source file it was built from, relative to the source; empty
     where that is not known or where several files have a function of this name.  ``line`` is
     where its definition begins in it, 0 where that is not known.
@@ -87,6 +91,7 @@ class FunctionCount:
 @dataclass(frozen=True, slots=True, kw_only=True, config=ROW)
 class LockSite:
     """A function that took a lock: how often, and for how many instructions it was held.
+
     ``function`` and ``file`` are as in :class:`FunctionCount`; ``shared`` tells a reader from who
     has the lock for itself.  Held are instructions of the vCPU that took it, what ran in between
     included.  ``waits`` counts the times that it was held by another, ``waited`` what all vCPUs
@@ -110,6 +115,7 @@ class LockSite:
 
 class LockWait(Record):
     """Who waited for whom: functions that took a lock, the one while the other held it.
+
     ``waits`` counts the times that ``waiter`` found what ``holder`` had taken, ``handovers`` those
     that a waiter got it next once that one let go, both of spin locks and the first of others,
     too.  ``waited`` is what all vCPUs executed while the one waited for the other: all waiting is
@@ -126,6 +132,7 @@ class LockWait(Record):
 
 class LockUse(Record):
     """Locks of one phase that the same functions took, told apart by their addresses.
+
     ``instances`` is how many they are, ``sleeps`` whether who finds one held sleeps, and
     ``symbol`` the name of the kernel's variable that a single one is in; empty for others.
     ``member`` is what it is in an object of a slab cache, as ``inode.i_lock``; empty where that is
@@ -144,6 +151,7 @@ class LockUse(Record):
 
 class Misses(Record):
     """What a model of a machine's caches and TLBs counted; never seen on hardware.
+
     Misses of ``l1d`` and ``l1i``, ``l2`` and ``llc`` are lines that were asked for and not there;
     ``prefetched`` are lines that a stream had fetched from memory besides.  ``tlb`` are misses of
     the first level's TLBs for data, ``walks`` those of the second level, for data and code.
@@ -167,6 +175,7 @@ class FunctionMisses(Misses):
 
 class MemoryUse(Record):
     """What a modelled machine missed in one phase: by kernel function, and by user file.
+
     ``unmapped`` are accesses of the whole run that no page was found for; they are in no cache.
     ``by_lock`` says whether the phase's locks have what was missed while each was held.
     """
@@ -179,6 +188,7 @@ class MemoryUse(Record):
 
 class LineMove(Record):
     """Lines of one object that came to a vCPU, in function ``taker``, from others.
+
     ``holder`` is the function that touched the line there last.  ``reads`` are those that the other
     had written, ``writes`` those that the other lost, ``apart`` those of both that are false
     sharing: the taker touched no byte that was written there (or, of lines that others read, that
@@ -202,6 +212,7 @@ class LineMove(Record):
 
 class Interruption(Record):
     """How often something took a vCPU from ``function`` to ``handler``, a kernel function.
+
     Exceptions are page faults for the most part, and a host call is none that the guest handles:
     there ``handler`` is what went on.  ``function`` is the kernel function, or with ``user`` the
     guest's file, of the instruction that was to be executed.
@@ -216,6 +227,7 @@ class Interruption(Record):
 
 class StackFrame(Record):
     """A kernel function as called on one path: ``depth`` 0 is called by the user or an interrupt.
+
     ``instructions`` are those of the function itself on this path, ``calls`` the times that it was
     entered on it.  Frames stand behind the one that called them, which is the last before them
     with a depth that is smaller by one.  :data:`SMALLER` is no function and has no calls.
@@ -229,6 +241,7 @@ class StackFrame(Record):
 
 class PhaseProfile(Record):
     """One phase: all instructions, by kernel function, by user file, and by vCPU.
+
     ``kernel`` is in the order of names, ``user`` maps files of the guest to
     instructions.  Their sum, and the sum of ``by_vcpu``, is ``instructions``.
     ``units`` maps units of work to how many were done, ``work`` those that the work of the
@@ -283,6 +296,7 @@ class PhaseProfile(Record):
     @property
     def spinning_share(self) -> float | None:
         """Time in the spin locks' slow path over the time that vCPUs were not idle.
+
         Over all vCPUs, 0 to 1; None where nobody looked.
         """
         if not self.waits:
@@ -317,6 +331,7 @@ class FileDiff(Record):
 
 class FileCounts(Record):
     """One file in one phase on one arm, over all of ``runs``, which are named by their ids.
+
     ``lines`` maps a line to how often it was executed, to its instructions, and to whether the
     first is exact (:func:`kernels.linetable.executions`); a line that has code and never ran has
     zeros, and one without code is not in it.  Copies that the compiler made of a line are added up.

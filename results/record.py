@@ -1,4 +1,5 @@
 """What is written down about one run and one session.
+
 A run record holds samples or a failure, never both.
 """
 
@@ -78,6 +79,7 @@ NOT_BUILT = "not built"
 
 class Failure(Record):
     """Why a run is no data point, and whose fault it is.
+
     ``kind`` is ``invalid`` (the run measured something else than it says),
     ``boot``, ``panic``, ``oom``, ``hung``, ``lost``, ``timeout``, ``inexact`` or
     :data:`NOT_BUILT`.
@@ -116,6 +118,7 @@ Sample = Annotated[float, AfterValidator(_can_be_divided_by)]
 
 class RunRecord(Record):
     """One boot of one arm for one case in one block.
+
     ``samples`` maps metric names to values.  ``fingerprint`` is the SHA-256 of
     everything the guest sent: two runs of the same plan entry have the same one
     in exact mode.  ``repeat`` marks the run that checks this promise, ``twin`` names
@@ -149,6 +152,7 @@ class RunRecord(Record):
 
 class RunCost(Record):
     """What a run cost the host; kept apart so that reports do not depend on it.
+
     ``inputs`` is the digest of all that an exact run is a function of, ``host`` the one that made
     it.  A run made for another session has the date of that (UTC) in ``kept_at``, and cost there
     what it did; it is empty for one that was measured for this session.
@@ -164,6 +168,7 @@ class RunCost(Record):
 
 class KernelIdentity(Record):
     """A built kernel: all that names it.
+
     ``code_key`` hashes the built machine code; ``build_id`` is the linker's, which
     a booted kernel shows in ``/sys/kernel/notes``; ``options`` tells what the configuration has
     otherwise than was asked, one line a choice.
@@ -193,6 +198,7 @@ class UnitRecord(Record):
 
 class RatioRecord(Record):
     """Calls of some kernel functions per unit: "tree walks per folio added".
+
     ``functions`` are counted together, those of ``less`` taken off; ``unit`` names one
     of the phase's units.
     """
@@ -206,6 +212,7 @@ class RatioRecord(Record):
 
 class PhaseRecord(Record):
     """One phase as it was run: its command line for people, and what is counted in it.
+
     The first of ``units`` is the one that attribution is given per; ``thp`` is whether pages may be
     huge (``never``, ``madvise``, ``always``).  No function is called changed of a phase that
     ``prepares`` later ones.
@@ -222,6 +229,7 @@ class PhaseRecord(Record):
 
 class CaseSize(Record):
     """What a case ran with, as the guest scales it; 0 of what it has not got.
+
     Only cases of fio have ``jobs`` and files; the other sizes are in MiB.
     """
 
@@ -244,6 +252,7 @@ class CaseRecord(Record):
 
 class TwinRecord(Record):
     """A twin as it is run: what is read and in which guest, on the arms' kernels.
+
     ``machine`` is what is modelled, None where nothing is.
     """
 
@@ -268,6 +277,7 @@ class PatchRecord(Record):
 
 class SeriesRecord(Record):
     """A series as it was taken in: who wrote it, where it came from, what is in it.
+
     ``kind`` is ``folder``, ``file``, ``thread`` or ``range``; ``origin`` what was
     asked for.  ``title``, ``author`` and ``message_id`` are the cover letter's where
     there is one, else those of the first patch.  ``host_code`` are files with why they are
@@ -288,6 +298,7 @@ class SeriesRecord(Record):
 
 class FunctionRecord(Record):
     """A function or variable that differs between the arms: sizes in bytes, None where absent.
+
     ``file`` is where it is defined, where that is known; ``patches`` are those that
     touch this file, or else a header.
     """
@@ -301,6 +312,7 @@ class FunctionRecord(Record):
 
 class TriageRecord(Record):
     """What the two builds say: the same code, these functions only, or data and layout only.
+
     ``data`` are variables that differ, as functions do, None where that is not known, ``modules``
     files of modules.  ``left_out`` are files of the series of whose change nothing is in the
     kernel, with the options that keep it out.  ``findings`` name files of the series that are not
@@ -327,6 +339,7 @@ class OptionRecord(Record):
 
 class ArmRecord(Record):
     """One arm of the session with the kernel that was booted for it, and its settings.
+
     ``settings`` are by name, as ``sysctl vm.swappiness``; ``guest`` is None where it is
     the session's; ``series`` is the arm's own.  ``triage`` compares its build with that
     of the base, None for the base itself, and ``step`` with that of the arm before, where each is
@@ -348,6 +361,7 @@ class ArmRecord(Record):
 
 class Provenance(Record):
     """All that is needed to repeat the session, beside the experiment itself.
+
     ``probe`` is the SHA-256 of the TCG plugin that counted; empty where none did.
     In wall mode ``accelerator`` is what ran the guests, ``fitness`` maps each check of
     the host to ``status: what was found``.  ``qemu_sha256`` is the binary's, ``qemu_untried``

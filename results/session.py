@@ -1,4 +1,5 @@
 """Open a measured session for reading: the only way to its records for whoever judges or shows.
+
 Everything on record is read together, so that nobody can judge a session and leave out its
 correctness checks, or show it without what was counted.  Reading writes nothing: the session
 may be under measurement by another process.  Sessions in a folder are listed newest first.
@@ -23,6 +24,7 @@ from results.store import MANIFEST, SessionStore
 @dataclass(frozen=True)
 class MeasuredSession:
     """All that is on record of one session, each kind in the order of its run ids.
+
     No field has a default: a session without checks is not one whose checks were not read.
     """
 
@@ -55,6 +57,7 @@ class MeasuredSession:
 
 def open_session(folder: Path, *, counted: bool = True) -> MeasuredSession:
     """Read the session in ``folder``; nothing in it is changed.
+
     Without ``counted`` all that reaches no verdict is left out, which is nearly all of a large
     session: for who shows verdicts and nothing that explains them.  Which functions the judged runs
     executed does reach one.  Raises StoreError: the folder is no session, or cannot be read.
@@ -79,6 +82,7 @@ LATEST = "latest"
 
 class SessionHead(NamedTuple):
     """A session's folder with its manifest, or why that cannot be read.
+
     A session of native mode has a head of its own beside what others are told of it.
     """
 
@@ -96,6 +100,7 @@ class SessionHead(NamedTuple):
 
 def heads_in(folder: Path) -> tuple[SessionHead, ...]:
     """Every session below ``folder``, newest first; those that cannot be read come last.
+
     A link to a session is none of the folder's, and is shown as what cannot be read.
     """
     heads = [head_of(folder, name) for name in door.names(folder)]
@@ -105,6 +110,7 @@ def heads_in(folder: Path) -> tuple[SessionHead, ...]:
 
 def named_session(name: Path, sessions: Path) -> Path | None:
     """The folder of a session: a path, a name in ``sessions``, or ``latest``, the newest there.
+
     None where ``latest`` is asked for and there is none.  A path that is there comes first.
     """
     if name.exists() or len(name.parts) != 1:

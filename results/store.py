@@ -1,4 +1,5 @@
 """A session folder: one manifest, append-only records, raw results.
+
 The folder may be a stranger's, so all of it is read and written through ``results.door``.  The
 manifest is written beside and renamed; records are appended and fsynced, one JSON line each.
 Killing the lab at any moment loses at most the runs under way: a torn last line is passed over by
@@ -38,12 +39,6 @@ PACKED: dict[type[Record], str] = {Calls: CALLS, Annotation: ANNOTATION}
 # Calls of two kernels have 2 MiB.
 MOST_UNPACKED_BYTES = 256 * door.MIB
 FILES: dict[type[Record], str] = {RunCost: COSTS, Profile: PROFILES, Locks: LOCKS}
-OF_RUNS: dict[str, type[RunRecord] | type[Profile] | type[Locks] | type[Check]] = {
-    RUNS: RunRecord,
-    PROFILES: Profile,
-    LOCKS: Locks,
-    CHECKS: Check,
-}
 
 # A session of hundreds of runs has some MiB of records; a profile, of one run, has a few.
 MOST_BYTES = {PROFILES: door.LINES, LOCKS: door.LINES}
@@ -73,6 +68,7 @@ class SessionStore:
 
     def manifest(self) -> Manifest:
         """Read the manifest.
+
         Raises StoreError: no manifest, not readable, or of a newer schema.
         """
         path = self.folder / MANIFEST
@@ -105,6 +101,7 @@ class SessionStore:
 
     def calls(self) -> Calls | None:
         """Who calls whom in the arms' kernels; None where that is not on record.
+
         Raises StoreError: the file is damaged.
         """
         return self._unpacked(Calls)
@@ -133,12 +130,14 @@ class SessionStore:
 
     def records(self) -> list[RunRecord]:
         """All run records, in the order of their run ids; a torn last line is passed over.
+
         Of several records with one run id (a failure retried) the last one counts.
         """
         return _latest(self._read(RUNS, RunRecord))
 
     def profiles(self, of: Collection[str] | None = None) -> list[Profile]:
         """What the probe counted, in the order of the run ids; the last of each.
+
         ``of`` names the runs whose functions alone are wanted; None is everything of all runs.
         """
         if of is None:

@@ -16,6 +16,7 @@ COLUMNS = words("session experiment guest case metric unit direction primary arm
 
 def tidy(manifest: Manifest, records: Iterable[RunRecord]) -> pd.DataFrame:
     """Return the samples of all valid runs as a frame with :data:`COLUMNS`.
+
     Units are as shown: what is counted in virtual time says so.
     Repeats (they check exactness), twins and failed runs are not in it.  Rows are sorted
     by case, metric, block and arm order, so that equal sessions give equal tables.

@@ -16,6 +16,7 @@ INSTRUCTIONS = "instructions"
 
 def shown_unit(unit: str, mode: Mode) -> str:
     """The unit as printed: ``virtual MiB/s`` and ``virtual ns`` in exact mode, else as it is.
+
     Exact mode counts instructions, and calls one of them a nanosecond: no host has such time.
     A unit that says so already is kept.
     """
@@ -47,6 +48,7 @@ def with_shown_units(manifest: Manifest) -> Manifest:
 
 def shown_name(name: str, unit: str) -> str:
     """A metric's name where no unit stands beside it: ``4k.virtual_bw`` for ``4k.bw``.
+
     ``unit`` is as shown: only what is in virtual time has another name.
     """
     phase, dot, short = name.rpartition(".")
@@ -55,6 +57,7 @@ def shown_name(name: str, unit: str) -> str:
 
 def read_name(name: str) -> str:
     """A metric's name as people read it: ``4k.instructions`` for what is recorded as ``4k.path``.
+
     The index that is judged is counted per a standard amount of work; people read what it says of
     one read or operation (:mod:`analysis.operations`).
     """

@@ -1,4 +1,5 @@
 """How often each line that a series changes ran: from the blocks of the judged runs.
+
 Nothing is booted.  The changed files of each arm are compiled once more for their line tables, in
 the objects that its kernel was built in.
 """
@@ -29,22 +30,34 @@ CONTEXT = 3
 HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 
-def annotate(session: Prepared, options: Options, store: SessionStore) -> None:
-    """Put the lines that a session's arms differ in on record, with how often each ran.
-    Raises LabError: it cannot be done.
-    """
-    resolved, files = session.resolved, session.sources
+def runs_of(store: SessionStore) -> list[tuple[RunRecord, Profile]]:
+    """The judged runs of a session whose blocks are on record."""
     counted = {
         profile.run_id: profile
         for profile in store.profiles()
         if any(phase.blocks for phase in profile.phases)
     }
-    records = [
-        record
+    return [
+        (record, counted[record.run_id])
         for record in store.records()
         if record.run_id in counted and not record.failure and not record.repeat
     ]
-    if not records:
+
+
+def is_stale(annotation: Annotation, store: SessionStore) -> bool:
+    """Whether a session went on since its lines were counted."""
+    counted = {run_id for each in annotation.counts for run_id in each.runs}
+    return not counted >= {record.run_id for record, _ in runs_of(store)}
+
+
+def annotate(session: Prepared, options: Options, store: SessionStore) -> None:
+    """Put the lines that a session's arms differ in on record, with how often each ran.
+
+    Raises LabError: it cannot be done.
+    """
+    resolved, files = session.resolved, session.sources
+    runs = runs_of(store)
+    if not runs:
         what = "no blocks of its changed files are on record"
         step = "./lab.py run measures it anew: runs that are kept take seconds"
         raise UsageError(what, where=str(store.folder), next_step=step)
@@ -80,7 +93,7 @@ def annotate(session: Prepared, options: Options, store: SessionStore) -> None:
             arm,
             session.measured[arm],
             of_arm,
-            [(record, counted[record.run_id]) for record in records if record.arm == arm],
+            [each for each in runs if each[0].arm == arm],
             {file: lines for (name, file), lines in shown.items() if name == arm},
         )
     ]

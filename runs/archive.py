@@ -1,4 +1,5 @@
 """Archives that travel: the same bytes for the same files, and nothing taken on trust.
+
 Written without times, owners and modes of this machine; read as what a stranger sent.
 """
 
@@ -62,6 +63,7 @@ class _HostileError(Exception):
 
 def pack(files: Mapping[str, bytes], archive: Path) -> None:
     """Write ``files``, by their names in the archive, beside ``archive`` and rename it.
+
     Raises UsageError: `unpack` would refuse it: a name that leads elsewhere, too many files or
     bytes; InfraError: it cannot be written.
     """
@@ -87,6 +89,7 @@ def unpack(
     archive: Path, into: Path, *, most_bytes: int = MOST_BYTES, made_by: str = "./lab.py repro"
 ) -> tuple[str, ...]:
     """Lay an archive's files out in the existing folder ``into``; return their names.
+
     ``made_by`` is the command that writes such archives, for the message. Only plain files below
     ``into`` are made, whatever the archive asks for.  Raises UsageError: it is no archive, or holds
     what none of ours does: links, devices, names that lead elsewhere, the same name twice, more
@@ -128,6 +131,7 @@ def unpack(
 
 def _members(stream: _Stream) -> Iterator[tuple[str, int]]:
     """Name and size of each file, whose content the caller reads before it asks for the next.
+
     Python's reader believes what a header says of its own size, of holes and of further headers,
     and keeps them all: an archive of 362 bytes took it minutes, one of 181 filled a disk.  What
     `pack` writes are plain headers, and before a long name one that holds just that.

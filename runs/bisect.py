@@ -1,4 +1,5 @@
 """Find the patch that moved a metric: a session that gains an arm with each step.
+
 Everything is decided from what is on disk (``bisect.json``, manifest, records), so that
 a search that was stopped at any moment goes on where it was.
 """
@@ -38,6 +39,7 @@ STATE = "bisect.json"
 
 class Search(Record):
     """What is looked for, and what was found out that is in no record.
+
     ``experiment`` has the one case that is measured, and no arms; ``points`` are the arms
     of all prefixes.  ``tested`` are the points with runs, ``same`` maps a point to a
     tested one of the same machine code, ``skipped`` says why a point cannot be tested.
@@ -85,6 +87,7 @@ class BisectStep(Record):
 @dataclass(frozen=True)
 class Result:
     """How a search ended; ``steps`` in the order of the points, changes are fractions.
+
     ``kind`` is ``found`` (the patch that leads to point ``new``), ``range`` (one of those
     after ``old`` up to ``new``) or ``nothing``.
     """
@@ -111,6 +114,7 @@ def begin(search: Search, series: Mapping[str, Taken], folder: Path, options: Op
 
 def read(folder: Path, options: Options) -> Search:
     """The search in a folder, its patches those of the folder.
+
     Raises UsageError: there is none, or it cannot be read.
     """
     path = folder / STATE
@@ -130,6 +134,7 @@ def read(folder: Path, options: Options) -> Search:
 
 def run(folder: Path, options: Options, reporter: Reporter, building: Building) -> Result:
     """Do the search in ``folder`` to its end.
+
     Raises SeriesError: one of the ends does not build or boot; WorkloadError, InfraError: runs that
     measured nothing; also when the host failed.
     """
@@ -252,6 +257,7 @@ def _ratios(search: Search, folder: Path, point: int) -> list[float]:
 
 def _change(search: Search, folder: Path, point: int, *, required: bool = False) -> float:
     """The change of the metric from point 0, a fraction.
+
     Raises LabError: with ``required``, some of the point's runs failed; by who is to blame.
     """
     for run in [*_runs(search, folder, 0), *_runs(search, folder, point)] if required else []:

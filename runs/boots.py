@@ -1,4 +1,5 @@
 """The seam between what judges a run and where it is booted, and what people are told meanwhile.
+
 A judge knows what a boot is for; an executor only says how each guest ended.
 """
 
@@ -39,6 +40,7 @@ WORD = 14
 
 class Reporter:
     """Progress of one lab invocation, on standard error.
+
     The lab's stages call it from several threads; every method is safe there.
     """
 
@@ -177,6 +179,7 @@ MIB = 1 << 20
 @dataclass(frozen=True)
 class Boot:
     """One guest to boot once.
+
     ``name`` is that of its folder of raw logs, ``group`` names what boots alike for people.
     A ``cold`` one is booted on its own; others may be restored from a snapshot of their
     machine.  A guest whose console grows beyond ``console_bytes`` is ended.  ``repeats`` is the
@@ -207,6 +210,7 @@ class Boot:
 @dataclass(frozen=True)
 class KeptRuns:
     """The kept runs of this host's cache and, read first to last, those of a shared folder.
+
     With ``again`` every run is booted, and has to have the bytes of the kept one.  ``drawn`` are
     the kinds of which a kept run was booted anew by this call of the lab.
     """
@@ -218,6 +222,7 @@ class KeptRuns:
 
     def __post_init__(self) -> None:
         """Refuse a shared folder in which anybody can put what is taken for measured.
+
         Raises UsageError: it is not there, or everybody can write to it.
         """
         if self.shared is None:
@@ -235,6 +240,7 @@ class KeptRuns:
 @dataclass(frozen=True)
 class Place:
     """Where boots leave what they say: the session's ``raw`` folder, and who is told.
+
     ``slots`` are guests at once, as :meth:`Executor.slots` said.
     """
 
@@ -252,6 +258,7 @@ class Judge(Protocol):
 
     def receive(self, boot: Boot, outcome: Outcome, *, last: bool) -> bool:
         """How a boot ended, its raw files in place; True asks for another attempt.
+
         After the ``last`` attempt the answer is False.
         """
 
@@ -270,6 +277,7 @@ class KeepingJudge(Judge, Protocol):
 @dataclass(frozen=True)
 class WallHost:
     """What runs wall guests here, where each shape goes, and how fit the host is.
+
     ``placements`` are by the names of bench and arm; None where a guest is not pinned.
     """
 
@@ -290,12 +298,14 @@ class Executor(Protocol):
 
     def boot(self, batches: Sequence[Sequence[Boot]], judge: Judge, place: Place) -> float:
         """Boot everything and tell the judge; return the CPU seconds the guests used.
+
         What a batch keeps for itself is gone before the next one begins.  Raises InfraError: the
         disk is too small, or nothing can be booted.
         """
 
     def keeping(self) -> AbstractContextManager[Executor]:
         """The executor, with what it keeps of a machine kept from call to call of :meth:`boot`.
+
         For the looks of one session, which boot the same machines again.
         """
 

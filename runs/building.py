@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +38,7 @@ def build_arms(
     failures: dict[str, SeriesError] | None = None,
 ) -> dict[str, Kernel]:
     """Every arm's kernel of a flavour, building what is not cached.
+
     The unpatched source is built first: the other arms then start from its objects.  With
     ``failures`` an arm that does not build is put there, and its kernel is one that is only
     planned: the others can still be compared.  Raises SeriesError: an arm does not build, and there
@@ -88,6 +88,7 @@ def build_arms(
 
 def expect_arms(resolved: Resolved, options: Options, flavours: Sequence[str]) -> bool:
     """Tell the executor that every arm will be asked for in each of these flavours.
+
     Returns whether they are built in a box; raises as :func:`needs_box`.
     """
     boxed = needs_box(resolved, options)
@@ -103,6 +104,7 @@ def expect_arms(resolved: Resolved, options: Options, flavours: Sequence[str]) -
 
 def needs_box(resolved: Resolved, options: Options) -> bool:
     """Whether patches are built in a box: as asked, else where somebody mailed one of them.
+
     What a build executes on the host is built in a box, too, if there is one.  Raises UsageError:
     it would be executed with all of the user's rights, and the user has not named the series as
     trusted.
@@ -166,6 +168,7 @@ class RunForecast:
 
 def forecast_kernels(resolved: Resolved, options: Options) -> tuple[KernelForecast, ...]:
     """Every kernel of a session, in the order they are built; builds take as long as the last one.
+
     Raises LabError: the source, a patch or a tool is missing.
     """
     rows: list[KernelForecast] = []
@@ -185,6 +188,7 @@ def forecast_kernels(resolved: Resolved, options: Options) -> tuple[KernelForeca
 
 def forecast_run(experiment: Experiment, sessions: Path) -> RunForecast:
     """How long one run of the experiment takes, by the newest session in ``sessions``.
+
     Without one by the CPU seconds that a run of its cases took where coverage was counted.
     """
     manifests = sorted(
@@ -216,6 +220,7 @@ def forecast_run(experiment: Experiment, sessions: Path) -> RunForecast:
 
 def sources_of(resolved: Resolved, kernels: Mapping[str, Kernel]) -> frozenset[str]:
     """Files whose lines are counted: those of the patches, and whose code these change by headers.
+
     Nothing where nobody knows of what files a kernel is made.
     """
     every = [*kernels.values()]
@@ -226,7 +231,7 @@ def sources_of(resolved: Resolved, kernels: Mapping[str, Kernel]) -> frozenset[s
     if any(file.endswith(".h") for file in files):
         tables = [symbols.load(kernel.symbols) for kernel in every]
         changed = {
-            re.split("[@#.]", change.name)[0]
+            symbols.plain(change.name)
             for table in tables[1:]
             for change in symbols.differing(tables[0], table)
         }
@@ -234,6 +239,6 @@ def sources_of(resolved: Resolved, kernels: Mapping[str, Kernel]) -> frozenset[s
             file
             for kernel in every
             for name, file in functions_of(kernel).named
-            if name.partition("@")[0].partition(".")[0] in changed
+            if symbols.plain(name) in changed
         }
     return frozenset(files) - {""}

@@ -33,6 +33,7 @@ def run_gate(
     session: Prepared, options: Options, store: SessionStore, reporter: Reporter
 ) -> Prepared:
     """Make every check that is not on record, and return the session without broken arms.
+
     The session has the kernels of the checks (``runs.prepare.with_kernels``).  Raises InfraError:
     the disk is too small or QEMU does not start; KeyboardInterrupt: passed on after all guests are
     gone.
@@ -111,6 +112,7 @@ def unmade(
     session: Prepared, checks: Collection[Check], keys: Mapping[tuple[str, str], str]
 ) -> tuple[PlannedCheck, ...]:
     """The checks that have no answer on record for the kernels of ``keys``, by flavour and arm.
+
     The kernels themselves need not be built.
     """
     kept = {check.run_id: check.kernel_key for check in checks if check.status != "not run"}
@@ -123,6 +125,7 @@ def unmade(
 
 def without_broken(session: Prepared, checks: list[Check], reporter: Reporter) -> Prepared:
     """The session without the runs of arms that were found broken, all or none of a pair.
+
     An arm is broken when a check of it is red or was lost, unless the base arm is red in the
     same way: then it is not this arm's doing.  An arm whose checks are still to be made is
     not.  With nothing left to compare the plan is empty.
@@ -213,6 +216,7 @@ class _Judge:
 
 def how_it_went(outcome: Outcome, result: check.CheckResult) -> tuple[CheckStatus, str]:
     """Status of a check, and why it was not run: pure.
+
     A guest without files whose console shows no splat was lost, and says nothing; that a
     self-test did not report is then no finding either.
     """

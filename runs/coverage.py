@@ -1,4 +1,5 @@
 """Coverage of a session's unpatched kernel, what a series changes of it, and workloads for that.
+
 The functions that a kernel has are those of its System.map, without init code; where they are
 from is in the cache beside it.
 """
@@ -60,6 +61,7 @@ RUNS, AT_ONCE = 16, 2
 
 def shipped(release: str = "", folder: Path = FOLDER) -> Coverage:
     """The coverage that comes with the lab: of the release nearest to ``release``, or the oldest.
+
     Raises InfraError: there is none; CoverageError: it is damaged.
     """
     at = _place(release)
@@ -78,6 +80,7 @@ def _place(name: str) -> int:
 
 def of_session(folder: Path, kernels: Path) -> Coverage:
     """What the source as it is executed in a session: its arms without patches, over all seeds.
+
     ``kernels`` is the cache.  Raises RecordError: no session, or one without counts (wall mode,
     another architecture); UsageError: every arm is patched, or the kernel is not in the cache.
     """
@@ -139,6 +142,7 @@ def of_session(folder: Path, kernels: Path) -> Coverage:
 
 def functions_of(kernel: Kernel) -> set[Function]:
     """File and name of every function that stays in memory: without init code.
+
     Raises LabError: System.map or the origins cannot be read.
     """
     text = addresses.text_of(kernel.system_map)
@@ -160,6 +164,7 @@ def functions_of(kernel: Kernel) -> set[Function]:
 
 def add(sessions: Sequence[Path], kernels: Path, folder: Path = FOLDER) -> tuple[Path, Coverage]:
     """Put what these sessions executed into the shipped tables; return the table written last.
+
     Raises UsageError: no session is named; else as :func:`of_session` and :func:`shipped`.
     """
     if not sessions:
@@ -182,6 +187,7 @@ def changed_by(
     resolved: Resolved, patches: Mapping[str, str], options: Options
 ) -> tuple[tuple[str, ...], bool]:
     """The functions that a series changes, and whether they are those of built kernels.
+
     Where both kernels are in the cache, the functions whose machine code differs; else those in
     whose lines ``patches`` (text by name) have changes.  Raises SeriesError: a patch has impossible
     numbers.
@@ -206,6 +212,7 @@ def changed_by(
 @dataclass(frozen=True)
 class Advice:
     """A suggestion with its ground: the series' files, and whether kernels or hunks were read.
+
     ``chosen`` are the workloads that are measured where nobody names any, empty where none can be.
     """
 
@@ -222,6 +229,7 @@ class Advice:
 
 def answer(resolved: Resolved, options: Options) -> Advice:
     """What to measure the series of an experiment with.
+
     Raises LabError: the series cannot be read, or the coverage that comes with the lab.
     """
     where = {"checkout": options.checkout, "cache": options.cache}
@@ -251,6 +259,7 @@ def workloads_for(
     suggestion: Suggestion, files: Sequence[str], auto: Auto | None = None, most: int = MOST_CHOSEN
 ) -> tuple[str, ...]:
     """The workloads that a series is measured with where nobody names any, in the file's order.
+
     Of those that can be measured in one session, and that together execute its functions most: the
     best ``most``, as far as they have a fifth of the score of the best one (``Candidate.score``): a
     workload of many operations executes a little of everything.  Those that need a kernel with
@@ -330,6 +339,7 @@ def automatic(
     code: Callable[[], tuple[str, ...] | None] = lambda: None,
 ) -> tuple[str, ...]:
     """As :func:`workloads_for`, from the texts of ``patches``, on a source's ``release``.
+
     Where these name no function of the kernel (a header, an option, data), ``code`` is asked for
     the functions whose machine code differs; it answers None where kernels are not built.  No
     workload is chosen where both are, no code differs, and files' names say nothing.  Raises

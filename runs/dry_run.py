@@ -1,4 +1,5 @@
 """What a session would do, as lines for a shell: an executor that prints instead of doing.
+
 Everything up to the executor is the session's own: the same preparation, the same stages in the
 same order, the same machines and jobs.
 """
@@ -44,6 +45,7 @@ NOTHING = "# the arms' machine code is the same: nothing is booted (--measure-an
 @dataclass(frozen=True)
 class PrintingExecutor:
     """As ``runs.boots.Executor``: it builds and boots nothing, and writes down what would be.
+
     A kernel that is in no cache is one with its key and its place, and code of its own.
     """
 
@@ -91,6 +93,7 @@ class PrintingExecutor:
 
 def kernel_lines(resolved: Resolved, options: Options) -> list[str]:
     """Lines that build every kernel of the experiment, in folders of their own.
+
     Raises LabError: as for building, as far as nothing is built.
     """
     executor = PrintingExecutor(options.cache)
@@ -101,6 +104,7 @@ def kernel_lines(resolved: Resolved, options: Options) -> list[str]:
 
 def session_lines(resolved: Resolved, options: Options) -> list[str]:
     """Lines that build a session's kernels, and boot the runs of its first seed and its checks.
+
     Each guest boots from cold, which gives the bytes that a restored one gives.  Raises LabError:
     whatever preparing a session says.
     """

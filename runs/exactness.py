@@ -1,4 +1,5 @@
 """The promise of exact mode: the same run gives the same bytes.  Whether this host's QEMU keeps it.
+
 Boots under load are compared byte by byte.  What differs only now and then may not differ here: a
 session repeats a run of its own, too.
 """
@@ -34,6 +35,7 @@ SHOWN = 80
 
 def diverging(first: Mapping[str, bytes], second: Mapping[str, bytes]) -> tuple[str, ...]:
     """Name what differs between two results of one plan entry: file, line, both values.
+
     At most :data:`MAX_FIELDS` entries, in order of file name; empty when equal.
     """
     differences: list[str] = []
@@ -86,6 +88,7 @@ BUSY = ["sh", "-c", "while :; do :; done"]
 
 def try_exactness(cache: Path, checkout: Path, log: Callable[[str], None]) -> Trial:
     """Boot guests of each shape on a busy host, compare what they sent, and remember it.
+
     Two boots are kept at their stop points, their memories compared, and each is restored and run;
     a third one goes on from there.  Raises InfraError: no QEMU, no kernel in the cache, no disk, or
     a guest that the host lost.

@@ -1,4 +1,5 @@
 """Runs kept from session to session: an exact run is a function of its inputs, so it is made once.
+
 A kept run is a file named by the digest of all that it is a function of
 (``guests.kept.run_key``), and holds what came out of the guest, not what was read from it.  It is
 used as it was put there, or not at all; in every session some are booted anew and have to have the
@@ -122,6 +123,7 @@ class _Keeper:
 
     def receive(self, boot: Boot, outcome: Outcome, *, last: bool) -> bool:
         """As ``runs.boots.Judge.receive``.
+
         Raises InfraError: a kept run has other bytes; what its host gave is set aside.
         """
         name = boot.name
@@ -179,6 +181,7 @@ def boot(
     place: Place,
 ) -> float:
     """Boot what is not kept, and tell the judge of all; as ``runs.boots.Executor.boot``.
+
     Kept runs that are drawn are booted first: before they have shown themselves to be the same,
     none is told of.  Raises InfraError: also where a kept run has other bytes now.
     """

@@ -1,4 +1,5 @@
 """The host we stand on: what this call of the lab works with, its scratch folders, and its guests.
+
 As many guests at once as fit are booted, restored from snapshots taken first.
 """
 
@@ -34,6 +35,7 @@ RESERVE_BYTES = 1 << 30
 @contextmanager
 def workspace(cache: Path, needed_bytes: int) -> Iterator[Path]:
     """A new scratch folder under ``cache``; gone when the block is left.
+
     Folders of lab processes that were killed are removed first: their lock, held by the kernel for
     a living owner only, can be taken.  Raises InfraError: less than ``needed_bytes`` and a reserve
     are free.
@@ -59,6 +61,7 @@ def workspace(cache: Path, needed_bytes: int) -> Iterator[Path]:
 
 def require_space(top: Path, needed_bytes: int) -> None:
     """Refuse to begin what would not find room.
+
     Raises InfraError: less than ``needed_bytes`` and a reserve are free.
     """
     free = shutil.disk_usage(top).free
@@ -78,6 +81,7 @@ class InterruptedRunError(Exception):
 @dataclass
 class _Snapshots:
     """Snapshots by machine in a scratch folder, which is made for the first and goes with ``held``.
+
     A restored guest maps its snapshot copy-on-write, so that one serves any number of runs.
     """
 
@@ -88,6 +92,7 @@ class _Snapshots:
 
     def folder(self, cache: Path, needed_bytes: int) -> Path:
         """The scratch folder, with room for so many bytes more.
+
         Raises InfraError: there is no such room.
         """
         if self.scratch is None:
@@ -122,6 +127,7 @@ class _Stage:
 @dataclass(frozen=True)
 class LocalExecutor:
     """The host we stand on: threads, one a guest.
+
     ``snapshots`` are those that outlive a call of :meth:`boot`, None where none do.
     """
 
@@ -138,6 +144,7 @@ class LocalExecutor:
 
     def slots(self, memory_mib: int, limit: int | None) -> int:
         """What the user said, or what cores and memory allow.
+
         Raises InfraError: this host has not the memory for one.
         """
         if memory_mib > (total := facts.memory_total_mib()):
@@ -277,6 +284,7 @@ def boot_guest(
     boot: Boot, snapshot: Snapshot | None, folder: Path, logs: Path, watch: Callable[[str], None]
 ) -> Outcome:
     """Boot one guest in ``folder``: restored from ``snapshot``, or cold where that is None.
+
     Raises InfraError: QEMU does not start; whatever ``watch`` raises.
     """
     more = {"probe": boot.probe} if boot.probe else {}
@@ -292,6 +300,7 @@ def boot_guest(
 @dataclass(frozen=True)
 class Options:
     """``checkout`` holds ``configs/``; ``guests_at_once`` None lets the lab choose.
+
     ``probe`` loads the plugin that counts into every run but those that check that
     it is not felt.  ``fit_only`` refuses to measure real time on a host with anything
     to mend.  ``executor`` is where kernels are built and guests run.  ``sandbox`` says whether

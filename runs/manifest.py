@@ -1,4 +1,5 @@
 """The head of a session's record, from what the session was prepared to.
+
 Numbers per function are by name, and a name that a release does not have counts nothing.  So each
 name that the lab leans on is looked up in the kernel, and what is missing is on record.
 """
@@ -52,6 +53,7 @@ COUNTERS = ("mm/vmstat.c", "mm/memcontrol.c", "mm/memcontrol-v1.c", "mm/swap.c")
 
 class NameUse(NamedTuple):
     """A name of a ``kind`` (function, counter, or file without its ending), and who leans on it.
+
     With ``instead`` the others of the same place do its work where a kernel does not have it.
     """
 

@@ -47,6 +47,7 @@ def record_of(
     differs: Callable[[Mapping[str, bytes]], tuple[str, ...]],
 ) -> tuple[RunRecord, Beside]:
     """The run's record, and what was observed beside it where the run is valid.
+
     ``differs`` is asked about the files of a repeat: how they differ from those of the
     run it repeats.  Whatever is raised on the way from what a guest sent to numbers is a
     failure of this run.
@@ -148,6 +149,7 @@ def observe(
     parts: RunParts, outcome: Outcome, result: GuestResult, sources: Collection[str] = ()
 ) -> tuple[Beside, tuple[str, ...]]:
     """What was counted and observed in a valid run, and findings where it cannot be read.
+
     What cannot be read explains nothing, and takes nothing from what was measured.
     """
     beside: list[Profile | Locks] = []
@@ -297,6 +299,7 @@ class Measurement:
 
     def _blamed(self, run: PlannedRun, failure: Failure, *, killed: bool) -> Failure:
         """The failure with its blame, after what became of the base arm in the same block.
+
         A series is not to blame for what its base has, too, and it is for what ended its own
         run, each time, and not that of the base.
         """
@@ -312,6 +315,7 @@ class Measurement:
 
 def measure(session: Prepared, options: Options, store: SessionStore, reporter: Reporter) -> None:
     """Make every run of the plan that is not on record yet.
+
     Raises InfraError: the disk is too small or QEMU does not start; KeyboardInterrupt: passed on
     after all guests are gone.
     """
@@ -355,6 +359,7 @@ def measure(session: Prepared, options: Options, store: SessionStore, reporter: 
 
 def _base_of(session: Prepared, run: PlannedRun) -> str:
     """The base arm's run of the same case, block and twin, whether or not it is planned here.
+
     Of a repeat it is the judged one.
     """
     base = session.resolved.arms[0].spec.name

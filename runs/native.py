@@ -1,4 +1,5 @@
 """Measure a session of native mode: kernels as processes of the host, on its real CPU.
+
 A round boots every arm once and the base twice, in random order, each from a fresh copy of its
 executable.  Rounds go through all orders of the objects; the arms of a round have the same one.
 """
@@ -53,6 +54,7 @@ def without_phases(cases: Sequence[str]) -> dict[str, str]:
 
 def in_native_form(experiment: Experiment, guest: Guest, named: Sequence[str]) -> Experiment:
     """The experiment as its guests are in native mode: without what these do not have.
+
     ``named`` are workloads that the user asked for by name.  Raises SpecError: what is asked for
     cannot be measured so; one line for each.
     """
@@ -91,6 +93,7 @@ def measure_native(
     resolved: Resolved, options: Options, folder: Path, reporter: Reporter, *, created: str
 ) -> None:
     """Build every arm's kernel, and make all rounds of a new session in ``folder``.
+
     Raises UsageError: there is a session in it, or the guests are to run elsewhere; SeriesError: an
     arm does not build or does not boot; InfraError: the base does not, or whatever else building
     and booting say.
@@ -217,6 +220,7 @@ def make_rounds(
     attempts: int = 2,
 ) -> None:
     """Make every round.
+
     Raises SeriesError: an arm ends in another way than by having measured, in every attempt;
     InfraError: the base does, or there is no room or no box.
     """

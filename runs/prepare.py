@@ -45,6 +45,7 @@ MOST_TCG_VCPUS = 2
 @dataclass(frozen=True)
 class Prepared:
     """What a session is measured with; ``experiment`` is ``resolved``'s as it goes on record.
+
     Diagnostic runs that show nothing on this host are left out of it and of ``benches``.
     ``kernels`` are by flavour and arm, as far as they are built; ``unbuilt`` says by flavour and
     arm why one is only planned.  ``sources`` are files whose lines are counted.  ``probe`` is None
@@ -235,6 +236,7 @@ def obstacle(prepared: Prepared, run: PlannedRun) -> Failure | None:
 
 def wall_host(guests: Mapping[str, Mapping[str, Guest]], image: Path, options: Options) -> WallHost:
     """Find out what runs wall guests on this host, and how fit it is.
+
     Raises InfraError: no kernel boots at all, or the host is unfit and ``options.fit_only``.
     """
     cpus = host_cpus()
@@ -259,6 +261,7 @@ def wall_host(guests: Mapping[str, Mapping[str, Guest]], image: Path, options: O
 
 def prepare(resolved: Resolved, options: Options, progress: Building) -> Prepared:
     """Build the judged kernels and the initramfs, and lay out the plan.
+
     Kernels of the checks are built when they are wanted: :func:`with_kernels`.  Raises SpecError:
     sizes that do not fit the guest, or a job that does not fit fw_cfg; InfraError: the QEMU at hand
     was found not to be exact, or the host has not the memory; LabError: whatever building says.
@@ -330,6 +333,7 @@ def prepare(resolved: Resolved, options: Options, progress: Building) -> Prepare
 
 def _require_comparable(prepared: Prepared) -> None:
     """Refuse to measure where no pair of arms has what any case needs.
+
     Raises SeriesError, WorkloadError: the first reason, by who is to blame.
     """
     experiment = prepared.experiment
@@ -351,6 +355,7 @@ def with_kernels(
     prepared: Prepared, options: Options, progress: Building, needed: Collection[str]
 ) -> Prepared:
     """The session with the kernels of these flavours, for the checks.
+
     Raises LabError: whatever building says.
     """
     resolved = prepared.resolved

@@ -1,4 +1,5 @@
 """One archive from which another machine repeats a session, and what it finds there.
+
 The archive holds what was asked (experiment, patches, guest, configuration, workload
 files), what it was done with (versions, kernels, commands) and what came out (records).
 """
@@ -57,6 +58,7 @@ class Number(NamedTuple):
 @dataclass(frozen=True)
 class RunAgain:
     """One run that was made again: its samples, and what was counted in it.
+
     ``result`` compares a digest of all that the guest sent, or how the run failed.
     """
 
@@ -184,6 +186,7 @@ def write_archive(
     folder: Path, archive: Path, options: Options, by_hand: Sequence[str] = ()
 ) -> tuple[str, ...]:
     """Write the archive of the session in ``folder``; return the names of what is in it.
+
     The same session gives the same bytes.  ``by_hand`` are lines for a shell that do what the lab
     did; the places of this machine are left open in them.  Raises StoreError: no session in
     ``folder``; LabError: its patches cannot be had any more, or the archive cannot be written.
@@ -264,6 +267,7 @@ def kernels_of(manifest: Manifest) -> tuple[KernelIdentity, ...]:
 
 def by_hand_lines(folder: Path, options: Options) -> list[str]:
     """Lines that build a session's kernels and boot its first block without the lab.
+
     Raises StoreError: no session in ``folder``.
     """
     manifest = SessionStore(folder).manifest()
@@ -278,6 +282,7 @@ def by_hand_lines(folder: Path, options: Options) -> list[str]:
 
 def read_archive(archive: Path, into: Path) -> Repro:
     """Unpack an archive into the empty folder ``into`` and check that it is whole.
+
     Raises UsageError: it is none of ours, is damaged, or is of a wall session.
     """
     where = clean(str(archive))
@@ -318,6 +323,7 @@ def read_archive(archive: Path, into: Path) -> Repro:
 
 def experiment_again(repro: Repro, options: Options, source: str = "") -> Experiment:
     """The archive's experiment, its patches taken from the archive.
+
     ``source`` is where the kernel source lies on this machine, if elsewhere.  Raises SeriesError:
     the patches are not those that the experiment names; UsageError: it asks for more than a session
     of ours, or for what is on this machine and was not measured: nothing has been done yet.
@@ -351,6 +357,7 @@ def experiment_again(repro: Repro, options: Options, source: str = "") -> Experi
 
 def _require_sources(manifest: Manifest, experiment: Experiment, options: Options) -> None:
     """Refuse a source that is a place on this machine and not what was measured there.
+
     A package is the archive's to name, and what differs of it is said.
     """
     measured = {name for kernel in kernels_of(manifest) for name in (kernel.source, kernel.key)}
@@ -372,6 +379,7 @@ def _require_sources(manifest: Manifest, experiment: Experiment, options: Option
 
 def require_known(experiment: Experiment, known: Catalogue) -> None:
     """Refuse an experiment that names what this lab does not have.
+
     Raises UsageError: names the first such workload, guest, flavour or addition.
     """
     flavours = [experiment.kernel.flavour]

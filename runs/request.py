@@ -1,4 +1,5 @@
 """What is to be measured, as one request: its fields are the options of the command line.
+
 Every verb that takes an experiment has these options, from here (``verbs.cli``), and a
 session's manifest has the arguments that a request stands for, from here, too.  Nothing that is
 slow to import is imported: ``--help`` and completion read this file.
@@ -84,6 +85,7 @@ SEEDS: dict[str, Any] = {"metavar": "N", "min": 1, "max": 1000}
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """An experiment by name, or a series or kernels with how to measure them, or nothing.
+
     ``workloads`` are names, separated by commas; where a series has none they are chosen by what
     they execute of it, as ``automatic`` says in a word.  ``per_patch`` makes an arm of each
     prefix of the series; diagnostic runs (``twins``) are then left out unless asked for.
@@ -224,6 +226,7 @@ class Request:
     @property
     def all_overrides(self) -> tuple[str, ...]:
         """The overrides, with those that ``mode``, ``guest`` and the seeds stand for.
+
         A wall guest counts real seconds, so it has a profile of its own; native mode has a number
         of rounds of its own.
         """
@@ -253,6 +256,7 @@ class Request:
 
 def arguments(request: Request, *, here: Path, checkout: Path) -> tuple[str, ...]:
     """The arguments with which ``./lab.py run`` asks the same in the checkout.
+
     ``here`` is where the user is: what is there is named by its whole path.
     """
     hints = get_type_hints(Request, include_extras=True)

@@ -37,6 +37,7 @@ PARSE_S, REFUSAL_LINES = 20.0, 2
 
 def require_supported(resolved: Resolved) -> None:
     """Refuse what guests of the kernel's architecture were not seen to do.
+
     Raises SpecError: one line for each key.
     """
     experiment = resolved.experiment
@@ -72,6 +73,7 @@ def require_supported(resolved: Resolved) -> None:
 
 def require_jobs(resolved: Resolved) -> None:
     """Refuse what this host's fio, which x86-64 guests have, would not take.
+
     Raises SpecError: one line for each phase, with the place in its job file and fio's words.
     """
     fio, experiment = locate("fio"), resolved.experiment
@@ -116,6 +118,7 @@ def wants_of(resolved: Resolved) -> tuple[Want, ...]:
 
 def require_prebuilt(resolved: Resolved, checkout: Path) -> None:
     """Refuse kernels of files that lack what the guests or the workloads need.
+
     Raises UsageError: names the kernel, and its options.
     """
     kernels = [arm.spec.kernel or resolved.experiment.kernel for arm in resolved.built]
@@ -127,6 +130,7 @@ def require_prebuilt(resolved: Resolved, checkout: Path) -> None:
 
 def require_settings(resolved: Resolved, checkout: Path) -> None:
     """Refuse settings of arms for which the kernel has not what it takes.
+
     Raises SpecError: one line for each, with the addition that has it where there is one.
     """
     problems = []
@@ -167,6 +171,7 @@ def require_settings(resolved: Resolved, checkout: Path) -> None:
 
 def require_counted(resolved: Resolved, probe: Probe | None) -> None:
     """Refuse to judge by what nobody counts.
+
     Raises SpecError: one line for each case and metric.
     """
     experiment, guest = resolved.experiment, resolved.measured.guest
@@ -190,6 +195,7 @@ def require_counted(resolved: Resolved, probe: Probe | None) -> None:
 
 def require_set_up(resolved: Resolved) -> None:
     """Refuse a case whose workload wants what the dataset leaves out.
+
     Raises SpecError: one line for each case and key.
     """
     problems = []
@@ -218,6 +224,7 @@ def require_set_up(resolved: Resolved) -> None:
 
 def require_job_fits(resolved: Resolved) -> None:
     """Refuse a case whose job is too long before anything is built for it.
+
     Raises SpecError: names the case and both lengths.
     """
     experiment = resolved.experiment

@@ -1,4 +1,5 @@
 """A request, made an experiment that says everything, and all that it comes to.
+
 What was taken in of its series is said before anything is built: a wrong patch, author or base is
 seen at once here, and after an hour in a report.
 """
@@ -48,6 +49,7 @@ MOST_PATCHES = 9
 @dataclass(frozen=True)
 class SeriesIntake:
     """The series of an experiment: their records, what the host runs of them, what is to be said.
+
     ``problem`` is why they can be measured with this source in no way.
     """
 
@@ -115,6 +117,7 @@ def taken_in(settled: Settled, options: Options) -> SeriesIntake:
 
 def _tried(source: str, paths: Sequence[Path], options: Options, *, boxed: bool) -> list[str]:
     """What is to be said of patches on a source.
+
     Raises SeriesError: they are no kernel's, or do not apply.
     """
     patches = [read_patch(path) for path in paths]
@@ -175,6 +178,7 @@ def resolve_request(
     code: Callable[[Resolved], tuple[str, ...] | None] = lambda resolved: None,
 ) -> Resolved:
     """What a request comes to, checked, with its series taken in; ``here`` is where the user is.
+
     ``on_intake`` is called with its series taken in, before anything is made of them. ``code`` says
     which functions' machine code differs where patches alone do not tell what they change, and None
     where nothing is built.  Raises UsageError: neither an experiment nor a series is named, or both
@@ -291,6 +295,7 @@ def _experiment(
 
 def _twins(request: Request, experiment: Experiment, guest: Guest) -> tuple[TwinSpec, ...]:
     """The diagnostic runs; the one that models memory may be asked for by itself.
+
     The machine is that of lines that move, too, and without one nothing is modelled.  Raises
     UsageError: it cannot be made; SpecError: there is no such machine.
     """

@@ -1,4 +1,5 @@
 """What an experiment comes to: every arm with its patches, kernels, guest and sizes, made once.
+
 So are the guests of its correctness checks.  Nothing of it is built or booted.  Files of guests and
 machines, the catalogue of workloads and the patches are read here, and nowhere behind it.
 """
@@ -76,6 +77,7 @@ def planned_checks(
     experiment: Experiment, workloads: Mapping[str, Workload]
 ) -> tuple[PlannedCheck, ...]:
     """Every guest of the gate, the base arm's first; none where no gate is asked.
+
     Cases that prepare their file system and files alike share a guest.
     """
     spec = experiment.check
@@ -110,6 +112,7 @@ def planned_checks(
 @dataclass(frozen=True)
 class Bench:
     """The guests of a set of runs, by arm: of the judged runs, or of diagnostic ones by name.
+
     ``name`` and ``observe`` are empty for the judged ones.  ``machine`` is what is modelled, None
     where nothing is.
     """
@@ -129,6 +132,7 @@ class Bench:
 @dataclass(frozen=True)
 class ResolvedArm:
     """An arm with the patches it is built with, the records of its own series, and its kernels.
+
     The kernels are by flavour: the judged one, and those of checks.
     """
 
@@ -150,6 +154,7 @@ class PlannedKernel:
 @dataclass(frozen=True)
 class Resolved:
     """An experiment, and all that it names.
+
     ``arms`` are those that are booted, the base first; in wall mode the last is the base again.
     ``flavours`` are kernel flavours in the order they are built.  ``series`` are by arm, as in
     ``kernels.settle``.  ``workloads`` are as they are in the base arm's guest.  ``check_profile``
@@ -223,6 +228,7 @@ def resolve(
     guest: Guest | None = None,
 ) -> Resolved:
     """All that a settled experiment names; ``series`` and ``guest`` where they are read already.
+
     Raises SpecError: a guest or a machine that cannot be read, sizes that do not fit a guest, or an
     arm that is called as wall mode's A/A arm; LabError: as ``kernels.intake.take_in``.
     """
@@ -294,6 +300,7 @@ def resolve(
 
 def check_guest(resolved: Resolved, entry: PlannedCheck, initramfs_mib: int) -> CheckGuest:
     """What one check is booted with.
+
     The guest is that of the smallest profile, with room for the kernel's own work, and with as many
     nodes as the measured one where they can share its vCPUs.  Raises SpecError: the dataset's sizes
     are no multiples of the smallest profile's scale.
@@ -371,6 +378,7 @@ def patches_of(arm: ArmSpec, series: Mapping[str, Taken]) -> tuple[Path, ...]:
 
 def kernel_keys(resolved: Resolved, *, checkout: Path, cache: Path) -> dict[tuple[str, str], str]:
     """The content key of every kernel that is booted, by flavour and arm; builds nothing.
+
     Raises UsageError: source, flavour or patch does not exist; InfraError: a package or tool is
     missing.
     """

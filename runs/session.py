@@ -63,6 +63,7 @@ def start(
     arguments: tuple[str, ...] = (),
 ) -> tuple[Prepared, SessionStore]:
     """Prepare a new session and write its manifest.
+
     ``arguments`` are those of ``./lab.py run`` that begin the same session.  Raises UsageError: the
     folder holds a session already; LabError: whatever building says.
     """
@@ -95,6 +96,7 @@ def copy_series(series: Mapping[str, Taken], folder: Path, options: Options) -> 
 
 def with_series_of(experiment: Experiment, folder: Path, options: Options) -> Experiment:
     """The same experiment, its patches taken from a session's folder as far as it has them.
+
     Raises SeriesError: they are not the patches that the experiment names.
     """
     adopted = {
@@ -124,6 +126,7 @@ def reopen(
     folder: Path, options: Options, progress: Building, max_seeds: int | None = None
 ) -> tuple[Prepared, SessionStore, Options]:
     """Prepare a session again from its own manifest, to finish it.
+
     ``max_seeds`` is another budget of a session that adds seeds.  Raises StoreError: no session in
     ``folder``; UsageError: no such budget can be had; InfraError: kernels, initramfs or accelerator
     would not be those of the first runs.
@@ -148,6 +151,7 @@ def reopen(
 
 def with_budget(experiment: Experiment, measured: int, max_seeds: int, folder: Path) -> Experiment:
     """The experiment with another budget of seeds; ``measured`` are planned already.
+
     Its rule knows no budget, so that a larger one may be asked for at any time
     (``analysis.power``).  A fixed number of seeds has had the whole error rate.  Raises UsageError:
     the session has a fixed number, is one of wall mode, or there is no look after that many.
@@ -180,6 +184,7 @@ def with_seeds(
     session: Prepared, seeds: int, case_seeds: Mapping[str, int] = MappingProxyType({})
 ) -> Prepared:
     """The session with the runs of that many seeds, of the arms that it plans already.
+
     ``case_seeds`` are cases that have fewer of them.
     """
     alike = len(session.plan.seeds) == seeds and not case_seeds
@@ -204,6 +209,7 @@ def options_of(manifest: Manifest, options: Options) -> Options:
 
 def require_same(manifest: Manifest, session: Prepared, folder: Path) -> None:
     """Refuse to go on with other kernels, programs or guests than a session began with.
+
     Raises InfraError: names the first that differs.
     """
     benches = {bench.name: bench for bench in session.benches}
@@ -240,6 +246,7 @@ def require_same(manifest: Manifest, session: Prepared, folder: Path) -> None:
 
 class SessionLock:
     """One lab process a session folder.
+
     Raises UsageError: there is no session in it, or another process has it; StoreError: there is a
     link, pipe or device in it.
     """

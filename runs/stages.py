@@ -1,4 +1,5 @@
 """What a session does after its judged runs: what may take the verdict back, then what explains it.
+
 The order is that of what a reader waits for.  The judged runs come first, on kernels that
 are built for them alone; then correctness, whose kernels are several times as long to build
 as all judged runs are to make; then diagnostic runs, on the judged kernels.  Before all of these
@@ -41,6 +42,7 @@ Verdicts = Callable[[], ByCase]
 @dataclass(frozen=True)
 class Stage:
     """Guests that are booted together: those of the checks, or the runs of ``twins``.
+
     ``flavours`` are those of the kernels that have to be built for them, ``repeats`` whether the
     runs are those that are made once more.
     """
@@ -86,6 +88,7 @@ def stages_of(session: Prepared) -> tuple[Stage, ...]:
 
 def of_twins(session: Prepared, twins: Sequence[str], *, repeats: bool = False) -> Prepared:
     """The session with the runs of these twins alone; those that are judged for ``""``.
+
     With ``repeats`` those that are made once more instead.
     """
     runs = tuple(run for run in session.plan.runs if run.twin in twins and run.repeat == repeats)
@@ -104,6 +107,7 @@ def make(
     verdicts: Verdicts,
 ) -> None:
     """Make the judged runs of a session, then every stage; what is on record stays.
+
     ``measure`` makes the runs of a session's plan on the options' executor.  ``verdict`` is called
     before each stage with what is pending from there on: what is judged is on record by then.
     ``verdicts`` judges what is on record, where seeds are added until all is decided.  Raises
@@ -144,6 +148,7 @@ def _decided(
     verdicts: Verdicts,
 ) -> Prepared:
     """Add seeds until every verdict is decided or the budget is spent: with all of them.
+
     Only cases with an open verdict get them (``analysis.power`` says why that is sound).
     """
     looks = session.experiment.looks()
@@ -172,6 +177,7 @@ def decided(verdicts: ByCase, case: str) -> bool:
 
 def to_add(counts: Mapping[str, int], open_: Sequence[str], looks: Looks) -> dict[str, int]:
     """How many seeds open cases are to have next; nothing where the budget is spent.
+
     A case that was decided and is open again, because the family it is judged in has other p
     values now, first gets the seeds that the others have.
     """
@@ -187,6 +193,7 @@ def look_text(
     seeds: int, verdicts: ByCase, counts: Mapping[str, int], adding: Mapping[str, int]
 ) -> str:
     """``after 8 seeds: 4k.path decided (improvement), thp.work undecided; measuring 2 more``.
+
     With several cases of which some are decided it says of which; ``adding`` is of :func:`to_add`,
     empty where all is decided or the budget is spent.
     """

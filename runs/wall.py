@@ -51,6 +51,7 @@ def measure_wall(
     decided: Callable[[], bool],
 ) -> None:
     """Make every run of the plan that is not on record, in the plan's order.
+
     A block that was interrupted is made again as a whole: its arms must have run back to back.
     ``decided`` is asked at the pre-set looks, if the experiment wants them.  Raises InfraError: KVM
     is gone by which guests ran before, or the disk is too small.

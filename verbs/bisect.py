@@ -185,6 +185,7 @@ def _search(
     request: Request,
 ) -> Search:
     """The search as it is written down.
+
     Raises SpecError: wall mode, arms of the experiment's own, or a metric that no case has.
     """
     from experiment.steps import seeds_for, step_arms
@@ -310,6 +311,7 @@ def as_text(
     result: Result, attribution: Attribution | None, untested: Mapping[int, str] = NO_REASONS
 ) -> str:
     """The steps that were tried, what they show, and the functions that moved.
+
     ``untested`` are points that execute the code of the first one, with the reason.
     """
     from analysis.statistics import pairs_needed

@@ -1,4 +1,5 @@
 """The command line: its verbs, their help and examples, options of dataclasses, and completion.
+
 What measures or reports needs scipy, pandas and matplotlib: seconds of CPU time that ``--help``,
 ``list`` and a mistyped verb must not cost.  So a verb's module is imported when it is called, and
 imports next to nothing until then.
@@ -257,6 +258,7 @@ class Without:
 
 def flattened(verb: Callable[..., None]) -> Callable[..., None]:
     """A command of typer's in which each parameter that is a dataclass is given by its fields.
+
     A field carries its option: ``Annotated[TYPE, typer.Option(...)]``.  Everything is passed by
     name.  Two parameters that bring the same field are a mistake of the program.  Raises TypeError:
     two fields, or a field and a parameter, have one name.
@@ -310,6 +312,7 @@ def _option(name: str, hint: Any, default: Any) -> inspect.Parameter:
 
 def expanded(arguments: Sequence[str]) -> list[str]:
     """The arguments with the verb that a short form leaves out; any others as they are.
+
     ``A..B`` and ``--dirty`` are ``run A..B`` and ``run --dirty``; ``help VERB`` is ``VERB --help``;
     ``report --json=full`` is ``report --form=json``.
     """
@@ -365,6 +368,7 @@ def is_completing() -> bool:
 
 def complete(group: TyperGroup) -> None:
     """Print what may come next, and end with the status that the shell expects.
+
     Raises SystemExit: always.
     """
     completion_init()

@@ -187,6 +187,7 @@ def show_verb(
 
 def policy_of(file: Path) -> Policy:
     """Read a policy, which knows the smallest changes that workloads' metrics have of their own.
+
     Raises SpecError: the policy or a workload is wrong; a line for each mistake.
     """
     from experiment.load import load
@@ -276,6 +277,7 @@ def gate_verb(
 
 def _finished(folder: Path) -> SessionComparison:
     """The comparison of a session that is judged whole.
+
     Raises InfraError: runs or checks of it are still to be made.
     """
     from analysis.comparison import unfinished
@@ -296,6 +298,7 @@ def _finished(folder: Path) -> SessionComparison:
 
 def _of_history(folder: Path, policy: Policy, known_file: Path, night: str) -> Gate:
     """What a policy says of the newest night.
+
     Raises InfraError: no session of ``night`` was added; UsageError: a history without entries.
     """
     from history.changes import changes_of

@@ -1,4 +1,5 @@
 """What one call of the lab works with: its options, experiment and executor, and where it answers.
+
 Results go to standard output, words for people to standard error.  Everything printed goes through
 here, and no character of it moves a cursor, sets a title, fills a clipboard or reorders what is
 read: names, messages and consoles come from anywhere.
@@ -64,6 +65,7 @@ def resolved_of(
     progress: Callable[[str, MakeProgress], None] = lambda arm, so_far: None,
 ) -> Resolved:
     """What the command line asks for, checked, its series unpacked and shown.
+
     With ``on`` kernels are built there where only these tell what the series changes.  Raises
     LabError: as ``runs.resolve.resolve_request``; a series that cannot be measured with its source.
     """
@@ -104,6 +106,7 @@ def build_judged(
     usual: Resolved, on: Options, progress: Callable[[str, MakeProgress], None]
 ) -> None:
     """Build the kernels that are judged, as far as the series builds: their code tells them apart.
+
     Raises LabError: the base cannot be built.
     """
     from runs.building import build_arms
@@ -113,6 +116,7 @@ def build_judged(
 
 def show_intake(settled: Settled, *, must_apply: bool = True) -> None:
     """Say what was taken in of the series, where there is any.
+
     Raises SeriesError: with ``must_apply``, it can be measured with its source in no way.
     """
     from runs.resolve import taken_in

@@ -1,4 +1,5 @@
 """The lab's verbs as tools of an agent, by the Model Context Protocol on standard input and output.
+
 Every tool is a call of ``lab.py`` in a process of its own, so that an agent gets what a user gets,
 exit code included.  A session goes on while nobody waits for it, and can be finished with
 ``run --resume`` where the server was ended meanwhile.
@@ -246,6 +247,7 @@ async def called(*words: str, judged: bool = False) -> str:
 
 def shortened(text: str) -> str:
     """An answer that fits: of JSON the longest list is halved until it does, of text the end goes.
+
     Either says so, by a key ``shortened`` or in a last line.
     Raises ToolError: it is JSON without a list that could be shorter.
     """

@@ -1,4 +1,5 @@
 """The options that verbs share, each declared once, and the folders that they name.
+
 Those of a request are its fields (``runs.request``).
 """
 
@@ -30,6 +31,7 @@ def opt(flags: str, help_text: str, panel: str | None = None, **more: Any) -> An
 
 def sessions_folder(folder: Path) -> Path:
     """A folder of sessions; this lab's own may not be there yet.
+
     Raises UsageError: a folder was named and is not there.
     """
     if folder != SESSIONS and not folder.is_dir():
@@ -39,6 +41,7 @@ def sessions_folder(folder: Path) -> Path:
 
 def session_folder(name: Path) -> Path:
     """The folder of a session by path, by name among this lab's, or ``latest``.
+
     Raises UsageError: there is no session that could be the newest.
     """
     # Imported here: --help would wait for what reads a manifest.

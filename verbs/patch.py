@@ -81,6 +81,7 @@ class Measured:
 
 def answer(mail: Path, sessions: Path) -> PatchAnswer:
     """What is known of the patch in ``mail``, or on standard input for ``-``.
+
     Of a mailbox it is the series that ``--series`` would take; ``FILE#MESSAGE-ID`` is one mail.
     Raises UsageError: the mail cannot be read, or there is no such folder of sessions.
     """

@@ -35,6 +35,7 @@ OF_ENTRY = Without("name", "series", "arms")
 
 def require_queued(experiment: Experiment) -> None:
     """Refuse what the queue does not measure.
+
     Raises UsageError: native mode, whose sessions a queue and its page cannot read.
     """
     if experiment.mode == "native":

@@ -130,6 +130,7 @@ def made(entry: RecallEntry, sessions: Path, measuring: Measuring) -> bool:
 
 def request_of(entry: RecallEntry, measuring: Measuring) -> Request:
     """How an entry is measured, which is the same for all: the kernels are built first.
+
     The workloads are the two that execute most of the functions whose machine code differs, so that
     constants and inlined code of headers have some, too.  Eight seeds are the fewest with which a
     change is called; there is no second look.  Raises NoWorkloadError: none executes what differs;

@@ -1,4 +1,5 @@
 """What is generated below ``docs/``: schemas, the experiment file's reference, what is executed.
+
 ``python -m verbs.reference [FOLDER]`` writes them, as ``make schema`` does.  A file's keys, for
 editors (JSON schema) and for readers (Markdown), come from its model alone: what a key means stands
 below its field, as a string; names, types, defaults and allowed values are the model's own.  So
@@ -38,6 +39,7 @@ Schema = dict[str, Any]
 
 def meanings(model: type[BaseModel]) -> dict[str, str]:
     """What each key of a table means, in one line: the string below its field.
+
     Raises ValueError: a key has none.
     """
     tree = ast.parse(textwrap.dedent(inspect.getsource(model)))
@@ -72,6 +74,7 @@ def models_of(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
 
 def schema_of(model: type[BaseModel], title: str) -> Schema:
     """The JSON schema of a file of this model.
+
     Keys that only the lab writes are left out.  What depends on several keys, or on the files
     of the catalogues, is no part of it: the lab checks that when it reads the file.
     """
@@ -123,6 +126,7 @@ def _plain(value: Any) -> Any:
 
 def tables_of(schema: Schema) -> Iterator[tuple[Schema, tuple[str, ...]]]:
     """Every table of a file with the places where it may stand, the file itself first.
+
     A place is written as in TOML: ``[kernel]``, ``[[arms]]``, ``arms.kernel``.
     """
     places: dict[str, list[str]] = {}

@@ -136,6 +136,7 @@ class Loop:
 
     def measure(self) -> None:
         """Measure the tree as it is, and say one line as soon as all is decided.
+
         Raises LabError: whatever planning, building and booting say; KeyboardInterrupt: passed on;
         the runs that were made are kept.
         """

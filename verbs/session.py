@@ -1,4 +1,5 @@
 """Verbs that plan, make and judge sessions: build, cache-key, measure, plan, report, run.
+
 What is slow to import is imported where it is called, in all verbs: ``--help`` and completion
 read these files, too.
 """
@@ -73,6 +74,7 @@ class OfTree:
 
     def of(self, request: Request) -> Request:
         """The request with the commits as its series, where it is of a tree.
+
         Raises UsageError: it names a series or a kernel besides, or no commits of the tree.
         """
         from kernels.git_range import series_of, tree_at
@@ -235,13 +237,15 @@ def annotate_verb(
     from reports import forms
     from results.store import SessionStore
     from runs import session as sessions
-    from runs.annotate import annotate
+    from runs.annotate import annotate, is_stale
     from runs.boots import Reporter
 
     if form not in ANNOTATED_FORMS:
         what = f"no form of annotate: {form}"
         raise UsageError(what, where="--form", next_step=f"one of {', '.join(ANNOTATED_FORMS)}")
-    if SessionStore(folder).annotation() is None:
+    known = SessionStore(folder)
+    annotation = known.annotation()
+    if annotation is None or is_stale(annotation, known):
         reporter = Reporter()
         with sessions.SessionLock(folder, must_exist=True):
             opened, store, on = sessions.reopen(folder, options(), reporter.building)
@@ -314,6 +318,7 @@ def measure(
     verb: str = "",
 ) -> Path:
     """Measure a new session or finish an old one, wherever is asked; return its folder.
+
     ``verb`` is what goes on with a session that the user ends; empty where the caller says it.
     """
     from results import native
@@ -373,6 +378,7 @@ def make(
     judged: Callable[[SessionComparison], None] = lambda comparison: None,
 ) -> None:
     """Make all that a prepared session plans, with a verdict as soon as there is one.
+
     ``judged`` is called after each look, where seeds are added until all is decided.
     """
     from reports import forms
@@ -420,6 +426,7 @@ def make(
 
 def print_verdicts(folder: Path, *, strict: bool) -> int:
     """Print the verdicts of a session as JSON; return the exit code.
+
     Raises RecordError: there is no report of it.
     """
     from reports.sessions import listed
@@ -437,6 +444,7 @@ def print_verdicts(folder: Path, *, strict: bool) -> int:
 
 def report(folder: Path, form: str, *, strict: bool, write: bool = True) -> int:
     """Print one form of a session's report, or with none the answer alone; return the exit code.
+
     With ``write`` every form is written into the session's folder.
     """
     from reports import forms

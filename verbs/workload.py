@@ -43,6 +43,7 @@ PLACES = {
 
 def new(name: str, checkout: Path = CHECKOUT) -> None:
     """Write the files of a workload below ``checkout``, and print them.
+
     Raises UsageError: no name of a workload, or a file is there already; nothing is written then.
     """
     if not NAME.fullmatch(name):

@@ -1,4 +1,5 @@
 """What a guest of the gate found: pure functions over its console and files.
+
 The guest lays its files out with a checksum in each block, does a short form of the cases
 and then steps of its own (``check_job.py``), all compared with what was written, and counts
 what is in use before and after (``check.sh``).
@@ -64,6 +65,7 @@ class CheckCase:
 @dataclass(frozen=True)
 class CheckTask:
     """What one guest of the gate was asked to do.
+
     ``steps`` are all that it makes, ``compared`` those that read something back, and
     ``found_again`` those of them that look for what a phase wrote.  Each of its ``vcpus``
     may hold back some of what is counted as used.
@@ -80,6 +82,7 @@ class CheckTask:
 @dataclass(frozen=True)
 class Room:
     """Sizes of one guest, in MiB; 0 is none.
+
     ``limit`` is the cgroup's while the phases run, ``left`` the memory that is not taken
     away meanwhile; ``image`` and ``own_limit`` are of the gate's own steps.
     """
@@ -99,6 +102,7 @@ def known_selftests(path: Path = SELFTESTS) -> dict[str, Selftest]:
 
 def command_line(selftests: Sequence[str]) -> tuple[str, ...]:
     """Words for the kernel of a guest of the gate.
+
     Everything is printed; slabs of tree nodes have red zones and are looked through when
     they are freed; a task that waits for 10 virtual seconds is told.  Self-tests that are
     not asked for are left out: a name that the kernel does not know does nothing.
@@ -111,6 +115,7 @@ def command_line(selftests: Sequence[str]) -> tuple[str, ...]:
 
 def room(size: Size, workload: Workload) -> Room:
     """The sizes of a guest for cases of ``workload``, from the experiment's scaled ones.
+
     A limit of the experiment's holds for the phases.  Where it says what memory is left,
     that much is left and there is no limit; else there is one, of half of the files and
     what the jobs take themselves, but not in tmpfs, where nothing can be reclaimed.  The
@@ -192,6 +197,7 @@ def job_text(
     files: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """What is sent into a guest of the gate: assignments, and the script that reads them.
+
     ``file_mib`` is that of all files together.
     """
     named = _named(cases)
@@ -270,6 +276,7 @@ MOST = 20
 @dataclass(frozen=True)
 class Splat:
     """One complaint of the kernel: its kind, its first line, where, and the lines of it.
+
     ``where`` is a function, or empty; lines have no time stamps.
     """
 
@@ -292,6 +299,7 @@ def kinds(path: Path = PATTERNS) -> tuple[tuple[str, str, re.Pattern[str]], ...]
 
 def find(console: str) -> tuple[Splat, ...]:
     """Every splat of a console, in its order, each kind of line once for each place.
+
     A panic that another splat led to is no finding of its own.
     """
     lines = [STAMP.sub("", line.rstrip("\r")) for line in console.splitlines()]
@@ -377,6 +385,7 @@ def problem(kind: str, title: str, evidence: Sequence[str] = ()) -> CheckProblem
 
 def judge(console: str, files: Mapping[str, bytes] | None, task: CheckTask) -> CheckResult:
     """What a guest's console and files say.
+
     ``files`` is None where none came: then only what the console says is known.  A step
     that is missing, or compared nothing, is a problem: a check that did not check
     something is not green.
@@ -453,6 +462,7 @@ def _steps(
 
 def _compared_blocks(text: bytes) -> int:
     """Blocks that fio read back, by its own count; 0 for what is no result of fio's.
+
     A job that writes too reads back what it wrote; what else it read is not compared.
     """
     total = 0

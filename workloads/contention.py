@@ -1,4 +1,5 @@
 """Waits for locks by the kernel's contention events: pure, from tracefs' ``hist`` files.
+
 The agent keeps the begin of a wait by task and lock, and sums what the ends yield by
 kind of lock and stack.  The format is that of kernel/trace/trace_events_hist.c.
 """
@@ -39,6 +40,7 @@ LOCK_FUNCTION = re.compile(
 
 def phase_locks(files: Mapping[str, bytes], phase: str) -> PhaseLocks:
     """Read the files of one run (path to content) for one phase.
+
     Raises ParseError: names the file that is missing, cut short or not what it should be.
     """
     folder = f"{phase}/locks"
@@ -66,6 +68,7 @@ def phase_locks(files: Mapping[str, bytes], phase: str) -> PhaseLocks:
 
 def waits(files: Mapping[str, str]) -> tuple[tuple[Wait, ...], int]:
     """Waits by caller and kind of lock, longest first, and how many events were dropped.
+
     ``files`` maps the events' names (``contention_begin``, ``contention_end``, ``lock_wait``) to
     their ``hist`` files.  Raises ParseError: a file is missing, cut short or not the kernel's
     format, or its totals do not agree with its entries.
@@ -93,6 +96,7 @@ def waits(files: Mapping[str, str]) -> tuple[tuple[Wait, ...], int]:
 
 def callers(stack: str) -> tuple[str, ...]:
     """Functions of a printed stack, innermost first, without the lock functions on top.
+
     A stack of lock functions alone is kept as it is: it is all there is to tell.
     """
     functions = tuple(match[1] or match[2] for match in FRAME.finditer(stack))

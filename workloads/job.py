@@ -83,6 +83,7 @@ def prepare_text(
     workload: Workload, *, file_mib: int, jobs: int = 1, mount_options: str = ""
 ) -> str:
     """Shell assignments for the agent's preparation, padded to :data:`TEXT_BYTES`.
+
     ``file_mib`` is the size of all files together; ``mount_options`` are an arm's, in
     place of the workload's.
     """
@@ -108,6 +109,7 @@ def job_text(
     files: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """Shell assignments for the phases of one run, padded to :data:`TEXT_BYTES`.
+
     A ``limit_bytes`` of 0 is no limit.  ``observe`` is what a twin reads of locks around
     each phase; nothing by default.  ``sysctl`` is written before the first phase, a line
     each: the agent reads it back; so are ``files``, by their paths.
@@ -144,6 +146,7 @@ def arm_files(files: Mapping[str, str]) -> str:
 
 class Perturbation(NamedTuple):
     """What the agent does before the first phase, for no purpose but to differ by seed.
+
     A loop of ``delay`` turns of the shell, about 14,000 instructions each; ``pages`` of memory,
     and ``entries`` of a folder, that stay until the end.
     """
@@ -163,6 +166,7 @@ PERTURBED_MOST = Perturbation(delay=4096, pages=512, entries=256)
 
 def perturbation(seed: int) -> Perturbation:
     """Drawn from the seed, evenly, and for seeds beside each other as for any two.
+
     What a kernel's size and layout decide is one draw for all runs of an arm; with this each seed
     has its own, equal on both arms.  It is also all that a sequential phase has of its seed: fio
     draws nothing there, and all its runs would be the same.

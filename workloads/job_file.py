@@ -1,4 +1,5 @@
 """fio's own job files under ``workloads/jobs/``: one source for the lab and for people.
+
 Read as fio's ``init.c`` reads them, so that a file does what ``fio FILE`` does: comments end lines,
 every ``[global]`` holds for the sections below it, ``include`` takes another file's lines.
 """
@@ -41,6 +42,7 @@ def names_of(fio: Sequence[str]) -> tuple[str, ...]:
 
 def placed(fio: Sequence[str], *, file_per_job: bool) -> tuple[str, ...]:
     """The arguments of a job file with its files in the file system under test.
+
     There fio is run by hand in a folder of that file system, so a relative name is one of it; jobs
     without a name work on the file that the lab lays out, or each on its own.
     """
@@ -159,6 +161,7 @@ VARIABLE = re.compile(r"\$\{([^}]+)\}")
 
 class JobSection(NamedTuple):
     """One job: fio arguments that say the same, and ``FILE:LINE [SECTION]`` of each option.
+
     That of ``name`` is the section's own line.
     """
 
@@ -173,6 +176,7 @@ class _Option(NamedTuple):
 
 def read_job_file(path: Path) -> dict[str, JobSection]:
     """The sections by the names of their variants (:func:`variant_name`), in the file's order.
+
     A job has the options of every ``[global]`` above it, then its own.  What the lab gives itself
     (:data:`LAB_GIVES`) is left out.  Raises SpecError: the file cannot be read, fio would refuse
     it, it has no section to run, or it holds what no run of the lab can do; one line for each
@@ -212,6 +216,7 @@ def read_job_file(path: Path) -> dict[str, JobSection]:
 
 def variant_name(title: str, taken: Collection[str] = ()) -> str:
     """What experiments call a section: ``rnd4k-q32t16`` for ``[RND4K Q32T16]``.
+
     One without a letter or digit, and one whose name is ``taken``, is called by its number.
     """
     name = as_name(title)
@@ -222,6 +227,7 @@ def _lines(
     path: Path, named: str, mistakes: list[str], depth: int = 0
 ) -> Iterator[tuple[str, str]]:
     """Place and text of a file's lines without blanks and comments, those of included ones as well.
+
     ``named`` is what the file is called in places.
     """
     try:

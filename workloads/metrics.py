@@ -23,6 +23,7 @@ Value = Callable[[PhaseResult, FioResult], float]
 
 class Definition(NamedTuple):
     """One metric of a phase; ``value`` takes the phase and its fio result.
+
     Only a phase that fits ``when`` has it: what it does decides, not what came out.
     """
 
@@ -55,6 +56,7 @@ def _reclaim(phase: PhaseResult, counter: str) -> int:
 
 def _per_second(number: float, fio: FioResult) -> float:
     """So many per second of the time asked.
+
     fio divides by the time of its last job.  Jobs on one vCPU learn one after the
     other that the time is up, each at its next turn, and read nothing more: some
     milliseconds in which the CPU leaves fio and does no I/O.  In a short run they
@@ -295,6 +297,7 @@ def names_of(phase: Phase) -> tuple[str, ...]:
 
 def thresholds_of(workloads: Mapping[str, Workload]) -> dict[tuple[str, str], dict[str, float]]:
     """The smallest changes of metrics that have their own: by workload and variant, then by name.
+
     Raises SpecError: one is of no metric of its phase; names file, key and what is allowed.
     """
     own: dict[tuple[str, str], dict[str, float]] = {}
@@ -321,6 +324,7 @@ def metrics_of(
     phases: Sequence[Phase], *, counted: bool = False, waits: bool = False
 ) -> tuple[Metric, ...]:
     """The metrics of a case with these phases, named ``phase.metric``.
+
     With ``counted`` there is a probe, with ``waits`` it looks at how long vCPUs wait
     (:func:`of_profile`).
     """
@@ -348,6 +352,7 @@ def metrics_of(
 
 def of_profile(profile: Profile, phases: Sequence[Phase]) -> dict[str, float]:
     """Samples that only the probe has: ``phase.metric`` → value.
+
     A phase of which not everything that its work is made of was counted has no path.
     """
     values = {}
@@ -386,6 +391,7 @@ def samples(
     phases: Sequence[PhaseResult], specs: Sequence[Phase], *, real_time: bool = False
 ) -> dict[str, float]:
     """All samples of one valid run of the phases ``asked``: ``phase.metric`` → value.
+
     With ``real_time`` rates are over the time fio ran, as fio's own are: jobs run at the
     same time and a host may hold all of them up, which is no work left undone.  So are
     those of a phase that is not of a given time.

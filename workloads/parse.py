@@ -42,6 +42,7 @@ class ParseError(WorkloadError):
 @dataclass(frozen=True)
 class Observation:
     """What was read before or after a phase.
+
     ``memory_stat`` and ``vmstat`` map counters to values (bytes or events);
     ``device_read_bytes`` and ``device_written_bytes`` are what the cgroup moved
     to and from the brd, ``cpu_ns`` is its CPU time, ``memory_stall_ns`` the time in
@@ -72,6 +73,7 @@ class Side:
 @dataclass(frozen=True)
 class FioResult:
     """fio's own figures for one phase, all jobs together; the ramp is not in them.
+
     ``runtime_ms`` is the longest of the jobs, ``asked_ms`` what they were told, 0 for jobs
     that were told a number of I/Os, ``asked_ios`` of all together;
     ``iops`` is fio's, over ``runtime_ms``.  ``sync_ns`` holds the percentiles of
@@ -107,6 +109,7 @@ class ProgramResult:
 @dataclass(frozen=True)
 class PhaseResult:
     """One phase as the guest saw it; of ``fio`` and ``program`` the one that it ran.
+
     ``mounted`` is what ``/proc/mounts`` says of the file system: its type and options.
     """
 
@@ -124,6 +127,7 @@ class PhaseResult:
 @dataclass(frozen=True)
 class GuestResult:
     """Everything one run sent.  ``failure`` is the agent's own word when a step failed.
+
     ``sysctl`` is what the kernel said of the values that were written, by name;
     ``unknown_words`` are those of its command line that it did not know.
     """
@@ -139,6 +143,7 @@ class GuestResult:
 
 def guest_result(files: Mapping[str, bytes], phases: tuple[str, ...]) -> GuestResult:
     """Read the files of one run (path → content) for the given phases, in order.
+
     Raises ParseError: a file that must be there is not, or cannot be read.
     """
     failure = _text(files, "failure").strip() if "failure" in files else ""
@@ -164,6 +169,7 @@ def guest_result(files: Mapping[str, bytes], phases: tuple[str, ...]) -> GuestRe
 
 def whole(value: object) -> int:
     """A number that a guest sent, text or of its JSON, as a whole one of at most 64 bits.
+
     Raises ParseError: it is none.
     """
     shown = str(value)[:40]
@@ -179,6 +185,7 @@ def whole(value: object) -> int:
 
 def finite(value: object) -> float:
     """A number of a guest's JSON that is neither infinite nor beyond 64 bits.
+
     Raises ParseError: it is none.
     """
     try:
@@ -223,6 +230,7 @@ def mounted(text: str) -> str:
 
 def counters(text: str) -> dict[str, int]:
     """``name value`` lines, as in vmstat, memory.stat and memory.events.
+
     Raises ParseError: a value is no number.
     """
     pairs = (line.split() for line in text.splitlines())
@@ -236,6 +244,7 @@ def thp_selected(text: str) -> str:
 
 def device_bytes(text: str, device: str) -> tuple[int, int]:
     """Bytes read and written by a cgroup on ``major:minor``, from its ``io.stat``.
+
     brd keeps no ``/proc/diskstats`` (it is bio-based and does no accounting of its own), while
     ``io.stat`` counts every bio that is submitted.  A device that was never used has no line.
     Raises ParseError: the device's line has no ``rbytes`` or ``wbytes``.
@@ -253,6 +262,7 @@ def device_bytes(text: str, device: str) -> tuple[int, int]:
 
 def stalled_us(text: str) -> int:
     """Total of the ``some`` line of a pressure file, in microseconds.
+
     Raises ParseError: there is no such line, or no total in it.
     """
     for line in text.splitlines():
@@ -265,6 +275,7 @@ def stalled_us(text: str) -> int:
 
 def timeline(phase: str, log: str, interval_ms: float) -> Timeline:
     """Bandwidth of all jobs together from a merged fio bandwidth log.
+
     fio writes one job behind the other, each line the job's mean in one direction since its line
     before, at times that differ a little between jobs.  So each direction of a job is read as a
     step function and the steps are added up in the middle of every interval; times are in ms since
@@ -302,6 +313,7 @@ def timeline(phase: str, log: str, interval_ms: float) -> Timeline:
 
 def fio_result(text: str) -> FioResult | None:
     """Fio's JSON; None when fio wrote none (it failed before it measured).
+
     Raises ParseError: what it wrote is cut short, or not what fio writes.
     """
     start = text.find("{")

@@ -1,4 +1,5 @@
 """Workloads as data: phases of fio or of a program, and what a valid run of them must show.
+
 A workload is one file under ``workloads/catalogue/``.  Its variants give other
 settings to the same phases; the variant ``default`` always exists.
 """
@@ -50,6 +51,7 @@ SEED_OPTIONS = ("randseed", "randrepeat", "allrandrepeat")
 
 class Unit(Frozen):
     """A unit of work that counts are given per.
+
     Counted by exactly one of: ``calls`` of kernel functions together, a ``counter``
     of ``/proc/vmstat``, a ``cgroup_counter`` of its ``memory.stat``, pages of 4 KiB that the
     cgroup read from the device (``pages_read``), or fio's I/Os, ramp included, which are the
@@ -76,6 +78,7 @@ class Unit(Frozen):
 
 class Cost(Unit):
     """A unit that the work of a phase is added up from, and what one costs, about.
+
     ``ns`` is in instructions of an exact guest.  It is a weight that stays as it is, whatever
     kernel is measured: benchmarks/costs.py fits it.
     """
@@ -85,6 +88,7 @@ class Cost(Unit):
 
 class Ratio(Frozen):
     """Calls of some kernel functions per unit, a claim of a series made countable.
+
     Calls of the functions in ``less`` are taken off: what only passes through.
     """
 
@@ -100,6 +104,7 @@ IO = Unit(name="io", title="I/O", ios=True)
 
 class Phase(Frozen):
     """One fio invocation, or one program of ours, inside the measured cgroup.
+
     ``drop_caches`` is done and asserted before the phase; ``thp`` is the value
     written to ``transparent_hugepage/enabled``; ``fio`` holds the arguments that
     say what is read and how (the lab adds jobs, times, seed and output); in a file
@@ -231,6 +236,7 @@ class Variant(Frozen):
 
 class Workload(Frozen):
     """A program and how to read it.
+
     ``mkfs`` and ``mount_options`` prepare the brd; with ``fs`` ``tmpfs`` there is none and
     nothing to make.  With ``file_per_job`` each job has a file of its own and they share
     the experiment's ``file_mib``; a workload of programs alone has no files.  ``additions`` are
@@ -307,6 +313,7 @@ class Workload(Frozen):
 
 def load_workload(path: Path) -> Workload:
     """Read one catalogue file.
+
     Raises SpecError: not TOML, or a key or value is wrong; names file and key.
     """
     try:
@@ -349,6 +356,7 @@ def load_catalogue(folder: Path = CATALOGUE) -> dict[str, Workload]:
 
 class Extras(NamedTuple):
     """What a workload needs in its guest beside the lab's root, each sorted.
+
     ``programs`` are C sources, ``modules`` names of the kernel's own, ``host_programs`` names
     of programs that the host has installed.
     """

@@ -1,4 +1,5 @@
 """Checks that a run measured what it says; an invalid run is never a data point.
+
 The first posting of filemap measured a mixture of splitting and adding, because
 caches were not dropped and THP was left on between two tests.  Each check here
 answers one such mistake, from what the guest itself recorded.
@@ -66,6 +67,7 @@ DECIDE = frozenset(
 @dataclass(frozen=True)
 class Claim:
     """What a run says about itself: asked, not observed.
+
     A limit of 0 is none.  ``left_pages`` are the file pages that may be cached after a
     drop of all caches; ``file_bytes`` is the size of all files together, ``memory_bytes``
     what is to be left for the page cache (0: not said).  ``cmdline`` are the arm's own words of the
@@ -131,6 +133,7 @@ def clock_problems(
     result: GuestResult, phases: Sequence[Phase], profile: Profile
 ) -> tuple[str, ...]:
     """In what a guest of one vCPU tells another time than the instructions that QEMU counted.
+
     Of such a guest one instruction is one nanosecond, and none of its own: a kernel whose clock
     goes faster shows a bandwidth that it has not.  fio's start and end are counted beside what
     fio says it ran (270 to 320 ms with four jobs), and so is what it reads before it begins.
@@ -216,6 +219,7 @@ def _fio_problems(spec: Phase, fio: FioResult, claim: Claim) -> list[str]:
 
 def _left_no_trace(spec: Phase, phase: PhaseResult, fio: FioResult, claim: Claim) -> Iterator[str]:
     """Whether data was read or written, and neither moved from or to the device nor is cached.
+
     What a tmpfs holds is counted among the cached files, and apart.
     """
     if not spec.on_device or spec.option("ioengine") in NO_DATA:
@@ -235,6 +239,7 @@ def _left_no_trace(spec: Phase, phase: PhaseResult, fio: FioResult, claim: Claim
 
 def _other_options(given: Sequence[str], fio: FioResult) -> list[str]:
     """Options with which fio says that it ran, and that it was not given, or given otherwise.
+
     fio names an option by one of its names, and says nothing of those without a value.
     """
     pairs = [argument.removeprefix("--").partition("=") for argument in given]
@@ -289,6 +294,7 @@ def _limit_hit(phase: PhaseResult, claim: Claim) -> str:
 
 def _charged(phase: PhaseResult, claim: Claim) -> str:
     """What the cgroup has cached, or had and gave back under its limit.
+
     fio drops a file from the cache before each pass over it (``invalidate``): of a full cache a
     quarter may be there when a phase ends.
     """

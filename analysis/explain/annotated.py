@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import groupby
 from typing import Literal
 
@@ -13,8 +13,6 @@ from results.profile import Annotation, FileCounts, FileDiff
 from results.record import Record
 
 IO = "io"
-# Instructions in a line of either arm, and how often it ran.
-Lines = Mapping[int, tuple[int, int]]
 
 
 class AnnotatedLine(Record):

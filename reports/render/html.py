@@ -144,10 +144,7 @@ class Page:
             case doc.Code():
                 return f"<pre>{verbatim(block.text)}</pre>"
             case doc.Facts():
-                rows = (
-                    (escaped(f.name), words(f.words).replace("\n", "<br>")) for f in block.facts
-                )
-                return _within("dl", "facts", (f"<dt>{n}</dt><dd>{v}</dd>" for n, v in rows))
+                return _within("dl", "facts", map(_fact, block.facts))
             case doc.Verdicts():
                 return _within("ol", "verdicts", map(_verdict, block.rows))
             case doc.Callout():

@@ -1,4 +1,5 @@
 """What travels between hosts by content: kernels, roots, small programs, through one store.
+
 A store is a folder that all hosts see, or anything else that fsspec opens by URL.  Files
 are named by their SHA-256, and are verified by it each time they arrive.
 """
@@ -48,6 +49,7 @@ class ArtefactStore:
 
     def fetch(self, artefact: Artefact, cache: Path) -> Path:
         """The file, in this host's cache; verified when it arrives and once a process.
+
         One that arrives damaged is fetched once more.  Raises InfraError: names the artefact and
         the store.
         """
@@ -111,6 +113,7 @@ class ArtefactStore:
     @contextmanager
     def _opened(self, to_be: str) -> Iterator[tuple[Any, str, bool]]:
         """The store, its top, and whether it is a folder of this host's: others write there, too.
+
         Whatever a driver raises is the store's trouble: clouds' have no error in common.
         """
         # Loads what a URL needs, so only where a store is used.

@@ -65,6 +65,7 @@ class Case:
 @dataclass
 class BootBatch:
     """One call of ``Executor.boot``: each boot is made once, repeats on another worker.
+
     A lost worker's parcels are requeued; ``most`` guests run at once where the user says so.
     """
 
@@ -83,6 +84,7 @@ class BootBatch:
 
     def run(self) -> float:
         """Boot everything; return the CPU seconds of all guests.
+
         Raises InfraError: nobody can serve, or a run has other bytes on another worker.
         """
         for case in self.cases.values():
@@ -202,6 +204,7 @@ class BootBatch:
 
     def _compare(self, case: Case, answer: Answer) -> None:
         """See that a repeat on another worker has the bytes of the run.
+
         Raises InfraError: it has not; both workers and hosts are named.
         """
         original = self.cases.get(case.boot.repeats)
@@ -227,6 +230,7 @@ class BootBatch:
 @dataclass
 class DaskExecutor:
     """Guests as dask futures on the workers of a scheduler.
+
     ``connect`` gives a dask client; what it opens is closed with the executor.  ``losses`` are the
     workers that may die under one parcel, ``patience_s`` is how long a session waits for a first.
     """
@@ -257,6 +261,7 @@ class DaskExecutor:
     @property
     def members(self) -> Members:
         """The connection, made when it is first needed.
+
         Raises InfraError: no scheduler answers.
         """
         if self._members is None:
@@ -341,6 +346,7 @@ def executor_of(
     text: str, store: str, *, cache: Path, log: Callable[[str], None], insecure: bool = False
 ) -> AbstractContextManager[Executor]:
     """The executor that the command line names; nothing is connected before it is needed.
+
     Raises UsageError: no such form, or (unless ``insecure``) a scheduler that whoever reaches it
     can have run anything.
     """
@@ -383,6 +389,7 @@ def _open_to_all(text: str, host: str) -> UsageError:
 
 def _client(stack: ExitStack, address: str, *, loopback_only: bool = False) -> Any:
     """A client of a scheduler that answers; with ``loopback_only`` of one that nobody else reaches.
+
     Something that listens there and is no scheduler of ours may say nothing for ever: dask's
     own time-out covers the connection only.
     """
@@ -422,6 +429,7 @@ def _client(stack: ExitStack, address: str, *, loopback_only: bool = False) -> A
 
 def _quiet() -> None:
     """What breaks is said once, by who notices; not as a trace by each of dask's threads.
+
     Importing dask sets its loggers up, so this comes after it.
     """
     logging.getLogger("distributed").setLevel(logging.CRITICAL)

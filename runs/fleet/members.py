@@ -1,4 +1,5 @@
 """The workers of a scheduler as a session sees them: who may serve, who was refused or set aside.
+
 A parcel is sent to one worker by name, so that a parcel of a worker that is gone is known and is
 requeued: dask alone would let it wait for that address, or for any worker to join.
 """
@@ -26,6 +27,7 @@ RESULT_S = 30.0
 @dataclass
 class Member:
     """A worker that serves: its address, host, resources, and what it runs.
+
     ``memory_mib`` and ``guests`` are of the parcels of this session that are in flight there.
     """
 
@@ -57,6 +59,7 @@ class Flight:
 
 def _by_name() -> Callable[[Mapping[str, str], bytes], bytes]:
     """A function that travels as its own code, and finds the lab's where it is run.
+
     A scheduler unpickles what it is sent, and need not have the lab: one that stands in a
     module, and not in a function as this does, would be sent by the module's name.
     """
@@ -72,6 +75,7 @@ def _by_name() -> Callable[[Mapping[str, str], bytes], bytes]:
 @dataclass
 class Members:
     """A client of a scheduler; ``log`` is told of workers that are refused or set aside.
+
     ``resume`` is the next step when the scheduler is gone.
     """
 
@@ -93,6 +97,7 @@ class Members:
 
     def refresh(self, *, at_once: bool = False) -> None:
         """See who came and who left; with ``at_once`` wait until somebody serves.
+
         Raises InfraError: the scheduler is gone, or nobody serves, and nobody has for a while.
         """
         while True:
@@ -106,6 +111,7 @@ class Members:
 
     def require_memory(self, memory_mib: int) -> None:
         """See that somebody who serves has the memory for such a guest.
+
         Raises InfraError: nobody has.
         """
         if self.serving and not any(m.capacity(memory_mib) for m in self.serving.values()):
@@ -136,6 +142,7 @@ class Members:
 
     def result(self, flight: Flight) -> bytes | None:
         """What a worker answered; None where the worker, or the scheduler, was lost.
+
         Raises InfraError: the worker ran into a bug.
         """
         from distributed import KilledWorker

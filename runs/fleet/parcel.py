@@ -1,4 +1,5 @@
 """What travels: a guest to boot, by content, and the answer that comes back.
+
 Answers are compressed JSON, which holds values and can run nothing: a client must not run what a
 worker sends.  dask's own messages are another matter (SECURITY.md).
 """
@@ -36,6 +37,7 @@ LONGEST_WORDS = 2000
 @dataclass(frozen=True)
 class Parcel:
     """One guest to boot.
+
     ``boot`` has the client's paths, ``files`` the content of each.  ``topic`` is where the worker
     reports how far the guest is, ``inputs`` the digest of all that the run is a function of, with
     the client's files.
@@ -54,6 +56,7 @@ class Parcel:
 
     def boot_here(self, cache: Path) -> Boot:
         """The boot on the worker's host, its files fetched.
+
         Raises InfraError: a file is damaged or gone.
         """
         here = {path: self.store.fetch(file, cache) for path, file in self.files.items()}
@@ -73,6 +76,7 @@ class Parcel:
 @dataclass(frozen=True)
 class Answer:
     """What a worker says of one parcel: how the guest ended, or why it booted none.
+
     ``raw`` are the files of the run's raw folder, ``snapshot_raw`` those of the snapshot
     when this parcel took it.
     """
@@ -101,6 +105,7 @@ def files_of(boot: Boot) -> tuple[Path, ...]:
 
 def answer_of(data: bytes) -> Answer:
     """An answer as it came, with the guest's files read from its raw result.
+
     Raises InfraError: it is no answer.
     """
     answer = unpacked(data)

@@ -1,4 +1,5 @@
 """What runs in a worker process: say who it is, and boot what it is given.
+
 Who it is says what must be equal on every host, since a guest's bits depend on it.
 A worker is dask's own ``dask worker``, started where ``fleet`` can be imported.
 """
@@ -65,6 +66,7 @@ async def enlist(expected: Mapping[str, str], dask_worker: Any = None) -> dict[s
 
 def perform(expected: Mapping[str, str], payload: bytes) -> bytes:
     """Boot the guest of a pickled ``Parcel``; return a packed ``Answer``.
+
     A host's trouble is an answer too: another worker may do better.
     """
     import distributed
@@ -127,6 +129,7 @@ def _boot(parcel: Parcel, answer: Answer, watch: Callable[[str], None]) -> Answe
 @lru_cache(maxsize=1)
 def identity() -> dict[str, str]:
     """Lab, QEMU, its firmware and Python of this process, each as text that can be compared.
+
     Raises InfraError: there is no QEMU.
     """
     qemu = X86_64.board.qemu
