@@ -1,7 +1,5 @@
 """A real browser for tests of pages, and all that a page says in it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

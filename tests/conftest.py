@@ -1,7 +1,5 @@
 """What every test run has: an order of files, and a table of how long each took."""
 
-from __future__ import annotations
-
 import csv
 import os
 from collections import defaultdict

@@ -4,8 +4,6 @@ The same inputs each time: a number is the seed of each.  Nothing here knows a f
 most is a real input with a few pieces taken out, doubled, or replaced by what parsers trip over.
 """
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import json

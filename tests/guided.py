@@ -4,8 +4,6 @@ What it finds is written to the folder, beside the inputs that reach new code.  
 machines than x86-64: Atheris has no build there.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Workers that run the tests side by side must all find the same tests."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Documents: their links lead somewhere, their commands exist, and the index has all of them."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import tomllib

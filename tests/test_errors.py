@@ -1,7 +1,5 @@
 """One family of errors: what is raised for a reader is a kind of LabError."""
 
-from __future__ import annotations
-
 import ast
 import pickle
 from pathlib import Path

@@ -5,8 +5,6 @@
 the scheduled job of `ci.yml` more than a million in all.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

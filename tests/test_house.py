@@ -1,7 +1,5 @@
 """The house does not grow unnoticed: bounds of pyproject.toml, held by ``make lint``."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import tomllib

@@ -1,7 +1,5 @@
 """The command line: verbs, exit codes, what goes to which stream, and messages."""
 
-from __future__ import annotations
-
 import errno
 import json
 import logging

@@ -1,7 +1,5 @@
 """The launcher: a link on the PATH that starts this checkout, from anywhere."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

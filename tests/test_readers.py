@@ -3,8 +3,6 @@
 Hypothesis looks for an input, and shrinks it; ``test_fuzz.py`` tries more of them.
 """
 
-from __future__ import annotations
-
 import resource
 import signal
 import tempfile

@@ -1,7 +1,5 @@
 """What strangers say is shown as what it is, and moves nothing."""
 
-from __future__ import annotations
-
 import shlex
 import unicodedata
 

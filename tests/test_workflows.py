@@ -1,7 +1,5 @@
 """The workflows by their text: who may do what, and where an input may go."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterator

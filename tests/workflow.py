@@ -1,7 +1,5 @@
 """A workflow of GitHub Actions as a person would run it: its steps, parsed from the file."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

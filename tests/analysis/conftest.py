@@ -1,7 +1,5 @@
 """Comparisons shared by the tests of the forms: made once, because charts take time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from types import FunctionType
 

@@ -1,7 +1,5 @@
 """Synthetic profiles and waits for locks: counts close to those of a 4K page-cache load."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Synthetic sessions, close to what the lab records: eight seeds, two cases, three phases."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field

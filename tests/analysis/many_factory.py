@@ -1,7 +1,5 @@
 """Synthetic sessions of many arms, and of many cases: made of :mod:`tests.analysis.factory`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

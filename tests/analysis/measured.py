@@ -1,7 +1,5 @@
 """Sessions on record for tests, made of records instead of a folder."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Boots of native mode that nobody made, with what is known to differ between them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Arms beside each other: values, changes, what columns are shown, and steps."""
 
-from __future__ import annotations
-
 import pytest
 
 from analysis import execution

@@ -1,7 +1,5 @@
 """The comparison record of whole sessions."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """A phase in which nothing that differs ran says nothing of the series: in every form and place."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Facts that weaken trust."""
 
-from __future__ import annotations
-
 import pytest
 
 from analysis import findings

@@ -1,7 +1,5 @@
 """The gate in a comparison: whose fault, what is withheld, and what every form says."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A session of many arms cut into pairs: what is cut, and what stays one."""
 
-from __future__ import annotations
-
 import pytest
 
 from analysis.many import compare_session, views

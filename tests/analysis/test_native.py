@@ -1,7 +1,5 @@
 """Native mode: what is called, how often wrongly, and what withholds a verdict."""
 
-from __future__ import annotations
-
 import pytest
 
 from analysis.native import between_orders, judge

@@ -1,7 +1,5 @@
 """What is judged is an index; what is read is instructions per read, by the same changes."""
 
-from __future__ import annotations
-
 import pytest
 
 from analysis.many import SessionComparison, compare_session

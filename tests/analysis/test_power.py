@@ -1,7 +1,5 @@
 """The stated power is that of the rule over all looks, whose levels are those published."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Checked against scipy, statsmodels, published critical values and simulation."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 

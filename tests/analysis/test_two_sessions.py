@@ -1,7 +1,5 @@
 """Two sessions side by side: what may be judged, and that all differences are named."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

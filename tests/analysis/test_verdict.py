@@ -1,7 +1,5 @@
 """One test for each rule of the verdict table, and for what must never be said."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Wall sessions compared: what is called, what is withheld, what is left out."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

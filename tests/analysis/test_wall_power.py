@@ -1,7 +1,5 @@
 """The stated power of wall mode is that of its rank rule: against the test itself."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

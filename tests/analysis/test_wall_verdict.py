@@ -1,7 +1,5 @@
 """The rules of wall verdicts, one after the other, and what they may not say."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

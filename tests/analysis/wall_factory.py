@@ -1,7 +1,5 @@
 """Synthetic wall sessions: three arms in randomised blocks on a host of a given temper."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 

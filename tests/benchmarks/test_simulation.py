@@ -1,7 +1,5 @@
 """The fast forms of our rules are those of the verdicts, and keep the rates that are published."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """A catalogue and a small experiment file for the tests of loading."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """An experiment from a series alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Settings of an arm: what may be set, and what is said of what may not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

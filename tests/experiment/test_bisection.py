@@ -1,7 +1,5 @@
 """The search finds the patch, asks no more than it must, and goes on from what is known."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Names that the catalogue does not hold: what may stand there, and what was meant."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Options of kernels from the command line, for every arm or one."""
 
-from __future__ import annotations
-
 import pytest
 
 from errors import SpecError

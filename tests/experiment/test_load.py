@@ -1,7 +1,5 @@
 """Each kind of mistake in a file is one line with place, key, value and what is allowed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

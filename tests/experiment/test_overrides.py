@@ -1,7 +1,5 @@
 """``--set`` changes single values, and is named as the place of its mistakes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

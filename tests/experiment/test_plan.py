@@ -1,7 +1,5 @@
 """A plan holds every run once, in whole blocks, with one seed a block."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What comes with the lab loads, fits its guests, and says what the documents say."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What tests of guests build once: the plugin, and machines whose every instruction is known."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Results framed as the agent frames them."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """The agent is workloads/agent.sh; what it shares with guests/ is held equal here."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import shlex
 import tomllib
 from dataclasses import replace

@@ -5,8 +5,6 @@ Those of ``done``, ``agent-failed``, ``panic``, ``oops``, ``memcg-oom-kill``,
 others follow the formats that Linux 6.12 prints.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import lzma

@@ -1,7 +1,5 @@
 """Time-outs of exact guests: what counts is the CPU time that QEMU gets."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Boots that are kept: by all that they depend on, as they were, or not at all."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import replace

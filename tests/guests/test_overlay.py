@@ -1,7 +1,5 @@
 """The initramfs of a prebuilt kernel: the lab's, with modules and an agent behind it."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

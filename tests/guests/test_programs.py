@@ -1,7 +1,5 @@
 """What guests run: libraries, those that refuse, and the one that has vCPUs take turns."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """What the init of a native guest says, and what is made of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

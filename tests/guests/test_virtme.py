@@ -1,7 +1,5 @@
 """A wall guest that KVM gives back, with QEMU's own word for it."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """The wall agent's shell: what it shares with the host's side is held equal here."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The file system of the shipped workloads: the same disk whatever mkfs.xfs is installed."""
 
-from __future__ import annotations
-
 import shlex
 import struct
 import subprocess

@@ -1,7 +1,5 @@
 """Made-up entries changed as people change what is measured: seeds, names, cases, nights."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from analysis.comparison import summarize

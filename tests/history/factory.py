@@ -1,7 +1,5 @@
 """Made-up nights: entries of one experiment with levels, seeds, kernels and settings."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from datetime import date, timedelta

@@ -1,7 +1,5 @@
 """Which nights are told, once, by whose doing, and with which functions."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Functions that differ between two arms: a change of their own, known by id or by name."""
 
-from __future__ import annotations
-
 import pytest
 
 from history.changes import FunctionsChange, function_changes

@@ -1,7 +1,5 @@
 """Policies, known changes, and what a gate makes of sessions and nights."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

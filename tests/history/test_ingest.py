@@ -1,7 +1,5 @@
 """From a session to its entry."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which known changes are found: each cell of the table, from sessions made up."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How changes stand on a night: fixed by level, open without one, and known while it lasts."""
 
-from __future__ import annotations
-
 import pytest
 
 from analysis.verdict import Verdict

@@ -1,7 +1,5 @@
 """The history on disk: many writers, torn files, other versions, hostile contents."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

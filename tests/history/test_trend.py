@@ -1,7 +1,5 @@
 """What a chart shows of a course."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

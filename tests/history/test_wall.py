@@ -1,7 +1,5 @@
 """Dates and sizes of steps in noise."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

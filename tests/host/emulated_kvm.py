@@ -4,8 +4,6 @@ A root in memory with QEMU, the kernel of a Debian package and one shell script.
 whole Debian, with this checkout in it, is tests/systems/kvm.sh.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

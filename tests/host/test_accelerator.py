@@ -1,7 +1,5 @@
 """Decisions over told boots, reasons from recorded output, and (guest) a real decision."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Every page that a box can hold, in a control group and without one; by real boxes."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Every check on texts as hosts show them, both ways, and the readers on small trees."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from itertools import chain

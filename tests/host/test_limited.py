@@ -1,7 +1,5 @@
 """Helpers that read what others wrote: answers, errors, and what runs out."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import signal

@@ -1,7 +1,5 @@
 """Boxes of the real tools: what can be reached from inside, and what cannot."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

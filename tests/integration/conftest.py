@@ -1,7 +1,5 @@
 """What the tests with real guests share: kernels, and sessions measured once."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The lab as a user starts it: a process, its session folder, and the guests it may leave."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

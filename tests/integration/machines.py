@@ -1,7 +1,5 @@
 """Machines of a shape of their own, for tests that boot without a session."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from experiment.load import load_experiment

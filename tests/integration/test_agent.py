@@ -1,7 +1,5 @@
 """An agent's whole loop: a slow patch, the function that it made slow, the patch mended."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil

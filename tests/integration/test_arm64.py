@@ -4,8 +4,6 @@ Asked for by TWINBOOT_TEST_ARM64=1, as its two kernels take minutes to build and
 packages (`special` in host/packages.txt) are not installed by set-up.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

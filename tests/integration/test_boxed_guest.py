@@ -1,7 +1,5 @@
 """Where an exact guest's QEMU is while it runs, and that its numbers do not move for it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Where a change came from: real counts of functions and locks, and a known cause named."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

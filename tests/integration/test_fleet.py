@@ -1,7 +1,5 @@
 """Real guests over workers on this machine: the report is that of a local session."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Of the broken ones that the kernel itself reports, what it prints is among the r
 the quick tests, too (``tests/workloads/test_splats.py``).
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Killed, stopped, and started twice: nothing is lost but the runs under way."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

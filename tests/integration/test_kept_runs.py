@@ -1,7 +1,5 @@
 """A session of kept runs has the bytes of one that was measured, killed or not."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """False sharing in a real guest: named where it is, gone where a member has its own line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

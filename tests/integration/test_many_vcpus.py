@@ -1,7 +1,5 @@
 """A guest of several vCPUs is exact, too: cold or restored, whatever the host does."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A kernel that is a process of this host: built, and booted in its box."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A night by hand: the steps of nightly.yml, in order, on this machine, at smoke size."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """A guest of several NUMA nodes is exact, too, and sees the nodes it was given."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A session needs no root: made by a user without rights, whose home holds kernels alone."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import shutil

@@ -1,7 +1,5 @@
 """A kernel as Debian ships it is a guest like one built here: exact, counted and named."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What is counted is the run that would have been without counting."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A queue over real kernels: killed while a guest runs, and gone on with."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

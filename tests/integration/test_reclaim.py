@@ -1,7 +1,5 @@
 """The experiment of five arms on four nodes, at the size for tests."""
 
-from __future__ import annotations
-
 import pytest
 
 from guests import channel

@@ -1,7 +1,5 @@
 """Runs that are no data point: each refused for its own reason, and blamed on who has to act."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

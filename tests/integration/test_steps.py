@@ -1,7 +1,5 @@
 """Which patch it was, and whether another lab finds the same: real kernels, few boots."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A QEMU is tried by real guests on a busy host, and a lab that does not tame it is caught."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

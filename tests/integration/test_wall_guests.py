@@ -3,8 +3,6 @@
 What goes wrong is written into the texts that the agent reads as shell.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import re

@@ -3,8 +3,6 @@
 Single guests, and each way for one to end, are in tests/integration/test_wall_guests.py.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """One command from a kernel source to a report, on real kernels and real fio."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Workloads that write, and arms that differ by a mount option, in real guests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

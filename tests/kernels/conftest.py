@@ -1,7 +1,5 @@
 """A small kernel tree, a checkout for it, and a cache: empty, or with the source's kernel."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

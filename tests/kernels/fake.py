@@ -1,7 +1,5 @@
 """A small kernel tree, and a checkout with series made for it."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Mails that Python's email package, or a reader of diffs, fails on in ways of its own."""
 
-from __future__ import annotations
-
 DIFF = "diff --git a/mm/x.c b/mm/x.c\n--- a/mm/x.c\n+++ b/mm/x.c\n@@ -1 +1 @@\n-x\n+y\n"
 LONG = "9" * 5000
 

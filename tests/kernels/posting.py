@@ -1,7 +1,5 @@
 """Series as they arrive by mail: made by git, changed as mailers change them."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
@@ -27,7 +25,7 @@ class Post:
         same = name.lower()
         return next((value for key, value in self.headers if key.lower() == same), "")
 
-    def with_header(self, name: str, value: str) -> Post:
+    def with_header(self, name: str, value: str) -> "Post":
         others = tuple(pair for pair in self.headers if pair[0].lower() != name.lower())
         return replace(self, headers=(*others, (name, value)))
 

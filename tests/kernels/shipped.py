@@ -1,7 +1,5 @@
 """Prebuilt kernels in small: boot images, modules, packages, and an archive of them for apt."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import lzma

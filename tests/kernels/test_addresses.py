@@ -1,7 +1,5 @@
 """Where functions are and where they come from, of texts and of a tree that is linked."""
 
-from __future__ import annotations
-
 import gzip
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Any bytes are a mail, a thread, a diff or an error of the lab: soon, and in little memory."""
 
-from __future__ import annotations
-
 import time
 import tracemalloc
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """test blame"""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Types of structures: what a byte is a member of, against what the compiler says of it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

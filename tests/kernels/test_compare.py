@@ -1,7 +1,5 @@
 """Who calls whom, from bytes of code and data whose every reference is known."""
 
-from __future__ import annotations
-
 import struct
 import time
 from collections.abc import Callable, Sequence

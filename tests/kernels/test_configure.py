@@ -1,7 +1,5 @@
 """Configurations that bend where they may and break where they must, by the real make."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Prefixes of paths in diffs, as many tools write them: what is listed is what git applies."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Commits of real repositories as patches: ranges, lines of merges, trees, clones of a part."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a mail may try, and that it gets no further than a message."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import time

@@ -1,7 +1,5 @@
 """A series leaves one cache and is taken into another, or is refused."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import quopri

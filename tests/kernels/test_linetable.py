@@ -1,7 +1,5 @@
 """Lines of optimised code: what ran, against gcov's counts of the same program unoptimised."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections import Counter

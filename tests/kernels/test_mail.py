@@ -1,7 +1,5 @@
 """Where a mail may have its diff, and how its text is made plain."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import lzma

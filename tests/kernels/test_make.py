@@ -1,7 +1,5 @@
 """Who the compilers are, how make is called, and that nothing of it lives on."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

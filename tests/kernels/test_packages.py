@@ -1,7 +1,5 @@
 """Packages come from a real apt, whose archive is a folder of the test's."""
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 from pathlib import Path

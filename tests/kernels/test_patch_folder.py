@@ -1,7 +1,5 @@
 """Folders of patches, with and without a series file of quilt's."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Kernels that somebody else built, from an archive and from files."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

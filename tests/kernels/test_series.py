@@ -1,7 +1,5 @@
 """What of a series a build executes on the host, by file."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

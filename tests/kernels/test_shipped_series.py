@@ -1,7 +1,5 @@
 """The series that come with the lab, against the source they are written for."""
 
-from __future__ import annotations
-
 import subprocess
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A stranger's series of each kind in a real box, and an honest one after it, bit for bit."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

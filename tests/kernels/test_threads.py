@@ -1,7 +1,5 @@
 """Which mails are the series, by whoever sent what into its thread; and what b4 makes of them."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Names and addresses out of a stripped kernel's own tables."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

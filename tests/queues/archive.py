@@ -1,7 +1,5 @@
 """A public-inbox archive of our own making, and mails for it."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Sessions that cost nothing: real folders, records and reports, no kernel and no guest."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What a session's comparison leaves in the queue's entry."""
 
-from __future__ import annotations
-
 from analysis.many import compare_session
 from queues.entry import QueueEntry
 from queues.work import of_session

@@ -1,7 +1,5 @@
 """The index page: what it says, and in a real browser that it is quiet, fits and has no barrier."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Literal

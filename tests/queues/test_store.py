@@ -1,7 +1,5 @@
 """The queue on disk: what is written whole, who holds what, and what is not ours."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import threading

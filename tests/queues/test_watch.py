@@ -1,7 +1,5 @@
 """A mailbox followed: which series are whole, which are wanted, and what is remembered."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import json

@@ -1,7 +1,5 @@
 """A queue worked off: order, outcomes, the host in the way, and workers that are killed."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import random

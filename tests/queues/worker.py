@@ -3,8 +3,6 @@
 With a folder MEETING it measures nothing until two workers have each begun an entry.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tests of forms use the comparisons that tests of the analysis use."""
 
-from __future__ import annotations
-
 from tests.analysis.conftest import (
     counted,
     failed_five,

@@ -1,7 +1,5 @@
 """The charts of a page, as a browser gets them: made once a session, because they take seconds."""
 
-from __future__ import annotations
-
 import html
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Charts: all that the numbers allow are on a page, well-formed, right about what they show."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

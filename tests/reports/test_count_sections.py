@@ -1,7 +1,5 @@
 """The section "Why" in every form."""
 
-from __future__ import annotations
-
 import csv
 import io
 

@@ -1,7 +1,5 @@
 """The mapping of forms, and that they agree."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from typing import get_type_hints

@@ -1,7 +1,5 @@
 """The headline: what happened, in the same words everywhere, and with its cause."""
 
-from __future__ import annotations
-
 from analysis.many import SessionComparison, compare_session
 from analysis.model import Comparison
 from analysis.verdict import Judgement, Verdict

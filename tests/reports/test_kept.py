@@ -4,8 +4,6 @@
 forms that say the same in another way, are a digest.
 """
 
-from __future__ import annotations
-
 import hashlib
 import lzma
 import re

@@ -1,7 +1,5 @@
 """The robot's form and the letter: columns, what is called a commit, and no look of hardware."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Forms that go into mail: lkp, mmtests, letter: within their columns, and honest."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

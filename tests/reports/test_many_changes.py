@@ -1,7 +1,5 @@
 """Many changes at once: the ranked chart, and geometric means."""
 
-from __future__ import annotations
-
 import pytest
 
 from analysis.many import SessionComparison, compare_session, geometric_means

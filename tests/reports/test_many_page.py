@@ -1,7 +1,5 @@
 """The page of many arms, and JSON with its schema."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

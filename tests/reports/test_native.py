@@ -1,7 +1,5 @@
 """The report of a native session, in each of its forms."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The exit code of a comparison."""
 
-from __future__ import annotations
-
 import pytest
 
 from analysis.many import SessionComparison, compare_session

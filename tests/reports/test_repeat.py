@@ -1,7 +1,5 @@
 """How to repeat a session: the commands first, then the numbers that must come out."""
 
-from __future__ import annotations
-
 from analysis.model import Comparison
 from reports import forms
 from reports.repeat import repeat

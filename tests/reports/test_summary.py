@@ -1,7 +1,5 @@
 """The one-screen summary: its size, nothing in it that GitHub acts on; and a session in a line."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The forms of a wall session: A/A everywhere, honest words, real units."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

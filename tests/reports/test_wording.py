@@ -1,7 +1,5 @@
 """How numbers and verdicts are said."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

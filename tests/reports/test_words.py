@@ -1,7 +1,5 @@
 """What is said of a session of each kind: golden, and the same in every form."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Reports from a folder: all files, the same bytes every time."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every number of a record has a bound: a stranger's may have any digits."""
 
-from __future__ import annotations
-
 import importlib
 import itertools
 import math

@@ -1,7 +1,5 @@
 """What workloads execute: ranked for a change, counted by folder, and kept in two files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

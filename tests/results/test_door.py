@@ -1,7 +1,5 @@
 """What a stranger may put into a folder: nothing of it is followed, waited for or read for ever."""
 
-from __future__ import annotations
-
 import os
 import resource
 import socket

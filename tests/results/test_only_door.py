@@ -1,7 +1,5 @@
 """Nobody else opens files where others may write: what does, is named here with the reason."""
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from collections.abc import Iterator

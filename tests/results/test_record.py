@@ -1,7 +1,5 @@
 """What may be written down at all: records, units, profiles, checks."""
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 

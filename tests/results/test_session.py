@@ -1,7 +1,5 @@
 """One door to a measured session: everything on record, and nobody passes by it."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

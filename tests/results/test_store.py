@@ -1,7 +1,5 @@
 """A session folder survives being killed at any byte."""
 
-from __future__ import annotations
-
 import gzip
 import io
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Sessions that are prepared without a build, of kernels that are nowhere."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Whether the lines on record are those of all judged runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from results.profile import Annotation, FileCounts

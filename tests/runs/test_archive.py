@@ -1,7 +1,5 @@
 """The same files give the same bytes, and an archive of a stranger writes nothing elsewhere."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import tarfile

@@ -1,7 +1,5 @@
 """The search over real files and made-up guests: found, skipped, stopped and gone on."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The kernels of a session: which are the same, which patch stops a series, and what they take."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from types import SimpleNamespace

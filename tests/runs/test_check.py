@@ -1,7 +1,5 @@
 """The gate with guests that are only told about: what is booted, what is measured after it."""
 
-from __future__ import annotations
-
 import dataclasses
 import threading
 from collections.abc import Callable

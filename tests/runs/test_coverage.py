@@ -1,7 +1,5 @@
 """Workloads for a series, and repeats of runs: the shipped counts, and a choice."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Runs that are kept: booted once, some shown to be the same, and none taken for another."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import re
@@ -57,7 +55,7 @@ class MadeUpHost:
         return False
 
     @contextmanager
-    def keeping(self) -> Iterator[MadeUpHost]:
+    def keeping(self) -> Iterator["MadeUpHost"]:
         yield self
 
     def boot(self, batches: Sequence[Sequence[Boot]], judge: KeepingJudge, place: Place) -> float:

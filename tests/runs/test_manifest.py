@@ -1,7 +1,5 @@
 """Names that the lab leans on, looked up in kernels that have them and that have not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

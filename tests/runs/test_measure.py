@@ -1,7 +1,5 @@
 """The measuring stage with guests that are only told about: order, retries, blame, resume."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Mapping

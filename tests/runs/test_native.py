@@ -1,7 +1,5 @@
 """Sessions of native mode: what is refused before a build, and the order of what is booted."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a session is measured with: its kernels, its guests' roots, and what does not build."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What an archive of a session holds, and which ones are not repeated."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

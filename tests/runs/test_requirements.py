@@ -1,7 +1,5 @@
 """What is missing of an experiment before a build: each shipped one has it in every guest."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

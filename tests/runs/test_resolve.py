@@ -1,7 +1,5 @@
 """What may be asked on the command line, and what may not be asked together."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The gate's guests, planned: every shipped experiment can be checked."""
 
-from __future__ import annotations
-
 import pytest
 
 from experiment.load import known_experiments

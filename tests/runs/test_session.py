@@ -1,7 +1,5 @@
 """Opening session folders: new ones, unfinished ones, and those of somebody else."""
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 import functools

@@ -1,7 +1,5 @@
 """Experiments of writes and of mounts: what their documents say, in every guest."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.runs.made_up import shipped as load

@@ -1,7 +1,5 @@
 """What a session does in which order, and what a reader is told on the way."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Collection
 from pathlib import Path

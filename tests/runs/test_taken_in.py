@@ -1,7 +1,5 @@
 """What is said of a series before anything is built, and what needs a box or a word."""
 
-from __future__ import annotations
-
 import shutil
 import tarfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A wall session's stage with guests that are only told about: order, retries, resume."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import os

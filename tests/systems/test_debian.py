@@ -1,7 +1,5 @@
 """The script that makes a root of another release, up to where it would fetch one."""
 
-from __future__ import annotations
-
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path

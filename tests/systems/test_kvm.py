@@ -1,7 +1,5 @@
 """The script that makes a host with a working KVM, and all that is tried on one."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

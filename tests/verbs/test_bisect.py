@@ -1,7 +1,5 @@
 """What the command line asks for, and what it is told."""
 
-from __future__ import annotations
-
 import logging
 import signal
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """``compare`` from the command line: exit codes, and what is on which stream."""
 
-from __future__ import annotations
-
 import json
 import logging
 import signal

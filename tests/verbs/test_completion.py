@@ -1,7 +1,5 @@
 """Completion as a shell asks for it: the real program, and the real bash."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """`report`, `gate` and `history add` of one session folder say the same."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What `lab.py gate --history` says of made-up histories, and with which exit code."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field

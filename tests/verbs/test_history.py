@@ -1,7 +1,5 @@
 """The history and the gate from the command line, over nights made of session folders."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

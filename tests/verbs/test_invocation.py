@@ -1,7 +1,5 @@
 """What verbs share: an executor for what builds or boots, and the width of the terminal."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

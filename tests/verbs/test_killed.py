@@ -3,8 +3,6 @@
 Sessions and their guests are killed in tests/integration/test_interrupted.py.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal

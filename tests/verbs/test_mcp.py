@@ -1,7 +1,5 @@
 """The lab as tools of an agent, through the client of the protocol's own SDK."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

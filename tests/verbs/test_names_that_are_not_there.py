@@ -1,7 +1,5 @@
 """A name that is not there ends every verb with 2, and nothing is made in its place."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A session of native mode meets every verb: each works, or refuses by name with a next step."""
 
-from __future__ import annotations
-
 import json
 import logging
 import signal

@@ -1,7 +1,5 @@
 """One door to the terminal, and what does not go through it."""
 
-from __future__ import annotations
-
 import ast
 import io
 import unicodedata

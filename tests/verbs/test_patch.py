@@ -1,7 +1,5 @@
 """One line a patch: from sessions that are there, and through the real b4."""
 
-from __future__ import annotations
-
 import logging
 import os
 import shlex

@@ -1,7 +1,5 @@
 """The queue from the command line: what is flavours, what is told, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """`recall` reads what is finished, names what cannot be measured, and keeps the rest."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What is generated below docs/ is what the models say now, and fits the shipped files."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """``twinboot loop``: what a save begins, what it ends, and what is said of it."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import threading

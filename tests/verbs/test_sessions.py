@@ -1,7 +1,5 @@
 """The list of sessions tells what each one's report tells."""
 
-from __future__ import annotations
-
 import json
 import logging
 import signal

@@ -1,7 +1,5 @@
 """The command line before a verb is imported: help, start-up cost, interrupts."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

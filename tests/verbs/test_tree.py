@@ -1,7 +1,5 @@
 """``twinboot HEAD~1..`` in a kernel tree, and its other short forms."""
 
-from __future__ import annotations
-
 import json
 import logging
 import shutil

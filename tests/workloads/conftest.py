@@ -8,8 +8,6 @@ has a limit.  ``reclaim-overwrite.result`` is one of reclaim-contention's vanill
 seed 1, in a guest that leaves 128 MiB for the cache of a file of 376 MiB.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -72,11 +70,11 @@ class Run:
     def problems(self) -> tuple[str, ...]:
         return problems(self.result, self.claim)
 
-    def but(self, name: str, change: Change) -> Run:
+    def but(self, name: str, change: Change) -> "Run":
         assert change(self.files[name]) != self.files[name]
         return Run(self.workload, {**self.files, name: change(self.files[name])})
 
-    def without(self, name: str) -> Run:
+    def without(self, name: str) -> "Run":
         return Run(self.workload, {key: self.files[key] for key in self.files if key != name})
 
 

@@ -1,7 +1,5 @@
 """What a guest of the gate is asked to do: its sizes, its steps, and the script's text."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shlex

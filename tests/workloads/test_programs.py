@@ -1,7 +1,5 @@
 """Programs of the lab's own: what they print, what a run of one has to show, and its numbers."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

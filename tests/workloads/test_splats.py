@@ -1,7 +1,5 @@
 """Splats against recorded consoles, each file named after its condition."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

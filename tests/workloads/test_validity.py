@@ -1,7 +1,5 @@
 """Each check refuses the mistake it is there for, and for no other reason."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The diff by lines: per unit of the same runs, what never ran, and what is not exact."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Which functions changed: large ones and small ones, and none where nothing did."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

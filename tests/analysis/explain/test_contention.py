@@ -1,7 +1,5 @@
 """Waits of diagnostic runs: per unit of work, in pairs."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

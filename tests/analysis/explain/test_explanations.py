@@ -1,7 +1,5 @@
 """What every explanation promises: per unit, in pairs, in every form; and a new one is one file."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

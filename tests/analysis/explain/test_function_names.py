@@ -1,7 +1,5 @@
 """What functions are part of, and hints on inlined, renamed and cloned ones: seldom wrong."""
 
-from __future__ import annotations
-
 import pytest
 
 from analysis.counts import Arm, pair

@@ -1,7 +1,5 @@
 """Where a change came from: nothing hidden, nothing invented."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

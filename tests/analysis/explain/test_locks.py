@@ -1,7 +1,5 @@
 """Locks of the judged runs: named by who takes them, per unit, in pairs."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

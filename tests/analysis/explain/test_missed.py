@@ -1,7 +1,5 @@
 """Misses in the range of many CPUs: counted by lock, added once, nothing for equal arms."""
 
-from __future__ import annotations
-
 import pytest
 
 from analysis.counts import Recorded

@@ -1,7 +1,5 @@
 """Many CPUs as a range: its ends are arithmetic, and what is equal stays so."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """This host as a machine: what is timed is ordered as hardware is, and the file is of use."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Caches and TLBs as a CPU and its kernel tell them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """From what was timed to a machine's file: numbers of a made-up host."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

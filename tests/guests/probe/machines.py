@@ -1,7 +1,5 @@
 """Machines whose every instruction is known, in the QEMU that is there with the plugin."""
 
-from __future__ import annotations
-
 import subprocess
 from functools import cache
 from pathlib import Path

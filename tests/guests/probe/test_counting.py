@@ -1,7 +1,5 @@
 """The plugin in the QEMU that is there, on a machine whose every instruction is known."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

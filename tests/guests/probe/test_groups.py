@@ -1,7 +1,5 @@
 """Groups of accesses: which belong together, and that models count the same without them."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 import subprocess

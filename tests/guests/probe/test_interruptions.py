@@ -1,7 +1,5 @@
 """Blocks that are left in their middle, on a machine whose every instruction is known."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What kinds an instruction is of, by its bytes; the words are those of ``llvm-mc``."""
 
-from __future__ import annotations
-
 import ctypes
 from pathlib import Path
 

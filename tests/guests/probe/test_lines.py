@@ -1,7 +1,5 @@
 """Lines that move between vCPUs, on a machine whose transfers follow from arithmetic."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The model of caches and TLBs, on machines whose misses follow from arithmetic."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

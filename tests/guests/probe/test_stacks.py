@@ -1,7 +1,5 @@
 """Call stacks, on a machine whose every call is known."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A history of made-up nights, some of it hostile, and sessions with reports beside it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What leads from a change to its cause: the commits, and the search among them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from xml.etree import ElementTree
 

@@ -1,7 +1,5 @@
 """The site in a real browser: drawn, quiet, reachable by keyboard, and readable by machines."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal
 

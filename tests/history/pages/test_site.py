@@ -1,7 +1,5 @@
 """The site as files: complete, the same bytes twice, and hostile text is text."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

@@ -1,7 +1,5 @@
 """The page in a real browser: quiet, no wider than the window, and without barriers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """The page: self-contained, escaped, complete."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 

@@ -1,7 +1,5 @@
 """Blocks in every form: what a text may hold, it stays text, on its line and in its width."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

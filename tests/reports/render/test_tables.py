@@ -1,7 +1,5 @@
 """The script of a page in a real browser: long tables sort and filter, and sums stay last."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

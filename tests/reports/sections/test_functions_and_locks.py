@@ -1,7 +1,5 @@
 """Functions and locks in sentences: what counts explain, and what they do not."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """A real scheduler and real workers on this machine, each a process that can be killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Sessions of stand-in guests, on this host and over a cluster."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

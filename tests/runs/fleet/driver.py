@@ -1,7 +1,5 @@
 """A client in a process of its own, so that it can be killed: measures a stand-in session."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import SimpleNamespace

@@ -4,8 +4,6 @@ A real program runs for a while, in a process of its own, and what it writes is 
 of the machine and the job.  The environment of a worker says how it misbehaves.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Files by content: verified when they arrive, fetched again once, then named."""
 
-from __future__ import annotations
-
 import os
 import uuid
 from pathlib import Path

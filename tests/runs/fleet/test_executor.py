@@ -3,8 +3,6 @@
 Whatever is lost, at any moment, the session ends and no run is on record twice.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -255,7 +253,7 @@ class Wire:
     host, far = "10.213.7.1", "10.213.7.2"
     space, here, there = "twinboot-far", "tbfleet0", "tbfleet1"
 
-    def __enter__(self) -> Wire:
+    def __enter__(self) -> "Wire":
         self.__exit__()
         self.ip("netns", "add", self.space)
         self.ip("link", "add", self.here, "type", "veth", "peer", "name", self.there)

@@ -1,7 +1,5 @@
 """Answers on their way: the same when they arrive, and nothing else than answers."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import zlib

@@ -1,7 +1,5 @@
 """Who a worker is, and what of it must be equal."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from guests.kept import digest_of
