@@ -1,8 +1,6 @@
 """Blocks as plain text: for a terminal of any width, and 80 columns in a file.
 
-Every text passes :func:`wrapped` or :func:`fitted`, which print nothing that moves a cursor
-and no line wider than the width; a command with a longer word is the one exception, because it
-would be another command in two pieces.
+No text moves a cursor or is wider than the width; only a command is never broken within a word.
 """
 
 from __future__ import annotations
@@ -146,40 +144,37 @@ def _facts(block: doc.Facts, width: int, indent: str) -> Iterator[str]:
         yield from lines[1:]
 
 
-def _verdict(row: doc.VerdictRow, width: int, indent: str) -> Iterator[str]:
-    head = (row.case, row.metric, row.change or "not measured", row.interval, row.word)
-    yield from wrapped("  ".join(part for part in head if part), width, indent)
-    if any(row.values):
-        yield from wrapped(" -> ".join(row.values), width, f"{indent}    ")
-    for line in map(plain, row.lines):
-        yield from wrapped(line, width, f"{indent}    ")
-
-
 def _verdicts(block: doc.Verdicts, width: int, indent: str) -> Iterator[str]:
-    """A table below the cases, where it fits; the limit of "no change" is the first that goes."""
+    """A table below the cases; the limit of "no change" goes first, then names are wrapped."""
     results = [
         (row.metric, *row.values, row.change, row.interval.partition(" at ")[0], row.word)
         for row in block.rows
     ]
     below, left = f"{indent} ", (0, 5)
     short = [(*each[:5], each[5].partition(" (")[0]) for each in results]
+    heads = block.heads or ("",) * 4
     for words, gap in ((results, GAP), (short, GAP), (short, " ")):
-        rows = [("", *block.heads, ""), *([clean_line(cell) for cell in each] for each in words)]
-        widths = _widths(rows) if block.heads else []
-        lines = [f"{below}{_line(each, widths, left, gap)}" for each in rows if widths]
-        if lines and max(map(len, lines)) <= width:
+        rows = [("", *heads, ""), *(tuple(map(clean_line, each)) for each in words)]
+        widths = _widths(rows)
+        most = width - len(below) - sum(widths[1:]) - len(gap) * 5
+        if most >= widths[0]:
             break
-    else:
-        for row in block.rows:
-            yield from _verdict(row, width, indent)
-        return
-    yield lines[0]
+    # A longer name hangs below its line; on a narrow terminal a result is a sentence.
+    fits = most >= min(SHORTEST_NAME, widths[0])
+    widths[0] = min(widths[0], most) if fits else 0
     case = ""
-    for row, line in zip(block.rows, lines[1:], strict=True):
+    if block.heads and fits:
+        yield f"{below}{_line(rows[0], widths, left, gap)}"
+    for row, cells in zip(block.rows, rows[1:], strict=True):
         if row.case != case:
             yield from wrapped(row.case, width, indent)
         case = row.case
-        yield line
+        if fits:
+            name = wrapped(cells[0], max(widths[0], 1), "", INDENT) or [""]
+            yield f"{below}{_line((name[0], *cells[1:]), widths, left, gap)}"
+            yield from (f"{below}{more}" for more in name[1:])
+        else:
+            yield from wrapped(GAP.join(filter(None, cells)), width, below, INDENT)
         for more in map(plain, row.lines):
             yield from wrapped(more, width, f"{below}    ")
 

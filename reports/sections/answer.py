@@ -124,7 +124,14 @@ def of_pair(view: View, comparison: Comparison) -> list[Block]:
     """All results of two arms, and where they came from."""
     level = f"{100 * trust.level(comparison):g} % interval"
     heads = (comparison.manifest.base, comparison.manifest.patched, "change", level)
-    rows = tuple(_verdict(comparison, metric) for metric in comparison.primary)
+    cases = [metric.case for metric in comparison.primary]
+    called = {metric.case for metric in comparison.primary if metric.judgement.verdict in CALLED}
+    # What changed is read first: cases with a change, and in each case the metrics with one.
+    places = {case: (case not in called, cases.index(case)) for case in cases}
+    results = sorted(
+        comparison.primary, key=lambda m: (places[m.case], m.judgement.verdict not in CALLED)
+    )
+    rows = tuple(_verdict(comparison, metric) for metric in results)
     # Of many pairs the rest is said once, below.
     own = LINES if view.session.is_pair else (_why, beside)
     lines = (each for line in own for each in line(view, comparison))
