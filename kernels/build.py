@@ -7,7 +7,6 @@ import errno
 import hashlib
 import itertools
 import logging
-import shlex
 import shutil
 import tempfile
 import time
@@ -23,7 +22,7 @@ from experiment.spec import KernelSpec
 from files import digest, sha256_of, write_atomically
 from host import folders, limited, sandbox
 from host.facts import require_usable
-from host.process import TimedOutError, paste, run
+from host.process import TimedOutError, run
 from host.sandbox import Box
 from kernels import (
     addresses,
@@ -53,8 +52,8 @@ from kernels.make import (
     wait_until_idle,
 )
 from kernels.make import identify as identify_toolchain
-from kernels.series import Patch, apply, apply_argv, read_patch
-from kernels.source import Source, release_of, unpack_argvs
+from kernels.series import Patch, apply, read_patch
+from kernels.source import Source, release_of
 from kernels.source import identify as identify_source
 from kernels.worktree import COPY_TIMEOUT_S, WorkTree, copy_objects, lay_out, prepare, switch
 from results.record import KernelIdentity
@@ -263,20 +262,6 @@ class _Plan:
         _, _, nearest, options = min(others)
         return ("extended" if options <= requested else "copied"), nearest
 
-    def make_argvs(
-        self, objects: str, cache: Path | None, *, listed_headers: bool = False
-    ) -> list[list[str]]:
-        """Configure and build; without a cache the compiler's is neither read nor written."""
-        image = self.spec.architecture.build.target
-        targets = (configure.targets_of(REQUESTED), [image, *["modules"] * self.has_modules])
-        ccache = store.ccache_folder(cache) if cache else None
-        return [
-            make_argv(
-                self.toolchain, objects, each, ccache_folder=ccache, listed_headers=listed_headers
-            )
-            for each in targets
-        ]
-
 
 def key_of(request: KernelRequest) -> str:
     """The content key (32 hex digits) of source, patches, configuration and compiler.
@@ -369,41 +354,6 @@ def require_applies(request: KernelRequest) -> None:
             where = {"checkout": request.checkout, "cache": plan.cache}
             lay_out(plan.spec.source, names, Path(folder), **where)
             apply(plan.patches, Path(folder), boxed=request.boxed)
-
-
-def commands(request: KernelRequest) -> list[str]:
-    """Shell lines that build it in a new folder; of the lab they use the compiler's cache."""
-    spec, checkout, cache = request.spec, request.checkout, request.cache
-    if spec.is_prebuilt:
-        return prebuilt.commands(spec, checkout=checkout, cache=cache)
-    plan = _Plan.of(request)
-    names = [fragment.name for fragment in plan.fragments]
-    files = [str(checkout.resolve() / n) for n in names if n not in (config.VIRTME, config.OWN)]
-    lines = ["work=$(mktemp -d)", 'mkdir "$work/src" "$work/src/obj"', 'cd "$work/src"']
-    lines += [paste(argv) for argv in unpack_argvs(plan.source, ".")]
-    lines += [
-        f'GIT_CEILING_DIRECTORIES="$work" {paste(apply_argv(patch.path.resolve()))}'
-        for patch in plan.patches
-    ]
-    virtme = f"HOME=/dev/null {paste(config.virtme_argv(spec.architecture))}; "
-    first = virtme if config.VIRTME in names else ""
-    own = [f"{name}={value}" for name, value in sorted(spec.config.items())]
-    last = f"; printf '%s\\n' {shlex.join(own)}" if own else ""
-    lines += [f"{{ {first}cat {shlex.join(files)}{last}; }} > obj/{REQUESTED}"]
-    # What the lab does beyond these commands, where the release has other options.
-    kept = Configured.load(plan.base_config)
-    lines += [f"# {note}" for note in (kept.notes if kept else ())]
-    if configure.changes_kconfig(plan.patches):
-        lines.append("# the series changes Kconfig: the lab configures the source without it first")
-        lines.append(f"# and takes that .config through make olddefconfig, not {REQUESTED}")
-    lines += [paste(argv) for argv in plan.make_argvs("obj", cache)]
-    added = f"obj/{prebuilt.ADDED}"
-    lines += [f"mkdir {added}"] if plan.module_folders else []
-    argv = make_argv(plan.toolchain, "obj", ("modules",), ccache_folder=store.ccache_folder(cache))
-    for folder in plan.module_folders:
-        lines += [f"cp -r {shlex.quote(str(folder.resolve()))} {added}"]
-        lines += [f'{paste(argv)} M="$work/src/{added}/{folder.name}"']
-    return lines
 
 
 def _contained(plan: _Plan, work: Callable[[_Site], Made], *, boxed: bool) -> Made:
@@ -523,7 +473,14 @@ class _Site:
             steps_expected = max(steps_expected, compiled.dependent(objects, options))
         cache = None if self.box else plan.cache
         listed = cache is not None and plan.toolchain.ccache and safe_headers(tree.src)
-        _, whole = plan.make_argvs(objects.name, cache, listed_headers=listed)
+        image = plan.spec.architecture.build.target
+        whole = make_argv(
+            plan.toolchain,
+            objects.name,
+            [image, *["modules"] * plan.has_modules],
+            ccache_folder=store.ccache_folder(cache) if cache else None,
+            listed_headers=listed,
+        )
         status, steps = self.run(whole, steps_expected=steps_expected, progress=progress)
         if status:
             raise self.failure(self.argv("olddefconfig"), whole, text=final)

@@ -155,17 +155,13 @@ def of_architecture(architecture: Architecture, page_kib: int) -> tuple[str, ...
     return (f"{folder}/arch", f"{folder}/pages-{page_kib}k") if folder else ()
 
 
-def virtme_argv(architecture: Architecture = X86_64) -> list[str]:
-    """The command that prints virtme-ng's own fragment."""
-    module = [sys.executable, "-m", "virtme.commands.configkernel"]
-    return [*module, "--arch", architecture.name, "--defconfig", "--dry-run"]
-
-
 def virtme_fragment(architecture: Architecture = X86_64) -> str:
     """virtme-ng's own fragment, without a user's additions; InfraError: not installed."""
     # Its file in the home folder adds and overrides options.
     env = {"HOME": os.devnull, "XDG_CONFIG_HOME": os.devnull}
-    return run(virtme_argv(architecture), timeout_s=QUERY_TIMEOUT_S, env=env).stdout
+    module = [sys.executable, "-m", "virtme.commands.configkernel"]
+    argv = [*module, "--arch", architecture.name, "--defconfig", "--dry-run"]
+    return run(argv, timeout_s=QUERY_TIMEOUT_S, env=env).stdout
 
 
 def differing(first: Mapping[str, str], second: Mapping[str, str]) -> tuple[str, ...]:

@@ -240,15 +240,6 @@ def fetch(package: DebianPackage, cache: Path) -> Path:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def fetch_argvs(request: str, cache: Path) -> list[list[str]]:
-    """The commands that fetch ``PACKAGE[=VERSION]`` into the folder they run in."""
-    package = _look_up(request, cache)
-    rest = package.rest if package else ()
-    options = package.options if package else ()
-    names = (request, *(each.name_and_version for each in rest))
-    return [["apt-get", "-q", *options, "download", name] for name in names]
-
-
 def fetched(name: str, cache: Path) -> str:
     """``PACKAGE=VERSION`` of a package in the lab's own lists; empty where there is none."""
     own = options(cache)

@@ -21,7 +21,6 @@ from errors import InfraError, UsageError
 from experiment.load import CONFIGS
 from experiment.spec import PREBUILT, KernelSpec
 from files import digest, sha256_of
-from host.process import paste
 from kernels import cache as store
 from kernels import config, packages, products, symbols, vmlinux
 from kernels.cache import Kernel
@@ -293,18 +292,6 @@ def settle(spec: KernelSpec, *, checkout: Path, cache: Path) -> KernelSpec:
     else:
         source = f"deb:{packages.find(name, cache).name_and_version}"
     return spec.model_copy(update={"source": source})
-
-
-def commands(spec: KernelSpec, *, checkout: Path, cache: Path) -> list[str]:
-    """Lines for a shell that fetch and unpack the same kernel, for ``--dry-run``."""
-    kind, _, name = spec.source.partition(":")
-    if kind == "image":
-        provided = _provided(spec, checkout)
-        return [f"# {name} is there already, with {len(provided.modules)} modules to load"]
-    lines = ["work=$(mktemp -d)", 'cd "$work"', "mkdir root"]
-    lines += [paste(argv) for argv in packages.fetch_argvs(name, cache)]
-    unpack = 'for deb in ./*.deb; do dpkg-deb -x "$deb" root; done'
-    return [*lines, unpack, "ls root/boot root/lib/modules"]
 
 
 def _cached(spec: KernelSpec, cache: Path) -> Kernel | None:

@@ -90,11 +90,6 @@ def too_large(size: int, where: str) -> SeriesError:
     return SeriesError(what, where=where, next_step="split it, or take the generated files out")
 
 
-def apply_argv(patch: Path) -> list[str]:
-    """The command that applies ``patch`` in the current folder, whatever encloses it."""
-    return ["git", "apply", str(patch)]
-
-
 def apply(patches: Sequence[Patch], folder: Path, *, boxed: bool = False) -> None:
     """Apply the patches in ``folder``, one after another, each checked as a whole first.
 
@@ -141,7 +136,6 @@ def _apply_one(patch: Patch, file: Path, folder: Path, box: Box | None, until: f
 def _git_apply(
     patch: Patch, file: Path, folder: Path, box: Box | None, until: float, *options: str
 ) -> Finished:
-    argv = apply_argv(file)
     env = {
         "GIT_CEILING_DIRECTORIES": str(folder.resolve().parent),
         "GIT_CONFIG_GLOBAL": os.devnull,
@@ -149,7 +143,7 @@ def _git_apply(
         "LC_ALL": "C",
     }
     unset = ["env", *(word for name in FOREIGN for word in ("-u", name))]
-    full = [*unset, *argv[:-1], *options, argv[-1]]
+    full = [*unset, "git", "apply", *options, str(file)]
     try:
         return run(
             box.argv(full, folder, env) if box else full,

@@ -20,7 +20,7 @@ from pathlib import Path
 from errors import InfraError, LabError, UsageError
 from files import sha256_of, write_atomically
 from host.packages import install_line, locate
-from host.process import paste, run
+from host.process import run
 from kernels import packages
 from kernels.git_range import require_files
 from text import clean
@@ -31,7 +31,6 @@ TARBALLS = ("{package}.tar.*", "{package}/{package}.tar.*")
 UNPACK_TIMEOUT_S = 1800.0
 QUERY_TIMEOUT_S = 60.0
 CHUNK = 1 << 20
-ARCHIVE = "../source.tar"
 # What every kernel's source has at its top.
 TOP = ("Makefile", "Kconfig")
 
@@ -134,12 +133,15 @@ def unpack(source: Source, into: Path) -> None:
             if tarball is None:
                 raise UsageError("no package of a kernel source", where=source.package)
             run(_untar(tarball, into), timeout_s=UNPACK_TIMEOUT_S)
+    elif source.kind == "git":
+        require_files(source.origin, source.tree_id, source.tree_id, str(source.origin))
+        archive = into.with_name("source.tar")
+        argv = ["git", "-C", str(source.origin), "archive", "-o", str(archive), source.tree_id]
+        run(argv, timeout_s=UNPACK_TIMEOUT_S, env={"GIT_NO_LAZY_FETCH": "1"})
+        run(["tar", "-C", str(into), "-xf", str(archive)], timeout_s=UNPACK_TIMEOUT_S)
+        archive.unlink()
     else:
-        if source.kind == "git":
-            require_files(source.origin, source.tree_id, source.tree_id, str(source.origin))
-        for argv in unpack_argvs(source, into):
-            run(argv, timeout_s=UNPACK_TIMEOUT_S, env={"GIT_NO_LAZY_FETCH": "1"})
-        (into / ARCHIVE).unlink(missing_ok=True)
+        run(_untar(source.origin, into), timeout_s=UNPACK_TIMEOUT_S)
     try:
         require_source(str(source.origin), into)
     except UsageError:
@@ -148,28 +150,7 @@ def unpack(source: Source, into: Path) -> None:
         raise
 
 
-def unpack_argvs(source: Source, into: Path | str) -> list[list[str]]:
-    """The commands that lay the source out in the existing folder ``into``."""
-    if source.kind == "dir":
-        return [["cp", "-a", f"{source.origin}/.", str(into)]]
-    if source.kind == "git":
-        tar = f"{into}/{ARCHIVE}"
-        return [
-            ["git", "-C", str(source.origin), "archive", "-o", tar, source.tree_id],
-            ["tar", "-C", str(into), "-xf", tar],
-        ]
-    if source.package:
-        name = source.package.partition("=")[0]
-        (argv,) = packages.fetch_argvs(source.package, source.origin)
-        beside = paste(argv)
-        beside = f"cd .. && {beside} && dpkg-deb -x {name}_*.deb ."
-        # xz in Debian's packages, bzip2 in Ubuntu's.
-        there = f"{paste(_untar(Path('..'), into))}/usr/src/{name}.tar.*"
-        return [["sh", "-c", beside], ["sh", "-c", there]]
-    return [_untar(source.origin, into)]
-
-
-def _untar(tarball: Path, into: Path | str) -> list[str]:
+def _untar(tarball: Path, into: Path) -> list[str]:
     options = ["--strip-components=1", "--no-same-owner"]
     return ["tar", "-C", str(into), *options, "-xf", str(tarball)]
 

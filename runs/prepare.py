@@ -200,10 +200,6 @@ def _probe_of(prepared: Prepared, parts: RunParts) -> Probe | None:
     probe, bench, kernel = prepared.probe, parts.bench, parts.kernel
     if probe is None or parts.run.repeat:
         return None
-    # Where vCPUs wait, and what takes locks, is in System.map, which a kernel that
-    # --dry-run did not build has not.
-    if not kernel.is_built:
-        return probe
     if bench.observe == MEMORY and bench.machine:
         modelled = models.memory_words(bench.machine, kernel)
         named = (*modelled, *models.slab_words(kernel)) if modelled else ()

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from errors import LabError, UsageError
+from errors import UsageError
 from experiment.architecture import ARCHITECTURES
 from experiment.load import Catalogue
 from experiment.spec import Experiment
@@ -31,11 +31,9 @@ from results.door import StoreError
 from results.profile import Locks, Profile
 from results.record import KernelIdentity, Manifest, Record, RunRecord
 from results.store import ANNOTATION, CALLS, CHECKS, LOCKS, MANIFEST, PROFILES, RUNS, SessionStore
-from runs import dry_run
 from runs.archive import MOST_BYTES, pack, unpack
 from runs.local import Options
 from runs.prepare import Prepared
-from runs.resolved import resolve
 from runs.session import SERIES, folder_of, with_series_of
 from text import clean, words
 
@@ -133,7 +131,6 @@ MOST_RUNS = 1024
 # Kinds of sources that a manifest may name on whatever machine reads it.
 PLACES = ("dir", "git", "tarball", "image")
 HEAD = "repro.json"
-COMMANDS = "commands.txt"
 SESSION = "session"
 INPUTS = "inputs"
 KERNELS = "kernels"
@@ -182,14 +179,11 @@ def kept_in(folder: Path) -> Kept:
     return Kept(store.records(), store.profiles(), store.locks())
 
 
-def write_archive(
-    folder: Path, archive: Path, options: Options, by_hand: Sequence[str] = ()
-) -> tuple[str, ...]:
+def write_archive(folder: Path, archive: Path, options: Options) -> tuple[str, ...]:
     """Write the archive of the session in ``folder``; return the names of what is in it.
 
-    The same session gives the same bytes.  ``by_hand`` are lines for a shell that do what the lab
-    did; the places of this machine are left open in them.  Raises StoreError: no session in
-    ``folder``; LabError: its patches cannot be had any more, or the archive cannot be written.
+    The same session gives the same bytes.  Raises StoreError: no session in ``folder``; LabError:
+    the archive cannot be written.
     """
     manifest = SessionStore(folder).manifest()
     files = {}
@@ -215,16 +209,6 @@ def write_archive(
         if kept.read_text() == booted and image.is_file() and sha256_of(image) == booted:
             files[ROOT] = image.read_bytes()
             break
-    script = [
-        f"# Repeats {manifest.session} and says whether every number is the same:",
-        "./lab.py repro --check ARCHIVE",
-        *(["", "# By hand, on the machine it came from:"] if by_hand else []),
-        *by_hand,
-    ]
-    text = "\n".join(script) + "\n"
-    for place, called in ((options.cache, "$TWINBOOT_CACHE"), (options.checkout, "$CHECKOUT")):
-        text = text.replace(str(place), called)
-    files[COMMANDS] = text.encode()
     head = ArchiveHead(
         format=FORMAT,
         session=manifest.session,
@@ -263,21 +247,6 @@ def kernels_of(manifest: Manifest) -> tuple[KernelIdentity, ...]:
     """Every kernel of a session, once."""
     kernels = [arm.kernel for arm in manifest.arms]
     return tuple({kernel.key: kernel for kernel in kernels}.values())
-
-
-def by_hand_lines(folder: Path, options: Options) -> list[str]:
-    """Lines that build a session's kernels and boot its first block without the lab.
-
-    Raises StoreError: no session in ``folder``.
-    """
-    manifest = SessionStore(folder).manifest()
-    try:
-        experiment = with_series_of(manifest.experiment, folder, options)
-        return dry_run.session_lines(
-            resolve(experiment, checkout=options.checkout, cache=options.cache), options
-        )
-    except LabError as error:
-        return [f"# not to be had any more: {clean(str(error))}"]
 
 
 def read_archive(archive: Path, into: Path) -> Repro:

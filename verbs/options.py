@@ -74,7 +74,6 @@ def session_argument(metavar: str | None = None) -> Any:
 WHERE = "Where it runs"
 
 Json = Annotated[bool, opt("--json", "print JSON")]
-DryRun = Annotated[bool, opt("--dry-run", "print shell commands instead of running them")]
 Strict = Annotated[bool, opt("--strict", "exit 5 if a verdict is inconclusive")]
 Full = Annotated[bool, opt("--full", "print the whole report", RARELY)]
 Folder = Annotated[Path | None, opt("--session", "its folder, where it is new")]

@@ -72,8 +72,7 @@ def repro_verb(
     from runs import repro
 
     archive = output or Path(f"{given.resolve().name}.tar.gz")
-    lines = repro.by_hand_lines(given, options())
-    names = repro.write_archive(given, archive, options(), lines)
+    names = repro.write_archive(given, archive, options())
     log(f"{len(names)} files, {archive.stat().st_size >> 10} KiB")
     write_out(archive)
 

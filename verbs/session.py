@@ -35,7 +35,6 @@ from verbs.invocation import (
 from verbs.options import (
     CHECKOUT,
     SESSIONS,
-    DryRun,
     ExecutorOptions,
     Folder,
     Full,
@@ -101,23 +100,18 @@ def build_verb(
     request: Request,
     commits: OfTree,
     where: Annotated[ExecutorOptions, Without("executor", "store", "insecure")],
-    dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
     """Build the kernels of an experiment that are not in the cache.
 
     Examples:
     ./lab.py build filemap-v4 --quick  # only the kernels of a first verdict
-    ./lab.py build --series v3.mbox --dry-run  # the shell commands instead
+    ./lab.py build --series v3.mbox  # those of a posting
     """
     from runs.boots import Reporter
     from runs.building import build_arms, expect_arms
-    from runs.dry_run import kernel_lines
 
     request = commits.of(request)
-    if dry_run:
-        write_out("\n".join(kernel_lines(resolved_of(request), options())))
-        return
     reporter = Reporter()
     failures: dict[str, dict[str, SeriesError]] = {}
     on = options(where)
@@ -263,7 +257,6 @@ def run_verb(
     resume: Resume = None,
     strict: Strict = False,
     full: Full = False,
-    dry_run: DryRun = False,
 ) -> None:
     """Build, boot, measure and print the answer; the exit code is the verdict's.
 
@@ -272,9 +265,8 @@ def run_verb(
     ./lab.py run HEAD~3.. --quick  # your last three commits
     ./lab.py run --series v3.mbox  # a posting, by what it changes
     """
-    request = commits.of(request)
-    on = {"strict": strict, "full": full, "dry_run": dry_run}
-    raise typer.Exit(run(request, measuring, folder=folder, resume=resume, **on))
+    on = {"strict": strict, "full": full}
+    raise typer.Exit(run(commits.of(request), measuring, folder=folder, resume=resume, **on))
 
 
 def run(
@@ -285,27 +277,11 @@ def run(
     resume: Path | None = None,
     strict: bool = False,
     full: bool = False,
-    dry_run: bool = False,
 ) -> int:
     """Build, measure and report; return the verdict's exit code."""
-    from runs.dry_run import session_lines
-
     run_options = options(measuring, fit_only=strict)
-    if dry_run:
-        resolved = resolved_of(request)
-        require_plan(resolved)
-        write_out("\n".join(session_lines(resolved, run_options)))
-        return 0
     measured = measure(request, run_options, measuring, folder=folder, resume=resume, verb="run")
     return report(measured, "text" if full else "", strict=strict)
-
-
-def require_plan(resolved: Resolved) -> None:
-    """Refuse to show what a session of native mode would do: it is none of the plan's runs."""
-    if resolved.experiment.mode == "native":
-        what = "the plan of a session of native mode cannot be shown"
-        step = "./lab.py run makes it: a build of each arm, then the rounds"
-        raise UsageError(what, where="mode = native", next_step=step)
 
 
 def measure(
@@ -505,7 +481,10 @@ def plan_verb(request: Request, commits: OfTree, as_json: Json = False) -> None:
     from runs.building import forecast_kernels
 
     resolved = resolved_of(commits.of(request))
-    require_plan(resolved)
+    if resolved.experiment.mode == "native":
+        what = "the plan of a session of native mode cannot be shown"
+        step = "./lab.py run makes it: a build of each arm, then the rounds"
+        raise UsageError(what, where="mode = native", next_step=step)
     problem: InfraError | None = None
     try:
         kernels = forecast_kernels(resolved, options())

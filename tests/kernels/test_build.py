@@ -13,14 +13,13 @@ from pathlib import Path
 import pytest
 
 from errors import InfraError, SeriesError, UsageError
-from experiment.spec import KernelSpec, Mode
+from experiment.spec import KernelSpec
 from host import sandbox
 from kernels import addresses, build, linetable, symbols
 from kernels import cache as store
 from kernels.build import (
     UNKNOWN,
     Expected,
-    commands,
     expected,
     key_of,
     leads_out,
@@ -30,7 +29,6 @@ from kernels.build import (
 )
 from kernels.cache import Kernel, cached_kernels
 from kernels.compiled import load as touched
-from kernels.config import parse
 from kernels.make import MakeProgress
 from tests.kernels.fake import BROKEN, COMMENT, FASTER, GROWN, Lab, replace
 from tests.waiting import wait_until
@@ -602,26 +600,6 @@ def test_two_processes_build_two_arms_of_one_tree(lab: Lab) -> None:
         assert out.strip() == alone.identity.code_key
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["exact", "wall"])
-def test_dry_run_lines_build_the_same_kernel_when_pasted(
-    lab: Lab, tmp_path: Path, mode: Mode
-) -> None:
-    patches = lab.series("grown", GROWN, COMMENT)
-    (lab.checkout / "configs/kconfig/wall.config").write_text("CONFIG_NR_CPUS=32\n")
-    spec = lab.spec.model_copy(update={"mode": mode})
-    lines = commands(lab.request(patches, spec=spec))
-    script = "\n".join(
-        [*lines, 'cp arch/x86/boot/bzImage "$out" || cp obj/arch/x86/boot/bzImage "$out"']
-    )
-    env = {**os.environ, "out": str(tmp_path / "pasted"), "TMPDIR": str(tmp_path)}
-    subprocess.run(["sh", "-e", "-c", script], check=True, env=env, capture_output=True)
-    assert not (lab.cache / "trees").exists()
-    kernel = provide(lab.request(patches, spec=spec))
-    assert parse(kernel.config.read_text())["NR_CPUS"] == {"exact": "64", "wall": "32"}[mode]
-    assert (tmp_path / "pasted").read_bytes() == kernel.image.read_bytes()
-
-
 def test_the_callers_environment_does_not_reach_the_kernel(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -819,7 +797,6 @@ def test_modules_of_the_labs_own_are_built_with_the_kernel(lab: Lab) -> None:
     source, spec = with_a_module(lab)
     kernel = provide(lab.request(spec=spec))
     assert [path.name for path in kernel.modules] == ["loops.ko", "test_walk.ko"]
-    assert commands(lab.request(spec=spec))[-1].endswith('M="$work/src/obj/added/trees"')
     # Another source is another kernel, of which nothing else is compiled anew.
     first = kernel.modules[0].read_bytes()
     source.write_text("int loops = 2;\n")

@@ -49,10 +49,6 @@ def test_a_kernel_in_packages_of_its_own_is_unpacked_as_one(
     assert [each.name for each in package.rest] == rest
     with packages.unpacked(package, tmp_path) as root:
         assert sorted(path.name for path in (root / "boot").iterdir()) == rest
-    assert [argv[-1] for argv in packages.fetch_argvs(image, tmp_path)] == [
-        image,
-        *(f"{name}={version}" for name in rest),
-    ]
 
 
 def test_package_that_apt_does_not_know(archive: Archive, tmp_path: Path) -> None:

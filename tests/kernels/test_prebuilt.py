@@ -103,12 +103,6 @@ def test_package_without_a_kernel(lab: Lab, archive: Archive) -> None:
         build.provide(lab.request(spec=KernelSpec(source="deb:linux-image-nothing")))
 
 
-def test_commands_fetch_and_unpack_it(lab: Lab) -> None:
-    lines = build.commands(lab.request(spec=DEB))
-    assert f"apt-get -q download {NAME}" in lines
-    assert 'for deb in ./*.deb; do dpkg-deb -x "$deb" root; done' in lines
-
-
 def test_image_with_its_modules(lab: Lab, image: Path) -> None:
     kernel = build.provide(lab.request(spec=with_modules(image)))
     assert kernel.identity.source.startswith("image:")

@@ -8,7 +8,7 @@ import pytest
 from errors import InfraError, UsageError
 from host import packages
 from kernels import source
-from kernels.source import identify, unpack, unpack_argvs
+from kernels.source import identify, unpack
 from tests.kernels.fake import FAKE_LINUX, Lab
 from tests.kernels.shipped import Archive
 
@@ -128,11 +128,6 @@ def test_debian_source_of_a_named_version_is_fetched(
     assert f"write {spec}; or" in refused.value.next_step
     unpack(kernel_source, tmp_path / "tree")
     assert listing(tmp_path / "tree") == listing(FAKE_LINUX)
-    by_hand = tmp_path / "by-hand" / "src"
-    by_hand.mkdir(parents=True)
-    for argv in unpack_argvs(kernel_source, "."):
-        subprocess.run(argv, cwd=by_hand, check=True, capture_output=True)
-    assert listing(by_hand) == listing(FAKE_LINUX)
 
 
 def test_debian_source_that_is_installed_is_not_fetched(

@@ -9,10 +9,7 @@ import pytest
 import runs.resolved
 from errors import SpecError, UsageError
 from experiment.spec import Experiment
-from guests import initramfs, programs
 from kernels import settle
-from runs import dry_run
-from runs.local import Options
 from runs.request import Request, arguments
 from runs.resolve import resolve_request
 from runs.resolved import Resolved, catalogue
@@ -58,24 +55,6 @@ def test_kernels_are_settled_from_where_the_user_is(images: Path, tmp_path: Path
     ]
     assert made.kernel == made.all_arms[0].kernel
     assert made.guest == "smoke"
-
-
-def test_dry_run_boots_each_kernel_with_its_own_root(
-    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = Options(checkout=CHECKOUT, cache=tmp_path / "cache")
-    monkeypatch.setattr(programs, "build", lambda *_, **__: Path("/native"))
-    monkeypatch.setattr(initramfs, "_build", lambda files, helpers, image, *_: image.touch())
-    arms = tuple(f"image:bzImage-{name}" for name in ("one", "two"))
-    made = whole(Request(arms=arms, workloads="filemap-4k"), options.cache, here=images)
-    lines = [line for line in dry_run.session_lines(made, options) if "qemu-system" in line]
-    words = [line.split() for line in lines]
-    kernels, roots = (
-        {line[line.index(option) + 1] for line in words} for option in ("-kernel", "-initrd")
-    )
-    assert (len(lines), len(kernels), len(roots)) == (2, 2, 2)
-    assert all(root.startswith(f"{options.cache}/initramfs/") for root in roots)
-    assert len(dry_run.kernel_lines(made, options)) == 4
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,6 @@ def session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
         ("pages {0} -o {0}/site", "this folder is no history"),
         ("run --resume {0}", "made in one go"),
         ("run filemap-v4 --mode native --resume {0}", "made in one go"),
-        ("run filemap-v4 --mode native --dry-run", NO_PLAN),
         ("plan filemap-v4 --mode native", NO_PLAN),
         (f"queue add {SERIES} --mode native --queue {{0}}/q", "no sessions of native mode"),
         ("report slow --form letter", "no form 'letter'"),
