@@ -1,14 +1,18 @@
 """What kernels are built for and guests are made of, by architecture: data alone.
 
-Everything that names an architecture reads it here, so that another one is an entry.
+Everything that names an architecture reads it here, so that another one is an entry of
+``architectures.toml``.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
+from pathlib import Path
 from typing import Literal
+
+from pydantic import TypeAdapter
 
 Arch = Literal["x86_64", "arm64"]
 
@@ -97,91 +101,14 @@ class Architecture:
         return {"qemu": self.board.qemu, **{n: f"{self.build.tools}{n}" for n in ("gcc", "ld")}}
 
 
-# isa-debug-exit ends QEMU with (value << 1) | 1; the agent writes 16, so that no
-# error status of QEMU's own can be taken for it.
-EXIT_PORT = 0x501
-PANIC_PORT = 0x505
-
-X86_64 = Architecture(
-    name="x86_64",
-    title="x86-64",
-    build=Build(
-        make=(),
-        tools="",
-        target="bzImage",
-        image="arch/x86/boot/bzImage",
-        fragments="",
-        page_kib=(4,),
-    ),
-    board=Board(
-        qemu="qemu-system-x86_64",
-        package="qemu-system-x86",
-        machine="pc",
-        cpu="",
-        devices=(f"pvpanic,ioport={PANIC_PORT}", f"isa-debug-exit,iobase={EXIT_PORT:#x},iosize=1"),
-        result=("-serial", "chardev:result"),
-        done_status=33,
-        probe=(),
-    ),
-    words=Words(
-        console="ttyS0",
-        clock=("tsc=reliable",),
-        # QEMU's LAPIC timer fails the kernel's verification under icount, after
-        # 0.43 virtual seconds of PAUSE; the HPET serves as well.
-        timer=("nolapic_timer",),
-        never_idle="idle=poll",
-    ),
-    # ELF_ET_DYN_BASE: two thirds of the address space.  MODULES_VADDR and MODULES_END.
-    root=Root(
-        debian="",
-        agent="",
-        program_at=0x555555554000,
-        modules_at=(0xFFFFFFFFA0000000, 0xFFFFFFFFFF000000),
-    ),
+FILE = Path(__file__).with_name("architectures.toml")
+ARCHITECTURES: Mapping[Arch, Architecture] = TypeAdapter(dict[Arch, Architecture]).validate_python(
+    tomllib.loads(FILE.read_text(encoding="utf-8"))
 )
-
-ARM64 = Architecture(
-    name="arm64",
-    title="arm64",
-    build=Build(
-        make=("ARCH=arm64", "CROSS_COMPILE=aarch64-linux-gnu-"),
-        tools="aarch64-linux-gnu-",
-        target="Image",
-        image="arch/arm64/boot/Image",
-        fragments="arm64",
-        page_kib=(4, 16, 64),
-    ),
-    board=Board(
-        qemu="qemu-system-aarch64",
-        package="qemu-system-arm",
-        # A version, since what `virt` alone means changes with QEMU; no seeds in the
-        # device tree, which would credit the random pool with what the host chose.
-        machine="virt-7.2,gic-version=3,its=off,dtb-randomness=off",
-        # All three page sizes and LSE atomics, and neither pointer authentication, which
-        # costs QEMU more than all else, nor an instruction for random numbers.  The
-        # counter goes by the nanosecond, so that it counts instructions.
-        cpu="neoverse-n1,pmu=off,cntfrq=1000000000",
-        devices=("pvpanic-pci,addr=01.0",),
-        # There is one pl011 in a machine without secure mode.
-        result=("-device", "pci-serial,chardev=result,addr=02.0"),
-        done_status=0,
-        probe=("-DPROBE_ARM64",),
-    ),
-    words=Words(console="ttyAMA0", clock=("mitigations=off",), timer=(), never_idle="nohlt"),
-    # Two thirds of the address space, down to 64 KiB, which programs are aligned to.
-    root=Root(
-        debian="arm64",
-        agent="arm64.sh",
-        program_at=0xAAAAAAAA0000,
-        modules_at=(0xFFFF800000000000, 0xFFFF800080000000),
-    ),
-)
-
+X86_64, ARM64 = ARCHITECTURES["x86_64"], ARCHITECTURES["arm64"]
 # The kernel as a process of the host, for its CPU: no machine is made, and no QEMU boots it.
 UML = replace(
     X86_64,
     title="User-Mode Linux on x86-64",
     build=replace(X86_64.build, make=("ARCH=um",), target="linux", image="vmlinux"),
 )
-
-ARCHITECTURES: Mapping[Arch, Architecture] = MappingProxyType({"x86_64": X86_64, "arm64": ARM64})

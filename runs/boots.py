@@ -9,7 +9,7 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
 from errors import UsageError
+from experiment.spec import Experiment
 from guests import kept
 from guests.channel import LARGEST
 from guests.exact import Machine, Outcome
@@ -28,8 +29,6 @@ from guests.probe.plugin import Probe
 from host.accelerator import AcceleratorTest
 from host.doctor import DoctorCheck
 from host.fitness import Placement
-from kernels.build import KernelRequest
-from kernels.cache import Kernel
 from kernels.make import MakeProgress
 from text import clean, clean_lines, duration
 
@@ -287,7 +286,7 @@ class WallHost:
 
 
 class Executor(Protocol):
-    """Where kernels are built and guests run."""
+    """Where guests run."""
 
     @property
     def name(self) -> str:
@@ -309,16 +308,5 @@ class Executor(Protocol):
         For the looks of one session, which boot the same machines again.
         """
 
-    def require_wall(self) -> None:
-        """Refuse a session of wall mode that this executor cannot measure."""
-
-    def accelerator(self, cache: Path, image: Path) -> AcceleratorTest:
-        """What runs wall guests: found out by booting ``image``, or kept in the cache."""
-
-    def expect_kernels(self, kernels: Sequence[KernelRequest]) -> None:
-        """These kernels will be asked for, in this order."""
-
-    def provide_kernel(
-        self, kernel: KernelRequest, progress: Callable[[MakeProgress], None] | None = None
-    ) -> Kernel:
-        """The kernel, in this host's cache; as ``kernels.build.provide``."""
+    def require(self, experiment: Experiment) -> None:
+        """Refuse a session that cannot be measured here.  Raises UsageError: says which can."""

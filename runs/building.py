@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,7 +49,9 @@ def build_arms(
     kernels: dict[str, Kernel] = {}
     failed: dict[tuple[object, ...], SeriesError] = {}
     every = [(kernel.spec, kernel.patches) for kernel in resolved.planned_kernels()]
-    boxed = expect_arms(resolved, options, (flavour,))
+    boxed = needs_box(resolved, options)
+    for arm in resolved.by_patches():  # a first build takes the whole host
+        build.require_applies(options.kernel(arm.kernels[flavour], arm.patches, boxed=boxed))
     for arm in resolved.by_patches():
         name, spec = arm.spec.name, arm.kernels[flavour]
         number = every.index((spec, arm.patches)) + 1
@@ -63,7 +65,7 @@ def build_arms(
         try:
             if (spec, arm.patches) in failed:
                 raise failed[spec, arm.patches]
-            kernels[name] = options.executor.provide_kernel(request, shown)
+            kernels[name] = build.provide(request, shown)
         except SeriesError as error:
             failed[spec, arm.patches] = error
             named = error
@@ -84,22 +86,6 @@ def build_arms(
     if experiment.mode == "wall":
         kernels[AGAIN] = kernels[resolved.arms[0].spec.name]
     return {arm.spec.name: kernels[arm.spec.name] for arm in resolved.arms}
-
-
-def expect_arms(resolved: Resolved, options: Options, flavours: Sequence[str]) -> bool:
-    """Tell the executor that every arm will be asked for in each of these flavours.
-
-    Returns whether they are built in a box; raises as :func:`needs_box`.
-    """
-    boxed = needs_box(resolved, options)
-    options.executor.expect_kernels(
-        [
-            options.kernel(arm.kernels[each], arm.patches, boxed=boxed)
-            for each in flavours
-            for arm in resolved.by_patches()
-        ]
-    )
-    return boxed
 
 
 def needs_box(resolved: Resolved, options: Options) -> bool:

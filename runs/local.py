@@ -17,15 +17,11 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from errors import InfraError
-from experiment.spec import KernelSpec
+from experiment.spec import Experiment, KernelSpec
 from guests import exact, kept
 from guests.exact import BootError, Machine, Outcome, Snapshot
-from host import accelerator, facts
-from host.accelerator import AcceleratorTest
-from kernels import build
+from host import facts
 from kernels.build import KernelRequest
-from kernels.cache import Kernel
-from kernels.make import MakeProgress
 from runs.boots import ATTEMPTS, MIB, Boot, Executor, Judge, KeptRuns, Place
 
 OWNER = "owner.lock"
@@ -169,23 +165,8 @@ class LocalExecutor:
             _all(stage, batch)
         return sum(stage.cpu_s)
 
-    def require_wall(self) -> None:
-        """The host we stand on can."""
-
-    def accelerator(self, cache: Path, image: Path) -> AcceleratorTest:
-        """As ``runs.boots.Executor.accelerator``."""
-        return accelerator.provide(cache, image)
-
-    def expect_kernels(self, kernels: Sequence[KernelRequest]) -> None:
-        """Refuse what does not apply before a first build, which takes the whole host."""
-        for kernel in kernels:
-            build.require_applies(kernel)
-
-    def provide_kernel(
-        self, kernel: KernelRequest, progress: Callable[[MakeProgress], None] | None = None
-    ) -> Kernel:
-        """As ``kernels.build.provide``."""
-        return build.provide(kernel, progress)
+    def require(self, experiment: Experiment) -> None:
+        """The host we stand on measures all."""
 
 
 def _memory_mib(batch: Sequence[Boot], slots: int, booted: Collection[Machine]) -> int:
@@ -303,7 +284,7 @@ class Options:
 
     ``probe`` loads the plugin that counts into every run but those that check that
     it is not felt.  ``fit_only`` refuses to measure real time on a host with anything
-    to mend.  ``executor`` is where kernels are built and guests run.  ``sandbox`` says whether
+    to mend.  ``executor`` is where guests run.  ``sandbox`` says whether
     patches are built in a box; None has those that came by mail built so, and those that change
     what a build executes.  ``trusted`` names series that may do that without one.  ``root`` is
     the initramfs that guests get in place of one of this host's programs.  ``kept`` are runs of

@@ -23,14 +23,14 @@ from guests.channel import Ending
 from guests.exact import Outcome
 from host.facts import host_facts, text_of
 from host.fitness import host_cpus, place
-from kernels import make
+from kernels import build, make
 from kernels.cache import Kernel
 from kernels.config import UM
 from results import door, native
 from results.native import NativeArm, NativeBoot, NativeHead, NativePhase
 from runs.boots import Reporter
 from runs.building import needs_box
-from runs.local import LocalExecutor, Options, workspace
+from runs.local import Options, workspace
 from runs.resolved import Resolved
 from runs.wall import MIB, lab_kept_off, watched
 from text import duration
@@ -98,9 +98,7 @@ def measure_native(
     arm does not build or does not boot; InfraError: the base does not, or whatever else building
     and booting say.
     """
-    if not isinstance(options.executor, LocalExecutor):
-        what = "guests of native mode are processes of this host"
-        raise UsageError(what, where="--executor", next_step="leave it out")
+    options.executor.require(resolved.experiment)
     if native.is_native(folder):
         step = "name another folder: a session of native mode is made in one go"
         raise UsageError("holds a session already", where=str(folder), next_step=step)
@@ -175,9 +173,8 @@ def build_all(resolved: Resolved, options: Options, reporter: Reporter) -> dict[
     built: dict[str, Kernel] = {}
     for arm in resolved.by_patches():
         name = arm.spec.name
-
         request = options.kernel(arm.kernels[flavour], arm.patches, boxed=boxed)
-        built[name] = options.executor.provide_kernel(request, partial(reporter.building, name))
+        built[name] = build.provide(request, partial(reporter.building, name))
     return built
 
 

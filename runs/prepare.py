@@ -18,14 +18,14 @@ from guests.initramfs import Initramfs, Lacks
 from guests.probe import fold, models, plugin
 from guests.probe.plugin import Probe
 from guests.virtme import WallMachine, on_host
-from host import exactness, fitness
+from host import accelerator, exactness, fitness
 from host.exactness import QemuStanding
 from host.fitness import Placement, host_cpus, place
 from kernels import prebuilt
 from kernels.cache import Kernel
 from results.record import NOT_BUILT, Failure
 from runs.boots import MIB, Boot, WallHost
-from runs.building import Building, build_arms, expect_arms, same_code, sources_of
+from runs.building import Building, build_arms, same_code, sources_of
 from runs.local import Options
 from runs.requirements import (
     can_be_modelled,
@@ -241,7 +241,7 @@ def wall_host(guests: Mapping[str, Mapping[str, Guest]], image: Path, options: O
         for name, of_arms in guests.items()
         for arm, guest in of_arms.items()
     }
-    result = options.executor.accelerator(options.cache, image)
+    result = accelerator.provide(options.cache, image)
     first, guest = next(iter(guests[""].items()))
     checks = fitness.fitness(
         guest_mib=guest.memory_mib,
@@ -276,9 +276,8 @@ def prepare(resolved: Resolved, options: Options, progress: Building) -> Prepare
     require_job_fits(resolved)
     in_wall = experiment.mode == "wall"
     guests = {bench.name: bench.guests for bench in resolved.benches}
-    if in_wall:
-        options.executor.require_wall()
-    else:
+    options.executor.require(experiment)
+    if not in_wall:
         # Before anything is fetched or built for guests that nobody can boot.
         largest = max(guest.memory_mib for of in guests.values() for guest in of.values())
         options.executor.slots(largest, options.guests_at_once)
@@ -356,7 +355,6 @@ def with_kernels(
     """
     resolved = prepared.resolved
     missing = [flavour for flavour in resolved.flavours[1:] if flavour in needed]
-    expect_arms(resolved, options, missing)
     kernels, unbuilt = dict(prepared.kernels), dict(prepared.unbuilt)
     for flavour in missing:
         failures: dict[str, SeriesError] = {}

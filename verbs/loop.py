@@ -45,6 +45,7 @@ def loop_verb(
     """
     from experiment.ad_hoc import load_auto
     from experiment.spec import KernelSpec
+    from kernels import build
     from kernels.git_range import HEAD, commit_of, merge_base, tree_at
     from verbs.saves import Loop, LoopReporter, Tree
 
@@ -61,7 +62,7 @@ def loop_verb(
         # The one that takes minutes, before anybody waits for it.
         kernel = {**load_auto().experiment["kernel"], "source": f"git:{tree}@{start}"}
         base = on.kernel(KernelSpec.model_validate(kernel), ())
-        on.executor.provide_kernel(base, partial(reporter.building, "the base"))
+        build.provide(base, partial(reporter.building, "the base"))
         log(f"waiting for saves in {tree}, compared with {start[:12]}; Ctrl-C ends it")
         loop = Loop(Tree(tree, start), request, on, reporter)
         try:

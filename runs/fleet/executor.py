@@ -19,16 +19,12 @@ from urllib.parse import urlsplit
 
 from errors import InfraError, UsageError
 from experiment.architecture import X86_64
+from experiment.spec import REAL_TIME, Experiment
 from guests import channel
 from guests.channel import Ending
 from guests.exact import Machine, Outcome
 from host import limited
-from host.accelerator import AcceleratorTest
 from host.facts import QEMU_OVERHEAD_MIB
-from kernels import build
-from kernels.build import KernelRequest
-from kernels.cache import Kernel
-from kernels.make import MakeProgress
 from runs.boots import ATTEMPTS, Boot, Executor, Judge, Place
 from runs.exactness import diverging
 from runs.fleet.artefacts import ArtefactStore
@@ -314,32 +310,16 @@ class DaskExecutor:
         """As ``runs.boots.Executor.keeping``: workers keep snapshots of their own anyway."""
         return nullcontext(self)
 
-    def accelerator(self, cache: Path, image: Path) -> AcceleratorTest:
-        """Never asked: no session of wall mode comes so far."""
-        raise NotImplementedError(self.name)
-
-    def require_wall(self) -> None:
-        """Wall guests need a host to themselves.  Raises UsageError: always."""
-        what = "a session of wall mode is measured on one host, which it is started on"
-        step = '--executor local there, or an experiment with mode = "exact"'
-        raise UsageError(what, where=self.name, next_step=step)
-
-    def expect_kernels(self, kernels: Sequence[KernelRequest]) -> None:
-        """As on this host, which builds them."""
-        LocalExecutor().expect_kernels(kernels)
-
-    def provide_kernel(
-        self, kernel: KernelRequest, progress: Callable[[MakeProgress], None] | None = None
-    ) -> Kernel:
-        """As ``kernels.build.provide``: built here, and sent to workers by the store."""
-        if kernel.spec.arch != X86_64.name:
-            raise UsageError(
-                f"workers boot guests of {X86_64.name} only, and this kernel is for "
-                f"{kernel.spec.arch}",
-                where=self.name,
-                next_step="--executor local",
-            )
-        return build.provide(kernel, progress)
+    def require(self, experiment: Experiment) -> None:
+        """Exact guests of x86-64; others need a host to themselves, or programs that none has."""
+        where, step, arch = self.name, "--executor local", experiment.kernel.arch
+        if experiment.mode in REAL_TIME:
+            what = f"a session of {experiment.mode} mode is measured on the host it is started on"
+            step += ' there, or an experiment with mode = "exact"'
+            raise UsageError(what, where=where, next_step=step)
+        if arch != X86_64.name:
+            what = f"workers boot guests of {X86_64.name} only, and this kernel is for {arch}"
+            raise UsageError(what, where=where, next_step=step)
 
 
 def executor_of(

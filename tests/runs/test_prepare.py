@@ -33,7 +33,6 @@ def test_kernels_of_the_checks_have_the_modules_of_a_workload(
         return {"base": Kernel(tmp_path / "kernel", identity(f"{named[3]}"))}
 
     monkeypatch.setattr(prepare, "build_arms", build)
-    monkeypatch.setattr(prepare, "expect_arms", lambda *_: False)
     options = Options(checkout=CHECKOUT, cache=tmp_path / "cache")
     needed = extras_of(session.resolved.workloads["vmalloc"])
     assert needed.modules == ("test_vmalloc",)

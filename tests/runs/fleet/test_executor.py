@@ -16,13 +16,12 @@ from pathlib import Path
 import pytest
 
 from errors import InfraError, UsageError
-from experiment.spec import KernelSpec
-from kernels.build import KernelRequest
 from runs.fleet.artefacts import ArtefactStore
 from runs.fleet.executor import DaskExecutor, executor_of
 from runs.local import LocalExecutor
 from tests.runs.fleet.cluster import CHECKOUT, Cluster
 from tests.runs.fleet.conftest import MEMORY_MIB, FleetBench
+from tests.runs.made_up import shipped
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -306,26 +305,24 @@ def test_the_network_to_a_worker_is_cut(bench: FleetBench, tmp_path: Path) -> No
     bench.require_same("local", "fleet")
 
 
-def test_a_wall_session_is_measured_on_one_host(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("override", "what"),
+    [
+        ("mode=wall", "wall mode is measured on the host"),
+        ("mode=native", "native mode is measured on the host"),
+        ("kernel.arch=arm64", "x86_64 only.* is for arm64"),
+    ],
+)
+def test_what_workers_cannot_measure_is_refused_before_anything_is_built(
+    tmp_path: Path, override: str, what: str
+) -> None:
     def nobody(stack: ExitStack) -> object:
         raise AssertionError("nobody is to be asked")
 
     made = DaskExecutor("dask://h:1", nobody, ArtefactStore(str(tmp_path)), print)
-    with made as executor, pytest.raises(UsageError) as error:
-        executor.require_wall()
+    with made as executor, pytest.raises(UsageError, match=what) as error:
+        executor.require(shipped("noop", override))
     assert error.value.next_step.startswith("--executor local")
-
-
-def test_a_kernel_that_no_worker_boots_is_refused_before_it_is_built(tmp_path: Path) -> None:
-    def nobody(stack: ExitStack) -> object:
-        raise AssertionError("nothing is to be built, and nobody to be asked")
-
-    made = DaskExecutor("dask", nobody, ArtefactStore(str(tmp_path / "store")), print)
-    spec = KernelSpec(source="deb:linux-source-6.12", arch="arm64")
-    kernel = KernelRequest(spec, (), CHECKOUT, tmp_path / "cache")
-    with made as executor, pytest.raises(UsageError, match=r"x86_64 only.* is for arm64") as error:
-        executor.provide_kernel(kernel)
-    assert error.value.next_step == "--executor local"
 
 
 def chosen(text: str, tmp_path: Path, store: str = "", *, insecure: bool = False) -> object:
