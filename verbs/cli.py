@@ -55,6 +55,7 @@ VERBS = {
     "fetch": "host",
     "clean": "host",
     "completion": "cli",
+    "answer": "answer",
     "recall": "recall",
     "mcp": "mcp",
 }

@@ -461,8 +461,6 @@ def report(folder: Path, form: str, *, strict: bool, write: bool = True) -> int:
         log(f"{len(made)} guests used {duration(sum(made))} of CPU time")
     if not form:
         log(f"all of it here: ./lab.py report {folder}")
-    elif form != "text":
-        log("\n".join(forms.answer_lines(comparison, terminal_width(), str(folder))))
     if write:
         log(f"report: {folder / 'report.html'}")
     return outcome(comparison, strict=strict)

@@ -1,0 +1,275 @@
+"""What a mail says that a commit does to a benchmark, and how a session of ours stands to it.
+
+Read are the mails of the kernel test robot (LKP), of Arm's Fastpath, and of people who name a
+commit and a size.  Texts of the mail are a stranger's: they are bounded, and cleaned where shown.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import Literal
+
+from analysis.counts import Paired
+from analysis.explain.lines import EXPLANATION as LINES
+from analysis.explain.memory import EXPLANATION as MEMORY
+from analysis.many import SessionComparison
+from analysis.model import Comparison, MetricComparison
+from analysis.verdict import CALLED, MISSING, Verdict
+from errors import UsageError
+from experiment.frozen import Frozen
+from experiment.load import CONFIGS, load
+from history.recall import locks_of
+from reports import wording
+from reports.headline import headline
+from reports.sections import functions
+from reports.sections.answer import label
+from reports.sections.counted import lines_brief, memory_brief
+from text import clean, counted
+
+TABLE = CONFIGS / "benchmarks.toml"
+LONGEST = 200
+# Of lines and misses: a smaller share is nobody's report.
+WORTH = 0.02
+# A mail's first part has what it is about; tables of hundreds of metrics follow.
+READ = 1 << 16
+
+HASH = r"\b([0-9a-f]{7,40})\b"
+SIZE = r"(?<![\d.])[-+]?(\d{1,5}(?:\.\d{1,3})?)\s?%"
+WORSE = r"(?:regress|slow|drop|degrad|decreas|los[st])\w{0,10}|worse|lower"
+BETTER = r"(?:improv|fast|gain|speed)\w{0,10}|better|higher"
+# Of the robot: "noticed a -13.3% regression of will-it-scale.per_thread_ops on:".
+ROBOT = re.compile(rf"{SIZE} (regression|improvement) of (\S{{1,120}}) (?:on|due to)", re.I)
+# Of Fastpath: "| suite/test | class | 100.0 | (R) -7.58% |".
+FASTPATH = re.compile(rf"^\|\s*([^\s|]{{1,120}})[^|\n]*\|.*\(([RI])\) {SIZE}", re.M)
+WORDS = re.compile(rf"{SIZE}[^.%]{{0,40}}?\b({WORSE}|{BETTER})\b", re.I)
+WORDS_BEFORE = re.compile(rf"\b({WORSE}|{BETTER})\b[^.%]{{0,40}}?{SIZE}", re.I)
+# The likeliest first: who bisected says what came of it.
+COMMITS = tuple(
+    re.compile(pattern, re.I | re.M)
+    for pattern in (
+        rf"^commit: {HASH}",
+        rf"^{HASH} is the first bad commit",
+        rf"(?:first bad commit|bisect\w{{0,10}}|culprit|caused by|due to)[^.]{{0,80}}?{HASH}",
+        rf"\bcommit\s+{HASH}",
+        rf"^fixes:\s+{HASH}",
+        rf"\[[\w. -]{{1,40}}\]\s+{HASH}:",
+    )
+)
+TITLE = r'\b{}[0-9a-f]*\s*\("((?:[^"\n]|\n(?!\n)){{1,200}})"\)'
+RELEASE = r"v?\d\.\d{1,2}(?:\.\d{1,3})?(?:-rc\d{1,2})?\b"
+RELEASES = re.compile(rf"\b(?:between|from)\s+({RELEASE})\s+(?:and|to)\s+({RELEASE})", re.I)
+MACHINE = re.compile(r"^test machine: (.{1,200})$", re.M)
+PARAMETER = re.compile(r"^\s*(?:test|case|testcase): *([\w.-]{1,60})$", re.M)
+
+Change = Literal["regression", "improvement"]
+
+
+class ReportedChange(Frozen):
+    """What is reported: ``size`` is a fraction of the metric, 0 where none is read.
+
+    ``commit`` is what made the change, or ``releases`` are between what it was seen.
+    ``benchmark`` has suite, test and metric as far as they are named, with dots.
+    """
+
+    by: str
+    subject: str
+    message_id: str
+    commit: str = ""
+    releases: tuple[str, ...] = ()
+    title: str = ""
+    kind: Change | None = None
+    size: float = 0.0
+    benchmark: str = ""
+    machine: str = ""
+
+    @property
+    def text(self) -> str:
+        """What is claimed, in a line."""
+        size = f"{100 * self.size:g} % " if self.size else ""
+        of = f" of {self.benchmark}" if self.benchmark else ""
+        by = f"commit {self.commit}" if self.commit else "..".join(self.releases)
+        machine = f", on {self.machine}" if self.machine else ""
+        return f"{size}{self.kind or 'change'}{of} by {by}{machine}"
+
+
+class Benchmark(Frozen):
+    """Benchmarks by patterns of their names, and the workloads that do most nearly the same."""
+
+    names: tuple[str, ...]
+    workloads: tuple[str, ...]
+    likeness: str
+
+
+class Benchmarks(Frozen):
+    """``configs/benchmarks.toml``."""
+
+    benchmark: tuple[Benchmark, ...]
+
+    def nearest(self, name: str) -> Benchmark | None:
+        """The first entry with a pattern that the name's beginning matches; None: not known."""
+        return next(
+            (
+                each
+                for each in self.benchmark
+                for pattern in each.names
+                if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")
+            ),
+            None,
+        )
+
+
+def benchmarks() -> Benchmarks:
+    """The table that is shipped."""
+    return load(TABLE, Benchmarks)
+
+
+def read(subject: str, body: str, *, by: str, message_id: str, commit: str = "") -> ReportedChange:
+    """Read what a mail claims; ``commit`` is what the user says that it is about.
+
+    Raises UsageError: it names no commit and no two releases.
+    """
+    text = f"{subject}\n{body[:READ]}"
+    releases = RELEASES.search(text)
+    matches = (match for pattern in COMMITS if (match := pattern.search(text)))
+    named = commit or next((match[1] for match in matches), "")
+    if not named and releases is None:
+        what = "names no commit and no two releases that are compared"
+        step = "say which it is about: --commit HASH"
+        raise UsageError(what, where=clean(subject, LONGEST) or "the mail", next_step=step)
+    kind, size, benchmark = _change(text)
+    title = re.search(TITLE.format(named[:7]), text) if named else None
+    machine = MACHINE.search(text)
+    return ReportedChange(
+        by=clean(by, LONGEST),
+        subject=clean(subject, LONGEST),
+        message_id=clean(message_id, LONGEST),
+        commit=named,
+        releases=(releases[1], releases[2]) if releases and not named else (),
+        title=clean(" ".join(title[1].split()), LONGEST) if title else "",
+        kind=kind,
+        size=size,
+        benchmark=clean(benchmark, LONGEST),
+        machine=clean(machine[1], LONGEST) if machine else "",
+    )
+
+
+def _change(text: str) -> tuple[Change | None, float, str]:
+    """Kind, size and benchmark, from the form that says most."""
+    if match := ROBOT.search(text):
+        kind: Change = "regression" if match[2].lower() == "regression" else "improvement"
+        suite, _, metric = match[3].partition(".")
+        # The robot names the test among its parameters, and in some metrics.
+        test = next((each for each in PARAMETER.findall(text) if each != suite), "")
+        test = "" if metric.startswith(test) else test
+        return kind, float(match[1]) / 100, ".".join(filter(None, (suite, test, metric)))
+    rows = FASTPATH.findall(text)
+    if rows:
+        name, mark, size = max(rows, key=lambda row: float(row[2]))
+        kind = "regression" if mark == "R" else "improvement"
+        return kind, float(size) / 100, name.replace("/", ".")
+    benchmark = _benchmark(text)
+    for pattern, at in ((WORDS, (1, 2)), (WORDS_BEFORE, (2, 1))):
+        if match := pattern.search(text):
+            worse = re.fullmatch(WORSE, match[at[1]], re.I)
+            return "regression" if worse else "improvement", float(match[at[0]]) / 100, benchmark
+    return None, 0.0, benchmark
+
+
+def _benchmark(text: str) -> str:
+    """The first name in a text that the table has an entry for, with its test if that is named."""
+    table = benchmarks()
+    patterns = [name for each in table.benchmark for name in each.names]
+    suites = {re.split(r"[.*]", name)[0] for name in patterns} - {""}
+    of_tests = {name.partition(".")[0] for name in patterns if "." in name}
+    words = "|".join(sorted(map(re.escape, suites), key=len, reverse=True))
+    for match in re.finditer(rf"\b({words})\b(?:([./:]| +)([\w-]{{1,60}}))?", text):
+        suite, between, test = match.groups("")
+        name = f"{suite}.{test}" if between.strip() or suite in of_tests else suite
+        for each in (name, suite):
+            if table.nearest(each):
+                return str(each)
+    return ""
+
+
+class Stands(StrEnum):
+    """How a session stands to a claim."""
+
+    PATH = "path"
+    OTHER_WAY = "path, the other way"
+    LOCK = "lock"
+    LINE = "shared line"
+    MISSES = "misses"
+    LAYOUT = "layout only"
+    SILENT = "not reproduced"
+    OPEN = "inconclusive"
+    NOT_TESTED = "not tested"
+
+
+@dataclass(frozen=True)
+class ClaimAnswer:
+    """What a session says to a claim: a word, and why in a sentence."""
+
+    word: Stands
+    why: str
+
+
+def answer(claim: ReportedChange, session: SessionComparison) -> ClaimAnswer:
+    """Hold a session of the claim's commit against it.
+
+    What changes the instructions of a phase is said first; else what other instruments saw:
+    locks, lines that move between CPUs, misses of a modelled machine.
+    """
+    comparison = session.comparisons[0]
+    untested = (Verdict.NOT_TESTED, *MISSING)
+    tested = [m for m in comparison.primary if m.judgement.verdict not in untested]
+    if not tested:
+        return ClaimAnswer(Stands.NOT_TESTED, headline(session).text)
+    called = [metric for metric in tested if metric.judgement.verdict in CALLED]
+    agreeing = [m for m in called if m.judgement.verdict == (claim.kind or m.judgement.verdict)]
+    if agreeing or called:
+        largest = max(agreeing or called, key=_size)
+        place = f"{largest.case}: {label(comparison, largest)}"
+        moved_by = f"{wording.change(largest)} {wording.bounds(largest)}"
+        behind = functions.explained(comparison, largest)
+        return ClaimAnswer(
+            Stands.PATH if agreeing else Stands.OTHER_WAY,
+            f"{place} {moved_by}{f', {behind}' if behind else ''}",
+        )
+    if locks := locks_of((), comparison).get("locks"):
+        return ClaimAnswer(Stands.LOCK, f"taken more or less often: {locks}")
+    for lines in LINES.of(comparison):
+        if moved(lines.total.all_lines) and not lines.by_turns:
+            return ClaimAnswer(Stands.LINE, f"{lines.case} {lines.phase}: {lines_brief(lines)}")
+    for memory in MEMORY.of(comparison):
+        if moved(memory.total.llc) or moved(memory.total.walks):
+            return ClaimAnswer(
+                Stands.MISSES, f"{memory.case} {memory.phase}: {memory_brief(memory)}"
+            )
+    if any(metric.judgement.verdict is not Verdict.NO_CHANGE for metric in tested):
+        return ClaimAnswer(Stands.OPEN, headline(session).text)
+    return _silent(comparison, tested)
+
+
+def moved(count: Paired) -> bool:
+    """Whether a count moved by a share that anybody would have reported."""
+    return count.is_significant and abs(count.change or 1.0) >= WORTH
+
+
+def _size(metric: MetricComparison) -> float:
+    change = metric.judgement.change
+    return abs(change.estimate) if change else 0.0
+
+
+def _silent(comparison: Comparison, tested: list[MetricComparison]) -> ClaimAnswer:
+    """Nothing changed: because no function did, or although some did."""
+    changed = sorted({each.name for a in comparison.headlines for each in a.changed})
+    if not changed and comparison.headlines:
+        why = "no function of these phases executes more or fewer instructions: what is left is "
+        return ClaimAnswer(
+            Stands.LAYOUT, f"{why}where code and data lie, which exact mode does not see"
+        )
+    shown = f", though {', '.join(changed[:3])} changed" if changed else ""
+    return ClaimAnswer(Stands.SILENT, f"no change in {counted(len(tested), 'result')}{shown}")

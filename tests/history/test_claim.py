@@ -1,0 +1,161 @@
+"""What a mail claims of a commit is read as it is meant, and a session is held against it."""
+
+import time
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.many import SessionComparison, compare_session
+from errors import UsageError
+from history import claim
+from history.claim import Stands
+from runs.request import CHECKOUT
+from tests.analysis.factory import ExactSession
+from tests.analysis.measured import measured
+from tests.analysis.test_execution import on_record
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+ROBOT = f"""
+kernel test robot noticed a 37.3% regression of stress-ng.bigheap.realloc_calls_per_sec on:
+
+
+commit: {COMMIT} ("mm: expand in
+place")
+https://git.example.org/linux.git master
+
+testcase: stress-ng
+test machine: 64 threads 2 sockets with 256G memory
+parameters:
+
+\tnr_threads: 100%
+\ttest: bigheap
+\tcpufreq_governor: performance
+"""
+SCALE = f"""
+kernel test robot noticed a -8.7% improvement of will-it-scale.per_thread_ops on:
+
+commit: {COMMIT[:12]} ("x")
+
+testcase: will-it-scale
+parameters:
+
+\tmode: thread
+\ttest: page_fault3
+"""
+FASTPATH = """
+We see these when we go from v6.18 to v6.19-rc1:
+
+| Benchmark         | Result Class             |  6-18 | 6-19-rc1    |
+| micromm/munmap    | munmap: p:1 (seconds)    | 100.0 | (R) -7.58%  |
+| micromm/fork      | fork: p:1 (seconds)      | 100.0 | (I) 3.10%   |
+"""
+PERSON = f"""
+Since the update hackbench is 13 % slower here.  I bisected it to
+{COMMIT[:12]} ("sched: another order").  Not commit fedcba9876543 that was blamed before.
+"""
+READ = {
+    "robot": (
+        ROBOT,
+        ("regression", 0.373, "stress-ng.bigheap.realloc_calls_per_sec", COMMIT, "memory"),
+    ),
+    "robot, test apart": (
+        SCALE,
+        ("improvement", 0.087, "will-it-scale.page_fault3.per_thread_ops", COMMIT[:12], "memory"),
+    ),
+    "fastpath": (FASTPATH, ("regression", 0.0758, "micromm.munmap", "", "memory")),
+    "person": (PERSON, ("regression", 0.13, "hackbench", COMMIT[:12], "messaging")),
+}
+
+
+def read(body: str, subject: str = "a report", commit: str = "") -> claim.ReportedChange:
+    return claim.read(subject, body, by="A <a@b>", message_id="m@x", commit=commit)
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_report_is_read(name: str) -> None:
+    body, expected = READ[name]
+    own = read(body)
+    near = claim.benchmarks().nearest(own.benchmark)
+    assert near
+    assert (own.kind, own.size, own.benchmark, own.commit, near.workloads[0]) == expected
+    assert own.releases == (("v6.18", "v6.19-rc1") if name == "fastpath" else ())
+
+
+def test_title_and_machine_of_the_robot_are_read() -> None:
+    own = read(ROBOT)
+    assert (own.title, own.machine) == (
+        "mm: expand in place",
+        "64 threads 2 sockets with 256G memory",
+    )
+
+
+def test_what_the_user_says_that_it_is_about_counts() -> None:
+    assert read(PERSON, commit="fedcba9876543").commit == "fedcba9876543"
+
+
+def test_a_mail_without_a_commit_says_what_to_do() -> None:
+    with pytest.raises(UsageError) as refused:
+        read("fio is 10% slower since yesterday")
+    assert "--commit" in refused.value.in_one_line
+
+
+@given(st.text(max_size=3000) | st.sampled_from(["bisect", "regress", "5% ", "| a |", "(R) "]))
+def test_any_text_is_read_or_refused_in_linear_time(text: str) -> None:
+    begun = time.process_time()
+    try:
+        read((text or "x") * (claim.READ // max(len(text), 1) // 4), commit="abcdef0")
+    finally:
+        assert time.process_time() - begun < 10
+
+
+@pytest.mark.parametrize(
+    ("name", "workload"),
+    [
+        ("will-it-scale.page_fault1.per_process_ops", "memory"),
+        ("vm-scalability.lru-file-readonce.throughput", "filemap-4k"),
+        ("redis.set_total_throughput_rps", "redis"),
+        ("fio-basic.read_bw_MBps", "direct"),
+        ("netperf.Throughput_Mbps", None),
+    ],
+)
+def test_the_nearest_workload_of_a_benchmark(name: str, workload: str | None) -> None:
+    near = claim.benchmarks().nearest(name)
+    assert near
+    assert next(iter(near.workloads), None) == workload
+
+
+def test_each_workload_of_the_table_is_shipped_and_no_pattern_stands_twice() -> None:
+    table = claim.benchmarks()
+    shipped = {path.stem for path in (CHECKOUT / "workloads" / "catalogue").glob("*.toml")}
+    assert {name for each in table.benchmark for name in each.workloads} <= shipped
+    names = [name for each in table.benchmark for name in each.names]
+    assert len(names) == len(set(names)) >= 100
+    # Each is reached: no earlier pattern has all that a later one stands for.
+    for each in table.benchmark:
+        for name in each.names:
+            assert table.nearest(name.replace("*", "x")) in table.benchmark
+    assert tomllib.loads(claim.TABLE.read_text())
+
+
+def compared(effect: float, noise: float = 0.0018) -> SessionComparison:
+    session = ExactSession(effect=dict.fromkeys(("4k", "thp", "switch"), effect), noise=noise)
+    return compare_session(measured(session.manifest(), session.records()))
+
+
+@pytest.mark.parametrize(
+    ("session", "body", "word"),
+    [
+        (compared(-0.02), ROBOT, Stands.PATH),
+        (compared(0.02), ROBOT, Stands.OTHER_WAY),
+        (compared(0.02), SCALE, Stands.PATH),
+        (compared(0.0), ROBOT, Stands.OPEN),
+        (compared(0.0, noise=0.0001), ROBOT, Stands.SILENT),
+        (compare_session(on_record("vmalloc")), ROBOT, Stands.NOT_TESTED),
+    ],
+)
+def test_how_a_session_stands_to_a_claim(
+    session: SessionComparison, body: str, word: Stands
+) -> None:
+    assert claim.answer(read(body), session).word is word

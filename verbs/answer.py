@@ -1,0 +1,184 @@
+"""The verb that answers a mail about a commit and a benchmark with a measurement."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from errors import LabError, UsageError
+from runs.request import SUBJECT, Request
+from verbs.cli import Without, flattened
+from verbs.invocation import log, options, resolved_of, write_out
+from verbs.options import Folder, Measuring, opt
+from verbs.session import OfTree, measure
+
+if TYPE_CHECKING:
+    from history.claim import Benchmark, ReportedChange
+
+app = typer.Typer(add_completion=False)
+
+# Commits are the mail's, or a series has the same change.
+OF_ANSWER = Without("name", "automatic", "per_patch", "arms", "mode")
+MOST_WORKLOADS = 3
+
+
+@app.command("answer")
+@flattened
+def answer_verb(
+    request: Annotated[Request, OF_ANSWER],
+    commits: Annotated[OfTree, Without("base", "uncommitted")],
+    measuring: Measuring,
+    file: Annotated[str, typer.Argument(metavar="MAIL", help="a file, - or a message-id")],
+    commit: Annotated[
+        str, opt("--commit HASH", "which commit it is about, if it names several", SUBJECT)
+    ] = "",
+    of: Annotated[
+        Path | None, opt("--of SESSION", "answer from a session that is measured", SUBJECT)
+    ] = None,
+    folder: Folder = None,
+    reads_only: Annotated[
+        bool, opt("--read", "say what is read from it, and measure nothing", SUBJECT)
+    ] = False,
+) -> None:
+    """Measure the commit that a mail reports, and print a reply: what holds here, and what not.
+
+    Read are reports of the kernel test robot, of Fastpath, and of people. The arms are the
+    commit and its parent in the tree that you stand in (or --tree); where they are not to be
+    had, --series has the same change as a patch. Workloads are those nearest to the benchmark,
+    and the one that executes most of what changed. The reply ends with the letter of the session.
+
+    Examples:
+    ./lab.py answer report.eml --tree ~/linux  # measure, then a reply on standard output
+    ./lab.py answer report.eml --read  # what is read from it, and the nearest workload
+    ./lab.py answer report.eml --series x.patch --source deb:linux-source-6.12  # as a patch
+    """
+    from history import claim as claims
+    from kernels.mail import read_mail
+
+    raw = _mail(file)
+    mail = read_mail(raw, file)
+    identifier = mail.message_id if mail.has_id else ""
+    claim = claims.read(
+        mail.subject, mail.text, by=mail.poster, message_id=identifier, commit=commit
+    )
+    near = claims.benchmarks().nearest(claim.benchmark) if claim.benchmark else None
+    log(f"read: {claim.text}")
+    log(f"nearest: {_nearest(claim, near)}")
+    if reads_only:
+        return
+    if of is None:
+        request = _arms(request, claim, commits.tree)
+        if not request.named_workloads:
+            request = replace(request, workloads=",".join(_workloads(request, near)))
+        of = measure(request, options(measuring), measuring, folder=folder, verb="measure")
+    write_out(_reply(claim, near, of), end="")
+
+
+def _mail(name: str) -> bytes:
+    """The mail's bytes; with a message-id that mail of the public archive.
+
+    Raises UsageError: there is none, or it is too large; InfraError: the archive is not at hand.
+    """
+    from experiment.series_name import kind_of, message_id
+    from kernels.b4 import fetch_thread
+    from kernels.mail import RAW_ID, split_mbox
+    from kernels.series import LARGEST
+
+    if name == "-":
+        raw = sys.stdin.buffer.read(LARGEST + 1)
+    elif Path(name).is_file():
+        with Path(name).open("rb") as opened:
+            raw = opened.read(LARGEST + 1)
+    elif kind_of(name) == "thread":
+        identifier = message_id(name)
+        with tempfile.TemporaryDirectory() as beside:
+            fetch_thread(identifier, Path(beside) / "thread")
+            thread = split_mbox((Path(beside) / "thread").read_bytes())
+        ids = ((each, RAW_ID.search(each)) for each in thread)
+        raw = next((each for each, own in ids if own and own[1].decode() == identifier), thread[0])
+    else:
+        what = "no such file, and no message-id"
+        raise UsageError(what, where=name, next_step="save the mail as a file, and name it")
+    if len(raw) > LARGEST:
+        what = f"larger than {LARGEST >> 20} MiB"
+        raise UsageError(what, where=name, next_step="save the report alone, without its thread")
+    if not raw.strip():
+        raise UsageError("the mail is empty", where=name, next_step="save it with its text")
+    return split_mbox(raw)[0]
+
+
+def _nearest(claim: ReportedChange, near: Benchmark | None) -> str:
+    """Which workloads are nearest to what was reported, in words."""
+    if near is None:
+        what = f"{claim.benchmark} is not known" if claim.benchmark else "no benchmark is named"
+        return f"{what}; workloads are chosen by what the change executes"
+    if not near.workloads:
+        return f"none ({near.likeness}); workloads are chosen by what the change executes"
+    return f"{', '.join(near.workloads)}: {near.likeness}"
+
+
+def _arms(request: Request, claim: ReportedChange, tree: Path | None) -> Request:
+    """The request with the commit and its parent as arms, unless it has a series of its own.
+
+    Raises UsageError: the commit is not in the tree, or there is no tree.
+    """
+    from kernels.git_range import find_commit, tree_at
+
+    if request.series:
+        return request
+    top = tree_at(tree or Path())
+    names = (f"{claim.commit}~1", claim.commit) if claim.commit else claim.releases
+    missing = [name for name in names if not find_commit(top, name)]
+    if missing:
+        raise UsageError(
+            f"{', '.join(missing)} of the mail: no such commit in this tree",
+            where=str(top),
+            next_step="git fetch the branch that the mail names; or name the change as a patch: "
+            "--series FILE --source SOURCE",
+        )
+    if claim.releases:
+        return replace(request, arms=tuple(f"git:{top}@{name}" for name in names))
+    first, last = names
+    return OfTree(tree=top).of(replace(request, name=f"{first}..{last}"))
+
+
+def _workloads(request: Request, near: Benchmark | None) -> list[str]:
+    """Those nearest to the benchmark, and what executes most of the change."""
+    nearest = list(near.workloads) if near else []
+    if request.arms:
+        return nearest
+    try:
+        chosen = resolved_of(request).experiment.cases
+    except LabError:
+        if not nearest:
+            raise
+        return nearest
+    names = [*nearest, *(case.workload for case in chosen)]
+    return list(dict.fromkeys(names))[:MOST_WORKLOADS]
+
+
+def _reply(claim: ReportedChange, near: Benchmark | None, session: Path) -> str:
+    """The answer as a mail: who is answered, what was claimed, what holds here, and the letter."""
+    from history import claim as claims
+    from reports import forms
+    from reports import mail as letters
+
+    compared = forms.of_operations(forms.read_comparison(session))
+    answer = claims.answer(claim, compared)
+    subject = claim.subject if claim.subject.lower().startswith("re:") else f"Re: {claim.subject}"
+    head = [f"Subject: {subject}"]
+    head += [f"In-Reply-To: <{claim.message_id}>"] if claim.message_id else []
+    likeness = _nearest(claim, near) if near else "workloads are those that execute the change"
+    words = [
+        f"{claim.by} reported: {claim.text}." if claim.by else f"Reported: {claim.text}.",
+        f"Answer: {answer.word}. {answer.why}.",
+        f"Measured are instructions counted under emulation, no time on hardware. Nearest to the "
+        f"benchmark: {likeness}.",
+    ]
+    parts = [line for text in words for line in letters.paragraph(text, hang="")]
+    return "\n".join([*head, "", *parts, letters.letter(compared)])
