@@ -10,6 +10,7 @@ import re
 import socket
 import tarfile
 import time
+import tomllib
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
@@ -117,39 +118,11 @@ class Ending:
     killed: bool = False
 
 
-# In order: the first pattern that is found names the ending.  An oops is looked
-# for before the panic that panic_on_oops makes of it.
-PATTERNS: tuple[tuple[Kind, str, re.Pattern[str]], ...] = (
-    (
-        "oom",
-        "the kernel killed a process for memory",
-        # Tasks of the workload cgroups are killed on purpose; a console may learn of it late, from
-        # 7.x on.
-        re.compile(
-            r"Out of memory: Killed|Memory cgroup out of memory: Killed process \d+ "
-            r"\((?!cgroups\))|invoked oom-killer"
-        ),
-    ),
-    (
-        "oops",
-        "the kernel oopsed",
-        # Not "BUG: soft lockup"; and "general protection fault ip:" is a program's.
-        re.compile(
-            r"BUG: (?!soft lockup|workqueue lockup)|Oops: |general protection fault(?! ip:)|"
-            r"kernel BUG at|Unable to handle kernel|KASAN: |"
-            r"possible (?:circular|recursive) locking (?:dependency )?detected"
-        ),
-    ),
-    (
-        "hung",
-        "a task or CPU hung",
-        re.compile(
-            r"blocked for more than \d+ seconds|soft lockup|workqueue lockup|hard LOCKUP|"
-            r"rcu: INFO: rcu_\w+ (?:self-)?detected"
-        ),
-    ),
-    ("panic", "the kernel panicked", re.compile(r"Kernel panic - not syncing")),
-    ("failed", "the agent stopped", re.compile(r"twinboot: failed: ")),
+ENDINGS = tomllib.loads(Path(__file__).with_name("endings.toml").read_text(encoding="utf-8"))
+# In order: the first pattern that is found names the ending.
+PATTERNS: tuple[tuple[Kind, str, re.Pattern[str]], ...] = tuple(
+    (each["kind"], each["message"], re.compile("|".join(each["patterns"])))
+    for each in ENDINGS["endings"]
 )
 # How a guest ended that one of the lab's clocks ended.
 TIMED_OUT: dict[str, tuple[Kind, str]] = {

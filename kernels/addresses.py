@@ -202,7 +202,8 @@ PADDING = ("__pfx_", "__cfi_")
 COLD = ".cold"
 # No sign, no underscore, and no more digits than an address has.
 ADDRESS = re.compile(r"[0-9a-fA-F]{1,16}")
-RANGES = (("_text", "_etext"), ("_stext", "_etext"), ("_sinittext", "_einittext"))
+INIT = ("_sinittext", "_einittext")
+RANGES = (("_text", "_etext"), ("_stext", "_etext"), INIT)
 NOWHERE = Origin("")
 Addresses = NDArray[np.uint64]
 
@@ -217,7 +218,8 @@ class AddressTable:
 
     ``names`` are all the names of one address, the one it goes by first; ``at`` maps
     every name to its addresses.  ``ranges`` are [start, end) of the kernel's code.
-    ``data`` are the kernel's variables, by their sorted addresses.
+    ``data`` are the kernel's variables, by their sorted addresses.  ``init`` is code that is
+    executed at boot and thrown away.
     """
 
     starts: Addresses
@@ -226,6 +228,7 @@ class AddressTable:
     ranges: tuple[tuple[int, int], ...]
     data: tuple[Addresses, tuple[str, ...]]
     of_cpu: tuple[Addresses, tuple[str, ...]]
+    init: range = range(0)
 
     def placed(self, address: int) -> tuple[str, int]:
         """The variable that an address is in, and how far from its beginning.
@@ -354,11 +357,15 @@ def parse(text: str) -> AddressTable:
         names,
         {name: tuple(where) for name, where in at.items()},
         ranges,
-        *(
-            (np.array(sorted(each), np.uint64), tuple(each[start] for start in sorted(each)))
-            for each in (data, of_cpu)
-        ),
+        data=_sorted(data),
+        of_cpu=_sorted(of_cpu),
+        init=range(*map(bounds.__getitem__, INIT)) if {*INIT} <= bounds.keys() else range(0),
     )
+
+
+def _sorted(variables: Mapping[int, str]) -> tuple[Addresses, tuple[str, ...]]:
+    starts = sorted(variables)
+    return np.array(starts, np.uint64), tuple(variables[start] for start in starts)
 
 
 def functions(

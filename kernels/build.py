@@ -442,6 +442,18 @@ class _Site:
                 ):
                     Path(entry.path).unlink()
 
+    def begin(self) -> bool:
+        """Make the folder of objects ready for a make; whether it is the rest of a build."""
+        self.objects.mkdir(exist_ok=True)
+        goes_on = self.box is None and self.unfinished.exists()
+        if goes_on:
+            log.info("an earlier build was killed; what it wrote is removed")
+            self.distrust()
+        (self.objects / TOOLCHAIN).write_text(self.plan.tools)
+        (self.objects / REQUESTED).write_text(self.plan.requested)
+        self.log.write_text("")
+        return goes_on
+
     def build(self, progress: Progress | None) -> Kernel:
         """Switch the tree, configure, make, and keep what comes out."""
         plan, tree, objects = self.plan, self.tree, self.objects
@@ -452,17 +464,10 @@ class _Site:
         if nearest:
             log.info("starting from the objects of %s", nearest.name)
             copy_objects(tree, nearest, objects, COPIED)
-        objects.mkdir(exist_ok=True)
-        (objects / TOOLCHAIN).write_text(plan.tools)
-        self.log.write_text("")
+        goes_on = self.begin()
         logs = sorted(tree.folder.glob("*.log"), key=lambda each: each.stat().st_mtime)
         for path in logs[:-MOST_LOGS]:
             path.unlink()
-        goes_on = self.box is None and self.unfinished.exists()
-        if goes_on:
-            log.info("an earlier build was killed; what it wrote is removed")
-            self.distrust()
-        (objects / REQUESTED).write_text(plan.requested)
         steps_expected = expected(plan.cache, plan.spec.configuration, kind).steps
         started = time.monotonic()
         before = objects / ".config"
@@ -504,13 +509,8 @@ class _Site:
         """Have some files of a kernel that was built compiled once more, for their lines."""
         plan, objects, src = self.plan, self.objects, self.tree.src
         switch(self.tree, plan.patches, boxed=self.box is not None)
-        objects.mkdir(exist_ok=True)
-        if self.box is None and self.unfinished.exists():
-            self.distrust()
+        self.begin()
         config_file, text = objects / ".config", kernel.config.read_text()
-        (objects / TOOLCHAIN).write_text(plan.tools)
-        (objects / REQUESTED).write_text(plan.requested)
-        self.log.write_text("")
         if not config_file.exists() or config_file.read_text() != text:
             config_file.write_text(text)
             self.makes(("olddefconfig",))

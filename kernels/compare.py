@@ -166,8 +166,6 @@ def _log(kernel: Kernel) -> str:
         return ""
 
 
-# What is executed at boot and thrown away.
-INIT = ("_sinittext", "_einittext")
 SHORT_JUMP = 0xEB
 # ff /2 and ff /4: a call and a jump through a register or memory; else through a thunk.
 THROUGH, MODRM, CALLS_IT, JUMPS_TO_IT = 0xFF, 0x38, 0x10, 0x20
@@ -187,21 +185,15 @@ def of_kernel(kernel: Kernel) -> Calls | None:
     if kernel.identity.arch != "x86_64" or kernel.identity.flavour == PREBUILT:
         return None
     try:
-        text = addresses.text_of(kernel.system_map)
-        functions = addresses.functions(addresses.parse(text), addresses.load(kernel.origins))
+        table = addresses.parse(addresses.text_of(kernel.system_map))
+        functions = addresses.functions(table, addresses.load(kernel.origins))
         with tempfile.TemporaryDirectory() as folder:
             unpacked = Path(folder) / "vmlinux"
             vmlinux.extract(vmlinux.read(kernel.image), unpacked)
             sections = symbols.read(unpacked).sections
     except (LabError, OSError, UnicodeError):
         return None
-    bounds = [
-        int(line.split()[0], 16)
-        for name in INIT
-        for line in text.splitlines()
-        if line.endswith(f" {name}")
-    ]
-    return read(functions, sections, range(*bounds) if len(bounds) == len(INIT) else range(0))
+    return read(functions, sections, table.init)
 
 
 def read(functions: FunctionMap, sections: Sequence[symbols.Section], init: range) -> Calls:

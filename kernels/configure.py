@@ -12,14 +12,13 @@ instead of an option that did not survive, and what cannot be measured without i
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter, ValidationError
 
 from errors import InfraError, SeriesError, SpecError, UsageError
 from experiment.frozen import Frozen
@@ -198,15 +197,14 @@ class Configured:
 
     def save(self, path: Path) -> None:
         """Keep it for the arms with a series."""
-        door.write(path.parent, path.name, json.dumps(asdict(self)))
+        door.write(path.parent, path.name, TypeAdapter(Configured).dump_json(self))
 
     @classmethod
     def load(cls, path: Path) -> Configured | None:
         """What was kept; None where nothing is."""
         try:
-            data = json.loads(path.read_text())
-            return cls(data["text"], tuple(data["notes"]), dict(data["instead"]))
-        except (OSError, ValueError, KeyError, TypeError):
+            return TypeAdapter(Configured).validate_json(path.read_bytes())
+        except (OSError, ValidationError):
             return None
 
 

@@ -8,8 +8,9 @@ import logging
 import re
 import shutil
 import tempfile
+import tomllib
 import zlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -37,36 +38,21 @@ MOST_CONFIG_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Want:
-    """An option that is wanted, and what for; ``module`` is loaded where it is not built in."""
+    """An option that is wanted, and what for; ``module`` is loaded where it is not built in.
+
+    ``of`` is what wants it: a RAM disk (``brd``), a program that makes a file system, or any guest.
+    """
 
     option: str
     why: str
     module: str = ""
+    of: str = ""
 
 
-GUEST = (
-    Want("BLK_DEV_INITRD", "a guest's root is an initramfs"),
-    Want("BINFMT_ELF", "programs run"),
-    Want("BINFMT_SCRIPT", "the agent is a script"),
-    Want("SERIAL_8250_CONSOLE", "the console and the results are serial ports"),
-    Want("PROC_FS", "counters are read there"),
-    Want("PROC_SYSCTL", "caches are dropped there"),
-    Want("SYSFS", "settings are written there"),
-    Want("TMPFS", "results are kept there until they are sent"),
-    Want("FW_CFG_SYSFS", "the guest reads its job through it", "qemu_fw_cfg"),
-    Want("X86_IOPL_IOPERM", "the guest's agent stops and ends it by a port"),
-    Want("MEMCG", "workloads run in a memory cgroup"),
-    Want("BLK_CGROUP", "what a device moved is counted by cgroup"),
-    Want("CGROUP_SCHED", "CPU time is counted by cgroup"),
-    Want("PSI", "stalls are read from it"),
-    Want("VM_EVENT_COUNTERS", "/proc/vmstat has them"),
-    Want("TRANSPARENT_HUGEPAGE", "each phase sets it"),
-)
-BRD = Want("BLK_DEV_RAM", "the workload's file system is on a RAM disk", "brd")
-FILE_SYSTEMS = {
-    "mkfs.xfs": Want("XFS_FS", "the workload's file system", "xfs"),
-    "mkfs.ext4": Want("EXT4_FS", "the workload's file system", "ext4"),
-}
+TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+WANTS = tuple(Want(**each) for each in TABLE["wants"])
+# What is loaded where it is not built in, and why a kernel without it is refused.
+MODULES: Mapping[str, str] = TABLE["modules"]
 
 
 def in_image(vmlinux: bytes) -> str:
@@ -113,17 +99,6 @@ BUILTIN = "modules.builtin"
 ORDER = "modules.order"
 # Where, within a build's objects, modules of the lab's own are built.
 ADDED = "added"
-
-
-# What is loaded where it is not built in, and why a kernel without it is refused; empty where one
-# is loaded that is there.  crc32c is asked for by its algorithm's name, so no module names it.
-MODULES = {
-    "qemu_fw_cfg": "the guest reads its job through it",
-    "brd": "the workload's file system is on a RAM disk",
-    "crc32c_generic": "",
-    "xfs": "",
-    "ext4": "",
-}
 
 
 def plain(name: str) -> str:

@@ -35,7 +35,7 @@ from host import folders
 from host.process import run
 from kernels.cache import tree_folder
 from kernels.diff import OBJECTS
-from kernels.git_range import require_files, run_git
+from kernels.git_range import require_files
 from kernels.series import Patch, apply
 from kernels.source import Source, identify, require_source, stamp_of, unpack
 from results import door
@@ -362,11 +362,6 @@ def _refuse_strange(tree: WorkTree, name: str, patches: Sequence[Patch]) -> None
     raise SeriesError(what, where=f"{culprit.name} ({culprit.subject})", next_step=next_step)
 
 
-TIMEOUT_S = 120.0
-# Of one command line; names have at most 4096 bytes, and a line 2 MiB.
-CHUNK = 200
-
-
 @dataclass(frozen=True)
 class Present:
     """Which of the paths there are, and which of the folders at the top that they are below."""
@@ -410,36 +405,25 @@ def lay_out(
 
 
 def _from_git(source: Source, names: Sequence[str], into: Path) -> Present:
-    """Of a repository, by an archive of these files; UsageError: a partial clone lacks some."""
-    place, tree = source.origin, source.tree_id
-    listed = _listed(place, tree, names)
-    # Git lists no folder for itself where something in it is asked for, too.
-    above = _listed(place, tree, [name.partition("/")[0] for name in names if "/" in name])
-    files = [name for name in names if listed.get(name) == "blob"]
-    require_files(place, tree, tree, clean(str(place)))
-    for chunk in _chunks(files):
-        archive = into.with_name("files.tar")
-        argv = ["--literal-pathspecs", "archive", "-o", str(archive), tree, "--", *chunk]
-        run_git(place, *argv)
-        run(["tar", "-C", str(into), "-xf", str(archive)], timeout_s=TIMEOUT_S)
-    return Present(tuple(files), _folders(names, lambda folder: above.get(folder) == "tree"))
+    """Of a repository; UsageError: a partial clone lacks some."""
+    import pygit2  # for few calls
+    from pygit2.enums import FileMode
 
-
-def _listed(place: Path, tree: str, names: Sequence[str]) -> dict[str, str]:
-    """The kinds of those paths that a tree of git's has."""
-    kinds: dict[str, str] = {}
-    for chunk in _chunks(names):
-        output = run_git(place, "--literal-pathspecs", "ls-tree", "-z", tree, "--", *chunk).stdout
-        for entry in filter(None, output.split("\0")):
-            head, _, name = entry.partition("\t")
-            kinds[name] = head.split()[1]
-    return kinds
+    require_files(source.origin, source.tree_id, source.tree_id, clean(str(source.origin)))
+    top = pygit2.Repository(str(source.origin))[source.tree_id]
+    assert isinstance(top, pygit2.Tree)
+    files = []
+    for name in names:
+        with suppress(KeyError):
+            entry = top[name]
+            if isinstance(entry, pygit2.Blob) and entry.filemode != FileMode.LINK:
+                (into / name).parent.mkdir(parents=True, exist_ok=True)
+                (into / name).write_bytes(entry.data)
+                files.append(name)
+    tops = {entry.name for entry in top if isinstance(entry, pygit2.Tree)}
+    return Present(tuple(files), _folders(names, lambda folder: folder in tops))
 
 
 def _folders(names: Iterable[str], is_folder: Callable[[str], bool]) -> tuple[str, ...]:
     tops = dict.fromkeys(name.partition("/")[0] for name in names if "/" in name)
     return tuple(top for top in tops if is_folder(top))
-
-
-def _chunks(names: Sequence[str]) -> list[Sequence[str]]:
-    return [names[start : start + CHUNK] for start in range(0, len(names), CHUNK)]

@@ -53,18 +53,9 @@ def opened(top: Path, name: str, most: int) -> Iterator[IO[bytes]]:
         yield file
 
 
-def read_named(path: Path, most: int = TEXT) -> bytes:
-    """The bytes of a file that the user named, which may be a link; it has at most ``most``.
-
-    Raises StoreError: it is no plain file, or larger; OSError: there is none, or it cannot be read.
-    """
-    with opened_named(path, most) as file:
-        return _whole(file, most, path)
-
-
 @contextmanager
 def opened_named(path: Path, most: int) -> Iterator[IO[bytes]]:
-    """A file that the user named, open for reading; raises as :func:`read_named`."""
+    """A file that the user named, which may be a link, open for reading; raises as :func:`read`."""
     with _plain(None, str(path), os.O_RDONLY, path, follow=True) as file:
         _require_size(os.fstat(file.fileno()).st_size, most, path)
         yield file

@@ -32,7 +32,6 @@ from text import words
 from workloads.spec import load_catalogue
 
 FOLDER = CONFIGS / "coverage"
-INIT = ("_sinittext", "_einittext")
 # What the maintainers of these look at, and what docs/coverage.md has rows for.
 FOLDERS = words(
     "mm mm/filemap.c mm/vmscan.c mm/vmalloc.c mm/slub.c mm/memcontrol.c fs fs/iomap fs/xfs "
@@ -145,20 +144,12 @@ def functions_of(kernel: Kernel) -> set[Function]:
 
     Raises LabError: System.map or the origins cannot be read.
     """
-    text = addresses.text_of(kernel.system_map)
-    table = addresses.parse(text)
-    bounds = [
-        int(line.split()[0], 16)
-        for name in INIT
-        for line in text.splitlines()
-        if line.endswith(f" {name}")
-    ]
+    table = addresses.parse(addresses.text_of(kernel.system_map))
     functions = addresses.functions(table, addresses.load(kernel.origins))
-    init = range(*bounds) if len(bounds) == len(INIT) else range(0)
     return {
         (functions.named[owner][1], functions.named[owner][0])
         for start, owner in zip(table.starts.tolist(), functions.owner.tolist(), strict=True)
-        if start not in init
+        if start not in table.init
     }
 
 

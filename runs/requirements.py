@@ -14,7 +14,7 @@ from host.packages import locate
 from host.process import run
 from kernels import config, prebuilt
 from kernels.config import ADDITIONS
-from kernels.prebuilt import FILE_SYSTEMS, Want
+from kernels.prebuilt import Want
 from runs.boots import MIB
 from runs.resolved import Resolved
 from workloads.job import fio_arguments, job_text
@@ -107,13 +107,12 @@ def require_jobs(resolved: Resolved) -> None:
 
 def wants_of(resolved: Resolved) -> tuple[Want, ...]:
     """What a prebuilt kernel must have for the cases of an experiment."""
-    wants = list(prebuilt.GUEST)
+    wanting = {""}
     for case in resolved.experiment.cases:
         workload = resolved.workload(case)
         if workload.fs == "brd":
-            program = workload.mkfs.partition(" ")[0]
-            wants += [prebuilt.BRD, *([FILE_SYSTEMS[program]] if program in FILE_SYSTEMS else [])]
-    return tuple(dict.fromkeys(wants))
+            wanting |= {workload.fs, workload.mkfs.partition(" ")[0]}
+    return tuple(want for want in prebuilt.WANTS if want.of in wanting)
 
 
 def require_prebuilt(resolved: Resolved, checkout: Path) -> None:

@@ -112,37 +112,24 @@ LAB_GIVES = words(
     "new_group wait_for"
 )
 # Two names of one option: the second is the one that fio prints.
-ALIASES = {
-    "readwrite": "rw",
-    "blocksize": "bs",
-    "blockalign": "ba",
-    "blocksize_range": "bsrange",
-    "blocksize_unaligned": "bs_unaligned",
-    "iodepth_batch_submit": "iodepth_batch",
-    "iodepth_batch_complete": "iodepth_batch_complete_min",
-    "io_limit": "io_size",
-    "fill_fs": "fill_device",
-    "fileoffset": "offset",
-    "nr_files": "nrfiles",
-    "timeout": "runtime",
-    "iomem": "mem",
-    "ratemin": "rate_min",
-    "ratecycle": "rate_cycle",
-    "wait_for_previous": "stonewall",
-    "disable_bw": "disable_bw_measurement",
-    "ss": "steadystate",
-    "ss_dur": "steadystate_duration",
-    "ss_ramp": "steadystate_ramp_time",
-}
+ALIASES = dict(
+    pair.split("=")
+    for pair in words(
+        "readwrite=rw blocksize=bs blockalign=ba blocksize_range=bsrange iodepth_batch_submit="
+        "iodepth_batch blocksize_unaligned=bs_unaligned iodepth_batch_complete="
+        "iodepth_batch_complete_min io_limit=io_size fill_fs=fill_device fileoffset=offset "
+        "nr_files=nrfiles timeout=runtime iomem=mem ratemin=rate_min ratecycle=rate_cycle "
+        "wait_for_previous=stonewall disable_bw=disable_bw_measurement ss=steadystate "
+        "ss_dur=steadystate_duration ss_ramp=steadystate_ramp_time"
+    )
+)
 # On a command line fio knows these behind their engine only; in a file it reads that first.
 OF_ENGINES = frozenset(
-    {
-        *words(
-            "thp hipri hipri_percentage uncached nowait userspace_reap cmdprio_percentage "
-            "cmdprio_class cmdprio cmdprio_bssplit fixedbufs registerfiles sqthread_poll "
-            "sqthread_poll_cpu nonvectored force_async cmd_type stat_type donorname inplace"
-        )
-    }
+    words(
+        "thp hipri hipri_percentage uncached nowait userspace_reap cmdprio_percentage "
+        "cmdprio_class cmdprio cmdprio_bssplit fixedbufs registerfiles sqthread_poll "
+        "sqthread_poll_cpu nonvectored force_async cmd_type stat_type donorname inplace"
+    )
 )
 # What fio puts in their places is the guest's (``Workload.in_guest``).
 KEYWORDS = ("$pagesize", "$ncpus", "$mb_memory")

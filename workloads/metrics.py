@@ -102,6 +102,21 @@ def ios_with_ramp(fio: FioResult) -> float:
     return _per_second(fio.ios, fio) * (fio.ramp_ms + fio.planned_ms) / 1000
 
 
+def _per_io(
+    name: str, title: str, of: Callable[[PhaseResult], float], unit: str = "1"
+) -> Definition:
+    """So many of a phase that fills memory for each I/O."""
+    title = f"{title} per I/O, ramp included"
+    return Definition(
+        f"{name}_per_io",
+        title,
+        unit,
+        "lower",
+        lambda phase, fio: of(phase) / ios_with_ramp(fio),
+        _fills,
+    )
+
+
 DEFINITIONS: tuple[Definition, ...] = (
     Definition(
         "bw",
@@ -165,24 +180,15 @@ DEFINITIONS: tuple[Definition, ...] = (
         ),
         lambda phase: phase.on_device and _writes(phase),
     ),
-    Definition(
-        "sync_p50_ns", "median of the time that a sync took", "ns", "lower", _sync_ns(0), _syncs
-    ),
-    Definition(
-        "sync_p99_ns",
-        "99th percentile of the time that a sync took",
-        "ns",
-        "lower",
-        _sync_ns(1),
-        _syncs,
-    ),
-    Definition(
-        "sync_p999_ns",
-        "99.9th percentile of the time that a sync took",
-        "ns",
-        "lower",
-        _sync_ns(2),
-        _syncs,
+    *(
+        Definition(
+            f"sync_{name}_ns", f"{of} of the time that a sync took", "ns", "lower", ns, _syncs
+        )
+        for name, of, ns in (
+            ("p50", "median", _sync_ns(0)),
+            ("p99", "99th percentile", _sync_ns(1)),
+            ("p999", "99.9th percentile", _sync_ns(2)),
+        )
     ),
     Definition(
         "guest_ns_per_io",
@@ -193,30 +199,9 @@ DEFINITIONS: tuple[Definition, ...] = (
         # With it the cgroup works outside of the time that fio counts I/Os in.
         lambda phase: phase.option("pre_read") in ("", "0"),
     ),
-    Definition(
-        "refaults_per_io",
-        "refaults per I/O, ramp included",
-        "1",
-        "lower",
-        lambda phase, fio: _moved(phase, "workingset_refault_file") / ios_with_ramp(fio),
-        _fills,
-    ),
-    Definition(
-        "major_faults_per_io",
-        "major faults per I/O, ramp included",
-        "1",
-        "lower",
-        lambda phase, fio: _moved(phase, "pgmajfault") / ios_with_ramp(fio),
-        _fills,
-    ),
-    Definition(
-        "scanned_per_io",
-        "pages scanned by reclaim per I/O, ramp included",
-        "1",
-        "lower",
-        lambda phase, fio: _reclaim(phase, "pgscan") / ios_with_ramp(fio),
-        _fills,
-    ),
+    _per_io("refaults", "refaults", lambda phase: _moved(phase, "workingset_refault_file")),
+    _per_io("major_faults", "major faults", lambda phase: _moved(phase, "pgmajfault")),
+    _per_io("scanned", "pages scanned by reclaim", lambda phase: _reclaim(phase, "pgscan")),
     Definition(
         "reclaim_efficiency",
         "pages reclaimed of those scanned",
@@ -233,15 +218,11 @@ DEFINITIONS: tuple[Definition, ...] = (
         lambda phase, fio: _reclaim(phase, "pgscan_direct") / max(1, _reclaim(phase, "pgscan")),
         _fills,
     ),
-    Definition(
-        "memory_stall_ns_per_io",
-        "time that a task waited for memory (PSI) per I/O, ramp included",
-        "ns",
-        "lower",
-        lambda phase, fio: (
-            (phase.after.memory_stall_ns - phase.before.memory_stall_ns) / ios_with_ramp(fio)
-        ),
-        _fills,
+    _per_io(
+        "memory_stall_ns",
+        "time that a task waited for memory (PSI)",
+        lambda phase: phase.after.memory_stall_ns - phase.before.memory_stall_ns,
+        unit="ns",
     ),
     Definition(
         "file_thp_mib",

@@ -55,12 +55,10 @@ TRACE_PAGES, FIO_LINES = 4, 3
 # Other names of fio's options, and those that fio must repeat: they decide what is measured.
 OPTION_NAMES = {"readwrite": "rw", "blocksize": "bs", "io_limit": "io_size"}
 DECIDE = frozenset(
-    {
-        *words(
-            "rw bs ioengine filename directory numjobs runtime ramp_time number_ios io_size size "
-            "direct buffered randseed randrepeat"
-        )
-    }
+    words(
+        "rw bs ioengine filename directory numjobs runtime ramp_time number_ios io_size size "
+        "direct buffered randseed randrepeat"
+    )
 )
 
 

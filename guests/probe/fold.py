@@ -8,7 +8,7 @@ Calls of a function are entries of blocks that begin at its first instruction.
 Before QEMU 11.1 a block that is left in its middle (by a page fault) is counted whole, and its
 rest once more when the fault was served.  The kernel's own functions hardly fault, so this falls
 on the user's code: a phase of the laptop guest is counted 0.01 % too long against the
-guest's own clock (``overcount``).
+guest's own clock.
 """
 
 from __future__ import annotations
@@ -26,7 +26,16 @@ from errors import InfraError
 from experiment.architecture import ARCHITECTURES
 from guests.probe import counts
 from guests.probe.counts import Counts, CountsError, Rows
-from guests.probe.models import SHARED, SLEEPS, STATIC, LockPlace, UserMap, member_of_slab, user_map
+from guests.probe.models import (
+    NAMES,
+    SHARED,
+    SLEEPS,
+    STATIC,
+    LockPlace,
+    UserMap,
+    member_of_slab,
+    user_map,
+)
 from guests.probe.models import places as lock_places
 from kernels import addresses, btf
 from kernels.addresses import KERNEL_HALF, AddressesError, AddressTable, FunctionMap
@@ -51,16 +60,6 @@ PAGE = 4096
 # More kernel instructions than this where System.map has no code, and it is another
 # kernel's: a right one leaves none.
 MAX_UNKNOWN_SHARE = 0.001
-# A vCPU that waits for a spin lock gives up its turn in the slow path, and one without
-# work halts: with CONFIG_PARAVIRT, and on arm64, in a function of its own.
-WAITING = (
-    (profiles.SPINNING, "native_queued_spin_lock_slowpath"),
-    (profiles.SPINNING, "__pv_queued_spin_lock_slowpath"),
-    (profiles.SPINNING, "queued_spin_lock_slowpath"),
-    (profiles.IDLE, "pv_native_safe_halt"),
-    (profiles.IDLE, "default_idle"),
-    (profiles.IDLE, "cpu_do_idle"),
-)
 
 
 @dataclass(frozen=True)
@@ -429,7 +428,8 @@ def _names(where: NDArray[np.uint64], places: Places) -> list[tuple[str, str]]:
 
 def waiting_places(table: AddressTable) -> tuple[tuple[str, tuple[int, int]], ...]:
     """Where a kernel's vCPUs wait: the kind of waiting, and the function's [start, end)."""
-    places = [(kind, span) for kind, name in WAITING for span in table.spans(name)]
+    waiting = ((kind, name) for kind, names in NAMES["waiting"].items() for name in names)
+    places = [(kind, span) for kind, name in waiting for span in table.spans(name)]
     return tuple(places[: counts.MAX_SPANS])
 
 
@@ -455,26 +455,6 @@ def _table_of(kernel: Kernel) -> AddressTable:
     except AddressesError as error:
         step = "./lab.py build makes a kernel that was removed from the cache again"
         raise InfraError(str(error), where=str(kernel.system_map), next_step=step) from None
-
-
-def overcount(data: bytes, files: Mapping[str, bytes], phases: Sequence[str]) -> dict[str, float]:
-    """Phase → share by which its blocks count more than the guest's clock passed.
-
-    The clock of an exact guest advances by one for each instruction; ``mark`` reads it
-    some thousand instructions outside of the phase.  Phases without a clock are left out.
-    """
-    rows = counts.parse(data).rows
-    shares = {}
-    for number, name in enumerate(phases, start=1):
-        lines = _text(files, f"{name}/clock").split()
-        if len(lines) == 4 and all(word.isdigit() for word in lines):
-            ticks = int(lines[3]) - int(lines[1])
-            if ticks <= 0:
-                continue
-            here = rows[rows["phase"] == number]
-            counted = int((here["entries"] * here["instructions"]).sum())
-            shares[name] = counted / ticks - 1
-    return shares
 
 
 @lru_cache(maxsize=8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,7 +22,6 @@ from kernels.addresses import AddressTable, text_of
 from kernels.btf import Types
 from kernels.cache import Kernel
 from results.profile import UNKNOWN
-from text import words
 
 LEVELS = {"data": "d1", "code": "i1", "second": "s2", "second_data": "d2", "second_code": "i2"}
 SIZES = {"4K": 1, "2M": 2, "1G": 4}
@@ -89,34 +89,17 @@ def _addresses(system_map: Path) -> dict[str, str]:
 
 # Where the variables of a CPU end, numbered from 0.
 END_OF_CPU = "__per_cpu_end"
+# Of kernels' functions, by what they are for, and of what slab caches hold.
+NAMES = tomllib.loads(Path(__file__).with_name("names.toml").read_text(encoding="utf-8"))
 SLAB_CACHES, SECTIONS = "slab_caches", "mem_section"
 WORDS = {SLAB_CACHES: "slabs", SECTIONS: "sections"}
 VIRTUAL_MAP = "CONFIG_SPARSEMEM_VMEMMAP=y"
 # What the plugin has to know of the kernel's structures to find an object's slab cache.
 SLAB_MEMBERS = (
-    ("kmem_cache", "list"),
-    ("kmem_cache", "name"),
-    ("kmem_cache", "size"),
-    ("kmem_cache", "refcount"),
+    *(("kmem_cache", member) for member in ("list", "name", "size", "refcount")),
     ("slab", "slab_cache"),
     ("page", "compound_head"),
 )
-# What a slab cache holds, where it is not called after it.
-HOLDS = {
-    "radix_tree_node": "xa_node",
-    "inode_cache": "inode",
-    "filp": "file",
-    "files_cache": "files_struct",
-    "fs_cache": "fs_struct",
-    "signal_cache": "signal_struct",
-    "sighand_cache": "sighand_struct",
-    "cred_jar": "cred",
-    "mnt_cache": "mount",
-    "shmem_inode_cache": "shmem_inode_info",
-    "proc_inode_cache": "proc_inode",
-    "ext4_inode_cache": "ext4_inode_info",
-    "sock_inode_cache": "socket_alloc",
-}
 
 
 def line_words(machine: MachineSpec, kernel: Kernel) -> tuple[str, ...]:
@@ -171,39 +154,13 @@ def member_of_slab(types: Types, cache: str, offset: int) -> str:
 
     The cache's name alone where its objects' type is not known.
     """
-    holds = HOLDS.get(cache, cache)
+    holds = NAMES["slabs"].get(cache, cache)
     member = types.member_at(holds, offset)
     return f"{holds}.{member}" if member else cache
 
 
 # Bits of a kind's number in the probe's rows, which is its place below.
 SHARED, SLEEPS = 1, 2
-# Those of kernel/locking/ that change the lock's word by themselves, and the slow path of spin
-# locks, in which a waiter does.  What a task that slept does with a lock is not watched.
-FUNCTIONS = {
-    "spin": words(
-        "_raw_spin_lock _raw_spin_lock_bh _raw_spin_lock_irq _raw_spin_lock_irqsave "
-        "_raw_spin_trylock _raw_spin_trylock_bh _raw_write_lock _raw_write_lock_bh "
-        "_raw_write_lock_irq _raw_write_lock_irqsave _raw_write_lock_nested _raw_write_trylock"
-    ),
-    "slow": words(
-        "native_queued_spin_lock_slowpath queued_spin_lock_slowpath queued_write_lock_slowpath"
-    ),
-    "spin_shared": words(
-        "_raw_read_lock _raw_read_lock_bh _raw_read_lock_irq _raw_read_lock_irqsave "
-        "_raw_read_trylock"
-    ),
-    "sleep": words(
-        "mutex_lock mutex_lock_interruptible mutex_lock_killable mutex_lock_io mutex_trylock "
-        "down_write down_write_killable down_write_trylock"
-    ),
-    "sleep_shared": words("down_read down_read_interruptible down_read_killable down_read_trylock"),
-    "free": ("mutex_unlock",),
-    # A task may sleep between the call of a function above and its taking the lock.
-    "switch": ("__switch_to_asm",),
-}
-
-
 # With lock debugging locks are taken in here, and what is measured is the debugging.
 DEBUGGED = "do_raw_spin_lock"
 
@@ -222,7 +179,7 @@ def places(table: AddressTable, arch: str) -> tuple[LockPlace, ...]:
         return ()
     return tuple(
         LockPlace(kind, start, end)
-        for kind, names in FUNCTIONS.items()
+        for kind, names in NAMES["locks"].items()
         for name in names
         for start, end in table.spans(name)
     )

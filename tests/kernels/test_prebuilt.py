@@ -191,7 +191,7 @@ def test_settled_experiment_names_versions_and_whole_paths(
 
 
 LEFT_OFF = ("BLK_DEV_RAM", "XFS_FS", "FW_CFG_SYSFS")
-WANTS = (*prebuilt.GUEST, prebuilt.BRD, prebuilt.FILE_SYSTEMS["mkfs.xfs"])
+WANTS = tuple(want for want in prebuilt.WANTS if want.of in ("", "brd", "mkfs.xfs"))
 
 
 def configuration(*, off: tuple[str, ...] = (), modules: tuple[str, ...] = ()) -> str:

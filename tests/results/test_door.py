@@ -136,10 +136,11 @@ def test_a_file_that_grows_while_it_is_read_has_the_same_bound(top: Path) -> Non
 
 def test_a_file_that_is_named_may_be_a_link_and_no_pipe(top: Path, private: Path) -> None:
     (top / "link").symlink_to(private)
-    assert door.read_named(top / "link").decode() == SECRET
+    with door.opened_named(top / "link", 100) as file:
+        assert file.read().decode() == SECRET
     os.mkfifo(top / "pipe")
-    with pytest.raises(StoreError, match="is no plain file"):
-        door.read_named(top / "pipe")
+    with pytest.raises(StoreError, match="is no plain file"), door.opened_named(top / "pipe", 100):
+        pass
 
 
 def test_what_is_not_there_is_an_error_of_the_system_with_the_whole_path(top: Path) -> None:

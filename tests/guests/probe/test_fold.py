@@ -357,14 +357,6 @@ def test_whole_numbers_stay_whole(kernel: Kernel) -> None:
     assert profile.instructions == many + 1 == profile.kernel[0].instructions == profile.by_vcpu[0]
 
 
-def test_overcount_against_the_guests_clock() -> None:
-    data = written([row(0x100, 200), row(0x500, 1, n=2)])
-    assert fold.overcount(data, FILES, ["4k"]) == {"4k": pytest.approx(0.002)}
-    assert fold.overcount(data, {}, ["4k"]) == {}
-    assert fold.overcount(data, {"4k/clock": b"1 1000\n"}, ["4k"]) == {}
-    assert fold.overcount(data, {"4k/clock": b"1 5\n0 5\n"}, ["4k"]) == {}
-
-
 BLOCK = st.tuples(
     st.just(1),
     st.just(0),
