@@ -95,10 +95,9 @@ def from_series(
     catalogue: Catalogue,
     auto: Auto | None = None,
 ) -> Experiment:
-    """The experiment that measures a series, or a stack of them, by ``workloads``.
+    """The experiment that measures a stack of series (held and ``reverse``) by ``workloads``.
 
-    With ``reverse`` the source holds the series as it was posted.  Raises SpecError: as for
-    ``load_experiment``; also for a workload that has no times here.
+    Raises SpecError: as for ``load_experiment``; also for a workload that has no times here.
     """
     auto = auto or load_auto()
     path, *stack = series
@@ -122,10 +121,9 @@ def from_kernels(
     catalogue: Catalogue,
     auto: Auto | None = None,
 ) -> Experiment:
-    """The experiment that compares kernels, the first being the base.
+    """The experiment that compares kernels by their ``KernelSpec.source``, the first the base.
 
-    Each of ``sources`` is a ``KernelSpec.source``; arms are named by versions.  Raises SpecError:
-    as for ``load_experiment``; also for a workload that has no times here.
+    Raises SpecError: as for ``load_experiment``; also for a workload that has no times here.
     """
     auto = auto or load_auto()
     names, labels = arm_names(sources), [label_of(source) for source in sources]
@@ -157,10 +155,7 @@ def label_of(source: str) -> str:
 
 
 def arm_names(sources: Sequence[str]) -> tuple[str, ...]:
-    """A name for each kernel: its version where all have different ones, else all of its label.
-
-    Two that are still the same are told apart by their number.
-    """
+    """A name for each kernel: its version where these differ, else its label, with a number."""
     labels = [label_of(source) for source in sources]
     versions_of_labels = [VERSION.search(label) for label in labels]
     versions = [match[0] for match in versions_of_labels if match]
@@ -173,11 +168,7 @@ def arm_names(sources: Sequence[str]) -> tuple[str, ...]:
 
 
 def _cases(workloads: Sequence[str], auto: Auto, catalogue: Catalogue) -> dict[str, Any]:
-    """The cases of these workloads with their dataset; of the usual ones for none.
-
-    What cannot be used is not chosen.  ``all`` is every one that can be measured in one session
-    with the first of the file.
-    """
+    """The cases of workloads, ``all`` or the usual ones, that can be used, and a dataset."""
     unknown = [name for name in workloads if name.partition(":")[0] not in (*auto.workloads, ALL)]
     if unknown:
         allowed = ", ".join((*auto.workloads, ALL))
@@ -224,11 +215,7 @@ def alike(workloads: Sequence[str], auto: Auto) -> tuple[str, ...]:
 
 
 def choose(files: Iterable[str], auto: Auto | None = None) -> tuple[str, ...]:
-    """The workloads for a series that changes ``files``, by their names alone.
-
-    For what has no functions, such as headers; ``runs.coverage`` chooses by what is executed.
-    Raises NoWorkloadError: no rule knows any of the files; the files are named.
-    """
+    """The workloads for a series that changes ``files``, by names; NoWorkloadError: none known."""
     auto = auto or load_auto()
     changed = tuple(dict.fromkeys(files))
     values = {

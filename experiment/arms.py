@@ -94,10 +94,7 @@ class ShapeSpec(Frozen):
     """Memory on top of the guest's, MiB."""
 
     def of(self, guest: Guest) -> Guest:
-        """The guest with these changes.
-
-        Raises SpecError: vCPUs or memory cannot be shared by that many nodes.
-        """
+        """The guest with these changes; SpecError: that many nodes cannot share it."""
         changed = {
             key: value
             for key in ("vcpus", "jobs", "cpu", "metronome_ns", "numa_nodes")

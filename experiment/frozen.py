@@ -123,9 +123,7 @@ def closest(value: str, allowed: Iterable[str]) -> str | None:
 def nearest(
     value: str, allowed: Iterable[str], most: int = NEAREST, like: float = 0.0
 ) -> list[str]:
-    """The allowed values most like ``value``, likeliest first; the last part of a path or of a
-    dotted name counts as much as all of it.
-    """
+    """The allowed values most like ``value`` (or the last part of one), likeliest first."""
     spellings: dict[str, str] = {}
     for name in allowed:
         spellings.setdefault(re.split(r"[/.]", name)[-1].lower(), name)
@@ -191,9 +189,7 @@ def _translated(details: ErrorDetails, model: type[BaseModel]) -> Problem:
 
 
 def keys_at(model: type[BaseModel], path: KeyPath) -> tuple[str, ...]:
-    """The keys a table at ``path`` may have, by the fields of the models on the way; not those
-    that the lab writes itself.
-    """
+    """The keys a table at ``path`` may have, by the models' fields; none that the lab writes."""
     here: Any = model
     for part in path:
         here = _without_none(here)

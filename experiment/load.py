@@ -242,12 +242,10 @@ def known_guests(folder: Path = GUESTS) -> tuple[str, ...]:
 def load_experiment(
     path: Path, *, overrides: Sequence[str] = (), catalogue: Catalogue
 ) -> Experiment:
-    """Read an experiment by path or by bare name (``filemap-v4``).
+    """Read an experiment by path or bare name (``filemap-v4``).
 
-    ``overrides`` are ``key=value`` texts (``blocks=4``, ``guest=smoke``,
-    ``cases.0.times.laptop.4k.runtime_s=1.5``), applied in order before anything is checked.  Raises
-    SpecError: the file is not there or not TOML, or something in it or in the overrides is wrong;
-    one line for each mistake.
+    ``overrides`` are ``key=value`` texts, as ``cases.0.times.laptop.4k.runtime_s=1.5``, applied in
+    order.  Raises SpecError: one line for each mistake in file or overrides.
     """
     file = _find(path, EXPERIMENTS, "experiment")
     return check_experiment(read_toml(file), file, overrides=overrides, catalogue=catalogue)
@@ -256,10 +254,7 @@ def load_experiment(
 def check_experiment(
     data: dict[str, Any], file: Path, *, overrides: Sequence[str], catalogue: Catalogue
 ) -> Experiment:
-    """Make an experiment of raw data, changing it by ``overrides``; ``file`` is its place.
-
-    Raises SpecError: as for :func:`load_experiment`.
-    """
+    """An experiment of raw data and ``overrides``; raises as :func:`load_experiment`."""
     lines: list[str] = []
     places: dict[KeyPath, str] = {}
     for text in overrides:
@@ -346,19 +341,12 @@ def _with_thresholds(experiment: Experiment, catalogue: Catalogue) -> Experiment
 
 
 def load_guest(path: Path) -> Guest:
-    """Read a guest by path or by bare name (``laptop``).
-
-    Raises SpecError: as for :func:`load_experiment`; also when the guest's name is not that of its
-    file, which is what experiments call it by.
-    """
+    """Read a guest by path or bare name; SpecError: wrong, or not called as its file."""
     return _named(_find(path, GUESTS, "guest"), Guest)
 
 
 def load_machine(path: Path) -> MachineSpec:
-    """Read a machine whose caches are modelled, by path or by bare name (``ice-lake-sp``).
-
-    Raises SpecError: as for :func:`load_guest`.
-    """
+    """Read a machine whose caches are modelled; raises as :func:`load_guest`."""
     return _named(_find(path, MACHINES, "machine"), MachineSpec)
 
 
@@ -376,10 +364,7 @@ def _named(file: Path, model: type[S]) -> S:
 
 
 def load(file: Path, model: type[S]) -> S:
-    """Read a file as this model has it.
-
-    Raises SpecError: it is wrong; one line for each mistake.
-    """
+    """Read a file as this model has it; SpecError: one line for each mistake."""
     read, problems = validated(read_toml(file), model)
     if problems or read is None:
         raise SpecError([problem.line(str(file)) for problem in problems])
@@ -442,10 +427,7 @@ def validated(data: dict[str, Any], model: type[S]) -> tuple[S | None, list[Prob
 
 
 def _unwritable(value: object, path: KeyPath = ()) -> Iterator[Problem]:
-    """Values that TOML knows and JSON does not: dates, inf and nan, endless nesting.
-
-    A byte of the command line that is not UTF-8 comes as half a surrogate pair.
-    """
+    """Values that TOML knows and JSON does not: dates, inf, nan, endless nesting, no UTF-8."""
     if len(path) > MAX_DEPTH:
         yield Problem(path, "is nested too deeply")
     elif isinstance(value, dict):
@@ -602,10 +584,7 @@ FORM = re.compile(rf"(?:(?P<arm>[^:=]+):)?(?P<name>{OPTION_NAME})=(?P<value>{OPT
 
 
 def with_config(experiment: Experiment, texts: Sequence[str]) -> Experiment:
-    """The experiment whose kernels, or those of one arm, have these options besides.
-
-    Raises SpecError: a text is no option, or there is no such arm; one line for each mistake.
-    """
+    """The experiment with these options on all arms or one; SpecError: for each mistake."""
     names = tuple(arm.name for arm in experiment.all_arms)
     mistakes = []
     common: dict[str, str] = {}

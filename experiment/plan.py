@@ -195,10 +195,7 @@ def _memory_parts(size: Size, guest: Guest, initramfs_mib: int) -> tuple[tuple[s
 
 
 def require_memory(size: Size, guest: Guest, initramfs_mib: int) -> None:
-    """Refuse a guest that would run out of memory outside the measured cgroup.
-
-    Raises SpecError: ``memory_mib`` is too small; names the guest's file and the sum.
-    """
+    """Raise SpecError where a guest would run out of memory outside the measured cgroup."""
     parts = _memory_parts(size, guest, initramfs_mib)
     needed = sum(mib for _, mib in parts)
     if needed > guest.memory_mib:
@@ -276,10 +273,7 @@ def look_after(blocks: int, looks: Sequence[Look] = LOOKS) -> Look | None:
 
 
 def wall_arms(experiment: Experiment) -> tuple[ArmSpec, ...]:
-    """The arms of a wall session: those asked for, and the base again.
-
-    Raises SpecError: an arm of the experiment has the name of the A/A arm.
-    """
+    """The arms of a wall session, and the base again; SpecError: one has that name."""
     arms = experiment.all_arms
     if any(arm.name == AGAIN for arm in arms):
         raise SpecError([f"arms: {AGAIN!r} is the name of the A/A arm; choose another"])
@@ -289,11 +283,7 @@ def wall_arms(experiment: Experiment) -> tuple[ArmSpec, ...]:
 
 
 def order(names: Sequence[str], *, seed: int, block: int, case: str) -> tuple[str, ...]:
-    """The order of the arms in one block of one case; all orders are equally likely.
-
-    Drawn by SHA-256 over seed, block and case: more blocks leave the earlier ones as
-    they are, on any Python.
-    """
+    """The order of arms in one block, by SHA-256: even, and the same with more blocks."""
     digest = hashlib.sha256(f"{seed} {block} {case}".encode()).digest()
     number = int.from_bytes(digest, "big")
     left, ordered = list(names), []
@@ -324,11 +314,7 @@ def wall_plan(experiment: Experiment) -> Plan:
 
 
 def remaining_whole(plan: Plan, done_run_ids: Collection[str]) -> tuple[PlannedRun, ...]:
-    """The runs still to be made, in the plan's order, whole blocks of a case at a time.
-
-    Of a block that was interrupted every run is made again: runs of one block are close
-    in time, or it is none.
-    """
+    """The runs still to be made; of a block that was interrupted all: they are close in time."""
     done_ids = frozenset(done_run_ids)
     broken = {(run.twin, run.case, run.block) for run in plan.runs if run.run_id not in done_ids}
     return tuple(run for run in plan.runs if (run.twin, run.case, run.block) in broken)
@@ -374,11 +360,7 @@ class DropRules:
 def dropped_blocks(
     blocks: Mapping[int, Sequence[Conditions | None]], rules: DropRules = DropRules()
 ) -> dict[int, str]:
-    """Blocks to leave out whole, each with its reason.
-
-    ``blocks`` has the conditions of each block's runs, None for a run that failed.  Which
-    arm a run was of, and what it measured, is not told: it must not decide.
-    """
+    """Blocks to leave out, each with its reason; arm and value must not decide."""
     dropped = {}
     for block, runs in blocks.items():
         broken = [rules.broken_by(run) for run in runs if run is not None]

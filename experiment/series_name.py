@@ -21,10 +21,7 @@ RANGE = re.compile(r"(?P<first>[^\s]*[^\s/.])\.\.(?P<last>[^\s/.][^\s]*)?")
 
 
 def kind_of(name: str) -> Kind:
-    """The kind of series that ``name`` asks for; a file without a known ending is a folder.
-
-    A ``link`` is one that is to no archive of mails: nothing is fetched from there.
-    """
+    """The kind of series of a name, a folder without a known ending; a ``link`` is not fetched."""
     if LINK.match(name):
         return "thread" if message_id(name) else "link"
     if name.startswith("git:") or RANGE.fullmatch(name):
@@ -84,11 +81,7 @@ def split_range(name: str) -> tuple[str, str, str] | None:
 
 
 def from_here(name: str, *, here: Path, checkout: Path) -> str:
-    """A series or source named on the command line, whose relative paths start ``here``.
-
-    Those of experiment files start at the checkout, which is where what is not found
-    here is left to be looked for.
-    """
+    """A series or source of a command line, relative to ``here``; not found: the checkout."""
     kind, colon, rest = name.partition(":")
     if colon and kind in ("git", "dir", "tarball", "image"):
         place, at, more = rest.partition("@") if kind in ("git", "image") else (rest, "", "")

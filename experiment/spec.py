@@ -461,11 +461,7 @@ class Experiment(Frozen):
 
     @property
     def compared(self) -> tuple[tuple[str, str], ...]:
-        """The pairs of arms that are compared, by name: what from, what to.
-
-        ``steps`` has each arm against the last one before it that was built and, with more than
-        two, the last against the first: what each step gives, and what all of them do.
-        """
+        """Pairs of arms that are compared; ``steps``: each with the last built, and the whole."""
         names = [arm.name for arm in self.all_arms]
         if self.compare == "pairs":
             return tuple(itertools.combinations(names, 2))

@@ -1,9 +1,8 @@
 """Patch by patch: a series as arms, and the search for the patch that moved a metric.  Pure.
 
-Point ``k`` of a search is the source with the first ``k`` patches.  Points are ``old`` (the metric
-is where it was at point 0), ``new`` (it has moved by more than the threshold), or ``skip`` (does
-not build or boot).  The search takes for granted what ``git bisect`` does: once moved, a metric
-stays so; where it does not, one of the moves is found.
+Point ``k`` is the source with the first ``k`` patches: ``old`` (as at point 0), ``new`` (moved by
+more than the threshold) or ``skip`` (does not build or boot).  As for ``git bisect``, once moved a
+metric stays so; else one of the moves is found.
 """
 
 from __future__ import annotations
@@ -151,10 +150,9 @@ def state_of(change: float, whole: float, threshold: float) -> State:
 
 
 def seeds_for(threshold: float, chaos: float = CHAOS) -> int:
-    """How many seeds a point is measured with, at least 1.
+    """Seeds of a point (1 or more): one that changes nothing stays within it 99 times of 100.
 
-    As many as it takes for a point that changes nothing to stay within the threshold 99
-    times of 100: the mean of n ratios has the sd ``chaos * sqrt(2 / n)``.
+    The mean of n ratios has the sd ``chaos * sqrt(2 / n)``.
     """
     return max(1, min(MOST_SEEDS, math.ceil(2 * (QUANTILE * chaos / threshold) ** 2)))
 
@@ -165,10 +163,7 @@ def can_decide(threshold: float, spread: float, seeds: int) -> bool:
 
 
 def threshold_of(text: str) -> float:
-    """A fraction from ``0.5%`` or ``0.005``.
-
-    Raises SpecError: it is no number, or not between 0 and 100 %.
-    """
+    """A fraction from ``0.5%`` or ``0.005``; SpecError: not between 0 and 100 %."""
     number, percent, rest = text.strip().partition("%")
     try:
         value = float(number) / (100 if percent else 1)

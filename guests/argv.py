@@ -75,11 +75,7 @@ def kernel_command_line(guest: Guest, size: Size, more: Sequence[str] = ()) -> s
 
 
 def machine_argv(guest: Guest, *, stops: bool = True) -> list[str]:
-    """The part of the command line that names no file.
-
-    With ``stops`` the agent's write to pvpanic pauses the machine; without, it is
-    not felt and the machine goes on.
-    """
+    """What names no file; with ``stops`` the agent's write to pvpanic pauses the machine."""
     board = ARCHITECTURES[guest.arch].board
     return [
         *(board.qemu, "-accel", "tcg", "-cpu", board.cpu or guest.cpu, "-smp", str(guest.vcpus)),

@@ -180,10 +180,7 @@ class Follower:
 
 
 def read_console(path: Path) -> str:
-    """A console as patterns may see it: not too much of it, and of none of its lines.
-
-    virtme-ng's terminal ports send carriage returns, which are left out.
-    """
+    """A console as patterns may see it: with bounds, and no carriage returns of terminals."""
     with path.open("rb") as stream:
         text = stream.read(LARGEST).decode(errors="replace").replace("\r", "")
     return "".join(
@@ -198,11 +195,7 @@ def ending(path: Path, *, agent_done: bool, deadline: Clock = "") -> Ending:
 
 
 def classify(console: str, *, agent_done: bool, deadline: Clock = "") -> Ending:
-    """Say how a guest ended.
-
-    ``agent_done`` is true when QEMU ended with the agent's own status;
-    ``deadline`` names the clock that ended it, if one did.
-    """
+    """How a guest ended: by its status (``agent_done``), a clock (``deadline``) or its words."""
     lines = console.splitlines()
     for kind, message, pattern in PATTERNS:
         at = next((n for n, line in enumerate(lines) if pattern.search(line)), None)
@@ -232,11 +225,7 @@ def classify(console: str, *, agent_done: bool, deadline: Clock = "") -> Ending:
 
 
 def agent_done(status: int | None, expected: int, word: str) -> bool:
-    """Whether QEMU ended with the status that it has when the agent ends the machine.
-
-    A panic, too, ends in a machine that is switched off: where that gives the same
-    status, 0, the agent's last word decides.
-    """
+    """Whether QEMU ended as the agent ends it; where any end is 0 its last word decides."""
     return status == expected and (expected != 0 or word == DONE)
 
 

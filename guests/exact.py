@@ -1,14 +1,11 @@
 """Boot an exact guest, stop it, keep it, restore it, and hear what it found.
 
-A machine runs up to the agent's stop point; there it is either continued (a cold
-run) or kept: its memory stays in the file it was backed by, its devices go into a
-small migration stream.  A restored guest maps that file copy-on-write.
+At the agent's stop point a machine is continued (a cold run) or kept: its memory stays in a
+nameless file in the host's memory, which a restored guest maps copy-on-write, its devices in a
+small stream.  On a disk each page would be a block to find and write: a fifth of a boot's CPU time.
 
-The file has no name and is in the host's memory, where that is large enough: each page of a file
-on a disk is a block to be found and written back, which is a fifth of the CPU time of a boot.
-
-Every ``watch`` is called several times a second with the agent's last word; it may
-raise to end the guest.
+Every ``watch`` is called several times a second with the agent's last word; it may raise to end the
+guest.
 """
 
 from __future__ import annotations
@@ -97,10 +94,9 @@ class BootError(Exception):
 def take_snapshot(
     machine: Machine, folder: Path, logs: Path, watch: Callable[[str], None]
 ) -> Snapshot:
-    """Boot ``machine`` into ``folder`` (which must be new) and keep it at its stop point.
+    """Boot ``machine`` into a new folder and keep it at its stop point.
 
-    Raises BootError: it did not get there; InfraError: QEMU could not be started or could not save
-    its state, or virtual time was disturbed in every attempt.
+    Raises BootError: it did not get there; InfraError: no QEMU, or its clock was always moved.
     """
     used = 0.0
     for attempt in range(1, BOOT_ATTEMPTS + 1):
@@ -242,10 +238,7 @@ class _ExactGuest:
         return time.monotonic(), self.cpu_s()
 
     def waited_s(self, since: tuple[float, float]) -> float:
-        """CPU seconds that QEMU has used since then: how long it would be on an idle host.
-
-        A QEMU that gets no CPU at all is waited for, too, but not for ever.
-        """
+        """CPU seconds that QEMU used since; one that gets no CPU is not waited for for ever."""
         monotonic, used = since
         return max(self.cpu_s() - used, (time.monotonic() - monotonic) / BUSIEST_HOST)
 
@@ -315,10 +308,7 @@ def _disturbed(folder: Path) -> InfraError:
 
 
 def new_memory(folder: Path, guest: Guest, kept: ExitStack) -> tuple[IO[bytes], ...]:
-    """Nameless files for a guest's memory; none where the host's memory has no room for them.
-
-    They are closed with ``kept``.  Where there are none QEMU makes files in ``folder``.
-    """
+    """Nameless files for a guest's memory, closed with ``kept``; none where there is no room."""
     paths = memory_files(folder / MEMORY, guest)
     for path in paths:
         # QEMU does not clear a memory file that is there already: old bytes would
@@ -356,11 +346,7 @@ def plugin_of(probe: Probe | None, folder: Path, memory: Path) -> str:
 def _box(
     machine: Machine, files: ExactFiles, folder: Path, probe: Probe | None, shared: tuple[Path, ...]
 ) -> sandbox.Box | None:
-    """Where QEMU sees the files of its boot and nothing else; None where no box can be made.
-
-    A kernel that takes its QEMU over has what is in the box and QEMU's few system calls, and
-    ``shared``: memory on the disk that other guests are restored from, too.
-    """
+    """Where QEMU sees the files of its boot (and ``shared`` memory) alone; None without boxes."""
     qemu = ARCHITECTURES[machine.guest.arch].board.qemu
     tool = sandbox.available(BOX_TOOLS)
     if tool is None or shutil.which(qemu) is None:

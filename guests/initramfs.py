@@ -1,13 +1,9 @@
 """The root of an exact guest: reproducible, the same bytes every time.
 
-busybox, fio, mkfs and their libraries as the host has them
-(``guests.programs``), or as Debian ships them for another architecture, and the agent as
-``/init``.  Uncompressed: inflating it would cost a guest more than copying.
-
-Of a guest that needs more there is a second archive behind the first, so that the first stays what
-it is: of a kernel that was built elsewhere its modules, an agent that loads them, and a program
-that writes to ports; of a workload its programs, those of the host that it needs, and modules of a
-kernel of ours.  The kernel unpacks both, and later files win.
+busybox, fio, mkfs and their libraries (``guests.programs``), and the agent as ``/init``;
+uncompressed, since inflating costs a guest more than copying.  What some guests need besides
+(modules of a kernel, a workload's programs) is a second archive behind the first, which stays what
+it is; the kernel unpacks both, and later files win.
 """
 
 from __future__ import annotations
@@ -64,10 +60,7 @@ class Initramfs:
 
 
 def provide(cache: Path, architecture: Architecture = X86_64) -> Initramfs:
-    """Return the initramfs of an architecture's programs, built if it is not cached.
-
-    Raises InfraError: a program is missing or cannot be fetched, or the compiler failed.
-    """
+    """The initramfs of an architecture, built if need be; InfraError: a program is missing."""
     if debian := architecture.root.debian:
         folder = programs.provide(debian, cache)
         files = programs.with_libraries(folder, (BUSYBOX, *PROGRAMS))
@@ -153,11 +146,7 @@ def _root(image: Path, files: Mapping[str, Path], folders: Iterable[str] = ()) -
 
 
 def known_options(text: str, program: bytes) -> str:
-    """Those options of a configuration of mkfs.xfs that ``program`` knows, by its usage text.
-
-    What is left out has to be what such a program never does: it refuses an option that is
-    newer than itself, and a newer one has it on by default.
-    """
+    """Those options of mkfs.xfs that ``program``'s usage names; it refuses newer ones."""
     lines = text.splitlines(keepends=True)
     return "".join(
         line
@@ -167,10 +156,7 @@ def known_options(text: str, program: bytes) -> str:
 
 
 def pack(root: Path, archive: Path) -> None:
-    """Write a folder as a cpio archive: the same bytes for the same names and contents.
-
-    GNU cpio's own are not: 2.13 counts a folder's links as the file system does, 2.15 does not.
-    """
+    """Write a folder as a cpio archive, always the same bytes, as no version of GNU cpio does."""
     names = sorted([path.relative_to(root).as_posix() for path in root.rglob("*")], key=str.encode)
     with archive.open("wb") as stream:
         for number, name in enumerate(names):
@@ -220,10 +206,8 @@ def overlays(
     cache: Path,
     architecture: Architecture = X86_64,
 ) -> dict[Lacks, Initramfs]:
-    """The initramfs of each kernel with each workload's extras, where they need one.
+    """The initramfs of each kernel and workload that need one; a place where none can be made.
 
-    Of modules of a kernel that is only planned, or that some do not build with, nothing is made,
-    and the file's place is named.
     Raises InfraError as :func:`overlay`.
     """
     sets = [*dict.fromkeys(extras)] or [NOTHING]
@@ -250,11 +234,7 @@ def overlay(
     extras: Extras = NOTHING,
     architecture: Architecture = X86_64,
 ) -> Initramfs:
-    """The initramfs of a kernel and a workload's extras, built if it is not cached.
-
-    Raises InfraError: the compiler failed, a program of the host is missing, or the kernel was
-    built without a module.
-    """
+    """The initramfs of a kernel and a workload's extras; InfraError: something is missing."""
     image = path_of(base, lacks(kernel, extras), cache)
     digest = image.with_suffix(".sha256")
     with FileLock(image.parent / "lock"):

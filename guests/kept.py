@@ -1,9 +1,7 @@
 """Machines at their stop points, kept in the cache from session to session.
 
-What a machine is at its stop point is a function of what is booted and of the QEMU that boots it
-(docs/architecture.md), so it is booted once, and the memory, packed, waits for the next session. An
-entry is a folder named by all that the function has as arguments. It is used as it was put
-there, or not at all; and each session repeats runs from a cold boot, which takes nothing from here.
+Such a machine is a function of what is booted and of its QEMU (docs/inside.md): an entry is named
+by all of these, and used as it was put there or not at all.  Repeats boot from cold, without it.
 """
 
 from __future__ import annotations
@@ -55,11 +53,7 @@ FIRMWARE = ("bios-256k.bin", "kvmvapic.bin", "linuxboot_dma.bin")
 def provide(
     machine: Machine, cache: Path, folder: Path, logs: Path, watch: Callable[[str], None]
 ) -> Snapshot:
-    """The snapshot of ``machine`` in ``folder`` (which must be new): from the cache, or booted.
-
-    ``logs`` has the console of the boot that it comes from.  A kept one has used no CPU time.
-    Raises BootError, InfraError as for :func:`guests.exact.take_snapshot`.
-    """
+    """The snapshot of ``machine`` in a new folder: kept (no CPU time), or booted."""
     if machine.guest.memory_mib > MOST_MEMORY_MIB:
         return exact.take_snapshot(machine, folder, logs, watch)
     entry = kept_folder(cache) / key_of(machine)

@@ -1,10 +1,8 @@
 """What guests run: the host's programs, the lab's own, and another architecture's.
 
-Debian's fio is linked with libraries of storage beyond a network, those of Ceph, Gluster, NBD and
-RDMA, which no guest can reach, and they need eighty more: 80 MB in which no guest executes anything
-but what loads them.  In their place guests have libraries with the same functions under the same
-versions, each of which ends the program at once: who asks for an engine of theirs sees fio killed
-by SIGILL, and never a number.
+Debian's fio is linked with storage beyond a network (Ceph, Gluster, NBD, RDMA) and its eighty
+libraries: 80 MB of which no guest executes more than loading.  In their place are libraries of the
+same functions that end the program at once: such an engine is killed by SIGILL, and never a number.
 """
 
 from __future__ import annotations
@@ -51,12 +49,7 @@ def build(
     tools: str = "",
     beside: Sequence[Path] = (),
 ) -> Path:
-    """Return the built file of ``source``, compiling it if the cache has none.
-
-    ``tools`` is the prefix of another architecture's compiler; ``beside`` are the source's headers,
-    and other sources that are linked with it.
-    Raises InfraError: there is no compiler, or it failed.
-    """
+    """The built file of ``source``, with headers and sources ``beside``; InfraError: it failed."""
     compiler = f"{tools}gcc"
     built_by = [*([compiler] if tools else []), *flags]
     text = b"".join(_text(file) for file in (source, *beside))
@@ -92,11 +85,7 @@ PROGRAMS = (FIO, MKFS_XFS, "/sbin/mkfs.ext4", "/usr/bin/chrt")
 
 
 def host_files(cache: Path) -> dict[str, Path]:
-    """Path in the guest → file of the host; systems keep some programs elsewhere.
-
-    Of storage beyond a network fio has libraries that refuse (:func:`refusing`).
-    Raises InfraError: a program is missing.
-    """
+    """Path in the guest → file of the host, of fio :func:`refusing` ones; InfraError: missing."""
     places = {
         path: Path(path) if Path(path).exists() else locate(Path(path).name)
         for path in (BUSYBOX, *PROGRAMS)
@@ -115,10 +104,7 @@ def host_files(cache: Path) -> dict[str, Path]:
 
 
 def more_programs(names: Iterable[str]) -> dict[str, Path]:
-    """Path in the guest → file, of programs that a workload needs besides the lab's own.
-
-    Raises InfraError: programs are missing, all of them named.
-    """
+    """Path in the guest → a workload's program; InfraError: names all that are missing."""
     files = {name: locate(name) for name in names}
     if missing := [name for name, file in files.items() if file is None]:
         packages = sorted({package_of(name) or name for name in missing})
@@ -325,10 +311,7 @@ def _fill(folder: Path, debian: str, *, apt: Path) -> None:
 
 
 def with_libraries(folder: Path, programs: Iterable[str]) -> dict[str, Path]:
-    """Path in the guest → file below ``folder``, of programs and the libraries they need.
-
-    Raises InfraError: a program or library is not there.
-    """
+    """Path in the guest → file below ``folder``, with libraries; InfraError: one is missing."""
     files: dict[str, Path] = {}
     loaders: set[str] = set()
     waiting = [(program, _at(folder, program)) for program in programs]

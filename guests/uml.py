@@ -1,9 +1,8 @@
 """Boot a kernel that is a process of the host (ARCH=um), and read what its init timed.
 
-Such a guest is an ordinary process on the real CPU, in the box that other guests have.  Its
-executable is a fresh copy for each boot: the pages of a file stay where they are in the host's
-memory for as long as they are cached, and so does their luck with physically indexed caches, so
-that two files of the same bytes differ for hours, which no number of boots averages out.
+Its executable is a fresh copy for each boot: a file's pages stay where they are in memory while
+cached, and so does their luck with physically indexed caches, which no number of boots averages
+out.
 """
 
 from __future__ import annotations
@@ -96,10 +95,7 @@ def parse(console: str) -> NativeResult:
 
 
 def root(folder: Path, cache: Path, modules: Sequence[Path]) -> Path:
-    """The guest's initramfs, made in ``folder``: its init, modules, and an empty ext4's blocks.
-
-    Raises InfraError: there is no compiler or no mkfs.ext4.
-    """
+    """The guest's initramfs: init, modules, an empty ext4; InfraError: no compiler or mkfs."""
     mkfs = locate("mkfs.ext4")
     if mkfs is None:
         raise InfraError(
@@ -130,9 +126,8 @@ def root(folder: Path, cache: Path, modules: Sequence[Path]) -> Path:
 def boot(
     executable: Path, archive: Path, folder: Path, phases: Collection[str], cpu: int | None
 ) -> tuple[NativeResult | None, Ending, str]:
-    """Boot one guest in the new folder ``folder``, for these phases alone.
+    """Boot one guest for these phases: what it found (None: no end), how it ended, its console.
 
-    Returns what it found, None where it did not end by itself; how it ended; and its console.
     Raises InfraError: there is no box, or nothing can be started in it.
     """
     folder.mkdir()

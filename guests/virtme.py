@@ -1,11 +1,8 @@
 """Boot a wall guest through virtme-ng, pin its vCPUs, and hear what it found.
 
-One boot is one run.  virtme-ng's exit status says too little (255 for a panic, an
-abort of QEMU and a signal alike), so a run has ended well when a whole result came
-through the guest's own port, and else the console says how it ended.
-
-``watch`` is called several times a second with the agent's last word; it may raise
-to end the guest.
+virtme-ng's exit status says too little, so a run has ended well when a whole result came through
+the guest's port; else the console says how it ended.  ``watch`` is called several times a second
+with the agent's last word; it may raise to end the guest.
 """
 
 from __future__ import annotations
@@ -152,10 +149,7 @@ ALL_CPU_S = 7 * 24 * 3600
 
 @dataclass(frozen=True, kw_only=True)
 class WallMachine(channel.Machine):
-    """A machine in real time: by what it runs, and where on the host (None: unpinned).
-
-    The initramfs is that of exact guests; here it is unpacked behind virtme-ng's root.
-    """
+    """A machine in real time: by what it runs, and where on the host (None: unpinned)."""
 
     accelerator: Accelerator
     placement: Placement | None = None

@@ -154,11 +154,7 @@ def decide(boot_with: Callable[[Accelerator], Attempt]) -> AcceleratorTest:
 
 
 def some_kernel(cache: Path, *, boot: Path = Path("/boot")) -> Path | None:
-    """A kernel to boot: the newest of the cache that should, else the host's own; else None.
-
-    A kernel with patches, or one that looks for bugs as it runs, may hang as it boots, and
-    that would say nothing of the host.
-    """
+    """A kernel to boot: the newest of the cache without patches or debugging, or the host's own."""
     built = []
     for path in cache.glob("kernels/*/bzImage"):
         with suppress(OSError, ValueError, KeyError, TypeError):
@@ -174,10 +170,7 @@ def some_kernel(cache: Path, *, boot: Path = Path("/boot")) -> Path | None:
 
 
 def cpu_is_emulated(*, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> bool:
-    """Whether this is a machine of QEMU's that no hypervisor runs, so its translator does.
-
-    KVM offers its guests a clock, which the translator does not have.
-    """
+    """Whether QEMU's translator runs this machine: one of QEMU's without KVM's clock."""
     clocks = text_of(sys / "devices/system/clocksource/clocksource0/available_clocksource")
     return (
         text_of(sys / "class/dmi/id/sys_vendor").strip() == "QEMU"
@@ -189,9 +182,8 @@ def cpu_is_emulated(*, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> 
 def provide(
     cache: Path, kernel: Path, *, proc: Path = Path("/proc"), device: Path = DEVICE
 ) -> AcceleratorTest:
-    """What this host can do, from the cache if it was found out since the host booted.
+    """What this host can do, found out once a boot, QEMU version and access to the device.
 
-    The finding is kept by the host's boot id, QEMU's version and our access to the device.
     Raises InfraError: QEMU, busybox or cpio is missing, or QEMU boots no kernel at all.
     """
     cache.mkdir(parents=True, exist_ok=True)
@@ -207,10 +199,7 @@ def provide(
 
 
 def require_device(ran_by: str, *, device: Path = DEVICE) -> None:
-    """See that what ran guests before, an accelerator or its name in a record, is still there.
-
-    Raises InfraError: KVM's device is gone, or may not be opened any more.
-    """
+    """See that what ran guests before is there; InfraError: KVM's device is gone."""
     if "kvm" not in ran_by:
         return
     try:

@@ -193,11 +193,7 @@ def _tree(pid: int) -> Iterator[int]:
 
 
 def disk_bytes(place: Path) -> int:
-    """What a file, or the files below a folder, occupy.
-
-    Raises OSError: a folder cannot be read, or its path is too long: what is in it is not known;
-    OverflowError: there are too many files.
-    """
+    """What a file, or files below a folder, occupy; OSError, OverflowError: not known."""
     total, count, pending = place.lstat().st_blocks * BLOCK_BYTES, 0, [str(place)]
     while pending:
         with suppress(FileNotFoundError, NotADirectoryError), os.scandir(pending.pop()) as listing:

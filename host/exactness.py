@@ -42,10 +42,7 @@ class KnownRelease:
 
 @dataclass(frozen=True)
 class Trial:
-    """What came out of boots under load: when (UTC date), of which binary, what differed.
-
-    ``differences`` are empty where all gave the same bits.
-    """
+    """What came out of boots under load: when (UTC), of which binary, what differed."""
 
     version: str
     binary_sha256: str
@@ -131,11 +128,7 @@ def remember(cache: Path, trial: Trial) -> None:
 
 
 def require_exact(qemu: QemuStanding) -> None:
-    """Refuse a QEMU whose guests are known to differ.
-
-    A session's own repeat is one run of a case: it may be equal by luck where others are not.
-    Raises InfraError: it was tried here and its boots differed.
-    """
+    """Refuse a QEMU whose boots differed here; InfraError: names the first difference."""
     if qemu.status == "inexact":
         raise InfraError(
             qemu.text,

@@ -139,10 +139,8 @@ def cache_folder() -> Path:
 
 
 def require_usable(cache: Path, checkout: Path = CHECKOUT) -> None:
-    """Refuse a place whose characters mean something to what is given paths there.
+    """Refuse a place of whose characters kbuild, make, a shell or LD_PRELOAD make something.
 
-    kbuild takes no blank and no colon, make and shells other ones; LD_PRELOAD and PATH are lists
-    that a colon parts.  A kernel tree of the user's is only read, and may be anywhere.
     Raises InfraError: names the place, its first such character, and what moves it.
     """
     rename = "to a folder of another name"
@@ -180,11 +178,7 @@ def tool_version(tool: Tool) -> str:
 
 
 def tool_versions(programs: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
-    """Versions of everything that has a say in a number, by tool name.
-
-    ``programs`` are asked in place of the tools they are given for, as those of another
-    architecture.
-    """
+    """Versions of all that has a say in a number; ``programs`` are asked in place of some."""
     tools = [
         replace(tool, argv=(programs.get(tool.name, tool.argv[0]), *tool.argv[1:]))
         for tool in TOOLS

@@ -90,10 +90,7 @@ class _Program(ctypes.Structure):
 
 
 def restrict(*, sockets: bool, memfd: bool) -> None:
-    """Have the kernel refuse these calls to this process and all that it starts.
-
-    Raises OSError: the kernel takes no filter; KeyError: a machine whose numbers are not known.
-    """
+    """Have the kernel refuse calls to this process and its children; OSError: it cannot."""
     steps = program(platform.machine(), sockets=sockets, memfd=memfd)
     filtered = _Program(len(steps) // 8, steps)
     library = ctypes.CDLL(None, use_errno=True)

@@ -33,11 +33,7 @@ class Setting:
 
 
 def to_change(*, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> tuple[Setting, ...]:
-    """The settings that are not as wanted, in the order to change them.
-
-    Threads that share a core go off first: that takes their CPUs' own files away, and with
-    them the need to set those.
-    """
+    """Settings that are not as wanted, in the order to change them; shared cores go off first."""
     cpu, memory = sys / "devices/system/cpu", sys / "kernel/mm"
     switches = {
         cpu / "smt/control": ("on", "off"),
@@ -220,11 +216,7 @@ def check_thp(enabled: str, defrag: str, *, huge_pages: bool) -> DoctorCheck:
 def check_free_memory(
     meminfo: str, guest_mib: int, *, huge_pages: bool, bound_to: Mapping[int, str] = NO_NODES
 ) -> DoctorCheck:
-    """Whether a guest of ``guest_mib`` fits without reclaim (text of /proc/meminfo).
-
-    ``bound_to`` has node/node*/meminfo of each host node that an equal share of its memory is
-    bound to: what is free on another one is of no use to it.
-    """
+    """Whether a guest fits without reclaim, on each host node that it is ``bound_to``, too."""
     why = "a host that reclaims or swaps is measured instead of the guest"
     share_mib = -(-guest_mib // max(1, len(bound_to)))
     texts = {f" on node {node}": PREFIX.sub("", text) for node, text in bound_to.items()}
@@ -367,10 +359,8 @@ def fitness(
 def wall_checks(
     cache: Path, *, guest_mib: int, vcpus: int, nodes: int = 1, huge_pages: bool = False
 ) -> tuple[DoctorCheck, ...]:
-    """Everything wall mode needs of this host, for a guest of this shape.
+    """All that wall mode needs of this host; boots a small guest once a boot of the host.
 
-    The first time since the host booted, a small guest is booted up to three times,
-    which takes a minute.
     Raises InfraError: a program is missing, or QEMU boots no kernel at all.
     """
     kernel = accelerators.some_kernel(cache)
@@ -421,10 +411,7 @@ def cpu_list(text: str) -> tuple[int, ...]:
 
 
 def host_cpus(*, system: Path = SYSTEM) -> tuple[Cpu, ...]:
-    """The host's CPUs that are online and that this process may use, sorted.
-
-    A host without topology files gives every CPU a core of its own.
-    """
+    """The CPUs that are online and that this process may use, sorted; else each a core."""
     allowed = os.sched_getaffinity(0)
     return tuple(cpu for cpu in read_cpus(system) if cpu.number in allowed)
 

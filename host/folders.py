@@ -29,9 +29,8 @@ class StrangeFolderError(InfraError):
 
 
 def entries(top: Path, apart: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """All that lies below a folder, as path from there and entry; folders before what is in them.
+    """All below a folder, as path and entry, folders first, without ``apart...``.
 
-    What begins with ``apart`` is left out.
     Raises StrangeFolderError: it is too deep, has too many entries, or may not be read.
     """
     pending, count = [""], 0
@@ -90,11 +89,9 @@ def beyond(paths: Iterable[Path], most_bytes: int) -> Iterator[Path]:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a folder with all that is below it, if there is one.
+    """Remove a file, or a folder with all below it, if there is one; OSError: it cannot be.
 
-    A folder is moved up to the first one before it is emptied, so that no path gets long, and
-    belongs to whoever removes it, so that it may be read then.
-    Raises OSError: it cannot be removed: somebody else's, or something is mounted there.
+    A folder is moved up to the first before it is emptied, so that no path gets long.
     """
     try:
         if not stat.S_ISDIR(path.lstat().st_mode):

@@ -42,10 +42,7 @@ class SystemPackage:
 
 @dataclass(frozen=True)
 class System:
-    """A distribution: its id in os-release, what installs, and names by Debian's name.
-
-    A package that the distribution has not is named by an empty text.
-    """
+    """A distribution: its id, what installs, and names by Debian's, empty where it has none."""
 
     id: str
     install: str
@@ -57,11 +54,7 @@ UNKNOWN = System("", "install what Debian calls", {})
 
 
 def table(text: str, *, where: str, fields: int = 0) -> Iterator[tuple[str, list[str]]]:
-    """Each line of a table with its place: fields between bars, comments after ``#``.
-
-    All have as many fields as the first one where no number is given.
-    Raises InfraError: a line of other fields, or with an empty one.
-    """
+    """Each line of a table with its place, of fields between bars; InfraError: other fields."""
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip() and not line.startswith("#"):
             row = [field.strip() for field in line.split("|")]
@@ -86,10 +79,7 @@ def parse(text: str, *, where: str = LIST.name) -> tuple[SystemPackage, ...]:
 
 
 def parse_systems(text: str, *, where: str = SYSTEMS.name) -> tuple[System, ...]:
-    """Read the other list: a line of ids, one of commands, then one for each package.
-
-    Raises InfraError as :func:`table`, or one of the first two lines is not there.
-    """
+    """Read the other list: lines of ids, of commands, then of packages; InfraError: malformed."""
     rows = [
         [row[0] if field == "=" else field for field in row] for _, row in table(text, where=where)
     ]
@@ -142,10 +132,7 @@ def search_path() -> str:
 
 
 def locate(provided: str) -> Path | None:
-    """Where a program or a file is; None when it is not there.  Of several files the last.
-
-    Of names with commas between them the first that is there.
-    """
+    """Where a program or file is, the last of several, the first of names with commas; or None."""
     if "," in provided:
         return next((at for each in provided.split(",") if (at := locate(each))), None)
     if provided.startswith("/"):

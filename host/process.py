@@ -116,11 +116,7 @@ def spawn(
     cwd: Path | None = None,
     pass_fds: Sequence[int] = (),
 ) -> Iterator[Process]:
-    """Start a long-lived child for one ``with``; its output is appended to ``log``.
-
-    The whole process group is gone when the block is left, however it is left.
-    Raises InfraError: the program is not installed.
-    """
+    """Start a child for one ``with``, whose group is gone then; InfraError: it is not installed."""
     with log.open("ab") as sink:
         process = _start(argv, stdout=sink, stderr=sink, env=env, cwd=cwd, pass_fds=pass_fds)
     try:

@@ -51,11 +51,7 @@ class _Built(NamedTuple):
 
 
 def collect(objects: Path, source: Path) -> dict[int, Origin]:
-    """Address of each function of ``objects``/vmlinux → where its definition begins.
-
-    What cannot be told is left out.  A kernel too old to link ``vmlinux.a`` gives an empty table.
-    Raises InfraError: no ELF file, or nm failed.
-    """
+    """Address of each function of ``objects``/vmlinux → its definition; InfraError: nm failed."""
     if not (objects / ARCHIVE).exists():
         return {}
     libraries = sorted(name for name, entry in folders.entries(objects) if entry.name == LIBRARY)
@@ -85,12 +81,7 @@ def collect(objects: Path, source: Path) -> dict[int, Origin]:
 
 
 def definition_lines(text: str, names: Collection[str]) -> dict[str, int]:
-    """Function → line on which its definition begins, of a file in the kernel's style.
-
-    ``names`` are symbols: what the compiler appends (``.isra.0``) is taken off, and of a system
-    call all functions that its macro makes are on its line.  Left out are what other macros make,
-    and what is defined more than once, which is a choice of options.
-    """
+    """Symbol → line of its definition in the kernel's style, where there is one alone."""
     at: dict[str, list[int]] = defaultdict(list)
     for head in FIRST_COLUMN.finditer(text):
         body = BODY.search(text, head.end())
@@ -131,11 +122,7 @@ def definitions(lines: Iterable[str], prefix: str) -> tuple[Defined, Defined]:
 
 
 def built_from(elf: Elf, local: Defined, other: Defined) -> dict[int, _Built]:
-    """Address of each function → its name and object, from a linked kernel and its objects.
-
-    Local functions of one name from files of one name (``core.c``) are told apart by
-    their order, and left out when there are more or fewer of them than objects.
-    """
+    """Address of each function → name and object; local ones of one name by their order."""
     kinds, binding = elf.symbols["info"] & 0xF, elf.symbols["info"] >> 4
     file = ""
     result: dict[int, _Built] = {}
@@ -231,11 +218,7 @@ class AddressTable:
     init: range = range(0)
 
     def placed(self, address: int) -> tuple[str, int]:
-        """The variable that an address is in, and how far from its beginning.
-
-        Variables of each CPU are numbered from 0.  An empty name and the address itself where
-        there is none.
-        """
+        """The variable (empty: none) that an address is in, and how far from its beginning."""
         starts, names = self.data if address >= KERNEL_HALF else self.of_cpu
         at = int(np.searchsorted(starts, np.uint64(address), side="right")) - 1
         if at < 0 or (address >= KERNEL_HALF and at == len(names) - 1):
@@ -284,10 +267,7 @@ class FunctionMap:
 
 
 def text_of(system_map: Path) -> str:
-    """The text of a System.map, which a stranger's build may have written.
-
-    Raises AddressesError: it is no plain file, or larger than any; OSError: there is none.
-    """
+    """A System.map's text; AddressesError: no plain file, or too large; OSError: there is none."""
     try:
         data = door.read(system_map.parent, system_map.name, MOST_BYTES["map"])
     except StoreError as error:
@@ -409,9 +389,8 @@ def functions(
 
 
 def require_same(table: AddressTable, guest_map: str) -> int:
-    """Compare lines of a running kernel's /proc/kallsyms; return how many there were.
+    """Compare lines of /proc/kallsyms with addresses; return how many.
 
-    Lines without an address (kptr_restrict) do not count.
     Raises AddressesError: a symbol is somewhere else in ``table``, or not in it.
     """
     compared = 0

@@ -66,11 +66,7 @@ def fetch_thread(message_id: str, into: Path) -> None:
 
 
 def attested(mails: Sequence[bytes], sender: str) -> str:
-    """What vouches that all of these mails are of the address ``sender``; empty where nothing does.
-
-    For example ``DKIM example.org`` or ``ed25519 ada@example.org``.  Where there is no network or a
-    signature cannot be read, nothing vouches.
-    """
+    """What vouches that all mails are of ``sender``, as ``DKIM example.org``; or nothing."""
     with tempfile.TemporaryDirectory(prefix="twinboot-attest-") as name:
         folder = Path(name)
         for number, raw in enumerate(mails):

@@ -57,10 +57,7 @@ COMPILED = re.compile(r"^  (?:CC|AS)(?: \[M\])? +(?P<object>\S+)\.o$", re.M)
 
 @dataclass(frozen=True)
 class Mistake:
-    """One error or warning; ``file`` is a path from the tree's top, empty where none is named.
-
-    ``through`` are the files it was included from, the innermost first.
-    """
+    """One error or warning: ``file`` from the tree's top, and through what it was included."""
 
     text: str
     file: str = ""
@@ -94,10 +91,7 @@ def mistakes(log: str) -> tuple[Mistake, ...]:
 
 
 def failed_object(log: str, mistake: Mistake) -> str:
-    """The object that make could not build, as ``mm/filemap.o``; empty where it was none.
-
-    Of several that failed at once it is that of the mistake, else the first.
-    """
+    """The object that make could not build, that of the mistake if it can; empty for none."""
     objects = [match["target"] for match in FAILED.finditer(log)]
     unit = (mistake.file, *mistake.through)[-1]
     own = [name for name in objects if name.rpartition(".")[0] == unit.rpartition(".")[0]]
@@ -105,11 +99,8 @@ def failed_object(log: str, mistake: Mistake) -> str:
 
 
 def new_warnings(base_log: str, patched_log: str) -> tuple[str, ...]:
-    """Warnings of the patched build that the base build does not have, each once.
-
-    A warning that only moved to another line is not new.  Builds start from each
-    other's objects: where the base's log does not compile a file, it is not known
-    whether the warning is new, and that is said.
+    """Warnings of the patched build that the base build does not have, wherever they moved to;
+    where the base's log does not compile a file, doubt is said.
     """
     before = {(warning.file, warning.text) for warning in warnings(base_log)}
     compiled = {match["object"] for match in COMPILED.finditer(base_log)}
@@ -164,11 +155,7 @@ SOURCES = (".c", ".S")
 
 @dataclass(frozen=True)
 class Goal:
-    """What is built to see which patch is at fault: one object, or all of the kernel.
-
-    ``title`` is for people, ``argvs`` are make's commands, one after another; ``source`` is
-    the object's file in the tree, empty for the kernel.
-    """
+    """What is built to find the patch at fault: one object of ``source``, or the kernel."""
 
     title: str
     argvs: tuple[Sequence[str], ...]

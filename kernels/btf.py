@@ -91,11 +91,7 @@ class Types:
         return next((at for path, at in self._flat(*where) if path == member), None)
 
     def member_at(self, name: str, offset: int) -> str:
-        """The member at a byte of a structure, as ``i_data.i_pages.xa_lock``.
-
-        Of a union it is the first one that is as long; elements of an array have no number.  Empty
-        outside of the structure, in a hole, and for a structure that is not known.
-        """
+        """The member at a byte of a structure, as ``i_data.i_pages.xa_lock``; or nothing."""
         if (name, offset) not in self._known:
             self._known[name, offset] = self._member_at(name, offset)
         return self._known[name, offset]
@@ -244,11 +240,7 @@ DEPENDENCIES = re.compile(r" -Wp,-MMD,\S+")
 
 
 def script(objects: Path, folder: str) -> str:
-    """Shell commands that compile the files again, in ``folder``; those that were built.
-
-    They run beside each other, and none ends the others: a compiler that writes no BTF (clang,
-    gcc before 12) leaves a kernel without types.
-    """
+    """Shell commands that compile the files again, side by side; one may fail alone."""
     # What another kernel of the same folder was built from is not this one's.
     lines = [f"cd {folder}", f"rm -f {PREFIX}*.o"]
     lines += [again(objects, file, f"{PREFIX}{Path(file).name}.o", "-gbtf") for file in FILES]
@@ -256,11 +248,7 @@ def script(objects: Path, folder: str) -> str:
 
 
 def again(objects: Path, file: str, target: str, flags: str, *, whole: bool = False) -> str:
-    """The command that made an object (``file`` without ``.o``), for another one beside others.
-
-    Empty for what was not compiled.  Of a ``whole`` one objtool, which writes into code, goes over
-    it as it did.
-    """
+    """The command that made an object, for another one beside others; empty where none was made."""
     record = (objects / file).with_name(f".{Path(file).name}.o.cmd")
     try:
         match = COMMAND.search(record.read_text(errors="replace"))

@@ -142,11 +142,7 @@ def _builds(path: Path) -> dict[Kind, Expected]:
 
 @dataclass(frozen=True)
 class KernelRequest:
-    """A kernel that is asked for: what of, where files are read from, where it is kept.
-
-    With ``boxed`` the patches are a stranger's: they are applied and built in a box
-    (``host.sandbox``), on a copy of the objects of the source that is thrown away.
-    """
+    """A kernel that is asked for; ``boxed``: built in a box, on a copy of the objects."""
 
     spec: KernelSpec
     patches: Sequence[Path]
@@ -264,10 +260,9 @@ class _Plan:
 
 
 def key_of(request: KernelRequest) -> str:
-    """The content key (32 hex digits) of source, patches, configuration and compiler.
+    """The content key (32 hex digits) of a kernel.
 
-    Raises UsageError: source, flavour or patch does not exist; InfraError: a package or tool is
-    missing.
+    Raises UsageError: source, flavour or patch is not there; InfraError: a tool is missing.
     """
     if request.spec.is_prebuilt:
         return prebuilt.key_of(request.spec, checkout=request.checkout, cache=request.cache)
@@ -275,10 +270,8 @@ def key_of(request: KernelRequest) -> str:
 
 
 def seconds_to_build(request: KernelRequest, others: int) -> float:
-    """About how long a kernel takes that the cache lacks; 0 for one that somebody else built.
-
-    ``others`` of the same source and flavour are built before it, whose objects it starts from.
-    Raises UsageError, InfraError as :func:`key_of`.
+    """About how long a build takes after ``others`` of its source and flavour; raises as
+    :func:`key_of`.
     """
     if request.spec.is_prebuilt:
         return 0.0
@@ -313,10 +306,7 @@ def provide(request: KernelRequest, progress: Progress | None = None) -> Kernel:
 
 @dataclass(frozen=True)
 class Sources:
-    """Files of a source as a kernel was built from them: texts, and the lines of their objects.
-
-    ``without`` says of a file why its lines are not known.
-    """
+    """Files of a source as built: texts, objects' lines, and why some have none."""
 
     texts: Mapping[str, str]
     objects: Mapping[str, ObjectLines]
@@ -324,11 +314,7 @@ class Sources:
 
 
 def sources_of(request: KernelRequest, kernel: Kernel, files: Collection[str]) -> Sources:
-    """The lines of ``files`` in a kernel that is built.
-
-    Lines of headers are those of the objects of other ``files``.
-    Raises LabError: as :func:`provide`; or a file is compiled to other code with its lines.
-    """
+    """Texts and lines of ``files`` in a kernel that is built; LabError: as :func:`provide`."""
     plan = _Plan.of(request)
     boxed = request.boxed and bool(plan.patches)
     with store.locked(request.cache, f"tree-{plan.source.key}"):
@@ -336,11 +322,7 @@ def sources_of(request: KernelRequest, kernel: Kernel, files: Collection[str]) -
 
 
 def require_applies(request: KernelRequest) -> None:
-    """Try patches on a source that nothing could be tried on yet, before anything is built of it.
-
-    Raises SeriesError: a patch does not apply; InfraError: the source cannot be unpacked; there is
-    no box.
-    """
+    """Try patches on a source that is not unpacked yet; SeriesError: one does not apply."""
     if request.spec.is_prebuilt or not request.patches:
         return
     plan = _Plan.of(request)
@@ -588,10 +570,7 @@ class _Site:
         return status, steps
 
     def configure(self) -> Configured:
-        """Configure the tree as it is; the source without its series first, where that tells.
-
-        Raises UsageError, SeriesError, InfraError as ``configure.verify``, or Kconfig fails.
-        """
+        """Configure the tree, the source alone first; raises as ``configure.verify``."""
         plan, base = self.plan, None
         try:
             if configure.changes_kconfig(plan.patches):
@@ -632,11 +611,9 @@ class _Site:
         return configured
 
     def make_modules(self) -> str:
-        """Build modules of the lab's own against the kernel that is built.
+        """Build the lab's own modules; return why some are not built.
 
-        Returns what keeps some from being built, empty where nothing does: that is no failure of
-        the kernel, which other workloads can be measured on.
-        Raises InfraError: the host failed; of a series it is only said by words that it may print.
+        That is no failure of the kernel.  Raises InfraError: the host failed.
         """
         plan, where = self.plan, self.plan.objects
         prebuilt.lay_out(plan.module_folders, self.objects)
@@ -653,10 +630,7 @@ class _Site:
         return "; ".join(failed)
 
     def failure(self, *makes: list[str], text: str = "") -> SeriesError | InfraError:
-        """Who is to blame for a build that failed, the last of ``makes``: a patch, or none.
-
-        The first of them configures, from the .config ``text`` where one is given.
-        """
+        """Who is to blame for the last of ``makes``; the first configures, from ``text``."""
         plan, errors = self.plan, _errors(self.log)
         # A series can have the compiler say that the disk is full: what counts is whether the
         # source builds without it, here and now.
@@ -694,10 +668,7 @@ class _Site:
         return plan.fails(what, f"see {self.log}", number)
 
     def begin_trial(self, text: str) -> None:
-        """Lay out anew where a box ran, from this .config where one is given.
-
-        What ran there may have left anything for the next one, to be blamed on the source.
-        """
+        """Lay out anew where a box ran and may have left anything, from this .config if given."""
         if self.box is not None:
             self.lay_out()
         if text:
@@ -777,10 +748,7 @@ class _Site:
 
 
 def leads_out(inside: str, target: Path) -> bool:
-    """Whether a link, at a path from some top on, may lead to what is not below that top.
-
-    ``..`` only at its begin: behind a name, which may be another link, it says nothing.
-    """
+    """Whether a link, at a path below some top, may lead to what is not below that top."""
     up = len(list(itertools.takewhile(lambda part: part == "..", target.parts)))
     return target.is_absolute() or up > inside.count("/") or ".." in target.parts[up:]
 

@@ -148,11 +148,7 @@ def ccache_folder(cache: Path) -> Path:
 
 
 def load(cache: Path, key: str, *, used: bool = False) -> Kernel | None:
-    """Return the cached kernel of a key, if it is there; ``used`` marks it as used now.
-
-    One that is used is what was put there, file by file, or it is not there: whoever asked
-    builds it again.
-    """
+    """The cached kernel of a key; with ``used`` only if it is what was put there, file by file."""
     folder = kernels_folder(cache) / key
     try:
         text = (folder / IDENTITY).read_text()
@@ -292,11 +288,7 @@ def folder_size(folder: Path) -> int:
 
 
 def _pieces(cache: Path) -> dict[Path, str]:
-    """What can be removed, in the order to do so, each with the lock that guards it.
-
-    First what can be fetched or made again at once; last series and threads, which a
-    session is resumed from.
-    """
+    """What can be removed, with its lock: first what can be made again, last series."""
     kernels = [kernel.folder for kernel in reversed(cached_kernels(cache))]
     # What is no kernel any more is used by nobody.
     kernels = [

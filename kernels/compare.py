@@ -34,12 +34,7 @@ def triage(
     patches: Sequence[PatchRecord],
     warnings: Sequence[str] = (),
 ) -> TriageRecord:
-    """Compare two builds.
-
-    ``same_code`` says that all that is loaded is equal; ``before`` and ``after`` are
-    the tables of functions of base and patched arm, ``touched`` the files of the
-    series in the build that has its patches, ``warnings`` those new in the patched arm.
-    """
+    """Compare two builds by their tables of functions, the series' files in it and new warnings."""
     changes = () if same_code else differing(before, after)
     functions = tuple(_function(change, touched, patches) for change in changes)
     moved = {function.name.partition("@")[0].partition(".")[0] for function in functions}
@@ -98,12 +93,7 @@ SIZES_ONLY = (
 
 
 def compare(base: Kernel, patched: Kernel, patches: Sequence[PatchRecord]) -> TriageRecord | None:
-    """What the builds of both arms say of a series; either arm may be the one with patches.
-
-    None where they say nothing: a kernel does not name its functions, or only one of
-    them is prebuilt.
-    Raises InfraError: a table of symbols cannot be read.
-    """
+    """What the builds of both arms say of a series; None: one is prebuilt or names no functions."""
     same_code = base.identity.code_key == patched.identity.code_key
     prebuilt = {kernel.identity.flavour == PREBUILT for kernel in (base, patched)}
     if True in prebuilt:
@@ -145,10 +135,7 @@ def compare(base: Kernel, patched: Kernel, patches: Sequence[PatchRecord]) -> Tr
 
 
 def options_apart(base: Kernel, other: Kernel) -> tuple[OptionRecord, ...]:
-    """Options that two kernels have otherwise; none where a configuration is not known.
-
-    What Kconfig found out of the host's compilers nobody chose, and a box hides some of them.
-    """
+    """Options that two kernels have otherwise, but for what Kconfig found out of compilers."""
     if not (base.config.exists() and other.config.exists()):
         return ()
     first, second = (config.parse(kernel.config.read_text()) for kernel in (base, other))

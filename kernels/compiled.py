@@ -93,10 +93,7 @@ def touched_files(
 
 
 def forget_left_out(src: Path, objects: Path, config: str) -> tuple[str, ...]:
-    """Remove the objects that an option keeps out of the kernel just built; return their names.
-
-    They are there where the folder began as a copy of another configuration's.
-    """
+    """Remove objects that an option keeps out of a kernel (in a copied folder); return names."""
     values = parse(config)
     argv = ["ar", "t", ARCHIVE]
     linked = set(run(argv, cwd=objects, timeout_s=TIMEOUT_S).stdout.split())
@@ -175,11 +172,7 @@ def _listed(makefile: Path, stamp: tuple[int, ...]) -> dict[str, list[tuple[str,
 
 
 def unmet(text: str, lines: Sequence[int], values: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """Options whose preprocessor conditions keep ``lines`` (from 1) of a source file out.
-
-    Only conditions about a single option are understood; of any other nothing is said, nor of
-    those that are nested deeper than in any file of a kernel.
-    """
+    """Options whose preprocessor conditions (of one option each) keep lines out."""
     stack: list[tuple[str, bool | None]] = []
     numbers = set(lines)
     options: dict[int, tuple[str, ...]] = {}
@@ -217,10 +210,7 @@ def _truth(word: str, rest: str, values: Mapping[str, str]) -> tuple[str, bool |
 
 
 def _changed_lines(patches: Sequence[Patch]) -> dict[str, tuple[int, ...]]:
-    """Where the one patch that touches a file changed it, in the finished file.
-
-    Lines of earlier patches may have moved since; where there are any, nothing is said.
-    """
+    """Where the one patch that touches a file changed it; nothing where there are several."""
     count = Counter(file for patch in patches for file in patch.files)
     lines: dict[str, list[int]] = {}
     for patch in patches:
@@ -260,10 +250,7 @@ class Parsed:
 def parsed(
     objects: Path, source: Path, patches: Sequence[Patch], config: str, modules: Sequence[str]
 ) -> Parsed:
-    """What the ELF files of a finished build say, its modules among them, read with limits.
-
-    Raises ProductError: one is not there or too large, is no ELF file, or takes too long to read.
-    """
+    """What a build's ELF files say; ProductError: one is missing, too large, or takes too long."""
     for name in (VMLINUX, RELOCATABLE, *modules):
         if name != RELOCATABLE or os.path.lexists(objects / name):
             require_size(objects, name)

@@ -1,13 +1,8 @@
 """A kernel's configuration: asked for, adapted to the release, and checked.  make does the rest.
 
-The source without a series is configured from nothing, ``allnoconfig`` and what is asked.  A
-series that changes Kconfig is configured from that: new options have the values that their
-authors gave them, and what the series takes away is away.  So the arms differ by what the series
-does, and no more.
-
-What a release does not have is looked for under other names: the fragments are written for one
-release and are asked of every other one.  ``configs/kconfig/options.toml`` says what to ask
-instead of an option that did not survive, and what cannot be measured without it.
+The source alone is configured from nothing and what is asked; a series that changes Kconfig from
+that, so that arms differ by what the series does.  What a release does not have is looked for under
+other names, of ``configs/kconfig/options.toml``.
 """
 
 from __future__ import annotations
@@ -105,10 +100,7 @@ class Reasons(Frozen):
 
 @dataclass(frozen=True)
 class Adapted:
-    """What is asked in the place of options: the other one's name, empty where there is none.
-
-    ``notes`` has one line for each choice.
-    """
+    """Options in place of others (empty: nothing), and one line for each choice."""
 
     instead: Mapping[str, str]
     notes: tuple[str, ...]
@@ -126,10 +118,7 @@ def load_reasons(checkout: Path) -> Reasons:
 
 
 def adapt(lost: Sequence[Lost], refused: frozenset[str], reasons: Reasons) -> Adapted:
-    """What to ask of a source that does not have the options that are ``lost``.
-
-    ``refused`` are those that were asked before and lost as well, so that nothing is asked twice.
-    """
+    """What to ask in place of options that are ``lost``, and never what was ``refused`` before."""
     instead: dict[str, str] = {}
     notes = []
     for each in lost:
@@ -160,11 +149,7 @@ def adapt(lost: Sequence[Lost], refused: frozenset[str], reasons: Reasons) -> Ad
 def agreed(
     requested: Mapping[str, str], versions: Sequence[str], reasons: Reasons
 ) -> dict[str, str]:
-    """Options to ask of arms of these releases so that they agree where they can.
-
-    Of alternatives of which one is asked: the first that all the releases have, where that is
-    not the one that each of them would have had.
-    """
+    """Options to ask of arms of releases, so that they take the same alternatives."""
     options: dict[str, str] = {}
     for alternatives in reasons.alternatives:
         first = next(
@@ -186,10 +171,7 @@ Make = Callable[[Sequence[str]], bool]
 
 @dataclass(frozen=True)
 class Configured:
-    """A final .config, and one line for each choice that was made on the way.
-
-    ``instead`` are options that were asked for in the place of others (empty: nothing was).
-    """
+    """A final .config, a line for each choice, and options asked ``instead`` of others."""
 
     text: str
     notes: tuple[str, ...] = ()
@@ -237,10 +219,7 @@ def targets_of(requested: str) -> list[str]:
 def from_nothing(
     parts: Sequence[Fragment], reasons: Reasons, objects: Path, requested: str, make: Make
 ) -> Configured:
-    """Configure the source in ``objects``, where the file ``requested`` has the fragments.
-
-    Raises MakeFailedError: Kconfig itself fails.
-    """
+    """Configure the source in ``objects`` from nothing; MakeFailedError: Kconfig fails."""
     notes: list[str] = []
     instead: dict[str, str] = {}
     refused: set[str] = set()
@@ -266,10 +245,7 @@ def from_nothing(
 
 
 def from_base(base: Configured, own: Mapping[str, str], objects: Path, make: Make) -> Configured:
-    """Configure a tree with a series from the configuration without it, and a user's options.
-
-    Raises MakeFailedError: Kconfig itself fails.
-    """
+    """Configure a tree with a series from that without it; MakeFailedError: Kconfig fails."""
     lines = "".join(f"{name}={value}\n" for name, value in sorted(own.items()))
     (objects / ".config").write_text(base.text + lines)
     if not make(["olddefconfig"]):

@@ -39,10 +39,7 @@ COMPILED = (".c", ".h", ".S", ".rs", ".dts", ".dtsi")
 
 @dataclass(frozen=True)
 class Hunk:
-    """One hunk: the file it changes, its number in that file, its first old line.
-
-    ``changed`` is the line of the new file at which its first change is.
-    """
+    """One hunk: file, number there, first old line, and new line of its first change."""
 
     file: str
     number: int
@@ -78,10 +75,7 @@ def read_diff(text: str, where: str, level: int | None = None) -> Diff:
 
 
 def hunk_numbers(match: re.Match[str], where: str) -> tuple[int, int, int, int]:
-    """First line and count of lines in the old file, then in the new one, of a ``HUNK``.
-
-    Raises SeriesError: a number that no file can have; ``where`` names the patch.
-    """
+    """First line and count, old and new, of a ``HUNK``; SeriesError: no file has such numbers."""
     longest = max(len(digits or "") for digits in match.groups())
     if longest > LONGEST_NUMBER:
         what = f"has a hunk header with a number of {longest} digits: {clean(match[0], 60)}"
@@ -391,11 +385,7 @@ def of_kernel(files: Sequence[str]) -> bool:
 
 
 def levels_of(every: Sequence[_File]) -> list[int | None]:
-    """How many folders stand before the path, for each file of one patch.
-
-    What a name does not say, the other files of the patch do, where these agree.  None where
-    nothing says it.
-    """
+    """How many folders stand before the path, for each file; where agreed, by the other files."""
     levels = [_level(file) for file in every]
     common = Counter(level for level in levels if level is not None)
     agreed = next(iter(common)) if len(common) == 1 else None
@@ -464,12 +454,7 @@ NO_FUNCTIONS = {"if", "for", "while", "switch", "return", "sizeof", "defined", "
 
 
 def changed_functions(text: str, where: str) -> tuple[str, ...]:
-    """Names of the functions in which lines are added or taken out, in the order of the patch.
-
-    Where a hunk begins within a function, its heading has the name, as git found it.  What
-    stands outside of functions, and a macro, has none.
-    Raises SeriesError: a hunk with impossible numbers; ``where`` names the patch.
-    """
+    """Names of the functions in which lines change, in order; SeriesError: impossible numbers."""
     names: dict[str, None] = {}
     old = new = 0
     current = ""

@@ -38,10 +38,7 @@ LOG_FORMAT = "%H%x00%P%x00%an <%ae>%x00%s"
 
 
 def write_patches(name: str, into: Path, *, checkout: Path, repository: str = "") -> str:
-    """Write the commits of ``git:REPOSITORY@A..B`` into ``into``; return the commit before them.
-
-    Raises UsageError: no such repository or commits, none or merges in the range.
-    """
+    """Write a range's commits; return the one before.  UsageError: none, or merges in it."""
     folder, first, last = _named(name, checkout, repository, bare=False)
     between = f"{first}..{last}"
     # Where history was cut off, all that is left of it would be the range.
@@ -64,9 +61,7 @@ def write_line(
 ) -> tuple[str, tuple[str, ...]]:
     """Write ``A..B`` along its first parents, a merge as one patch, into ``into``.
 
-    Returns the commit before the first, and those that change a file, in the order of the patches.
-    Raises UsageError: no such repository or commits, or no commit in the range that changes
-    anything.
+    Returns the commit before the first, and those that change a file; UsageError: there are none.
     """
     folder, first, last = _named(name, checkout, repository, bare=True)
     argv = ("log", "--first-parent", "--reverse", f"--format={LOG_FORMAT}", f"{first}..{last}")
@@ -130,11 +125,9 @@ def _deepen(folder: Path) -> str:
 def require_files(
     folder: Path, base: str, last: str, where: str, *, changed_only: bool = False
 ) -> None:
-    """Refuse a partial clone that lacks files of a commit, or of those behind it up to another.
+    """Refuse a partial clone that lacks files of a range (or those that it changes).
 
-    The lab fetches nothing by itself: of a kernel these are 86,000 files, one after the other.
-    With ``changed_only`` only files that the commits change are needed.
-    Raises UsageError: says how many are missing, and the command that fetches them at once.
+    The lab fetches nothing by itself.  Raises UsageError: says how many, and what fetches them.
     """
     argv = ("config", "--get-regexp", r"^remote\..*\.(promisor|partialclonefilter)$")
     keys = run_git(folder, *argv, check=False).stdout.split()
@@ -215,11 +208,7 @@ def settled_commit(folder: Path, ref: str, where: str) -> str:
 
 
 def run_git(folder: Path, *arguments: str, check: bool = True) -> Finished:
-    """Run git in a repository, whatever the user's settings are.
-
-    Raises UsageError: the repository is somebody else's; InfraError: with ``check``, a status other
-    than 0.
-    """
+    """Run git, whatever the user's settings; UsageError: somebody else's; InfraError: it failed."""
     # Git reads no settings of a repository that somebody else owns: they name programs to run.
     finished = run(
         ["git", "-C", str(folder), "-c", "core.quotePath=true", *arguments],

@@ -1,8 +1,7 @@
 """From what a user names to patch files in order, and a record of where they came from.
 
-A plain folder stays where it is.  Everything else is written into the cache as plain
-patch files under a key of their content, so that a session can go on, and be repeated,
-without the mailbox, the repository or a network.
+All but a plain folder is written into the cache under a key of its content: a session goes on
+without mailbox, repository or network.
 """
 
 from __future__ import annotations
@@ -55,11 +54,7 @@ STACK = TypeAdapter(tuple[SeriesRecord, ...])
 
 @dataclass(frozen=True)
 class Taken:
-    """A series as it was taken in: its spec with the key it is kept under, and what it holds.
-
-    ``patches`` are its files in the order they apply, ``records`` where each series of the stack
-    came from.
-    """
+    """A series as taken in: its spec with its key, its files in order, and where each came from."""
 
     spec: SeriesSpec
     patches: tuple[Path, ...]
@@ -278,10 +273,7 @@ def _from_range(name: str, checkout: Path, repository: str) -> _Series:
 
 
 def _require_bounds(name: str, sizes: Sequence[int], lines: int = 0, files: int = 0) -> None:
-    """Refuse a series that is larger than any real one, as far as its numbers are known.
-
-    Raises SeriesError: too many patches, bytes, lines or changed files.
-    """
+    """Refuse a series larger than any real one; SeriesError: says of what there is too much."""
     for count, most, what in (
         (len(sizes), MOST_PATCHES, "patches"),
         (lines, MOST_LINES, "lines"),
@@ -295,10 +287,7 @@ def _require_bounds(name: str, sizes: Sequence[int], lines: int = 0, files: int 
 
 
 def _vetted(series: _Series, name: str) -> SeriesRecord:
-    """Read every patch as the build will, which refuses what it must, and describe it.
-
-    The contents get the prefixes that ``git apply`` wants.
-    """
+    """Read and describe every patch as the build will; contents get git's prefixes."""
     patches = series.patches
     lines = sum(content.count(b"\n") for _, content in patches)
     _require_bounds(name, [len(content) for _, content in patches], lines)
@@ -363,10 +352,7 @@ def key_of(patches: Sequence[tuple[str, bytes]]) -> str:
 
 
 def _write(parts: Sequence[tuple[_Series, SeriesRecord]], cache: Path, *, revert: bool) -> str:
-    """Put the patches into the cache, numbered through the whole stack; return their key.
-
-    With ``revert`` each is turned around, the last one first.
-    """
+    """Put the patches into the cache, numbered (with ``revert`` turned around); return the key."""
     step = -1 if revert else 1
     patches: list[tuple[str, bytes]] = []
     records = []

@@ -35,11 +35,7 @@ DEBUG_LINE = ".debug_line"
 
 
 class Statement(NamedTuple):
-    """A row of a line table: where in a section of the object, and of which line and column.
-
-    ``begins`` says that a statement begins there, and not that one goes on.  Of files that nobody
-    asked for ``file`` is empty.
-    """
+    """A row of a line table; a statement ``begins`` there, of a file asked for or ''."""
 
     section: str
     offset: int
@@ -73,10 +69,7 @@ def name_of(file: str) -> str:
 
 
 def read(path: Path, built: Path, files: Collection[str]) -> ObjectLines:
-    """The lines of ``files`` in an object with debug information; ``built`` was linked.
-
-    Raises InfraError: their code is not the same, or one cannot be read.
-    """
+    """The lines of ``files`` in an object built with -g; InfraError: not the code of ``built``."""
     elf, linked = symbols.read(path), symbols.read(built)
     codes = [
         [(section.name, section.data) for section in each.sections if section.is_code]
@@ -152,10 +145,7 @@ def instructions(path: Path, elf: Elf) -> dict[str, tuple[int, ...]]:
 
 
 def placed(lines: ObjectLines, table: AddressTable) -> dict[str, int]:
-    """Where the linker put the sections of an object; those that it cannot be told of are left out.
-
-    All functions of a section have to be as far from its beginning as they are in the object.
-    """
+    """Where the linker put the sections of an object, those where all functions agree on it."""
     places = {}
     for section, functions in lines.functions.items():
         votes = Counter(

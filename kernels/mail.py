@@ -180,11 +180,7 @@ def split_mbox(data: bytes) -> list[bytes]:
 
 
 def read_mails(data: bytes, where: str) -> tuple[Mail, ...]:
-    """Read an mbox file's mails in its order; mails that are enclosed in one follow it.
-
-    Raises SeriesError: more mails than a thread has, or one that cannot be read or is no patch by
-    its size.
-    """
+    """An mbox file's mails, then those enclosed in each; SeriesError: too many, or one."""
     mails: list[Mail] = []
     parts = split_mbox(data)
     waiting = [(0, raw) for raw in reversed(parts)]
@@ -230,10 +226,7 @@ def name_of(raw: bytes) -> str:
 
 
 def read_mail(raw: bytes, where: str = "") -> Mail:
-    """Read one mail, which came from ``where``.
-
-    Raises SeriesError: it cannot be read, or is no patch by its size.
-    """
+    """Read one mail, which came from ``where``; SeriesError: unreadable, or too large."""
     # What no patch can be is not read.
     if len(raw) > ENCODING * LARGEST:
         raise too_large(len(raw), where)
@@ -429,10 +422,7 @@ def _content(part: Message, content: bytes | None = None) -> str:
 
 
 def _unflowed(text: str) -> str:
-    """A diff in a text of format=flowed (RFC 3676), as it was before a mailer filled its lines.
-
-    Many mailers say so and change nothing: what can be read as it is stays.
-    """
+    """A diff in format=flowed (RFC 3676) as it was before; what can be read as it is stays."""
     lines = text.split("\n")
     context = [line for line in lines if line.startswith(" ") and line.rstrip()]
     forms = [text]
@@ -454,11 +444,7 @@ def _unflowed(text: str) -> str:
 
 
 def _in_body(text: str) -> dict[str, str]:
-    """The header that a body begins with, or what follows scissors or a ruler: its fields.
-
-    Mails of other people's patches have it, and files that git made; it names an author or a
-    subject, or it is none.
-    """
+    """The fields of a header in the body, also behind scissors or a ruler: of people's patches."""
     diff = DIFF.search(text)
     lines = text[: min(diff.start() if diff else HEAD, HEAD)].split("\n")
     starts = [0]
@@ -525,11 +511,7 @@ def as_text(content: bytes, charset: str = "utf-8") -> str:
 def unmet(
     text: str, name: str, offered: set[str], patch_ids: Callable[[], set[str]]
 ) -> tuple[str, ...]:
-    """What a series called ``name`` needs and those before it do not have, a finding each.
-
-    ``offered`` are message-ids and change-ids of those before it; ``patch_ids`` makes the ids of
-    their patches, by git, where any are needed.
-    """
+    """What a series needs that none before it is (``offered`` are their ids), a finding each."""
     needs: dict[str, list[str]] = {"message-id": [], "change-id": [], "patch-id": []}
     for kind, identifier in dict.fromkeys(NEED.findall(text)):
         needs[kind].append(identifier)
@@ -569,19 +551,13 @@ def plain(content: bytes, mail: Mail) -> bytes:
 
 
 def line_ends(content: bytes) -> bytes:
-    """LF where the headers of diffs end in CRLF, or all lines: git never writes them so.
-
-    A source file with CRLF has them in hunks alone, and a list's footer may end in LF.
-    """
+    """LF where the headers of diffs, or all lines, end in CRLF; hunks alone may have it."""
     ends = HEADERS.findall(content) or re.findall(rb"(\r?)\n", content)
     return content.replace(b"\r\n", b"\n") if ends and all(ends) else content
 
 
 def as_patch(mail: Mail, number: float, total: int) -> bytes:
-    """A mail as a patch file: author, subject, message-id, and its body decoded.
-
-    What has no mail around it, a diff alone, is as it was.
-    """
+    """A mail as a patch file: author, subject, message-id, decoded body; a bare diff as it was."""
     if not (mail.poster or mail.subject):
         return line_ends(mail.raw)
     body = line_ends(mail.text.encode(errors="surrogateescape"))

@@ -84,10 +84,7 @@ def identify(family: Family = "gcc", architecture: Architecture = X86_64) -> Too
 
 
 def safe_headers(src: Path) -> bool:
-    """Whether no header of a tree, object folders left out, has an .incbin.
-
-    Only then do the headers that a compiler lists say all that a C file without one consists of.
-    """
+    """Whether no header has an .incbin, so that listed headers are all a C file consists of."""
     words = ["grep", "-rqw", "--include=*.h", "--exclude-dir=obj-*", "incbin", str(src)]
     return run(words, timeout_s=QUERY_TIMEOUT_S, check=False).returncode == 1
 
@@ -163,10 +160,7 @@ class LogError(InfraError):
 
 @dataclass(frozen=True)
 class MakeProgress:
-    """How far a build is: commands run, those of the last one like it, seconds so far.
-
-    ``total`` is 0 where no such build is known, and may be less than ``done``.
-    """
+    """Commands run so far, those of the last build like it (0: none known), and seconds."""
 
     done: int
     total: int

@@ -36,10 +36,9 @@ def options(cache: Path) -> tuple[str, ...]:
 
 
 def update(cache: Path, *, mirror: str = "", suites: Sequence[str] = (), keyring: str = "") -> str:
-    """Fetch the lists of newer releases; return the mirror, the host's own unless one is named.
+    """Fetch lists of newer releases; return the mirror.
 
-    Raises UsageError: no mirror is named, and the host has none of Debian's; InfraError: no suite
-    can be fetched.
+    Raises UsageError: there is no mirror; InfraError: no suite can be fetched.
     """
     mirror = mirror or _mirror_of_host()
     keys = Path(keyring) if keyring else KEYRING
@@ -211,10 +210,7 @@ def folder(cache: Path) -> Path:
 
 
 def fetch(package: DebianPackage, cache: Path) -> Path:
-    """The package's file, from the cache or fetched by apt.
-
-    Raises InfraError: apt could not fetch it, or what came is not what its lists say.
-    """
+    """The package's file, from cache or apt; InfraError: not to be had, or another digest."""
     path = folder(cache) / f"{package.sha256}.deb"
     if path.exists() and sha256_of(path) == package.sha256:
         os.utime(path)

@@ -64,11 +64,7 @@ def known_series(checkout: Path) -> tuple[str, ...]:
 
 
 def read_folder(checkout: Path, path: str) -> PatchFolder:
-    """The patch files of a series; cover letters are apart.
-
-    Raises UsageError: no such folder, no patch in it (the known series are named), or a series file
-    that names what is not there.
-    """
+    """The patch files of a series, covers apart; UsageError: none, or one named is not there."""
     named = checkout / Path(path).expanduser()
     if named.name == ORDER and named.is_file():
         named = named.parent

@@ -70,9 +70,8 @@ def in_image(vmlinux: bytes) -> str:
 def require_options(
     text: str, modules: Collection[str], wants: Iterable[Want], *, where: str
 ) -> None:
-    """Refuse a kernel whose configuration lacks something; nothing is known of an empty one.
+    """Refuse a kernel whose configuration (none known if empty) lacks what guests want.
 
-    ``modules`` are the names of those that its guests load.
     Raises UsageError: names every option that lacks, and what it is wanted for.
     """
     options = config.parse(text)
@@ -219,10 +218,7 @@ class _PrebuiltFiles:
 
 
 def key_of(spec: KernelSpec, *, checkout: Path, cache: Path) -> str:
-    """The content key (32 hex digits): of the package's digest, or of image and modules.
-
-    Raises UsageError: no kernel is named so; InfraError: apt does not know the package.
-    """
+    """The content key (32 hex digits); UsageError: no such kernel; InfraError: apt knows none."""
     kind, _, name = spec.source.partition(":")
     if kind == "deb":
         cached = _cached(spec, cache)
@@ -231,10 +227,9 @@ def key_of(spec: KernelSpec, *, checkout: Path, cache: Path) -> str:
 
 
 def provide(spec: KernelSpec, *, checkout: Path, cache: Path) -> Kernel:
-    """The kernel, from the cache or fetched and unpacked.
+    """The kernel, from the cache or fetched.
 
-    Raises UsageError: no kernel is named so, it is none for x86-64, or it lacks a module;
-    InfraError: it cannot be fetched or unpacked.
+    Raises UsageError: none for x86-64, or it lacks a module; InfraError: it cannot be had.
     """
     kind, _, name = spec.source.partition(":")
     if kind == "image":
@@ -314,10 +309,7 @@ def _provided(spec: KernelSpec, checkout: Path) -> _PrebuiltFiles:
 
 
 def require_image(spec: KernelSpec, wants: Iterable[Want], *, checkout: Path) -> None:
-    """Refuse a kernel of files that lacks what guests need, before anything is made of it.
-
-    Raises UsageError: as ``provide`` and ``require_options``.
-    """
+    """Refuse a kernel of files that lacks what guests need; UsageError: as ``provide``."""
     provided = _provided(spec, checkout)
     with tempfile.TemporaryDirectory() as folder:
         unpacked = Path(folder) / "vmlinux"
@@ -392,10 +384,7 @@ def _keep(key: str, source: str, provided: _PrebuiltFiles, cache: Path) -> Kerne
 
 
 def _sizes(listed: Sequence[Symbol]) -> dict[str, symbols.FunctionCode]:
-    """Functions by the distance to what follows; their code is not compared.
-
-    A linked kernel that was stripped does not say which of its bytes are addresses.
-    """
+    """Functions by the distance to what follows: stripped code does not say what is an address."""
     code = sorted({(each.address, each.name) for each in listed if TEXT.fullmatch(each.kind)})
     starts = sorted({address for address, _ in code})
     following = dict(itertools.pairwise(starts))

@@ -137,10 +137,7 @@ def plain(data: bytes, most: int) -> bytes:
 
 
 def unpacked(data: bytes, where: str, most: int = LARGEST_MBOX) -> bytes:
-    """What ``data`` holds, of which nothing may be packed twice; at most ``most`` bytes.
-
-    Raises SeriesError: too large, damaged, or a file of which it is known that it has no mails.
-    """
+    """What ``data`` holds, packed once at most; SeriesError: too large, damaged or no mails."""
     try:
         data = plain(data, most)
     except DAMAGED as error:

@@ -49,10 +49,7 @@ class Patch:
 
 
 def read_patch(path: Path) -> Patch:
-    """Read a patch's subject, the files it touches and its hunks.
-
-    Raises UsageError: the file cannot be read; SeriesError as :func:`patch_of`.
-    """
+    """Read a patch; UsageError: the file cannot be read; SeriesError as :func:`patch_of`."""
     try:
         size = path.stat().st_size
         content = path.read_bytes() if size <= LARGEST else b""
@@ -283,10 +280,7 @@ EXECUTABLE = re.compile(r"new (?:file )?mode\s+[0-7]*[1357][0-7]{2}\b")
 
 
 def host_code(texts: Iterable[str]) -> tuple[str, ...]:
-    """``FILE (WHY)`` of each file of these patches that the host executes or is read on it.
-
-    Raises SeriesError as ``kernels.diff.read_diff``.
-    """
+    """``FILE (WHY)`` of each file of these patches that the host executes or is read on it."""
     reasons: dict[str, str] = {}
     for text in texts:
         diff = read_diff(text, "")

@@ -147,10 +147,7 @@ def series_records(
 
 
 def _repository(spec: str, checkout: Path) -> tuple[str, str, Path]:
-    """Path and ref of a git source, both empty for any other kind, and its folder.
-
-    Raises UsageError: there is no such folder.
-    """
+    """Path, ref (both empty but for git) and folder of a source; UsageError: no such folder."""
     kind, _, name = spec.partition(":")
     if kind != "git":
         return "", "", checkout

@@ -56,10 +56,9 @@ class Source:
 
 
 def identify(spec: str, *, checkout: Path, cache: Path) -> Source:
-    """Find the source named by ``KernelSpec.source``; relative paths start at the checkout.
+    """Find the source of a specification.
 
-    Raises InfraError: a Debian package that is not installed, where no version is named;
-    UsageError: a path, repository or ref that does not exist.
+    Raises InfraError: a package is not installed; UsageError: a path or ref does not exist.
     """
     kind, _, name = spec.partition(":")
     if kind == "deb":
@@ -106,10 +105,9 @@ def release_of(source: Source) -> str:
 
 
 def unpack(source: Source, into: Path) -> None:
-    """Lay the source out in ``into``, which must not exist.
+    """Lay a source out in a new folder.
 
-    Raises InfraError: the source cannot be fetched or read, or changed since it was identified;
-    UsageError: what was unpacked is no Linux tree.
+    Raises InfraError: it cannot be had, or changed meanwhile; UsageError: it is no Linux tree.
     """
     if source.kind != "dir":
         into.mkdir(parents=True)
@@ -233,10 +231,7 @@ def _query(argv: list[str]) -> str:
 
 
 def _entries(top: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """All files and links below ``top`` as (relative path, entry), in a fixed order.
-
-    Raises UsageError: a pipe, socket or device is among them, which would be read for ever.
-    """
+    """Files and links below ``top``, in a fixed order; UsageError: a pipe or device among them."""
     pending = [""]
     while pending:
         folder = pending.pop()

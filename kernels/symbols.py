@@ -464,10 +464,7 @@ def differing(
 
 
 def differing_variables(first: Variables, second: Variables) -> tuple[CodeChange, ...]:
-    """Variables that differ between two tables, by name.
-
-    Of those that share a name only what one kernel has and the other has not is compared.
-    """
+    """Variables that differ between two tables; of a shared name what one alone has."""
     changes = []
     for name in sorted({*first, *second}):
         before, after = Counter(first.get(name, ())), Counter(second.get(name, ()))
@@ -500,10 +497,7 @@ def _names(
     held: Callable[[Section], bool],
     named: Callable[[str], str] = str,
 ) -> dict[int, str]:
-    """Symbol index → name, with its file where several have it.
-
-    Of symbols with a size, of these ``kinds``, in sections that are loaded and ``held``.
-    """
+    """Index → name of loaded symbols of these kinds; with its file where several have the name."""
     types = elf.symbols["info"] & 0xF
     loaded = [part.index for part in elf.sections if part.flags & SHF_ALLOC and held(part)]
     places = np.flatnonzero(

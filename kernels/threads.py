@@ -193,10 +193,7 @@ def _plain(title: str) -> str:
 
 
 def _joined(groups: Sequence[Group]) -> list[Group]:
-    """The groups, those put together that fill each other's gaps and that no thread holds together.
-
-    What git wrote into a file without numbers or ids is a series in the file's order.
-    """
+    """The groups, those of no thread joined that fill each other's gaps; bare files in order."""
     bare = all(group.total == 1 and not group.ordered[0].has_id for group in groups)
     if bare and len(groups) > 1:
         members = {float(n): group.ordered[0] for n, group in enumerate(groups, 1)}
@@ -366,10 +363,7 @@ class _Choice:
         return list(family.values())
 
     def _only_diff(self) -> Mail:
-        """The one mail with a diff where nothing was posted.
-
-        Raises SeriesError: there is none, or there are several; says what was seen.
-        """
+        """The one mail with a diff where nothing was posted; SeriesError: none, or several."""
         mails: dict[str, Mail] = {}
         for mail in self.mails.values():
             if mail.has_diff:

@@ -102,11 +102,7 @@ def _tokens(image: bytes, align: int) -> tuple[int, list[bytes], int]:
 
 
 def _markers(image: bytes, table: int) -> tuple[int, list[int]]:
-    """The array before the table of tokens that rises from 0, and where it is.
-
-    6.2 and 6.3 have one more table of the same length in between (``seqs_of_names``),
-    which does not rise.
-    """
+    """The array that rises from 0 before the tokens, and where; 6.2 has one in between."""
     low = max(table - WINDOW, table % 4)
     words = np.frombuffer(image[low:table], "<u4")
     # Where a run of rising words begins, with the end of the last one behind them.
@@ -174,10 +170,7 @@ def _addresses(image: bytes, count_at: int, index_end: int, count: int) -> list[
 
 
 def _relative_addresses(image: bytes, index_end: int, names: list[str]) -> list[int]:
-    """Addresses of all symbols since 7.1: each is counted from its own place in the table.
-
-    Where the table itself is follows from the symbol that is the first byte of the image.
-    """
+    """Addresses since 7.1: each counted from its place; the image's first byte says where."""
     at = _aligned(index_end, ALIGNMENTS[-1])
     offsets = np.frombuffer(image, "<i4", len(names), at).astype(np.int64)
     from_first = offsets + 4 * np.arange(len(names))
@@ -242,8 +235,7 @@ def read(path: Path) -> Image:
 def extract(image: Image, into: Path) -> None:
     """Write the ELF file that the image unpacks to.
 
-    Raises UsageError: damaged, or compressed in a way that is not known; InfraError: the program
-    that unpacks it is not installed.
+    Raises UsageError: damaged, or an unknown compression; InfraError: a program is missing.
     """
     payload = image.payload
     if products.is_packed(payload):

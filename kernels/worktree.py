@@ -1,18 +1,12 @@
 """One prepared tree for a source, moved from arm to arm by changing only what differs.
 
-A file keeps its modification time unless its content changes, so that make
-builds the second arm from the first arm's objects.
+A file keeps its modification time unless its content changes, so that make builds the second arm
+from the first arm's objects.  Before a file is first changed its original is saved beside the tree:
+what every file should hold follows from originals and patches alone, and a switch that was killed
+is repaired by the next one.
 
-Before a file is changed for the first time its original is saved beside the
-tree.  What every file should hold follows from the originals and the patches
-alone, and each file is replaced as a whole: a switch that was killed half-way
-is repaired by the next one, which looks at every file whose original is saved.
-
-What the source consists of is written down when it is unpacked.  A tree is used again only
-where it is known to be that, but for the files whose originals are saved; else it is unpacked
-anew.  So nothing that a series, its build or a full disk left behind is in the next one's.
-
-A few files of a source can be had without unpacking it (``lay_out``).
+A tree is used again only where it is known to be its source but for changed files; else it is
+unpacked anew, so that nothing of a series, its build or a full disk is in the next one's.
 """
 
 from __future__ import annotations
@@ -78,10 +72,7 @@ class WorkTree:
         return self.src / f"{OBJECTS}{key}"
 
     def original(self, name: str) -> Path:
-        """Where the source's own version of a changed file is, if the source has the file.
-
-        Its name says nothing of the path's, which a series chooses.
-        """
+        """Where the source's own version of a changed file is, by a hash of its path."""
         return self.folder / "originals" / hashlib.sha256(os.fsencode(name)).hexdigest()
 
 
@@ -93,11 +84,7 @@ class _Content(NamedTuple):
 
 
 def prepare(source: Source, folder: Path) -> WorkTree:
-    """Return the tree of a source, unpacking it where it is not there as it was left.
-
-    The caller holds the tree's lock.
-    Raises InfraError: the source cannot be unpacked.
-    """
+    """The tree of a source, unpacked if not as it was left; InfraError: it cannot be unpacked."""
     tree = WorkTree(folder)
     if tree.src.is_dir():
         if not (strange := _strange(tree)):
@@ -122,10 +109,7 @@ def prepare(source: Source, folder: Path) -> WorkTree:
 
 
 def _strange(tree: WorkTree) -> str:
-    """Why a tree is not known to be its source, but for changed files; empty where it is.
-
-    What these hold is compared when the tree is switched.
-    """
+    """Why a tree is not its source (changed files left to :func:`switch`); empty where it is."""
     try:
         before = {
             name: _Content(*content)
@@ -162,10 +146,7 @@ def _strange(tree: WorkTree) -> str:
 
 
 def _is_odd(before: _Content | None, now: _Content | None, *, changed: bool, between: bool) -> bool:
-    """Whether neither the source nor a changed file explains what is there.
-
-    A folder that is not there shows by the files that are not.
-    """
+    """Whether neither the source nor a changed file explains what is there."""
     what = now.what if now else FOLDER
     if changed:
         return what == OTHER or (what == FOLDER and now is not None and not between)
@@ -373,10 +354,7 @@ class Present:
 def lay_out(
     source: str, names: Sequence[str], into: Path, *, checkout: Path, cache: Path
 ) -> Present | None:
-    """Copy those of ``names`` that a source has into a folder; None where it is not at hand.
-
-    Raises UsageError, InfraError: there is no such source, or git cannot read it.
-    """
+    """Copy those of ``names`` that a source has into a folder; None where it is not at hand."""
     kind, _, place = source.partition(":")
     if source.startswith("deb:linux-image-") or kind == "image":
         return None

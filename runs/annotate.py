@@ -51,10 +51,7 @@ def is_stale(annotation: Annotation, store: SessionStore) -> bool:
 
 
 def annotate(session: Prepared, options: Options, store: SessionStore) -> None:
-    """Put the lines that a session's arms differ in on record, with how often each ran.
-
-    Raises LabError: it cannot be done.
-    """
+    """Put the lines in which arms differ on record, and how often each ran."""
     resolved, files = session.resolved, session.sources
     runs = runs_of(store)
     if not runs:

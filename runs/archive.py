@@ -62,10 +62,9 @@ class _HostileError(Exception):
 
 
 def pack(files: Mapping[str, bytes], archive: Path) -> None:
-    """Write ``files``, by their names in the archive, beside ``archive`` and rename it.
+    """Write ``files`` by their names in it.
 
-    Raises UsageError: `unpack` would refuse it: a name that leads elsewhere, too many files or
-    bytes; InfraError: it cannot be written.
+    Raises UsageError: `unpack` would refuse it; InfraError: it cannot be written.
     """
     _require_plain(files, archive)
     try:
@@ -88,12 +87,10 @@ def pack(files: Mapping[str, bytes], archive: Path) -> None:
 def unpack(
     archive: Path, into: Path, *, most_bytes: int = MOST_BYTES, made_by: str = "./lab.py repro"
 ) -> tuple[str, ...]:
-    """Lay an archive's files out in the existing folder ``into``; return their names.
+    """Lay out an archive in the folder ``into``: plain files below it alone; return their names.
 
-    ``made_by`` is the command that writes such archives, for the message. Only plain files below
-    ``into`` are made, whatever the archive asks for.  Raises UsageError: it is no archive, or holds
-    what none of ours does: links, devices, names that lead elsewhere, the same name twice, more
-    files or bytes than any session has.
+    Raises UsageError: no archive, or links, devices, names that lead elsewhere or come twice, more
+    than any session has; names ``made_by``, the command that writes such ones.
     """
     names: dict[str, None] = {}
     where = clean(str(archive))
@@ -132,9 +129,7 @@ def unpack(
 def _members(stream: _Stream) -> Iterator[tuple[str, int]]:
     """Name and size of each file, whose content the caller reads before it asks for the next.
 
-    Python's reader believes what a header says of its own size, of holes and of further headers,
-    and keeps them all: an archive of 362 bytes took it minutes, one of 181 filled a disk.  What
-    `pack` writes are plain headers, and before a long name one that holds just that.
+    Python's reader believes a header's sizes, holes and further headers: 362 bytes took it minutes.
     """
     name = ""
     for _ in range(MOST_HEADERS):

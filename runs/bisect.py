@@ -1,7 +1,6 @@
 """Find the patch that moved a metric: a session that gains an arm with each step.
 
-Everything is decided from what is on disk (``bisect.json``, manifest, records), so that
-a search that was stopped at any moment goes on where it was.
+All is decided from what is on disk, so that a search that was stopped goes on where it was.
 """
 
 from __future__ import annotations
@@ -113,10 +112,7 @@ def begin(search: Search, series: Mapping[str, Taken], folder: Path, options: Op
 
 
 def read(folder: Path, options: Options) -> Search:
-    """The search in a folder, its patches those of the folder.
-
-    Raises UsageError: there is none, or it cannot be read.
-    """
+    """The search in a folder, with that folder's patches; UsageError: none that can be read."""
     path = folder / STATE
     try:
         search = Search.model_validate_json(door.read(folder, STATE))
@@ -133,11 +129,7 @@ def read(folder: Path, options: Options) -> Search:
 
 
 def run(folder: Path, options: Options, reporter: Reporter, building: Building) -> Result:
-    """Do the search in ``folder`` to its end.
-
-    Raises SeriesError: one of the ends does not build or boot; WorkloadError, InfraError: runs that
-    measured nothing; also when the host failed.
-    """
+    """Search to the end.  SeriesError: an end does not build or boot; others: no measurement."""
     search = read(folder, options)
     session = _grown(search, folder, (0, search.last), options, building)
     search = _save(search.model_copy(update={"tested": (0, search.last, *search.tested)}), folder)
@@ -256,10 +248,7 @@ def _ratios(search: Search, folder: Path, point: int) -> list[float]:
 
 
 def _change(search: Search, folder: Path, point: int, *, required: bool = False) -> float:
-    """The change of the metric from point 0, a fraction.
-
-    Raises LabError: with ``required``, some of the point's runs failed; by who is to blame.
-    """
+    """The change of the metric from point 0, a fraction; LabError: ``required`` runs failed."""
     for run in [*_runs(search, folder, 0), *_runs(search, folder, point)] if required else []:
         if run.failure is not None:
             kinds: dict[str, type[LabError]] = {"series": SeriesError, "workload": WorkloadError}

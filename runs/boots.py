@@ -38,10 +38,7 @@ WORD = 14
 
 
 class Reporter:
-    """Progress of one lab invocation, on standard error.
-
-    The lab's stages call it from several threads; every method is safe there.
-    """
+    """Progress of one lab invocation, on standard error; safe in several threads."""
 
     def __init__(self, stream: Console | None = None) -> None:
         self.console = stream or Console(stderr=True, highlight=False)
@@ -220,10 +217,7 @@ class KeptRuns:
     drawn: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        """Refuse a shared folder in which anybody can put what is taken for measured.
-
-        Raises UsageError: it is not there, or everybody can write to it.
-        """
+        """Refuse a shared folder that is not there, or to which everybody can write."""
         if self.shared is None:
             return
         if not self.shared.is_dir():
@@ -256,10 +250,7 @@ class Judge(Protocol):
         """Name of the boot that must have been told before this one; empty for none."""
 
     def receive(self, boot: Boot, outcome: Outcome, *, last: bool) -> bool:
-        """How a boot ended, its raw files in place; True asks for another attempt.
-
-        After the ``last`` attempt the answer is False.
-        """
+        """How a boot ended, raw files in place; True (not of the ``last``) asks for another."""
 
 
 class KeepingJudge(Judge, Protocol):
@@ -275,10 +266,7 @@ class KeepingJudge(Judge, Protocol):
 
 @dataclass(frozen=True)
 class WallHost:
-    """What runs wall guests here, where each shape goes, and how fit the host is.
-
-    ``placements`` are by the names of bench and arm; None where a guest is not pinned.
-    """
+    """What runs wall guests here, where each shape (bench and arm) goes, and the host's checks."""
 
     accelerator: AcceleratorTest
     placements: Mapping[tuple[str, str], Placement | None]
@@ -296,17 +284,10 @@ class Executor(Protocol):
         """Guests of this memory (MiB) that run at once."""
 
     def boot(self, batches: Sequence[Sequence[Boot]], judge: Judge, place: Place) -> float:
-        """Boot everything and tell the judge; return the CPU seconds the guests used.
-
-        What a batch keeps for itself is gone before the next one begins.  Raises InfraError: the
-        disk is too small, or nothing can be booted.
-        """
+        """Boot everything, tell the judge; return CPU seconds.  InfraError: it cannot boot."""
 
     def keeping(self) -> AbstractContextManager[Executor]:
-        """The executor, with what it keeps of a machine kept from call to call of :meth:`boot`.
-
-        For the looks of one session, which boot the same machines again.
-        """
+        """The executor, with machines kept from call to call, for the looks of one session."""
 
     def require(self, experiment: Experiment) -> None:
         """Refuse a session that cannot be measured here.  Raises UsageError: says which can."""

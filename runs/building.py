@@ -37,13 +37,11 @@ def build_arms(
     flavour: str,
     failures: dict[str, SeriesError] | None = None,
 ) -> dict[str, Kernel]:
-    """Every arm's kernel of a flavour, building what is not cached.
+    """Every arm's kernel of a flavour, the unpatched source first: others start from its objects.
 
-    The unpatched source is built first: the other arms then start from its objects.  With
-    ``failures`` an arm that does not build is put there, and its kernel is one that is only
-    planned: the others can still be compared.  Raises SeriesError: an arm does not build, and there
-    are no ``failures``, or it is the base, or nothing else is left to compare with it; LabError:
-    whatever else building says.
+    With ``failures`` an arm that does not build is put there with a planned kernel.  Raises
+    SeriesError: one does not build, and there are no ``failures``, or it is the base, or nothing
+    else is left to compare; LabError: whatever else building says.
     """
     experiment = resolved.experiment
     kernels: dict[str, Kernel] = {}
@@ -89,11 +87,9 @@ def build_arms(
 
 
 def needs_box(resolved: Resolved, options: Options) -> bool:
-    """Whether patches are built in a box: as asked, else where somebody mailed one of them.
+    """Whether patches are built in a box: as asked, mailed, or executed by a build if it can be.
 
-    What a build executes on the host is built in a box, too, if there is one.  Raises UsageError:
-    it would be executed with all of the user's rights, and the user has not named the series as
-    trusted.
+    Raises UsageError: executed with the user's rights, of a series that is not trusted by name.
     """
     if options.sandbox or (options.sandbox is None and resolved.is_mailed):
         return True
@@ -153,10 +149,7 @@ class RunForecast:
 
 
 def forecast_kernels(resolved: Resolved, options: Options) -> tuple[KernelForecast, ...]:
-    """Every kernel of a session, in the order they are built; builds take as long as the last one.
-
-    Raises LabError: the source, a patch or a tool is missing.
-    """
+    """Every kernel of a session, in the order they are built, by how long such builds took."""
     rows: list[KernelForecast] = []
     before: list[tuple[str, str]] = []
     for kernel in resolved.planned_kernels():
@@ -173,10 +166,7 @@ def forecast_kernels(resolved: Resolved, options: Options) -> tuple[KernelForeca
 
 
 def forecast_run(experiment: Experiment, sessions: Path) -> RunForecast:
-    """How long one run of the experiment takes, by the newest session in ``sessions``.
-
-    Without one by the CPU seconds that a run of its cases took where coverage was counted.
-    """
+    """How long a run takes, by the newest such session, else by what coverage took."""
     manifests = sorted(
         sessions.glob(f"*/{MANIFEST}"), key=lambda path: path.stat().st_mtime, reverse=True
     )
@@ -205,10 +195,7 @@ def forecast_run(experiment: Experiment, sessions: Path) -> RunForecast:
 
 
 def sources_of(resolved: Resolved, kernels: Mapping[str, Kernel]) -> frozenset[str]:
-    """Files whose lines are counted: those of the patches, and whose code these change by headers.
-
-    Nothing where nobody knows of what files a kernel is made.
-    """
+    """Files whose lines are counted: those of patches, and those that headers compile otherwise."""
     every = [*kernels.values()]
     if any(not kernel.is_built or not kernel.origins.exists() for kernel in every):
         return frozenset()

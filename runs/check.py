@@ -34,9 +34,7 @@ def run_gate(
 ) -> Prepared:
     """Make every check that is not on record, and return the session without broken arms.
 
-    The session has the kernels of the checks (``runs.prepare.with_kernels``).  Raises InfraError:
-    the disk is too small or QEMU does not start; KeyboardInterrupt: passed on after all guests are
-    gone.
+    Raises InfraError: the disk is too small or QEMU does not start.
     """
     todo = session.checks
     if not todo:
@@ -111,10 +109,7 @@ def _check(
 def unmade(
     session: Prepared, checks: Collection[Check], keys: Mapping[tuple[str, str], str]
 ) -> tuple[PlannedCheck, ...]:
-    """The checks that have no answer on record for the kernels of ``keys``, by flavour and arm.
-
-    The kernels themselves need not be built.
-    """
+    """The checks without an answer on record for the kernels of ``keys``, by flavour and arm."""
     kept = {check.run_id: check.kernel_key for check in checks if check.status != "not run"}
     return tuple(
         entry
@@ -215,11 +210,7 @@ class _Judge:
 
 
 def how_it_went(outcome: Outcome, result: check.CheckResult) -> tuple[CheckStatus, str]:
-    """Status of a check, and why it was not run: pure.
-
-    A guest without files whose console shows no splat was lost, and says nothing; that a
-    self-test did not report is then no finding either.
-    """
+    """Status of a check, and why it was not run: one without files and splat was lost."""
     if outcome.files is not None:
         return ("red" if result.problems else "green"), ""
     evident = any(problem.evidence for problem in result.problems)

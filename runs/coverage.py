@@ -59,10 +59,7 @@ RUNS, AT_ONCE = 16, 2
 
 
 def shipped(release: str = "", folder: Path = FOLDER) -> Coverage:
-    """The coverage that comes with the lab: of the release nearest to ``release``, or the oldest.
-
-    Raises InfraError: there is none; CoverageError: it is damaged.
-    """
+    """The coverage nearest to ``release``; InfraError: none; CoverageError: damaged."""
     at = _place(release)
     tables = sorted(folder.glob("*.csv"), key=lambda path: (abs(_place(path.stem) - at), path.stem))
     if not tables:
@@ -78,10 +75,10 @@ def _place(name: str) -> int:
 
 
 def of_session(folder: Path, kernels: Path) -> Coverage:
-    """What the source as it is executed in a session: its arms without patches, over all seeds.
+    """What a session's arms without patches executed.  ``kernels`` is the cache.
 
-    ``kernels`` is the cache.  Raises RecordError: no session, or one without counts (wall mode,
-    another architecture); UsageError: every arm is patched, or the kernel is not in the cache.
+    Raises RecordError: no session, or no counts; UsageError: all arms are patched, or the kernel is
+    gone.
     """
     session = open_session(folder)
     arms = [arm for arm in session.manifest.arms if not arm.kernel.patches]
@@ -140,10 +137,7 @@ def of_session(folder: Path, kernels: Path) -> Coverage:
 
 
 def functions_of(kernel: Kernel) -> set[Function]:
-    """File and name of every function that stays in memory: without init code.
-
-    Raises LabError: System.map or the origins cannot be read.
-    """
+    """File and name of every function that stays in memory; LabError: maps cannot be read."""
     table = addresses.parse(addresses.text_of(kernel.system_map))
     functions = addresses.functions(table, addresses.load(kernel.origins))
     return {
@@ -154,10 +148,7 @@ def functions_of(kernel: Kernel) -> set[Function]:
 
 
 def add(sessions: Sequence[Path], kernels: Path, folder: Path = FOLDER) -> tuple[Path, Coverage]:
-    """Put what these sessions executed into the shipped tables; return the table written last.
-
-    Raises UsageError: no session is named; else as :func:`of_session` and :func:`shipped`.
-    """
+    """Put what sessions executed into the shipped tables; return the last of these."""
     if not sessions:
         raise UsageError("no session named", where="dev coverage add", next_step="name sessions")
     for session in sessions:
@@ -177,12 +168,7 @@ def add(sessions: Sequence[Path], kernels: Path, folder: Path = FOLDER) -> tuple
 def changed_by(
     resolved: Resolved, patches: Mapping[str, str], options: Options
 ) -> tuple[tuple[str, ...], bool]:
-    """The functions that a series changes, and whether they are those of built kernels.
-
-    Where both kernels are in the cache, the functions whose machine code differs; else those in
-    whose lines ``patches`` (text by name) have changes.  Raises SeriesError: a patch has impossible
-    numbers.
-    """
+    """Functions that a series changes, and whether by kernels in the cache, else by ``patches``."""
     judged, kernels = resolved.flavours[0], []
     try:
         for arm in (resolved.built[0], resolved.built[-1]):
@@ -202,10 +188,7 @@ def changed_by(
 
 @dataclass(frozen=True)
 class Advice:
-    """A suggestion with its ground: the series' files, and whether kernels or hunks were read.
-
-    ``chosen`` are the workloads that are measured where nobody names any, empty where none can be.
-    """
+    """A suggestion with its ground, and the workloads ``chosen`` where nobody names any."""
 
     coverage: Coverage
     suggestion: Suggestion
@@ -219,10 +202,7 @@ class Advice:
 
 
 def answer(resolved: Resolved, options: Options) -> Advice:
-    """What to measure the series of an experiment with.
-
-    Raises LabError: the series cannot be read, or the coverage that comes with the lab.
-    """
+    """What to measure the series of an experiment with; LabError: it cannot be read."""
     where = {"checkout": options.checkout, "cache": options.cache}
     texts, files = texts_and_files(resolved.series[COMMON])
     functions, by_kernels = changed_by(resolved, texts, options)

@@ -34,10 +34,7 @@ SHOWN = 80
 
 
 def diverging(first: Mapping[str, bytes], second: Mapping[str, bytes]) -> tuple[str, ...]:
-    """Name what differs between two results of one plan entry: file, line, both values.
-
-    At most :data:`MAX_FIELDS` entries, in order of file name; empty when equal.
-    """
+    """What differs between two results: file, line, values; at most :data:`MAX_FIELDS`."""
     differences: list[str] = []
     for name in sorted(first.keys() | second.keys()):
         if name not in first or name not in second:
@@ -89,9 +86,7 @@ BUSY = ["sh", "-c", "while :; do :; done"]
 def try_exactness(cache: Path, checkout: Path, log: Callable[[str], None]) -> Trial:
     """Boot guests of each shape on a busy host, compare what they sent, and remember it.
 
-    Two boots are kept at their stop points, their memories compared, and each is restored and run;
-    a third one goes on from there.  Raises InfraError: no QEMU, no kernel in the cache, no disk, or
-    a guest that the host lost.
+    Raises InfraError: no QEMU, kernel or disk, or a guest that the host lost.
     """
     version, binary, preload = exactness.identity()
     kernel = _kernel(cache)

@@ -1,9 +1,8 @@
 """Runs kept from session to session: an exact run is a function of its inputs, so it is made once.
 
-A kept run is a file named by the digest of all that it is a function of
-(``guests.kept.run_key``), and holds what came out of the guest, not what was read from it.  It is
-used as it was put there, or not at all; in every session some are booted anew and have to have the
-same bytes.  Failures are never kept, nor what a clock measured.
+A kept run is a file named by the digest of these (``guests.kept.run_key``) with what came out of
+the guest.  In every session some are booted anew and have to have the same bytes.  Failures are
+never kept, nor what a clock measured.
 """
 
 from __future__ import annotations
@@ -122,10 +121,7 @@ class _Keeper:
         return self.judge.first(boot, outcome)
 
     def receive(self, boot: Boot, outcome: Outcome, *, last: bool) -> bool:
-        """As ``runs.boots.Judge.receive``.
-
-        Raises InfraError: a kept run has other bytes; what its host gave is set aside.
-        """
+        """As ``Judge.receive``; InfraError: a kept run has other bytes, its host is set aside."""
         name = boot.name
         outcome = replace(outcome, inputs=self.keys.get(name, ""))
         host = outcome.host or platform.node()

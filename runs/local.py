@@ -30,11 +30,9 @@ RESERVE_BYTES = 1 << 30
 
 @contextmanager
 def workspace(cache: Path, needed_bytes: int) -> Iterator[Path]:
-    """A new scratch folder under ``cache``; gone when the block is left.
+    """A new scratch folder, gone with the block; those of killed labs are removed first.
 
-    Folders of lab processes that were killed are removed first: their lock, held by the kernel for
-    a living owner only, can be taken.  Raises InfraError: less than ``needed_bytes`` and a reserve
-    are free.
+    Raises InfraError: less than ``needed_bytes`` and a reserve are free.
     """
     top = cache / "scratch"
     top.mkdir(parents=True, exist_ok=True)
@@ -56,10 +54,7 @@ def workspace(cache: Path, needed_bytes: int) -> Iterator[Path]:
 
 
 def require_space(top: Path, needed_bytes: int) -> None:
-    """Refuse to begin what would not find room.
-
-    Raises InfraError: less than ``needed_bytes`` and a reserve are free.
-    """
+    """Raise InfraError where less than ``needed_bytes`` and a reserve are free."""
     free = shutil.disk_usage(top).free
     if free < needed_bytes + RESERVE_BYTES:
         what = f"{free >> 20} MiB free, {(needed_bytes + RESERVE_BYTES) >> 20} MiB needed"
@@ -76,10 +71,7 @@ class InterruptedRunError(Exception):
 
 @dataclass
 class _Snapshots:
-    """Snapshots by machine in a scratch folder, which is made for the first and goes with ``held``.
-
-    A restored guest maps its snapshot copy-on-write, so that one serves any number of runs.
-    """
+    """Snapshots by machine in a scratch folder that goes with ``held``; for many runs."""
 
     held: ExitStack
     scratch: Path | None = None
@@ -87,10 +79,7 @@ class _Snapshots:
     count: int = 0
 
     def folder(self, cache: Path, needed_bytes: int) -> Path:
-        """The scratch folder, with room for so many bytes more.
-
-        Raises InfraError: there is no such room.
-        """
+        """The scratch folder, with room for so many bytes more; InfraError: there is none."""
         if self.scratch is None:
             self.scratch = self.held.enter_context(workspace(cache, needed_bytes))
         else:
@@ -122,10 +111,7 @@ class _Stage:
 
 @dataclass(frozen=True)
 class LocalExecutor:
-    """The host we stand on: threads, one a guest.
-
-    ``snapshots`` are those that outlive a call of :meth:`boot`, None where none do.
-    """
+    """The host we stand on: threads, one a guest; ``snapshots`` outlive a call of ``boot``."""
 
     name: str = "local"
     snapshots: _Snapshots | None = field(default=None, compare=False, repr=False)
@@ -139,10 +125,7 @@ class LocalExecutor:
             yield replace(self, snapshots=snapshots)
 
     def slots(self, memory_mib: int, limit: int | None) -> int:
-        """What the user said, or what cores and memory allow.
-
-        Raises InfraError: this host has not the memory for one.
-        """
+        """What the user said, or cores and memory allow; InfraError: none fits this host."""
         if memory_mib > (total := facts.memory_total_mib()):
             what = f"a guest has {memory_mib} MiB, and this host {total} with its swap"
             raise InfraError(what, where="memory", next_step="name a smaller guest: --guest NAME")
@@ -264,10 +247,7 @@ def _read(stage: _Stage, boot: Boot, guest: Future[Outcome], pool: ThreadPoolExe
 def boot_guest(
     boot: Boot, snapshot: Snapshot | None, folder: Path, logs: Path, watch: Callable[[str], None]
 ) -> Outcome:
-    """Boot one guest in ``folder``: restored from ``snapshot``, or cold where that is None.
-
-    Raises InfraError: QEMU does not start; whatever ``watch`` raises.
-    """
+    """Boot one guest in ``folder``, restored or cold; InfraError: QEMU does not start."""
     more = {"probe": boot.probe} if boot.probe else {}
     if snapshot is not None:
         return exact.run_restored(

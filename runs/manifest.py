@@ -52,10 +52,7 @@ COUNTERS = ("mm/vmstat.c", "mm/memcontrol.c", "mm/memcontrol-v1.c", "mm/swap.c")
 
 
 class NameUse(NamedTuple):
-    """A name of a ``kind`` (function, counter, or file without its ending), and who leans on it.
-
-    With ``instead`` the others of the same place do its work where a kernel does not have it.
-    """
+    """A name of a ``kind``, and who leans on it; with ``instead`` others of it do as well."""
 
     name: str
     kind: str

@@ -148,10 +148,7 @@ def _claim(session: Prepared, parts: RunParts) -> validity.Claim:
 def observe(
     parts: RunParts, outcome: Outcome, result: GuestResult, sources: Collection[str] = ()
 ) -> tuple[Beside, tuple[str, ...]]:
-    """What was counted and observed in a valid run, and findings where it cannot be read.
-
-    What cannot be read explains nothing, and takes nothing from what was measured.
-    """
+    """What was counted in a valid run, and findings: what cannot be read explains nothing."""
     beside: list[Profile | Locks] = []
     findings: list[str] = []
     for what in ("probe", "locks"):
@@ -298,11 +295,7 @@ class Measurement:
         return tuple(run for run in runs if obstacles[run.run_id] is None)
 
     def _blamed(self, run: PlannedRun, failure: Failure, *, killed: bool) -> Failure:
-        """The failure with its blame, after what became of the base arm in the same block.
-
-        A series is not to blame for what its base has, too, and it is for what ended its own
-        run, each time, and not that of the base.
-        """
+        """The failure, blamed on the series only for what the base arm in this block has not."""
         twin = _base_of(self.session, run)
         if failure.blame == "series" and twin in self.failures:
             if self.failures[twin].blame == "lab":
@@ -314,11 +307,7 @@ class Measurement:
 
 
 def measure(session: Prepared, options: Options, store: SessionStore, reporter: Reporter) -> None:
-    """Make every run of the plan that is not on record yet.
-
-    Raises InfraError: the disk is too small or QEMU does not start; KeyboardInterrupt: passed on
-    after all guests are gone.
-    """
+    """Make every run of the plan that is not on record; InfraError: no disk, or no QEMU."""
     if session.same_code:
         reporter.log("the arms' machine code is the same: nothing to boot (--measure-anyway does)")
         return
@@ -358,10 +347,7 @@ def measure(session: Prepared, options: Options, store: SessionStore, reporter: 
 
 
 def _base_of(session: Prepared, run: PlannedRun) -> str:
-    """The base arm's run of the same case, block and twin, whether or not it is planned here.
-
-    Of a repeat it is the judged one.
-    """
+    """The base arm's judged run of the same case, block and twin, planned here or not."""
     base = session.resolved.arms[0].spec.name
     words = [run.original_id.removesuffix(f".{run.arm}"), base, run.twin]
     return ".".join(filter(None, words))

@@ -53,11 +53,7 @@ def without_phases(cases: Sequence[str]) -> dict[str, str]:
 
 
 def in_native_form(experiment: Experiment, guest: Guest, named: Sequence[str]) -> Experiment:
-    """The experiment as its guests are in native mode: without what these do not have.
-
-    ``named`` are workloads that the user asked for by name.  Raises SpecError: what is asked for
-    cannot be measured so; one line for each.
-    """
+    """The experiment as native mode has it; SpecError: what is asked for cannot be measured."""
     missing = without_phases([case.name for case in experiment.cases])
     refused = [name for name in without_phases(named) if name in missing]
     lines = [f"workloads: {name}: {missing[name]}" for name in refused]
@@ -94,9 +90,8 @@ def measure_native(
 ) -> None:
     """Build every arm's kernel, and make all rounds of a new session in ``folder``.
 
-    Raises UsageError: there is a session in it, or the guests are to run elsewhere; SeriesError: an
-    arm does not build or does not boot; InfraError: the base does not, or whatever else building
-    and booting say.
+    Raises UsageError: a session is there, or other hosts are asked for; SeriesError: an arm does
+    not build or boot; InfraError: the base does not.
     """
     options.executor.require(resolved.experiment)
     if native.is_native(folder):
@@ -216,11 +211,7 @@ def make_rounds(
     reporter: Reporter,
     attempts: int = 2,
 ) -> None:
-    """Make every round.
-
-    Raises SeriesError: an arm ends in another way than by having measured, in every attempt;
-    InfraError: the base does, or there is no room or no box.
-    """
+    """Make every round.  SeriesError: an arm never gets to its end; InfraError: the base."""
     base, others = head.arms[0].name, [arm.name for arm in head.arms[1:]]
     phases = tuple(sorted({phase for of in head.phases.values() for phase in of}))
     placement = place(host_cpus(), vcpus=1)

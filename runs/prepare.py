@@ -231,10 +231,7 @@ def obstacle(prepared: Prepared, run: PlannedRun) -> Failure | None:
 
 
 def wall_host(guests: Mapping[str, Mapping[str, Guest]], image: Path, options: Options) -> WallHost:
-    """Find out what runs wall guests on this host, and how fit it is.
-
-    Raises InfraError: no kernel boots at all, or the host is unfit and ``options.fit_only``.
-    """
+    """What runs wall guests here, and how fit the host is; InfraError: nothing, or unfit."""
     cpus = host_cpus()
     placements: dict[tuple[str, str], Placement | None] = {
         (name, arm): place(cpus, vcpus=guest.vcpus, nodes=guest.numa_nodes)
@@ -258,9 +255,8 @@ def wall_host(guests: Mapping[str, Mapping[str, Guest]], image: Path, options: O
 def prepare(resolved: Resolved, options: Options, progress: Building) -> Prepared:
     """Build the judged kernels and the initramfs, and lay out the plan.
 
-    Kernels of the checks are built when they are wanted: :func:`with_kernels`.  Raises SpecError:
-    sizes that do not fit the guest, or a job that does not fit fw_cfg; InfraError: the QEMU at hand
-    was found not to be exact, or the host has not the memory; LabError: whatever building says.
+    Raises SpecError: sizes or a job that do not fit; InfraError: an inexact QEMU, or too little
+    memory; LabError: whatever building says.
     """
     experiment = resolved.experiment
     architecture = experiment.kernel.architecture
@@ -327,10 +323,7 @@ def prepare(resolved: Resolved, options: Options, progress: Building) -> Prepare
 
 
 def _require_comparable(prepared: Prepared) -> None:
-    """Refuse to measure where no pair of arms has what any case needs.
-
-    Raises SeriesError, WorkloadError: the first reason, by who is to blame.
-    """
+    """Refuse, by whose fault it is, where no pair of arms has what any case needs."""
     experiment = prepared.experiment
     judged = [run for run in prepared.plan.runs if not run.twin and not run.repeat]
     obstacles = {(run.case, run.arm): obstacle(prepared, run) for run in judged}
@@ -349,10 +342,7 @@ def _require_comparable(prepared: Prepared) -> None:
 def with_kernels(
     prepared: Prepared, options: Options, progress: Building, needed: Collection[str]
 ) -> Prepared:
-    """The session with the kernels of these flavours, for the checks.
-
-    Raises LabError: whatever building says.
-    """
+    """The session with the kernels of these flavours, for the checks; raises as building."""
     resolved = prepared.resolved
     missing = [flavour for flavour in resolved.flavours[1:] if flavour in needed]
     kernels, unbuilt = dict(prepared.kernels), dict(prepared.unbuilt)

@@ -55,10 +55,7 @@ class Number(NamedTuple):
 
 @dataclass(frozen=True)
 class RunAgain:
-    """One run that was made again: its samples, and what was counted in it.
-
-    ``result`` compares a digest of all that the guest sent, or how the run failed.
-    """
+    """One run made again: digest of what it sent or how it failed, samples, counts."""
 
     run_id: str
     result: Number
@@ -180,10 +177,9 @@ def kept_in(folder: Path) -> Kept:
 
 
 def write_archive(folder: Path, archive: Path, options: Options) -> tuple[str, ...]:
-    """Write the archive of the session in ``folder``; return the names of what is in it.
+    """Write the session's archive, the same bytes for the same; return the names in it.
 
-    The same session gives the same bytes.  Raises StoreError: no session in ``folder``; LabError:
-    the archive cannot be written.
+    Raises StoreError: no session in ``folder``; LabError: it cannot be written.
     """
     manifest = SessionStore(folder).manifest()
     files = {}
@@ -250,10 +246,7 @@ def kernels_of(manifest: Manifest) -> tuple[KernelIdentity, ...]:
 
 
 def read_archive(archive: Path, into: Path) -> Repro:
-    """Unpack an archive into the empty folder ``into`` and check that it is whole.
-
-    Raises UsageError: it is none of ours, is damaged, or is of a wall session.
-    """
+    """Unpack an archive and check that it is whole; UsageError: none of ours, or damaged."""
     where = clean(str(archive))
     names = unpack(archive, into)
     problem, next_step = "", ""
@@ -291,11 +284,10 @@ def read_archive(archive: Path, into: Path) -> Repro:
 
 
 def experiment_again(repro: Repro, options: Options, source: str = "") -> Experiment:
-    """The archive's experiment, its patches taken from the archive.
+    """The archive's experiment with its patches; ``source`` is where the kernel lies here.
 
-    ``source`` is where the kernel source lies on this machine, if elsewhere.  Raises SeriesError:
-    the patches are not those that the experiment names; UsageError: it asks for more than a session
-    of ours, or for what is on this machine and was not measured: nothing has been done yet.
+    Raises SeriesError: other patches; UsageError: more than a session asks for, or files of this
+    host.
     """
     experiment, session = repro.manifest.experiment, clean(repro.manifest.session)
     # Nobody's archive has this machine work for days, or read patches of its own.
@@ -325,10 +317,7 @@ def experiment_again(repro: Repro, options: Options, source: str = "") -> Experi
 
 
 def _require_sources(manifest: Manifest, experiment: Experiment, options: Options) -> None:
-    """Refuse a source that is a place on this machine and not what was measured there.
-
-    A package is the archive's to name, and what differs of it is said.
-    """
+    """Refuse a source that is a place on this machine; a package is the archive's to name."""
     measured = {name for kernel in kernels_of(manifest) for name in (kernel.source, kernel.key)}
     here = {"checkout": options.checkout, "cache": options.cache}
     for spec in (experiment.kernel, *(arm.kernel for arm in experiment.arms if arm.kernel)):
@@ -347,10 +336,7 @@ def _require_sources(manifest: Manifest, experiment: Experiment, options: Option
 
 
 def require_known(experiment: Experiment, known: Catalogue) -> None:
-    """Refuse an experiment that names what this lab does not have.
-
-    Raises UsageError: names the first such workload, guest, flavour or addition.
-    """
+    """Raise UsageError for the first workload, guest, flavour or addition not known here."""
     flavours = [experiment.kernel.flavour]
     flavours += [arm.kernel.flavour for arm in experiment.arms if arm.kernel]
     names: list[tuple[str, str, bool]] = []

@@ -225,11 +225,7 @@ class Request:
 
     @property
     def all_overrides(self) -> tuple[str, ...]:
-        """The overrides, with those that ``mode``, ``guest`` and the seeds stand for.
-
-        A wall guest counts real seconds, so it has a profile of its own; native mode has a number
-        of rounds of its own.
-        """
+        """The overrides, with those that ``mode``, ``guest`` and the seeds stand for."""
         settings: dict[str, Any] = {"blocks": self.seeds, "max_seeds": self.max_seeds}
         settings |= {"guest": self.guest or None, "mode": self.mode or None}
         given = (f"{key}={value}" for key, value in settings.items() if value is not None)
@@ -255,10 +251,7 @@ class Request:
 
 
 def arguments(request: Request, *, here: Path, checkout: Path) -> tuple[str, ...]:
-    """The arguments with which ``./lab.py run`` asks the same in the checkout.
-
-    ``here`` is where the user is: what is there is named by its whole path.
-    """
+    """The arguments with which ``./lab.py run`` asks the same in the checkout."""
     hints = get_type_hints(Request, include_extras=True)
     words: list[str] = []
     for field in fields(Request):

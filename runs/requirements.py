@@ -36,10 +36,7 @@ PARSE_S, REFUSAL_LINES = 20.0, 2
 
 
 def require_supported(resolved: Resolved) -> None:
-    """Refuse what guests of the kernel's architecture were not seen to do.
-
-    Raises SpecError: one line for each key.
-    """
+    """Raise SpecError for what guests of the kernel's architecture were not seen to do."""
     experiment = resolved.experiment
     arch = experiment.kernel.arch
     if arch == "x86_64":
@@ -72,10 +69,7 @@ def require_supported(resolved: Resolved) -> None:
 
 
 def require_jobs(resolved: Resolved) -> None:
-    """Refuse what this host's fio, which x86-64 guests have, would not take.
-
-    Raises SpecError: one line for each phase, with the place in its job file and fio's words.
-    """
+    """Raise SpecError for what this host's fio, which x86-64 guests have, would not take."""
     fio, experiment = locate("fio"), resolved.experiment
     if experiment.kernel.arch != "x86_64" or fio is None:
         return
@@ -116,10 +110,7 @@ def wants_of(resolved: Resolved) -> tuple[Want, ...]:
 
 
 def require_prebuilt(resolved: Resolved, checkout: Path) -> None:
-    """Refuse kernels of files that lack what the guests or the workloads need.
-
-    Raises UsageError: names the kernel, and its options.
-    """
+    """Raise UsageError for kernels of files that lack what guests or workloads need."""
     kernels = [arm.spec.kernel or resolved.experiment.kernel for arm in resolved.built]
     wants = wants_of(resolved)
     images = {each.source: each for each in kernels if each.source.startswith("image:")}
@@ -128,10 +119,7 @@ def require_prebuilt(resolved: Resolved, checkout: Path) -> None:
 
 
 def require_settings(resolved: Resolved, checkout: Path) -> None:
-    """Refuse settings of arms for which the kernel has not what it takes.
-
-    Raises SpecError: one line for each, with the addition that has it where there is one.
-    """
+    """Raise SpecError for settings of arms whose kernel has not what it takes."""
     problems = []
     experiment = resolved.experiment
     for arm in experiment.all_arms:
@@ -169,10 +157,7 @@ def require_settings(resolved: Resolved, checkout: Path) -> None:
 
 
 def require_counted(resolved: Resolved, probe: Probe | None) -> None:
-    """Refuse to judge by what nobody counts.
-
-    Raises SpecError: one line for each case and metric.
-    """
+    """Raise SpecError for each case that is judged by what nobody counts."""
     experiment, guest = resolved.experiment, resolved.measured.guest
     missing = {}
     if probe is None:
@@ -193,10 +178,7 @@ def require_counted(resolved: Resolved, probe: Probe | None) -> None:
 
 
 def require_set_up(resolved: Resolved) -> None:
-    """Refuse a case whose workload wants what the dataset leaves out.
-
-    Raises SpecError: one line for each case and key.
-    """
+    """Raise SpecError for a case whose workload wants what the dataset leaves out."""
     problems = []
     sizes = [size for bench in resolved.benches for size in bench.sizes.values()]
     for size, case in itertools.product(dict.fromkeys(sizes), resolved.experiment.cases):
@@ -222,10 +204,7 @@ def require_set_up(resolved: Resolved) -> None:
 
 
 def require_job_fits(resolved: Resolved) -> None:
-    """Refuse a case whose job is too long before anything is built for it.
-
-    Raises SpecError: names the case and both lengths.
-    """
+    """Raise SpecError for a case whose job is too long, before anything is built."""
     experiment = resolved.experiment
     longest = max((twin.blocks for twin in experiment.twins), default=0)
     for case, bench, arm in itertools.product(experiment.cases, resolved.benches, resolved.arms):

@@ -48,10 +48,7 @@ MOST_PATCHES = 9
 
 @dataclass(frozen=True)
 class SeriesIntake:
-    """The series of an experiment: their records, what the host runs of them, what is to be said.
-
-    ``problem`` is why they can be measured with this source in no way.
-    """
+    """Records of an experiment's series, notes, and the ``problem`` why none can be measured."""
 
     records: tuple[SeriesRecord, ...]
     source: str
@@ -116,10 +113,7 @@ def taken_in(settled: Settled, options: Options) -> SeriesIntake:
 
 
 def _tried(source: str, paths: Sequence[Path], options: Options, *, boxed: bool) -> list[str]:
-    """What is to be said of patches on a source.
-
-    Raises SeriesError: they are no kernel's, or do not apply.
-    """
+    """What is to be said of patches on a source; SeriesError: no kernel's, or do not apply."""
     patches = [read_patch(path) for path in paths]
     files = tuple(dict.fromkeys(name for patch in patches for name in patch.files))
     shown = clean(source)
@@ -177,13 +171,11 @@ def resolve_request(
     on_intake: Callable[[Settled], None] = lambda settled: None,
     code: Callable[[Resolved], tuple[str, ...] | None] = lambda resolved: None,
 ) -> Resolved:
-    """What a request comes to, checked, with its series taken in; ``here`` is where the user is.
+    """What a request comes to, checked; ``here`` is where the user is.
 
-    ``on_intake`` is called with its series taken in, before anything is made of them. ``code`` says
-    which functions' machine code differs where patches alone do not tell what they change, and None
-    where nothing is built.  Raises UsageError: neither an experiment nor a series is named, or both
-    are; SpecError: something in the experiment or the overrides is wrong; SeriesError, InfraError:
-    as ``kernels.intake.take_in``; nothing can be built in this cache.
+    ``on_intake`` gets the series before anything is made of them; ``code`` says which functions are
+    compiled otherwise where patches do not tell, None where nothing is built.  Raises UsageError,
+    SpecError: what is asked is wrong; SeriesError, InfraError: as ``kernels.intake.take_in``.
     """
     require_usable(cache, checkout)
     _require_one_subject(request)
@@ -296,8 +288,7 @@ def _experiment(
 def _twins(request: Request, experiment: Experiment, guest: Guest) -> tuple[TwinSpec, ...]:
     """The diagnostic runs; the one that models memory may be asked for by itself.
 
-    The machine is that of lines that move, too, and without one nothing is modelled.  Raises
-    UsageError: it cannot be made; SpecError: there is no such machine.
+    Raises UsageError: it cannot be made; SpecError: there is no such machine.
     """
     modelled = [twin for twin in experiment.twins if twin.observe == MEMORY]
     others = [twin for twin in experiment.twins if twin.observe != MEMORY]

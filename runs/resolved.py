@@ -76,10 +76,7 @@ class CheckGuest:
 def planned_checks(
     experiment: Experiment, workloads: Mapping[str, Workload]
 ) -> tuple[PlannedCheck, ...]:
-    """Every guest of the gate, the base arm's first; none where no gate is asked.
-
-    Cases that prepare their file system and files alike share a guest.
-    """
+    """Every guest of the gate, the base's first; cases that prepare alike share one."""
     spec = experiment.check
     if spec is None:
         return ()
@@ -111,11 +108,7 @@ def planned_checks(
 
 @dataclass(frozen=True)
 class Bench:
-    """The guests of a set of runs, by arm: of the judged runs, or of diagnostic ones by name.
-
-    ``name`` and ``observe`` are empty for the judged ones.  ``machine`` is what is modelled, None
-    where nothing is.
-    """
+    """The guests and sizes of the judged runs, or of diagnostic ones by name, by arm."""
 
     name: str
     observe: Observed | Literal[""]
@@ -131,10 +124,7 @@ class Bench:
 
 @dataclass(frozen=True)
 class ResolvedArm:
-    """An arm with the patches it is built with, the records of its own series, and its kernels.
-
-    The kernels are by flavour: the judged one, and those of checks.
-    """
+    """An arm, its patches and own series' records, and its kernels by flavour."""
 
     spec: ArmSpec
     patches: tuple[Path, ...]
@@ -377,11 +367,7 @@ def patches_of(arm: ArmSpec, series: Mapping[str, Taken]) -> tuple[Path, ...]:
 
 
 def kernel_keys(resolved: Resolved, *, checkout: Path, cache: Path) -> dict[tuple[str, str], str]:
-    """The content key of every kernel that is booted, by flavour and arm; builds nothing.
-
-    Raises UsageError: source, flavour or patch does not exist; InfraError: a package or tool is
-    missing.
-    """
+    """The key of every kernel that is booted, by flavour and arm; raises as ``build.key_of``."""
     return {
         (flavour, arm.spec.name): build.key_of(
             build.KernelRequest(arm.kernels[flavour], arm.patches, checkout, cache)

@@ -62,10 +62,9 @@ def start(
     progress: Building,
     arguments: tuple[str, ...] = (),
 ) -> tuple[Prepared, SessionStore]:
-    """Prepare a new session and write its manifest.
+    """Prepare a new session and write its manifest; ``arguments`` begin the same again.
 
-    ``arguments`` are those of ``./lab.py run`` that begin the same session.  Raises UsageError: the
-    folder holds a session already; LabError: whatever building says.
+    Raises UsageError: the folder holds a session already; LabError: whatever building says.
     """
     store = SessionStore(folder)
     if (folder / MANIFEST).exists():
@@ -95,10 +94,7 @@ def copy_series(series: Mapping[str, Taken], folder: Path, options: Options) -> 
 
 
 def with_series_of(experiment: Experiment, folder: Path, options: Options) -> Experiment:
-    """The same experiment, its patches taken from a session's folder as far as it has them.
-
-    Raises SeriesError: they are not the patches that the experiment names.
-    """
+    """The experiment with the patches of a session's folder; SeriesError: other ones."""
     adopted = {
         name: adopt(series, place, cache=options.cache)
         for name, series in series_of(experiment)
@@ -183,10 +179,7 @@ def with_budget(experiment: Experiment, measured: int, max_seeds: int, folder: P
 def with_seeds(
     session: Prepared, seeds: int, case_seeds: Mapping[str, int] = MappingProxyType({})
 ) -> Prepared:
-    """The session with the runs of that many seeds, of the arms that it plans already.
-
-    ``case_seeds`` are cases that have fewer of them.
-    """
+    """The session with the runs of so many seeds, or fewer of a case, of the arms it has."""
     alike = len(session.plan.seeds) == seeds and not case_seeds
     if session.experiment.mode == "wall" or alike:
         return session
@@ -208,10 +201,7 @@ def options_of(manifest: Manifest, options: Options) -> Options:
 
 
 def require_same(manifest: Manifest, session: Prepared, folder: Path) -> None:
-    """Refuse to go on with other kernels, programs or guests than a session began with.
-
-    Raises InfraError: names the first that differs.
-    """
+    """Refuse to go on with other kernels, programs or guests; InfraError: names the first."""
     benches = {bench.name: bench for bench in session.benches}
     guest = session.resolved.measured.guest
     pairs = [("initramfs", manifest.provenance.initramfs_sha256, session.roots_sha256)]
@@ -247,8 +237,7 @@ def require_same(manifest: Manifest, session: Prepared, folder: Path) -> None:
 class SessionLock:
     """One lab process a session folder.
 
-    Raises UsageError: there is no session in it, or another process has it; StoreError: there is a
-    link, pipe or device in it.
+    Raises UsageError: no session, or another process has it; StoreError: a link, pipe or device.
     """
 
     def __init__(self, folder: Path, *, must_exist: bool = False, head: str = MANIFEST) -> None:

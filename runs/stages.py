@@ -1,9 +1,7 @@
-"""What a session does after its judged runs: what may take the verdict back, then what explains it.
+"""What a session does after its judged runs: what may take the verdict back, then what explains.
 
-The order is that of what a reader waits for.  The judged runs come first, on kernels that
-are built for them alone; then correctness, whose kernels are several times as long to build
-as all judged runs are to make; then diagnostic runs, on the judged kernels.  Before all of these
-a run of each case is repeated, which takes seconds.
+The order is that of what a reader waits for: a repeat of each case, which takes seconds;
+correctness, whose kernels take long to build; diagnostic runs, on the judged kernels.
 """
 
 from __future__ import annotations
@@ -41,11 +39,7 @@ Verdicts = Callable[[], ByCase]
 
 @dataclass(frozen=True)
 class Stage:
-    """Guests that are booted together: those of the checks, or the runs of ``twins``.
-
-    ``flavours`` are those of the kernels that have to be built for them, ``repeats`` whether the
-    runs are those that are made once more.
-    """
+    """Guests booted together: those of the checks, or runs (made once more) of ``twins``."""
 
     title: str
     twins: tuple[str, ...]
@@ -87,10 +81,7 @@ def stages_of(session: Prepared) -> tuple[Stage, ...]:
 
 
 def of_twins(session: Prepared, twins: Sequence[str], *, repeats: bool = False) -> Prepared:
-    """The session with the runs of these twins alone; those that are judged for ``""``.
-
-    With ``repeats`` those that are made once more instead.
-    """
+    """The session with the runs of these twins alone (``""``: judged ones), or their repeats."""
     runs = tuple(run for run in session.plan.runs if run.twin in twins and run.repeat == repeats)
     return dataclasses.replace(session, plan=Plan(runs=runs, seeds=session.plan.seeds))
 
@@ -147,10 +138,7 @@ def _decided(
     measure: Measure,
     verdicts: Verdicts,
 ) -> Prepared:
-    """Add seeds until every verdict is decided or the budget is spent: with all of them.
-
-    Only cases with an open verdict get them (``analysis.power`` says why that is sound).
-    """
+    """Add seeds to open cases until all is decided or the budget is spent."""
     looks = session.experiment.looks()
     if not looks.sequential or session.same_code:
         return session
@@ -176,11 +164,7 @@ def decided(verdicts: ByCase, case: str) -> bool:
 
 
 def to_add(counts: Mapping[str, int], open_: Sequence[str], looks: Looks) -> dict[str, int]:
-    """How many seeds open cases are to have next; nothing where the budget is spent.
-
-    A case that was decided and is open again, because the family it is judged in has other p
-    values now, first gets the seeds that the others have.
-    """
+    """How many seeds open cases get next; one that was decided first gets what others have."""
     most = max(counts.values())
     behind = [case for case in open_ if counts[case] < most]
     if behind:

@@ -50,11 +50,9 @@ def measure_wall(
     reporter: Reporter,
     decided: Callable[[], bool],
 ) -> None:
-    """Make every run of the plan that is not on record, in the plan's order.
+    """Make every run of the plan that is not on record, an interrupted block as a whole.
 
-    A block that was interrupted is made again as a whole: its arms must have run back to back.
-    ``decided`` is asked at the pre-set looks, if the experiment wants them.  Raises InfraError: KVM
-    is gone by which guests ran before, or the disk is too small.
+    ``decided`` is asked at the pre-set looks, if any.  Raises InfraError: KVM is gone, or no disk.
     """
     if session.same_code:
         reporter.log("the arms' machine code is the same: nothing to boot (--measure-anyway does)")

@@ -196,10 +196,7 @@ def job_text(
     sysctl: Mapping[str, str] = MappingProxyType({}),
     files: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """What is sent into a guest of the gate: assignments, and the script that reads them.
-
-    ``file_mib`` is that of all files together.
-    """
+    """What is sent into a guest of the gate; ``file_mib`` is that of all files together."""
     named = _named(cases)
     values = {
         "JOBS": str(jobs),
@@ -275,10 +272,7 @@ MOST = 20
 
 @dataclass(frozen=True)
 class Splat:
-    """One complaint of the kernel: its kind, its first line, where, and the lines of it.
-
-    ``where`` is a function, or empty; lines have no time stamps.
-    """
+    """One complaint: kind, title, first line, function (or empty), lines without stamps."""
 
     kind: str
     title: str
@@ -298,10 +292,7 @@ def kinds(path: Path = PATTERNS) -> tuple[tuple[str, str, re.Pattern[str]], ...]
 
 
 def find(console: str) -> tuple[Splat, ...]:
-    """Every splat of a console, in its order, each kind of line once for each place.
-
-    A panic that another splat led to is no finding of its own.
-    """
+    """Every splat of a console, once for each place, without panics that others led to."""
     lines = [STAMP.sub("", line.rstrip("\r")) for line in console.splitlines()]
     splats: dict[tuple[str, str], Splat] = {}
     number = 0
@@ -461,10 +452,7 @@ def _steps(
 
 
 def _compared_blocks(text: bytes) -> int:
-    """Blocks that fio read back, by its own count; 0 for what is no result of fio's.
-
-    A job that writes too reads back what it wrote; what else it read is not compared.
-    """
+    """Blocks that fio read back to compare, by its own count; 0 for no result of fio's."""
     total = 0
     try:
         for job in json.loads(text[text.index(b"{") :])["jobs"]:

@@ -39,10 +39,7 @@ LOCK_FUNCTION = re.compile(
 
 
 def phase_locks(files: Mapping[str, bytes], phase: str) -> PhaseLocks:
-    """Read the files of one run (path to content) for one phase.
-
-    Raises ParseError: names the file that is missing, cut short or not what it should be.
-    """
+    """Read one phase's files of locks; ParseError: one is missing, cut short or other."""
     folder = f"{phase}/locks"
 
     def text(name: str) -> str:
@@ -95,10 +92,7 @@ def waits(files: Mapping[str, str]) -> tuple[tuple[Wait, ...], int]:
 
 
 def callers(stack: str) -> tuple[str, ...]:
-    """Functions of a printed stack, innermost first, without the lock functions on top.
-
-    A stack of lock functions alone is kept as it is: it is all there is to tell.
-    """
+    """Functions of a printed stack, innermost first, without lock functions (if others are)."""
     functions = tuple(match[1] or match[2] for match in FRAME.finditer(stack))
     for depth, function in enumerate(functions):
         # The compiler's copies of a function have its name and a suffix.

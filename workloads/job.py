@@ -82,11 +82,7 @@ def output_arguments() -> tuple[str, ...]:
 def prepare_text(
     workload: Workload, *, file_mib: int, jobs: int = 1, mount_options: str = ""
 ) -> str:
-    """Shell assignments for the agent's preparation, padded to :data:`TEXT_BYTES`.
-
-    ``file_mib`` is the size of all files together; ``mount_options`` are an arm's, in
-    place of the workload's.
-    """
+    """Shell assignments for the preparation, padded; ``file_mib`` is of all files together."""
     files = workload.files(jobs)
     values = {
         "MKFS": workload.mkfs,

@@ -147,10 +147,7 @@ VARIABLE = re.compile(r"\$\{([^}]+)\}")
 
 
 class JobSection(NamedTuple):
-    """One job: fio arguments that say the same, and ``FILE:LINE [SECTION]`` of each option.
-
-    That of ``name`` is the section's own line.
-    """
+    """One job: fio arguments, and ``FILE:LINE [SECTION]`` of each option and of ``name``."""
 
     fio: tuple[str, ...]
     places: Mapping[str, str]
@@ -202,10 +199,7 @@ def read_job_file(path: Path) -> dict[str, JobSection]:
 
 
 def variant_name(title: str, taken: Collection[str] = ()) -> str:
-    """What experiments call a section: ``rnd4k-q32t16`` for ``[RND4K Q32T16]``.
-
-    One without a letter or digit, and one whose name is ``taken``, is called by its number.
-    """
+    """What experiments call a section: ``rnd4k-q32t16``; by number if empty or ``taken``."""
     name = as_name(title)
     return f"section-{len(taken) + 1}" if name in ("", DEFAULT) or name in taken else name
 
@@ -213,10 +207,7 @@ def variant_name(title: str, taken: Collection[str] = ()) -> str:
 def _lines(
     path: Path, named: str, mistakes: list[str], depth: int = 0
 ) -> Iterator[tuple[str, str]]:
-    """Place and text of a file's lines without blanks and comments, those of included ones as well.
-
-    ``named`` is what the file is called in places.
-    """
+    """Place and text of a file's lines, and of included ones, without blanks and comments."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:

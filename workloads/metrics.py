@@ -22,10 +22,7 @@ Value = Callable[[PhaseResult, FioResult], float]
 
 
 class Definition(NamedTuple):
-    """One metric of a phase; ``value`` takes the phase and its fio result.
-
-    Only a phase that fits ``when`` has it: what it does decides, not what came out.
-    """
+    """One metric; ``value`` takes phase and fio result, ``when`` says which phases have it."""
 
     name: str
     title: str
@@ -277,10 +274,7 @@ def names_of(phase: Phase) -> tuple[str, ...]:
 
 
 def thresholds_of(workloads: Mapping[str, Workload]) -> dict[tuple[str, str], dict[str, float]]:
-    """The smallest changes of metrics that have their own: by workload and variant, then by name.
-
-    Raises SpecError: one is of no metric of its phase; names file, key and what is allowed.
-    """
+    """Metrics' own smallest changes by workload and variant; SpecError: no such metric."""
     own: dict[tuple[str, str], dict[str, float]] = {}
     mistakes = []
     for name, workload in workloads.items():
@@ -332,10 +326,7 @@ def metrics_of(
 
 
 def of_profile(profile: Profile, phases: Sequence[Phase]) -> dict[str, float]:
-    """Samples that only the probe has: ``phase.metric`` → value.
-
-    A phase of which not everything that its work is made of was counted has no path.
-    """
+    """Samples that only the probe has; no path where part of the work was not counted."""
     values = {}
     for phase, spec in zip(profile.phases, phases, strict=True):
         if phase.spinning_share is not None:

@@ -142,10 +142,7 @@ class GuestResult:
 
 
 def guest_result(files: Mapping[str, bytes], phases: tuple[str, ...]) -> GuestResult:
-    """Read the files of one run (path → content) for the given phases, in order.
-
-    Raises ParseError: a file that must be there is not, or cannot be read.
-    """
+    """Read one run's files for these phases; ParseError: one is missing or unreadable."""
     failure = _text(files, "failure").strip() if "failure" in files else ""
     results = []
     for name in phases:
@@ -168,10 +165,7 @@ def guest_result(files: Mapping[str, bytes], phases: tuple[str, ...]) -> GuestRe
 
 
 def whole(value: object) -> int:
-    """A number that a guest sent, text or of its JSON, as a whole one of at most 64 bits.
-
-    Raises ParseError: it is none.
-    """
+    """A number that a guest sent as a whole one of at most 64 bits; ParseError: it is none."""
     shown = str(value)[:40]
     try:
         short = not isinstance(value, str | bytes) or len(value.strip()) <= MOST_DIGITS
@@ -184,10 +178,7 @@ def whole(value: object) -> int:
 
 
 def finite(value: object) -> float:
-    """A number of a guest's JSON that is neither infinite nor beyond 64 bits.
-
-    Raises ParseError: it is none.
-    """
+    """A number of a guest's JSON, finite and of at most 64 bits; ParseError: it is none."""
     try:
         number = float(value)  # type: ignore[arg-type]
     except (OverflowError, TypeError, ValueError):
@@ -229,10 +220,7 @@ def mounted(text: str) -> str:
 
 
 def counters(text: str) -> dict[str, int]:
-    """``name value`` lines, as in vmstat, memory.stat and memory.events.
-
-    Raises ParseError: a value is no number.
-    """
+    """``name value`` lines, as in vmstat and memory.stat; ParseError: no number."""
     pairs = (line.split() for line in text.splitlines())
     return {pair[0]: whole(pair[1]) for pair in pairs if len(pair) == 2}
 
@@ -261,10 +249,7 @@ def device_bytes(text: str, device: str) -> tuple[int, int]:
 
 
 def stalled_us(text: str) -> int:
-    """Total of the ``some`` line of a pressure file, in microseconds.
-
-    Raises ParseError: there is no such line, or no total in it.
-    """
+    """Total of the ``some`` line of a pressure file, in microseconds; ParseError: none."""
     for line in text.splitlines():
         kind, *fields = line.split()
         values = dict(field.partition("=")[::2] for field in fields)
@@ -312,10 +297,7 @@ def timeline(phase: str, log: str, interval_ms: float) -> Timeline:
 
 
 def fio_result(text: str) -> FioResult | None:
-    """Fio's JSON; None when fio wrote none (it failed before it measured).
-
-    Raises ParseError: what it wrote is cut short, or not what fio writes.
-    """
+    """Fio's JSON; None: it wrote none.  ParseError: cut short, or not what fio writes."""
     start = text.find("{")
     if start < 0:
         return None

@@ -312,10 +312,7 @@ class Workload(Frozen):
 
 
 def load_workload(path: Path) -> Workload:
-    """Read one catalogue file.
-
-    Raises SpecError: not TOML, or a key or value is wrong; names file and key.
-    """
+    """Read one catalogue file; SpecError: names file and key of each mistake."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
         _read_job_files(data)

@@ -216,10 +216,7 @@ def _fio_problems(spec: Phase, fio: FioResult, claim: Claim) -> list[str]:
 
 
 def _left_no_trace(spec: Phase, phase: PhaseResult, fio: FioResult, claim: Claim) -> Iterator[str]:
-    """Whether data was read or written, and neither moved from or to the device nor is cached.
-
-    What a tmpfs holds is counted among the cached files, and apart.
-    """
+    """Whether data moved neither from or to the device nor is cached, tmpfs apart."""
     if not spec.on_device or spec.option("ioengine") in NO_DATA:
         return
     before, after = phase.before, phase.after
@@ -236,10 +233,7 @@ def _left_no_trace(spec: Phase, phase: PhaseResult, fio: FioResult, claim: Claim
 
 
 def _other_options(given: Sequence[str], fio: FioResult) -> list[str]:
-    """Options with which fio says that it ran, and that it was not given, or given otherwise.
-
-    fio names an option by one of its names, and says nothing of those without a value.
-    """
+    """Options that fio says it ran with and was not given so, as far as it says them."""
     pairs = [argument.removeprefix("--").partition("=") for argument in given]
     expected = {OPTION_NAMES.get(name, name): value for name, is_given, value in pairs if is_given}
     actual = {OPTION_NAMES.get(name, name): str(value) for name, value in fio.options.items()}
@@ -291,11 +285,7 @@ def _limit_hit(phase: PhaseResult, claim: Claim) -> str:
 
 
 def _charged(phase: PhaseResult, claim: Claim) -> str:
-    """What the cgroup has cached, or had and gave back under its limit.
-
-    fio drops a file from the cache before each pass over it (``invalidate``): of a full cache a
-    quarter may be there when a phase ends.
-    """
+    """What is cached under the limit, or was: fio drops its file before each pass."""
     stolen = _rise(phase, "memory_stat", "pgsteal") * claim.page_bytes
     file = phase.after.memory_stat["file"] + stolen
     if file >= CHARGED_SHARE * claim.limit_bytes:

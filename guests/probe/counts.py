@@ -219,11 +219,7 @@ def words(kernel: Kernel, table: AddressTable) -> tuple[str, ...]:
 
 
 def fold(of: Counts, functions: FunctionMap) -> tuple[StackFrame, ...]:
-    """The stacks of one phase: each path by its functions, callers before what they called.
-
-    What the user's code executed is in none of them.
-    Raises CountsError: a path that leads to no beginning.
-    """
+    """Stacks of one phase, callers first, without user code; CountsError: a path without end."""
     at = np.searchsorted(functions.table.starts, of.paths["function"], side="right") - 1
     names = [
         functions.named[int(functions.owner[start])][0] if start >= 0 else UNKNOWN

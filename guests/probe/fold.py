@@ -1,14 +1,8 @@
 """From the probe's counts to a profile: pure, but for reading the kernel's tables.
 
-A block is counted where it begins.  One that runs past the end of a function into the
-next counts for the first; compilers align functions and end them with a jump.
-
-Calls of a function are entries of blocks that begin at its first instruction.
-
-Before QEMU 11.1 a block that is left in its middle (by a page fault) is counted whole, and its
-rest once more when the fault was served.  The kernel's own functions hardly fault, so this falls
-on the user's code: a phase of the laptop guest is counted 0.01 % too long against the
-guest's own clock.
+A block is counted where it begins, also one that runs into the next function.  Calls are entries of
+blocks that begin at a function's first instruction.  Before QEMU 11.1 a block that is left in its
+middle by a page fault counts whole, and its rest once more: in user code, 0.01 % of a phase.
 """
 
 from __future__ import annotations
@@ -271,10 +265,7 @@ def _locks(of: Counts, places: Places, objects: KernelObjects) -> tuple[profiles
 
 
 def _memory(of: Counts, places: Places, *, by_lock: bool) -> profiles.MemoryUse:
-    """One phase's misses, by kernel function and by user file, in the order of names.
-
-    ``by_lock`` says whether locks were watched, too.
-    """
+    """One phase's misses by function and user file; ``by_lock``: locks were watched, too."""
     inside = of.misses["address"] >= KERNEL_HALF
     in_kernel, in_user = of.misses[inside], of.misses[~inside]
     names = _names(in_kernel["address"], places)
@@ -301,10 +292,7 @@ class KernelObjects(NamedTuple):
     slabs: Rows
 
     def named(self, kind: str, value: int, first: int) -> tuple[str, int]:
-        """What the byte ``first`` of a line is of, and where the line begins in it.
-
-        Empty where that is not known; of caches that were merged the name of one of them.
-        """
+        """What the byte ``first`` of a line is of (empty: not known), and where the line begins."""
         if kind == "pages":
             member = self.types.member_at("page", first)
             return (f"page.{member}" if member else ""), 0
@@ -459,10 +447,7 @@ def _table_of(kernel: Kernel) -> AddressTable:
 
 @lru_cache(maxsize=8)
 def functions_of(kernel: Kernel, called: frozenset[str] = frozenset()) -> FunctionMap:
-    """A kernel's functions with their files; kept for the next run of the same kernel.
-
-    Raises AddressesError, InfraError: System.map or the origins cannot be read.
-    """
+    """A kernel's functions with their files, kept; AddressesError: maps cannot be read."""
     table = addresses.parse(addresses.text_of(kernel.system_map))
     return addresses.functions(table, addresses.load(kernel.origins), called)
 

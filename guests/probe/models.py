@@ -52,10 +52,8 @@ def machine_words(machine: MachineSpec) -> tuple[str, ...]:
 
 
 def memory_words(machine: MachineSpec, kernel: Kernel) -> tuple[str, ...]:
-    """The machine, and where this kernel's page tables are.
+    """The machine, and this kernel's page tables; empty where they cannot be walked.
 
-    Empty for a kernel whose page tables the plugin cannot walk: of another architecture, or
-    without one of the variables.
     Raises InfraError: System.map cannot be read.
     """
     if kernel.identity.arch != X86_64.name:
@@ -67,10 +65,7 @@ def memory_words(machine: MachineSpec, kernel: Kernel) -> tuple[str, ...]:
 def kernel_variables(
     kernel: Kernel, more: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[str, ...]:
-    """Where a kernel's page tables are, and ``more`` of its symbols, each by the plugin's word.
-
-    Raises InfraError: System.map cannot be read.
-    """
+    """Where page tables, and ``more`` symbols, are; InfraError: no System.map."""
     at = _addresses(kernel.system_map)
     return tuple(f"{word}={at[name]}" for name, word in {**VARIABLES, **more}.items() if name in at)
 
@@ -127,10 +122,7 @@ def lock_words(kernel: Kernel) -> tuple[str, ...]:
 
 
 def slab_words(kernel: Kernel) -> tuple[str, ...]:
-    """Where the kernel's slab caches are, and its page structures where they are in sections.
-
-    Raises InfraError: System.map or the types cannot be read.
-    """
+    """Where slab caches, and page structures in sections, are; InfraError: no map or types."""
     types = btf.of(kernel)
     if types.size("page") is None:
         return ()
@@ -150,10 +142,7 @@ def slab_words(kernel: Kernel) -> tuple[str, ...]:
 
 
 def member_of_slab(types: Types, cache: str, offset: int) -> str:
-    """What is at a byte of a slab cache's objects: ``xfs_inode.i_vnode.i_lock``.
-
-    The cache's name alone where its objects' type is not known.
-    """
+    """What is at a byte of a cache's objects, as ``xfs_inode.i_lock``, or its name."""
     holds = NAMES["slabs"].get(cache, cache)
     member = types.member_at(holds, offset)
     return f"{holds}.{member}" if member else cache
@@ -218,10 +207,7 @@ class UserMap:
 
 
 def user_map(loader: str, program_at: int = PROGRAM_AT) -> UserMap:
-    """Read what fio's loader said; an empty text knows the programs alone.
-
-    ``program_at`` is where the kernel puts fio itself.
-    """
+    """What fio's loader said; programs alone of an empty text, fio at ``program_at``."""
     files = {STATIC_AT: STATIC, program_at: PROGRAM}
     for name, address in LINE.findall(loader):
         short = name.rpartition("/")[2]

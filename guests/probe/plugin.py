@@ -54,9 +54,7 @@ class Probe:
     stacks: tuple[str, ...] = ()
 
     def argument(self, counts: Path, memory: str) -> str:
-        """As QEMU's ``-plugin`` has it: it writes to ``counts``, and /proc/PID/maps calls the
-        guest's memory ``memory``.
-        """
+        """QEMU's ``-plugin``; ``memory`` is how /proc/PID/maps calls the guest's memory."""
         words = [f"file={self.path.absolute()}", f"out={counts}"]
         words += [f"window={self.window}"] if self.window else []
         words += [f"span={start:x}-{end:x}" for start, end in self.spans]
@@ -68,11 +66,7 @@ class Probe:
 
 
 def provide(cache: Path, architecture: Architecture = X86_64) -> Probe:
-    """Return the plugin for this host's QEMU, built if it is not cached.
-
-    Raises InfraError: a QEMU of unknown or too old version, or one without plugins; or there is no
-    compiler.
-    """
+    """The plugin, built for this QEMU; InfraError: one too old or without plugins, no compiler."""
     program, package = architecture.board.qemu, architecture.board.package
     qemu = version_of(run([program, "--version"], timeout_s=TIMEOUT_S).stdout, program)
     api = api_of(qemu, program)

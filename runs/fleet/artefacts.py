@@ -48,11 +48,7 @@ class ArtefactStore:
         return artefact
 
     def fetch(self, artefact: Artefact, cache: Path) -> Path:
-        """The file, in this host's cache; verified when it arrives and once a process.
-
-        One that arrives damaged is fetched once more.  Raises InfraError: names the artefact and
-        the store.
-        """
+        """The file in this host's cache, verified; InfraError: damaged twice, or not there."""
         kept = held_in(cache, artefact)
         kept.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(kernel_cache.lock_path(cache, f"fleet-{artefact.sha256}")):
@@ -112,10 +108,7 @@ class ArtefactStore:
 
     @contextmanager
     def _opened(self, to_be: str) -> Iterator[tuple[Any, str, bool]]:
-        """The store, its top, and whether it is a folder of this host's: others write there, too.
-
-        Whatever a driver raises is the store's trouble: clouds' have no error in common.
-        """
+        """The store, its top, and if it is a folder; whatever a driver raises is its trouble."""
         # Loads what a URL needs, so only where a store is used.
         import fsspec
 

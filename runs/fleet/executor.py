@@ -60,10 +60,7 @@ class Case:
 
 @dataclass
 class BootBatch:
-    """One call of ``Executor.boot``: each boot is made once, repeats on another worker.
-
-    A lost worker's parcels are requeued; ``most`` guests run at once where the user says so.
-    """
+    """One call of ``Executor.boot``: repeats on another worker, ``most`` guests at once."""
 
     members: Members
     judge: Judge
@@ -79,10 +76,7 @@ class BootBatch:
     _alone: int = 0
 
     def run(self) -> float:
-        """Boot everything; return the CPU seconds of all guests.
-
-        Raises InfraError: nobody can serve, or a run has other bytes on another worker.
-        """
+        """Boot everything; return the CPU seconds.  InfraError: nobody serves, or bytes differ."""
         for case in self.cases.values():
             self.queued.append(case)
             if not case.boot.cold:
@@ -199,10 +193,7 @@ class BootBatch:
             case.answer = Answer(answer.worker, answer.host, None)
 
     def _compare(self, case: Case, answer: Answer) -> None:
-        """See that a repeat on another worker has the bytes of the run.
-
-        Raises InfraError: it has not; both workers and hosts are named.
-        """
+        """See that a repeat on another worker has the run's bytes; InfraError: names both."""
         original = self.cases.get(case.boot.repeats)
         if original is None or original.answer is None or answer.outcome is None:
             return
@@ -256,10 +247,7 @@ class DaskExecutor:
 
     @property
     def members(self) -> Members:
-        """The connection, made when it is first needed.
-
-        Raises InfraError: no scheduler answers.
-        """
+        """The connection, made when it is first needed; InfraError: no scheduler answers."""
         if self._members is None:
             client = self.connect(self._stack)
             if client.dashboard_link:
@@ -325,10 +313,9 @@ class DaskExecutor:
 def executor_of(
     text: str, store: str, *, cache: Path, log: Callable[[str], None], insecure: bool = False
 ) -> AbstractContextManager[Executor]:
-    """The executor that the command line names; nothing is connected before it is needed.
+    """The executor that the command line names; connects when it is needed.
 
-    Raises UsageError: no such form, or (unless ``insecure``) a scheduler that whoever reaches it
-    can have run anything.
+    Raises UsageError: no such form, or a scheduler (unless ``insecure``) that is open to all.
     """
     if text == "local":
         return nullcontext(LocalExecutor())
@@ -368,11 +355,7 @@ def _open_to_all(text: str, host: str) -> UsageError:
 
 
 def _client(stack: ExitStack, address: str, *, loopback_only: bool = False) -> Any:
-    """A client of a scheduler that answers; with ``loopback_only`` of one that nobody else reaches.
-
-    Something that listens there and is no scheduler of ours may say nothing for ever: dask's
-    own time-out covers the connection only.
-    """
+    """A client of a scheduler that answers in time; ``loopback_only``: that none reaches."""
     from distributed import Client
 
     _quiet()
@@ -408,8 +391,5 @@ def _client(stack: ExitStack, address: str, *, loopback_only: bool = False) -> A
 
 
 def _quiet() -> None:
-    """What breaks is said once, by who notices; not as a trace by each of dask's threads.
-
-    Importing dask sets its loggers up, so this comes after it.
-    """
+    """What breaks is said once, by who notices; after dask's import, which sets loggers up."""
     logging.getLogger("distributed").setLevel(logging.CRITICAL)

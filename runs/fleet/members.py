@@ -26,10 +26,7 @@ RESULT_S = 30.0
 
 @dataclass
 class Member:
-    """A worker that serves: its address, host, resources, and what it runs.
-
-    ``memory_mib`` and ``guests`` are of the parcels of this session that are in flight there.
-    """
+    """A worker that serves, its resources, and memory and number of this session's guests there."""
 
     address: str
     host: str
@@ -58,11 +55,7 @@ class Flight:
 
 
 def _by_name() -> Callable[[Mapping[str, str], bytes], bytes]:
-    """A function that travels as its own code, and finds the lab's where it is run.
-
-    A scheduler unpickles what it is sent, and need not have the lab: one that stands in a
-    module, and not in a function as this does, would be sent by the module's name.
-    """
+    """A function that travels as code: by its module's name a scheduler would need the lab."""
 
     def call(identity: Mapping[str, str], payload: bytes) -> bytes:
         from runs.fleet import worker
@@ -74,10 +67,7 @@ def _by_name() -> Callable[[Mapping[str, str], bytes], bytes]:
 
 @dataclass
 class Members:
-    """A client of a scheduler; ``log`` is told of workers that are refused or set aside.
-
-    ``resume`` is the next step when the scheduler is gone.
-    """
+    """A client of a scheduler; ``log`` hears of refused workers, ``resume`` is a next step."""
 
     client: Any
     identity: Mapping[str, str]
@@ -96,10 +86,7 @@ class Members:
     )
 
     def refresh(self, *, at_once: bool = False) -> None:
-        """See who came and who left; with ``at_once`` wait until somebody serves.
-
-        Raises InfraError: the scheduler is gone, or nobody serves, and nobody has for a while.
-        """
+        """See who came and left, waiting for one ``at_once``; InfraError: nobody serves."""
         while True:
             self._require_scheduler()
             self._invite(at_once)
@@ -110,10 +97,7 @@ class Members:
             time.sleep(WAIT_S)
 
     def require_memory(self, memory_mib: int) -> None:
-        """See that somebody who serves has the memory for such a guest.
-
-        Raises InfraError: nobody has.
-        """
+        """See that somebody has the memory for such a guest; InfraError: nobody has."""
         if self.serving and not any(m.capacity(memory_mib) for m in self.serving.values()):
             most = max(int(member.resources.get("memory", 0)) for member in self.serving.values())
             what = f"no worker has {memory_mib} MiB for a guest; the largest offers {most} MiB"
@@ -141,10 +125,7 @@ class Members:
         return flight.future.status != "pending" or flight.member.address not in self._answers
 
     def result(self, flight: Flight) -> bytes | None:
-        """What a worker answered; None where the worker, or the scheduler, was lost.
-
-        Raises InfraError: the worker ran into a bug.
-        """
+        """What a worker answered; None: it was lost.  InfraError: it ran into a bug."""
         from distributed import KilledWorker
 
         member, future = flight.member, flight.future

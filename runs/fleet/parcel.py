@@ -55,10 +55,7 @@ class Parcel:
         return self.boot.machine.guest.memory_mib + QEMU_OVERHEAD_MIB
 
     def boot_here(self, cache: Path) -> Boot:
-        """The boot on the worker's host, its files fetched.
-
-        Raises InfraError: a file is damaged or gone.
-        """
+        """The boot on the worker's host, its files fetched; InfraError: one is damaged or gone."""
         here = {path: self.store.fetch(file, cache) for path, file in self.files.items()}
         machine, probe = self.boot.machine, self.boot.probe
         machine = replace(
@@ -104,10 +101,7 @@ def files_of(boot: Boot) -> tuple[Path, ...]:
 
 
 def answer_of(data: bytes) -> Answer:
-    """An answer as it came, with the guest's files read from its raw result.
-
-    Raises InfraError: it is no answer.
-    """
+    """An answer, the guest's files read from its raw result; InfraError: it is none."""
     answer = unpacked(data)
     outcome = answer.outcome
     if outcome is None or outcome.files is None:

@@ -65,10 +65,7 @@ async def enlist(expected: Mapping[str, str], dask_worker: Any = None) -> dict[s
 
 
 def perform(expected: Mapping[str, str], payload: bytes) -> bytes:
-    """Boot the guest of a pickled ``Parcel``; return a packed ``Answer``.
-
-    A host's trouble is an answer too: another worker may do better.
-    """
+    """Boot the guest of a pickled ``Parcel``; a host's trouble is an answer (packed), too."""
     import distributed
     from distributed.worker import thread_state
 
@@ -128,10 +125,7 @@ def _boot(parcel: Parcel, answer: Answer, watch: Callable[[str], None]) -> Answe
 
 @lru_cache(maxsize=1)
 def identity() -> dict[str, str]:
-    """Lab, QEMU, its firmware and Python of this process, each as text that can be compared.
-
-    Raises InfraError: there is no QEMU.
-    """
+    """Lab, QEMU, firmware and Python of this process, as texts; InfraError: there is no QEMU."""
     qemu = X86_64.board.qemu
     path = locate(qemu)
     if path is None:
