@@ -34,9 +34,7 @@ class CheckSpec(Frozen):
     """Correctness checks, made on every arm."""
 
     flavour: Name = "lockdep"
-    """The kernel that watches itself while it does a short form of the cases and reads everything
-    back.
-    """
+    """The kernel that watches itself while it does short forms of the cases."""
     vcpus: Annotated[tuple[Annotated[int, Field(ge=1, le=64)], ...], Field(max_length=64)] = (1, 4)
     """One guest of that kernel for each number of vCPUs; empty: no such kernel is built."""
     selftest_flavour: Name = "selftest"
@@ -187,13 +185,9 @@ class CaseSpec(Frozen):
     wall_primary: tuple[str, ...] = ()
     """The same in wall mode, where other metrics are judged; empty: as ``primary``."""
     thresholds: dict[str, Change] = Field(default_factory=dict)
-    """Smallest change that matters, by metric, where it is neither the experiment's nor the
-    workload's.
-    """
+    """Smallest change that matters, by metric, in place of the workload's."""
     times: dict[str, dict[str, PhaseTimes]] = Field(default_factory=dict)
-    """How much each phase of fio does, by guest, then by phase: ``times.laptop.4k``.  Phases
-    with a program do the same amount in every guest.
-    """
+    """How much each phase of fio does, by guest and phase: ``times.laptop.4k``."""
     published: tuple[Published, ...] = ()
     """Figures of the original document."""
 
@@ -221,9 +215,7 @@ class Thresholds(Frozen):
     equivalence_alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
     """Error rate of each of the two one-sided tests of "no change"."""
     metrics: dict[str, Change] = Field(default_factory=dict)
-    """Smallest change of single metrics: of every case (``"thp.work"``) or of one
-    (``"filemap-thp/thp.work"``), which goes first.
-    """
+    """Smallest change of metrics: of a case (``"filemap-thp/thp.work"``), else of every one."""
 
     def own(self, case: str, metric: str) -> float | None:
         """The smallest change that a metric has of its own; None for the one of all metrics."""
@@ -332,9 +324,7 @@ class Experiment(Frozen):
     cases: Annotated[tuple[CaseSpec, ...], Field(min_length=1, max_length=256)]
     """Workloads, and which of their metrics are judged."""
     blocks: Annotated[int, Field(ge=1, le=1000)] = 8
-    """Seeds that every arm runs of every case; in wall mode blocks, each of which has every arm
-    once.
-    """
+    """Seeds that every arm runs of every case; in wall mode blocks of every arm once."""
     max_seeds: Annotated[int, Field(ge=1, le=1000)] | None = None
     """The most seeds of an exact session that adds seeds until every primary metric is decided;
     without it their number is fixed.

@@ -7,6 +7,7 @@ slow to import is imported: ``--help`` and completion read this file.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -32,24 +33,18 @@ def _stems(folder: Path) -> list[str]:
     return [path.stem for path in sorted(folder.glob("*.toml"))]
 
 
-def experiments(incomplete: str) -> list[str]:
-    """Names of shipped experiments that begin so."""
-    return [name for name in _stems(EXPERIMENTS) if name.startswith(incomplete)]
+def _completion(names: Callable[[], list[str]]) -> Callable[[str], list[str]]:
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in names() if name.startswith(incomplete)]
+
+    return complete
 
 
-def modes(incomplete: str) -> list[str]:
-    """The ways to measure that begin so."""
-    return [name for name in MODES if name.startswith(incomplete)]
-
-
-def guests(incomplete: str) -> list[str]:
-    """Names of guests that begin so."""
-    return [name for name in _stems(GUESTS) if name.startswith(incomplete)]
-
-
-def machines(incomplete: str) -> list[str]:
-    """Names of machines whose caches are modelled, and ``none``, that begin so."""
-    return [name for name in ["none", *_stems(MACHINES)] if name.startswith(incomplete)]
+# Values that begin so, as shells ask for them.
+experiments = _completion(lambda: _stems(EXPERIMENTS))
+modes = _completion(lambda: [*MODES])
+guests = _completion(lambda: _stems(GUESTS))
+machines = _completion(lambda: ["none", *_stems(MACHINES)])
 
 
 def workloads(incomplete: str) -> list[str]:
@@ -58,12 +53,12 @@ def workloads(incomplete: str) -> list[str]:
     return [f"{before}{comma}{name}" for name in _stems(WORKLOADS) if name.startswith(last)]
 
 
-def sessions(incomplete: str) -> list[str]:
+@_completion
+def sessions() -> list[str]:
     """``latest``, and names of this lab's sessions, newest first."""
     heads = SESSIONS.glob(f"*/{MANIFEST}")
     newest = sorted(heads, key=lambda path: path.stat().st_mtime, reverse=True)
-    names = ["latest", *(path.parent.name for path in newest)]
-    return [name for name in names if name.startswith(incomplete)]
+    return ["latest", *(path.parent.name for path in newest)]
 
 
 SUBJECT = "What is compared"
