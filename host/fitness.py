@@ -1,10 +1,9 @@
-"""How fit this host is for wall mode, which settings to change, and where vCPUs run on it."""
+"""How fit this host is for wall mode, and where vCPUs run on it."""
 
 from __future__ import annotations
 
 import os
 import re
-import shlex
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,57 +16,6 @@ from host import accelerator as accelerators
 from host.accelerator import AcceleratorTest
 from host.doctor import DoctorCheck, Status, judged
 from host.facts import HOST_RESERVE_MIB, QEMU_OVERHEAD_MIB, meminfo_mib, text_of
-
-HEAD = "# As root, before measuring; until the next boot:"
-UNDO = "# As root, to undo it:"
-NOTHING = "# Every setting that a command can change is as wall mode wants it."
-
-
-@dataclass(frozen=True)
-class Setting:
-    """A file of the kernel's with what is in it now, and what wall mode wants in it."""
-
-    path: Path
-    now: str
-    target: str
-
-
-def to_change(*, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> tuple[Setting, ...]:
-    """Settings that are not as wanted, in the order to change them; shared cores go off first."""
-    cpu, memory = sys / "devices/system/cpu", sys / "kernel/mm"
-    switches = {
-        cpu / "smt/control": ("on", "off"),
-        cpu / "intel_pstate/no_turbo": ("0", "1"),
-        cpu / "cpufreq/boost": ("1", "0"),
-        memory / "ksm/run": ("1", "2"),
-    }
-    if len(list((sys / "devices/system/node").glob("node[0-9]*"))) > 1:
-        switches[proc / "sys/kernel/numa_balancing"] = ("1", "0")
-    if "[never]" not in text_of(memory / "transparent_hugepage/enabled"):
-        switches[memory / "transparent_hugepage/khugepaged/defrag"] = ("1", "0")
-    governors = sorted(cpu.glob("cpu[0-9]*/cpufreq/scaling_governor"))
-    now = {path: text_of(path).strip() for path in (*switches, *governors)}
-    return (
-        *(Setting(path, *values) for path, values in switches.items() if now[path] == values[0]),
-        *(
-            Setting(path, now[path], "performance")
-            for path in governors
-            if now[path] not in ("", "performance")
-        ),
-    )
-
-
-def as_shell(settings: Sequence[Setting]) -> str:
-    """Lines for a root's shell that change them, and in a second part those that undo it."""
-    if not settings:
-        return NOTHING
-    # In the same order: the files of a CPU that was off come back with it.
-    there, back = (
-        [f"echo {shlex.quote(value)} > {shlex.quote(str(path))}" for path, value in values]
-        for values in ([(s.path, s.target) for s in settings], [(s.path, s.now) for s in settings])
-    )
-    return "\n".join([HEAD, *there, "", UNDO, *back])
-
 
 # Of all CPU time.  A hypervisor that takes 1 % moves a change of 1 %.
 STOLEN = 0.01

@@ -36,9 +36,6 @@ def doctor_verb(
     exact: Annotated[
         bool, opt("--exact", "also check by booting guests whether this QEMU is bit-exact")
     ] = False,
-    fix: Annotated[
-        bool, opt("--fix", "with --wall: print commands that make this host fit, and undo it")
-    ] = False,
     strict: Annotated[bool, opt("--strict", "exit 3 if there is any warning")] = False,
     kernel: Annotated[
         str,
@@ -55,7 +52,6 @@ def doctor_verb(
     Examples:
     ./lab.py doctor  # what is missing, and the command that installs it
     ./lab.py doctor --wall --strict  # whether this host is fit for wall mode
-    ./lab.py doctor --wall --fix  # commands that make it fit, and undo that
     ./lab.py doctor --exact  # whether a new QEMU release is bit-exact
     ./lab.py doctor --kernel ../linux  # whether a kernel that nobody tried works
     """
@@ -67,12 +63,6 @@ def doctor_verb(
         emit([vars(check) for check in checks]) if as_json else write_out(doctor.as_text(checks))
         if doctor.worst(checks) == "fail" or (strict and doctor.worst(checks) != "ok"):
             raise typer.Exit(Exit.INFRASTRUCTURE)
-        return
-    if fix:
-        if not wall or exact or strict or as_json:
-            what = "--fix prints commands and checks nothing"
-            raise UsageError(what, where="--fix", next_step="./lab.py doctor --wall --fix")
-        write_out(fitness.as_shell(fitness.to_change()))
         return
     if exact:
         # What boots guests takes seconds to import, which no other check needs.

@@ -1,7 +1,6 @@
 """Every check on texts as hosts show them, both ways, and the readers on small trees."""
 
 import os
-import subprocess
 from itertools import chain
 from pathlib import Path
 
@@ -13,13 +12,10 @@ from errors import InfraError
 from host.accelerator import AcceleratorTest, Attempt
 from host.doctor import DoctorCheck
 from host.fitness import (
-    NOTHING,
     Counters,
     Cpu,
     Meanwhile,
     Placement,
-    Setting,
-    as_shell,
     check_accelerator,
     check_free_memory,
     check_governor,
@@ -45,7 +41,6 @@ from host.fitness import (
     read_cpus,
     require_fit,
     swapped_pages,
-    to_change,
 )
 
 STAT = "cpu  1000 200 300 4000 50 6 7 80 0 0\ncpu0 1 2 3 4\nctxt 9\n"
@@ -314,77 +309,6 @@ def test_memory_of_the_node_that_a_guest_is_bound_to(tmp_path: Path) -> None:
 def test_processes_of_this_host_hold_this_one() -> None:
 
     assert processes()[os.getpid()]
-
-
-CPU = "sys/devices/system/cpu"
-MM = "sys/kernel/mm"
-
-
-def laptop(root: Path, **changes: str) -> None:
-    """The files of a laptop with two cores, two threads each, as its distribution sets it up."""
-    files = {
-        f"{CPU}/smt/control": "on",
-        f"{CPU}/intel_pstate/no_turbo": "0",
-        f"{CPU}/cpu0/cpufreq/scaling_governor": "powersave",
-        f"{CPU}/cpu1/cpufreq/scaling_governor": "performance",
-        f"{MM}/ksm/run": "0",
-        f"{MM}/transparent_hugepage/enabled": "always [madvise] never",
-        f"{MM}/transparent_hugepage/khugepaged/defrag": "1",
-        "sys/devices/system/node/node0/meminfo": "",
-        "proc/sys/kernel/numa_balancing": "1",
-        **changes,
-    }
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(f"{text}\n")
-
-
-def changed(root: Path) -> dict[str, tuple[str, str]]:
-    return {
-        str(each.path.relative_to(root)): (each.now, each.target)
-        for each in to_change(proc=root / "proc", sys=root / "sys")
-    }
-
-
-def test_what_a_laptop_has_to_change(tmp_path: Path) -> None:
-    laptop(tmp_path)
-    assert changed(tmp_path) == {
-        f"{CPU}/smt/control": ("on", "off"),
-        f"{CPU}/intel_pstate/no_turbo": ("0", "1"),
-        f"{MM}/transparent_hugepage/khugepaged/defrag": ("1", "0"),
-        f"{CPU}/cpu0/cpufreq/scaling_governor": ("powersave", "performance"),
-    }
-
-
-def test_balancing_matters_between_nodes_and_khugepaged_where_there_are_huge_pages(
-    tmp_path: Path,
-) -> None:
-    laptop(
-        tmp_path,
-        **{
-            "sys/devices/system/node/node1/meminfo": "",
-            f"{MM}/transparent_hugepage/enabled": "always madvise [never]",
-        },
-    )
-    names = changed(tmp_path)
-    assert names["proc/sys/kernel/numa_balancing"] == ("1", "0")
-    assert f"{MM}/transparent_hugepage/khugepaged/defrag" not in names
-
-
-def test_the_commands_change_and_undo(tmp_path: Path) -> None:
-    laptop(tmp_path)
-    before = {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
-    settings = to_change(proc=tmp_path / "proc", sys=tmp_path / "sys")
-    there, back = as_shell(settings).split("\n\n")
-    subprocess.run(["sh", "-euc", there], check=True)
-    assert changed(tmp_path) == {}
-    subprocess.run(["sh", "-euc", back], check=True)
-    assert {path: path.read_text() for path in before} == before
-
-
-def test_a_host_that_fits_needs_no_command() -> None:
-    assert as_shell(()) == NOTHING
-    assert "echo 0 > /x" in as_shell((Setting(Path("/x"), "1", "0"),))
 
 
 def machine(*, nodes: int, cores: int, threads: int) -> tuple[Cpu, ...]:
