@@ -32,9 +32,7 @@ class CpuClock:
         self.last_s = cpu_s()
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(
-        self,
-    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         now_s = cpu_s()
         # On a copy: properties go from a worker to the process that writes the table.

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import completed
+
 CHECKOUT = Path(__file__).resolve().parent.parent
 SETTINGS = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["tool"]["importlinter"]
 FLOORS: tuple[str, ...] = tuple(SETTINGS["root_packages"])
@@ -18,12 +20,8 @@ VAGUE = {"utils.py", "util.py", "helpers.py", "common.py", "misc.py", "manager.p
 
 
 def linted(program: str, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(Path(sys.executable).with_name(program)), *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
+    return completed(
+        [str(Path(sys.executable).with_name(program)), *arguments], check=False, cwd=folder
     )
 
 

@@ -6,7 +6,6 @@ the scheduled job of `ci.yml` more than a million in all.
 """
 
 import os
-import subprocess
 import sys
 import zlib
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz import CHECKOUT, TARGETS, Target, damaged, failure_of
+from tests.waiting import completed
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +62,7 @@ LARGEST = ("a mailbox", "a diff", "a result", "an archive's headers")
 def test_fuzzing_by_what_is_reached_finds_nothing(name: str, tmp_path: Path) -> None:
     pytest.importorskip("atheris", reason="there is no build of it for this machine")
     argv = [sys.executable, "-m", "tests.guided", name, str(GUIDED_S), str(tmp_path)]
-    ended = subprocess.run(argv, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    ended = completed(argv, check=False, cwd=CHECKOUT)
     inputs = [path.name for path in tmp_path.glob("found-*")]
     assert (ended.returncode, inputs) == (0, []), ended.stderr[-2000:]
     # It did run: the inputs that reached new code are beside the real ones.

@@ -1,12 +1,13 @@
 """The house does not grow unnoticed: bounds of pyproject.toml, held by ``make lint``."""
 
 import ast
-import subprocess
 import tomllib
 from collections import Counter
 from pathlib import Path
 
 import pytest
+
+from tests.waiting import completed
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 BOUNDS = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["tool"]["twinboot"]["house"]
@@ -14,12 +15,8 @@ BOUNDS = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["tool"]["twinb
 
 def sources() -> dict[str, str]:
     """Text of each Python file, by its path; a file that git does not know yet counts, too."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py"],
-        cwd=CHECKOUT,
-        capture_output=True,
-        text=True,
-        check=True,
+    listed = completed(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py"], cwd=CHECKOUT
     )
     names = [name for name in listed.stdout.split() if (CHECKOUT / name).is_file()]
     return {name: (CHECKOUT / name).read_text() for name in names}

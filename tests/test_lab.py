@@ -24,6 +24,7 @@ from results.store import SessionStore
 from runs import building, session
 from tests.analysis.factory import ExactSession, fails
 from tests.kernels import shipped
+from tests.waiting import completed
 
 CHECKOUT = Path(lab.__file__).resolve().parent
 FORMS = ("text", "markdown", "letter", "html", "json", "summary")
@@ -44,14 +45,7 @@ def main(
 
 
 def as_process(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(CHECKOUT / "lab.py"), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        cwd=cwd,
-    )
+    return completed([sys.executable, str(CHECKOUT / "lab.py"), *arguments], check=False, cwd=cwd)
 
 
 def store(folder: Path, *broken: str, session: ExactSession | None = None, **failure: str) -> Path:
@@ -424,10 +418,7 @@ def test_a_form_without_drawings_does_not_import_what_draws(tmp_path: Path, form
         f"lab.main(['report', {str(store(tmp_path / 'session'))!r}, '--form', {form!r}])\n"
         "assert not {'matplotlib', 'pandas', 'pyarrow'} & set(sys.modules)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    completed([sys.executable, "-c", code], cwd=CHECKOUT)
 
 
 def test_a_report_that_does_not_judge_ends_well(main: Main, tmp_path: Path) -> None:

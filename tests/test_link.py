@@ -4,14 +4,14 @@ import os
 import subprocess
 from pathlib import Path
 
+from tests.waiting import completed
+
 CHECKOUT = Path(__file__).resolve().parent.parent
 
 
 def link(folder: Path, *, path: str = "/usr/bin:/bin") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return completed(
         ["make", "-s", "-C", str(CHECKOUT), "link", f"BIN={folder}"],
-        capture_output=True,
-        text=True,
         check=False,
         env={"PATH": path, "HOME": "/nowhere"},
     )
@@ -31,15 +31,11 @@ def test_the_launcher_is_the_lab_wherever_one_is(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert f'next: export PATH="{bin_folder}:$PATH"' in done.stderr
     env = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}"}
-    shown = subprocess.run(
+    shown = completed(
         ["twinboot", "plan", "noop", "--set", "blocks=1", "--set", "guest=smoke", "--no-check"],
-        capture_output=True,
-        text=True,
-        check=False,
         cwd=here,
         env=env,
     )
-    assert shown.returncode == 0, shown.stderr
     assert "patched" in shown.stdout
     assert list(here.iterdir()) == []
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from host.packages import SYSTEMS, packages, parse_systems
+from tests.waiting import completed
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 REAL = (
@@ -116,13 +117,11 @@ class FreshMachine:
             self.program("pacman", PACMAN)
 
     def setup(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return completed(
             ["sh", "setup/prepare.sh", *arguments],
+            check=False,
             cwd=self.checkout,
             env={"PATH": f"{self.fake}/bin", "FAKE": f"{self.fake}", "PYTHON": "python3", **env},
-            capture_output=True,
-            text=True,
-            timeout=300,
         )
 
     def calls(self) -> list[str]:
@@ -443,9 +442,7 @@ def test_the_lock_holds_every_package_that_the_project_names() -> None:
 
 def test_make_targets_all_set_up_first() -> None:
     for target in ("run", "test", "check"):
-        done = subprocess.run(
-            ["make", "--dry-run", target], cwd=CHECKOUT, capture_output=True, text=True, check=True
-        )
+        done = completed(["make", "--dry-run", target], cwd=CHECKOUT)
         group = "" if target == "run" else " tests"
         assert done.stdout.splitlines()[0] == f"sh setup/prepare.sh{group}"
     assert "pytest" in done.stdout.splitlines()[-1]
@@ -475,13 +472,9 @@ def test_actions_are_pinned_by_commit_and_may_only_read() -> None:
 
 def test_the_interpreter_of_the_environment_reaches_set_up_through_make() -> None:
     """A variable of the Makefile's, once called PYTHON, took its place."""
-    done = subprocess.run(
+    done = completed(
         ["make", "--no-print-directory", "--eval", "shown:; @echo $$PYTHON", "shown"],
         cwd=CHECKOUT,
         env=os.environ | {"PYTHON": "python3.99"},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
     )
     assert done.stdout == "python3.99\n"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from experiment.load import known_experiments
+from tests.waiting import completed
 from tests.workflow import CHECKOUT, EXPRESSION, WORKFLOWS, parsed
 
 ACTION = CHECKOUT / ".github" / "actions" / "twinboot" / "action.yml"
@@ -155,18 +156,14 @@ def test_the_action_has_root_install_packages_and_nothing_else(
     ):
         (programs / name).write_text(f"#!/bin/sh\n{text}\n")
         (programs / name).chmod(0o755)
-    done = subprocess.run(
+    completed(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
         cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
         env={
             "PATH": f"{programs}:/usr/bin:/bin",
             "GITHUB_ACTION_PATH": str(tmp_path / ".github/actions/twinboot"),
         },
     )
-    assert done.returncode == 0, done.stderr
     assert calls.read_text().splitlines() == expected
 
 
@@ -214,20 +211,13 @@ def test_what_the_job_that_may_push_copies_is_json_by_name(tmp_path: Path) -> No
     remote = tmp_path / "remote"
     subprocess.run(["git", "init", "-q", "--bare", str(remote)], check=True)
     text = run.replace(" push origin ", f" push {remote} ")
-    done = subprocess.run(
+    completed(
         ["bash", "-eo", "pipefail", "-c", text],
         cwd=tmp_path,
-        capture_output=True,
-        text=True,
         env={"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path)},
-        check=False,
     )
-    assert done.returncode == 0, done.stderr
-    listed = subprocess.run(
-        ["git", "-C", str(remote), "ls-tree", "-r", "nightly-history"],
-        check=True,
-        capture_output=True,
-        text=True,
+    listed = completed(
+        ["git", "-C", str(remote), "ls-tree", "-r", "nightly-history"]
     ).stdout.splitlines()
     assert {line.split("\t")[1] for line in listed} == {
         "history.json",

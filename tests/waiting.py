@@ -1,8 +1,10 @@
 """Waiting for what another process does: for an event, however busy the machine is."""
 
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 # A test that hangs ends; none fails because a host is slow.
 PATIENCE_S = 600.0
@@ -23,3 +25,13 @@ def alive(pid: int) -> bool:
     except FileNotFoundError:
         return False
     return state not in "ZX"
+
+
+def completed(
+    argv: Sequence[object], *, check: bool = True, **more: Any
+) -> subprocess.CompletedProcess[str]:
+    """A program that was run to its end, well unless not to ``check``, and what it printed."""
+    options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 300, **more}
+    done = subprocess.run([*map(str, argv)], check=False, **options)
+    assert not check or done.returncode == 0, f"{done.stdout[-5000:]}{done.stderr[-5000:]}"
+    return done

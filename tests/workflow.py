@@ -11,6 +11,8 @@ from typing import Any
 
 import yaml
 
+from tests.waiting import completed
+
 CHECKOUT = Path(__file__).resolve().parent.parent
 WORKFLOWS = CHECKOUT / ".github" / "workflows"
 EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
@@ -56,12 +58,11 @@ def perform(
 ) -> subprocess.CompletedProcess[str]:
     """Run a step in ``folder`` as the runner does with ``shell: bash``."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return subprocess.run(
+    return completed(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step.run],
+        check=False,
         cwd=folder,
         env={**os.environ, **step.env, **env, "PATH": path},
         stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
         timeout=1800,
     )

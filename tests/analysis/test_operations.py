@@ -125,8 +125,7 @@ def test_thresholds_follow_the_name(session: SessionComparison) -> None:
 
 
 @pytest.mark.parametrize(
-    ("recorded", "read"),
-    [("4k.path", "4k.instructions"), ("4k.work", "4k.work"), ("path", "path")],
+    ("recorded", "read"), [("4k.path", "4k.instructions"), ("4k.work", "4k.work"), ("path", "path")]
 )
 def test_a_name_is_read_and_recorded(recorded: str, read: str) -> None:
     assert read_name(recorded) == read

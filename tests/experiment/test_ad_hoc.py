@@ -6,15 +6,7 @@ import pytest
 
 from errors import SpecError
 from experiment import ad_hoc
-from experiment.ad_hoc import (
-    Auto,
-    arm_names,
-    choose,
-    from_kernels,
-    from_series,
-    load_auto,
-    name_of,
-)
+from experiment.ad_hoc import Auto, arm_names, choose, from_kernels, from_series, load_auto, name_of
 from experiment.load import load_experiment
 from experiment.plan import make_plan
 from experiment.series_name import from_here

@@ -65,10 +65,7 @@ def test_what_no_kernel_can_be(given: dict[str, Any], words: str) -> None:
 
 
 def test_arms_may_differ_in_their_pages() -> None:
-    arms = (
-        {"name": "4k", "kernel": KERNEL},
-        {"name": "64k", "kernel": {**KERNEL, "page_kib": 64}},
-    )
+    arms = ({"name": "4k", "kernel": KERNEL}, {"name": "64k", "kernel": {**KERNEL, "page_kib": 64}})
     kernels = [arm.kernel for arm in experiment_with(series=None, arms=arms).all_arms]
     assert [kernel.page_kib for kernel in kernels if kernel] == [4, 64]
 

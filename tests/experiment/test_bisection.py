@@ -51,9 +51,7 @@ def stepped(draw: st.DrawFn) -> tuple[list[State], int]:
 
 
 @given(stepped())
-def test_the_one_patch_takes_as_few_steps_as_halving_does(
-    given_: tuple[list[State], int],
-) -> None:
+def test_the_one_patch_takes_as_few_steps_as_halving_does(given_: tuple[list[State], int]) -> None:
     states, culprit = given_
     boundary, steps, _ = search(states)
     assert boundary == Boundary(culprit - 1, culprit)
@@ -222,11 +220,7 @@ def test_published_figures_are_about_the_whole_series() -> None:
             SUBJECTS,
             "has arms of its own (a, b)",
         ),
-        (
-            {"series": None, "arms": (ArmSpec(name="a"), ArmSpec(name="b"))},
-            (),
-            "has no series",
-        ),
+        ({"series": None, "arms": (ArmSpec(name="a"), ArmSpec(name="b"))}, (), "has no series"),
     ],
 )
 def test_what_cannot_be_taken_apart_is_refused(

@@ -141,9 +141,7 @@ def test_one_unknown_name_is_one_line(problems: Problems, text: str, line: str) 
     assert problems(text) == [line]
 
 
-def test_an_unknown_workload_does_not_hide_other_mistakes(
-    problems: Problems,
-) -> None:
+def test_an_unknown_workload_does_not_hide_other_mistakes(problems: Problems) -> None:
     text = swap('workload = "filemap-4k"', 'workload = "filemap-4kb"').replace(
         "4k.iops", "4k.ioops"
     )

@@ -161,7 +161,7 @@ def test_a_table_that_an_option_made_is_its_own_fault(problems: Problems) -> Non
     override = "cases.0.times.lapdog.4k.runtime_s=1"
     assert problems(GOOD, override) == [
         f'--set {override}: cases[0].times.lapdog: found "lapdog": unknown guest; '
-        "allowed: full, laptop, smoke, wall; did you mean 'laptop'?",
+        "allowed: full, laptop, smoke, wall; did you mean 'laptop'?"
     ]
 
 

@@ -5,13 +5,7 @@ from pathlib import Path
 import pytest
 
 from experiment.ad_hoc import from_series
-from experiment.load import (
-    Catalogue,
-    known_experiments,
-    known_guests,
-    load_experiment,
-    load_guest,
-)
+from experiment.load import Catalogue, known_experiments, known_guests, load_experiment, load_guest
 from experiment.plan import make_plan, require_memory, scaled
 from experiment.spec import Experiment, Mode, PhaseTimes
 from runs import resolved
@@ -66,16 +60,8 @@ def test_full_is_the_original(catalogue: Catalogue) -> None:
         }
 
     four, switch = PhaseTimes(ramp_s=30, runtime_s=300), PhaseTimes(ramp_s=0, runtime_s=5)
-    assert times(v4) == {
-        "4k": four,
-        "thp": PhaseTimes(ramp_s=30, runtime_s=600),
-        "switch": switch,
-    }
-    assert times(v1) == {
-        "4k": four,
-        "thp": PhaseTimes(ramp_s=0, runtime_s=300),
-        "switch": switch,
-    }
+    assert times(v4) == {"4k": four, "thp": PhaseTimes(ramp_s=30, runtime_s=600), "switch": switch}
+    assert times(v1) == {"4k": four, "thp": PhaseTimes(ramp_s=0, runtime_s=300), "switch": switch}
 
 
 @pytest.mark.parametrize(

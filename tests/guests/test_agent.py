@@ -11,6 +11,7 @@ from guests.argv import qemu_argv
 from guests.channel import MAGIC
 from guests.initramfs import AGENT
 from tests.guests.test_argv import LAPTOP_SIZE, files, guest
+from tests.waiting import completed
 
 TEXT = AGENT.read_text()
 PORT_WRITE = re.compile(
@@ -22,7 +23,7 @@ FUNCTIONS = TEXT.partition("\nmounts\n")[0]
 
 @pytest.mark.parametrize("shell", [["sh"], ["busybox", "sh"]], ids=["sh", "busybox"])
 def test_syntax(shell: list[str]) -> None:
-    done = subprocess.run([*shell, "-n", str(AGENT)], capture_output=True, text=True, timeout=300)
+    done = completed([*shell, "-n", str(AGENT)], check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -54,7 +55,7 @@ def test_the_agent_of_arm64_knows_where_its_devices_are() -> None:
 
 @pytest.mark.parametrize("shell", [["sh"], ["busybox", "sh"]], ids=["sh", "busybox"])
 def test_syntax_of_the_agent_of_arm64(shell: list[str]) -> None:
-    done = subprocess.run([*shell, "-n", str(ARM64_AGENT)], capture_output=True, text=True)
+    done = completed([*shell, "-n", str(ARM64_AGENT)], check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -87,11 +88,9 @@ def agent(commands: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run some of the agent's functions, with what needs a guest taken out."""
     stand_ins = 'say() { echo "said: $*"; }\nsend() { exit 42; }\nadd_entropy() { :; }\n'
     where = f'OUT="{folder}"\nFW_CFG="{folder}/fw_cfg"\n'
-    return subprocess.run(
+    return completed(
         ["busybox", "sh", "-c", f"{FUNCTIONS}\n{stand_ins}{where}{commands}\necho went on"],
-        capture_output=True,
-        text=True,
-        timeout=300,
+        check=False,
     )
 
 

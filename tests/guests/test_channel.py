@@ -270,10 +270,7 @@ def test_slow_preparation_is_not_put_down_to_the_vcpus() -> None:
     log = "twinboot: prepare: mkfs.xfs\ntwinboot: layout: 13312 MiB\n"
     ending = classify(log, agent_done=False, deadline="boot")
     assert ending == Ending(
-        "boot",
-        "timed out: the guest was not ready in time",
-        tuple(log.splitlines()),
-        by_clock=True,
+        "boot", "timed out: the guest was not ready in time", tuple(log.splitlines()), by_clock=True
     )
 
 

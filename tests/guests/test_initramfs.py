@@ -12,6 +12,7 @@ from elftools.elf.elffile import ELFFile
 
 from errors import InfraError
 from guests import initramfs, programs
+from tests.waiting import completed
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def test_agent_is_init(root: dict[str, ArchiveMember]) -> None:
 
 
 def test_options_of_mkfs_are_those_that_it_knows(root: dict[str, ArchiveMember]) -> None:
-    usage = subprocess.run([programs.MKFS_XFS], capture_output=True, text=True).stderr
+    usage = completed([programs.MKFS_XFS], check=False).stderr
     shipped = initramfs.XFS_OPTIONS.read_text().splitlines()
     options = [line for line in shipped if initramfs.OPTION.match(line)]
     known = [line for line in options if line.partition("=")[0] + "=" in usage]

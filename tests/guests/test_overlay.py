@@ -15,6 +15,7 @@ from guests.channel import MAGIC
 from guests.initramfs import AGENT, Initramfs, Lacks
 from kernels.cache import Kernel
 from results.record import KernelIdentity
+from tests.waiting import completed
 from workloads.spec import Extras
 
 TEXT = initramfs.PREBUILT_AGENT.read_text()
@@ -110,7 +111,7 @@ def test_another_base_or_kernel_is_another_image(base: Initramfs, tmp_path: Path
 @pytest.mark.parametrize("shell", [["sh"], ["busybox", "sh"]], ids=["sh", "busybox"])
 def test_syntax(shell: list[str]) -> None:
     script = str(initramfs.PREBUILT_AGENT)
-    done = subprocess.run([*shell, "-n", script], capture_output=True, text=True, timeout=300)
+    done = completed([*shell, "-n", script], check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -128,11 +129,9 @@ def modules_loaded(folder: Path, insmod: str) -> subprocess.CompletedProcess[str
     functions = TEXT.partition("\nmounts\n")[0].replace(". /agent.sh", "")
     functions = functions.replace("/modules/", f"{folder}/").replace("/proc/", f"{folder}/")
     stand_ins = 'fail() { echo "failed: $*"; exit 42; }\n' + insmod
-    return subprocess.run(
+    return completed(
         ["busybox", "sh", "-c", f"{functions}\n{stand_ins}\nOUT={folder}\nload_modules"],
-        capture_output=True,
-        text=True,
-        timeout=300,
+        check=False,
     )
 
 

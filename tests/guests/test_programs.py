@@ -14,10 +14,11 @@ from guests import programs
 from guests.argv import METRONOME
 from guests.programs import BUSYBOX, PROGRAMS, host_files, refusing
 from host.process import spawn
+from tests.waiting import completed
 
 
 def test_applets_are_those_that_busybox_lists() -> None:
-    output = subprocess.run([BUSYBOX, "--list"], capture_output=True, text=True, check=True).stdout
+    output = completed([BUSYBOX, "--list"]).stdout
     assert sorted(programs.applets(Path(BUSYBOX))) == sorted(output.split())
 
 
@@ -37,7 +38,7 @@ def test_libraries_are_those_that_the_loader_takes() -> None:
     """The host's own programs, whose loader can be asked."""
     loaded = set()
     for program in PROGRAMS:
-        output = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+        output = completed(["ldd", program]).stdout
         loaded |= {Path(word).name for word in output.split() if word.startswith("/")}
     files = programs.with_libraries(Path("/"), PROGRAMS)
     assert {Path(path).name for path in files} == loaded | {Path(path).name for path in PROGRAMS}
@@ -71,7 +72,7 @@ def test_apt_works_in_folders_of_its_own(tmp_path: Path) -> None:
     queries = {"STATE": "Dir::State/d", "STATUS": "Dir::State::status/f", "CACHE": "Dir::Cache/d"}
     queries |= {"ARCHITECTURE": "APT::Architecture", "LISTS": "Dir::State::lists/d"}
     words = [word for pair in queries.items() for word in pair]
-    done = subprocess.run([*shell, *words], capture_output=True, text=True, check=True)
+    done = completed([*shell, *words])
     values = dict(line.split("=", 1) for line in done.stdout.split())
     assert values.pop("ARCHITECTURE") == "'arm64'"
     assert {path.strip("'").startswith(f"{tmp_path}/") for path in values.values()} == {True}
@@ -148,7 +149,7 @@ def printed(image: Path, preload: Path, folder: Path, vcpus: int = 2) -> bytes:
         str(image),
     ]
     env = os.environ | {"LD_PRELOAD": str(preload), METRONOME: str(TURN_NS)}
-    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=120)
+    done = completed(argv, check=False, env=env)
     assert done.returncode == X86_64.board.done_status, done.stderr
     return out.read_bytes()
 
@@ -249,8 +250,6 @@ def test_fio_of_guests_starts_and_has_all_its_symbols(tmp_path: Path) -> None:
         pytest.skip("this fio needs no library of networks")
     assert sum(path.resolve().stat().st_size for path in files.values()) < 32 << 20
     env = {"LD_LIBRARY_PATH": str(refuse.pop())}
-    checked = subprocess.run(
-        ["ldd", "-r", "/usr/bin/fio"], env=env, capture_output=True, text=True, check=True
-    )
+    checked = completed(["ldd", "-r", "/usr/bin/fio"], env=env)
     assert "undefined" not in checked.stdout + checked.stderr
     assert "no version" not in checked.stdout + checked.stderr

@@ -222,7 +222,7 @@ def test_numa_nodes_and_huge_pages_are_whole_guests() -> None:
     assert [value.split("cpus=")[1] for value in nodes] == ["0-7", "8-15"]
 
 
-def test_shell_makes_a_pipe_and_keeps_the_status_as_evidence(tmp_path: Path) -> None:
+def test_shell_makes_a_pipe_and_keeps_the_status_as_evidence() -> None:
     script = "test -p /dev/stdout && echo a pipe; echo to stderr >&2; exit 7"
     done = run(wrapped(["sh", "-c", script]), timeout_s=300)
     assert done.stdout.splitlines() == [
@@ -232,7 +232,7 @@ def test_shell_makes_a_pipe_and_keeps_the_status_as_evidence(tmp_path: Path) -> 
     ]
 
 
-def test_shell_takes_its_group_along(tmp_path: Path) -> None:
+def test_shell_takes_its_group_along() -> None:
     """SIGTERM is what the kernel sends when the lab is gone."""
     argv = wrapped(["sh", "-c", "sh -c 'sleep 60; :' & echo started; wait"])
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True, text=True)

@@ -9,23 +9,20 @@ import pytest
 from guests.channel import MAGIC, READY
 from guests.initramfs import AGENT
 from guests.virtme import ENTER, ENTER_NAME, PORT_NAME, ROOT_NAME, WALL_AGENT
+from tests.waiting import completed
 
 WALL = WALL_AGENT.read_text()
 OUTER = ENTER.read_text()
 
 
 def shell(script: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["busybox", "sh", "-c", script], capture_output=True, text=True, timeout=300
-    )
+    return completed(["busybox", "sh", "-c", script], check=False)
 
 
 @pytest.mark.parametrize("program", [["sh"], ["busybox", "sh"]], ids=["sh", "busybox"])
 @pytest.mark.parametrize("script", [WALL_AGENT, ENTER], ids=lambda path: path.name)
 def test_syntax(program: list[str], script: Path) -> None:
-    done = subprocess.run(
-        [*program, "-n", str(script)], capture_output=True, text=True, timeout=300
-    )
+    done = completed([*program, "-n", str(script)], check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 

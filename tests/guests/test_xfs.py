@@ -2,7 +2,6 @@
 
 import shlex
 import struct
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from guests.initramfs import XFS_OPTIONS, known_options
 from guests.programs import MKFS_XFS
 from host.packages import locate
+from tests.waiting import completed
 from workloads.check import MKFS
 from workloads.spec import load_catalogue
 
@@ -42,8 +42,7 @@ def made(tmp_path: Path, mib: int) -> bytes:
     with disk.open("wb") as stream:
         stream.truncate(mib << 20)
     words = shlex.split(MKFS.replace(IN_THE_GUEST, str(options)))[1:]
-    done = subprocess.run([program, *words, disk], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    completed([program, *words, disk])
     with disk.open("rb") as stream:
         return stream.read(512)
 

@@ -46,10 +46,7 @@ def test_a_change_is_of_its_first_night_and_has_one_id_as_long_as_it_stays() -> 
             [
                 *nights[:3],
                 nights[0].model_copy(
-                    update={
-                        "night": "2026-01-09",
-                        "created": "2026-01-09T02:00:00Z",
-                    }
+                    update={"night": "2026-01-09", "created": "2026-01-09T02:00:00Z"}
                 ),
             ]
         )

@@ -1,6 +1,5 @@
 """From a session to its entry."""
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from tests.analysis.factory import ExactSession, fails
 from tests.analysis.measured import compare, measured
 from tests.analysis.wall_factory import WallSession
 from tests.history.factory import Nights
+from tests.waiting import completed
 
 
 def test_an_entry_has_what_the_session_measured_and_concluded() -> None:
@@ -68,10 +68,7 @@ def test_a_night_that_needed_fewer_seeds_lost_none() -> None:
     (many,), (few,) = (Nights((0.0,), seeds=seeds).entries() for seeds in (12, 8))
     few = few.model_copy(update={"night": "2026-03-01", "created": "2026-03-01T02:00:00Z"})
     assert [gap.kind for gap in gaps_of([many, few])] == ["seeds"]
-    added = [
-        many.model_copy(update={"looks": (8, 10, 12)}),
-        few.model_copy(update={"looks": (8,)}),
-    ]
+    added = [many.model_copy(update={"looks": (8, 10, 12)}), few.model_copy(update={"looks": (8,)})]
     assert gaps_of(added) == ()
 
 
@@ -252,12 +249,5 @@ def test_another_libc_is_another_environment() -> None:
 def test_what_is_kept_is_read_without_what_draws() -> None:
     heavy = "{'matplotlib', 'scipy', 'pandas'}"
     code = f"import sys, history.entry; print(sorted({heavy} & sys.modules.keys()))"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-        cwd=Path(__file__).parents[2],
-    )
+    done = completed([sys.executable, "-c", code], cwd=Path(__file__).parents[2])
     assert done.stdout == "[]\n"

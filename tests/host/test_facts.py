@@ -150,13 +150,7 @@ def test_the_labs_version_and_commit_come_from_its_checkout(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("cores", "available_mib", "guest_mib", "count"),
-    [
-        (2, 23000, 768, 2),
-        (16, 4096, 768, 3),
-        (1, 64000, 768, 1),
-        (8, 100, 768, 1),
-        (8, 0, 8192, 1),
-    ],
+    [(2, 23000, 768, 2), (16, 4096, 768, 3), (1, 64000, 768, 1), (8, 100, 768, 1), (8, 0, 8192, 1)],
 )
 def test_guests_are_bounded_by_cores_and_memory(
     cores: int, available_mib: int, guest_mib: int, count: int

@@ -86,7 +86,7 @@ def test_failure_with_a_log_quotes_and_names_it(tmp_path: Path) -> None:
     assert caught.value.next_step == f"see {tmp_path / 'log'}"
 
 
-def test_a_full_disk_is_no_mystery_to_be_run_by_hand(tmp_path: Path) -> None:
+def test_a_full_disk_is_no_mystery_to_be_run_by_hand() -> None:
     with pytest.raises(InfraError) as caught:
         run(["dd", "if=/dev/zero", "of=/dev/full", "count=1"], timeout_s=300)
     assert "No space left on device" in caught.value.what
@@ -122,10 +122,7 @@ def test_spawned_group_is_gone_after_an_exception(tmp_path: Path) -> None:
     def fail() -> None:
         raise KeyboardInterrupt
 
-    with (
-        pytest.raises(KeyboardInterrupt),
-        spawn(["sleep", "60"], log=tmp_path / "log") as process,
-    ):
+    with pytest.raises(KeyboardInterrupt), spawn(["sleep", "60"], log=tmp_path / "log") as process:
         fail()
     assert not alive(process.pid)
 

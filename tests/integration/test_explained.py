@@ -22,12 +22,7 @@ from tests.integration.lab_process import CHECKOUT, records_of, run_lab
 
 pytestmark = pytest.mark.guest
 EXPLAINED = str(CHECKOUT / "tests/integration/explained.toml")
-SLOW = (
-    "--set",
-    "series.path=configs/series/slow-add-locked-256",
-    "--set",
-    "series.reverse=false",
-)
+SLOW = ("--set", "series.path=configs/series/slow-add-locked-256", "--set", "series.reverse=false")
 XA_LOCK = "i_pages.xa_lock"
 
 

@@ -190,10 +190,7 @@ def test_interrupts_and_faults_are_those_of_the_guest(
 
 
 def test_files_of_the_guest_are_where_the_map_says(
-    kernels: dict[str, Kernel],
-    options: Options,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    kernels: dict[str, Kernel], options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = tmp_path / "agent.sh"
     text = initramfs.AGENT.read_text()

@@ -60,9 +60,7 @@ def test_the_mistake_of_the_first_posting_is_refused(
 
     monkeypatch.setattr(prepare, "job_text", mistaken)
     experiment = load_experiment(
-        Path("filemap-v4"),
-        overrides=["guest=smoke", "blocks=1"],
-        catalogue=catalogue(CHECKOUT),
+        Path("filemap-v4"), overrides=["guest=smoke", "blocks=1"], catalogue=catalogue(CHECKOUT)
     )
     experiment = experiment.model_copy(
         update={"cases": experiment.cases[1:], "twins": (), "check": None}
@@ -138,10 +136,7 @@ def test_a_boot_clock_that_ends_is_not_the_series_fault(
 
 
 def test_an_agent_that_fails_is_the_workloads_fault(
-    kernels: dict[str, Kernel],
-    main: Main,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    kernels: dict[str, Kernel], main: Main, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "session"
     # 63 of 64 MiB: no room for the file beside XFS's log.

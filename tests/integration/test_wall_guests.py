@@ -192,10 +192,7 @@ def test_guest_memory_is_in_huge_pages_of_its_host_nodes(
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [
-        ({"accelerator": "kvm"}, "MSR|KVM"),
-        ({"huge": True}, "Cannot allocate memory"),
-    ],
+    [({"accelerator": "kvm"}, "MSR|KVM"), ({"huge": True}, "Cannot allocate memory")],
 )
 def test_what_the_host_does_not_have_is_the_hosts_fault(
     machine: WallMachine, options: Options, tmp_path: Path, changes: dict[str, object], message: str

@@ -18,14 +18,7 @@ from host.accelerator import DEVICE, AcceleratorTest
 from kernels.cache import Kernel
 from results.store import SessionStore
 from runs.local import Options
-from tests.integration.lab_process import (
-    finish,
-    kill,
-    records_of,
-    run_lab,
-    start,
-    written_ids,
-)
+from tests.integration.lab_process import finish, kill, records_of, run_lab, start, written_ids
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.guest, pytest.mark.long]

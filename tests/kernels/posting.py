@@ -2,13 +2,13 @@
 
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from email.header import Header
 from pathlib import Path
 
 from tests.kernels.fake import Lab
+from tests.waiting import completed
 
 IDENTITY = ("-c", "user.name=Ada L", "-c", "user.email=ada@example.org")
 
@@ -103,11 +103,8 @@ def encoded_word(text: str, charset: str) -> str:
 
 
 def git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        ["git", "-C", str(folder), *IDENTITY, "-c", "commit.gpgsign=false", *arguments],
-        check=True,
-        capture_output=True,
-        text=True,
+    done = completed(
+        ["git", "-C", str(folder), *IDENTITY, "-c", "commit.gpgsign=false", *arguments]
     )
     return done.stdout.strip()
 

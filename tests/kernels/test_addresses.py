@@ -1,7 +1,6 @@
 """Where functions are and where they come from, of texts and of a tree that is linked."""
 
 import gzip
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from errors import InfraError
 from kernels import addresses, symbols
 from kernels.addresses import AddressesError, FunctionMap, Origin
+from tests.waiting import completed
 
 SYSTEM_MAP = """\
 0000000000000000 A fixed_percpu_data
@@ -68,13 +68,7 @@ def test_code_only_and_its_ranges() -> None:
 
 def test_one_name_of_several_and_the_others_are_known() -> None:
     names = TABLE.names[3]
-    assert names == (
-        "strong_one",
-        "another_strong_one",
-        "__strong_one",
-        "weak_one",
-        "local_one",
-    )
+    assert names == ("strong_one", "another_strong_one", "__strong_one", "weak_one", "local_one")
     functions = addresses.functions(TABLE)
     assert {functions.called(name) for name in names} == {functions.called("strong_one")}
     assert functions.called("nonesuch") == ()
@@ -230,9 +224,7 @@ FLAGS = ("-O2", "-fno-pic", "-ffreestanding", "-fno-asynchronous-unwind-tables")
 
 
 def sh(*argv: object, cwd: Path) -> str:
-    return subprocess.run(
-        [*map(str, argv)], cwd=cwd, check=True, capture_output=True, text=True, timeout=60
-    ).stdout
+    return completed([*map(str, argv)], cwd=cwd).stdout
 
 
 @pytest.fixture(scope="module")

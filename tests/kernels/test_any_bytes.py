@@ -72,11 +72,7 @@ def thread_of(drawn: list[tuple[str, str, str, str, str, list[int], str | None]]
 @settings(max_examples=80)
 @given(st.lists(POSTS, min_size=1, max_size=8), st.integers(-1, 7))
 @example(  # the cover letter alone has a diff, and one of its answers is named
-    [
-        ("", "PATCH", "0/0", "mm: a", ADA, [], None),
-        ("", "PATCH", "1/2", "mm: a", ADA, [0], ""),
-    ],
-    1,
+    [("", "PATCH", "0/0", "mm: a", ADA, [], None), ("", "PATCH", "1/2", "mm: a", ADA, [0], "")], 1
 )
 def test_every_diff_of_any_thread_is_measured_or_named(
     drawn: list[tuple[str, str, str, str, str, list[int], str | None]], named: int

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from errors import InfraError
 from kernels import btf, symbols
+from tests.waiting import completed
 
 SOURCE = """\
 typedef struct { int counter; } atomic_t;
@@ -55,7 +56,7 @@ def measured(tmp_path: Path, *expressions: str) -> list[int]:
     text = f"#include <stddef.h>\n#include <stdio.h>\n{SOURCE}\nint main(void) {{ {prints} }}\n"
     (tmp_path / "b.c").write_text(text)
     subprocess.run(["gcc", "-o", "b", "b.c"], cwd=tmp_path, check=True, timeout=60)
-    done = subprocess.run([tmp_path / "b"], check=True, capture_output=True, text=True, timeout=60)
+    done = completed([tmp_path / "b"])
     return [int(line) for line in done.stdout.split()]
 
 
@@ -159,14 +160,7 @@ def objects(tmp_path: Path) -> Path:
 
 def test_what_compiles_has_its_types_and_nothing_else_is_touched(objects: Path) -> None:
     before = {path: path.read_bytes() for path in objects.rglob("*") if path.is_file()}
-    done = subprocess.run(
-        ["sh", "-c", btf.script(objects, "obj")],
-        cwd=objects.parent,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0
+    done = completed(["sh", "-c", btf.script(objects, "obj")], cwd=objects.parent)
     assert "broken" in done.stderr
     ((name, content),) = btf.collected(objects)
     assert name == "slub.btf"

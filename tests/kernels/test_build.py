@@ -383,11 +383,7 @@ def with_new_object(tree: Path) -> None:
     ("edits", "number", "what"),
     [
         # A helper is taken away, and used in another patch's file.
-        (
-            (FASTER, GONE, LATER),
-            2,
-            r"mm/filemap\.c:\d+: .TABLE_SIZE. undecl.*builds with the 1 ",
-        ),
+        ((FASTER, GONE, LATER), 2, r"mm/filemap\.c:\d+: .TABLE_SIZE. undecl.*builds with the 1 "),
         # What a later patch mended is not blamed.
         ((STEEPER, BROKEN, MENDED, LATER, AGAIN), 5, "nothing"),
         ((STEEPER, LATER, with_new_object, FASTER), 3, "mm/new.c:1: "),

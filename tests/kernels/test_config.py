@@ -1,4 +1,3 @@
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from kernels.config import (
     virtme_fragment,
 )
 from tests.kernels.fake import FAKE_LINUX, Lab
+from tests.waiting import completed
 
 CHECKOUT = Path(__file__).parents[2]
 FOLDER = "configs/kconfig"
@@ -226,7 +226,7 @@ def test_the_maple_trees_module_is_built_of_what_a_kernel_has(
     kbuild = CHECKOUT / ADDITIONS / "trees/Kbuild"
     rule = f"include {kbuild}\nshow:\n\t@echo $(ccflags-y)\n"
     argv = ["make", "-f", "-", f"srctree={tmp_path}", "show"]
-    done = subprocess.run(argv, input=rule, text=True, capture_output=True, check=True)
+    done = completed(argv, input=rule)
     assert done.stdout.strip() == flags
 
 

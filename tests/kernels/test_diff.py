@@ -111,7 +111,7 @@ def test_what_is_nobodys_patch_is_refused(text: str, message: str) -> None:
         read_diff(text, "x")
 
 
-def test_renames_and_modes_without_prefixes(tmp_path: Path) -> None:
+def test_renames_and_modes_without_prefixes() -> None:
     rename = "similarity index 100%\nrename from mm/x.c\nrename to fs/x.c\n"
     mode = "diff --git mm/y.c mm/y.c\nold mode 100644\nnew mode 100755\n"
     for prefixes in (("", ""), ("i/", "w/"), ("a/", "b/")):

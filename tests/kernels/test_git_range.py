@@ -373,7 +373,7 @@ def test_a_tree_is_the_same_from_any_folder_in_it_and_in_a_worktree(lab: Lab, tr
     assert chosen.series == (f"git:{beside}@HEAD~1..HEAD",)
 
 
-def test_what_is_no_kernel_tree(tmp_path: Path, lab: Lab) -> None:
+def test_what_is_no_kernel_tree(lab: Lab) -> None:
     with pytest.raises(UsageError, match="not a git work tree of a kernel"):
         tree_at(lab.source)  # a tarball's tree
     git(lab.checkout, "init", "-q")

@@ -83,7 +83,7 @@ def test_refused_before_anything_is_applied(lab: Lab, diff: str, message: str) -
     assert not (lab.cache / "series").exists()
 
 
-def test_a_link_of_one_patch_is_not_followed_by_another(lab: Lab, tmp_path: Path) -> None:
+def test_a_link_of_one_patch_is_not_followed_by_another(lab: Lab) -> None:
     posts = post(lab, FASTER, FASTER_AGAIN)
     bodies = [LINK.format("mm/trap"), "diff --git a/x b/x\n" + NEW.format("mm/trap/evil.c")]
     path = lab.checkout / "hostile.mbox"

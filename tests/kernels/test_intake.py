@@ -176,10 +176,7 @@ def test_a_stack_is_applied_in_order_and_recorded_by_series(lab: Lab) -> None:
     file(lab, [second.with_header("Subject", "[PATCH] mm: on top")], "second.mbox")
     spec = keep(SeriesSpec(path="configs/series/first", stack=("second.mbox",)), **lab.where)
     patches = patches_of(spec, **lab.where)
-    assert [path.name for path in patches] == [
-        "0001-mm-first-step-1.patch",
-        "0002-mm-on-top.patch",
-    ]
+    assert [path.name for path in patches] == ["0001-mm-first-step-1.patch", "0002-mm-on-top.patch"]
     records = take_in(spec, **lab.where).records
     assert [record.title for record in records] == ["mm: first, step 1", "mm: on top"]
     assert [each.name for each in records[1].patches] == ["0002-mm-on-top.patch"]

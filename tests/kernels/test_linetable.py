@@ -1,7 +1,6 @@
 """Lines of optimised code: what ran, against gcov's counts of the same program unoptimised."""
 
 import re
-import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 
 from errors import InfraError
 from kernels import addresses, linetable
+from tests.waiting import completed
 
 HERE = Path(__file__).parent / "counted_lines"
 WORK = HERE / "work.c"
@@ -18,7 +18,7 @@ Lines = linetable.ObjectLines
 
 
 def tool(*argv: str | Path, cwd: Path) -> str:
-    done = subprocess.run(argv, cwd=cwd, check=True, capture_output=True, text=True)
+    done = completed(argv, cwd=cwd)
     return done.stdout
 
 

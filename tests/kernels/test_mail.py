@@ -24,6 +24,7 @@ from kernels.threads import Thread, select
 from tests.kernels.fake import keep
 from tests.kernels.posting import mbox
 from tests.queues.archive import diff, patch, series
+from tests.waiting import completed
 
 DIFF = (
     "diff --git a/mm/x.c b/mm/x.c\n--- a/mm/x.c\n+++ b/mm/x.c\n@@ -1,3 +1,4 @@ int f(void)\n"
@@ -303,9 +304,7 @@ def test_what_a_series_needs_is_a_finding_until_it_is_there(tmp_path: Path) -> N
 
 
 def patch_id(text: str) -> str:
-    done = subprocess.run(
-        ["git", "patch-id", "--stable"], input=text, capture_output=True, text=True, check=True
-    )
+    done = completed(["git", "patch-id", "--stable"], input=text)
     return done.stdout.split()[0]
 
 

@@ -29,7 +29,7 @@ from kernels.make import (
     wait_until_idle,
 )
 from tests.kernels.fake import Lab
-from tests.waiting import alive, wait_until
+from tests.waiting import alive, completed, wait_until
 
 REPOSITORY = Path(__file__).parents[2]
 MAKE_ELSEWHERE = """
@@ -159,7 +159,7 @@ def test_a_make_that_prints_without_an_end_is_ended(tmp_path: Path) -> None:
 
 def output_of(toolchain: Toolchain, folder: Path, *targets: str) -> str:
     argv = make_argv(toolchain, "obj", targets, ccache_folder=folder / "ccache")
-    return subprocess.run(argv, cwd=folder, check=True, capture_output=True, text=True).stdout
+    return completed(argv, cwd=folder).stdout
 
 
 @pytest.fixture

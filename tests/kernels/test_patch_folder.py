@@ -121,10 +121,7 @@ def test_without_a_series_file_two_comes_before_ten(lab: Lab) -> None:
 def test_mails_saved_by_their_subjects_have_their_numbers_in_these(lab: Lab) -> None:
     top = folder(
         lab,
-        {
-            "alpha.patch": patch(3, "[PATCH 2/3] alpha"),
-            "beta.patch": patch(2, "[PATCH 1/3] beta"),
-        },
+        {"alpha.patch": patch(3, "[PATCH 2/3] alpha"), "beta.patch": patch(2, "[PATCH 1/3] beta")},
     )
     added, record = taken(lab, top)
     assert added == "bc"
@@ -151,10 +148,7 @@ def test_the_newest_of_versions_that_were_formatted_into_one_folder(lab: Lab) ->
 def test_a_folder_of_plain_patches_stands_for_itself(lab: Lab) -> None:
     top = folder(lab, {"2.patch": patch(2), "10.patch": patch(3)})
     assert keep(SeriesSpec(path=str(top)), **lab.where).kept == ""
-    assert [path.name for path in files_of(lab.checkout, str(top))] == [
-        "2.patch",
-        "10.patch",
-    ]
+    assert [path.name for path in files_of(lab.checkout, str(top))] == ["2.patch", "10.patch"]
 
 
 def test_a_series_is_bounded_as_a_whole(lab: Lab) -> None:

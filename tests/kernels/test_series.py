@@ -13,6 +13,7 @@ from kernels.patch_folder import known_series, read_folder
 from kernels.series import apply, host_code, read_patch, reverted
 from tests.kernels.fake import FASTER, GROWN, Lab, replace
 from tests.kernels.posting import git
+from tests.waiting import completed
 
 HEADER = "From: T <t@example.org>\nSubject: [PATCH] a subject\n\n---\n"
 
@@ -177,9 +178,7 @@ def test_any_change_of_a_file_goes_back(
     (tree / "f").write_text("\n".join(before) + "\nend\n")
     git(tree, "add", "f")
     (tree / "f").write_text("\n".join(after) + "\nend\n")
-    diff = subprocess.run(
-        ["git", "-C", str(tree), "diff"], capture_output=True, text=True, check=True
-    ).stdout
+    diff = completed(["git", "-C", str(tree), "diff"]).stdout
     shutil.rmtree(tree / ".git")
     if diff:
         patch = folder / "0001.patch"

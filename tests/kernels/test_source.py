@@ -11,6 +11,7 @@ from kernels import source
 from kernels.source import identify, unpack
 from tests.kernels.fake import FAKE_LINUX, Lab
 from tests.kernels.shipped import Archive
+from tests.waiting import completed
 
 
 def listing(folder: Path) -> dict[str, bytes]:
@@ -24,7 +25,7 @@ def listing(folder: Path) -> dict[str, bytes]:
 def git(folder: Path, *arguments: str) -> str:
     identity = ["-c", "user.name=T", "-c", "user.email=t@example.org"]
     argv = ["git", "-C", str(folder), *identity, *arguments]
-    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+    return completed(argv).stdout.strip()
 
 
 def tarball(lab: Lab, path: Path) -> Path:
@@ -63,9 +64,7 @@ def test_debian_source_is_named_by_its_version(
     # Any installed package will do to see the version that dpkg knows.
     monkeypatch.setattr(source, "DEBIAN_SOURCES", tmp_path)
     tarball(lab, tmp_path / "dpkg.tar.xz")
-    version = subprocess.run(
-        ["dpkg-query", "-W", "-f", "${Version}", "dpkg"], check=True, capture_output=True, text=True
-    ).stdout
+    version = completed(["dpkg-query", "-W", "-f", "${Version}", "dpkg"]).stdout
     assert identify("deb:dpkg", **lab.where).identity == f"deb:dpkg={version}"
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.kernels.posting import Post
+from tests.waiting import completed
 
 NOW = 1_795_000_000.0  # 2026-11-18
 DAY = 86400.0
@@ -64,11 +65,9 @@ class MailArchive:
         return self.head(epoch)
 
     def head(self, epoch: int = 0) -> str:
-        result = subprocess.run(
+        result = completed(
             ["git", "-C", str(self.epoch(epoch)), "rev-parse", "-q", "--verify", "master"],
-            capture_output=True,
             check=False,
-            text=True,
         )
         return result.stdout.strip()
 

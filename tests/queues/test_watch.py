@@ -681,11 +681,7 @@ def test_mails_with_a_diff_that_are_no_posting_are_counted_by_the_reason(
     )
     result = poll(store, archive.folder)
     counts = {why: len(names) for why, names in result.unposted.items()}
-    assert counts == {
-        "a reply": 2,
-        "no [PATCH] in its subject": 1,
-        "its diff is in HTML only": 1,
-    }
+    assert counts == {"a reply": 2, "no [PATCH] in its subject": 1, "its diff is in HTML only": 1}
     lines = [line for line in lines_of(result, []) if line.startswith("no series")]
     assert lines[0].startswith("no series 2 mails have a diff and no place in a series (a reply): ")
     assert "<r@example.org>; " in lines[0]

@@ -24,11 +24,7 @@ from tests.reports.drawn import OnPage, charts_on, draw_all, page_of
 # What each session's page has: a chart that is lost, or drawn twice, is an error here.
 ON_PAGE = {
     "normal": {"forest": 1, "samples": 3},
-    "counted": {
-        "forest": 1,
-        "samples": 3,
-        "waterfall": 1,
-    },
+    "counted": {"forest": 1, "samples": 3, "waterfall": 1},
     "five": {"forest": 1},
     "stepwise": {"patches": 3, "forest": 1},
     "matrix": {"ranked": 1, "samples": 6},
@@ -85,11 +81,7 @@ def named(session: Comparison | SessionComparison) -> dict[str, OnPage]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "words"),
-    [
-        ("forest", "change, % of base"),
-        ("samples", "virtual MiB/s"),
-    ],
+    ("kind", "words"), [("forest", "change, % of base"), ("samples", "virtual MiB/s")]
 )
 def test_axes_have_units(normal: Comparison, kind: str, words: str) -> None:
     for chart in draw_all(normal):

@@ -10,11 +10,7 @@ from analysis.many import SessionComparison, compare_session
 from analysis.model import Comparison, ReportError
 from experiment.spec import CheckSpec
 from reports import FORM_NAMES, forms
-from reports.document import (
-    Block,
-    Fold,
-    Heading,
-)
+from reports.document import Block, Fold, Heading
 from reports.sections.view import View
 from results.checks import Check, CheckProblem
 from tests.analysis.factory import ExactSession

@@ -88,10 +88,7 @@ def test_what_no_archive_of_ours_holds_is_refused(
     archive = hostile(tmp_path / "x.tar.gz", (member("good"), b"g"), (wrong, b"evil"))
     with pytest.raises(UsageError, match=message):
         unpack(archive, into)
-    assert everything(tmp_path) == {
-        "x.tar.gz": archive.read_bytes(),
-        "a/b/into/good": b"g",
-    }
+    assert everything(tmp_path) == {"x.tar.gz": archive.read_bytes(), "a/b/into/good": b"g"}
 
 
 def test_a_link_cannot_be_written_through(tmp_path: Path) -> None:

@@ -77,13 +77,7 @@ class Machines:
         return 0 if arm == "base" else int(arm.removeprefix("patch-"))
 
     def manifest_of(
-        self,
-        session: Any,
-        options: Options,
-        *,
-        name: str,
-        created: str,
-        overrides: tuple[str, ...],
+        self, session: Any, options: Options, *, name: str, created: str, overrides: tuple[str, ...]
     ) -> Manifest:
         arms = tuple(
             ArmRecord(name=arm, label=arm, kernel=kernel.identity)

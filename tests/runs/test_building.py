@@ -175,13 +175,7 @@ def test_an_arm_that_does_not_build_does_not_keep_others_from_it(
     kernels = build_arms(made_of(experiment, options), options, silent, "perf", failures)
     assert tries == [0, 1, 2, 3]
     assert list(kernels) == ["base", "patch-1", "patch-2", "patch-3", "again"]
-    assert [kernel.identity.key for kernel in kernels.values()] == [
-        "0",
-        "1",
-        "key-2",
-        "3",
-        "key-2",
-    ]
+    assert [kernel.identity.key for kernel in kernels.values()] == ["0", "1", "key-2", "3", "key-2"]
     assert list(failures) == ["patch-2", "again"]
     assert str(failures["patch-2"]).startswith(
         "the series up to 0002-p.patch (mm: two): 2 patches: does not"

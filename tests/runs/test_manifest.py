@@ -94,7 +94,7 @@ def test_names_that_a_kernel_of_this_host_has_not(there: Kernel) -> None:
 NEED_MORE = ("workload trees", "workload vmalloc")
 
 
-def test_the_coverage_of_the_nearest_release_is_taken(tmp_path: Path) -> None:
+def test_the_coverage_of_the_nearest_release_is_taken() -> None:
     assert [_place(name) for name in ("linux-source-6.12", "6.19.3", "7.3.4", "")] == [
         132,
         139,

@@ -165,7 +165,7 @@ def test_without_snapshots_every_run_is_cold(run: Run, guests: ExactGuests) -> N
     assert {word.split()[0] for word in guests.booted} == {"cold"}
 
 
-def test_nothing_is_made_twice(run: Run, guests: ExactGuests, tmp_path: Path) -> None:
+def test_nothing_is_made_twice(run: Run, guests: ExactGuests) -> None:
     run(1)
     guests.booted.clear()
     run(1)
@@ -326,10 +326,7 @@ def test_an_error_ends_all_and_keeps_what_is_on_record(
 
 @pytest.mark.parametrize("raised", [ZeroDivisionError(), OverflowError("x"), RecursionError()])
 def test_whatever_a_result_has_a_reader_raise_is_one_failure(
-    run: Run,
-    guests: ExactGuests,
-    monkeypatch: pytest.MonkeyPatch,
-    raised: Exception,
+    run: Run, guests: ExactGuests, monkeypatch: pytest.MonkeyPatch, raised: Exception
 ) -> None:
     read = parse.guest_result
 
@@ -349,10 +346,7 @@ def test_whatever_a_result_has_a_reader_raise_is_one_failure(
 
 
 def test_a_run_with_a_sample_that_is_not_finite_is_no_record(
-    run: Run,
-    guests: ExactGuests,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    run: Run, guests: ExactGuests, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(metrics, "samples", lambda *_, **__: {"4k.bw": float("inf")})
     assert set(failed(run(1))) >= {"filemap-4k.b00.base", "filemap-4k.b00.patched"}

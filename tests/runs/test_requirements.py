@@ -95,12 +95,7 @@ def test_set_ups_that_lack_something() -> None:
         ("reclaim-contention", (), None, r"overwrite.slowpath_share .* without the probe"),
         ("reclaim-contention", ONE_VCPU, PROBE, "laptop-numa has one vCPU"),
         ("filemap-v4", (), None, r"4k.path .* judge 4k.bw in its place"),
-        (
-            "filemap-v4",
-            ('cases.0.primary=["4k.bw"]', 'cases.1.primary=["thp.bw"]'),
-            None,
-            "",
-        ),
+        ("filemap-v4", ('cases.0.primary=["4k.bw"]', 'cases.1.primary=["thp.bw"]'), None, ""),
     ],
 )
 def test_what_is_judged_must_be_counted(

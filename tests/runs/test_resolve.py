@@ -277,8 +277,7 @@ def test_both_kernels_of_a_headers_series_are_compared_for_its_workloads(tmp_pat
         return ("blk_finish_plug", "__blk_mq_end_request")
 
     request = Request(
-        series=("configs/series/published/p17-block-clock-each-time",),
-        config=("CONFIG_LRU_GEN=y",),
+        series=("configs/series/published/p17-block-clock-each-time",), config=("CONFIG_LRU_GEN=y",)
     )
     made = resolve_request(
         request,

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import completed
+
 SCRIPT = Path(__file__).with_name("debian.sh")
 # Of a host with a security archive besides, as `apt-get indextargets` prints it.
 INDEX = """#!/bin/sh
@@ -31,12 +33,10 @@ class Host:
         path.chmod(0o755)
 
     def call(self, *arguments: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return completed(
             ["sh", SCRIPT, *arguments],
+            check=False,
             env={"PATH": f"{self.programs}:/usr/bin:/bin", **env},
-            capture_output=True,
-            text=True,
-            timeout=60,
         )
 
 

@@ -2,11 +2,12 @@
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+
+from tests.waiting import completed
 
 HERE = Path(__file__).parent
 SYSTEMS_VARIABLE = "TWINBOOT_TEST_SYSTEMS"
@@ -22,9 +23,7 @@ OTHER_HOSTS = {
 
 @pytest.mark.parametrize("script", ["kvm.sh", "wall-on-kvm.sh"])
 def test_a_call_without_its_arguments_is_refused(script: str) -> None:
-    done = subprocess.run(
-        ["sh", HERE / script, RELEASE, "folder"], capture_output=True, text=True, timeout=60
-    )
+    done = completed(["sh", HERE / script, RELEASE, "folder"], check=False)
     assert done.returncode == 2
     assert f"usage: {script}" in done.stderr
 
@@ -38,10 +37,9 @@ def test_wall_mode_on_an_emulated_kvm(tmp_path: Path) -> None:
     systems = Path(os.environ.get(SYSTEMS_VARIABLE, Path.home() / ".cache/twinboot-systems"))
     systems.mkdir(parents=True, exist_ok=True)
     out = tmp_path / "out"
-    done = subprocess.run(
+    done = completed(
         ["sh", HERE / "wall-on-kvm.sh", RELEASE, systems / RELEASE, out],
-        capture_output=True,
-        text=True,
+        check=False,
         timeout=TIMEOUT_S,
     )
     output = (out / "stdout").read_text()[-5000:] if (out / "stdout").exists() else done.stderr

@@ -66,12 +66,7 @@ def test_a_shipped_series_is_searched_by_the_one_metric() -> None:
         ((), "bw", "", "--metric: found 'bw'"),
         ((), "4k.bw", "filemap-thp", "--case: found 'filemap-thp'"),
         (("mode=wall", "guest=wall"), "4k.bw", "", "exact mode only"),
-        (
-            ('arms=[{name="a"}, {name="b", patches=true}]',),
-            "4k.bw",
-            "",
-            "bisect needs a series",
-        ),
+        (('arms=[{name="a"}, {name="b", patches=true}]',), "4k.bw", "", "bisect needs a series"),
     ],
 )
 def test_what_cannot_be_searched_is_refused(

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import completed
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 BASH = """
 source "$1"
@@ -28,9 +30,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def output(*argv: str, env: dict[str, str], **more: str) -> str:
-    done = subprocess.run(
-        argv, env={**env, **more}, capture_output=True, text=True, timeout=300, check=False
-    )
+    done = completed(argv, check=False, env={**env, **more})
     assert done.stderr == ""
     return done.stdout
 
@@ -68,32 +68,27 @@ def test_bash_completes(
     assert all(word.startswith(words[-1]) for word in completions)
 
 
-def completed(
+def completion_of(
     environment: dict[str, str], line: str, **more: str
 ) -> subprocess.CompletedProcess[str]:
     """What a shell starts; zsh and fish ask the same way."""
-    return subprocess.run(
-        ["twinboot"],
-        env={**environment, "_TYPER_COMPLETE_ARGS": line, **more},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
+    return completed(
+        ["twinboot"], check=False, env={**environment, "_TYPER_COMPLETE_ARGS": line, **more}
     )
 
 
 def test_zsh_and_fish_are_answered_in_their_form(environment: dict[str, str]) -> None:
-    zsh = completed(environment, "twinboot que", _TWINBOOT_COMPLETE="complete_zsh")
+    zsh = completion_of(environment, "twinboot que", _TWINBOOT_COMPLETE="complete_zsh")
     assert re.fullmatch(r"_arguments '\*: :\(\(\"queue\":\"[^\"]+\"\)\)'", zsh.stdout.strip())
-    none = completed(environment, "twinboot report ./x", _TWINBOOT_COMPLETE="complete_zsh")
+    none = completion_of(environment, "twinboot report ./x", _TWINBOOT_COMPLETE="complete_zsh")
     assert none.stdout.strip() == "_files"
     fish = {"_TWINBOOT_COMPLETE": "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
-    lines = completed(environment, "twinboot run --mode ", **fish).stdout.split()
+    lines = completion_of(environment, "twinboot run --mode ", **fish).stdout.split()
     assert lines == ["exact", "wall", "native"]
     fish["_TYPER_COMPLETE_FISH_ACTION"] = "is-args"
     # Whether fish offers these, or files.
-    assert completed(environment, "twinboot run --mode ", **fish).returncode == 0
-    assert completed(environment, "twinboot report ./x", **fish).returncode == 1
+    assert completion_of(environment, "twinboot run --mode ", **fish).returncode == 0
+    assert completion_of(environment, "twinboot report ./x", **fish).returncode == 1
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -105,9 +100,7 @@ def test_each_shell_reads_its_script(
     assert "_TWINBOOT_COMPLETE" in script.read_text()
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
-    done = subprocess.run(
-        [shell, "-n", str(script)], capture_output=True, text=True, timeout=300, check=False
-    )
+    done = completed([shell, "-n", str(script)], check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -156,6 +149,6 @@ def test_zsh_completes(environment: dict[str, str], tmp_path: Path) -> None:
 def test_a_press_of_the_tabulator_waits_for_no_statistics(environment: dict[str, str]) -> None:
     """With statistics and charts imported it took four seconds of CPU time."""
     shell = {"_TWINBOOT_COMPLETE": "complete_zsh", "PYTHONPROFILEIMPORTTIME": "1"}
-    imported = completed(environment, "twinboot run --s", **shell).stderr
+    imported = completion_of(environment, "twinboot run --s", **shell).stderr
     assert re.search(r"\| +typer$", imported, re.M)
     assert not re.search(r"\| +(numpy|scipy|pandas|matplotlib)$", imported, re.M)

@@ -351,8 +351,7 @@ def seeds_change(before: range, after: range, *, size: float = 0.0) -> list[Entr
 
 
 @pytest.mark.parametrize(
-    ("after", "kept"),
-    [(range(5, 13), 4), (range(1, 7), 6), (range(9, 13), 0), (range(3, 11), 6)],
+    ("after", "kept"), [(range(5, 13), 4), (range(1, 7), 6), (range(9, 13), 0), (range(3, 11), 6)]
 )
 def test_other_or_fewer_seeds_are_named_on_every_night(
     gated: Gated, after: range, kept: int

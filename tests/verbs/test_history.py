@@ -210,11 +210,7 @@ def test_sessions_of_one_night_share_its_id(
     ],
 )
 def test_a_night_that_cannot_be_is_refused(
-    tmp_path: Path,
-    sessions: list[Path],
-    capsys: pytest.CaptureFixture[str],
-    night: str,
-    words: str,
+    tmp_path: Path, sessions: list[Path], capsys: pytest.CaptureFixture[str], night: str, words: str
 ) -> None:
     history = tmp_path / "history"
     assert run("history", "add", sessions[0], "--history", history, "--night", night) == 2

@@ -20,6 +20,7 @@ from results.store import SessionStore
 from runs.coverage import Advice, shipped
 from tests.analysis.factory import ExactSession
 from tests.kernels.posting import git
+from tests.waiting import completed
 from verbs.coverage import _command
 from verbs.workload import SKELETON, new
 
@@ -179,16 +180,9 @@ def test_b4_prep_check_shows_the_line(tree: Path, tmp_path: Path) -> None:
     path = f"{folder}:{B4.parent}:{os.environ['PATH']}"
 
     def b4(*words: str) -> str:
-        done = subprocess.run(
-            [str(B4), *words],
-            cwd=tree,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-            env={**os.environ, "PATH": path, "GIT_EDITOR": "true"},
+        done = completed(
+            [str(B4), *words], cwd=tree, env={**os.environ, "PATH": path, "GIT_EDITOR": "true"}
         )
-        assert done.returncode == 0, done.stderr
         return done.stdout + done.stderr
 
     (tmp_path / "s").mkdir()
@@ -261,7 +255,7 @@ def checkout(tmp_path: Path) -> Path:
 def test_a_new_workload_is_whole(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     new("my-own", checkout)
     assert tuple(capsys.readouterr().out.split()) == PLACES
-    done = subprocess.run(
+    done = completed(
         [
             sys.executable,
             "-m",
@@ -276,15 +270,11 @@ def test_a_new_workload_is_whole(checkout: Path, capsys: pytest.CaptureFixture[s
             PLACES[2],
         ],
         cwd=checkout,
-        capture_output=True,
-        text=True,
-        timeout=120,
     )
-    assert done.returncode == 0, done.stdout
     assert "2 passed" in done.stdout
     program = checkout / "program"
     subprocess.run(["gcc", "-Wall", "-Werror", "-o", program, checkout / PLACES[1]], check=True)
-    ran = subprocess.run([program, "read", "30", "7"], capture_output=True, text=True, check=True)
+    ran = completed([program, "read", "30", "7"])
     assert ran.stdout.startswith('{"operation": "read", "count": 30, "seed": 7, ')
 
 

@@ -21,6 +21,7 @@ from runs.local import Options
 from runs.request import Request
 from tests.kernels.poison import UNREADABLE
 from tests.queues.archive import DAY, MailArchive, patch, series
+from tests.waiting import completed
 from verbs import invocation
 from verbs import session as actions
 from verbs.options import Booting
@@ -318,11 +319,10 @@ def test_a_watch_killed_again_and_again_loses_nothing_and_queues_nothing_twice(
         worker.communicate()
         assert worker.returncode == -signal.SIGKILL
     archive.add([patch("[PATCH] mm: last", "last")], at=recently())
-    done = subprocess.run([*argv, "--once"], capture_output=True, text=True, env=env, check=False)
-    assert done.returncode == 0, done.stderr
+    completed([*argv, "--once"], env=env)
     titles = [entry.title for entry in QueueStore(queue).read().entries]
     assert sorted(titles) == sorted([*(f"mm: series {n}" for n in range(number)), "mm: last"])
-    again = subprocess.run([*argv, "--once"], capture_output=True, text=True, env=env, check=False)
+    again = completed([*argv, "--once"], check=False, env=env)
     assert again.stdout == ""
     assert again.stderr == "0 new mails; 0 series queued, 0 incomplete\n"
 

@@ -77,8 +77,7 @@ def lab_with(
     monkeypatch.setattr(
         "verbs.recall.request_of",
         lambda entry, _: Request(
-            series=(str(entry.folder),),
-            overrides=("series.reverse=true",) if entry.result else (),
+            series=(str(entry.folder),), overrides=("series.reverse=true",) if entry.result else ()
         ),
     )
 

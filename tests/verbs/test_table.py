@@ -18,6 +18,7 @@ from typer.main import get_command
 
 import lab
 from runs.request import Request
+from tests.waiting import completed
 from verbs import bisect, queue
 from verbs.cli import LazyVerb, Without, flattened, options_of
 from verbs.options import Booting, ExecutorOptions, Measuring
@@ -83,14 +84,10 @@ def test_no_verb_of_a_module_is_left_out() -> None:
 def test_what_neither_measures_nor_reports_does_not_wait_for_statistics(
     arguments: tuple[str, ...], tmp_path: Path
 ) -> None:
-    done = subprocess.run(
+    done = completed(
         [sys.executable, "-c", LOADED, *arguments],
         env={**os.environ, "TWINBOOT_CACHE": str(tmp_path)},
         cwd=CHECKOUT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=True,
     )
     status, loaded = json.loads(done.stderr.splitlines()[-1])
     assert status in (0, 2, 3)
@@ -105,27 +102,14 @@ def test_no_verbs_help_waits_for_what_the_verb_needs() -> None:
         f"for words in {paths!r}: lab.main([*words, '--help'])\n"
         f"print([name for name in {SLOW!r} if name in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=CHECKOUT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=True,
-    )
+    done = completed([sys.executable, "-c", code], cwd=CHECKOUT)
     assert done.stdout.splitlines()[-1] == "[]"
     assert done.stdout.count("Usage:") == len(paths)
 
 
 def test_help_lists_every_verb_and_h_is_help() -> None:
     def shown(*arguments: str) -> str:
-        return subprocess.run(
-            [sys.executable, str(CHECKOUT / "lab.py"), *arguments],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=True,
-        ).stdout
+        return completed([sys.executable, str(CHECKOUT / "lab.py"), *arguments]).stdout
 
     assert shown("--help") == shown("-h")
     assert shown("queue", "--help") == shown("queue", "-h")
@@ -257,21 +241,8 @@ def test_an_interrupt_while_a_kernel_is_built_says_what_is_kept(tmp_path: Path) 
 
 
 # Fields that a verb has in its own way, and why is said where they are.
-LEFT_OUT = {
-    "bisect": bisect.OF_SEARCH,
-    "watch": queue.OF_MAILS,
-    "add": queue.OF_ENTRY,
-}
-WITH_REQUEST = {
-    "build",
-    "cache-key",
-    "measure",
-    "plan",
-    "run",
-    "bisect",
-    "watch",
-    "add",
-}
+LEFT_OUT = {"bisect": bisect.OF_SEARCH, "watch": queue.OF_MAILS, "add": queue.OF_ENTRY}
+WITH_REQUEST = {"build", "cache-key", "measure", "plan", "run", "bisect", "watch", "add"}
 WHERE: dict[str, type[ExecutorOptions]] = {
     "measure": Measuring,
     "run": Measuring,
@@ -333,18 +304,14 @@ def test_fields_come_back_as_one_value() -> None:
     made = command(verb)
     made.main(["n", "--word", "a", "--word", "b", "--slow"], standalone_mode=False)
     made.main(["--count", "2"], standalone_mode=False)
-    assert calls == [
-        (Wish(name="n", words=("a", "b"), quick=False), 1),
-        (Wish(), 2),
-    ]
+    assert calls == [(Wish(name="n", words=("a", "b"), quick=False), 1), (Wish(), 2)]
     panels = {each.name: getattr(each, "rich_help_panel", None) for each in made.params}
     assert panels["words"] == "P"
 
 
 def test_a_verb_leaves_out_what_it_has_itself() -> None:
     def verb(
-        wish: Annotated[Wish, Without("words", "name")],
-        words: Annotated[str, typer.Option()] = "",
+        wish: Annotated[Wish, Without("words", "name")], words: Annotated[str, typer.Option()] = ""
     ) -> None:
         """Do."""
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiment.plan import Size
+from tests.waiting import completed
 from workloads import check
 from workloads.check import (
     OWN_STEPS,
@@ -185,11 +186,8 @@ def test_the_gates_own_file_has_no_room_taken_by_what_programs_left(
         for name, arguments in (("umount", " $*"), ("format", " $*"), ("mount", ""), ("rm", " $*"))
     )
     values = f"MKFS=m OWN_MKFS=m IMAGE=/i IMAGE_MIB=1 FILES='{files}'"
-    ran = subprocess.run(
-        ["sh", "-c", f"{stand_ins}fill() {{ :; }}\n{function}\n{values}\nown_file"],
-        capture_output=True,
-        text=True,
-        timeout=300,
+    ran = completed(
+        ["sh", "-c", f"{stand_ins}fill() {{ :; }}\n{function}\n{values}\nown_file"], check=False
     )
     assert (ran.stdout.splitlines(), ran.stderr) == (done, "")
 

@@ -46,11 +46,7 @@ def test_recorded_waits() -> None:
 def test_stacks_that_differ_in_offsets_or_lock_functions_are_one_caller() -> None:
     slow = ("native_queued_spin_lock_slowpath", "_raw_spin_lock_irq", "__filemap_add_folio")
     summed, _ = waits(
-        hists(
-            entry(1, slow, 3, 500),
-            entry(1, slow[1:], 2, 70),
-            entry(2, slow, 1, 9),
-        )
+        hists(entry(1, slow, 3, 500), entry(1, slow[1:], 2, 70), entry(2, slow, 1, 9))
     )
     assert summed == (
         Wait(callers=("__filemap_add_folio",), flags="SPIN", count=5, total_ns=570),

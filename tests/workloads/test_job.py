@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from experiment.spec import PhaseTimes
+from tests.waiting import completed
 from workloads.job import (
     PERTURBED_MOST,
     TEXT_BYTES,
@@ -139,14 +140,7 @@ def test_fio_does_the_number_of_ios_that_it_is_given(tmp_path: Path) -> None:
     (tmp_path / "data").write_bytes(bytes(1 << 20))
     reads = phase(f"--filename={tmp_path}/data", "--name=x", "--ioengine=psync", "--rw=randread")
     arguments = fio_arguments(reads, PhaseTimes(ios=2000), jobs=4, seed=3)
-    done = subprocess.run(
-        ["fio", *arguments, "--output-format=json+"],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=tmp_path,
-    )
+    done = completed(["fio", *arguments, "--output-format=json+"], cwd=tmp_path)
     result = fio_result(done.stdout)
     assert result is not None
     assert (result.ios, result.planned_ios, result.planned_ms) == (2000, 2000, 0)
@@ -305,12 +299,7 @@ def test_files_of_an_arm_are_set_behind_the_job(tmp_path: Path) -> None:
 
     def shell(more: str) -> subprocess.CompletedProcess[str]:
         setup = f'OUT={tmp_path}; CGROUP={cgroup}; fail() {{ echo "failed: $*"; exit 42; }}'
-        return subprocess.run(
-            ["busybox", "sh", "-uc", f"{setup}\n{more}"],
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+        return completed(["busybox", "sh", "-uc", f"{setup}\n{more}"], check=False)
 
     assert shell(text).returncode == 0
     assert (tmp_path / "memory.high").read_text() == "24M\n"

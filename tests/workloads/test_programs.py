@@ -10,6 +10,7 @@ import pytest
 from experiment.spec import PhaseTimes
 from guests import programs
 from results.profile import PhaseProfile, Profile
+from tests.waiting import completed
 from tests.workloads.conftest import Run
 from workloads.job import (
     FREE_LISTS,
@@ -67,7 +68,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def output(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60)
+    return completed([program, *arguments], check=False)
 
 
 @pytest.mark.parametrize(("program", "operation"), HERE)
@@ -151,7 +152,7 @@ def test_programs_are_short() -> None:
 
 def test_no_program_is_called_as_one_of_busybox() -> None:
     """Its shell runs its own, wherever another one of the name is: seen in correctness checks."""
-    applets = subprocess.run(["busybox", "--list"], capture_output=True, text=True, check=True)
+    applets = completed(["busybox", "--list"])
     assert not {source.stem for source in all_programs()} & set(applets.stdout.split())
 
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from errors import SpecError
+from tests.waiting import completed
 from workloads.job_file import (
     ALIASES,
     JOBS,
@@ -405,14 +406,7 @@ def fios_own(text: str, folder: Path) -> dict[str, str]:
     """The options of a file with one section, besides its name, as fio writes them."""
     file = folder / "fios.fio"
     file.write_text(text)
-    done = subprocess.run(
-        ["fio", "--showcmd", str(file)],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=folder,
-    )
+    done = completed(["fio", "--showcmd", str(file)], cwd=folder)
     assert not done.stderr
     options: dict[str, str] = {}
     for word in done.stdout.strip().split(" --")[1:]:
@@ -487,10 +481,7 @@ BLOCKS = st.tuples(
 def test_any_file_is_what_fio_reads_in_it(blocks: list[tuple[str, str, list[str]]]) -> None:
     texts = ["\n".join([form.format(title), *lines]) for title, form, lines in blocks]
     jobs = [number for number, block in enumerate(blocks) if not block[0].startswith("global")]
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        pytest.MonkeyPatch.context() as patch,
-    ):
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("TWINBOOT_BS", "32k")
         place = Path(folder)
         (place / "common.fio").write_text("; of all\n  bs=2k ; c\n\nfsync=1\n")
@@ -520,9 +511,7 @@ def test_arguments_say_what_fio_reads_in_a_shipped_file(
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_fio_takes_the_file_as_it_is(path: Path) -> None:
-    done = subprocess.run(
-        ["fio", "--parse-only", str(path)], capture_output=True, text=True, timeout=300
-    )
+    done = completed(["fio", "--parse-only", str(path)], check=False)
     assert (done.returncode, done.stderr) == (0, "")
     # To be run by hand it needs a size, jobs and an end.
     assert {"size", "numjobs", "runtime"} <= {
@@ -599,14 +588,7 @@ def test_sections_have_names_that_experiments_can_use(tmp_path: Path) -> None:
 def test_a_job_has_the_name_that_fio_gives_it(tmp_path: Path) -> None:
     shared = "[global]\nname=all\nioengine=null\nsize=4k\n"
     sections = read(tmp_path, f"{shared}[a]\nrw=read\n[b]\nname=own name\nrw=read\n")
-    done = subprocess.run(
-        ["fio", "--output-format=json", str(tmp_path / "x.fio")],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=tmp_path,
-    )
+    done = completed(["fio", "--output-format=json", str(tmp_path / "x.fio")], cwd=tmp_path)
     names = [job["jobname"] for job in json.loads(done.stdout)["jobs"]]
     assert [fio[0] for fio in sections.values()] == [f"--name={name}" for name in names]
     assert names == ["a", "own name"]
@@ -624,9 +606,7 @@ def test_an_engine_comes_before_its_options(tmp_path: Path) -> None:
 
 def test_names_of_options_are_those_of_fio() -> None:
     def output_of(word: str) -> str:
-        return subprocess.run(
-            ["fio", word], check=True, capture_output=True, text=True, timeout=300
-        ).stdout
+        return completed(["fio", word]).stdout
 
     for alias, name in ALIASES.items():
         assert re.search(rf"alias: {alias}\n", output_of(f"--cmdhelp={name}")), name

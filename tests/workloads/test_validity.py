@@ -140,9 +140,7 @@ def test_io_that_left_no_trace_on_the_device_is_no_measurement(run_4k: Run) -> N
         assert good.problems == ()
 
 
-def test_a_word_of_the_command_line_that_the_kernel_does_not_know_is_the_users(
-    run_4k: Run,
-) -> None:
+def test_a_word_of_the_command_line_that_the_kernel_does_not_know_is_the_users(run_4k: Run) -> None:
     word = "thp_anonn=16K:always;1M:never"
     line = f'Unknown kernel command line parameters "{word} x=1", will be passed to user space.'
     dmesg = run_4k.files["dmesg"] + f"[    0.02] {line}\n".encode()

@@ -480,9 +480,7 @@ def test_a_path_has_its_own_and_all_that_it_called(comparison: Comparison) -> No
         before.add(each.path)
 
 
-def test_paths_that_changed_are_listed_and_the_focus_has_most_of_it(
-    comparison: Comparison,
-) -> None:
+def test_paths_that_changed_are_listed_and_the_focus_has_most_of_it(comparison: Comparison) -> None:
     followed = first(stacks.EXPLANATION, comparison)
     assert [followed.rows[number].function for number in followed.listed] == [LOAD, "xas_store"]
     assert not row(followed.rows, path=(ENTRY, READ, SMALLER)).instructions.equal

@@ -8,13 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.counts import MOST_LISTED, Recorded
-from analysis.explain.functions import (
-    MOVEMENT,
-    TOLERANCE,
-    Attribution,
-    attribute,
-    listed,
-)
+from analysis.explain.functions import MOVEMENT, TOLERANCE, Attribution, attribute, listed
 from analysis.model import Comparison
 from results.profile import FunctionCount, PhaseProfile, Profile
 from results.record import Manifest, RunRecord

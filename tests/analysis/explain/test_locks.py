@@ -6,12 +6,7 @@ import pytest
 
 from analysis.counts import Recorded
 from analysis.explain.locks import EXPLANATION as MEASURED_LOCKS
-from analysis.explain.locks import (
-    MeasuredLock,
-    MeasuredLocks,
-    TakerNames,
-    catalogue,
-)
+from analysis.explain.locks import MeasuredLock, MeasuredLocks, TakerNames, catalogue
 from analysis.model import Comparison
 from reports import forms
 from reports.sections import locks as section

@@ -84,9 +84,7 @@ def test_misses_are_per_unit_and_per_instruction_with_the_lock(manifest: Manifes
     assert missed.total == MissedEach(l2=(2.57, 2.57), llc=(2.07, 2.07), walks=(0.4, 0.4))
     assert missed.held == {
         "i_pages.xa_lock": MissedEach(
-            l2=(2000 / HELD, 1500 / HELD),
-            llc=(1000 / HELD, 500 / HELD),
-            walks=(100 / HELD,) * 2,
+            l2=(2000 / HELD, 1500 / HELD), llc=(1000 / HELD, 500 / HELD), walks=(100 / HELD,) * 2
         )
     }
 

@@ -1,18 +1,18 @@
 """Machines whose every instruction is known, in the QEMU that is there with the plugin."""
 
-import subprocess
 from functools import cache
 from pathlib import Path
 
 from experiment.architecture import X86_64
 from guests.probe.counts import Counts
 from guests.probe.plugin import Probe
+from tests.waiting import completed
 
 
 @cache
 def symbols(image: Path) -> dict[str, str]:
     """Labels of an image, with their addresses as hexadecimal words."""
-    listing = subprocess.run(["nm", str(image)], capture_output=True, text=True, check=True).stdout
+    listing = completed(["nm", str(image)]).stdout
     return {line.split()[2]: line.split()[0] for line in listing.splitlines()}
 
 
@@ -51,7 +51,7 @@ def run(
         "-plugin",
         words,
     ]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+    done = completed(argv, check=False)
     assert done.returncode == X86_64.board.done_status, done.stderr
     return out.read_bytes()
 

@@ -49,14 +49,14 @@ PAIRS: list[LockRow] = [
         0,
         0,
         0,
-    ),
+    )
 ]
 MISSES: list[tuple[int, ...]] = [
     (1, 5, 0xFFFFFFFF81000000, 9, 8, 7, 6, 5, 4, 3),
     (2, 1, 0x400000, 0, 0, 0, 0, 0, 0, 1),
 ]
 MOVES: list[tuple[int, ...]] = [
-    (1, 0, 0xFFFFFFFF82000040, 0xFFFFFFFF81000000, 0x400000, 7, 2, 9, 0xFF00, 0xFF),
+    (1, 0, 0xFFFFFFFF82000040, 0xFFFFFFFF81000000, 0x400000, 7, 2, 9, 0xFF00, 0xFF)
 ]
 INTERRUPTIONS: list[tuple[int, ...]] = [
     (1, 0, 0xFFFFFFFF81000000, 0xFFFFFFFF81000120, 7),

@@ -363,11 +363,7 @@ BLOCK = st.tuples(
     st.integers(0, 1),
     st.integers(1, 512),
     st.integers(0, 1),
-    st.one_of(
-        st.integers(START, START + 0xFFF),
-        st.integers(0, 1 << 47),
-        st.just(FIO),
-    ),
+    st.one_of(st.integers(START, START + 0xFFF), st.integers(0, 1 << 47), st.just(FIO)),
     st.integers(1, 1 << 40),
 )
 

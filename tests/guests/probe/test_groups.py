@@ -14,6 +14,7 @@ from tests.guests.probe.machines import symbols
 from tests.guests.probe.test_lines import ProbedImage, Transfers, labelled, of_the_work
 from tests.guests.probe.test_lines import run as lines_run
 from tests.guests.probe.test_memory import CACHES, TLBS, data, run, tlb
+from tests.waiting import completed
 
 HERE = Path(__file__).parent
 GROUPED = "bits=64"
@@ -26,11 +27,7 @@ MOST = 24
 
 
 class AccessStruct(ctypes.Structure):
-    _fields_ = (
-        ("distance", ctypes.c_int8),
-        ("bytes", ctypes.c_uint8),
-        ("stores", ctypes.c_bool),
-    )
+    _fields_ = (("distance", ctypes.c_int8), ("bytes", ctypes.c_uint8), ("stores", ctypes.c_bool))
 
 
 class GroupStruct(ctypes.Structure):
@@ -66,12 +63,7 @@ def groups(library: ctypes.CDLL, folder: Path, text: str, at: int = KERNEL) -> l
     source, built = folder / "block.s", folder / "block.o"
     source.write_text(text.replace(";", "\n") + "\n")
     subprocess.run(["as", "-o", str(built), str(source)], check=True, timeout=60)
-    listing = subprocess.run(
-        ["objdump", "-d", "-w", "--insn-width=16", str(built)],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    listing = completed(["objdump", "-d", "-w", "--insn-width=16", str(built)]).stdout
     instructions = [bytes.fromhex(line) for line in re.findall(r":\t((?:[0-9a-f]{2} )+)", listing)]
     sizes = (ctypes.c_size_t * len(instructions))(*map(len, instructions))
     built_groups = ctypes.POINTER(GroupStruct)()

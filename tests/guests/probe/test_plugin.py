@@ -8,6 +8,7 @@ from errors import InfraError
 from experiment.architecture import ARM64, X86_64
 from guests import programs
 from guests.probe import plugin
+from tests.waiting import completed
 
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
 
@@ -56,9 +57,7 @@ def test_version_as_distributions_print_it() -> None:
 def test_every_form_compiles_without_a_warning(api: int, tmp_path: Path) -> None:
     flags = (*programs.SHARED_LIBRARY, "-fvisibility=hidden", *WARNINGS, f"-DPROBE_API={api}")
     built = programs.build(plugin.SOURCE, flags, tmp_path)
-    symbols = subprocess.run(
-        ["nm", "-D", "--defined-only", str(built)], capture_output=True, text=True, check=True
-    ).stdout
+    symbols = completed(["nm", "-D", "--defined-only", str(built)]).stdout
     exported = {line.split()[-1] for line in symbols.splitlines()}
     assert {"qemu_plugin_version", "qemu_plugin_install"} == exported
 
@@ -142,7 +141,7 @@ def test_file_that_cannot_be_written_is_named(probe: plugin.Probe, tmp_path: Pat
 def last_words(probe: plugin.Probe, words: str) -> str:
     """What a QEMU says that ends at once."""
     argv = [X86_64.board.qemu, "-display", "none", "-plugin", f"file={probe.path},{words}"]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    done = completed(argv, check=False)
     assert done.returncode != 0
     return done.stderr
 
@@ -157,7 +156,7 @@ def mark(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(*argv: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*map(str, argv)], capture_output=True, text=True, timeout=300)
+    return completed([*map(str, argv)], check=False)
 
 
 def bytes_of(name: str) -> bytes:

@@ -46,11 +46,7 @@ EXPECTED: dict[int, Spent] = {
         ("speculated", "thunk"): (3, 1),
         ("speculated", "leaf"): (3, 1),
     },
-    3: {
-        ("deeper",): (4, 1),
-        ("deeper", "deeper"): (4, 1),
-        ("deeper", "deeper", "deeper"): (3, 1),
-    },
+    3: {("deeper",): (4, 1), ("deeper", "deeper"): (4, 1), ("deeper", "deeper", "deeper"): (3, 1)},
     4: {
         ("interrupted",): (4, 1),
         ("interrupted", "on_interrupt"): (3, 1),

@@ -120,10 +120,7 @@ def table(**options: int) -> Table:
     return Table("t", columns, (row(*cells),), **options)
 
 
-@pytest.mark.parametrize(
-    ("width", "there"),
-    [(100, "12+"), (70, "12+"), (60, "12+"), (44, "2+")],
-)
+@pytest.mark.parametrize(("width", "there"), [(100, "12+"), (70, "12+"), (60, "12+"), (44, "2+")])
 def test_what_matters_least_goes_first(width: int, there: str) -> None:
     [_, line] = text.render([table()], width)[:2]
     assert len(line) <= width

@@ -118,10 +118,7 @@ def test_a_store_that_cannot_be_reached_is_the_hosts_trouble(tmp_path: Path) -> 
     fsspec.register_implementation("unreachable", Unreachable, clobber=True)
     store = ArtefactStore("unreachable://bucket/x")
     artefact = Artefact("bzImage", "0" * 64, 1)
-    calls = (
-        lambda: store.put(file(tmp_path)),
-        lambda: store.fetch(artefact, tmp_path / "there"),
-    )
+    calls = (lambda: store.put(file(tmp_path)), lambda: store.fetch(artefact, tmp_path / "there"))
     for call in calls:
         with pytest.raises(InfraError, match="cannot be read: could not connect to the endpoint"):
             call()

@@ -22,7 +22,7 @@ from runs.local import LocalExecutor
 from tests.runs.fleet.cluster import CHECKOUT, Cluster
 from tests.runs.fleet.conftest import MEMORY_MIB, FleetBench
 from tests.runs.made_up import shipped
-from tests.waiting import wait_until
+from tests.waiting import completed, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -212,7 +212,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "small"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", str(folder)]
-    done = subprocess.run(mount, capture_output=True, text=True)
+    done = completed(mount, check=False)
     if done.returncode:
         pytest.skip(f"no file systems can be mounted here: {done.stderr.strip()}")
     yield folder
