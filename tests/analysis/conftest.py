@@ -1,14 +1,16 @@
 """Comparisons shared by the tests of the forms: made once, because charts take time."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from types import FunctionType
+from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from analysis.many import SessionComparison, compare_session
 from analysis.model import Comparison
 from reports import forms
-from results.profile import FunctionCount, LockSite, LockUse, Profile
 from tests.analysis import counts_factory
 from tests.analysis.factory import ExactSession, fails
 from tests.analysis.many_factory import Many, steps, workloads
@@ -25,6 +27,36 @@ def words_alone() -> Iterator[None]:
 
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e`|$x$"
+FREE = (
+    "title question overrides command caches unit label settings host tools qemu_argv "
+    "kernel_command_line"
+)
+
+
+def attacked(value: Any, fields: str) -> Any:
+    """The value with an attack before every text of these fields, at any depth."""
+    if isinstance(value, tuple):
+        return tuple(attacked(each, fields) for each in value)
+    names = getattr(type(value), "model_fields", getattr(value, "__dataclass_fields__", ()))
+    old = {name: getattr(value, name) for name in names}
+    new = {
+        name: struck(each) if name in fields.split() else attacked(each, fields)
+        for name, each in old.items()
+    }
+    if isinstance(value, BaseModel):
+        return value.model_copy(update=new)
+    return replace(value, **new) if new else value
+
+
+def struck(value: Any) -> Any:
+    match value:
+        case str():
+            return f"{HOSTILE}{value}"
+        case tuple():
+            return tuple(map(struck, value))
+        case dict():
+            return {struck(name): struck(each) for name, each in value.items()}
+    return value
 
 
 @pytest.fixture(scope="session")
@@ -46,40 +78,10 @@ def counted() -> Comparison:
 @pytest.fixture(scope="session")
 def hostile() -> Comparison:
     """Every string a guest, a host or an experiment file may choose is an attack."""
-    session = ExactSession(title=HOSTILE, question=HOSTILE, overrides=(HOSTILE,))
-    manifest = session.manifest()
-    manifest = manifest.model_copy(
-        update={
-            "cases": tuple(
-                case.model_copy(
-                    update={
-                        "title": HOSTILE,
-                        "phases": tuple(
-                            phase.model_copy(update={"command": HOSTILE, "caches": HOSTILE})
-                            for phase in case.phases
-                        ),
-                        "metrics": tuple(
-                            metric.model_copy(update={"title": HOSTILE, "unit": HOSTILE})
-                            for metric in case.metrics
-                        ),
-                    }
-                )
-                for case in manifest.cases
-            ),
-            "arms": tuple(arm.model_copy(update={"label": HOSTILE}) for arm in manifest.arms),
-            "provenance": manifest.provenance.model_copy(
-                update={
-                    "host": {HOSTILE: HOSTILE},
-                    "tools": {HOSTILE: HOSTILE},
-                    "qemu_argv": (HOSTILE,),
-                    "kernel_command_line": HOSTILE,
-                }
-            ),
-        }
-    )
+    session = ExactSession(overrides=("blocks=8",))
     records = fails(session.records(), "filemap-thp-002-base", kind=HOSTILE, message=HOSTILE)
     records = [r.model_copy(update={"findings": (HOSTILE,)}) for r in records]
-    return compare(manifest, records)
+    return compare(attacked(session.manifest(), FREE), records)
 
 
 @pytest.fixture(scope="session")
@@ -110,26 +112,9 @@ def matrix() -> Comparison:
 @pytest.fixture(scope="session")
 def hostile_five() -> SessionComparison:
     """Five arms whose labels, settings, units, titles and failures are attacks."""
-    many = Many(title=HOSTILE)
-    manifest = many.manifest()
-    arms = tuple(
-        arm.model_copy(update={"label": HOSTILE, "settings": {HOSTILE: f"{HOSTILE}{number}"}})
-        for number, arm in enumerate(manifest.arms)
-    )
-    cases = tuple(
-        case.model_copy(
-            update={
-                "title": HOSTILE,
-                "metrics": tuple(
-                    m.model_copy(update={"title": HOSTILE, "unit": HOSTILE}) for m in case.metrics
-                ),
-            }
-        )
-        for case in manifest.cases
-    )
-    manifest = manifest.model_copy(update={"arms": arms, "cases": cases})
+    many = Many()
     records = fails(many.records(), "filemap-thp-002-sleepy", kind=HOSTILE, message=HOSTILE)
-    return compare_session(measured(manifest, records))
+    return compare_session(measured(attacked(many.manifest(), FREE), records))
 
 
 @pytest.fixture(scope="session")
@@ -139,85 +124,10 @@ def hostile_counts() -> Comparison:
     manifest = counts_factory.with_twins(counts_factory.counted(session.manifest()))
     records, profiles, locks = counts_factory.twin_runs(manifest)
     profiles += counts_factory.profiles(session)
-
-    def attack(profile: Profile) -> Profile:
-        phases = tuple(
-            phase.model_copy(
-                update={
-                    "kernel": (
-                        *phase.kernel,
-                        FunctionCount(
-                            name=HOSTILE,
-                            file=HOSTILE,
-                            calls=1,
-                            instructions=10**7 if "base" in profile.run_id else 5,
-                        ),
-                    ),
-                    "locks": (
-                        LockUse(
-                            instances=1,
-                            sleeps=False,
-                            symbol=HOSTILE,
-                            sites=(
-                                LockSite(
-                                    function=HOSTILE,
-                                    file=HOSTILE,
-                                    shared=False,
-                                    taken=9,
-                                    held=10**7,
-                                ),
-                            ),
-                        ),
-                    ),
-                    "user": {
-                        **phase.user,
-                        f"{HOSTILE}.so": 10**8 if "base" in profile.run_id else 1,
-                    },
-                    "instructions": phase.instructions + 10**9,
-                }
-            )
-            for phase in profile.phases
-        )
-        return profile.model_copy(update={"phases": phases})
-
-    locks = [
-        of_run.model_copy(
-            update={
-                "phases": tuple(
-                    phase.model_copy(
-                        update={
-                            "waits": tuple(
-                                w.model_copy(
-                                    update={"callers": (HOSTILE, HOSTILE), "flags": HOSTILE}
-                                )
-                                for w in phase.waits
-                            ),
-                        }
-                    )
-                    for phase in of_run.phases
-                )
-            }
-        )
-        for of_run in locks
-    ]
-    units = tuple(u.model_copy(update={"title": HOSTILE}) for u in counts_factory.UNITS)
-    ratios = tuple(
-        r.model_copy(update={"title": HOSTILE, "functions": (HOSTILE, "gone" + HOSTILE)})
-        for r in counts_factory.RATIOS
+    guests = "name file function symbol user callers flags"
+    return compare(
+        attacked(manifest, "title functions"),
+        session.records() + records,
+        [attacked(profile, guests) for profile in profiles],
+        [attacked(of_run, guests) for of_run in locks],
     )
-    manifest = manifest.model_copy(
-        update={
-            "cases": tuple(
-                case.model_copy(
-                    update={
-                        "phases": tuple(
-                            phase.model_copy(update={"units": units, "ratios": ratios})
-                            for phase in case.phases
-                        )
-                    }
-                )
-                for case in manifest.cases
-            )
-        }
-    )
-    return compare(manifest, session.records() + records, list(map(attack, profiles)), locks)
