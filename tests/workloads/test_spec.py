@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from errors import SpecError
@@ -477,6 +477,7 @@ BLOCKS = st.tuples(
 
 
 @given(st.lists(BLOCKS, min_size=1, max_size=5))
+@example([("global", "[{}]", ["filename=x"]), ("global", "[{}]", []), ("a", "[{}]", [])])
 @settings(max_examples=25, deadline=None)
 def test_any_file_is_what_fio_reads_in_it(blocks: list[tuple[str, str, list[str]]]) -> None:
     texts = ["\n".join([form.format(title), *lines]) for title, form, lines in blocks]
@@ -494,6 +495,8 @@ def test_any_file_is_what_fio_reads_in_it(blocks: list[tuple[str, str, list[str]
         assert len(sections) == len(jobs)
         for number, section in zip(jobs, sections.values(), strict=True):
             above = [text for at, text in enumerate(texts[:number]) if at not in jobs]
+            # Under one head: for each further one fio shows all that is above it once more.
+            above[1:] = [text.partition("\n")[2] for text in above[1:]]
             assert ours(section) == fios_own("\n".join([*above, texts[number]]), place)
             assert section.fio[0] == f"--name={blocks[number][0]}"
 
