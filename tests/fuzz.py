@@ -51,6 +51,7 @@ from tests.guests.probe.test_counts import LOCKS, MISSES, ROWS, written
 from tests.kernels.poison import ODD, UNREADABLE
 from tests.kernels.posting import mbox
 from tests.queues.archive import series
+from tests.values import spaced
 from text import is_unfit
 from workloads import check, contention, metrics, parse
 from workloads.spec import load_catalogue
@@ -557,17 +558,10 @@ TARGETS = (
     ),
     *(
         Target(f"a guest's {name}", one_file(name), _guest_file(name), 0.1)
-        for name in (
-            "4k/fio.json",
-            "4k/fio_bw.log",
-            "4k/after/proc/vmstat",
-            "4k/after/proc/stat",
-            "notes",
-            "4k/after/proc/diskstats",
-            "4k/after/cgroup/io.stat",
-            "4k/after/cgroup/cpu.stat",
-            "4k/after/cgroup/memory.pressure",
-            "4k/after/cgroup/memory.stat",
+        for name in spaced(
+            "4k/fio.json 4k/fio_bw.log 4k/after/proc/vmstat 4k/after/proc/stat notes "
+            "4k/after/proc/diskstats 4k/after/cgroup/io.stat 4k/after/cgroup/cpu.stat "
+            "4k/after/cgroup/memory.pressure 4k/after/cgroup/memory.stat"
         )
     ),
 )

@@ -10,28 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.values import spaced
+
 CHECKOUT = Path(__file__).resolve().parent.parent
 OUTSIDE = {"sessions", "gallery"}
 
 # What somebody did is no name of what came of it: a reader has to search for what it holds.
 SPEECH = {
-    "ask",
-    "asked",
-    "found",
-    "gave",
-    "hear",
-    "heard",
-    "look",
-    "meant",
-    "one",
-    "said",
-    "say",
-    "seen",
-    "take",
-    "tell",
-    "told",
-    "took",
-    "wanted",
+    *spaced(
+        "ask asked found gave hear heard look meant one said say seen take tell told took wanted"
+    )
 }
 # In compound names: `found_by`, `sizes_seen`.
 PARTICIPLES = {"asked", "found", "heard", "said", "seen", "told"}
@@ -47,12 +35,9 @@ KEPT = {
     ("experiment/plan.py", "Look"): INTERIM,
     **{
         (file, "look"): INTERIM
-        for file in (
-            "benchmarks/simulation.py",
-            "experiment/plan.py",
-            "experiment/load.py",
-            "analysis/wall.py",
-            "runs/stages.py",
+        for file in spaced(
+            "benchmarks/simulation.py experiment/plan.py experiment/load.py "
+            "analysis/wall.py runs/stages.py"
         )
     },
 }

@@ -11,25 +11,11 @@ from pathlib import Path
 import pytest
 
 from host.packages import SYSTEMS, packages, parse_systems
+from tests.values import spaced
 from tests.waiting import completed
 
 CHECKOUT = Path(__file__).resolve().parent.parent
-REAL = (
-    "sh",
-    "sed",
-    "tr",
-    "cut",
-    "cat",
-    "grep",
-    "tail",
-    "mkdir",
-    "dirname",
-    "sha256sum",
-    "flock",
-    "chmod",
-    "env",
-    "rm",
-)
+REAL = spaced("sh sed tr cut cat grep tail mkdir dirname sha256sum flock chmod env rm")
 DEBIAN_PYTHON = "/usr/bin/python3"
 OS_RELEASE = "OS_RELEASE=/etc/os-release"
 # As the distributions write it, as far as it matters.
@@ -134,12 +120,8 @@ class FreshMachine:
 @pytest.fixture
 def machine(tmp_path: Path) -> FreshMachine:
     machine = FreshMachine(tmp_path / "checkout", tmp_path / "fake")
-    for name in (
-        "setup/prepare.sh",
-        "setup/uv.txt",
-        "host/packages.txt",
-        "host/systems.txt",
-        "requirements.lock",
+    for name in spaced(
+        "setup/prepare.sh setup/uv.txt host/packages.txt host/systems.txt requirements.lock"
     ):
         place = machine.checkout / name
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -15,6 +15,7 @@ from tests.analysis import counts_factory
 from tests.analysis.factory import ExactSession, fails
 from tests.analysis.many_factory import Many, steps, workloads
 from tests.analysis.measured import compare, measured
+from tests.values import but
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -44,7 +45,7 @@ def attacked(value: Any, fields: str) -> Any:
         for name, each in old.items()
     }
     if isinstance(value, BaseModel):
-        return value.model_copy(update=new)
+        return but(value, **new)
     return replace(value, **new) if new else value
 
 
@@ -80,7 +81,7 @@ def hostile() -> Comparison:
     """Every string a guest, a host or an experiment file may choose is an attack."""
     session = ExactSession(overrides=("blocks=8",))
     records = fails(session.records(), "filemap-thp-002-base", kind=HOSTILE, message=HOSTILE)
-    records = [r.model_copy(update={"findings": (HOSTILE,)}) for r in records]
+    records = [but(r, findings=(HOSTILE,)) for r in records]
     return compare(attacked(session.manifest(), FREE), records)
 
 

@@ -28,6 +28,7 @@ from results.record import (
     UnitRecord,
 )
 from tests.analysis.factory import PHASES, ExactSession
+from tests.values import but
 
 UNITS = (
     UnitRecord(name="io", title="I/O"),
@@ -126,14 +127,12 @@ def counted(manifest: Manifest) -> Manifest:
     """The manifest with units and ratios in every phase, and a machine to estimate for."""
 
     def phase(record: PhaseRecord) -> PhaseRecord:
-        return record.model_copy(update={"units": UNITS, "ratios": RATIOS})
+        return but(record, units=UNITS, ratios=RATIOS)
 
     def case(record: CaseRecord) -> CaseRecord:
-        return record.model_copy(update={"phases": tuple(map(phase, record.phases))})
+        return but(record, phases=tuple(map(phase, record.phases)))
 
-    return manifest.model_copy(
-        update={"cases": tuple(map(case, manifest.cases)), "machine": MACHINE}
-    )
+    return but(manifest, cases=tuple(map(case, manifest.cases)), machine=MACHINE)
 
 
 def phase_profile(
@@ -245,7 +244,7 @@ def profiles(session: ExactSession, *, same: bool = False, locks: bool = True) -
     def phase(name: str, seed: int, arm: str) -> PhaseProfile:
         counted = phase_profile(name, seed, arm)
         uses = lock_uses(counted, seed, arm) if locks else None
-        return counted.model_copy(update={"locks": uses})
+        return but(counted, locks=uses)
 
     return [
         Profile(
@@ -269,10 +268,10 @@ def of_runs(
     for profile in profiles(session, same=same):
         _, block, arm = profile.run_id.rsplit("-", 2)
         phases = tuple(
-            phase.model_copy(update=change(phase, "base" if same else arm, int(block)))
+            but(phase, **change(phase, "base" if same else arm, int(block)))
             for phase in profile.phases
         )
-        changed.append(profile.model_copy(update={"phases": phases}))
+        changed.append(but(profile, phases=phases))
     return changed
 
 
@@ -285,7 +284,7 @@ def twin(manifest: Manifest, name: str, observe: Observed, **guest: int) -> Twin
         name=name,
         observe=observe,
         machine=MACHINE,
-        guest=manifest.guest.model_copy(update=guest),
+        guest=but(manifest.guest, **guest),
         cases=("filemap-4k",),
         blocks=2,
     )
@@ -315,17 +314,17 @@ def of_twin(
             )
             phase = phase_profile("4k", seed, "base", vcpus=vcpus)
             update = {"units": {"folio": FOLIOS}, **counts}
-            profiles.append(Profile(run_id=run_id, phases=(phase.model_copy(update=update),)))
+            profiles.append(Profile(run_id=run_id, phases=(but(phase, **update),)))
     return records, profiles
 
 
 def with_twins(manifest: Manifest) -> Manifest:
     """The manifest with a twin of the first case, on several vCPUs."""
-    guest = manifest.guest.model_copy(update={"vcpus": 8, "jobs": 8, "metronome_ns": 20_000})
+    guest = but(manifest.guest, vcpus=8, jobs=8, metronome_ns=20_000)
     twin = TwinRecord(
         name="callers", observe="contention", guest=guest, cases=("filemap-4k",), blocks=2
     )
-    return manifest.model_copy(update={"twins": (twin,)})
+    return but(manifest, twins=(twin,))
 
 
 def _waits(arm: str, seed: int, folios: float) -> tuple[Wait, ...]:

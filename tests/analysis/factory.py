@@ -29,6 +29,7 @@ from results.record import (
     RunRecord,
     Timeline,
 )
+from tests.values import but
 
 SEEDS = tuple(range(1001, 1009))
 DOCUMENT = "filemap v4 (2024)"
@@ -278,7 +279,7 @@ def run(session: ExactSession, case: str, arm: str, block: int) -> RunRecord:
 
 def repeat_of(record: RunRecord, **changes: object) -> RunRecord:
     update = {"run_id": record.run_id + "-repeat", "repeat": True, **changes}
-    return record.model_copy(update=update)
+    return but(record, **update)
 
 
 def records(session: ExactSession) -> list[RunRecord]:
@@ -305,9 +306,7 @@ def fails(
     missing = set(run_ids) - {record.run_id for record in runs}
     assert not missing, missing
     return [
-        r.model_copy(update={"samples": None, "timelines": (), "failure": failure})
-        if r.run_id in run_ids
-        else r
+        but(r, samples=None, timelines=(), failure=failure) if r.run_id in run_ids else r
         for r in runs
     ]
 
@@ -318,11 +317,8 @@ def all_equal(runs: Sequence[RunRecord]) -> list[RunRecord]:
     return [
         r
         if r.arm == "base"
-        else r.model_copy(
-            update={
-                "samples": base[r.case, r.block].samples,
-                "timelines": base[r.case, r.block].timelines,
-            }
+        else but(
+            r, samples=base[r.case, r.block].samples, timelines=base[r.case, r.block].timelines
         )
         for r in runs
     ]

@@ -9,6 +9,7 @@ from experiment.spec import ArmSpec, Compare, Published, SeriesSpec
 from results.record import ArmRecord, Manifest, Metric, RunRecord
 from tests.analysis import factory
 from tests.analysis.measured import measured
+from tests.values import but
 
 DOCUMENT = "tree_lock thread (2016)"
 # Log ratio of bandwidth from the base, and of the share in the slow path.
@@ -68,16 +69,12 @@ class Many:
             for name, value in PUBLISHED.items()
             if name in names
         )
-        experiment = two.experiment.model_copy(
-            update={
-                "arms": specs,
-                "compare": self.compare,
-                "cases": (
-                    first.model_copy(update={"published": figures}),
-                    two.experiment.cases[1].model_copy(update={"published": ()}),
-                ),
-                "series": SeriesSpec(path="configs/series/removal"),
-            }
+        experiment = but(
+            two.experiment,
+            arms=specs,
+            compare=self.compare,
+            cases=(but(first, published=figures), but(two.experiment.cases[1], published=())),
+            series=SeriesSpec(path="configs/series/removal"),
         )
         share = Metric(
             name="4k.slowpath_share",
@@ -85,30 +82,21 @@ class Many:
             unit="%",
             direction="lower",
         )
-        cases = (
-            two.cases[0].model_copy(update={"metrics": (*two.cases[0].metrics, share)}),
-            *two.cases[1:],
-        )
+        cases = (but(two.cases[0], metrics=(*two.cases[0].metrics, share)), *two.cases[1:])
         arms = tuple(self._arm(two.arms[0], spec, number) for number, spec in enumerate(specs))
-        return two.model_copy(
-            update={
-                "experiment": experiment,
-                "cases": cases,
-                "arms": arms,
-                "runs_planned": 2 * len(arms) * len(self.seeds),
-            }
+        return but(
+            two,
+            experiment=experiment,
+            cases=cases,
+            arms=arms,
+            runs_planned=2 * len(arms) * len(self.seeds),
         )
 
     def _arm(self, like: ArmRecord, spec: ArmSpec, number: int) -> ArmRecord:
         key = f"{number:x}" + like.kernel.key[1:]
-        kernel = like.kernel.model_copy(update={"key": key, "code_key": key})
-        return like.model_copy(
-            update={
-                "name": spec.name,
-                "label": spec.label,
-                "kernel": kernel,
-                "settings": dict(spec.settings),
-            }
+        kernel = but(like.kernel, key=key, code_key=key)
+        return but(
+            like, name=spec.name, label=spec.label, kernel=kernel, settings=dict(spec.settings)
         )
 
     def records(self) -> list[RunRecord]:
@@ -137,14 +125,13 @@ class Many:
         samples = dict(made.samples or {})
         if case == "filemap-4k":
             samples["4k.slowpath_share"] = 27.0 * math.exp(share) * (1 + 0.001 * block)
-        return made.model_copy(
-            update={
-                "run_id": f"{case}-{block:03d}-{arm}",
-                "arm": arm,
-                "kernel_key": arm,
-                "samples": samples,
-                "fingerprint": f"{case}{block}{arm}",
-            }
+        return but(
+            made,
+            run_id=f"{case}-{block:03d}-{arm}",
+            arm=arm,
+            kernel_key=arm,
+            samples=samples,
+            fingerprint=f"{case}{block}{arm}",
         )
 
     def compared(self, records: Sequence[RunRecord] | None = None) -> SessionComparison:
@@ -165,7 +152,7 @@ def workloads(many: int = 6) -> tuple[Manifest, list[RunRecord]]:
     made: list[RunRecord] = []
     metrics = factory.metrics("4k")
     directions = tuple(
-        metrics[0].model_copy(update={"name": f"4k.{side}_bw", "title": f"4k: {side} bandwidth"})
+        but(metrics[0], name=f"4k.{side}_bw", title=f"4k: {side} bandwidth")
         for side in ("read", "write")
     )
     cases, specs = [], []
@@ -177,23 +164,15 @@ def workloads(many: int = 6) -> tuple[Manifest, list[RunRecord]]:
         primary = ("4k.bw",) if number % 2 == 0 else ("4k.read_bw", "4k.write_bw")
         extra = directions if number % 2 else ()
         cases.append(
-            two.cases[0].model_copy(
-                update={
-                    "name": name,
-                    "title": name,
-                    "metrics": (*metrics, *extra),
-                    "primary": primary,
-                }
-            )
+            but(two.cases[0], name=name, title=name, metrics=(*metrics, *extra), primary=primary)
         )
         specs.append(
-            two.experiment.cases[0].model_copy(
-                update={
-                    "workload": "thp-matrix",
-                    "variant": name.partition(":")[2],
-                    "primary": primary,
-                    "published": (),
-                }
+            but(
+                two.experiment.cases[0],
+                workload="thp-matrix",
+                variant=name.partition(":")[2],
+                primary=primary,
+                published=(),
             )
         )
         session.effect = {"4k": (0.98, -0.63, 0.002, -0.05, 1.27, -0.0005)[number % 6]}
@@ -204,21 +183,16 @@ def workloads(many: int = 6) -> tuple[Manifest, list[RunRecord]]:
                 for metric in extra:
                     samples[metric.name] = samples["4k.bw"] / 2
                 made.append(
-                    run.model_copy(
-                        update={
-                            "case": name,
-                            "run_id": f"{name}-{block:03d}-{arm}",
-                            "samples": samples,
-                            "fingerprint": f"{name}{block}{arm}",
-                        }
+                    but(
+                        run,
+                        case=name,
+                        run_id=f"{name}-{block:03d}-{arm}",
+                        samples=samples,
+                        fingerprint=f"{name}{block}{arm}",
                     )
                 )
-    experiment = two.experiment.model_copy(update={"cases": tuple(specs), "name": "thp-matrix"})
-    manifest = two.model_copy(
-        update={
-            "cases": tuple(cases),
-            "experiment": experiment,
-            "runs_planned": 2 * many * len(session.seeds),
-        }
+    experiment = but(two.experiment, cases=tuple(specs), name="thp-matrix")
+    manifest = but(
+        two, cases=tuple(cases), experiment=experiment, runs_planned=2 * many * len(session.seeds)
     )
     return manifest, [*made, factory.repeat_of(made[0])]

@@ -10,6 +10,7 @@ from reports.sections import arms as section
 from results.record import OptionRecord, RunRecord
 from tests.analysis.factory import fails
 from tests.analysis.many_factory import ARMS, Many
+from tests.values import but
 
 
 def row(session: SessionComparison, name: str) -> MetricRow:
@@ -75,8 +76,8 @@ def test_differences_beyond_the_series(five: SessionComparison) -> None:
     assert [difference.name for difference in rows] == ["sysctl vm.zone_reclaim_mode"]
     assert rows[0].values == ("not set", "not set", "not set", "not set", "1")
     other = five.arms[1]
-    flavour = other.kernel.model_copy(update={"flavour": "lockdep", "config_sha256": "f" * 64})
-    arms = (five.arms[0], other.model_copy(update={"kernel": flavour}))
+    flavour = but(other.kernel, flavour="lockdep", config_sha256="f" * 64)
+    arms = (five.arms[0], but(other, kernel=flavour))
     assert execution.sentences(arms) == [
         "flavour: perf in vanilla; lockdep in sleepy",
         "configuration, SHA-256: c0ffeec0ffee in vanilla; ffffffffffff in sleepy",
@@ -90,7 +91,7 @@ def test_options_that_the_arms_have_otherwise(five: SessionComparison) -> None:
         OptionRecord(name="CONFIG_NUMA", before="y", after="n"),
     )
     base, other, third = five.arms[:3]
-    arms = (base, other.model_copy(update={"options": options}), third)
+    arms = (base, but(other, options=options), third)
     assert execution.sentences(arms) == [
         "CONFIG_HINT: absent in vanilla and bourney; y in sleepy",
         "CONFIG_NUMA: y in vanilla and bourney; n in sleepy",
@@ -135,9 +136,9 @@ def test_a_step_is_numbered_once(stepwise: SessionComparison) -> None:
     """``--per-patch`` labels its arms with the number that every form puts before a step."""
     row = stepwise.rows[0]
     first = stepwise.course(row)[0]
-    arm = first.arm.model_copy(update={"label": "1: mm: drop a walk"})
+    arm = but(first.arm, label="1: mm: drop a walk")
     assert first._replace(arm=arm).title == "mm: drop a walk"
-    assert first._replace(arm=arm.model_copy(update={"label": ""})).title == arm.name
+    assert first._replace(arm=but(arm, label="")).title == arm.name
 
 
 def test_other_sessions_have_no_steps(five: SessionComparison) -> None:

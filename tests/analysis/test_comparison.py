@@ -13,6 +13,7 @@ from reports.sentences import of_finding
 from results.record import Manifest, Metric, RunRecord
 from tests.analysis.factory import SEEDS, ExactSession, all_equal, fails, repeat_of
 from tests.analysis.measured import compare, measured
+from tests.values import but
 
 
 def metric(session: ExactSession, records: list[RunRecord], name: str) -> MetricComparison:
@@ -109,7 +110,7 @@ def test_a_session_that_is_not_bit_exact_has_no_verdicts() -> None:
 def test_too_few_ios_are_no_evidence() -> None:
     session = ExactSession(effect={"4k": 0.01, "thp": 0.01, "switch": 0.05})
     records = [
-        r.model_copy(update={"samples": {**r.samples, "switch.ios": 16.0}})
+        but(r, samples={**r.samples, "switch.ios": 16.0})
         if r.samples and "switch.ios" in r.samples
         else r
         for r in session.records()
@@ -134,7 +135,7 @@ def test_published_changes_are_computed_from_the_figures() -> None:
 def test_a_primary_metric_comes_first_and_absent_metrics_do_not_matter() -> None:
     session = ExactSession()
     records = [
-        r.model_copy(update={"samples": {k: v for k, v in r.samples.items() if k.endswith(".bw")}})
+        but(r, samples={k: v for k, v in r.samples.items() if k.endswith(".bw")})
         if r.samples
         else r
         for r in session.records()
@@ -149,12 +150,12 @@ def test_a_primary_metric_comes_first_and_absent_metrics_do_not_matter() -> None
 def test_what_does_not_belong_together_is_refused() -> None:
     session = ExactSession()
     manifest = session.manifest()
-    one_arm: Manifest = manifest.model_copy(update={"arms": manifest.arms[:1]})
+    one_arm: Manifest = but(manifest, arms=manifest.arms[:1])
     with pytest.raises(ReportError, match="exactly 2"):
         compare(one_arm, [])
-    case = manifest.cases[0].model_copy(update={"primary": ("4k.latency",)})
+    case = but(manifest.cases[0], primary=("4k.latency",))
     with pytest.raises(ReportError, match=r"4k\.latency"):
-        compare(manifest.model_copy(update={"cases": (case,)}), [])
+        compare(but(manifest, cases=(case,)), [])
 
 
 def test_summary_of_zeros_and_single_values() -> None:
@@ -174,20 +175,18 @@ def test_summary_of_zeros_and_single_values() -> None:
 def by_number(manifest: Manifest) -> Manifest:
     """The same with a number of I/Os in 4k, in place of a time."""
     cases = tuple(
-        case.model_copy(
-            update={"times": {"laptop": {**case.times["laptop"], "4k": PhaseTimes(ios=24_000)}}}
-        )
+        but(case, times={"laptop": {**case.times["laptop"], "4k": PhaseTimes(ios=24_000)}})
         for case in manifest.experiment.cases
     )
-    experiment = manifest.experiment.model_copy(update={"cases": cases})
-    return manifest.model_copy(update={"experiment": experiment})
+    experiment = but(manifest.experiment, cases=cases)
+    return but(manifest, experiment=experiment)
 
 
 def short_runs(records: list[RunRecord], seconds: float) -> list[RunRecord]:
     """Runs of 24,000 I/Os, all as long and of one bandwidth."""
     update = {"4k.ios": 24_000.0, "4k.iops": 24_000 / seconds, "4k.bw": 24_000 / 256 / seconds}
     return [
-        record.model_copy(update={"samples": {**(record.samples or {}), **update}})
+        but(record, samples={**(record.samples or {}), **update})
         if record.case == "filemap-4k"
         else record
         for record in records
@@ -210,7 +209,7 @@ def test_a_rate_is_as_fine_as_the_time_of_the_shortest_run() -> None:
     assert resolution("4k.bw", session.manifest()) == 0.0
     # Work that is given by its files has a time, too.
     runtime = Metric(name="4k.runtime", title="time", unit="s", direction="lower")
-    timed = case.model_copy(update={"metrics": (*case.metrics, runtime)})
+    timed = but(case, metrics=(*case.metrics, runtime))
     assert time_resolution(session.manifest(), timed, "4k.bw", records) > 0.01
 
 
@@ -231,9 +230,9 @@ def test_two_sessions_of_short_runs_do_not_say_no_change_either() -> None:
     session = ExactSession()
     records, manifest = short_runs(session.records(), 0.08), by_number(session.manifest())
     base, patched = manifest.arms
-    kernel = patched.kernel.model_copy(update={"code_key": "77" * 32})
-    arms = (base, patched.model_copy(update={"kernel": kernel}))
-    other = measured(manifest.model_copy(update={"arms": arms}), records)
+    kernel = but(patched.kernel, code_key="77" * 32)
+    arms = (base, but(patched, kernel=kernel))
+    other = measured(but(manifest, arms=arms), records)
     pair = compare_two(measured(manifest, records), other)
     verdicts = {
         metric.arm: metric.judgement.verdict

@@ -36,6 +36,7 @@ from results.store import SessionStore
 from tests.analysis.counts_factory import counted, profiles
 from tests.analysis.factory import ExactSession
 from tests.analysis.measured import measured
+from tests.values import but
 
 FORMS = ("text", "markdown", "html", "summary", "letter", "lkp", "mmtests", "json")
 
@@ -48,7 +49,7 @@ def triage(*names: str) -> TriageRecord:
 def on_record(*names: str, **effect: float) -> MeasuredSession:
     """A session whose kernels differ by these functions; log ratios of bandwidth by phase."""
     session = ExactSession(effect=dict.fromkeys(("4k", "thp", "switch"), 0.0) | effect, noise=3e-4)
-    manifest = session.manifest().model_copy(update={"triage": triage(*names)})
+    manifest = but(session.manifest(), triage=triage(*names))
     return measured(counted(manifest), session.records(), profiles(session))
 
 
@@ -60,12 +61,12 @@ def running(
 
     def of(profile: Profile) -> Profile:
         added = tuple(
-            phase.model_copy(update={"kernel": (*phase.kernel, here)})
+            but(phase, kernel=(*phase.kernel, here))
             if phase.phase in phases and profile.run_id.endswith(arms)
             else phase
             for phase in profile.phases
         )
-        return profile.model_copy(update={"phases": added})
+        return but(profile, phases=added)
 
     return MeasuredSession(
         session.manifest,
@@ -225,16 +226,16 @@ def test_what_ran_before_a_phase_may_act_in_it_and_is_no_unchanged() -> None:
 
 def without(manifest: Manifest, **arm: object) -> Manifest:
     base, patched = manifest.arms
-    return manifest.model_copy(update={"arms": (base, patched.model_copy(update=arm))})
+    return but(manifest, arms=(base, but(patched, **arm)))
 
 
 def test_where_it_is_not_known_what_ran_the_verdicts_are_as_before() -> None:
     session = on_record("vmalloc")
     manifest = session.manifest
-    prebuilt = manifest.arms[1].kernel.model_copy(update={"flavour": "prebuilt"})
+    prebuilt = but(manifest.arms[1].kernel, flavour="prebuilt")
     heads = [
-        manifest.model_copy(update={"triage": None}),
-        manifest.model_copy(update={"triage": TriageRecord(verdict="data or layout")}),
+        but(manifest, triage=None),
+        but(manifest, triage=TriageRecord(verdict="data or layout")),
         without(manifest, kernel=prebuilt),
         without(manifest, settings={"sysctl vm.swappiness": "1"}),
     ]
@@ -322,12 +323,8 @@ def test_a_slow_down_that_memory_hides_is_not_unchanged() -> None:
                 for each in phase.kernel
             )
             whole = phase.instructions + more
-            phases.append(
-                phase.model_copy(
-                    update={"kernel": kernel, "instructions": whole, "by_vcpu": (whole,)}
-                )
-            )
-        return profile.model_copy(update={"phases": tuple(phases)})
+            phases.append(but(phase, kernel=kernel, instructions=whole, by_vcpu=(whole,)))
+        return but(profile, phases=tuple(phases))
 
     hidden = dataclasses.replace(session, profiles=tuple(map(longer, session.profiles)))
     assert set(verdicts(known(session)).values()) == {Verdict.NO_CHANGE}
@@ -337,8 +334,8 @@ def test_a_slow_down_that_memory_hides_is_not_unchanged() -> None:
 def test_nothing_is_divided_where_it_is_not_known_who_calls_whom_or_who_waits() -> None:
     session = on_record("lru_add", **{"4k": 0.02})
     assert verdicts(known(session, None))["4k.bw"] is Verdict.IMPROVEMENT
-    guest = session.manifest.guest.model_copy(update={"vcpus": 4})
-    head = session.manifest.model_copy(update={"guest": guest})
+    guest = but(session.manifest.guest, vcpus=4)
+    head = but(session.manifest, guest=guest)
     many = dataclasses.replace(session, manifest=head)
     assert verdicts(known(many))["4k.bw"] is Verdict.IMPROVEMENT
 
@@ -350,7 +347,7 @@ def test_what_is_executed_at_boot_or_is_data_may_act_later() -> None:
     assert verdicts(booted)["thp.bw"] is Verdict.NOT_TESTED
     session = on_record("setup", **{"4k": -0.02})
     data = TriageRecord(verdict="data or layout")
-    head = session.manifest.model_copy(update={"triage": data})
+    head = but(session.manifest, triage=data)
     judged = known(dataclasses.replace(session, manifest=head))
     assert verdicts(judged)["4k.bw"] is Verdict.UNEXPLAINED
     assert "no function's code differs" in judged.primary[0].judgement.reason
@@ -359,8 +356,8 @@ def test_what_is_executed_at_boot_or_is_data_may_act_later() -> None:
 def test_a_change_beside_other_data_is_unexplained_though_nothing_changed_ran() -> None:
     session = on_record("vmalloc", **{"4k": -0.02})
     limit = FunctionRecord(name="limit", before=4, after=4)
-    known_data = triage("vmalloc").model_copy(update={"data": (limit,)})
-    head = session.manifest.model_copy(update={"triage": known_data})
+    known_data = but(triage("vmalloc"), data=(limit,))
+    head = but(session.manifest, triage=known_data)
     judged = known(dataclasses.replace(session, manifest=head))
     assert verdicts(judged)["4k.bw"] is Verdict.UNEXPLAINED
     assert "data differs (limit)" in judged.primary[0].judgement.reason
@@ -370,15 +367,15 @@ def test_a_change_beside_other_data_is_unexplained_though_nothing_changed_ran() 
 def test_every_patch_of_a_stack_is_named_in_the_next_step() -> None:
     session = on_record("vmalloc")
     series = SeriesSpec(path="a b.mbox", stack=("c.patch",))
-    experiment = session.manifest.experiment.model_copy(update={"series": series})
-    head = session.manifest.model_copy(update={"experiment": experiment})
+    experiment = but(session.manifest.experiment, series=series)
+    head = but(session.manifest, experiment=experiment)
     shown = headline(compare_session(measured(head, session.records, session.profiles)))
     assert shown.causes == ("workloads that run them: ./lab.py suggest 'a b.mbox' c.patch",)
 
 
 def with_option(option: OptionRecord) -> tuple[ArmRecord, ArmRecord]:
     base, patched = ExactSession(same_code=True).manifest().arms
-    return base, patched.model_copy(update={"options": (option,)})
+    return base, but(patched, options=(option,))
 
 
 SAME = TriageRecord(verdict="same code")
@@ -394,7 +391,7 @@ KCONFIG = SeriesRecord(
     ("head", "reason"),
     [
         (
-            {"triage": SAME.model_copy(update={"left_out": ("mm/numa.c (CONFIG_NUMA is n)",)})},
+            {"triage": but(SAME, left_out=("mm/numa.c (CONFIG_NUMA is n)",))},
             "nothing that the series changes is in this kernel: mm/numa.c (CONFIG_NUMA is n)",
         ),
         (
@@ -413,7 +410,7 @@ KCONFIG = SeriesRecord(
 def test_same_code_is_no_answer_where_the_series_is_not_in_it(
     head: dict[str, object], reason: str
 ) -> None:
-    manifest = ExactSession(same_code=True).manifest().model_copy(update=head)
+    manifest = but(ExactSession(same_code=True).manifest(), **head)
     session = compare_session(measured(manifest, []))
     assert set(verdicts(session).values()) == {Verdict.NOT_TESTED}
     assert session.primary[0].judgement.cause is Cause.NOT_BUILT
@@ -424,7 +421,7 @@ def test_same_code_is_no_answer_where_the_series_is_not_in_it(
 
 
 def test_a_comment_is_still_the_same_code() -> None:
-    manifest = ExactSession(same_code=True).manifest().model_copy(update={"triage": SAME})
+    manifest = but(ExactSession(same_code=True).manifest(), triage=SAME)
     session = compare_session(measured(manifest, []))
     assert set(verdicts(session).values()) == {Verdict.NO_CHANGE}
     assert outcome(session) == 0
@@ -449,10 +446,10 @@ def test_a_comment_is_still_the_same_code() -> None:
 def test_data_and_modules_may_act_where_no_changed_function_runs(
     beside: dict[str, object], quiet: Verdict, loud: Verdict
 ) -> None:
-    differing = triage("vmalloc").model_copy(update=beside)
+    differing = but(triage("vmalloc"), **beside)
     for verdict, effect in ((quiet, 0.0), (loud, 0.02)):
         session = on_record("vmalloc", **{"4k": effect})
-        head = session.manifest.model_copy(update={"triage": differing})
+        head = but(session.manifest, triage=differing)
         judged = compare_session(measured(head, session.records, session.profiles))
         assert verdicts(judged)["4k.bw"] is verdict
         texts = [of_finding(finding) for finding in judged.findings]

@@ -18,6 +18,7 @@ from results.record import (
 from tests.analysis.counts_factory import counted, profiles
 from tests.analysis.factory import ExactSession, fails, repeat_of
 from tests.analysis.measured import compare
+from tests.values import but
 
 
 def texts(session: ExactSession, records: list[RunRecord]) -> list[tuple[str, str]]:
@@ -29,8 +30,7 @@ def test_seeds_that_change_nothing_are_named() -> None:
     records = session.records()
     first = next(r for r in records if r.run_id == "filemap-4k-000-base")
     spoilt = [
-        r.model_copy(update={"samples": first.samples}) if r.run_id == "filemap-4k-001-base" else r
-        for r in records
+        but(r, samples=first.samples) if r.run_id == "filemap-4k-001-base" else r for r in records
     ]
     notes = findings.seeds_without_effect(session.manifest(), spoilt)
     assert [f.scope for f in notes] == ["filemap-4k"]
@@ -48,7 +48,7 @@ def test_failed_runs_are_counted_by_arm() -> None:
 def test_findings_of_runs_are_counted_not_repeated() -> None:
     session = ExactSession()
     records = [
-        r.model_copy(update={"findings": ("memory.high events",)}) if r.case == "filemap-thp" else r
+        but(r, findings=("memory.high events",)) if r.case == "filemap-thp" else r
         for r in session.records()
     ]
     assert ("filemap-thp", "memory.high events (16 runs)") in texts(session, records)
@@ -78,7 +78,7 @@ def test_a_repeat_whose_bytes_differ_but_whose_metrics_agree() -> None:
 
 def test_two_empty_fingerprints_prove_nothing() -> None:
     records = ExactSession().records()
-    first = records[0].model_copy(update={"fingerprint": ""})
+    first = but(records[0], fingerprint="")
     assert findings.check_exactness([first, repeat_of(first)]).status == "inexact"
 
 
@@ -86,13 +86,13 @@ def test_what_a_repeat_does_not_count_does_not_differ() -> None:
     """Path and work are the probe's, and repeats have none."""
     (first, *_) = ExactSession().records()
     assert first.samples is not None
-    counted = first.model_copy(update={"samples": {**first.samples, "4k.path": 1000.0}})
-    other = repeat_of(first).model_copy(update={"fingerprint": "b" * 64})
+    counted = but(first, samples={**first.samples, "4k.path": 1000.0})
+    other = but(repeat_of(first), fingerprint="b" * 64)
     exactness = findings.check_exactness([counted, other])
     assert (exactness.status, exactness.fields) == ("inexact", ())
     assert "the raw bytes differ" in exactness.text
     moved = {**first.samples, "4k.bw": first.samples["4k.bw"] + 1}
-    exactness = findings.check_exactness([counted, other.model_copy(update={"samples": moved})])
+    exactness = findings.check_exactness([counted, but(other, samples=moved)])
     assert [field.partition(":")[0] for field in exactness.fields] == ["4k.bw"]
 
 
@@ -130,8 +130,8 @@ def test_a_qemu_of_which_nothing_is_known_is_a_finding() -> None:
     manifest = session.manifest()
     assert not [f for f in compare(manifest, session.records()).findings if "QEMU" in of_finding(f)]
     sentence = "QEMU 8.2.2, binary abababababab: this release was never tried, here or elsewhere"
-    provenance = manifest.provenance.model_copy(update={"qemu_untried": sentence})
-    untried = manifest.model_copy(update={"provenance": provenance})
+    provenance = but(manifest.provenance, qemu_untried=sentence)
+    untried = but(manifest, provenance=provenance)
     notes = [f for f in compare(untried, session.records()).findings if "QEMU" in of_finding(f)]
     assert [(f.level, f.scope) for f in notes] == [("warning", "session")]
     assert of_finding(notes[0]).startswith(sentence)
@@ -142,9 +142,7 @@ def test_kept_runs_of_each_arm_with_days_and_hosts() -> None:
     records = session.records()
     made = [RunCost(run_id=r.run_id, elapsed_s=1.0, guest_cpu_s=1.0, host="here") for r in records]
     base = {r.run_id for r in records if r.arm == "base" and r.block}
-    costs = [
-        cost.model_copy(update={"kept_at": "2026-11-24" * (cost.run_id in base)}) for cost in made
-    ]
+    costs = [but(cost, kept_at="2026-11-24" * (cost.run_id in base)) for cost in made]
     (finding,) = findings.kept_runs(session.manifest(), records, costs)
     words = of_finding(finding)
     assert words == "base: 14 of 17 runs kept from 2026-11-24, host here; patched: measured"
@@ -177,7 +175,7 @@ TRIAGE = TriageRecord(
 @pytest.fixture
 def with_findings() -> Comparison:
     session = ExactSession()
-    manifest = session.manifest().model_copy(update={"series": (SERIES,), "triage": TRIAGE})
+    manifest = but(session.manifest(), series=(SERIES,), triage=TRIAGE)
     return compare(manifest, session.records())
 
 
@@ -234,7 +232,7 @@ def test_which_changed_functions_were_executed(
         verdict="functions",
         functions=tuple(FunctionRecord(name=name, before=1, after=2) for name in names),
     )
-    manifest = counted(session.manifest()).model_copy(update={"triage": triage})
+    manifest = but(counted(session.manifest()), triage=triage)
     findings = compare(manifest, session.records(), profiles(session)).findings
     assert [(f.level, of_finding(f)) for f in findings if "xecuted" in of_finding(f)] == [
         (level, text)

@@ -13,6 +13,7 @@ from reports.headline import outcome, pending
 from results.checks import Check, CheckProblem, CheckStatus
 from tests.analysis.factory import ExactSession
 from tests.analysis.measured import measured as on_record
+from tests.values import but
 
 SLEEPS = CheckProblem(
     kind="sleeping",
@@ -46,10 +47,8 @@ def checked(
 def compared(*checks: Check, measured: bool = True, with_check: bool = True) -> SessionComparison:
     session = ExactSession()
     manifest = session.manifest()
-    experiment = manifest.experiment.model_copy(
-        update={"check": CheckSpec() if with_check else None}
-    )
-    manifest = manifest.model_copy(update={"experiment": experiment})
+    experiment = but(manifest.experiment, check=CheckSpec() if with_check else None)
+    manifest = but(manifest, experiment=experiment)
     return compare_session(
         on_record(manifest, session.records() if measured else [], checks=checks)
     )
@@ -79,7 +78,7 @@ def test_a_page_folds_what_is_green_and_shows_what_is_not() -> None:
 
 def test_checks_of_several_workloads_have_their_names() -> None:
     first = checked("base", of=2)
-    second = first.model_copy(update={"run_id": f"{first.run_id}.1", "cases": ("vmalloc",)})
+    second = but(first, run_id=f"{first.run_id}.1", cases=("vmalloc",))
     rendered = forms.render(compared(first, second, checked("patched")), "html")
     assert "base, lockdep, 1 vCPU, filemap-4k: " in rendered
     assert "base, lockdep, 1 vCPU, vmalloc: " in rendered
@@ -88,7 +87,7 @@ def test_checks_of_several_workloads_have_their_names() -> None:
 
 @pytest.mark.parametrize("form", ["letter", "lkp", "mmtests", "summary"])
 def test_a_mail_has_one_sentence_on_the_gate(form: str) -> None:
-    four = checked("patched").model_copy(update={"vcpus": 4, "run_id": "check.patched.4", "of": 2})
+    four = but(checked("patched"), vcpus=4, run_id="check.patched.4", of=2)
     rendered = forms.render(compared(checked("base"), checked("patched", of=2), four), form)
     assert (
         "base: passed (lockdep on 1 vCPU); patched: passed (lockdep on 1 and 4 vCPUs)"
@@ -123,7 +122,7 @@ def test_json_holds_the_gate_and_only_where_the_experiment_has_one() -> None:
 
 
 def test_what_the_base_has_too_is_red_before_the_series() -> None:
-    again = WARNS.model_copy(update={"title": "WARNING: CPU: 1 PID: 92 at mm/page.c:9"})
+    again = but(WARNS, title="WARNING: CPU: 1 PID: 92 at mm/page.c:9")
     session = compared(checked("base", WARNS), checked("patched", again))
     assert all(m.judgement.verdict is not Verdict.FAILED for m in session.primary)
     assert "patched: fails without the series too: warns" in forms.render(session, "text")

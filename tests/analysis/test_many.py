@@ -8,6 +8,7 @@ from results.record import FunctionRecord, TriageRecord
 from tests.analysis import factory, many_factory
 from tests.analysis.many_factory import Many
 from tests.analysis.measured import measured
+from tests.values import but
 
 
 def test_each_pair_holds_its_two_arms_and_their_runs() -> None:
@@ -28,13 +29,10 @@ def test_more_arms_make_every_verdict_harder_to_give() -> None:
     many = Many()
     whole = compare_session(measured(many.manifest(), many.records()))
     view = views(many.manifest())[0]
-    two = view.experiment.model_copy(update={"arms": view.experiment.all_arms[:2]})
+    two = but(view.experiment, arms=view.experiment.all_arms[:2])
     names = [arm.name for arm in view.arms]
     alone = compare_session(
-        measured(
-            view.model_copy(update={"experiment": two}),
-            [r for r in many.records() if r.arm in names],
-        )
+        measured(but(view, experiment=two), [r for r in many.records() if r.arm in names])
     )
     first, same = whole.comparisons[0].primary[0], alone.comparisons[0].primary[0]
     assert first.pairs == same.pairs
@@ -54,9 +52,9 @@ def test_published_figures_are_of_the_base_and_no_step() -> None:
     steps = many_factory.steps()
     manifest = steps.manifest()
     published = factory.ExactSession().manifest().experiment.cases[0].published
-    cases = tuple(c.model_copy(update={"published": published}) for c in manifest.experiment.cases)
-    experiment = manifest.experiment.model_copy(update={"cases": cases})
-    manifest = manifest.model_copy(update={"experiment": experiment})
+    cases = tuple(but(c, published=published) for c in manifest.experiment.cases)
+    experiment = but(manifest.experiment, cases=cases)
+    manifest = but(manifest, experiment=experiment)
     compared = compare_session(measured(manifest, steps.records()))
     first = experiment.all_arms[0].name
     shown = {pair.manifest.base: bool(pair.published) for pair in compared.comparisons}
@@ -68,10 +66,10 @@ def test_a_step_over_a_patch_that_does_not_build_is_that_of_both() -> None:
     many = many_factory.steps()
     manifest = many.manifest()
     names = [arm.name for arm in manifest.arms]
-    experiment = manifest.experiment.model_copy(update={"unbuilt": (names[2],)})
+    experiment = but(manifest.experiment, unbuilt=(names[2],))
     compared = compare_session(
         measured(
-            manifest.model_copy(update={"experiment": experiment}),
+            but(manifest, experiment=experiment),
             [record for record in many.records() if record.arm != names[2]],
         )
     )
@@ -89,12 +87,11 @@ def test_a_step_has_what_differs_from_the_build_before_it() -> None:
         return TriageRecord(verdict="functions", functions=(function,))
 
     arms = tuple(
-        arm.model_copy(update={"triage": of(f"{arm.name} of all"), "step": of(arm.name)})
-        for arm in manifest.arms
+        but(arm, triage=of(f"{arm.name} of all"), step=of(arm.name)) for arm in manifest.arms
     )
     known = {
         tuple(arm.name for arm in view.arms): view.triage.functions[0].name
-        for view in views(manifest.model_copy(update={"arms": arms}))
+        for view in views(but(manifest, arms=arms))
         if view.triage
     }
     assert known == {
@@ -107,7 +104,7 @@ def test_a_step_has_what_differs_from_the_build_before_it() -> None:
 
 def test_records_of_an_arm_that_is_not_there_are_refused() -> None:
     many = Many()
-    stranger = many.records()[0].model_copy(update={"arm": "stranger"})
+    stranger = but(many.records()[0], arm="stranger")
     with pytest.raises(ReportError, match="stranger"):
         compare_session(measured(many.manifest(), [*many.records(), stranger]))
 

@@ -5,6 +5,7 @@ import pytest
 from analysis.native import between_orders, judge
 from analysis.verdict import CALLED, Cause, Verdict
 from tests.analysis.native_factory import World, boots_of, head_of
+from tests.values import but
 
 SESSIONS = 150
 
@@ -68,7 +69,7 @@ def test_what_the_family_alone_withholds_says_so() -> None:
     names = ("readahead", *(f"other{number}" for number in range(9)))
     head = head_of(24, phases=names)
     boots = boots_of(head, World(change=0.008, layout=0.003), 2)
-    alone = head.model_copy(update={"phases": {"filemap-4k": names[:1]}})
+    alone = but(head, phases={"filemap-4k": names[:1]})
     assert judge(alone, boots)[0].verdict is Verdict.REGRESSION
     of = judge(head, boots)[0]
     assert (of.verdict, of.cause) == (Verdict.INCONCLUSIVE, Cause.FAMILY)

@@ -11,6 +11,7 @@ from results.units import read_name, recorded_name
 from tests.analysis import counts_factory
 from tests.analysis.factory import ExactSession
 from tests.analysis.measured import measured
+from tests.values import but
 
 WORK = UnitRecord(name="work", title="1,000 ns of work")
 
@@ -23,10 +24,10 @@ def _case(case: CaseRecord) -> CaseRecord:
         Metric(name=f"4k.{name}", title=name, unit="ns", direction="lower")
         for name in ("path", "work")
     ]
-    phases = tuple(each.model_copy(update={"units": (WORK, *each.units)}) for each in case.phases)
+    phases = tuple(but(each, units=(WORK, *each.units)) for each in case.phases)
     primary = ("4k.path", "4k.work")
     update = {"metrics": (*case.metrics, *metrics), "phases": phases, "primary": primary}
-    return case.model_copy(update=update)
+    return but(case, **update)
 
 
 def _run(record: RunRecord) -> RunRecord:
@@ -35,21 +36,21 @@ def _run(record: RunRecord) -> RunRecord:
         return record
     work = 14000.0 + 10 * record.block
     own = {"4k.path": 250000.0 / samples["4k.bw"], "4k.work": work}
-    return record.model_copy(update={"samples": {**samples, **own}})
+    return but(record, samples={**samples, **own})
 
 
 @pytest.fixture(scope="module")
 def session() -> SessionComparison:
     made = ExactSession()
     manifest = counts_factory.counted(made.manifest())
-    manifest = manifest.model_copy(update={"cases": tuple(map(_case, manifest.cases))})
+    manifest = but(manifest, cases=tuple(map(_case, manifest.cases)))
     profiles = []
     for each in counts_factory.profiles(made):
         worked = (
-            phase.model_copy(update={"units": {**phase.units, "work": 16 * phase.units["io"]}})
+            but(phase, units={**phase.units, "work": 16 * phase.units["io"]})
             for phase in each.phases
         )
-        profiles.append(each.model_copy(update={"phases": tuple(worked)}))
+        profiles.append(but(each, phases=tuple(worked)))
     return compare_session(measured(manifest, map(_run, made.records()), profiles))
 
 
@@ -115,12 +116,10 @@ def test_forms_have_one_denominator_and_tables_what_is_on_record(
 
 def test_thresholds_follow_the_name(session: SessionComparison) -> None:
     manifest: Manifest = session.manifest
-    own = manifest.experiment.thresholds.model_copy(
-        update={"metrics": {"filemap-4k/4k.path": 0.02}}
-    )
-    experiment = manifest.experiment.model_copy(update={"thresholds": own})
-    update = {"manifest": manifest.model_copy(update={"experiment": experiment})}
-    shown = per_operation(session.model_copy(update=update)).manifest.experiment.thresholds
+    own = but(manifest.experiment.thresholds, metrics={"filemap-4k/4k.path": 0.02})
+    experiment = but(manifest.experiment, thresholds=own)
+    update = {"manifest": but(manifest, experiment=experiment)}
+    shown = per_operation(but(session, **update)).manifest.experiment.thresholds
     assert shown.own("filemap-4k", "4k.instructions") == 0.02
 
 

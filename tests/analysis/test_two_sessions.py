@@ -14,6 +14,7 @@ from results.session import MeasuredSession
 from tests.analysis.factory import SEEDS, ExactSession, fails
 from tests.analysis.measured import measured
 from tests.analysis.test_gate import SLEEPS, checked
+from tests.values import but
 
 FIRST = ExactSession()
 # The same base arm, and another series in the patched arm.
@@ -21,14 +22,12 @@ SLOWER = ExactSession(effect={"4k": -0.013, "thp": 0.0, "switch": 0.0})
 
 
 def session(made: ExactSession, **manifest: Any) -> MeasuredSession:
-    return measured(made.manifest().model_copy(update=manifest), made.records())
+    return measured(but(made.manifest(), **manifest), made.records())
 
 
 def with_kernel(manifest: Manifest, arm: str, **kernel: Any) -> dict[str, Any]:
     arms = tuple(
-        each.model_copy(update={"kernel": each.kernel.model_copy(update=kernel)})
-        if each.name == arm
-        else each
+        but(each, kernel=but(each.kernel, **kernel)) if each.name == arm else each
         for each in manifest.arms
     )
     return {"arms": arms}
@@ -97,26 +96,26 @@ def test_another_series_is_judged_seed_by_seed() -> None:
 
 
 def guest(manifest: Manifest) -> dict[str, Any]:
-    return {"guest": manifest.guest.model_copy(update={"vcpus": 4})}
+    return {"guest": but(manifest.guest, vcpus=4)}
 
 
 def userland(manifest: Manifest) -> dict[str, Any]:
-    return {"provenance": manifest.provenance.model_copy(update={"initramfs_sha256": "cd" * 32})}
+    return {"provenance": but(manifest.provenance, initramfs_sha256="cd" * 32)}
 
 
 def fio(manifest: Manifest) -> dict[str, Any]:
     tools = {**manifest.provenance.tools, "fio": "fio-3.39"}
-    return {"provenance": manifest.provenance.model_copy(update={"tools": tools})}
+    return {"provenance": but(manifest.provenance, tools=tools)}
 
 
 def wall(manifest: Manifest) -> dict[str, Any]:
-    return {"experiment": manifest.experiment.model_copy(update={"mode": "wall"})}
+    return {"experiment": but(manifest.experiment, mode="wall")}
 
 
 def phases(manifest: Manifest) -> dict[str, Any]:
     case = manifest.cases[0]
-    phase = case.phases[0].model_copy(update={"command": "fio --rw=randwrite"})
-    return {"cases": (case.model_copy(update={"phases": (phase,)}), *manifest.cases[1:])}
+    phase = but(case.phases[0], command="fio --rw=randwrite")
+    return {"cases": (but(case, phases=(phase,)), *manifest.cases[1:])}
 
 
 @pytest.mark.parametrize(
@@ -133,7 +132,7 @@ def test_nothing_is_judged_where_more_than_kernels_differs(
     change: Callable[[Manifest], dict[str, Any]], name: str
 ) -> None:
     second = other_series(SLOWER)
-    manifest = second.manifest.model_copy(update=change(second.manifest))
+    manifest = but(second.manifest, **change(second.manifest))
     pair = compare_two(session(FIRST), measured(manifest, second.records))
     assert any(each.startswith(name) for each in pair.obstacles)
     assert set(verdicts(pair).values()) == {"not judged"}
@@ -150,7 +149,7 @@ def test_lab_host_and_build_tools_are_named_and_prevent_nothing() -> None:
         "host": {**manifest.provenance.host, "cpu": "another"},
         "tools": {**manifest.provenance.tools, "gcc": "gcc 14"},
     }
-    provenance = manifest.provenance.model_copy(update=update)
+    provenance = but(manifest.provenance, **update)
     pair = compare_two(session(FIRST), session(FIRST, provenance=provenance))
     assert [each.name for each in pair.differences] == ["lab", "gcc", "host: cpu"]
     assert set(verdicts(pair).values()) == {"no change"}
@@ -174,8 +173,8 @@ def test_only_seeds_that_both_have_are_paired() -> None:
 
 
 def test_a_session_that_is_unsound_itself_is_no_yardstick() -> None:
-    experiment = FIRST.manifest().experiment.model_copy(update={"check": CheckSpec()})
-    manifest = FIRST.manifest().model_copy(update={"experiment": experiment})
+    experiment = but(FIRST.manifest().experiment, check=CheckSpec())
+    manifest = but(FIRST.manifest(), experiment=experiment)
     broken = measured(
         manifest, FIRST.records(), checks=[checked("base"), checked("patched", SLEEPS)]
     )

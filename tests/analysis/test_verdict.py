@@ -21,6 +21,7 @@ from analysis.verdict import (
 )
 from experiment.spec import Direction, Thresholds, looks_of
 from results.record import Failure
+from tests.values import but
 
 DEFAULTS = Thresholds()
 
@@ -115,7 +116,7 @@ def test_how_many_equal_pairs_are_an_exact_zero() -> None:
 
 def test_a_metric_may_have_a_smallest_change_of_its_own() -> None:
     """What scatters by 2 % is no change within 5 %, and inconclusive within 0.25 %."""
-    thresholds = DEFAULTS.model_copy(update={"metrics": {"thp.work": 0.05}})
+    thresholds = but(DEFAULTS, metrics={"thp.work": 0.05})
     scattered = evidence([2.1, -1.7, 1.2, -2.4, 0.3, -0.6, 1.9, -1.1])
     judged = judge_primary([replace(scattered, metric="thp.work"), scattered], thresholds)
     assert [each.verdict for each in judged] == [Verdict.NO_CHANGE, Verdict.INCONCLUSIVE]

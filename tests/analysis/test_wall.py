@@ -15,6 +15,7 @@ from tests.analysis import factory
 from tests.analysis.factory import fails
 from tests.analysis.measured import compare
 from tests.analysis.wall_factory import WallSession
+from tests.values import but
 
 EVERY_BUSY = tuple(
     (case, block, "base") for case in ("filemap-4k", "filemap-thp") for block in range(12)
@@ -216,7 +217,7 @@ def test_primary_and_secondary_metrics_have_the_same_estimate() -> None:
     slow = next(r for r in records if r.arm == "patched" and r.block == 3)
     assert slow.samples is not None
     samples = {name: value / 7 for name, value in slow.samples.items()}
-    records[records.index(slow)] = slow.model_copy(update={"samples": samples})
+    records[records.index(slow)] = but(slow, samples=samples)
     case = compare(manifest, records).cases[0]
     by_name = {metric.name: metric.judgement.change for metric in case.metrics}
     bw, iops = by_name["4k.bw"], by_name["4k.iops"]
@@ -243,7 +244,7 @@ def test_units_are_real() -> None:
 
 def test_wall_session_without_its_a_a_arm_is_refused() -> None:
     manifest = WallSession().manifest()
-    two = manifest.model_copy(update={"arms": manifest.arms[:2]})
+    two = but(manifest, arms=manifest.arms[:2])
     with pytest.raises(ReportError, match="base-again"):
         compare(two, [])
 
@@ -276,4 +277,4 @@ def _shaken(record: RunRecord, random: np.random.Generator) -> RunRecord:
         name: value * factor if name.endswith(".bw") else value
         for name, value in (record.samples or {}).items()
     }
-    return record.model_copy(update={"samples": samples, "timelines": ()})
+    return but(record, samples=samples, timelines=())

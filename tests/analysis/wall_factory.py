@@ -12,6 +12,7 @@ from results.record import Manifest, RunRecord
 from tests.analysis import factory
 from tests.analysis.factory import PHASES
 from tests.analysis.measured import compare
+from tests.values import but
 
 QUIET = Conditions(stolen=0.0, foreign=0.01, swapped_pages=0, throttled=0)
 BUSY = Conditions(stolen=0.0, foreign=0.4, swapped_pages=0, throttled=0)
@@ -46,25 +47,23 @@ class WallSession:
     def manifest(self) -> Manifest:
         exact = factory.manifest(factory.ExactSession(seeds=tuple(range(1, self.blocks + 1))))
         base = exact.arms[0]
-        experiment = exact.experiment.model_copy(
-            update={
-                "mode": "wall",
-                "wall": WallSpec(early_looks=self.early_looks),
-                "thresholds": Thresholds(change=0.01),
-                "blocks": self.blocks,
-            }
+        experiment = but(
+            exact.experiment,
+            mode="wall",
+            wall=WallSpec(early_looks=self.early_looks),
+            thresholds=Thresholds(change=0.01),
+            blocks=self.blocks,
         )
-        provenance = exact.provenance.model_copy(
-            update={"accelerator": self.accelerator, "fitness": self.fitness, "snapshot": False}
+        provenance = but(
+            exact.provenance, accelerator=self.accelerator, fitness=self.fitness, snapshot=False
         )
-        again = base.model_copy(update={"name": AGAIN, "label": "without the series, again"})
-        return exact.model_copy(
-            update={
-                "experiment": experiment,
-                "arms": (*exact.arms, again),
-                "runs_planned": 2 * 3 * self.blocks,
-                "provenance": provenance,
-            }
+        again = but(base, name=AGAIN, label="without the series, again")
+        return but(
+            exact,
+            experiment=experiment,
+            arms=(*exact.arms, again),
+            runs_planned=2 * 3 * self.blocks,
+            provenance=provenance,
         )
 
     def records(self) -> list[RunRecord]:
@@ -95,16 +94,15 @@ class WallSession:
             name: value * math.exp(moved) if name.endswith((".bw", ".iops")) else value
             for name, value in (plain.samples or {}).items()
         }
-        return plain.model_copy(
-            update={
-                "run_id": f"{case}.b{block:02d}.{arm}",
-                "arm": arm,
-                "kernel_key": arm,
-                "samples": samples,
-                "fingerprint": f"{case}{block}{arm}",
-                "conditions": BUSY if (case, block, arm) in self.busy else QUIET,
-                "at_s": RUN_S * at,
-            }
+        return but(
+            plain,
+            run_id=f"{case}.b{block:02d}.{arm}",
+            arm=arm,
+            kernel_key=arm,
+            samples=samples,
+            fingerprint=f"{case}{block}{arm}",
+            conditions=BUSY if (case, block, arm) in self.busy else QUIET,
+            at_s=RUN_S * at,
         )
 
     def compared(self) -> Comparison:

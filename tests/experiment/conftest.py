@@ -7,17 +7,10 @@ import pytest
 
 from errors import SpecError
 from experiment.load import Catalogue, load_experiment
+from tests.values import spaced
 
-METRICS = (
-    "bw",
-    "iops",
-    "ios",
-    "refaults_per_io",
-    "major_faults_per_io",
-    "path",
-    "work",
-    "guest_ns_per_io",
-    "file_thp_mib",
+METRICS = spaced(
+    "bw iops ios refaults_per_io major_faults_per_io path work guest_ns_per_io file_thp_mib"
 )
 CHECKOUT = Path(__file__).resolve().parents[2]
 SERIES = ("configs/series/filemap-walks", "configs/series/noop", "configs/series/slow-add-80")

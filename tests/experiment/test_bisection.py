@@ -23,6 +23,7 @@ from experiment.steps import (
     threshold_of,
 )
 from tests.experiment.test_plan import make_experiment
+from tests.values import but
 
 
 def search(states: list[State]) -> tuple[Boundary, list[int], list[dict[int, State]]]:
@@ -206,8 +207,8 @@ def test_a_series_of_one_patch_is_the_usual_comparison() -> None:
 def test_published_figures_are_about_the_whole_series() -> None:
     figure = Published(metric="4k.bw", unit="MiB/s", base=1, patched=2, document="d")
     plain = make_experiment([("w", "default")])
-    case = plain.cases[0].model_copy(update={"published": (figure,)})
-    experiment = per_patch(plain.model_copy(update={"cases": (case,)}), SUBJECTS)
+    case = but(plain.cases[0], published=(figure,))
+    experiment = per_patch(but(plain, cases=(case,)), SUBJECTS)
     assert [each.arm for each in experiment.cases[0].published] == ["patch-3"]
 
 

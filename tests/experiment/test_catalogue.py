@@ -9,6 +9,7 @@ from errors import SpecError
 from experiment.load import Catalogue, load_experiment
 from experiment.spec import Experiment
 from tests.experiment.conftest import GOOD, METRICS, SERIES, Problems, swap
+from tests.values import spaced
 
 EVERY_METRIC = ", ".join(METRICS)
 
@@ -147,10 +148,7 @@ def test_an_unknown_workload_does_not_hide_other_mistakes(problems: Problems) ->
     )
     keys = [line.split(": ")[1] for line in problems(text.replace("laptop.4k", "lapdog.4k"))]
     assert keys == [
-        "cases[0].workload",
-        "cases[0].times.lapdog",
-        "cases[0].times.laptop",
-        "cases[0].primary[1]",
+        *spaced("cases[0].workload cases[0].times.lapdog cases[0].times.laptop cases[0].primary[1]")
     ]
 
 

@@ -6,6 +6,7 @@ from errors import SpecError
 from experiment.load import with_config
 from experiment.spec import ArmSpec, KernelSpec, SeriesSpec
 from tests.experiment.test_plan import make_experiment
+from tests.values import but
 
 SERIES = SeriesSpec(path="x")
 
@@ -54,5 +55,5 @@ def test_an_unknown_arm_names_the_known_ones() -> None:
 
 def test_kernels_that_differ_in_options_are_two() -> None:
     plain = KernelSpec(source="git:/linux@v7.3")
-    other = plain.model_copy(update={"config": {"CONFIG_A": "y"}})
+    other = but(plain, config={"CONFIG_A": "y"})
     assert len({plain, other, KernelSpec(source="git:/linux@v7.3")}) == 2

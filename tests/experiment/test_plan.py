@@ -46,6 +46,7 @@ from experiment.spec import (
     Thresholds,
     TwinSpec,
 )
+from tests.values import but, spaced
 
 DATASET = Dataset(cgroup_limit_mib=8192, brd_mib=16384, file_mib=13312, jobs=16)
 GUEST = Guest(
@@ -123,7 +124,7 @@ def test_one_repeat_a_case_right_after_the_first_block(experiment: Experiment) -
     by_id = {run.run_id: run for run in plan.runs}
     for run in repeats:
         first = by_id[run.run_id.removesuffix(".repeat")]
-        assert first == run.model_copy(update={"run_id": first.run_id, "repeat": False})
+        assert first == but(run, run_id=first.run_id, repeat=False)
         assert (run.block, run.arm) == (0, experiment.all_arms[-1].name)
     start = len(experiment.cases) * 2
     assert plan.runs[start : start + len(repeats)] == tuple(repeats)
@@ -146,16 +147,12 @@ def test_remaining_is_what_is_not_done_in_order(
 def test_ids_read_as_case_block_arm() -> None:
     plan = make_plan(make_experiment([("filemap-4k", "default"), ("filemap-4k", "v1")], blocks=2))
     assert [run.run_id for run in plan.runs] == [
-        "filemap-4k.b00.base",
-        "filemap-4k.b00.patched",
-        "filemap-4k+v1.b00.base",
-        "filemap-4k+v1.b00.patched",
-        "filemap-4k.b00.patched.repeat",
-        "filemap-4k+v1.b00.patched.repeat",
-        "filemap-4k.b01.base",
-        "filemap-4k.b01.patched",
-        "filemap-4k+v1.b01.base",
-        "filemap-4k+v1.b01.patched",
+        *spaced(
+            "filemap-4k.b00.base filemap-4k.b00.patched filemap-4k+v1.b00.base "
+            "filemap-4k+v1.b00.patched filemap-4k.b00.patched.repeat "
+            "filemap-4k+v1.b00.patched.repeat filemap-4k.b01.base filemap-4k.b01.patched "
+            "filemap-4k+v1.b01.base filemap-4k+v1.b01.patched"
+        )
     ]
 
 
@@ -173,7 +170,7 @@ def test_sizes_keep_the_ratios_of_the_original() -> None:
 
 def test_a_division_with_a_remainder_is_refused_for_each_size() -> None:
     with pytest.raises(SpecError) as caught:
-        scaled(DATASET, GUEST.model_copy(update={"scale": 100}))
+        scaled(DATASET, but(GUEST, scale=100))
     assert caught.value.problems == [
         f"configs/guests/laptop.toml: scale: found 100; dataset.{key} = {value} MiB leaves a "
         f"remainder of {rest} MiB; a scale that divides it is wanted"
@@ -187,7 +184,7 @@ def test_a_division_with_a_remainder_is_refused_for_each_size() -> None:
 
 def test_a_brd_too_small_for_a_file_system_is_refused() -> None:
     with pytest.raises(SpecError, match="gives a brd of 32 MiB, at least 64 MiB are needed"):
-        scaled(DATASET, GUEST.model_copy(update={"scale": 512}))
+        scaled(DATASET, but(GUEST, scale=512))
 
 
 def test_memory_counts_what_reclaim_cannot_take() -> None:
@@ -256,12 +253,10 @@ def test_a_modelled_run_is_of_a_seed_that_is_judged() -> None:
     )
     runs = [run.run_id for run in make_plan(experiment).runs if run.twin]
     assert runs == [
-        "w.b00.base.modelled",
-        "w.b00.patched.modelled",
-        "w.b00.base.larger",
-        "w.b00.patched.larger",
-        "w.b01.base.larger",
-        "w.b01.patched.larger",
+        *spaced(
+            "w.b00.base.modelled w.b00.patched.modelled w.b00.base.larger "
+            "w.b00.patched.larger w.b01.base.larger w.b01.patched.larger"
+        )
     ]
 
 
@@ -287,7 +282,7 @@ def test_twins_that_make_no_sense(twins: tuple[TwinSpec, ...], message: str) -> 
 def test_a_twin_changes_what_it_names_of_the_guest() -> None:
     shape = ShapeSpec(vcpus=8, metronome_ns=20000, more_memory_mib=100)
     changed = {"vcpus": 8, "metronome_ns": 20000, "memory_mib": GUEST.memory_mib + 100}
-    assert shape.of(GUEST) == GUEST.model_copy(update=changed)
+    assert shape.of(GUEST) == but(GUEST, **changed)
     assert ShapeSpec().of(GUEST) == GUEST
 
 
@@ -305,7 +300,7 @@ def test_without_a_limit_the_files_have_to_fit() -> None:
     assert (size.cgroup_limit_mib, size.brd_mib, size.file_mib) == (0, 128, 64)
     # brd, cached files, initramfs twice, kernel, and 64 bytes for each page.
     assert memory_needed_mib(size, GUEST, 90) == 128 + 64 + 180 + KERNEL_MIB + 12
-    small = GUEST.model_copy(update={"memory_mib": 512})
+    small = but(GUEST, memory_mib=512)
     with pytest.raises(SpecError) as caught:
         require_memory(size, small, 90)
     assert caught.value.problems == [
@@ -352,9 +347,9 @@ def test_every_block_has_every_arm_of_every_case_once_and_back_to_back() -> None
 
 def test_plan_is_a_function_of_the_seed_and_more_blocks_keep_the_first_ones() -> None:
     assert wall_plan(EXPERIMENT) == wall_plan(EXPERIMENT)
-    longer = wall_plan(EXPERIMENT.model_copy(update={"blocks": 48}))
+    longer = wall_plan(but(EXPERIMENT, blocks=48))
     assert longer.runs[: 24 * 6] == wall_plan(EXPERIMENT).runs
-    other = wall_plan(EXPERIMENT.model_copy(update={"seed": 8}))
+    other = wall_plan(but(EXPERIMENT, seed=8))
     assert [run.arm for run in other.runs] != [run.arm for run in wall_plan(EXPERIMENT).runs]
 
 
@@ -385,7 +380,7 @@ def test_the_a_a_arm_is_the_base_under_another_name() -> None:
 def test_an_arm_may_not_have_the_a_a_arms_name() -> None:
     arms = (ArmSpec(name=AGAIN, patches=False), ArmSpec(name="patched", patches=True))
     with pytest.raises(SpecError, match="choose another"):
-        wall_arms(EXPERIMENT.model_copy(update={"arms": arms}))
+        wall_arms(but(EXPERIMENT, arms=arms))
 
 
 def test_looks_spend_the_error_rates_exactly() -> None:
@@ -440,8 +435,5 @@ def test_dropping_is_blind_to_the_arm(runs: list[Conditions | None]) -> None:
     assert set(dropped_blocks({4: tuple(runs)})) == {4}
     assert set(signature(design.dropped_blocks).parameters) == {"blocks", "rules"}
     assert set(Conditions.__dataclass_fields__) == {
-        "stolen",
-        "foreign",
-        "swapped_pages",
-        "throttled",
+        *spaced("stolen foreign swapped_pages throttled")
     }

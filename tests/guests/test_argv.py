@@ -19,6 +19,7 @@ from guests.argv import (
 )
 from guests.probe.plugin import Probe
 from host.process import paste
+from tests.values import but
 
 CHECKOUT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden"
@@ -50,8 +51,8 @@ def probe(path: str, **more: Any) -> Probe:
 
 
 AT = 0xFFFFFFFF81000000
-ARM64 = guest("laptop").model_copy(update={"arch": "arm64"})
-NODES = guest("laptop").model_copy(update={"vcpus": 8, "numa_nodes": 4})
+ARM64 = but(guest("laptop"), arch="arm64")
+NODES = but(guest("laptop"), vcpus=8, numa_nodes=4)
 ARGVS = {
     "laptop-by-hand": qemu_argv(guest("laptop"), LAPTOP_SIZE, files()),
     "laptop-cold": qemu_argv(guest("laptop"), LAPTOP_SIZE, files(), monitor_fd=5),
@@ -177,7 +178,7 @@ def test_one_vcpu_alone_never_halts() -> None:
 
 def test_metronome_ticks_only_where_it_is_requested() -> None:
     quiet = guest("laptop")
-    ticking = quiet.model_copy(update={"metronome_ns": 20_000})
+    ticking = but(quiet, metronome_ns=20_000)
     assert environment(Path("/p.so"), quiet) == {"LD_PRELOAD": "/p.so"}
     assert environment(Path("/p.so"), ticking) == {
         "LD_PRELOAD": "/p.so",

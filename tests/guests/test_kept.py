@@ -13,10 +13,11 @@ from experiment.plan import Size
 from guests import exact, kept
 from guests.exact import Machine, Snapshot
 from guests.probe.plugin import Probe
+from tests.values import but
 
 CHECKOUT = Path(__file__).parents[2]
 MIB = 1 << 20
-GUEST = load_guest(CHECKOUT / "configs/guests/smoke.toml").model_copy(update={"memory_mib": 8})
+GUEST = but(load_guest(CHECKOUT / "configs/guests/smoke.toml"), memory_mib=8)
 SIZE = Size(file_mib=2, brd_mib=4, cgroup_limit_mib=1, jobs=1)
 # Bytes, zeros between them that begin and end within a chunk, and a page at the end.
 MEMORY = (
@@ -104,9 +105,9 @@ def test_all_that_a_boot_depends_on_is_in_its_name(
         {"kernel": tmp_path / "other"},
         {"initramfs": tmp_path / "other"},
         {"preload": tmp_path / "other"},
-        {"guest": GUEST.model_copy(update={"vcpus": 2})},
-        {"guest": GUEST.model_copy(update={"metronome_ns": 20_000})},
-        {"guest": GUEST.model_copy(update={"boot_timeout_s": 0.5})},
+        {"guest": but(GUEST, vcpus=2)},
+        {"guest": but(GUEST, metronome_ns=20_000)},
+        {"guest": but(GUEST, boot_timeout_s=0.5)},
         {"size": replace(SIZE, brd_mib=5)},
         {"prepare_text": "another"},
         {"cmdline": ("word",)},
@@ -141,7 +142,7 @@ def test_an_entry_that_was_changed_is_booted_again(
 
 def test_a_large_machine_is_not_kept(machine: Machine, tmp_path: Path, boots: KeptBoots) -> None:
     memory_mib = kept.MOST_MEMORY_MIB + 1
-    large = replace(machine, guest=GUEST.model_copy(update={"memory_mib": memory_mib}))
+    large = replace(machine, guest=but(GUEST, memory_mib=memory_mib))
     provide(large, tmp_path, "first")
     assert not kept.kept_folder(tmp_path / "cache").exists()
 
@@ -208,8 +209,8 @@ def test_all_that_an_exact_run_depends_on_is_in_its_name(
         {"kernel": other},
         {"initramfs": other},
         {"preload": other},
-        {"guest": GUEST.model_copy(update={"metronome_ns": 20_000})},
-        {"guest": GUEST.model_copy(update={"run_timeout_s": 0.5})},
+        {"guest": but(GUEST, metronome_ns=20_000)},
+        {"guest": but(GUEST, run_timeout_s=0.5)},
         {"size": replace(SIZE, brd_mib=5)},
         {"prepare_text": "another"},
         {"cmdline": ("word",)},

@@ -15,6 +15,7 @@ from guests.channel import MAGIC
 from guests.initramfs import AGENT, Initramfs, Lacks
 from kernels.cache import Kernel
 from results.record import KernelIdentity
+from tests.values import but
 from tests.waiting import completed
 from workloads.spec import Extras
 
@@ -151,7 +152,7 @@ def test_module_that_is_refused_ends_the_guest(kernel: Kernel) -> None:
 def test_a_kernel_of_ours_gives_the_modules_that_a_workload_names(
     base: Initramfs, kernel: Kernel, tmp_path: Path
 ) -> None:
-    ours = Kernel(kernel.folder, kernel.identity.model_copy(update={"flavour": "perf+tests"}))
+    ours = Kernel(kernel.folder, but(kernel.identity, flavour="perf+tests"))
     extras = Extras(modules=("00-brd",))
     made = initramfs.overlay(base, ours, tmp_path, extras)
     # No agent: it is the workload's program that loads the module.
@@ -179,7 +180,7 @@ def test_programs_of_the_host_come_with_their_libraries(
     base: Initramfs, kernel: Kernel, tmp_path: Path, with_programs: Path
 ) -> None:
     shutil.copy(shutil.which("sort") or "", with_programs / "sorter")
-    ours = Kernel(kernel.folder, kernel.identity.model_copy(update={"flavour": "perf"}))
+    ours = Kernel(kernel.folder, but(kernel.identity, flavour="perf"))
     extras = Extras(host_programs=("sorter",))
     made = initramfs.overlay(base, ours, tmp_path, extras)
     files = listed(made.path.read_bytes()[len(base.path.read_bytes()) :], tmp_path / "out")

@@ -24,6 +24,7 @@ from host.accelerator import ACCELERATORS, Accelerator
 from host.fitness import Placement
 from host.process import run
 from tests.guests.test_argv import LAPTOP_SIZE
+from tests.values import but
 
 CONSOLE = "[    0.1] SLUB: HWalign=64\nKVM internal error. Suberror: 1\nextra data[0]: 0\nRAX=0\n"
 
@@ -88,10 +89,10 @@ TWO_NODES = Placement(
 
 
 def guest(name: str, **wall: object) -> Guest:
-    return load_guest(Path(name)).model_copy(update={"wall": WallShape.model_validate(wall)})
+    return but(load_guest(Path(name)), wall=WallShape.model_validate(wall))
 
 
-LARGE = guest("full", huge_pages=True).model_copy(update={"numa_nodes": 2})
+LARGE = but(guest("full", huge_pages=True), numa_nodes=2)
 LARGE_SIZE = Size(cgroup_limit_mib=8192, brd_mib=16384, file_mib=13312, jobs=16)
 CASES: dict[str, tuple[Guest, Size, Accelerator, Placement | None]] = {
     "wall-laptop-tcg": (guest("laptop"), LAPTOP_SIZE, "tcg", ONE_NODE),

@@ -6,6 +6,7 @@ from analysis.comparison import summarize
 from analysis.verdict import Verdict
 from experiment.spec import Thresholds
 from history.entry import ArmCase, CaseEntry, Conclusion, Ensemble, Entry
+from tests.values import but
 
 
 def on_seeds(entry: Entry, seeds: Sequence[int]) -> Entry:
@@ -13,9 +14,7 @@ def on_seeds(entry: Entry, seeds: Sequence[int]) -> Entry:
 
     def cut(case: CaseEntry) -> CaseEntry:
         at = [case.seeds.index(seed) for seed in seeds]
-        return case.model_copy(
-            update={"seeds": tuple(seeds), "arms": tuple(_cut(arm, at) for arm in case.arms)}
-        )
+        return but(case, seeds=tuple(seeds), arms=tuple(_cut(arm, at) for arm in case.arms))
 
     return each_case(entry, cut)
 
@@ -26,7 +25,7 @@ def _cut(arm: ArmCase, at: Sequence[int]) -> ArmCase:
         values = tuple(ensemble.values[place] for place in at)
         summary = summarize([value for value in values if value is not None])
         metrics[name] = Ensemble(values=values, summary=summary)
-    return arm.model_copy(update={"metrics": metrics, "runs": len(at)})
+    return but(arm, metrics=metrics, runs=len(at))
 
 
 def renamed(entry: Entry, old: str, new: str) -> Entry:
@@ -34,42 +33,37 @@ def renamed(entry: Entry, old: str, new: str) -> Entry:
 
     def named(case: CaseEntry) -> CaseEntry:
         arms = [
-            arm.model_copy(
-                update={"metrics": {new if n == old else n: of for n, of in arm.metrics.items()}}
-            )
+            but(arm, metrics={new if n == old else n: of for n, of in arm.metrics.items()})
             for arm in case.arms
         ]
-        return case.model_copy(
-            update={
-                "metrics": tuple(
-                    m.model_copy(update={"name": new}) if m.name == old else m for m in case.metrics
-                ),
-                "primary": tuple(new if name == old else name for name in case.primary),
-                "arms": tuple(arms),
-            }
+        return but(
+            case,
+            metrics=tuple(but(m, name=new) if m.name == old else m for m in case.metrics),
+            primary=tuple(new if name == old else name for name in case.primary),
+            arms=tuple(arms),
         )
 
     return each_case(entry, named)
 
 
 def each_case(entry: Entry, change: Callable[[CaseEntry], CaseEntry]) -> Entry:
-    return entry.model_copy(update={"cases": tuple(map(change, entry.cases))})
+    return but(entry, cases=tuple(map(change, entry.cases)))
 
 
 def without_case(entry: Entry, name: str) -> Entry:
-    return entry.model_copy(update={"cases": tuple(c for c in entry.cases if c.name != name)})
+    return but(entry, cases=tuple(c for c in entry.cases if c.name != name))
 
 
 def judged_by(entry: Entry, **thresholds: float) -> Entry:
     """The entry with its own thresholds, as ``--set thresholds.change=0.1`` makes it."""
     changed = Thresholds(**{**entry.thresholds.model_dump(), **thresholds})
-    return entry.model_copy(update={"thresholds": changed})
+    return but(entry, thresholds=changed)
 
 
 def measured_again(entry: Entry) -> Entry:
     """Another session of the same kernel on the same night."""
     later = entry.created.replace("T02", "T05")
-    return entry.model_copy(update={"created": later, "session": f"{entry.session}-again"})
+    return but(entry, created=later, session=f"{entry.session}-again")
 
 
 def lost(entry: Entry, blame: str, reason: str = "no run is left") -> Entry:
@@ -84,7 +78,7 @@ def lost(entry: Entry, blame: str, reason: str = "no run is left") -> Entry:
             reason=reason,
             blame=blame,
         )
-        return case.model_copy(update={"conclusions": (conclusion,)})
+        return but(case, conclusions=(conclusion,))
 
     return each_case(entry, without)
 
@@ -96,4 +90,4 @@ def without_last_seed(arm: ArmCase) -> ArmCase:
         values = (*ensemble.values[:-1], None)
         summary = summarize([value for value in values if value is not None])
         metrics[name] = Ensemble(values=values, summary=summary)
-    return arm.model_copy(update={"metrics": metrics, "failed": 1})
+    return but(arm, metrics=metrics, failed=1)

@@ -23,6 +23,7 @@ from history.entry import (
     role_of,
 )
 from results.record import KernelIdentity, Metric
+from tests.values import but
 
 FIRST = date(2026, 1, 1)
 SETTING = {"lab": "0.1.0", "qemu": "7.2.17", "fio": "3.33", "initramfs": "1b1297c72cfd"}
@@ -172,7 +173,7 @@ def with_functions(entry: Entry, sizes: dict[str, float] | None, half: float = 1
         ),
     )
     (case,) = entry.cases
-    return entry.model_copy(update={"cases": (case.model_copy(update={"functions": (changed,)}),)})
+    return but(entry, cases=(but(case, functions=(changed,)),))
 
 
 def costs(arm: str = "tonight", **instructions: float) -> NightFunctions:

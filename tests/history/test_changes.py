@@ -14,6 +14,7 @@ from history import exact, wall
 from history.changes import NightlyChange, changes_of, moved
 from history.entry import PINNED, ArmCase, Entry, NightFunctions
 from tests.history.factory import Nights, costs, identity
+from tests.values import but
 
 WALL = {"mode": "wall", "seeds": 12, "noise": 0.008, "host": 0.02, "between": 0.002}
 
@@ -45,10 +46,7 @@ def test_what_was_reported_stays_so_as_nights_are_added() -> None:
     before: tuple[NightlyChange, ...] = ()
     for count in range(1, len(entries) + 1):
         # How a change stands may be another each night; what it is may not.
-        now = tuple(
-            change.model_copy(update={"status": "open", "why": ""})
-            for change in changes_of(entries[:count])
-        )
+        now = tuple(but(change, status="open", why="") for change in changes_of(entries[:count]))
         assert now[: len(before)] == before
         assert all(change.detected_entry == entries[count - 1].id for change in now[len(before) :])
         before = now
@@ -111,7 +109,7 @@ def test_without_a_pinned_arm_nothing_tells_them_apart() -> None:
 
 def test_an_inexact_night_is_no_evidence() -> None:
     entries = Nights(levels((0.0, 20), (-0.02, 1), (0.0, 10))).entries()
-    entries[20] = entries[20].model_copy(update={"exactness": "inexact"})
+    entries[20] = but(entries[20], exactness="inexact")
     assert changes_of(entries) == ()
 
 
@@ -128,12 +126,12 @@ def _with_seeds(entry: Entry, first: int, last: int) -> Entry:
                 known.get(seed, mean * (1 + 0.001 * math.sin(seed)))
                 for seed in range(first, last + 1)
             )
-            metrics[name] = ensemble.model_copy(
-                update={"values": values, "summary": summarize([v for v in values if v])}
+            metrics[name] = but(
+                ensemble, values=values, summary=summarize([v for v in values if v])
             )
-        arms.append(arm.model_copy(update={"metrics": metrics}))
-    case = case.model_copy(update={"seeds": tuple(range(first, last + 1)), "arms": tuple(arms)})
-    return entry.model_copy(update={"cases": (case,)})
+        arms.append(but(arm, metrics=metrics))
+    case = but(case, seeds=tuple(range(first, last + 1)), arms=tuple(arms))
+    return but(entry, cases=(case,))
 
 
 @pytest.mark.parametrize(("first", "last", "common"), [(101, 108, 0), (5, 12, 4)])
@@ -232,22 +230,15 @@ def test_a_slope_across_environments_is_a_drift_although_the_control_jumps() -> 
 def test_kernels_and_commits_between_are_named() -> None:
     entries = Nights(levels((0.0, 20), (-0.01, 5))).entries()
     named = [
-        entry.model_copy(
-            update={
-                "arms": tuple(
-                    arm.model_copy(update={"commit": f"{night:040x}"}) for arm in entry.arms
-                )
-            }
-        )
+        but(entry, arms=tuple(but(arm, commit=f"{night:040x}") for arm in entry.arms))
         for night, entry in enumerate(entries)
     ]
     assert changes_of(named)[0].commits == f"{19:040x}"[:12] + ".." + f"{20:040x}"[:12]
-    patched = identity("bad", "6.12.41").model_copy(update={"patches": ("0001-slow.patch",)})
+    patched = but(identity("bad", "6.12.41"), patches=("0001-slow.patch",))
     arms = tuple(
-        arm.model_copy(update={"kernel": patched}) if arm.name == "tonight" else arm
-        for arm in entries[20].arms
+        but(arm, kernel=patched) if arm.name == "tonight" else arm for arm in entries[20].arms
     )
-    entries[20] = entries[20].model_copy(update={"arms": arms})
+    entries[20] = but(entries[20], arms=arms)
     change = changes_of(entries[:21])[0]
     assert change.kernels == ("6.12.40-1", "6.12.41-1 + 1 patch")
     assert change.commits == ""
@@ -436,8 +427,8 @@ def _with_value(entry: Entry, arm: str, at: int, value: float | None) -> Entry:
             return case
         before: Sequence[float | None] = case.metrics["4k.bw"].values
         values = (*before[:at], value, *before[at + 1 :])
-        ensemble = case.metrics["4k.bw"].model_copy(update={"values": values})
-        return case.model_copy(update={"metrics": {**case.metrics, "4k.bw": ensemble}})
+        ensemble = but(case.metrics["4k.bw"], values=values)
+        return but(case, metrics={**case.metrics, "4k.bw": ensemble})
 
-    case = case.model_copy(update={"arms": tuple(map(changed, case.arms))})
-    return entry.model_copy(update={"cases": (case,)})
+    case = but(case, arms=tuple(map(changed, case.arms)))
+    return but(entry, cases=(case,))

@@ -7,6 +7,7 @@ from history.entry import Entry
 from history.gate import Message, of_history
 from history.policy import KnownChange, KnownChanges, Policy, Rule, Subject
 from tests.history.factory import Nights, with_functions
+from tests.values import but
 
 FAILING = Policy(rules=(Rule(functions="fail"),))
 
@@ -42,14 +43,7 @@ def test_a_change_is_of_its_first_night_and_has_one_id_as_long_as_it_stays() -> 
     # Its numbers are those of the newest night that tested any.
     assert change.size == 0.0019
     assert (
-        standing(
-            [
-                *nights[:3],
-                nights[0].model_copy(
-                    update={"night": "2026-01-09", "created": "2026-01-09T02:00:00Z"}
-                ),
-            ]
-        )
+        standing([*nights[:3], but(nights[0], night="2026-01-09", created="2026-01-09T02:00:00Z")])
         == []
     )
 

@@ -20,6 +20,7 @@ from tests.analysis import counts_factory
 from tests.analysis.factory import ExactSession, fails
 from tests.analysis.measured import measured
 from tests.history.factory import Nights
+from tests.values import but
 from verbs.history import policy_of
 
 CONFIGS = Path(__file__).resolve().parent.parent.parent / "configs"
@@ -96,14 +97,13 @@ def test_functions_of_the_newest_night_are_what_the_session_s_gate_says() -> Non
     later = {"night": "2026-01-02", "created": "2026-01-02T00:00:00Z", "session": "later"}
     untested, equal = (
         tuple(
-            case.model_copy(
-                update={
-                    "functions": tuple(
-                        each.model_copy(update={"count": 0, "largest": (), "differences": ()})
-                        for each in case.functions
-                        if tested
-                    )
-                }
+            but(
+                case,
+                functions=tuple(
+                    but(each, count=0, largest=(), differences=())
+                    for each in case.functions
+                    if tested
+                ),
             )
             for case in first.cases
         )
@@ -131,14 +131,14 @@ def test_functions_of_the_newest_night_are_what_the_session_s_gate_says() -> Non
     for policy in (Policy(), failing, small):
         assert gate(policy, first) == own(policy)
     assert [message.code for message in gate(failing, first)] == [1, 0, 0]
-    again = gate(failing, first, first.model_copy(update=later))
+    again = gate(failing, first, but(first, **later))
     assert [message.code for message in again] == [1, 0, 0]
     assert [message.text for message in again] == [
         f"since 2026-01-01: {message.text}" for message in own(failing)
     ]
     # What a later night no longer has is not open, and a night that tested nothing changes nothing.
-    assert gate(failing, first, first.model_copy(update={**later, "cases": equal})) == []
-    assert gate(failing, first, first.model_copy(update={**later, "cases": untested})) == again
+    assert gate(failing, first, but(first, **later, cases=equal)) == []
+    assert gate(failing, first, but(first, **later, cases=untested)) == again
 
 
 def test_too_few_seeds_for_any_verdict_are_no_pass_unless_the_policy_says_so() -> None:
@@ -151,7 +151,7 @@ def test_too_few_seeds_for_any_verdict_are_no_pass_unless_the_policy_says_so() -
 def test_a_session_that_did_not_repeat_is_inexact_by_name() -> None:
     session = ExactSession()
     records = [
-        record.model_copy(update={"fingerprint": "another"}) if record.repeat else record
+        but(record, fingerprint="another") if record.repeat else record
         for record in session.records()
     ]
     gate = of_session(
@@ -249,11 +249,11 @@ def test_lab_moves_and_unexplained_nights() -> None:
 
 def test_what_is_not_judged_warns() -> None:
     entries = track((0.0, 20))
-    seeds = entries[19].cases[0].model_copy(update={"seeds": tuple(range(5, 13))})
-    odd = [*entries[:19], entries[19].model_copy(update={"cases": (seeds,)})]
+    seeds = but(entries[19].cases[0], seeds=tuple(range(5, 13)))
+    odd = [*entries[:19], but(entries[19], cases=(seeds,))]
     (gap,) = (c for c in changes_of(odd) if c.course.arm == "tonight")
-    gap = gap.model_copy(update={"detected_entry": entries[19].id})
-    suspected = gap.model_copy(update={"kind": "suspected", "estimate": -0.01})
+    gap = but(gap, detected_entry=entries[19].id)
+    suspected = but(gap, kind="suspected", estimate=-0.01)
     mild = Policy(rules=(Rule(incomparable="warn"),))
     for change, code in ((gap, 3), (suspected, 1)):
         gate = of_history(entries, [change], mild)

@@ -24,6 +24,7 @@ from tests.analysis.factory import ExactSession, fails
 from tests.analysis.measured import compare, measured
 from tests.analysis.wall_factory import WallSession
 from tests.history.factory import Nights
+from tests.values import but
 from tests.waiting import completed
 
 
@@ -52,10 +53,8 @@ def test_an_entry_has_what_the_session_measured_and_concluded() -> None:
 def test_an_entry_says_by_how_many_seeds_and_which_rule_it_was_judged() -> None:
     session = ExactSession(seeds=tuple(range(1, 13)))
     manifest = session.manifest()
-    adding = manifest.experiment.model_copy(update={"blocks": 8, "max_seeds": 32})
-    added, _ = entry_of(
-        measured(manifest.model_copy(update={"experiment": adding}), session.records())
-    )
+    adding = but(manifest.experiment, blocks=8, max_seeds=32)
+    added, _ = entry_of(measured(but(manifest, experiment=adding), session.records()))
     assert added.looks == (8, 10, 12)
     assert len(added.cases[0].seeds) == 12
     fixed, _ = entry_of(measured(manifest, session.records()))
@@ -66,9 +65,9 @@ def test_an_entry_says_by_how_many_seeds_and_which_rule_it_was_judged() -> None:
 def test_a_night_that_needed_fewer_seeds_lost_none() -> None:
     """Nights are compared on the seeds of the first look, whatever a night added to them."""
     (many,), (few,) = (Nights((0.0,), seeds=seeds).entries() for seeds in (12, 8))
-    few = few.model_copy(update={"night": "2026-03-01", "created": "2026-03-01T02:00:00Z"})
+    few = but(few, night="2026-03-01", created="2026-03-01T02:00:00Z")
     assert [gap.kind for gap in gaps_of([many, few])] == ["seeds"]
-    added = [many.model_copy(update={"looks": (8, 10, 12)}), few.model_copy(update={"looks": (8,)})]
+    added = [but(many, looks=(8, 10, 12)), but(few, looks=(8,))]
     assert gaps_of(added) == ()
 
 
@@ -198,7 +197,7 @@ def test_from_a_folder(tmp_path: Path) -> None:
     assert entry.link == "https://example.org/report"
     assert entry == entry_of(measured(session.manifest(), session.records()), link=entry.link)[0]
     store = SessionStore(tmp_path / "other")
-    store.create(session.manifest().model_copy(update={"created": "99999-01-01"}))
+    store.create(but(session.manifest(), created="99999-01-01"))
     for record in session.records():
         store.append(record)
     with pytest.raises(RecordError, match=r"night: .*is no date"):
@@ -220,24 +219,22 @@ def test_a_commit_is_known_where_it_was_given(source: str, commit: str) -> None:
 
 def _named(session: ExactSession, *names: str) -> Manifest:
     manifest = session.manifest()
-    arms = tuple(
-        a.model_copy(update={"name": n}) for a, n in zip(manifest.arms, names, strict=True)
+    arms = tuple(but(a, name=n) for a, n in zip(manifest.arms, names, strict=True))
+    experiment = but(
+        manifest.experiment, series=None, arms=tuple(ArmSpec(name=name) for name in names)
     )
-    experiment = manifest.experiment.model_copy(
-        update={"series": None, "arms": tuple(ArmSpec(name=name) for name in names)}
-    )
-    return manifest.model_copy(update={"arms": arms, "experiment": experiment})
+    return but(manifest, arms=arms, experiment=experiment)
 
 
 def _renamed(records: list[RunRecord], names: dict[str, str]) -> list[RunRecord]:
-    return [record.model_copy(update={"arm": names[record.arm]}) for record in records]
+    return [but(record, arm=names[record.arm]) for record in records]
 
 
 def of_libc(libc: str) -> Entry:
     manifest = ExactSession().manifest()
     tools = manifest.provenance.tools | ({"libc": libc} if libc else {})
-    provenance = manifest.provenance.model_copy(update={"tools": tools})
-    manifest = manifest.model_copy(update={"provenance": provenance})
+    provenance = but(manifest.provenance, tools=tools)
+    manifest = but(manifest, provenance=provenance)
     return entry_of(measured(manifest, ExactSession().records()))[0]
 
 

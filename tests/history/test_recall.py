@@ -15,6 +15,7 @@ from tests.analysis.counts_factory import counted, profiles
 from tests.analysis.factory import ExactSession, all_equal
 from tests.analysis.measured import measured
 from tests.analysis.test_execution import on_record, running, triage
+from tests.values import but
 
 ABOUT: dict[str, Any] = {
     "id": "P98",
@@ -54,7 +55,7 @@ def row(of: RecallEntry, what: MeasuredSession) -> RecallRow:
 
 def noisy() -> MeasuredSession:
     made_up = ExactSession(effect=dict.fromkeys(("4k", "thp", "switch"), 0.002), noise=0.02)
-    manifest = made_up.manifest().model_copy(update={"triage": triage(NAME)})
+    manifest = but(made_up.manifest(), triage=triage(NAME))
     return running(
         measured(counted(manifest), made_up.records(), profiles(made_up)), NAME, "4k", "thp"
     )
@@ -146,7 +147,7 @@ def test_the_score_counts_what_was_measured() -> None:
 def test_the_table_has_what_was_measured_and_names_the_rest(render: Any) -> None:
     rows = [
         row(entry(learned="why so", rule="what was mended"), session(**EQUAL)),
-        made(Recalled.NOT_YET).model_copy(update={"name": "p99-later"}),
+        but(made(Recalled.NOT_YET), name="p99-later"),
     ]
     shown = " ".join(render(recall.blocks(rows)).replace("\\", "").split())
     assert "p98-walk *" in shown

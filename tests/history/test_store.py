@@ -15,6 +15,7 @@ from history.entry import Entry
 from history.store import FUNCTIONS, HistoryStore
 from results.door import StoreError
 from tests.history.factory import Nights, costs
+from tests.values import but
 
 HOSTILE = "<script>alert(1)</script>\n::error::x\x1b[31m\u202e\u2028,;\"'`|=cmd()\x00%0A"
 
@@ -51,8 +52,8 @@ def test_a_session_added_twice_is_one_entry(store: HistoryStore) -> None:
 def test_an_unfinished_session_gives_way_to_the_whole_one(store: HistoryStore) -> None:
     whole = entries(1)[0]
     case = whole.cases[0]
-    arms = tuple(arm.model_copy(update={"failed": 5}) for arm in case.arms)
-    partial = whole.model_copy(update={"cases": (case.model_copy(update={"arms": arms}),)})
+    arms = tuple(but(arm, failed=5) for arm in case.arms)
+    partial = but(whole, cases=(but(case, arms=arms),))
     store.add(partial)
     assert store.add(whole)
     assert not store.add(partial)
@@ -177,19 +178,18 @@ def test_any_bytes_are_an_entry_or_a_problem(tmp_path: Path, data: bytes) -> Non
 def test_hostile_texts_come_back_as_they_were_and_start_nothing(store: HistoryStore) -> None:
     entry = entries(1)[0]
     case = entry.cases[0]
-    arms = tuple(arm.model_copy(update={"label": HOSTILE}) for arm in entry.arms)
-    failed = case.arms[0].model_copy(update={"failures": (HOSTILE,)})
-    case = case.model_copy(update={"title": HOSTILE, "arms": (failed, *case.arms[1:])})
-    entry = entry.model_copy(
-        update={
-            "session": HOSTILE,
-            "title": HOSTILE,
-            "link": HOSTILE,
-            "arms": arms,
-            "cases": (case,),
-            "setting": {HOSTILE: HOSTILE},
-            "findings": (HOSTILE,),
-        }
+    arms = tuple(but(arm, label=HOSTILE) for arm in entry.arms)
+    failed = but(case.arms[0], failures=(HOSTILE,))
+    case = but(case, title=HOSTILE, arms=(failed, *case.arms[1:]))
+    entry = but(
+        entry,
+        session=HOSTILE,
+        title=HOSTILE,
+        link=HOSTILE,
+        arms=arms,
+        cases=(case,),
+        setting={HOSTILE: HOSTILE},
+        findings=(HOSTILE,),
     )
     store.add(entry)
     path = store.path(entry)
@@ -203,12 +203,10 @@ def test_a_history_is_taken_to_another_lab_by_copying_its_files(tmp_path: Path) 
     entries = Nights((0.0,) * 3 + (-0.01,) * 3, cases=("a", "b"), functions=True).entries()
     case = entries[1].cases[0]
     hole = case.arms[0].metrics["4k.bw"]
-    hole = hole.model_copy(update={"values": (None, *hole.values[1:])})
-    arm = case.arms[0].model_copy(update={"metrics": {**case.arms[0].metrics, "4k.bw": hole}})
-    case = case.model_copy(update={"arms": (arm, *case.arms[1:]), "title": HOSTILE})
-    entries[1] = entries[1].model_copy(
-        update={"cases": (case, *entries[1].cases[1:]), "session": HOSTILE, "link": HOSTILE}
-    )
+    hole = but(hole, values=(None, *hole.values[1:]))
+    arm = but(case.arms[0], metrics={**case.arms[0].metrics, "4k.bw": hole})
+    case = but(case, arms=(arm, *case.arms[1:]), title=HOSTILE)
+    entries[1] = but(entries[1], cases=(case, *entries[1].cases[1:]), session=HOSTILE, link=HOSTILE)
     here, there = HistoryStore(tmp_path / "here"), HistoryStore(tmp_path / "there")
     kept = {entry.id: costs(a=float(at + 1)) for at, entry in enumerate(entries)}
     for store, some in ((here, entries[:3]), (there, entries[2:])):

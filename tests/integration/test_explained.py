@@ -19,6 +19,7 @@ from reports.forms import read_comparison
 from results.session import open_session
 from tests.integration.conftest import EndedSession, measured
 from tests.integration.lab_process import CHECKOUT, records_of, run_lab
+from tests.values import but
 
 pytestmark = pytest.mark.guest
 EXPLAINED = str(CHECKOUT / "tests/integration/explained.toml")
@@ -129,9 +130,7 @@ def test_misses_are_counted_by_lock_and_are_in_the_range(
         assert modelled.locks is not None
         # The locks of the judged run, each taken and held as long as there.
         assert judged.locks == tuple(
-            use.model_copy(
-                update={"sites": tuple(replace(s, l2=0, llc=0, walks=0) for s in use.sites)}
-            )
+            but(use, sites=tuple(replace(s, l2=0, llc=0, walks=0) for s in use.sites))
             for use in modelled.locks
         )
     (scaling,) = SCALING.of(comparison)

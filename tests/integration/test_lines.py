@@ -10,20 +10,13 @@ from analysis.explain.scaling import EXPLANATION as SCALING
 from reports.forms import read_comparison
 from tests.integration.conftest import EndedSession, measured
 from tests.integration.lab_process import CHECKOUT, records_of
+from tests.values import spaced
 
 # Two kernels, and runs of 15 CPU seconds and more.
 pytestmark = [pytest.mark.guest, pytest.mark.long]
 EXPERIMENT = str(CHECKOUT / "configs/experiments/false-sharing.toml")
-SHORT = (
-    "--no-check",
-    "--set",
-    "guest=smoke",
-    "--seeds",
-    "1",
-    "--set",
-    "twins.0.blocks=1",
-    "--set",
-    "twins.1.blocks=1",
+SHORT = spaced(
+    "--no-check --set guest=smoke --seeds 1 --set twins.0.blocks=1 --set twins.1.blocks=1"
 )
 LIMIT = "filemap_limit"
 

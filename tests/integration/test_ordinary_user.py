@@ -21,6 +21,7 @@ from kernels.cache import Kernel
 from runs.local import Options
 from tests.integration.conftest import EndedSession
 from tests.integration.lab_process import CHECKOUT, FORMS, SMALL, TIMEOUT_S, records_of
+from tests.values import but, spaced
 from workloads.job import prepare_text
 from workloads.spec import load_catalogue
 
@@ -154,7 +155,7 @@ def test_a_wall_guest_of_an_ordinary_user_comes_to_its_end(
     """In its box the system's set-user-ID programs are nobody's, and so they are in the guest."""
     shutil.copytree(wall_kernel.folder, user.home / "wall")
     shutil.copy(initramfs.provide(options.cache).path, user.home / "root.cpio")
-    guest = load_guest(Path("smoke")).model_copy(update={"boot_timeout_s": 100.0})
+    guest = but(load_guest(Path("smoke")), boot_timeout_s=100.0)
     size = scaled(Dataset(cgroup_limit_mib=8192, brd_mib=16384, file_mib=13312, jobs=16), guest)
     workload = load_catalogue()["filemap-4k"]
     machine = WallMachine(
@@ -184,12 +185,8 @@ def test_doctor_of_an_ordinary_user_finds_nothing_that_wants_root(user: User) ->
 
 def test_set_up_of_an_ordinary_user_wants_no_root_where_nothing_is_missing(user: User) -> None:
     own = user.home / "checkout"
-    for name in (
-        "setup/prepare.sh",
-        "setup/uv.txt",
-        "host/packages.txt",
-        "host/systems.txt",
-        "requirements.lock",
+    for name in spaced(
+        "setup/prepare.sh setup/uv.txt host/packages.txt host/systems.txt requirements.lock"
     ):
         (own / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(CHECKOUT / name, own / name)

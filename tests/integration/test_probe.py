@@ -17,6 +17,7 @@ from runs.local import Options
 from runs.prepare import Prepared, boot_of, parts_of, prepare
 from runs.resolved import catalogue, resolve
 from tests.integration.lab_process import SMALL
+from tests.values import but
 from workloads import parse
 
 pytestmark = pytest.mark.guest
@@ -39,7 +40,7 @@ def quiet(word: str) -> None:
 
 def prepared(options: Options) -> Prepared:
     experiment = load_experiment(Path(SMALL), overrides=(), catalogue=catalogue(options.checkout))
-    experiment = experiment.model_copy(update={"twins": ()})
+    experiment = but(experiment, twins=())
     made = resolve(experiment, checkout=options.checkout, cache=options.cache)
     return prepare(made, options, lambda arm, progress: None)
 
@@ -108,7 +109,7 @@ def test_a_restored_run_counts_what_a_cold_one_does(
     # Translations are shared by all addresses that a page has: of user code the sum is the same.
     assert sum(cold.user.values()) == sum(restored.user.values())
     shared: dict[str, object] = {"user": {}, "user_kinds": {}}
-    assert cold.model_copy(update=shared) == restored.model_copy(update=shared)
+    assert but(cold, **shared) == but(restored, **shared)
 
 
 def test_profile_adds_up_and_names_what_ran(

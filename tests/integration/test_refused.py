@@ -25,6 +25,7 @@ from runs.local import Options
 from runs.manifest import manifest_of
 from runs.resolved import catalogue, resolve
 from tests.integration.lab_process import CHECKOUT, SMALL, guests_of, records_of
+from tests.values import but
 from workloads.job import job_text
 from workloads.spec import Phase, load_catalogue
 
@@ -47,24 +48,22 @@ def test_the_mistake_of_the_first_posting_is_refused(
 ) -> None:
     """Caches not dropped and THP not disabled between the THP test and the 4K test."""
     shipped = load_catalogue()
-    claimed = shipped["filemap-4k"].phases[0].model_copy(update={"name": "switch"})
+    claimed = but(shipped["filemap-4k"].phases[0], name="switch")
     workload = shipped["filemap-thp"]
-    workload = workload.model_copy(update={"phases": (workload.phases[0], claimed)})
+    workload = but(workload, phases=(workload.phases[0], claimed))
     assert claimed.drop_caches
     assert claimed.thp == "never"
 
     def mistaken(phases: Sequence[Phase], times: Mapping[str, PhaseTimes], **rest: Any) -> str:
         first, second = phases
-        second = second.model_copy(update={"drop_caches": False, "thp": "always"})
+        second = but(second, drop_caches=False, thp="always")
         return job_text((first, second), times, **rest)
 
     monkeypatch.setattr(prepare, "job_text", mistaken)
     experiment = load_experiment(
         Path("filemap-v4"), overrides=["guest=smoke", "blocks=1"], catalogue=catalogue(CHECKOUT)
     )
-    experiment = experiment.model_copy(
-        update={"cases": experiment.cases[1:], "twins": (), "check": None}
-    )
+    experiment = but(experiment, cases=experiment.cases[1:], twins=(), check=None)
     made = dataclasses.replace(
         resolve(experiment, checkout=options.checkout, cache=options.cache),
         workloads={"filemap-thp": workload},
@@ -123,7 +122,7 @@ def test_a_boot_clock_that_ends_is_not_the_series_fault(
     guest_of = resolved.guest_of
 
     def hurried(experiment: Experiment) -> Guest:
-        return guest_of(experiment).model_copy(update={"boot_timeout_s": 0.5})
+        return but(guest_of(experiment), boot_timeout_s=0.5)
 
     monkeypatch.setattr(runs.resolve, "guest_of", hurried)
     folder = tmp_path / "session"

@@ -8,6 +8,7 @@ import pytest
 from kernels.cache import Kernel
 from results.store import SessionStore
 from tests.integration.lab_process import CHECKOUT, SMALL, records_of, run_lab
+from tests.values import but
 
 pytestmark = pytest.mark.guest
 SERIES = CHECKOUT / "configs/series"
@@ -78,9 +79,7 @@ def test_an_archive_repeats_to_the_last_digit(kernels: dict[str, Kernel], tmp_pa
     # One number of one run is another one: of all that are compared, only it differs.
     record = SessionStore(folder).records()[0]
     assert record.samples
-    wrong = record.model_copy(
-        update={"samples": {**record.samples, "4k.bw": record.samples["4k.bw"] * (1 + 1e-12)}}
-    )
+    wrong = but(record, samples={**record.samples, "4k.bw": record.samples["4k.bw"] * (1 + 1e-12)})
     SessionStore(folder).append(wrong)
     assert run_lab("repro", str(folder), "-o", str(archive)).returncode == 0
     # The session that repeats it is finished already, and is only compared.

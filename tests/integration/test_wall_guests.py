@@ -28,6 +28,7 @@ from host.accelerator import QEMU, AcceleratorTest
 from kernels.cache import Kernel
 from runs.local import Options
 from tests.integration.lab_process import CHECKOUT
+from tests.values import but
 from tests.waiting import wait_until
 from workloads import metrics, parse, validity
 from workloads.job import job_text, prepare_text
@@ -61,7 +62,7 @@ def machine(request: pytest.FixtureRequest, wall_kernel: Kernel, options: Option
         if result.accelerator == "tcg":
             pytest.skip("KVM boots no kernel here")
     # Translated on a loaded host a boot takes minutes.
-    guest = load_guest(Path("smoke")).model_copy(update={"boot_timeout_s": 100.0})
+    guest = but(load_guest(Path("smoke")), boot_timeout_s=100.0)
     size = scaled(DATASET, guest)
     plain = Machine(
         kernel=wall_kernel.image,
@@ -79,7 +80,7 @@ def silent(word: str) -> None:
 
 
 def ended(machine: WallMachine, logs: Path, text: str = NO_PHASES, **changes: object) -> Outcome:
-    guest = machine.guest.model_copy(update=changes)
+    guest = but(machine.guest, **changes)
     return virtme.run(replace(machine, guest=guest), text, logs / "run", logs, silent)
 
 
@@ -138,7 +139,7 @@ def test_whole_run_is_valid_and_its_vcpu_is_where_it_was_put(
 
 @pytest.mark.long
 def test_guest_of_two_numa_nodes(machine: WallMachine, tmp_path: Path) -> None:
-    guest = machine.guest.model_copy(update={"vcpus": 2, "numa_nodes": 2})
+    guest = but(machine.guest, vcpus=2, numa_nodes=2)
     listing = "cat /sys/devices/system/node/node*/cpulist >$OUT/nodes\n"
     shaped = replace(
         machine,
@@ -168,7 +169,7 @@ def test_guest_memory_is_in_huge_pages_of_its_host_nodes(
 ) -> None:
     placement = fitness.place(fitness.host_cpus(), vcpus=2, nodes=2)
     changes = {"vcpus": 2, "numa_nodes": 2, "wall": WallShape(huge_pages=True)}
-    guest = machine.guest.model_copy(update=changes)
+    guest = but(machine.guest, **changes)
     needed = guest.memory_mib // fitness.HUGE_PAGE_MIB
     free = re.search(r"^HugePages_Free: +(\d+)", Path("/proc/meminfo").read_text(), re.M)
     if free is None or int(free[1]) < needed:
@@ -204,7 +205,7 @@ def test_what_the_host_does_not_have_is_the_hosts_fault(
     else:
         if re.search(r"^HugePages_Total: +[1-9]", Path("/proc/meminfo").read_text(), re.M):
             pytest.skip("huge pages are reserved here")
-        guest = machine.guest.model_copy(update={"wall": WallShape(huge_pages=True)})
+        guest = but(machine.guest, wall=WallShape(huge_pages=True))
         without = replace(machine, guest=guest)
     # There are hosts whose KVM starts a guest and gives up later, with an error of its own.
     with pytest.raises(InfraError, match=message):

@@ -19,21 +19,13 @@ from kernels.cache import Kernel
 from results.store import SessionStore
 from runs.local import Options
 from tests.integration.lab_process import finish, kill, records_of, run_lab, start, written_ids
+from tests.values import spaced
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.guest, pytest.mark.long]
-ONE_BLOCK = (
-    "filemap-v4",
-    "--mode",
-    "wall",
-    "--quick",
-    "--set",
-    "guest=smoke",
-    "--set",
-    "blocks=1",
-    "--no-twins",
-    "--no-check",
-    "--session",
+ONE_BLOCK = spaced(
+    "filemap-v4 --mode wall --quick --set guest=smoke --set blocks=1 --no-twins "
+    "--no-check --session"
 )
 # A guest's, where KVM is itself emulated on a busy host.
 GUEST_S = 900.0

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from errors import InfraError
 from kernels import addresses, symbols
 from kernels.addresses import AddressesError, FunctionMap, Origin
+from tests.values import spaced
 from tests.waiting import completed
 
 SYSTEM_MAP = """\
@@ -51,14 +52,7 @@ def names_at(functions: FunctionMap) -> dict[int, str]:
 
 def test_code_only_and_its_ranges() -> None:
     assert [hex(start - START) for start in TABLE.starts.tolist()] == [
-        "0x0",
-        "0x100",
-        "0x200",
-        "0x300",
-        "0x400",
-        "0x500",
-        "0x580",
-        "0x1000010",
+        *spaced("0x0 0x100 0x200 0x300 0x400 0x500 0x580 0x1000010")
     ]
     assert [(low - START, end - START) for low, end in TABLE.ranges] == [
         (0, 0x1000),
@@ -359,17 +353,7 @@ struct page *last(void)
 
 
 def test_lines_are_of_definitions_and_of_those_alone() -> None:
-    symbols = {
-        "walk.isra.0",
-        "other",
-        "__x64_sys_mark",
-        "__do_sys_mark",
-        "either",
-        "macro",
-        "last",
-        "ADD",
-        "call",
-    }
+    symbols = {*spaced("walk.isra.0 other __x64_sys_mark __do_sys_mark either macro last ADD call")}
     assert addresses.definition_lines(STYLE, symbols) == {
         "walk.isra.0": 6,
         "__x64_sys_mark": 12,

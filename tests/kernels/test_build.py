@@ -31,6 +31,7 @@ from kernels.cache import Kernel, cached_kernels
 from kernels.compiled import load as touched
 from kernels.make import MakeProgress
 from tests.kernels.fake import BROKEN, COMMENT, FASTER, GROWN, Lab, replace
+from tests.values import but
 from tests.waiting import wait_until
 
 REPOSITORY = Path(__file__).parents[2]
@@ -162,7 +163,7 @@ OTHER = {
 
 def flavoured(lab: Lab, flavour: str) -> KernelSpec:
     (lab.checkout / f"configs/kconfig/{flavour}.config").write_text(OTHER[flavour])
-    return lab.spec.model_copy(update={"flavour": flavour})
+    return but(lab.spec, flavour=flavour)
 
 
 @pytest.mark.usefixtures("base")
@@ -265,7 +266,7 @@ def test_key_depends_on_all_that_decides_the_kernel(lab: Lab) -> None:
 
 def test_a_kernel_that_is_a_process_is_built_beside_the_others(lab: Lab) -> None:
     (lab.checkout / "configs/kconfig/um.config").write_text("CONFIG_SMP=n\n")
-    spec = lab.spec.model_copy(update={"mode": "native", "flavour": "um"})
+    spec = but(lab.spec, mode="native", flavour="um")
     exact, native = provide(lab.request()), provide(lab.request(spec=spec))
     assert native.image.name == "linux"
     assert native.image.read_bytes()[:4] == b"\x7fELF"
@@ -306,19 +307,19 @@ def test_progress_counts_up_to_the_count_of_the_build_before(lab: Lab) -> None:
     assert second[0].total == done
     (lab.checkout / "configs/kconfig/other.config").write_text("CONFIG_NR_CPUS=32\n")
     other: list[MakeProgress] = []
-    spec = lab.spec.model_copy(update={"flavour": "other"})
+    spec = but(lab.spec, flavour="other")
     provide(lab.request(spec=spec), progress=other.append)
     assert other[0].total == 0, "a build from the objects of another flavour is not like a first"
     third: list[MakeProgress] = []
     (lab.checkout / "configs/kconfig/third.config").write_text("CONFIG_NR_CPUS=16\n")
-    spec = lab.spec.model_copy(update={"flavour": "third"})
+    spec = but(lab.spec, flavour="third")
     provide(lab.request(spec=spec), progress=third.append)
     assert third[0].total == other[-1].done, "a flavour never built is like another one"
     added: list[MakeProgress] = []
     (lab.checkout / "configs/kconfig/added.config").write_text(
         f"# on top of perf.config\n{OTHER['twice']}"
     )
-    spec = lab.spec.model_copy(update={"flavour": "added"})
+    spec = but(lab.spec, flavour="added")
     provide(lab.request(spec=spec), progress=added.append)
     assert added[0].total == 0, "options added to the objects' own are not other options"
 
@@ -768,7 +769,7 @@ def test_what_is_added_to_a_flavour_is_another_kernel_with_its_modules(lab: Lab)
     additions.mkdir()
     (additions / "tests.config").write_text("CONFIG_MODULES=y\n")
     plain = provide(lab.request())
-    more = provide(lab.request(spec=lab.spec.model_copy(update={"additions": ("tests",)})))
+    more = provide(lab.request(spec=but(lab.spec, additions=("tests",))))
     assert [path.name for path in more.modules] == ["test_walk.ko"]
     assert more.identity.flavour == "perf+tests"
     assert "CONFIG_MODULES=y" in more.config.read_text()
@@ -785,7 +786,7 @@ def with_a_module(lab: Lab) -> tuple[Path, KernelSpec]:
     (folder / "Kbuild").write_text("obj-m := loops.o\n")
     source = folder / "loops.c"
     source.write_text("int loops = 1;\n")
-    spec = lab.spec.model_copy(update={"additions": ("trees",)})
+    spec = but(lab.spec, additions=("trees",))
     return source, spec
 
 
@@ -842,5 +843,5 @@ def test_a_cache_where_nothing_can_be_built_is_refused_before_anything_is_unpack
 def test_a_tree_below_a_blank_and_a_colon_is_only_read(lab: Lab, tmp_path: Path) -> None:
     tree = tmp_path / "my trees: all" / "linux"
     shutil.copytree(lab.source, tree)
-    spec = lab.spec.model_copy(update={"source": f"dir:{tree}"})
+    spec = but(lab.spec, source=f"dir:{tree}")
     assert provide(lab.request(spec=spec)).image.exists()

@@ -16,6 +16,7 @@ from kernels.config import Lost, parse
 from kernels.configure import FILE, Reasons, adapt, added_options, agreed, load_reasons
 from kernels.series import read_patch
 from tests.kernels.fake import COMMENT, FASTER, Lab, replace
+from tests.values import but
 
 REASONS = """
 [[renamed]]
@@ -135,8 +136,8 @@ def test_a_new_option_that_stays_off_names_the_command(reasons: Lab) -> None:
     (finding,) = record.findings
     assert "depends on MODULES, and MODULES is n" in finding
     assert "--config patched:CONFIG_HINT=y" in finding
-    on = reasons.spec.model_copy(
-        update={"config": {"CONFIG_HINT": "y", "CONFIG_MODULES": "n", "CONFIG_DEBUG_MM": "y"}}
+    on = but(
+        reasons.spec, config={"CONFIG_HINT": "y", "CONFIG_MODULES": "n", "CONFIG_DEBUG_MM": "y"}
     )
     with pytest.raises(UsageError, match="CONFIG_HINT: --config sets y, the result is n"):
         provide(

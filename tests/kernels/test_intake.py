@@ -18,6 +18,7 @@ from results.record import SeriesRecord
 from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab, keep, patches_of, replace
 from tests.kernels.posting import Post, encoded_word, git, mbox, post, reply, repository
 from tests.kernels.test_git_range import edit_slow
+from tests.values import but
 
 
 def file(lab: Lab, posts: list[Post] | bytes, name: str = "thread.mbox") -> SeriesSpec:
@@ -190,7 +191,7 @@ def test_a_posted_series_that_the_source_holds_is_taken_out(lab: Lab) -> None:
     spec = file(lab, posts)
     before = (lab.source / "mm/filemap.c").read_text()
     applied(lab, list(patches_of(spec, **lab.where)))
-    out = keep(spec.model_copy(update={"reverse": True, "revert": True}), **lab.where)
+    out = keep(but(spec, reverse=True, revert=True), **lab.where)
     patches = list(patches_of(out, **lab.where))
     assert [path.name for path in patches] == [
         "0001-revert-mm-change-number-2.patch",

@@ -24,6 +24,7 @@ from kernels.threads import Thread, select
 from tests.kernels.fake import keep
 from tests.kernels.posting import mbox
 from tests.queues.archive import diff, patch, series
+from tests.values import spaced
 from tests.waiting import completed
 
 DIFF = (
@@ -55,13 +56,7 @@ def files(mail: Mail) -> tuple[str, ...]:
 
 @pytest.mark.parametrize(
     "kind",
-    [
-        "text/x-diff",
-        "text/x-patch",
-        "text/plain",
-        "application/octet-stream",
-        "application/x-patch",
-    ],
+    [*spaced("text/x-diff text/x-patch text/plain application/octet-stream application/x-patch")],
 )
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, lzma.compress, bz2.compress])
 @pytest.mark.parametrize("disposition", ["attachment", "inline"])

@@ -29,6 +29,7 @@ from kernels.make import (
     wait_until_idle,
 )
 from tests.kernels.fake import Lab
+from tests.values import but
 from tests.waiting import alive, completed, wait_until
 
 REPOSITORY = Path(__file__).parents[2]
@@ -219,7 +220,7 @@ def tools(folder: Path) -> Path:
 def test_clang_is_another_kernel(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gcc = provide(lab.request())
     monkeypatch.setenv("PATH", f"{tools(tmp_path / 'bin')}:{os.environ['PATH']}")
-    spec = lab.spec.model_copy(update={"compiler": "clang"})
+    spec = but(lab.spec, compiler="clang")
     clang = provide(lab.request(spec=spec))
     assert clang.identity.compiler == "clang version 99; ld.lld version 99"
     assert clang.identity.key != gcc.identity.key

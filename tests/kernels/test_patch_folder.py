@@ -10,6 +10,7 @@ from kernels.intake import take_in
 from kernels.patch_folder import as_counted
 from results.record import SeriesRecord
 from tests.kernels.fake import Lab, files_of, keep, patches_of
+from tests.values import spaced
 
 LINES = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"]
 
@@ -45,12 +46,7 @@ def taken(lab: Lab, path: Path) -> tuple[str, SeriesRecord]:
 def test_numbers_sort_as_people_count() -> None:
     names = ["10.patch", "2.patch", "0003-x.patch", "a10b2", "a10b10", "a9"]
     assert sorted(names, key=as_counted) == [
-        "2.patch",
-        "0003-x.patch",
-        "10.patch",
-        "a9",
-        "a10b2",
-        "a10b10",
+        *spaced("2.patch 0003-x.patch 10.patch a9 a10b2 a10b10")
     ]
 
 

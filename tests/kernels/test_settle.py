@@ -10,6 +10,7 @@ from kernels.build import provide
 from kernels.intake import take_in
 from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab, patches_of
 from tests.kernels.posting import Post, git, mbox, post, repository
+from tests.values import but
 
 
 def series_of(settled: Experiment) -> SeriesSpec:
@@ -171,16 +172,12 @@ def test_arms_of_two_releases_have_what_both_can_have(lab: Lab, tree: Path) -> N
         ArmSpec(name=f"v{number}", kernel=KernelSpec(source=f"git:{tree}@v6.{number}"))
         for number in (19, 99)
     )
-    two = experiment(f"git:{tree}@v6.19", SeriesSpec(path="x")).model_copy(
-        update={"series": None, "arms": arms}
-    )
+    two = but(experiment(f"git:{tree}@v6.19", SeriesSpec(path="x")), series=None, arms=arms)
     same = settle(two, checkout=checkout, cache=lab.cache)
     assert [arm.kernel and arm.kernel.config for arm in same.arms] == [{}, {}]
     (tree / "Makefile").write_text("VERSION = 7\nPATCHLEVEL = 3\n")
     git(tree, "commit", "-qam", "v7.3")
-    newer = arms[1].model_copy(update={"kernel": KernelSpec(source=f"git:{tree}@topic")})
-    apart = settle(
-        two.model_copy(update={"arms": (arms[0], newer)}), checkout=checkout, cache=lab.cache
-    )
+    newer = but(arms[1], kernel=KernelSpec(source=f"git:{tree}@topic"))
+    apart = settle(but(two, arms=(arms[0], newer)), checkout=checkout, cache=lab.cache)
     common = {"CONFIG_PREEMPT_VOLUNTARY": "n", "CONFIG_PREEMPT_LAZY": "y"}
     assert [arm.kernel and arm.kernel.config for arm in apart.arms] == [common, common]

@@ -12,6 +12,7 @@ from kernels import cache as store
 from kernels.build import provide
 from kernels.cache import Kernel
 from tests.kernels.fake import BASE, FAKE_LINUX, FASTER, PERF, Lab
+from tests.values import spaced
 
 
 def new_files(*names: str) -> str:
@@ -173,13 +174,8 @@ NAME = "a\n" * 100
 
 
 def test_what_is_in_the_cache_can_be_removed(lab: Lab) -> None:
-    for folder in (
-        "kernels/half",
-        "kernels/.new-half",
-        "packages/.half",
-        "boots/old",
-        "trees/old",
-        "trees/old/boxed",
+    for folder in spaced(
+        "kernels/half kernels/.new-half packages/.half boots/old trees/old trees/old/boxed"
     ):
         place = lab.cache / folder
         place.mkdir(parents=True, exist_ok=True)

@@ -17,6 +17,7 @@ from results.store import SessionStore
 from runs import resolved
 from runs.request import Request
 from tests.analysis.factory import ExactSession
+from tests.values import but
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SMALL = ExactSession(seeds=(1001, 1002))
@@ -29,7 +30,7 @@ def queued(store: QueueStore, name: str, **more: object) -> QueueEntry:
     entry = entry_of(
         question, here=CHECKOUT, checkout=CHECKOUT, catalogue=resolved.catalogue(CHECKOUT)
     )
-    entry = entry.model_copy(update={"title": name, "added": stamp(), **more})
+    entry = but(entry, title=name, added=stamp(), **more)
     assert store.add(entry)
     return entry
 

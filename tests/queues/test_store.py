@@ -13,6 +13,7 @@ from queues.entry import QueueEntry, id_of
 from queues.store import QueueStore, put, stamp
 from runs.request import Request
 from tests.queues.made_up import queued
+from tests.values import but
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def test_an_entry_comes_back_as_it_was_put(store: QueueStore) -> None:
 
 def test_the_same_request_is_the_same_entry(store: QueueStore) -> None:
     entry = queued(store, "a")
-    assert not store.add(entry.model_copy(update={"priority": 9}))
+    assert not store.add(but(entry, priority=9))
     assert store.find(entry.id).priority == 0
     other = Request(series=("mid:a@example.org",), workloads="filemap-thp")
     assert id_of(other) != entry.id
@@ -44,14 +45,12 @@ def test_the_same_request_is_the_same_entry(store: QueueStore) -> None:
 def test_put_moves_up_queues_again_and_leaves_what_is_done(store: QueueStore) -> None:
     entry = queued(store, "a")
     assert put(store, entry) == "is queued already"
-    assert put(store, entry.model_copy(update={"priority": 4})) == (
-        "is queued already, now with priority 4"
-    )
+    assert put(store, but(entry, priority=4)) == ("is queued already, now with priority 4")
     for state, outcome in (("removed", "requeued"), ("replaced", "requeued")):
-        store.save(entry.model_copy(update={"state": state}))
+        store.save(but(entry, state=state))
         assert put(store, entry) == outcome
         assert store.find(entry.id).state == "waiting"
-    store.save(entry.model_copy(update={"state": "done", "code": 0}))
+    store.save(but(entry, state="done", code=0))
     assert put(store, entry) == "done already; see retry"
     with store.claim() as nothing:
         assert nothing is None
@@ -76,7 +75,7 @@ def test_who_takes_an_entry_has_it_alone(store: QueueStore) -> None:
 def test_an_entry_that_ended_meanwhile_is_not_taken(store: QueueStore) -> None:
     first = queued(store, "a")
     read = store.read()
-    store.save(first.model_copy(update={"state": "done", "code": 0}))
+    store.save(but(first, state="done", code=0))
     store.read = lambda: read  # type: ignore[method-assign]
     with store.claim() as entry:
         assert entry is None
@@ -156,13 +155,13 @@ def test_a_queue_that_was_half_made_is_made(tmp_path: Path) -> None:
 
 def test_again_is_a_new_session_unless_the_host_ended_it() -> None:
     entry = QueueEntry(id="a-1", question=Request(series=("x",)), added=stamp(), began=stamp())
-    failed = entry.model_copy(update={"state": "failed", "blame": "host", "tries": 2})
+    failed = but(entry, state="failed", blame="host", tries=2)
     assert (failed.requeued().session, failed.requeued().tries) == ("a-1", 0)
     assert failed.requeued(anew=True).session == "a-1-2"
-    broken = entry.model_copy(update={"state": "failed", "blame": "series"})
+    broken = but(entry, state="failed", blame="series")
     assert broken.requeued().session == "a-1-2"
-    assert broken.requeued().model_copy(update={"state": "done"}).requeued().session == "a-1-2"
-    unbegun = entry.model_copy(update={"state": "removed", "began": ""})
+    assert but(broken.requeued(), state="done").requeued().session == "a-1-2"
+    unbegun = but(entry, state="removed", began="")
     assert unbegun.requeued().session == "a-1"
 
 

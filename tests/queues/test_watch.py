@@ -26,6 +26,7 @@ from tests.kernels.fake import keep
 from tests.kernels.poison import ODD, UNREADABLE
 from tests.kernels.posting import Post, mbox, reply
 from tests.queues.archive import DAY, NOW, MailArchive, diff, git, patch, series
+from tests.values import but
 from verbs.queue import lines_of
 
 
@@ -217,7 +218,7 @@ def test_a_new_version_of_what_was_measured_or_is_someone_elses_waits_beside_it(
     poll(store, archive.folder)
     (entry,) = waiting(store)
     with store.change(entry.id) as entry:
-        store.save(entry.model_copy(update={"state": "done", "code": 0}))
+        store.save(but(entry, state="done", code=0))
     archive.add(series("a2", 1, version=2))
     archive.add(series("b2", 1, version=2, sender="Eve <eve@example.org>"))
     result = poll(store, archive.folder)
@@ -321,7 +322,7 @@ def test_what_the_user_removed_stays_removed(store: QueueStore, archive: MailArc
     poll(store, archive.folder)
     (entry,) = waiting(store)
     with store.change(entry.id) as entry:
-        store.save(entry.model_copy(update={"state": "removed"}))
+        store.save(but(entry, state="removed"))
     shutil.rmtree(store.folder / "watch")
     assert poll(store, archive.folder).queued == []
     assert waiting(store) == []

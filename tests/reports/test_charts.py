@@ -20,6 +20,7 @@ from tests.analysis.many_factory import workloads
 from tests.analysis.measured import compare, measured
 from tests.analysis.wall_factory import WallSession
 from tests.reports.drawn import OnPage, charts_on, draw_all, page_of
+from tests.values import but
 
 # What each session's page has: a chart that is lost, or drawn twice, is an error here.
 ON_PAGE = {
@@ -198,8 +199,8 @@ def test_seeds_are_shown_of_what_is_judged() -> None:
     session = ExactSession()
     manifest = session.manifest()
     case, *others = manifest.cases
-    judged = case.model_copy(update={"primary": ("4k.refaults_per_io", "4k.bw")})
-    changed = manifest.model_copy(update={"cases": (judged, *others)})
+    judged = but(case, primary=("4k.refaults_per_io", "4k.bw"))
+    changed = but(manifest, cases=(judged, *others))
     metrics = runs.charted_metrics(compare(changed, session.records()))
     assert [metric.name for metric in metrics] == ["4k.refaults_per_io", "thp.bw", "switch.bw"]
 

@@ -17,6 +17,7 @@ from tests.analysis.factory import ExactSession
 from tests.analysis.measured import measured
 from tests.analysis.wall_factory import WallSession
 from tests.reports.render.test_page import ParsedPage
+from tests.values import but
 from verbs.session import report_verb
 
 
@@ -89,8 +90,8 @@ def broken() -> SessionComparison:
         for arm in ("base", "patched")
     )
     manifest = ExactSession().manifest()
-    experiment = manifest.experiment.model_copy(update={"check": CheckSpec()})
-    manifest = manifest.model_copy(update={"experiment": experiment})
+    experiment = but(manifest.experiment, check=CheckSpec())
+    manifest = but(manifest, experiment=experiment)
     return compare_session(measured(manifest, [], checks=tuple(checks)))
 
 

@@ -12,6 +12,7 @@ from tests.analysis.measured import compare, measured
 from tests.analysis.test_gate import checked, compared
 from tests.analysis.wall_factory import WallSession
 from tests.reports.test_words import arms_of
+from tests.values import but
 
 RESUME = "./lab.py run --resume sessions/filemap-v4-20260101-000000"
 
@@ -28,7 +29,7 @@ def test_verdicts_are_counted(normal: Comparison) -> None:
     assert headline(worst).text == "All regressions"
     manifest = slow.manifest()
     only = compare(
-        manifest.model_copy(update={"cases": manifest.cases[:1], "runs_planned": 16}),
+        but(manifest, cases=manifest.cases[:1], runs_planned=16),
         [r for r in slow.records() if r.case == "filemap-4k"],
     )
     assert headline(only).sentence == "Regression."
@@ -85,12 +86,10 @@ def test_checks_that_were_not_made_are_made_by_going_on() -> None:
 
 def test_without_a_primary_metric_nothing_is_judged(normal: Comparison) -> None:
     cases = tuple(
-        case.model_copy(
-            update={"metrics": tuple(m.model_copy(update={"primary": False}) for m in case.metrics)}
-        )
+        but(case, metrics=tuple(but(m, primary=False) for m in case.metrics))
         for case in normal.cases
     )
-    assert headline(normal.model_copy(update={"cases": cases})).text == (
+    assert headline(but(normal, cases=cases)).text == (
         "No verdict: the experiment has no primary metric"
     )
 

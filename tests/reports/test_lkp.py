@@ -16,6 +16,7 @@ from tests.analysis.factory import FIO, ExactSession, fails
 from tests.analysis.many_factory import Many
 from tests.analysis.measured import compare
 from tests.analysis.wall_factory import WallSession
+from tests.values import but
 
 COMMITS = ("0123456789abcdef0123456789abcdef01234567", "fedcba9876543210fedcba9876543210fedcba98")
 LAYOUT = Path(__file__).parent / "robot_layout.txt"
@@ -34,10 +35,10 @@ def of_git(manifest: Manifest, *, patches: tuple[str, ...] = ()) -> Manifest:
     for arm, commit in zip(manifest.arms, COMMITS, strict=False):
         source = f"git:/home/somebody/src/linux@{commit}"
         specs.append(ArmSpec(name=arm.name, kernel=KernelSpec(source=source)))
-        kernel = arm.kernel.model_copy(update={"patches": patches if arm.name != "base" else ()})
-        arms.append(arm.model_copy(update={"kernel": kernel}))
-    experiment = manifest.experiment.model_copy(update={"arms": tuple(specs), "series": None})
-    return manifest.model_copy(update={"experiment": experiment, "arms": tuple(arms)})
+        kernel = but(arm.kernel, patches=patches if arm.name != "base" else ())
+        arms.append(but(arm, kernel=kernel))
+    experiment = but(manifest.experiment, arms=tuple(specs), series=None)
+    return but(manifest, experiment=experiment, arms=tuple(arms))
 
 
 def git_session(*, patches: tuple[str, ...] = ()) -> SessionComparison:
@@ -126,12 +127,12 @@ def test_without_a_repository_it_is_version_and_series(
 ) -> None:
     def built(arm: ArmRecord) -> ArmRecord:
         update = {"release": release, "source": source, "patches": ()}
-        return arm.model_copy(update={"kernel": arm.kernel.model_copy(update=update)})
+        return but(arm, kernel=but(arm.kernel, **update))
 
     session = ExactSession()
     manifest = session.manifest()
     arms = (manifest.arms[0], built(manifest.arms[1]))
-    versioned = forms.as_session(compare(manifest.model_copy(update={"arms": arms}), []))
+    versioned = forms.as_session(compare(but(manifest, arms=arms), []))
     names = repeat.kernel_names(versioned)
     assert names["base"].text == "v6.12.38-series(3)"
     assert names["base"].cut(16) == "v6.12.38-series"
@@ -181,11 +182,9 @@ def test_long_names_stay_in_their_row() -> None:
     session = ExactSession()
     manifest = session.manifest()
     long = "x" * 120
-    case = manifest.cases[0].model_copy(update={"name": long})
-    manifest = manifest.model_copy(update={"cases": (case,)})
-    records = [
-        r.model_copy(update={"case": long}) for r in session.records() if r.case == "filemap-4k"
-    ]
+    case = but(manifest.cases[0], name=long)
+    manifest = but(manifest, cases=(case,))
+    records = [but(r, case=long) for r in session.records() if r.case == "filemap-4k"]
     rows = block(lkp.render(forms.as_session(compare(manifest, records))), long)[4:]
     assert rows
     for row in rows:

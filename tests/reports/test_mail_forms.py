@@ -17,6 +17,7 @@ from tests.analysis.many_factory import Many
 from tests.analysis.measured import compare, measured
 from tests.analysis.test_gate import checked, compared
 from tests.analysis.wall_factory import WallSession
+from tests.values import but
 
 MAIL = ("letter", "lkp", "mmtests")
 # The robot's names are never wrapped; its form has tests of its columns.
@@ -51,7 +52,7 @@ def sessions(
 def test_lines_fit_at_every_size(scale: float) -> None:
     session = ExactSession()
     records = [
-        r.model_copy(update={"samples": {k: v * scale for k, v in (r.samples or {}).items()}})
+        but(r, samples={k: v * scale for k, v in (r.samples or {}).items()})
         for r in session.records()
     ]
     rendered = forms.render(compare(session.manifest(), records), "mmtests")
@@ -144,22 +145,15 @@ def test_derived_reclaim_rows() -> None:
     manifest = session.manifest()
     bw = manifest.cases[0].metrics[0]
     more = tuple(
-        bw.model_copy(update={"name": f"4k.{name}", "title": f"4k: {name}", "unit": "1"})
+        but(bw, name=f"4k.{name}", title=f"4k: {name}", unit="1")
         for name in ("scanned_per_io", "reclaim_efficiency", "direct_scan_share")
     )
-    case = manifest.cases[0].model_copy(update={"metrics": (*manifest.cases[0].metrics, *more)})
-    manifest = manifest.model_copy(update={"cases": (case, *manifest.cases[1:])})
+    case = but(manifest.cases[0], metrics=(*manifest.cases[0].metrics, *more))
+    manifest = but(manifest, cases=(case, *manifest.cases[1:]))
     extra = {"4k.scanned_per_io": 0.5, "4k.reclaim_efficiency": 0.9, "4k.direct_scan_share": 1.0}
     records = [
-        r.model_copy(
-            update={
-                "samples": {
-                    **(r.samples or {}),
-                    **extra,
-                    "4k.iops": 1000.0,
-                    "4k.refaults_per_io": 0.25,
-                }
-            }
+        but(
+            r, samples={**(r.samples or {}), **extra, "4k.iops": 1000.0, "4k.refaults_per_io": 0.25}
         )
         if r.case == "filemap-4k"
         else r
@@ -207,12 +201,8 @@ def test_what_a_case_has_not_got_is_not_shown(form: str) -> None:
     """A program of ours has no fio, no file and no brd, whatever the experiment's dataset is."""
     session = ExactSession()
     manifest = session.manifest()
-    cases = tuple(
-        case.model_copy(update={"size": CaseSize(limit_mib=32)}) for case in manifest.cases
-    )
-    shown = forms.render(
-        compare(manifest.model_copy(update={"cases": cases}), session.records()), form
-    )
+    cases = tuple(but(case, size=CaseSize(limit_mib=32)) for case in manifest.cases)
+    shown = forms.render(compare(but(manifest, cases=cases), session.records()), form)
     assert "32M" in shown
     assert not re.search(r"\bjobs\b|\bbrd\b|120M|128M|nr_task|\tfile:", shown)
 
@@ -230,11 +220,8 @@ def test_what_is_not_judged_and_not_significant_is_marked_below_what_is_judged()
     session = ExactSession(effect={"4k": 0.013, "thp": 0.0, "switch": 0.0})
     manifest = session.manifest()
     secondary = tuple(
-        case.model_copy(update={"primary": ()}) if case.name != "filemap-4k" else case
-        for case in manifest.cases
+        but(case, primary=()) if case.name != "filemap-4k" else case for case in manifest.cases
     )
-    text = forms.render(
-        compare(manifest.model_copy(update={"cases": secondary}), session.records()), "letter"
-    )
+    text = forms.render(compare(but(manifest, cases=secondary), session.records()), "letter")
     assert "After, switch phase (not judged, not significant):" in text
     assert text.index("+1.1") < text.index("improvement") < text.index("Before:")

@@ -12,6 +12,7 @@ from reports.sections.view import View
 from tests.analysis import counts_factory
 from tests.analysis.many_factory import workloads
 from tests.analysis.measured import measured
+from tests.values import but
 
 
 @pytest.fixture(scope="module")
@@ -67,19 +68,14 @@ def test_of_a_release_a_function_leads_to_its_line(counted: Comparison) -> None:
     assert not patched.kernel.patches
     assert source_address(manifest, "xas_load", "lib/xarray.c", (240, 237)) == line
     assert source_address(manifest, "xas_load", "lib/xarray.c", (240, 0)) == index
-    swapped = manifest.model_copy(
-        update={
-            "arms": (
-                base.model_copy(update={"kernel": patched.kernel}),
-                patched.model_copy(update={"kernel": base.kernel}),
-            )
-        }
+    swapped = but(
+        manifest, arms=(but(base, kernel=patched.kernel), but(patched, kernel=base.kernel))
     )
     assert source_address(swapped, "xas_load", "lib/xarray.c", (237, 240)) == line
     # Nor has a commit, whatever release it is after.
-    kernel = manifest.experiment.kernel.model_copy(update={"source": f"git:linux@{'ab' * 20}"})
-    experiment = manifest.experiment.model_copy(update={"kernel": kernel})
-    of_commit = manifest.model_copy(update={"experiment": experiment})
+    kernel = but(manifest.experiment.kernel, source=f"git:linux@{'ab' * 20}")
+    experiment = but(manifest.experiment, kernel=kernel)
+    of_commit = but(manifest, experiment=experiment)
     assert source_address(of_commit, "xas_load", "lib/xarray.c", (240, 237)) == index
     assert source_address(manifest, "xas_load", "lib/x array.c", (240, 237)) == index
 

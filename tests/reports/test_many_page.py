@@ -18,6 +18,7 @@ from tests.analysis.many_factory import ARMS, Many, steps, workloads
 from tests.analysis.measured import measured
 from tests.analysis.wall_factory import WallSession
 from tests.reports.render.test_page import ParsedPage
+from tests.values import but
 
 SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "schema" / "report.schema.json"
 
@@ -32,15 +33,11 @@ def test_three_kernels_are_all_named() -> None:
     manifest = many.manifest()
     kernels = [KernelSpec(source=f"deb:linux-image-6.1.{number}") for number in range(5)]
     specs = tuple(
-        arm.model_copy(update={"kernel": kernel})
+        but(arm, kernel=kernel)
         for arm, kernel in zip(manifest.experiment.arms, kernels, strict=True)
     )
-    experiment = manifest.experiment.model_copy(
-        update={"arms": specs, "series": None, "kernel": kernels[0]}
-    )
-    session = compare_session(
-        measured(manifest.model_copy(update={"experiment": experiment}), many.records())
-    )
+    experiment = but(manifest.experiment, arms=specs, series=None, kernel=kernels[0])
+    session = compare_session(measured(but(manifest, experiment=experiment), many.records()))
     head = ParsedPage(forms.render(session, "html")).text
     for kernel in kernels:
         assert kernel.source in head
@@ -50,22 +47,19 @@ def test_a_wall_session_of_many_cases_says_blocks() -> None:
     manifest, records = workloads()
     wall = WallSession(blocks=8).manifest()
     again = [
-        record.model_copy(update={"arm": AGAIN, "run_id": f"{record.run_id}-again"})
+        but(record, arm=AGAIN, run_id=f"{record.run_id}-again")
         for record in records
         if record.arm == "base"
     ]
-    experiment = manifest.experiment.model_copy(
-        update={"mode": "wall", "wall": wall.experiment.wall}
-    )
+    experiment = but(manifest.experiment, mode="wall", wall=wall.experiment.wall)
     session = compare_session(
         measured(
-            manifest.model_copy(
-                update={
-                    "experiment": experiment,
-                    "arms": wall.arms,
-                    "provenance": wall.provenance,
-                    "runs_planned": 3 * manifest.runs_planned // 2,
-                }
+            but(
+                manifest,
+                experiment=experiment,
+                arms=wall.arms,
+                provenance=wall.provenance,
+                runs_planned=3 * manifest.runs_planned // 2,
             ),
             [*records, *again],
         )
@@ -124,9 +118,7 @@ def test_patch_by_patch_says_which_functions_each_step_changed() -> None:
     # The second patch is the one that changes what is executed.
     like = dict(zip(many.arms, ("base", "base", "patched", "patched"), strict=True))
     profiles = [
-        counts[f"{case}-{block:03d}-{like[arm]}"].model_copy(
-            update={"run_id": f"{case}-{block:03d}-{arm}"}
-        )
+        but(counts[f"{case}-{block:03d}-{like[arm]}"], run_id=f"{case}-{block:03d}-{arm}")
         for case in factory.PHASES
         for block in range(len(many.seeds))
         for arm in many.arms

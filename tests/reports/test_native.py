@@ -12,6 +12,7 @@ from results.door import StoreError
 from results.record import PatchRecord, SeriesRecord
 from tests.analysis.factory import ExactSession
 from tests.analysis.native_factory import World, boots_of, head_of
+from tests.values import but
 from verbs.session import report
 
 
@@ -77,22 +78,19 @@ def test_an_exact_report_has_the_time_of_the_same_arms_beside_it(tmp_path: Path)
     exact = ExactSession().manifest()
     patch = PatchRecord(name="a.patch", subject="a", sha256="aa", files=())
     series = SeriesRecord(kind="file", origin="a", title="a", patches=(patch,))
-    kernels = [arm.kernel.model_copy(update={"patches": ()}) for arm in exact.arms[:2]]
-    kernels[1] = kernels[1].model_copy(update={"patches": ("a.patch",)})
-    arms = [
-        arm.model_copy(update={"kernel": kernel})
-        for arm, kernel in zip(exact.arms, kernels, strict=False)
-    ]
-    exact = exact.model_copy(update={"arms": tuple(arms), "series": (series,)})
+    kernels = [but(arm.kernel, patches=()) for arm in exact.arms[:2]]
+    kernels[1] = but(kernels[1], patches=("a.patch",))
+    arms = [but(arm, kernel=kernel) for arm, kernel in zip(exact.arms, kernels, strict=False)]
+    exact = but(exact, arms=tuple(arms), series=(series,))
     head = head_of(24)
-    native_arms = (head.arms[0], head.arms[1].model_copy(update={"contents": ("aa",)}))
-    head = head.model_copy(update={"arms": native_arms, "source": kernels[0].source})
+    native_arms = (head.arms[0], but(head.arms[1], contents=("aa",)))
+    head = but(head, arms=native_arms, source=kernels[0].source)
     for name, contents, day in (("same", "aa", 1), ("newer", "bb", 2)):
-        other = native_arms[1].model_copy(update={"contents": (contents,)})
+        other = but(native_arms[1], contents=(contents,))
         created = f"2026-01-0{day}T00:00:00Z"
         update = {"arms": (native_arms[0], other), "created": created}
         (tmp_path / name).mkdir()
-        native.begin(tmp_path / name, head.model_copy(update=update))
+        native.begin(tmp_path / name, but(head, **update))
         for boot in boots_of(head, World(change=0.03), 1):
             native.append(tmp_path / name, boot)
     first, line, last = beside(tmp_path / "exact", exact)
@@ -100,12 +98,7 @@ def test_an_exact_report_has_the_time_of_the_same_arms_beside_it(tmp_path: Path)
     assert line.startswith("  filemap-4k readahead  +3.0")
     assert line.endswith("regression")
     assert "no verdict" in last
-    other_source = exact.model_copy(
-        update={
-            "arms": tuple(
-                arm.model_copy(update={"kernel": arm.kernel.model_copy(update={"source": "x"})})
-                for arm in arms
-            )
-        }
+    other_source = but(
+        exact, arms=tuple(but(arm, kernel=but(arm.kernel, source="x")) for arm in arms)
     )
     assert beside(tmp_path / "exact", other_source) == []

@@ -9,6 +9,7 @@ from results.record import Failure
 from tests.analysis.factory import ExactSession, fails
 from tests.analysis.measured import compare, measured
 from tests.analysis.wall_factory import WallSession
+from tests.values import but
 
 
 def judgement(verdict: Verdict, blame: str = "") -> Judgement:
@@ -88,8 +89,8 @@ def words(session: SessionComparison) -> set[str]:
 
 def test_verdicts_that_more_seeds_may_decide_are_open() -> None:
     session = ExactSession(effect={"4k": 0.03, "thp": 0.0, "switch": 0.0})
-    adding = session.manifest().experiment.model_copy(update={"max_seeds": 32})
-    manifest = session.manifest().model_copy(update={"experiment": adding})
+    adding = but(session.manifest().experiment, max_seeds=32)
+    manifest = but(session.manifest(), experiment=adding)
     verdicts = standing_verdicts(compare_session(measured(manifest, session.records())))
     assert verdicts["filemap-4k"]["4k.bw"] == "improvement"
     assert verdicts["filemap-thp"]["switch.bw"] == ""
@@ -106,8 +107,8 @@ def test_a_session_stopped_while_it_adds_seeds_is_judged_at_its_last_look(
     session = ExactSession(
         seeds=tuple(range(1, 13)), effect={"4k": 0.03, "thp": 0.0, "switch": 0.0}
     )
-    adding = session.manifest().experiment.model_copy(update={"max_seeds": 32, "blocks": 8})
-    manifest = session.manifest().model_copy(update={"experiment": adding})
+    adding = but(session.manifest().experiment, max_seeds=32, blocks=8)
+    manifest = but(session.manifest(), experiment=adding)
     records = [record for record in session.records() if record.block < recorded]
     compared = compare_session(measured(manifest, records))
     stopped = [finding.values for finding in compared.findings if finding.kind == "between-looks"]
@@ -127,8 +128,8 @@ def test_a_case_is_judged_by_the_seeds_and_looks_that_it_has() -> None:
         seeds=tuple(range(1, 13)), effect={"4k": 0.03, "thp": 0.0, "switch": 0.0}
     )
     manifest = session.manifest()
-    adding = manifest.experiment.model_copy(update={"max_seeds": 32, "blocks": 8})
-    whole = manifest.model_copy(update={"experiment": adding})
+    adding = but(manifest.experiment, max_seeds=32, blocks=8)
+    whole = but(manifest, experiment=adding)
     fewer = whole.with_seeds(whole.seeds, {"filemap-4k": 8, "filemap-thp": 12})
     assert fewer.case_seeds == {"filemap-4k": 8}
     assert fewer.runs_planned == 2 * (8 + 12)

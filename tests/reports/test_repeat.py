@@ -9,6 +9,7 @@ from tests.analysis.many_factory import Many
 from tests.analysis.measured import compare
 from tests.analysis.wall_factory import WallSession
 from tests.reports.test_headline import unfinished
+from tests.values import but, spaced
 
 NAME = "filemap-v4-20260101-000000"
 
@@ -16,8 +17,8 @@ NAME = "filemap-v4-20260101-000000"
 def begun(*arguments: str, commit: str = "0123456789ab") -> Comparison:
     session = ExactSession()
     manifest = session.manifest()
-    provenance = manifest.provenance.model_copy(update={"lab_commit": commit})
-    manifest = manifest.model_copy(update={"arguments": arguments, "provenance": provenance})
+    provenance = but(manifest.provenance, lab_commit=commit)
+    manifest = but(manifest, arguments=arguments, provenance=provenance)
     return compare(manifest, session.records())
 
 
@@ -71,16 +72,9 @@ def test_a_pasted_block_is_the_commands() -> None:
 
 
 def test_others_read_of_nothing_that_they_have_not_got() -> None:
-    arguments = (
-        "--series",
-        "/home/me/thread.mbox",
-        "--source",
-        "git:/home/me/linux@v7.3",
-        "--arm=git:../linux@v6.12",
-        "--set",
-        "kernel.source=dir:~/linux",
-        "--guest",
-        "laptop",
+    arguments = spaced(
+        "--series /home/me/thread.mbox --source git:/home/me/linux@v7.3 "
+        "--arm=git:../linux@v6.12 --set kernel.source=dir:~/linux --guest laptop"
     )
     manifest = begun(*arguments).manifest
     own = repeat(compare(manifest, ExactSession().records()))
@@ -92,7 +86,7 @@ def test_others_read_of_nothing_that_they_have_not_got() -> None:
         message_id="<2026.1@example.org>",
         patches=(),
     )
-    posted = manifest.model_copy(update={"series": (record,)})
+    posted = but(manifest, series=(record,))
     for of, name in ((manifest, "PATH/thread.mbox"), (posted, "2026.1@example.org")):
         again = repeat(compare(of, ExactSession().records()), of_others=True)
         assert again.commands == (

@@ -12,6 +12,7 @@ from tests.analysis import counts_factory
 from tests.analysis.measured import compare
 from tests.analysis.wall_factory import WallSession
 from tests.reports.render.test_page import ParsedPage
+from tests.values import but
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +58,7 @@ def test_a_report_notes_that_what_belongs_to_a_build_is_in_no_interval(
     facts = quiet.wall
     assert facts is not None
     assert facts.images == 2
-    alike = findings.of_host(facts.model_copy(update={"images": 1}))
+    alike = findings.of_host(but(facts, images=1))
     assert {finding.kind for finding in findings.of_host(facts)} - {
         finding.kind for finding in alike
     } == {"one-build"}

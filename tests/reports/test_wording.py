@@ -13,6 +13,7 @@ from reports import forms, sentences, wording
 from tests.analysis.factory import ExactSession
 from tests.analysis.many_factory import Many
 from tests.analysis.measured import compare, measured
+from tests.values import but
 from text import typeset
 
 
@@ -113,14 +114,11 @@ def test_a_share_changes_by_points_in_every_table_of_every_form() -> None:
     manifest = many.manifest()
     two = compare_session(
         measured(
-            manifest.model_copy(
-                update={
-                    "arms": manifest.arms[:2],
-                    "experiment": manifest.experiment.model_copy(
-                        update={"arms": manifest.experiment.arms[:2]}
-                    ),
-                    "runs_planned": 2 * 2 * len(many.seeds),
-                }
+            but(
+                manifest,
+                arms=manifest.arms[:2],
+                experiment=but(manifest.experiment, arms=manifest.experiment.arms[:2]),
+                runs_planned=2 * 2 * len(many.seeds),
             ),
             [record for record in many.records() if record.arm in names],
         )
@@ -175,7 +173,7 @@ def test_what_is_compared_is_a_series_or_kernels() -> None:
     arms = tuple(
         ArmSpec(name=name, kernel=kernel) for name, kernel in zip("ab", kernels, strict=True)
     )
-    changed = experiment.model_copy(update={"series": None, "arms": arms, "kernel": kernels[0]})
+    changed = but(experiment, series=None, arms=arms, kernel=kernels[0])
     assert sentences.subject(changed) == "deb:linux-image-a=1 against deb:linux-image-b=1"
     assert sentences.sources(changed) == "deb:linux-image-a=1; deb:linux-image-b=1"
 

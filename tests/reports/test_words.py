@@ -34,6 +34,7 @@ from tests.analysis.measured import compare, is_golden, measured
 from tests.analysis.test_gate import SLEEPS, WARNS, checked, compared
 from tests.analysis.wall_factory import WallSession
 from tests.reports.render.test_page import ParsedPage
+from tests.values import but
 from text import clean_line, typeset
 
 # Everything that is said in sentences; the tables have goldens of their own.
@@ -62,17 +63,17 @@ def failing(session: ExactSession, many: int = 99, **how: str) -> list[object]:
 
 def inexact(session: ExactSession) -> list[object]:
     first, *others = session.records()
-    other = repeat_of(first).model_copy(update={"fingerprint": "other", "run_id": "again"})
+    other = but(repeat_of(first), fingerprint="other", run_id="again")
     return [first, *others[:-1], other]
 
 
 def arms_of(*red: str, booted: bool = True) -> SessionComparison:
     many = Many()
     manifest = many.manifest()
-    experiment = manifest.experiment.model_copy(update={"check": CheckSpec()})
+    experiment = but(manifest.experiment, check=CheckSpec())
     checks = [checked(name, *([SLEEPS] if name in red else [])) for name in many.arms]
     records = [r for r in many.records() if booted and r.arm not in red]
-    manifest = manifest.model_copy(update={"experiment": experiment})
+    manifest = but(manifest, experiment=experiment)
     return compare_session(measured(manifest, records, checks=checks))
 
 

@@ -7,21 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.values import spaced
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 # Who reads and writes sessions, histories, queues, stores, archives and sites.
 FOLDERS = ("results", "analysis", "history", "queues", "runs", "reports", "verbs")
 CALLS = {
-    "open",
-    "read_text",
-    "read_bytes",
-    "write_text",
-    "write_bytes",
-    "copyfile",
-    "copytree",
-    "copy",
-    "copy2",
-    "move",
-    "read_parquet",
+    *spaced(
+        "open read_text read_bytes write_text write_bytes copyfile copytree copy copy2 move "
+        "read_parquet"
+    )
 }
 OWN_DATA = "a file of the lab's own checkout"
 ALLOWED = {

@@ -13,6 +13,7 @@ from results.record import Failure, RunRecord, as_json
 from results.units import is_virtual, shown_unit, with_shown_units
 from tests.analysis.factory import ExactSession
 from tests.analysis.wall_factory import WallSession
+from tests.values import but
 from workloads.metrics import DEFINITIONS
 
 FAILURE = Failure(kind="panic", blame="series", message="m")
@@ -135,7 +136,7 @@ def test_units_that_nothing_can_be_given_per_are_no_measurement() -> None:
 
 
 WARNS = CheckProblem(kind="warning", title="WARNING: CPU: 0 PID: 91 at mm/page.c:7", says="warns")
-AGAIN = WARNS.model_copy(update={"title": "WARNING: CPU: 3 PID: 11 at mm/page.c:7"})
+AGAIN = but(WARNS, title="WARNING: CPU: 3 PID: 11 at mm/page.c:7")
 SLEEPS = CheckProblem(kind="sleeping", title="BUG: sleeping function", says="sleeps", where="f")
 
 

@@ -12,6 +12,7 @@ from results.session import heads_in, named_session, open_session
 from results.store import SessionStore
 from tests.analysis.factory import ExactSession
 from tests.analysis.test_gate import checked
+from tests.values import but
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 # Those that judge or show; who measures appends to a store.
@@ -29,7 +30,7 @@ def test_everything_on_record_is_read(tmp_path: Path) -> None:
     cost = RunCost(run_id=first.run_id, elapsed_s=2.0, guest_cpu_s=1.0)
     store.append(first, profile, locks, cost)
     check = checked("base")
-    store.append_check(check, cost.model_copy(update={"run_id": check.run_id}))
+    store.append_check(check, but(cost, run_id=check.run_id))
     read = open_session(tmp_path)
     assert read.manifest == session.manifest()
     assert read.records == (first,)
@@ -73,7 +74,7 @@ def test_nobody_that_judges_or_shows_reads_records_past_the_door() -> None:
 
 
 def begun(folder: Path, created: str) -> Path:
-    manifest = ExactSession().manifest().model_copy(update={"created": created})
+    manifest = but(ExactSession().manifest(), created=created)
     SessionStore(folder).create(manifest)
     return folder
 

@@ -16,6 +16,7 @@ from results.session import open_session
 from results.store import CALLS, COSTS, MANIFEST, RUNS, SessionStore
 from results.table import COLUMNS, as_files, tidy
 from tests.analysis.factory import ExactSession, fails
+from tests.values import but
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -78,8 +79,7 @@ def test_killed_at_every_byte_of_an_append_loses_at_most_that_run(tmp_path: Path
     session = ExactSession()
     # Short records keep the number of bytes, each of which is tried, small.
     first, second, third = (
-        record.model_copy(update={"timelines": (), "samples": {"4k.bw": 1.0}})
-        for record in session.records()[:3]
+        but(record, timelines=(), samples={"4k.bw": 1.0}) for record in session.records()[:3]
     )
     store = SessionStore(tmp_path)
     for record in (first, second):
@@ -178,7 +178,7 @@ def test_units_are_those_that_are_shown() -> None:
 
 def test_no_sample_of_a_twin_stands_beside_those_measured() -> None:
     session = ExactSession()
-    twins = [r.model_copy(update={"twin": "held"}) for r in session.records() if not r.repeat]
+    twins = [but(r, twin="held") for r in session.records() if not r.repeat]
     pd.testing.assert_frame_equal(
         tidy(session.manifest(), [*session.records(), *twins]),
         tidy(session.manifest(), session.records()),

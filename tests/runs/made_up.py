@@ -11,6 +11,7 @@ from kernels.cache import Kernel
 from results.record import KernelIdentity
 from runs.prepare import Prepared
 from runs.resolved import Resolved, catalogue, plan_of, resolve
+from tests.values import but
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SMALL = CHECKOUT / "tests/integration/small.toml"
@@ -27,16 +28,19 @@ def resolved(experiment: Experiment) -> Resolved:
 
 
 def identity(key: str, **changes: Any) -> KernelIdentity:
-    return KernelIdentity(
-        key=key,
-        release="6.12",
-        source="s",
-        patches=(),
-        flavour="perf",
-        compiler="gcc",
-        config_sha256="0",
-        code_key=key,
-    ).model_copy(update=changes)
+    return but(
+        KernelIdentity(
+            key=key,
+            release="6.12",
+            source="s",
+            patches=(),
+            flavour="perf",
+            compiler="gcc",
+            config_sha256="0",
+            code_key=key,
+        ),
+        **changes,
+    )
 
 
 def kernels_in(folder: Path, arms: Sequence[str], suffix: str = "") -> dict[str, Kernel]:

@@ -7,6 +7,7 @@ from results.store import SessionStore
 from runs.annotate import is_stale, runs_of
 from tests.analysis import counts_factory as counts
 from tests.analysis.factory import ExactSession
+from tests.values import but
 
 
 def test_lines_of_a_session_that_went_on_are_stale(tmp_path: Path) -> None:
@@ -15,11 +16,8 @@ def test_lines_of_a_session_that_went_on_are_stale(tmp_path: Path) -> None:
     profiles = {profile.run_id: profile for profile in counts.profiles(made)}
     for record in made.records():
         of_run = profiles.get(record.run_id)
-        phases = tuple(
-            each.model_copy(update={"blocks": ((1, 2, 3),)})
-            for each in (of_run.phases if of_run else ())
-        )
-        store.append(record, *([of_run.model_copy(update={"phases": phases})] if of_run else []))
+        phases = tuple(but(each, blocks=((1, 2, 3),)) for each in (of_run.phases if of_run else ()))
+        store.append(record, *([but(of_run, phases=phases)] if of_run else []))
     *before, last = (record.run_id for record, _ in runs_of(store))
 
     def of(runs: list[str]) -> Annotation:

@@ -22,6 +22,7 @@ from runs.boots import Reporter
 from runs.local import Options
 from tests.analysis import factory
 from tests.runs.test_session import PATCH
+from tests.values import but
 
 SEEDS = 2
 
@@ -52,11 +53,10 @@ class Machines:
             if point in self.broken:
                 raise SeriesError("does not build: error: x", where=arm.name)
             self.built.append(arm.name)
-            identity = (
-                factory.ExactSession()
-                .manifest()
-                .arms[0]
-                .kernel.model_copy(update={"key": arm.name, "code_key": self.code[point]})
+            identity = but(
+                factory.ExactSession().manifest().arms[0].kernel,
+                key=arm.name,
+                code_key=self.code[point],
             )
             kernels[arm.name] = SimpleNamespace(identity=identity)
         codes = {kernel.identity.code_key for kernel in kernels.values()}
@@ -89,7 +89,7 @@ class Machines:
             "experiment": session.experiment,
             "arms": arms,
         }
-        return factory.ExactSession().manifest().model_copy(update=update)
+        return but(factory.ExactSession().manifest(), **update)
 
     def measure(
         self, session: Any, options: Options, store: SessionStore, reporter: Reporter
@@ -139,13 +139,11 @@ def begun(
     monkeypatch.setattr(runs.bisect, "resolve", lambda experiment, **_: experiment)
     total = len(machines.code) - 1
     series = SeriesSpec(path="configs/series/mine")
-    experiment = (
-        factory.ExactSession()
-        .manifest()
-        .experiment.model_copy(update={"blocks": SEEDS, "series": series, "compare": "steps"})
+    experiment = but(
+        factory.ExactSession().manifest().experiment, blocks=SEEDS, series=series, compare="steps"
     )
     search = Search(
-        experiment=experiment.model_copy(update={"cases": experiment.cases[:1]}),
+        experiment=but(experiment, cases=experiment.cases[:1]),
         overrides=(),
         points=step_arms(series, [f"subject {number}" for number in range(1, total + 1)]),
         metric="4k.bw",

@@ -34,6 +34,7 @@ from tests.experiment.test_plan import make_experiment
 from tests.kernels.conftest import lab as lab
 from tests.kernels.fake import FASTER, Lab
 from tests.runs.test_session import PATCH
+from tests.values import but
 
 CHECKED = CheckSpec(vcpus=(1,), selftests=())
 MINE = SeriesSpec(path="configs/series/mine")
@@ -101,7 +102,7 @@ def test_progress_says_which_kernel_of_all_flavours_is_built(
         progress(MakeProgress(1, 2, 3.0))
 
     experiment = make_experiment([("w", "default")], series=MINE)
-    experiment = experiment.model_copy(update={"check": CHECKED})
+    experiment = but(experiment, check=CHECKED)
     monkeypatch.setattr(build, "provide", provide)
     names: list[str] = []
     made = made_of(experiment, options)
@@ -118,8 +119,8 @@ def test_progress_says_which_kernel_of_all_flavours_is_built(
 def test_arms_that_differ_in_a_setting_share_a_kernel(options: Options) -> None:
     experiment = make_experiment([("w", "default")], series=MINE)
     base = experiment.all_arms[0]
-    other = base.model_copy(update={"name": "other", "sysctl": {"vm.x": "1"}})
-    experiment = experiment.model_copy(update={"arms": (base, other)})
+    other = but(base, name="other", sysctl={"vm.x": "1"})
+    experiment = but(experiment, arms=(base, other))
     assert [kernel.arm for kernel in made_of(experiment, options).planned_kernels()] == [base.name]
 
 
@@ -168,8 +169,8 @@ def test_an_arm_that_does_not_build_does_not_keep_others_from_it(
 ) -> None:
     experiment = steps()
     # An arm with the same kernel is not tried once more.
-    twice = experiment.arms[2].model_copy(update={"name": "again", "sysctl": {"vm.x": "1"}})
-    experiment = experiment.model_copy(update={"arms": (*experiment.arms, twice)})
+    twice = but(experiment.arms[2], name="again", sysctl={"vm.x": "1"})
+    experiment = but(experiment, arms=(*experiment.arms, twice))
     tries = broken_at(monkeypatch, 2)
     failures: dict[str, SeriesError] = {}
     kernels = build_arms(made_of(experiment, options), options, silent, "perf", failures)
@@ -192,14 +193,14 @@ def test_without_a_base_or_anything_beside_it_nothing_is_measured(
 
 
 def test_a_step_is_compared_with_the_last_one_that_was_built() -> None:
-    experiment = steps().model_copy(update={"unbuilt": ("patch-2",)})
+    experiment = but(steps(), unbuilt=("patch-2",))
     assert experiment.compared == (
         ("base", "patch-1"),
         ("patch-1", "patch-2"),
         ("patch-1", "patch-3"),
         ("base", "patch-3"),
     )
-    last = experiment.model_copy(update={"unbuilt": ("patch-2", "patch-3")})
+    last = but(experiment, unbuilt=("patch-2", "patch-3"))
     assert last.compared == (("base", "patch-1"), ("patch-1", "patch-2"), ("patch-1", "patch-3"))
     # What is repeated to see that runs are exact is a run that can be made.
     assert {run.arm for run in make_plan(last, 2).runs if run.repeat} == {"patch-1"}
@@ -213,16 +214,16 @@ def test_arms_with_the_code_of_the_one_before_are_known(options: Options) -> Non
     kernels = {arm.name: kernel(code) for arm, code in zip(experiment.arms, "aabb", strict=True)}
     assert same_as_before(made_of(experiment, options), kernels) == {"patch-1", "patch-3"}
     # Another setting is another arm, whatever its code.
-    arms = [experiment.arms[0], experiment.arms[1].model_copy(update={"sysctl": {"vm.x": "1"}})]
-    other = experiment.model_copy(update={"arms": tuple(arms)})
+    arms = [experiment.arms[0], but(experiment.arms[1], sysctl={"vm.x": "1"})]
+    other = but(experiment, arms=tuple(arms))
     assert same_as_before(made_of(other, options), kernels) == frozenset()
 
 
 def test_an_arm_keeps_its_flavour_under_the_name_of_the_experiments_own(options: Options) -> None:
     own = KernelSpec(source="deb:linux-source-6.12", flavour="selftest")
     experiment = make_experiment([("w", "default")], series=MINE)
-    arm = experiment.all_arms[0].model_copy(update={"kernel": own})
-    experiment = experiment.model_copy(update={"arms": (arm,), "check": CHECKED})
+    arm = but(experiment.all_arms[0], kernel=own)
+    experiment = but(experiment, arms=(arm,), check=CHECKED)
     made = made_of(experiment, options).arms[0].kernels
     assert {name: spec.flavour for name, spec in made.items()} == {
         "perf": "selftest",
@@ -232,7 +233,7 @@ def test_an_arm_keeps_its_flavour_under_the_name_of_the_experiments_own(options:
 
 @pytest.mark.parametrize("mode", ["exact", "wall"])
 def test_kernels_of_wall_guests_are_requested_as_such(options: Options, mode: str) -> None:
-    experiment = make_experiment([("w", "default")], series=MINE).model_copy(update={"mode": mode})
+    experiment = but(make_experiment([("w", "default")], series=MINE), mode=mode)
     kernels = [
         kernel for arm in made_of(experiment, options).arms for kernel in arm.kernels.values()
     ]
@@ -242,7 +243,7 @@ def test_kernels_of_wall_guests_are_requested_as_such(options: Options, mode: st
 def test_kernels_that_are_missing_take_as_long_as_the_last_ones_did(lab: Lab) -> None:
     lab.series("mine", FASTER)
     experiment = make_experiment([("w", "default")], series=MINE)
-    experiment = experiment.model_copy(update={"kernel": lab.spec})
+    experiment = but(experiment, kernel=lab.spec)
     options = Options(checkout=lab.checkout, cache=lab.cache)
     lab.cache.mkdir()
     remember(lab.cache, "perf", "first", Expected(1943, 500.0))
@@ -260,11 +261,11 @@ def test_kernels_that_are_missing_take_as_long_as_the_last_ones_did(lab: Lab) ->
 
 def test_a_run_takes_what_it_took_in_the_newest_session_of_the_same(tmp_path: Path) -> None:
     manifest = ExactSession().manifest()
-    other = manifest.experiment.model_copy(update={"name": "other"})
+    other = but(manifest.experiment, name="other")
     sessions = {
         "a-old": (manifest, (90.0,), 1),
         "b-new": (manifest, (10.0, 20.0), 2),
-        "c-other": (manifest.model_copy(update={"experiment": other}), (70.0,), 3),
+        "c-other": (but(manifest, experiment=other), (70.0,), 3),
         "d-empty": (manifest, (), 4),
     }
     for name, (written, seconds, moment) in sessions.items():
@@ -276,12 +277,12 @@ def test_a_run_takes_what_it_took_in_the_newest_session_of_the_same(tmp_path: Pa
     (tmp_path / "e-torn").mkdir()
     (tmp_path / "e-torn" / "manifest.json").write_text("{")
     assert forecast_run(manifest.experiment, tmp_path) == RunForecast(15.0, "b-new")
-    elsewhere = manifest.experiment.model_copy(update={"name": "never"})
+    elsewhere = but(manifest.experiment, name="never")
     # By what a run of its cases took where coverage was counted, or else by a guess.
     counted = {(case.case, case.guest): case.run_cpu_s for case in shipped().cases}
     known = (counted["filemap-4k", "laptop"] + counted["filemap-thp", "laptop"]) / 2
     assert forecast_run(elsewhere, tmp_path) == RunForecast(known, "")
-    full = elsewhere.model_copy(update={"guest": "full"})
+    full = but(elsewhere, guest="full")
     assert forecast_run(full, tmp_path) == RunForecast(UNKNOWN_RUN_S, "")
 
 

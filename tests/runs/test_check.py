@@ -21,6 +21,7 @@ from runs.boots import Reporter
 from runs.local import Options
 from runs.prepare import Prepared
 from tests.runs.made_up import CHECKOUT, SMALL, kernels_in, prepared, shipped
+from tests.values import but
 from tests.workloads.test_check_job import fio, sound
 from workloads import check
 
@@ -92,7 +93,7 @@ def run(tmp_path: Path, store: SessionStore) -> Run:
         key: str = "1", unbuilt: dict[tuple[str, str], SeriesError] | None = None, **settings: Any
     ) -> Prepared:
         spec = CheckSpec(**settings)
-        experiment = shipped(SMALL, "blocks=2").model_copy(update={"check": spec})
+        experiment = but(shipped(SMALL, "blocks=2"), check=spec)
         session = prepared(
             experiment,
             kernels=tmp_path / "cache" / "kernels",

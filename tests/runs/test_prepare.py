@@ -13,13 +13,14 @@ from runs import prepare
 from runs.local import Options
 from runs.prepare import Prepared, boot_of, obstacle
 from tests.runs.made_up import CHECKOUT, SMALL, identity, prepared, resolved, shipped
+from tests.values import but
 from workloads.spec import Extras, extras_of
 
 
 def of_workload(workload: str, experiment: Experiment | None = None) -> Experiment:
     experiment = experiment or shipped(SMALL)
-    case = experiment.cases[0].model_copy(update={"workload": workload})
-    return experiment.model_copy(update={"cases": (case,)})
+    case = but(experiment.cases[0], workload=workload)
+    return but(experiment, cases=(case,))
 
 
 def test_kernels_of_the_checks_have_the_modules_of_a_workload(
@@ -50,8 +51,8 @@ def test_kernels_of_the_checks_have_the_modules_of_a_workload(
 def running(workload: str, *words: str) -> Prepared:
     """A session of a workload, with a root that has what it needs; an arm has own ``words``."""
     experiment = of_workload(workload)
-    arms = tuple(arm.model_copy(update={"cmdline": words}) for arm in experiment.all_arms)
-    session = prepared(experiment.model_copy(update={"arms": arms}))
+    arms = tuple(but(arm, cmdline=words) for arm in experiment.all_arms)
+    session = prepared(but(experiment, arms=arms))
     extras = extras_of(session.resolved.workloads[workload])
     lacks = initramfs.lacks(session.measured["base"], extras)
     return dataclasses.replace(session, overlaid={lacks: session.initramfs})
@@ -87,9 +88,9 @@ def with_kernels_of(folder: Path, modules: dict[str, tuple[str, ...]], cases: in
         kernels[arm] = Kernel(place, identity(arm))
     experiment = shipped(SMALL, "blocks=2")
     (case,) = experiment.cases
-    both = (case.model_copy(update={"workload": "trees"}), case)[:cases]
-    made = resolved(experiment.model_copy(update={"cases": both}))
-    needy = made.workloads["trees"].model_copy(update={"modules": ("loops",)})
+    both = (but(case, workload="trees"), case)[:cases]
+    made = resolved(but(experiment, cases=both))
+    needy = but(made.workloads["trees"], modules=("loops",))
     made = dataclasses.replace(made, workloads={**made.workloads, "trees": needy})
     return prepared(made.experiment, resolved=made, kernels_by_flavour={"perf": kernels})
 

@@ -33,6 +33,7 @@ from runs.repro import (
 from runs.resolved import catalogue
 from tests.analysis import factory
 from tests.runs.test_session import PATCH
+from tests.values import but
 
 SERIES = "configs/series/filemap-walks"
 
@@ -115,11 +116,9 @@ def test_the_root_that_was_booted_is_in_it_and_is_what_guests_get(
     for name in ("other", "booted"):
         (roots / f"{name}.cpio").write_text(name)
         (roots / f"{name}.sha256").write_text(hashlib.sha256(name.encode()).hexdigest())
-    provenance = manifest.provenance.model_copy(
-        update={"initramfs_sha256": hashlib.sha256(b"booted").hexdigest()}
-    )
+    provenance = but(manifest.provenance, initramfs_sha256=hashlib.sha256(b"booted").hexdigest())
     store = SessionStore(tmp_path / "measured")
-    store.create(manifest.model_copy(update={"provenance": provenance}))
+    store.create(but(manifest, provenance=provenance))
     assert "root.cpio" in write_archive(store.folder, tmp_path / "x.tar.gz", options)
     (tmp_path / "into").mkdir()
     repro = read_archive(tmp_path / "x.tar.gz", tmp_path / "into")
@@ -197,8 +196,7 @@ def test_tools_and_inputs_that_differ_are_named(
 def test_kernels_that_came_out_otherwise_are_named(manifest: Manifest) -> None:
     def session(**update: str) -> Any:
         kernels = {
-            arm.name: SimpleNamespace(identity=arm.kernel.model_copy(update=update))
-            for arm in manifest.arms
+            arm.name: SimpleNamespace(identity=but(arm.kernel, **update)) for arm in manifest.arms
         }
         return SimpleNamespace(
             roots_sha256=manifest.provenance.initramfs_sha256,
@@ -221,8 +219,8 @@ def test_kernels_that_came_out_otherwise_are_named(manifest: Manifest) -> None:
 
 
 def test_real_time_is_not_repeated(tmp_path: Path, options: Options, manifest: Manifest) -> None:
-    wall = manifest.experiment.model_copy(update={"mode": "wall"})
-    SessionStore(tmp_path / "wall").create(manifest.model_copy(update={"experiment": wall}))
+    wall = but(manifest.experiment, mode="wall")
+    SessionStore(tmp_path / "wall").create(but(manifest, experiment=wall))
     write_archive(tmp_path / "wall", tmp_path / "x.tar.gz", options)
     (tmp_path / "into").mkdir()
     with pytest.raises(UsageError, match="real time, which no machine repeats to the digit"):
@@ -288,7 +286,7 @@ def test_what_this_lab_does_not_have_is_named(manifest: Manifest) -> None:
         ),
     ):
         with pytest.raises(UsageError, match=message):
-            require_known(manifest.experiment.model_copy(update=update), known)
+            require_known(but(manifest.experiment, **update), known)
 
 
 @pytest.mark.parametrize("field", ["key", "flavour"])

@@ -24,6 +24,7 @@ from runs.requirements import (
 )
 from runs.resolved import Resolved
 from tests.runs.made_up import CHECKOUT, resolved, shipped
+from tests.values import but
 
 PROBE = Probe(Path("/probe"), "0" * 64, 1, "7.2.22")
 # More than the initramfs of the lab is: 17 MB.
@@ -58,8 +59,8 @@ def with_phases(made: Resolved, name: str, **changes: object) -> Resolved:
     """The same with other values in the last phase of a workload."""
     workload = made.workloads[name]
     *first, last = workload.phases
-    phases = (*first, last.model_copy(update=changes))
-    changed = workload.model_copy(update={"phases": phases})
+    phases = (*first, but(last, **changes))
+    changed = but(workload, phases=phases)
     return dataclasses.replace(made, workloads={**made.workloads, name: changed})
 
 
@@ -73,8 +74,8 @@ def test_a_job_too_long_is_refused_before_anything_is_built() -> None:
 def test_set_ups_that_lack_something() -> None:
     experiment = shipped("filemap-v4", "twins=[]")
     (case,) = (case for case in experiment.cases if case.workload == "filemap-4k")
-    dirty = case.model_copy(update={"workload": "iomap-dirty"})
-    made = resolved(experiment.model_copy(update={"cases": (case, dirty)}))
+    dirty = but(case, workload="iomap-dirty")
+    made = resolved(but(experiment, cases=(case, dirty)))
     sizes = dict.fromkeys(made.measured.sizes, Size(0, 0, 30, 4))
     made = dataclasses.replace(made, measured=dataclasses.replace(made.measured, sizes=sizes))
     with pytest.raises(SpecError) as caught:
@@ -120,8 +121,8 @@ def test_what_fio_would_refuse_is_refused_before_a_build() -> None:
     assert caught.value.problems == [
         "own.fio:7 [a]: phase switch: fio: failed parsing iodepth=many"
     ]
-    kernel = made.experiment.kernel.model_copy(update={"arch": "arm64"})
-    other = made.experiment.model_copy(update={"kernel": kernel})
+    kernel = but(made.experiment.kernel, arch="arm64")
+    other = but(made.experiment, kernel=kernel)
     require_jobs(dataclasses.replace(changed, experiment=other))
 
 
@@ -143,15 +144,15 @@ def test_a_setting_that_the_kernel_has_not_the_option_for_is_refused_before_a_bu
     other = ArmSpec(
         name="on", sysfs={"kernel/mm/lru_gen/enabled": "y", "block/ram0/queue/nomerges": "1"}
     )
-    arms = experiment.model_copy(update={"arms": (base, other)})
+    arms = but(experiment, arms=(base, other))
     with pytest.raises(SpecError) as caught:
         require_settings(resolved(arms), CHECKOUT)
     assert caught.value.problems == [
         "arms: on: /sys/kernel/mm/lru_gen/enabled needs CONFIG_LRU_GEN, which a kernel of perf has "
         'not; [kernel] additions = ["lru-gen"] switches it on'
     ]
-    kernel = arms.kernel.model_copy(update={"additions": ("lru-gen",)})
-    require_settings(resolved(arms.model_copy(update={"kernel": kernel})), CHECKOUT)
+    kernel = but(arms.kernel, additions=("lru-gen",))
+    require_settings(resolved(but(arms, kernel=kernel)), CHECKOUT)
 
 
 FILES = st.dictionaries(st.text(max_size=5), st.binary(max_size=30), max_size=5)

@@ -14,6 +14,7 @@ from runs.request import Request, arguments
 from runs.resolve import resolve_request
 from runs.resolved import Resolved, catalogue
 from tests.kernels import shipped
+from tests.values import spaced
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -205,15 +206,7 @@ def test_a_request_is_repeated_with_the_same_arguments(tmp_path: Path) -> None:
         return arguments(request, here=tmp_path, checkout=CHECKOUT)
 
     named = Request(name="filemap-v4", overrides=("blocks=2", "seed=3"), twins=False, check=True)
-    assert again(named) == (
-        "filemap-v4",
-        "--set",
-        "blocks=2",
-        "--set",
-        "seed=3",
-        "--no-diagnostics",
-        "--check",
-    )
+    assert again(named) == spaced("filemap-v4 --set blocks=2 --set seed=3 --no-diagnostics --check")
     posted = Request(
         series=("x.mbox", "mid@example.org"),
         source="deb:linux-source-6.12",

@@ -6,13 +6,14 @@ from experiment.load import known_experiments
 from experiment.spec import CheckSpec
 from runs.resolved import MORE_MEMORY_MIB, CheckGuest, Resolved, check_guest
 from tests.runs.made_up import resolved, shipped
+from tests.values import but
 
 INITRAMFS_MIB = 100
 
 
 def load(name: str, *overrides: str) -> Resolved:
     experiment = shipped(name, *overrides)
-    checked = experiment.model_copy(update={"check": experiment.check or CheckSpec()})
+    checked = but(experiment, check=experiment.check or CheckSpec())
     return resolved(checked)
 
 

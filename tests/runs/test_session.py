@@ -24,6 +24,7 @@ from runs.local import Options
 from runs.resolved import resolve
 from runs.session import SessionLock, keep_calls, new_folder, now, reopen, start
 from tests.analysis import factory
+from tests.values import but
 
 PATCH = """\
 From: A <a@example.org>
@@ -91,7 +92,7 @@ def resume(
     """Go on with a session that was begun with other values of its manifest."""
 
     def again(max_seeds: int | None = None, **update: Any) -> Resumed:
-        SessionStore(tmp_path).create(manifest.model_copy(update=update))
+        SessionStore(tmp_path).create(but(manifest, **update))
         return reopen(tmp_path, options, progress, max_seeds)
 
     return again
@@ -140,7 +141,7 @@ def test_a_new_session_has_its_manifest_before_its_first_run(
         session: object, options: Options, *, name: str, created: str, overrides: tuple[str, ...]
     ) -> Manifest:
         update = {"session": name, "created": created, "overrides": overrides}
-        return manifest.model_copy(update=update)
+        return but(manifest, **update)
 
     monkeypatch.setattr(runs.session, "manifest_of", manifest_of)
     folder = tmp_path / "mine"
@@ -174,7 +175,7 @@ def test_who_calls_whom_is_kept_where_counted_kernels_differ(
     for kernels, kept in (("same", None), ("apart", calls)):
         for arm, kernel in prepared.today["measured"].items():
             code = "one" if kernels == "same" else arm
-            kernel.identity = kernel.identity.model_copy(update={"code_key": code})
+            kernel.identity = but(kernel.identity, code_key=code)
         keep_calls(SimpleNamespace(**prepared.today), store)  # type: ignore[arg-type]
         assert store.calls() == kept
 
@@ -196,8 +197,8 @@ def test_a_session_goes_on_as_it_was_begun(
     tmp_path: Path, manifest: Manifest, prepared: StandIn, options: Options
 ) -> None:
     """Its own way to boot and to count, today's host; of the same code nothing is booted."""
-    cold = manifest.provenance.model_copy(update={"snapshot": False})
-    SessionStore(tmp_path).create(manifest.model_copy(update={"provenance": cold}))
+    cold = but(manifest.provenance, snapshot=False)
+    SessionStore(tmp_path).create(but(manifest, provenance=cold))
     changed = dataclasses.replace(options, guests_at_once=1)
     _, store, chosen = reopen(tmp_path, changed, progress)
     assert store.folder == tmp_path
@@ -216,7 +217,7 @@ def qemu(sha256: str) -> dict[str, object]:
 
 
 KERNEL = SimpleNamespace(identity=SimpleNamespace(key="other"))
-GUEST = factory.ExactSession().manifest().guest.model_copy(update={"memory_mib": 4096})
+GUEST = but(factory.ExactSession().manifest().guest, memory_mib=4096)
 # What differs, what a session was begun with, what today was then, and what is refused of it.
 OTHERS: list[tuple[str, dict[str, str], dict[str, object], dict[str, object]]] = [
     ("initramfs", {}, {}, {"roots_sha256": "other"}),
@@ -240,7 +241,7 @@ def test_other_bits_are_refused(
     now: dict[str, object],
 ) -> None:
     monkeypatch.setattr(accelerator, "require_device", lambda ran_by: None)
-    provenance = manifest.provenance.model_copy(update=begun)
+    provenance = but(manifest.provenance, **begun)
     prepared.today |= then
     resume(provenance=provenance)
     prepared.today |= now
@@ -259,7 +260,7 @@ def test_a_session_waits_for_its_kvm(
     """Before anything is built or booted to find out what else runs guests here."""
     gone = functools.partial(accelerator.require_device, device=tmp_path / "kvm")
     monkeypatch.setattr(accelerator, "require_device", gone)
-    of_first = manifest.provenance.model_copy(update={"accelerator": "emulated kvm"})
+    of_first = but(manifest.provenance, accelerator="emulated kvm")
     with pytest.raises(InfraError, match="KVM is gone"):
         resume(provenance=of_first)
     assert prepared.inputs is None
@@ -301,7 +302,7 @@ def test_nothing_is_made_where_there_is_no_session_to_resume(tmp_path: Path) -> 
 def test_a_larger_budget_may_be_given_when_a_session_is_resumed(
     manifest: Manifest, prepared: StandIn, resume: Callable[..., Resumed]
 ) -> None:
-    adding = manifest.experiment.model_copy(update={"max_seeds": 16})
+    adding = but(manifest.experiment, max_seeds=16)
     _, store, _ = resume(48, experiment=adding)
     assert store.manifest().experiment.max_seeds == 48
     assert prepared.inputs
@@ -325,7 +326,7 @@ def test_a_budget_that_cannot_be_had_is_refused_before_anything_is_built(
     most: int,
     message: str,
 ) -> None:
-    experiment = manifest.experiment.model_copy(update=begun)
+    experiment = but(manifest.experiment, **begun)
     with pytest.raises(UsageError, match=message) as caught:
         resume(most, experiment=experiment)
     assert caught.value.where == f"--max-seeds {most}"

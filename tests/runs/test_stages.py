@@ -21,6 +21,7 @@ from runs.prepare import Prepared, parts_of
 from runs.session import with_seeds
 from tests.analysis import factory
 from tests.runs.made_up import CHECKOUT, NOWHERE, SMALL, kernels_in, prepared, shipped
+from tests.values import but
 
 # The verdict is there before a run of each case is repeated.
 REPEATED = ("verdict, left: repeated runs", "runs")
@@ -58,7 +59,7 @@ class StagedLab:
                 name="waits", observe=self.observed, machine=modelled, cases=(case,), blocks=1
             ),
         )
-        session = prepared(small.model_copy(update={"check": CheckSpec(), "twins": twins}))
+        session = prepared(but(small, check=CheckSpec(), twins=twins))
         runs = tuple(run for run in session.plan.runs if not run.repeat)
         return dataclasses.replace(session, plan=Plan(runs=runs, seeds=session.plan.seeds))
 
@@ -66,13 +67,11 @@ class StagedLab:
         """A session of eight seeds, or as many as its manifest has, and no stages after it."""
         small, manifest = shipped(SMALL, "blocks=8"), self.store.manifest()
         (case,) = small.cases
-        cases = (case, case.model_copy(update={"variant": "v1"}))[: max(1, len(self.wants))]
-        session = prepared(small.model_copy(update={"max_seeds": most, "cases": cases}))
+        cases = (case, but(case, variant="v1"))[: max(1, len(self.wants))]
+        session = prepared(but(small, max_seeds=most, cases=cases))
         if len(manifest.seeds) == 8:
-            records = [manifest.cases[0].model_copy(update={"name": case.name}) for case in cases]
-            manifest = manifest.model_copy(
-                update={"cases": tuple(records), "runs_planned": 2 * 8 * len(cases)}
-            )
+            records = [but(manifest.cases[0], name=case.name) for case in cases]
+            manifest = but(manifest, cases=tuple(records), runs_planned=2 * 8 * len(cases))
             self.store.create(manifest)
         return with_seeds(session, len(manifest.seeds), manifest.case_seeds)
 
@@ -251,7 +250,7 @@ def test_a_host_that_lost_a_diagnostic_run_makes_it_again(lab: StagedLab) -> Non
     lab.make()
     lost = next(record for record in lab.store.records() if record.twin == "held")
     failure = Failure(kind="lost", blame="host", message="gone")
-    lab.store.append(lost.model_copy(update={"samples": None, "failure": failure}))
+    lab.store.append(but(lost, samples=None, failure=failure))
     lab.made = []
     lab.make()
     assert lab.made[1:] == ["verdict, left: diagnostic runs", "runs held waits"]

@@ -25,6 +25,7 @@ from tests.experiment.test_plan import make_experiment
 from tests.kernels.conftest import lab as lab
 from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab, replace
 from tests.kernels.posting import git, mbox, post
+from tests.values import but
 
 MAKEFILE = replace("mm/Makefile", "obj-y", "# more\nobj-y")
 ELSEWHERE = (
@@ -36,7 +37,7 @@ ELSEWHERE = (
 def experiment(lab: Lab, path: str, source: str = "", **series: Any) -> Settled:
     made = make_experiment([("w", "default")], series=SeriesSpec(path=path, **series))
     kernel = KernelSpec(source=source or f"dir:{lab.source}")
-    return settle(made.model_copy(update={"kernel": kernel}), **lab.where)
+    return settle(but(made, kernel=kernel), **lab.where)
 
 
 @pytest.fixture(autouse=True)

@@ -26,6 +26,7 @@ from runs.local import Options
 from runs.prepare import Prepared
 from runs.wall import lab_kept_off, measure_wall
 from tests.runs.made_up import CHECKOUT, SMALL, prepared, shipped
+from tests.values import but
 from workloads import parse, validity
 
 Run = Callable[..., dict[str, RunRecord]]
@@ -69,7 +70,7 @@ def guests(monkeypatch: pytest.MonkeyPatch) -> WallGuests:
 
 def wall_session(cache: Path, blocks: int, **wall: object) -> Prepared:
     small = shipped(SMALL, f"blocks={blocks}", "mode=wall")
-    experiment = small.model_copy(update={"wall": small.wall.model_copy(update=wall)})
+    experiment = but(small, wall=but(small.wall, **wall))
     places = {("", arm): None for arm in ("base", "patched", AGAIN)}
     host = WallHost(AcceleratorTest("tcg", ()), places, ())
     made = prepared(experiment, kernels=cache / "kernels", wall=host)

@@ -22,6 +22,7 @@ from tests.kernels.conftest import lab as a_lab
 from tests.kernels.fake import Lab
 from tests.kernels.posting import git
 from tests.kernels.test_git_range import merged
+from tests.values import but
 from verbs.bisect import _resolved, _search, _shown, _untested, as_text
 from verbs.invocation import resolved_of
 
@@ -141,10 +142,7 @@ def test_a_step_of_which_nothing_ran_is_no_good_one() -> None:
         verdict="functions", functions=(FunctionRecord(name="vmalloc", before=8, after=16),)
     )
     first, *others = (search.points[point].name for point in (0, 1, 3))
-    arms = (
-        base.model_copy(update={"name": first}),
-        *(patched.model_copy(update={"name": name, "triage": differing}) for name in others),
-    )
+    arms = (but(base, name=first), *(but(patched, name=name, triage=differing) for name in others))
     names = {0: search.points[0].name, 1: search.points[1].name, 3: search.points[3].name}
     runs = [r for r in session.records() if r.case == case and not r.repeat]
     counts = {p.run_id: p for p in counts_factory.profiles(session)}
@@ -152,10 +150,10 @@ def test_a_step_of_which_nothing_ran_is_no_good_one() -> None:
     for run in runs:
         for point, name in names.items():
             if (run.arm == "base") == (point == 0):
-                own = run.model_copy(update={"arm": name, "run_id": f"{run.run_id}-{point}"})
+                own = but(run, arm=name, run_id=f"{run.run_id}-{point}")
                 records.append(own)
-                counted.append(counts[run.run_id].model_copy(update={"run_id": own.run_id}))
-    head = session.manifest().model_copy(update={"arms": arms})
+                counted.append(but(counts[run.run_id], run_id=own.run_id))
+    head = but(session.manifest(), arms=arms)
     untested = _untested(result, measured(head, records, counted))
     assert set(untested) == {1, 3}
     summary = as_text(result, None, untested)
@@ -205,14 +203,14 @@ def test_where_it_came_from_is_shown_of_two_arms_among_others(
     names = ("base", "patch-1", "patch-2")
     plain = factory.ExactSession()
     (arm, *_) = plain.manifest().arms
-    arms = tuple(arm.model_copy(update={"name": name, "label": name}) for name in names)
-    manifest = counts_factory.counted(plain.manifest()).model_copy(update={"arms": arms})
+    arms = tuple(but(arm, name=name, label=name) for name in names)
+    manifest = but(counts_factory.counted(plain.manifest()), arms=arms)
     base, patched = (
         [record for record in plain.records() if record.arm == name] for name in ("base", "patched")
     )
     as_arm = {"base": base, "patch-1": patched, "patch-2": patched}
     records = [
-        record.model_copy(update={"arm": name, "run_id": f"{name}-{record.run_id}"})
+        but(record, arm=name, run_id=f"{name}-{record.run_id}")
         for name, of_arm in as_arm.items()
         for record in of_arm
     ]
@@ -223,7 +221,7 @@ def test_where_it_came_from_is_shown_of_two_arms_among_others(
         ],
     }
     profiles = [
-        each.model_copy(update={"run_id": f"{name}-{each.run_id}"})
+        but(each, run_id=f"{name}-{each.run_id}")
         for name, of_arm in counts.items()
         for each in of_arm
     ]
@@ -240,5 +238,5 @@ def test_where_it_came_from_is_shown_of_two_arms_among_others(
     # Eight seeds: the functions are tested, and said in the words of the report.
     assert as_text(result, attribution).endswith(f"\n{changed_per_unit(attribution)}")
     assert attribution.changed
-    few = attribution.model_copy(update={"tested": 0, "changed": ()})
+    few = but(attribution, tested=0, changed=())
     assert as_text(result, few).endswith("a change with 8 seeds or more")

@@ -12,6 +12,7 @@ import lab
 from results.session import MeasuredSession
 from results.store import SessionStore
 from tests.analysis.test_two_sessions import FIRST, SLOWER, guest, other_series, session
+from tests.values import but
 
 Main = Callable[..., int]
 
@@ -27,7 +28,7 @@ def main(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Main]:
 
 def stored(folder: Path, kept: MeasuredSession, created: str) -> Path:
     store = SessionStore(folder)
-    store.create(kept.manifest.model_copy(update={"created": created}))
+    store.create(but(kept.manifest, created=created))
     for record in kept.records:
         store.append(record)
     return folder

@@ -14,6 +14,7 @@ from results.record import RunCost
 from results.store import SessionStore
 from tests.analysis.factory import ExactSession
 from tests.analysis.test_gate import SLEEPS, checked
+from tests.values import but
 
 
 def session_folder(
@@ -22,11 +23,9 @@ def session_folder(
     """A session on disk whose experiment asks for correctness checks."""
     session = ExactSession()
     manifest = session.manifest()
-    experiment = manifest.experiment.model_copy(
-        update={"check": CheckSpec() if with_check else None}
-    )
+    experiment = but(manifest.experiment, check=CheckSpec() if with_check else None)
     store = SessionStore(folder)
-    store.create(manifest.model_copy(update={"experiment": experiment}))
+    store.create(but(manifest, experiment=experiment))
     for check in checks:
         store.append_check(check, RunCost(run_id=check.run_id, elapsed_s=1.0, guest_cpu_s=1.0))
     for record in session.records()[:recorded]:

@@ -23,6 +23,7 @@ from tests.history.altered import (
     without_last_seed,
 )
 from tests.history.factory import Nights
+from tests.values import but
 from verbs.history import policy_of
 
 STEP = 20
@@ -122,7 +123,7 @@ def test_jobs_of_a_night_share_its_id_and_not_a_clock(gated: Gated) -> None:
     outcome = gated([*slow, *calm])
     assert (outcome.code, sorted(outcome.first)) == (1, ["regression", "stale"])
     shared = [
-        entry.model_copy(update={"night_id": f"run-{number}"})
+        but(entry, night_id=f"run-{number}")
         for each in (slow, calm)
         for number, entry in enumerate(each)
     ]
@@ -306,7 +307,7 @@ def test_a_metric_that_was_renamed_is_named(gated: Gated) -> None:
 def test_a_metric_that_was_added_and_taken_away_is_named(gated: Gated) -> None:
     entries = track(after=3, size=0.0)
     more = [
-        each_case(entry, lambda case: case.model_copy(update={"primary": ("4k.bw", "4k.iops")}))
+        each_case(entry, lambda case: but(case, primary=("4k.bw", "4k.iops")))
         for entry in entries[5:STEP]
     ]
     outcome = gated([*entries[:5], *more, *entries[STEP:]])
@@ -396,7 +397,7 @@ def test_a_regression_on_a_night_that_lost_one_of_eight_seeds_is_no_pass(gated: 
     entries = track(size=-0.05)
 
     def without_last(case: CaseEntry) -> CaseEntry:
-        return case.model_copy(update={"arms": tuple(map(without_last_seed, case.arms))})
+        return but(case, arms=tuple(map(without_last_seed, case.arms)))
 
     outcome = gated([*entries[:STEP], each_case(entries[STEP], without_last)])
     assert (outcome.code, outcome.of("incomparable")[0]["level"]) == (3, "error")
@@ -404,7 +405,7 @@ def test_a_regression_on_a_night_that_lost_one_of_eight_seeds_is_no_pass(gated: 
 
 def test_a_night_that_did_not_repeat_is_no_pass(gated: Gated) -> None:
     entries = track(size=-0.5)
-    entries[STEP] = entries[STEP].model_copy(update={"exactness": "inexact"})
+    entries[STEP] = but(entries[STEP], exactness="inexact")
     outcome = gated(entries)
     assert (outcome.of("inexact")[0]["level"], outcome.code) == ("error", 3)
     assert gated(entries, policy='[[rules]]\ninexact = "warn"\nregression = "warn"\n').code == 0
@@ -430,7 +431,7 @@ def test_a_night_of_the_future_is_left_out_and_named(gated: Gated, tmp_path: Pat
     for entry in entries[:STEP]:
         store.add(entry)
     # As an older lab wrote it.
-    wrong = entries[STEP - 1].model_copy(update={"night": "2072-03-21"})
+    wrong = but(entries[STEP - 1], night="2072-03-21")
     path = store.path(wrong)
     path.parent.mkdir(parents=True)
     path.write_text(wrong.model_dump_json())

@@ -15,6 +15,7 @@ from results.store import SessionStore
 from tests.analysis import counts_factory
 from tests.analysis.factory import ExactSession, fails
 from tests.history.factory import Nights
+from tests.values import but
 
 NAMES = {"base": PINNED, "patched": "tonight"}
 EVIL = "evil\n::error::pwned\x1b[2J"
@@ -40,12 +41,11 @@ def night(folder: Path, number: int, *, slow: bool = False, label: str = "") -> 
 
 
 def _nightly(manifest: Manifest, number: int, label: str) -> Manifest:
-    experiment = manifest.experiment.model_copy(
-        update={
-            "name": "nightly",
-            "series": None,
-            "arms": tuple(ArmSpec(name=name) for name in NAMES.values()),
-        }
+    experiment = but(
+        manifest.experiment,
+        name="nightly",
+        series=None,
+        arms=tuple(ArmSpec(name=name) for name in NAMES.values()),
     )
     arms = []
     for arm in manifest.arms:
@@ -53,17 +53,14 @@ def _nightly(manifest: Manifest, number: int, label: str) -> Manifest:
         if arm.name == "patched":
             source = f"deb:linux-source-6.12=6.12.{40 + number}-1"
             update = {"key": f"{number:032x}", "code_key": f"{number:064x}", "source": source}
-            kernel = kernel.model_copy(update=update)
-        arms.append(
-            arm.model_copy(update={"name": NAMES[arm.name], "kernel": kernel, "label": label})
-        )
-    return manifest.model_copy(
-        update={
-            "experiment": experiment,
-            "arms": tuple(arms),
-            "session": f"nightly-2026-01-{number:02}",
-            "created": f"2026-01-{number:02}T02:00:00Z",
-        }
+            kernel = but(kernel, **update)
+        arms.append(but(arm, name=NAMES[arm.name], kernel=kernel, label=label))
+    return but(
+        manifest,
+        experiment=experiment,
+        arms=tuple(arms),
+        session=f"nightly-2026-01-{number:02}",
+        created=f"2026-01-{number:02}T02:00:00Z",
     )
 
 
@@ -73,7 +70,7 @@ def _tonight(record: RunRecord, number: int) -> RunRecord:
     if samples and record.arm == "patched":
         wobble = dict.fromkeys(samples, 1 + 0.0001 * ((7 * number + 3 * record.seed) % 5 - 2))
         samples = {name: value * wobble[name] for name, value in samples.items()}
-    return record.model_copy(update={"arm": NAMES[record.arm], "samples": samples})
+    return but(record, arm=NAMES[record.arm], samples=samples)
 
 
 @pytest.fixture
@@ -244,10 +241,10 @@ def test_a_session_judged_by_laxer_thresholds_than_the_policys_is_no_pass(
 ) -> None:
     session = ExactSession(effect={"4k": -0.02, "thp": 0.0, "switch": 0.0})
     manifest = session.manifest()
-    wide = manifest.experiment.thresholds.model_copy(update={"change": 0.1})
-    experiment = manifest.experiment.model_copy(update={"thresholds": wide})
+    wide = but(manifest.experiment.thresholds, change=0.1)
+    experiment = but(manifest.experiment, thresholds=wide)
     store = SessionStore(tmp_path / "session")
-    store.create(manifest.model_copy(update={"experiment": experiment}))
+    store.create(but(manifest, experiment=experiment))
     for record in session.records():
         store.append(record)
     assert run("gate", store.folder) == 2

@@ -20,6 +20,7 @@ from results.store import SessionStore
 from runs.coverage import Advice, shipped
 from tests.analysis.factory import ExactSession
 from tests.kernels.posting import git
+from tests.values import but
 from tests.waiting import completed
 from verbs.coverage import _command
 from verbs.workload import SKELETON, new
@@ -86,7 +87,7 @@ def measured(
         records.append(PatchRecord(name=name, subject="x", sha256="0", files=("mm/filemap.c",)))
     series = SeriesRecord(kind="folder", origin="x", title="x", patches=tuple(records))
     store = SessionStore(folder)
-    store.create(session.manifest().model_copy(update={"series": (series,)}))
+    store.create(but(session.manifest(), series=(series,)))
     for record in session.records()[:runs]:
         store.append(record)
 

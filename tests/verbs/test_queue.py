@@ -21,6 +21,7 @@ from runs.local import Options
 from runs.request import Request
 from tests.kernels.poison import UNREADABLE
 from tests.queues.archive import DAY, MailArchive, patch, series
+from tests.values import but, spaced
 from tests.waiting import completed
 from verbs import invocation
 from verbs import session as actions
@@ -181,10 +182,7 @@ def test_watch_prints_what_it_queued_and_takes_paths_in_two_ways(
     assert main(*at, "--set", "guest=smoke", "--paths", "mm/", "fs/") == 0
     shown = capsys.readouterr()
     assert [line.split()[0] for line in shown.out.splitlines()] == [
-        "queued",
-        "queued",
-        "waits",
-        "ignored",
+        *spaced("queued queued waits ignored")
     ]
     assert "2/2 missing" in shown.out
     assert shown.err == "9 new mails; 2 series queued, 1 incomplete\n"
@@ -235,7 +233,7 @@ def test_what_came_by_mail_is_built_only_where_its_authors_are_trusted(
         )
     # One that was begun where they were trusted is no exception.
     begun = queue.find(mailed[0])
-    queue.save(begun.model_copy(update={"state": "running"}))
+    queue.save(but(begun, state="running"))
     assert main("queue", "run", "--queue", "q") == 2
     assert queue.find(mailed[0]).state == "running"
     for name in mailed[1:]:
@@ -352,7 +350,7 @@ def test_a_session_is_requested_as_by_run(
     # Where a manifest is, the session is finished and nothing else is flavours.
     queue = QueueStore(Path("q"))
     (entry,) = queue.read().entries
-    queue.save(entry.model_copy(update={"state": "running"}))
+    queue.save(but(entry, state="running"))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "manifest.json").write_text("{}")
     assert main("queue", "run", "--queue", "q") == 0

@@ -21,6 +21,7 @@ from runs.coverage import shipped
 from runs.request import Request
 from tests.analysis.factory import ExactSession
 from tests.history.test_recall import folders
+from tests.values import but
 from verbs.options import Measuring
 from verbs.recall import request_of
 
@@ -40,7 +41,7 @@ def of_patches(manifest: Manifest, patches: Path) -> Manifest:
     (patch,) = patches.glob("*.patch")
     record = PatchRecord(name=patch.name, subject="x", sha256=sha256_of(patch), files=())
     series = SeriesRecord(kind="folder", origin="x", title="x", patches=(record,))
-    return manifest.model_copy(update={"series": (series,)})
+    return but(manifest, series=(series,))
 
 
 @pytest.fixture

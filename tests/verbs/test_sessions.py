@@ -15,6 +15,7 @@ from tests.analysis import counts_factory
 from tests.analysis.factory import ExactSession, fails
 from tests.analysis.many_factory import Many
 from tests.analysis.test_gate import SLEEPS, checked
+from tests.values import but
 from tests.verbs.test_gate import session_folder
 
 Main = Callable[..., int]
@@ -40,7 +41,7 @@ def stored(
 ) -> Path:
     store = SessionStore(folder)
     created = f"2026-01-{day:02d}T08:00:00Z"
-    store.create(session.manifest().model_copy(update={"created": created}))
+    store.create(but(session.manifest(), created=created))
     records = session.records()
     for record in (fails(records, broken, blame="series") if broken else records)[:runs]:
         store.append(record)

@@ -58,8 +58,7 @@ def test_short_forms(words: list[str], expected: list[str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "words",
-    [["HEAD~1.."], ["topic", "--base", "mainline"], ["--base", "mainline"]],
+    "words", [["HEAD~1.."], ["topic", "--base", "mainline"], ["--base", "mainline"]]
 )
 def test_a_range_becomes_source_series_and_workloads(
     main: Main, capsys: pytest.CaptureFixture[str], words: list[str]

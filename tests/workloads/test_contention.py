@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from results.profile import Wait
+from tests.values import spaced
 from workloads.contention import BEGINS, ENDS, WAITS, callers, kind, phase_locks, waits
 from workloads.parse import ParseError
 
@@ -57,39 +58,18 @@ def test_stacks_that_differ_in_offsets_or_lock_functions_are_one_caller() -> Non
 @pytest.mark.parametrize(
     "function",
     [
-        "native_queued_spin_lock_slowpath",
-        "queued_spin_lock_slowpath",
-        "__pv_queued_spin_lock_slowpath",
-        "queued_read_lock_slowpath",
-        "queued_write_lock_slowpath",
-        "_raw_spin_lock",
-        "_raw_spin_lock_irqsave",
-        "_raw_spin_lock_bh",
-        "_raw_write_lock_irq",
-        "_raw_read_lock",
-        "_raw_spin_lock_nested",
-        "do_raw_spin_lock",
-        "__mutex_lock",
-        "__mutex_lock.constprop.0",
-        "mutex_lock",
-        "mutex_lock_nested",
-        "ww_mutex_lock",
-        "__mutex_lock_slowpath",
-        "rwsem_down_read_slowpath",
-        "rwsem_down_write_slowpath",
-        "down_read",
-        "down_write",
-        "down_write_killable",
-        "down_read_killable",
-        "down_read_nested",
-        "__down",
-        "down",
-        "__down_common",
-        "__down_interruptible",
-        "percpu_rwsem_wait",
-        "__percpu_down_read",
-        "rt_mutex_lock",
-        "__traceiter_contention_begin",
+        *spaced(
+            "native_queued_spin_lock_slowpath queued_spin_lock_slowpath "
+            "__pv_queued_spin_lock_slowpath queued_read_lock_slowpath "
+            "queued_write_lock_slowpath _raw_spin_lock _raw_spin_lock_irqsave "
+            "_raw_spin_lock_bh _raw_write_lock_irq _raw_read_lock _raw_spin_lock_nested "
+            "do_raw_spin_lock __mutex_lock __mutex_lock.constprop.0 mutex_lock "
+            "mutex_lock_nested ww_mutex_lock __mutex_lock_slowpath rwsem_down_read_slowpath "
+            "rwsem_down_write_slowpath down_read down_write down_write_killable "
+            "down_read_killable down_read_nested __down down __down_common "
+            "__down_interruptible percpu_rwsem_wait __percpu_down_read rt_mutex_lock "
+            "__traceiter_contention_begin"
+        )
     ],
 )
 def test_lock_functions_are_not_callers(function: str) -> None:
@@ -99,17 +79,10 @@ def test_lock_functions_are_not_callers(function: str) -> None:
 @pytest.mark.parametrize(
     "function",
     [
-        "__filemap_add_folio",
-        "lru_add_drain",
-        "xfs_ilock",
-        "shutdown",
-        "downgrade_write",
-        "lock_page",
-        "folio_lruvec_lock_irqsave",
-        "task_rq_lock",
-        "unlock_page",
-        "mutex_init",
-        "countdown_read",
+        *spaced(
+            "__filemap_add_folio lru_add_drain xfs_ilock shutdown downgrade_write lock_page "
+            "folio_lruvec_lock_irqsave task_rq_lock unlock_page mutex_init countdown_read"
+        )
     ],
 )
 def test_what_only_sounds_like_a_lock_is_a_caller(function: str) -> None:
@@ -131,13 +104,7 @@ def test_function_of_a_module_and_an_address_without_name() -> None:
 
 def test_kinds() -> None:
     assert [kind(n) for n in (0, 1, 3, 5, 32, 33, 16 | 2)] == [
-        "SEMAPHORE",
-        "SPIN",
-        "SPIN|READ",
-        "SPIN|WRITE",
-        "MUTEX",
-        "SPIN|MUTEX",
-        "READ|PERCPU",
+        *spaced("SEMAPHORE SPIN SPIN|READ SPIN|WRITE MUTEX SPIN|MUTEX READ|PERCPU")
     ]
 
 

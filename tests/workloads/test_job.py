@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from experiment.spec import PhaseTimes
+from tests.values import but, spaced
 from tests.waiting import completed
 from workloads.job import (
     PERTURBED_MOST,
@@ -100,16 +101,9 @@ def test_no_shipped_phase_takes_the_seed_into_its_own_hands(shipped: Phase) -> N
 
 def test_arguments_of_one_phase_in_order() -> None:
     reads = phase("--name=cached", "--rw=randread")
-    assert fio_arguments(reads, TIMES, jobs=4, seed=7) == (
-        "--name=cached",
-        "--rw=randread",
-        "--numjobs=4",
-        "--time_based",
-        "--ramp_time=600ms",
-        "--runtime=2000ms",
-        "--group_reporting",
-        "--randrepeat=0",
-        "--randseed=7",
+    assert fio_arguments(reads, TIMES, jobs=4, seed=7) == spaced(
+        "--name=cached --rw=randread --numjobs=4 --time_based --ramp_time=600ms "
+        "--runtime=2000ms --group_reporting --randrepeat=0 --randseed=7"
     )
 
 
@@ -123,7 +117,7 @@ def test_a_number_of_ios_is_shared_among_the_jobs_and_has_no_time() -> None:
 
 def test_a_pass_that_ends_drops_no_cache_unless_caches_are_kept() -> None:
     """What is kept for a phase is dropped by fio where the original drops it."""
-    kept = phase().model_copy(update={"drop_caches": False})
+    kept = but(phase(), drop_caches=False)
     amount = PhaseTimes(ios=6000)
     assert "--invalidate=0" in fio_arguments(phase(), amount, jobs=4, seed=1)
     assert "--invalidate=0" not in fio_arguments(kept, amount, jobs=4, seed=1)
@@ -154,7 +148,7 @@ def test_no_ramp_is_no_argument() -> None:
 
 
 def test_a_given_work_has_a_time_that_it_may_take_and_none_that_it_must() -> None:
-    work = phase("--name=once", "--rw=write").model_copy(update={"time_based": False})
+    work = but(phase("--name=once", "--rw=write"), time_based=False)
     arguments = fio_arguments(work, PhaseTimes(ramp_s=0, runtime_s=60), jobs=1, seed=1)
     assert "--time_based" not in arguments
     assert "--runtime=60000ms" in arguments

@@ -6,6 +6,7 @@ import pytest
 
 from errors import SpecError
 from results.profile import PhaseProfile, Profile
+from tests.values import but
 from tests.workloads.conftest import CATALOGUE, RECORDED, Run, counter, swap
 from workloads.metrics import (
     DEFINITIONS,
@@ -133,11 +134,11 @@ def test_share_of_the_slow_path_is_of_busy_time() -> None:
         units={},
         waits={"spinning": (150, 50), "idle": (0, 400)},
     )
-    phases = (COSTED.model_copy(update={"name": "w", "costs": ()}),)
+    phases = (but(COSTED, name="w", costs=()),)
     assert of_profile(Profile(run_id="r", phases=(phase,)), phases) == {"w.slowpath_share": 12.5}
-    nobody_looked = phase.model_copy(update={"waits": {}})
+    nobody_looked = but(phase, waits={})
     assert of_profile(Profile(run_id="r", phases=(nobody_looked,)), phases) == {}
-    never_busy = phase.model_copy(update={"waits": {"spinning": (0, 0), "idle": (1000, 1000)}})
+    never_busy = but(phase, waits={"spinning": (0, 0), "idle": (1000, 1000)})
     assert of_profile(Profile(run_id="r", phases=(never_busy,)), phases) == {}
 
 
@@ -254,10 +255,10 @@ def test_a_variant_has_the_thresholds_of_its_workload_and_its_own() -> None:
 
 def test_a_threshold_of_no_metric_is_named() -> None:
     workload = CATALOGUE["redis"]
-    wrong = workload.phases[1].model_copy(update={"thresholds": {"work": 0.01, "functions": 0.01}})
+    wrong = but(workload.phases[1], thresholds={"work": 0.01, "functions": 0.01})
     phases = (workload.phases[0], wrong)
     with pytest.raises(SpecError) as raised:
-        thresholds_of({"redis": workload.model_copy(update={"phases": phases})})
+        thresholds_of({"redis": but(workload, phases=phases)})
     assert raised.value.problems == [
         "workloads/catalogue/redis.toml: thresholds of phase append (default): no metric is named "
         "'work'; allowed: time, ops, path, slowpath_share, functions"

@@ -2,6 +2,7 @@ import time
 
 import pytest
 
+from tests.values import spaced
 from tests.workloads.conftest import Change, Run, swap
 from workloads import parse
 from workloads.parse import ParseError, Side, guest_result, timeline
@@ -136,19 +137,11 @@ def test_fio_that_says_something_first(run_4k: Run) -> None:
 
 NEEDED = [
     f"4k/{name}"
-    for name in (
-        "status",
-        "fio.out",
-        "before/cgroup/io.stat",
-        "before/cgroup/memory.stat",
-        "before/cgroup/memory.events",
-        "before/cgroup/memory.peak",
-        "before/cgroup/memory.max",
-        "before/cgroup/cpu.stat",
-        "before/proc/vmstat",
-        "before/proc/enabled",
-        "after/cgroup/memory.stat",
-        "after/proc/vmstat",
+    for name in spaced(
+        "status fio.out before/cgroup/io.stat before/cgroup/memory.stat "
+        "before/cgroup/memory.events before/cgroup/memory.peak before/cgroup/memory.max "
+        "before/cgroup/cpu.stat before/proc/vmstat before/proc/enabled "
+        "after/cgroup/memory.stat after/proc/vmstat"
     )
 ]
 

@@ -10,6 +10,7 @@ import pytest
 from experiment.spec import PhaseTimes
 from guests import programs
 from results.profile import PhaseProfile, Profile
+from tests.values import but, spaced
 from tests.waiting import completed
 from tests.workloads.conftest import Run
 from workloads.job import (
@@ -34,21 +35,10 @@ AGENT = PROGRAM_PHASE.with_name("agent.sh")
 FEW = 40
 # What needs a file system of its own, or rights that a test has not.
 IN_GUESTS = {
-    "block",
-    "cgroups",
-    "compile",
-    "direct",
-    "memory_calls",
-    "metadata",
-    "pages",
-    "policies",
-    "redis",
-    "sqlite",
-    "statistics",
-    "swap",
-    "tracing",
-    "trees",
-    "vmalloc",
+    *spaced(
+        "block cgroups compile direct memory_calls metadata pages policies redis sqlite "
+        "statistics swap tracing trees vmalloc"
+    )
 }
 HERE = [
     pytest.param(*phase.program, id="-".join(phase.program))
@@ -224,7 +214,7 @@ def test_no_job_of_fio_alone_changes() -> None:
 
 
 def fault(**changes: object) -> Phase:
-    return CATALOGUE["memory"].phases[0].model_copy(update=changes)
+    return but(CATALOGUE["memory"].phases[0], **changes)
 
 
 def ran(run_4k: Run, line: str, status: str = "0") -> tuple[Run, Phase]:

@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from errors import SpecError
+from tests.values import spaced
 from tests.waiting import completed
 from workloads.job_file import (
     ALIASES,
@@ -77,30 +78,11 @@ def swap(old: str, new: str) -> str:
 def test_shipped_catalogue() -> None:
     loaded = load_catalogue()
     assert list(loaded) == [
-        "block",
-        "cgroups",
-        "compile",
-        "direct",
-        "filemap-4k",
-        "filemap-thp",
-        "iomap-dirty",
-        "memory-calls",
-        "memory",
-        "messaging",
-        "metadata",
-        "pages",
-        "policies",
-        "reclaim-overwrite",
-        "redis",
-        "sqlite",
-        "statistics",
-        "swap-compressed",
-        "swap",
-        "syscalls",
-        "thp-matrix",
-        "tracing",
-        "trees",
-        "vmalloc",
+        *spaced(
+            "block cgroups compile direct filemap-4k filemap-thp iomap-dirty memory-calls "
+            "memory messaging metadata pages policies reclaim-overwrite redis sqlite "
+            "statistics swap-compressed swap syscalls thp-matrix tracing trees vmalloc"
+        )
     ]
     assert list(loaded) == [path.stem for path in sorted(CATALOGUE.glob("*.toml"))]
     names = {name: phases for name, phases in phase_names(loaded).items() if loaded[name].files(1)}
@@ -266,16 +248,9 @@ def test_only_a_workload_of_tmpfs_has_no_device() -> None:
     }
     without = {name for name, values in on_device.items() if values == {False}}
     assert without == {
-        "memory",
-        "messaging",
-        "pages",
-        "policies",
-        "swap",
-        "swap-compressed",
-        "syscalls",
-        "thp-matrix",
-        "trees",
-        "vmalloc",
+        *spaced(
+            "memory messaging pages policies swap swap-compressed syscalls thp-matrix trees vmalloc"
+        )
     }
     assert all(on_device[name] == {True} for name in {*on_device} - without)
     # A variant may have another file system.
@@ -330,11 +305,8 @@ def test_sections_are_variants_on_the_file_system_under_test(
     # What is read is there before it is read.
     assert workload.as_variant("rand").files(4) == ("/mnt/test.img", "/mnt/test-file")
     guest = workload.in_guest(page_bytes=16384, vcpus=3)
-    assert guest.phases_of("rand")[1].fio[1:] == (
-        "--bs=16384",
-        "--filename=/mnt/test-file",
-        "--rw=randread",
-        "--iodepth=3",
+    assert guest.phases_of("rand")[1].fio[1:] == spaced(
+        "--bs=16384 --filename=/mnt/test-file --rw=randread --iodepth=3"
     )
     places = guest.phases_of("rand")[1].places
     assert places["bs"] == f"{tmp_path}/own.fio:9 [rand]"
@@ -346,11 +318,8 @@ def test_jobs_with_files_of_their_own_have_those_that_are_laid_out(
 ) -> None:
     file = with_job(tmp_path, monkeypatch, "[a]\nrw=read\n", "file_per_job = true")
     file.write_text(file.read_text().replace('"--filename=/mnt/test.img"', '"--directory=/mnt"'))
-    assert load_workload(file).phases[1].fio == (
-        "--name=a",
-        "--rw=read",
-        "--filename_format=data.$jobnum.$filenum",
-        "--directory=/mnt",
+    assert load_workload(file).phases[1].fio == spaced(
+        "--name=a --rw=read --filename_format=data.$jobnum.$filenum --directory=/mnt"
     )
 
 

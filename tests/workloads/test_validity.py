@@ -9,6 +9,7 @@ import pytest
 
 from experiment.spec import PhaseTimes
 from results.profile import PhaseProfile, Profile
+from tests.values import but
 from tests.workloads.conftest import CATALOGUE, LIMIT, Change, Run, counter, recorded, swap
 from workloads.job import fio_arguments
 from workloads.spec import Check, Phase
@@ -110,7 +111,7 @@ def test_fio_that_failed_is_named_by_its_own_words_and_their_line(run_4k: Run) -
     words = b"fio: failed parsing iodepth=x\nfio: dropped\n\ntrailing\n"
     run = Run(run.workload, {**run.files, "4k/fio.out": words})
     places = {"name": "a.fio:1 [a]", "iodepth": "a.fio:3 [a]"}
-    phases = tuple(phase.model_copy(update={"places": places}) for phase in run.phases)
+    phases = tuple(but(phase, places=places) for phase in run.phases)
     assert problems(run.result, replace(run.claim, phases=phases)) == (
         "4k: fio failed (status 1): fio: failed parsing iodepth=x; fio: dropped (a.fio:3 [a])",
     )

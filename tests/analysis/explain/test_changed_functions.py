@@ -8,6 +8,7 @@ from analysis.counts import Floats, Recorded
 from analysis.explain.functions import SMALLEST, PhaseCounts, attribute, changed
 from tests.analysis import counts_factory
 from tests.analysis.factory import ExactSession
+from tests.values import but
 
 SEEDS, FUNCTIONS, TOTAL = 8, 500, 1000.0
 ALPHA = 0.01
@@ -164,14 +165,9 @@ def test_of_a_phase_that_prepares_others_no_function_is_tested() -> None:
     manifest = counts_factory.counted(session.manifest())
     profiles = counts_factory.profiles(session)
     case = manifest.cases[0]
-    first = case.phases[0].model_copy(update={"prepares": True})
-    prepared = manifest.model_copy(
-        update={
-            "cases": (
-                case.model_copy(update={"phases": (first, *case.phases[1:])}),
-                *manifest.cases[1:],
-            )
-        }
+    first = but(case.phases[0], prepares=True)
+    prepared = but(
+        manifest, cases=(but(case, phases=(first, *case.phases[1:])), *manifest.cases[1:])
     )
     tested, untested = (
         {
@@ -190,11 +186,11 @@ def test_a_phases_own_smallest_change_of_functions_is_among_the_thresholds() -> 
     profiles = counts_factory.profiles(session)
     case = manifest.cases[0]
     key = f"{case.name}/{case.phases[0].name}.functions"
-    thresholds = manifest.experiment.thresholds.model_copy(update={"metrics": {key: 0.9}})
-    experiment = manifest.experiment.model_copy(update={"thresholds": thresholds})
+    thresholds = but(manifest.experiment.thresholds, metrics={key: 0.9})
+    experiment = but(manifest.experiment, thresholds=thresholds)
     usual, own = (
         attribute(Recorded(of, session.records(), profiles))
-        for of in (manifest, manifest.model_copy(update={"experiment": experiment}))
+        for of in (manifest, but(manifest, experiment=experiment))
     )
     assert usual[0].changed
     assert own[0].changed == ()

@@ -15,6 +15,7 @@ from results.record import Manifest
 from tests.analysis import counts_factory as counts
 from tests.analysis.factory import ExactSession, fails
 from tests.analysis.measured import compare
+from tests.values import but
 
 
 @pytest.fixture
@@ -47,15 +48,12 @@ def test_the_same_kernels_show_no_difference(manifest: Manifest) -> None:
     # The random part of the factory depends on the arm, so both arms get one arm's locks.
     by_run = {of_run.run_id: of_run for of_run in locks}
     same = [
-        of_run.model_copy(
-            update={"phases": by_run[of_run.run_id.replace("-patched-", "-base-")].phases}
-        )
+        but(of_run, phases=by_run[of_run.run_id.replace("-patched-", "-base-")].phases)
         for of_run in locks
     ]
     counted = {p.run_id: p for p in profiles}
     profiles = [
-        p.model_copy(update={"phases": counted[p.run_id.replace("-patched-", "-base-")].phases})
-        for p in profiles
+        but(p, phases=counted[p.run_id.replace("-patched-", "-base-")].phases) for p in profiles
     ]
     for table in LOCKS.made(Recorded(manifest, records, profiles, locks=same)):
         assert table.virtual_ns.equal
@@ -65,13 +63,7 @@ def test_the_same_kernels_show_no_difference(manifest: Manifest) -> None:
 def test_the_order_does_not_matter(manifest: Manifest, counted: Comparison) -> None:
     records, profiles, locks = counts.twin_runs(manifest)
     locks = [
-        of_run.model_copy(
-            update={
-                "phases": tuple(
-                    phase.model_copy(update={"waits": phase.waits[::-1]}) for phase in of_run.phases
-                )
-            }
-        )
+        but(of_run, phases=tuple(but(phase, waits=phase.waits[::-1]) for phase in of_run.phases))
         for of_run in locks
     ]
     for rows in (records, profiles, locks):
@@ -113,11 +105,7 @@ def test_a_failed_twin_is_a_note_and_nothing_more(manifest: Manifest) -> None:
 def test_dropped_events_are_reported(manifest: Manifest) -> None:
     records, profiles, locks = counts.twin_runs(manifest)
     locks = [
-        of_run.model_copy(
-            update={
-                "phases": tuple(phase.model_copy(update={"dropped": 3}) for phase in of_run.phases)
-            }
-        )
+        but(of_run, phases=tuple(but(phase, dropped=3) for phase in of_run.phases))
         if of_run.twin == "callers"
         else of_run
         for of_run in locks

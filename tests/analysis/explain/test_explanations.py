@@ -39,6 +39,7 @@ from tests.analysis import counts_factory as counts
 from tests.analysis.counts_factory import FOLIOS
 from tests.analysis.factory import ExactSession
 from tests.analysis.measured import compare
+from tests.values import but
 
 FAULT, TIMER = "asm_exc_page_fault", "asm_sysvec_apic_timer_interrupt"
 ENTRY, READ, ADD, LOAD = "entry_SYSCALL_64", "filemap_read", "filemap_add_folio", "xas_load"
@@ -154,7 +155,7 @@ def manifest(session: ExactSession) -> Manifest:
             for name, ns in turns.items()
         ),
     )
-    return counted.model_copy(update={"twins": twins})
+    return but(counted, twins=twins)
 
 
 def of_twins(manifest: Manifest, twins: Mapping[str, Mapping[str, list[Counts]]]) -> Runs:
@@ -173,7 +174,7 @@ MODELLED = {
         use(2060) | frames(0, again=41, seed=1),
     ],
 }
-HALF = LOCK.model_copy(update={"reads": 50, "writes": 250})
+HALF = but(LOCK, reads=50, writes=250)
 FOLLOWED = {
     SHORT: {"base": [moves(COUNTER, LOCK, OF_CPU)] * 2, "patched": [moves(LOCK, OF_CPU)] * 2},
     LONG: {"base": [moves(COUNTER, HALF)] * 2, "patched": [moves(HALF)] * 2},
@@ -236,10 +237,7 @@ def test_equal_arms_differ_in_nothing(
     records, profiles = of_twins(manifest, same)
     own = counts.of_runs(session, judged, same=True)
     base = {each.run_id: each.phases for each in own}
-    own = [
-        each.model_copy(update={"phases": base[each.run_id.replace("-patched", "-base")]})
-        for each in own
-    ]
+    own = [but(each, phases=base[each.run_id.replace("-patched", "-base")]) for each in own]
     recorded = Recorded(manifest, [*session.records(), *records], [*own, *profiles])
     for each in counted.explanation.compare(recorded):
         rows = getattr(each, counted.rows)
@@ -545,7 +543,7 @@ def test_what_the_turns_make_is_marked(comparison: Comparison, manifest: Manifes
     assert marks == {"limit": False, "other kernel memory": True, "pcpu_hot (of each CPU)": True}
     assert row(moved.objects, object="other kernel memory").other == pytest.approx((0.3, 0.3))
     assert sections.LINES.lines(moved)[0].says == "depends on the turns"
-    alone = manifest.model_copy(update={"twins": manifest.twins[:2]})
+    alone = but(manifest, twins=manifest.twins[:2])
     both = {"base": [moves(LOCK)] * 2, "patched": [moves(LOCK)] * 2}
     (only,) = lines.compare_lines(Recorded(alone, *of_twins(alone, {SHORT: both})))
     assert (only.other_ns, only.other, only.by_turns) == (0, None, False)

@@ -15,6 +15,7 @@ from results.record import Manifest, RunRecord
 from tests.analysis import counts_factory as counts
 from tests.analysis.factory import ExactSession, all_equal, fails
 from tests.analysis.measured import compare
+from tests.values import but
 
 
 def find(attributions: Sequence[Attribution], unit: str, phase: str = "4k") -> Attribution:
@@ -132,7 +133,7 @@ def test_what_keeps_a_vcpu_from_being_idle_is_no_work_of_anybody() -> None:
             "user": {**phase.user, **idle},
             "instructions": phase.instructions + idle["busybox"],
         }
-        idling.append(profile.model_copy(update={"phases": (phase.model_copy(update=more),)}))
+        idling.append(but(profile, phases=(but(phase, **more),)))
     plain, idle_too = (
         find(attribute(Recorded(manifest, records, those)), "io") for those in (profiles, idling)
     )
@@ -170,14 +171,7 @@ def test_the_order_of_profiles_and_records_does_not_matter(counted: Comparison) 
     manifest = counts.counted(session.manifest())
     profiles, records = counts.profiles(session), session.records()
     shuffled = [
-        p.model_copy(
-            update={
-                "phases": tuple(
-                    phase.model_copy(update={"kernel": phase.kernel[::-1]})
-                    for phase in p.phases[::-1]
-                )
-            }
-        )
+        but(p, phases=tuple(but(phase, kernel=phase.kernel[::-1]) for phase in p.phases[::-1]))
         for p in profiles
     ]
     random.Random(1).shuffle(shuffled)
@@ -217,11 +211,9 @@ def test_instructions_without_a_function_are_a_row() -> None:
     base = {"a": (100, 1)}
     manifest, records, profiles = made((base, base))
     (phase,) = profiles[1].phases
-    more = phase.model_copy(update={"instructions": phase.instructions + 7})
+    more = but(phase, instructions=phase.instructions + 7)
     attribution = attribute(
-        Recorded(
-            manifest, records, [profiles[0], profiles[1].model_copy(update={"phases": (more,)})]
-        )
+        Recorded(manifest, records, [profiles[0], but(profiles[1], phases=(more,))])
     )[0]
     assert [row.name for row in attribution.rows] == ["[not attributed]"]
     assert attribution.total.difference == pytest.approx(0.7)
@@ -238,8 +230,8 @@ def test_a_name_in_two_files_is_one_row() -> None:
     manifest, records, profiles = made(({"a": (10, 1)}, {"a": (30, 1)}))
     (phase,) = profiles[0].phases
     twice = (*phase.kernel, FunctionCount(name="a", file="", instructions=20, calls=1))
-    split = phase.model_copy(update={"kernel": twice, "instructions": 30})
-    both = [profiles[0].model_copy(update={"phases": (split,)}), profiles[1]]
+    split = but(phase, kernel=twice, instructions=30)
+    both = [but(profiles[0], phases=(split,)), profiles[1]]
     (row,) = attribute(Recorded(manifest, records, both))[0].functions
     assert (row.instructions.base, row.instructions.difference) == (3.0, 0.0)
     assert row.calls is not None

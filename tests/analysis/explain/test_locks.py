@@ -15,6 +15,7 @@ from results.record import CaseRecord, Manifest
 from tests.analysis import counts_factory as counts
 from tests.analysis.factory import ExactSession
 from tests.analysis.measured import compare
+from tests.values import but
 
 XA_LOCK, I_LOCK = "i_pages.xa_lock", "inode i_lock"
 
@@ -60,9 +61,9 @@ def test_a_variable_names_its_lock_and_readers_stand_apart() -> None:
 
 
 def test_a_member_names_what_no_known_function_takes() -> None:
-    typed = use("who_knows").model_copy(update={"member": "task_struct.pi_lock"})
+    typed = but(use("who_knows"), member="task_struct.pi_lock")
     assert labels(typed) == [("task_struct.pi_lock", "member")]
-    known = use("__filemap_add_folio").model_copy(update={"member": "i_pages.xa_lock"})
+    known = but(use("__filemap_add_folio"), member="i_pages.xa_lock")
     assert labels(known) == [(XA_LOCK, "takers")]
 
 
@@ -171,14 +172,14 @@ def test_the_line_is_of_the_lock_that_moved_most(counted: Comparison) -> None:
     assert line.base.startswith("1,16")
     assert line.change.startswith("-5.")
     assert line.says.startswith("moved most of ")
-    still = locks.model_copy(update={"moved_most": ""})
+    still = but(locks, moved_most="")
     assert section.LOCKS.lines(still)[0].says.startswith("none of ")
-    assert section.LOCKS.lines(locks.model_copy(update={"rows": (), "listed": 0})) == []
+    assert section.LOCKS.lines(but(locks, rows=(), listed=0)) == []
 
 
 def many_cpus(manifest: Manifest) -> Manifest:
-    guest = manifest.guest.model_copy(update={"vcpus": 4, "jobs": 4})
-    return manifest.model_copy(update={"guest": guest})
+    guest = but(manifest.guest, vcpus=4, jobs=4)
+    return but(manifest, guest=guest)
 
 
 def waiting(session: ExactSession) -> list[Profile]:
@@ -198,20 +199,14 @@ def waiting(session: ExactSession) -> list[Profile]:
             for waiter, each in (("__filemap_add_folio", rare), ("__remove_mapping", 10 * rare))
         )
         assert profile.locks is not None
-        tree = profile.locks[0].model_copy(update={"pairs": pairs})
+        tree = but(profile.locks[0], pairs=pairs)
         entered = FunctionCount(
             name="native_queued_spin_lock_slowpath", file="", instructions=50, calls=folios // rare
         )
-        return profile.model_copy(
-            update={"locks": (tree, *profile.locks[1:]), "kernel": (*profile.kernel, entered)}
-        )
+        return but(profile, locks=(tree, *profile.locks[1:]), kernel=(*profile.kernel, entered))
 
     return [
-        each.model_copy(
-            update={
-                "phases": tuple(phase(p, 20 if "-base" in each.run_id else 40) for p in each.phases)
-            }
-        )
+        but(each, phases=tuple(phase(p, 20 if "-base" in each.run_id else 40) for p in each.phases))
         for each in counts.profiles(session)
     ]
 
@@ -256,9 +251,9 @@ def test_where_folios_are_huge_locks_are_per_the_first_unit(
     session: ExactSession, manifest: Manifest
 ) -> None:
     def huge(case: CaseRecord) -> CaseRecord:
-        phases = tuple(each.model_copy(update={"thp": "always"}) for each in case.phases)
-        return case.model_copy(update={"phases": phases})
+        phases = tuple(but(each, thp="always") for each in case.phases)
+        return but(case, phases=phases)
 
-    other = manifest.model_copy(update={"cases": tuple(map(huge, manifest.cases))})
+    other = but(manifest, cases=tuple(map(huge, manifest.cases)))
     (first, *_) = MEASURED_LOCKS.made(Recorded(other, session.records(), counts.profiles(session)))
     assert first.unit_title == manifest.cases[0].phases[0].units[0].title == "I/O"

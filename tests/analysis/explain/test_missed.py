@@ -12,6 +12,7 @@ from results.profile import FunctionMisses, LockSite, LockUse, MemoryUse, Misses
 from results.record import Manifest, RunRecord
 from tests.analysis import counts_factory as counts
 from tests.analysis.factory import ExactSession
+from tests.values import but
 
 HELD, MACHINE = 500_000, counts.MACHINE
 USE = MemoryUse(
@@ -31,7 +32,7 @@ def session() -> ExactSession:
 @pytest.fixture(scope="module")
 def manifest(session: ExactSession) -> Manifest:
     counted = counts.counted(session.manifest())
-    return counted.model_copy(update={"twins": (counts.twin(counted, "memory", "memory"),)})
+    return but(counted, twins=(counts.twin(counted, "memory", "memory"),))
 
 
 def runs(
@@ -39,7 +40,7 @@ def runs(
 ) -> tuple[list[RunRecord], list[Profile]]:
     """Of the twin: 2 L2 misses and 1 LLC miss a folio with the lock held, on patched fewer."""
     arms = [arm.name for arm in manifest.arms]
-    use: dict[str, object] = {"memory": USE.model_copy(update={"by_lock": by_lock})}
+    use: dict[str, object] = {"memory": but(USE, by_lock=by_lock)}
     records, profiles = counts.of_twin(manifest, "memory", {arm: [use] * 2 for arm in arms})
 
     def with_locks(record: RunRecord, profile: Profile) -> Profile:
@@ -56,7 +57,7 @@ def runs(
         )
         locks = (LockUse(instances=1, sleeps=False, symbol="", sites=(site,)),)
         (phase,) = profile.phases
-        return profile.model_copy(update={"phases": (phase.model_copy(update={"locks": locks}),)})
+        return but(profile, phases=(but(phase, locks=locks),))
 
     return records, [with_locks(r, p) for r, p in zip(records, profiles, strict=True)]
 
@@ -138,24 +139,18 @@ def test_a_machine_that_does_not_say_what_is_without_misses_has_none(
     session: ExactSession, manifest: Manifest
 ) -> None:
     assert MACHINE.many is not None
-    many = MACHINE.many.model_copy(update={"instructions_per_cycle_in_caches": None})
-    machine = MACHINE.model_copy(update={"many": many})
-    twins = tuple(twin.model_copy(update={"machine": machine}) for twin in manifest.twins)
-    without = manifest.model_copy(update={"machine": machine, "twins": twins})
+    many = but(MACHINE.many, instructions_per_cycle_in_caches=None)
+    machine = but(MACHINE, many=many)
+    twins = tuple(but(twin, machine=machine) for twin in manifest.twins)
+    without = but(manifest, machine=machine, twins=twins)
     scaling, plain = ranges(session, without), ranges(session, manifest, by_lock=False)
     assert scaling.missed is None
     assert scaling.points == plain.points
 
 
 def test_misses_of_another_machine_are_not_added(manifest: Manifest) -> None:
-    twins = tuple(
-        twin.model_copy(update={"machine": MACHINE.model_copy(update={"name": "other"})})
-        for twin in manifest.twins
-    )
-    assert (
-        missed_in_phases(Recorded(manifest.model_copy(update={"twins": twins}), *runs(manifest)))
-        == {}
-    )
+    twins = tuple(but(twin, machine=but(MACHINE, name="other")) for twin in manifest.twins)
+    assert missed_in_phases(Recorded(but(manifest, twins=twins), *runs(manifest))) == {}
 
 
 def test_the_section_says_with_what_it_was_computed(

@@ -17,6 +17,7 @@ from results.record import Manifest
 from tests.analysis import counts_factory as counts
 from tests.analysis.factory import ExactSession
 from tests.analysis.measured import compare
+from tests.values import but
 
 
 @pytest.fixture(scope="module")
@@ -85,10 +86,10 @@ def test_no_range_without_a_machine_or_with_several_vcpus(session: ExactSession)
     profiles = counts.profiles(session)
     machine = manifest.machine
     assert machine is not None
-    without = machine.model_copy(update={"many": None})
-    guest = manifest.guest.model_copy(update={"vcpus": 2})
+    without = but(machine, many=None)
+    guest = but(manifest.guest, vcpus=2)
     for update in ({"machine": None}, {"machine": without}, {"guest": guest}):
-        assert ranges(manifest.model_copy(update=update), session, profiles) == ()
+        assert ranges(but(manifest, **update), session, profiles) == ()
 
 
 def test_no_range_where_no_lock_is_near(session: ExactSession) -> None:
@@ -97,29 +98,28 @@ def test_no_range_where_no_lock_is_near(session: ExactSession) -> None:
 
     def rare(profile: Profile) -> Profile:
         phases = tuple(
-            phase.model_copy(
-                update={
-                    "locks": (
-                        LockUse(
-                            instances=1,
-                            sleeps=False,
-                            symbol="",
-                            sites=(
-                                LockSite(
-                                    function="__filemap_add_folio",
-                                    file="",
-                                    shared=False,
-                                    taken=9,
-                                    held=int(phase.busy / FARTHEST),
-                                ),
+            but(
+                phase,
+                locks=(
+                    LockUse(
+                        instances=1,
+                        sleeps=False,
+                        symbol="",
+                        sites=(
+                            LockSite(
+                                function="__filemap_add_folio",
+                                file="",
+                                shared=False,
+                                taken=9,
+                                held=int(phase.busy / FARTHEST),
                             ),
                         ),
-                    )
-                }
+                    ),
+                ),
             )
             for phase in profile.phases
         )
-        return profile.model_copy(update={"phases": phases})
+        return but(profile, phases=phases)
 
     assert ranges(manifest, session, [rare(p) for p in counts.profiles(session)]) == ()
 
@@ -130,9 +130,9 @@ def test_what_may_be_luck_is_in_parentheses(comparison: Comparison, first: Scali
     locks = MEASURED_LOCKS.of(comparison)[0]
     tree = next(row for row in locks.rows if row.label == first.lock)
     loose = replace(tree.held, low=-99.0, high=9.0)
-    rows = tuple(r.model_copy(update={"held": loose}) if r is tree else r for r in locks.rows)
+    rows = tuple(but(r, held=loose) if r is tree else r for r in locks.rows)
     recorded = Recorded(comparison.manifest, [], [])
-    recorded.explained["measured_locks"] = (locks.model_copy(update={"rows": rows}),)
+    recorded.explained["measured_locks"] = (but(locks, rows=rows),)
     (luck,) = SCALING.made(recorded)
     assert not luck.significant
     (line,) = section.SCALING.lines(luck)
@@ -151,10 +151,10 @@ def test_the_published_figure_is_held_against_the_range(
     assert published.change > point.change[1]
     assert section.SCALING.lines(first)[0].says == "below published +7.38 %"
     for change, where in ((point.change[0] - 0.01, "above"), (first.at_one, "holds")):
-        other = published.model_copy(update={"change": change})
-        (line,) = section.SCALING.lines(first.model_copy(update={"published": other}))
+        other = but(published, change=change)
+        (line,) = section.SCALING.lines(but(first, published=other))
         assert line.says.startswith(f"{where} published ")
-    none = first.model_copy(update={"published": None})
+    none = but(first, published=None)
     assert section.SCALING.lines(none)[0].says == "estimated"
 
 

@@ -19,6 +19,7 @@ from host.fitness import host_cpus
 from tests.analysis import counts_factory as counts
 from tests.analysis.factory import ExactSession
 from tests.guests.probe import test_memory as probed
+from tests.values import but
 from tests.waiting import completed
 
 # A host that is busy at every moment of a try says so.
@@ -77,7 +78,7 @@ def test_its_caches_are_modelled(machine: MachineSpec, tmp_path: Path) -> None:
 
 def test_its_range_is_estimated(machine: MachineSpec) -> None:
     session = ExactSession()
-    manifest = counts.counted(session.manifest()).model_copy(update={"machine": machine})
+    manifest = but(counts.counted(session.manifest()), machine=machine)
     recorded = Recorded(manifest, session.records(), counts.profiles(session))
     recorded.explained["measured_locks"] = MEASURED_LOCKS.made(recorded)
     scaling = SCALING.made(recorded)

@@ -10,6 +10,7 @@ from guests.probe.counts import Counts
 from guests.probe.plugin import Probe
 from results.profile import KINDS
 from tests.guests.probe.machines import address, run, total
+from tests.values import spaced
 
 # movl; decl, jnz: what follows a mark up to the loop's first jump back is one block.
 FIRST, SECOND, THIRD = 1000, 300, 200
@@ -151,21 +152,8 @@ def test_locks_are_held_from_taking_them_to_letting_go(
     assert counted.lost_locks == 0
     at = {
         address(image, name): name
-        for name in (
-            "first",
-            "second",
-            "shared",
-            "mutex",
-            "loop",
-            "outer",
-            "inner",
-            "tried",
-            "one",
-            "two",
-            "slept",
-            "woken",
-            "across",
-            "earlier",
+        for name in spaced(
+            "first second shared mutex loop outer inner tried one two slept woken across earlier"
         )
     }
     rows = {

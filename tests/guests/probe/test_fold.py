@@ -29,6 +29,7 @@ from results.profile import (
 from results.record import KernelIdentity, Timeline
 from tests.guests.probe.test_counts import Row, written
 from tests.kernels.test_btf import types_of
+from tests.values import but
 from workloads.parse import FioResult, GuestResult, Observation, PhaseResult, Side
 from workloads.spec import IO, Cost, Phase, Ratio, Unit
 
@@ -209,13 +210,13 @@ def test_work_is_added_up_from_what_was_counted(kernel: Kernel) -> None:
     io, folio = (
         Cost(**unit.model_dump(), ns=ns) for unit, ns in ((UNITS[0], 100), (UNITS[1], 2000))
     )
-    costed = PHASE.model_copy(update={"costs": (io, folio), "start_ns": 3000.0})
+    costed = but(PHASE, costs=(io, folio), start_ns=3000.0)
     profile = folded(kernel, row(0x100, 7), row(0x180, 4), phase=costed)
     assert profile.work == {"io": 250.0, "folio": 11.0}
     assert list(profile.units) == ["work", "io", "folio", "fault"]
     assert profile.units["work"] == 50.0
-    gone = folio.model_copy(update={"calls": ("inlined_away",)})
-    lacking = PHASE.model_copy(update={"costs": (io, gone)})
+    gone = but(folio, calls=("inlined_away",))
+    lacking = but(PHASE, costs=(io, gone))
     profile = folded(kernel, row(0x100, 7), row(0x180, 4), phase=lacking)
     assert profile.work == {"io": 250.0}
     assert "work" not in profile.units
@@ -230,7 +231,7 @@ def test_work_is_added_up_from_what_was_counted(kernel: Kernel) -> None:
     ],
 )
 def test_units_of_the_cgroup(kernel: Kernel, unit: Unit, done: float | None) -> None:
-    phase = PHASE.model_copy(update={"units": (unit,)})
+    phase = but(PHASE, units=(unit,))
     measured = phase_result()
     after = replace(
         measured.after,
@@ -245,13 +246,12 @@ def test_units_of_the_cgroup(kernel: Kernel, unit: Unit, done: float | None) -> 
 
 
 def test_unit_that_nothing_counts_is_left_out(kernel: Kernel) -> None:
-    phase = PHASE.model_copy(
-        update={
-            "units": (
-                Unit(name="gone", title="gone", calls=("inlined_away",)),
-                Unit(name="lost", title="lost", counter="no_such_counter"),
-            )
-        }
+    phase = but(
+        PHASE,
+        units=(
+            Unit(name="gone", title="gone", calls=("inlined_away",)),
+            Unit(name="lost", title="lost", counter="no_such_counter"),
+        ),
     )
     profile = folded(kernel, row(0x100, 7), phase=phase)
     assert profile.units == {}
@@ -263,20 +263,20 @@ def test_unit_that_was_never_done_is_none_done(kernel: Kernel) -> None:
 
 def test_unit_by_an_alias_is_counted_and_its_name_is_the_one_used(kernel: Kernel) -> None:
     ratio = Ratio(name="walks", title="walks", calls=("also_walk",), unit="io")
-    phase = PHASE.model_copy(update={"ratios": (ratio,)})
+    phase = but(PHASE, ratios=(ratio,))
     profile = folded(kernel, row(0x500, 9), phase=phase)
     assert [(function.name, function.calls) for function in profile.kernel] == [("also_walk", 9)]
 
 
 def test_unit_of_static_functions_of_one_name_takes_both(kernel: Kernel) -> None:
     unit = Unit(name="twin", title="twin", calls=("twin",))
-    phase = PHASE.model_copy(update={"units": (unit,)})
+    phase = but(PHASE, units=(unit,))
     profile = folded(kernel, row(0x300, 2), row(0x400, 3), phase=phase)
     assert profile.units == {"twin": 5.0}
 
 
 def test_phases_by_their_number(kernel: Kernel) -> None:
-    second = PHASE.model_copy(update={"name": "switch"})
+    second = but(PHASE, name="switch")
     data = written([row(0x100, 7), row(0x100, 2, phase=2), row(0x500, 1, phase=2)])
     whole = result(phase_result(), phase_result("switch"))
     profiles = fold.profile(data, kernel, FILES, [PHASE, second], whole)
@@ -504,9 +504,7 @@ def use(instances: int, *sites: LockSite, sleeps: bool = False, symbol: str = ""
 def test_a_kernel_whose_locks_are_not_watched_has_unknown_locks_and_not_none(
     kernel: Kernel, locking_kernel: Kernel
 ) -> None:
-    arm64 = replace(
-        locking_kernel, identity=locking_kernel.identity.model_copy(update={"arch": "arm64"})
-    )
+    arm64 = replace(locking_kernel, identity=but(locking_kernel.identity, arch="arm64"))
     assert fold.locks_of(arm64) == ()
     assert folded(arm64, row(0x100, 1), files=ADDING).locks is None
     debugged = LOCKS_MAP.replace("T last", "T do_raw_spin_lock")
@@ -729,7 +727,7 @@ def test_interruptions_are_by_handler_and_by_what_was_interrupted(kernel: Kernel
         (1, 1, START + 0x300, START + 0x210, 1),
         (2, 1, START + 0x300, START + 0x210, 9),
     ]
-    phases = [PHASE, PHASE.model_copy(update={"name": "8k"})]
+    phases = [PHASE, but(PHASE, name="8k")]
     files = dict(FILES) | {"8k/clock": b"1 1\n0 2\n"}
     data = written([row(0x100, 7), row(0x500, 1, phase=2)], interruptions=rows)
     first, second = fold.profile(

@@ -9,25 +9,11 @@ from guests.probe import counts
 from guests.probe.counts import Counts
 from guests.probe.plugin import Probe
 from tests.guests.probe.machines import address, run, total
+from tests.values import spaced
 
-FUNCTIONS = (
-    "outer",
-    "inner",
-    "leaf",
-    "tail",
-    "speculated",
-    "thunk",
-    "deeper",
-    "interrupted",
-    "on_interrupt",
-    "leaving",
-    "middle",
-    "thrower",
-    "sleeper",
-    "switch",
-    "other",
-    "system",
-    "ends",
+FUNCTIONS = spaced(
+    "outer inner leaf tail speculated thunk deeper interrupted on_interrupt leaving "
+    "middle thrower sleeper switch other system ends"
 )
 PARTS = {"enter": "on_interrupt", "begin": "system", "switches": "switch"}
 Spent = dict[tuple[str, ...], tuple[int, int]]

@@ -8,6 +8,7 @@ from history.entry import Entry
 from history.store import HistoryStore
 from tests.analysis.factory import ExactSession
 from tests.history.factory import Nights, costs
+from tests.values import but
 
 # What ends an element, an attribute, a string or a line, and what turns text around.
 HOSTILE = (
@@ -47,27 +48,23 @@ def hostile(entry: Entry) -> Entry:
     """The entry with hostile text wherever text is free."""
     bad = HOSTILE + LONG
     cases = tuple(
-        case.model_copy(
-            update={
-                "title": bad,
-                "metrics": tuple(m.model_copy(update={"title": bad}) for m in case.metrics),
-                "arms": tuple(
-                    arm.model_copy(update={"failures": (bad,), "failed": 1}) for arm in case.arms
-                ),
-            }
+        but(
+            case,
+            title=bad,
+            metrics=tuple(but(m, title=bad) for m in case.metrics),
+            arms=tuple(but(arm, failures=(bad,), failed=1) for arm in case.arms),
         )
         for case in entry.cases
     )
-    return entry.model_copy(
-        update={
-            "title": bad,
-            "session": bad,
-            "link": "javascript:window.hurt=1",
-            "findings": (bad,),
-            "setting": {**entry.setting, bad: bad},
-            "cases": cases,
-            "arms": tuple(a.model_copy(update={"label": bad, "commit": bad}) for a in entry.arms),
-        }
+    return but(
+        entry,
+        title=bad,
+        session=bad,
+        link="javascript:window.hurt=1",
+        findings=(bad,),
+        setting={**entry.setting, bad: bad},
+        cases=cases,
+        arms=tuple(but(a, label=bad, commit=bad) for a in entry.arms),
     )
 
 
@@ -82,10 +79,7 @@ def fill(folder: Path) -> HistoryStore:
             costs(name, xas_load=slow, fio_loop=900.0, **near) for name in ("pinned", "tonight")
         ]
         phases = tuple(phase for each in kept for phase in each.phases)
-        store.add(
-            entry.model_copy(update={"link": "https://example.org/run/1"}),
-            kept[0].model_copy(update={"phases": phases}),
-        )
+        store.add(but(entry, link="https://example.org/run/1"), but(kept[0], phases=phases))
     for entry in wall_nights():
         store.add(entry)
     for entry in Nights((0.0, 0.01, 0.0), experiment="hostile").entries():

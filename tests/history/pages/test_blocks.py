@@ -11,6 +11,7 @@ from history.pages import blocks, site
 from history.store import HistoryStore
 from tests.history.factory import Nights
 from tests.history.pages.made_up import hostile
+from tests.values import but
 
 
 @pytest.fixture(scope="module")
@@ -20,12 +21,9 @@ def nights() -> tuple[Entry, ...]:
 
 def of_git(entry: Entry) -> Entry:
     arms = tuple(
-        arm.model_copy(
-            update={"kernel": arm.kernel.model_copy(update={"source": "git:/src/linux@v6.12"})}
-        )
-        for arm in entry.arms
+        but(arm, kernel=but(arm.kernel, source="git:/src/linux@v6.12")) for arm in entry.arms
     )
-    return entry.model_copy(update={"arms": arms})
+    return but(entry, arms=arms)
 
 
 def a_change(nights: tuple[Entry, ...]) -> NightlyChange:
@@ -33,7 +31,7 @@ def a_change(nights: tuple[Entry, ...]) -> NightlyChange:
 
 
 def test_a_change_between_commits_has_its_commands(nights: tuple[Entry, ...]) -> None:
-    change = a_change(nights).model_copy(update={"commits": "aaaaaaaaaaaa..bbbbbbbbbbbb"})
+    change = but(a_change(nights), commits="aaaaaaaaaaaa..bbbbbbbbbbbb")
     commands = dict(blocks.search(change, {entry.id: of_git(entry) for entry in nights}))
     assert commands["commits"].split()[-1] == change.commits
     words = commands["bisect"].split()
@@ -46,10 +44,10 @@ def test_a_change_between_commits_has_its_commands(nights: tuple[Entry, ...]) ->
 def test_where_no_commit_is_known_nothing_is_named(nights: tuple[Entry, ...]) -> None:
     change = a_change(nights)
     entries = {entry.id: entry for entry in nights}
-    assert blocks.search(change.model_copy(update={"commits": ""}), entries) == []
-    moved = change.model_copy(update={"commits": "a..b", "kind": "lab"})
+    assert blocks.search(but(change, commits=""), entries) == []
+    moved = but(change, commits="a..b", kind="lab")
     assert blocks.search(moved, entries) == []
-    by_package = change.model_copy(update={"commits": "a..b"})
+    by_package = but(change, commits="a..b")
     assert [what for what, _ in blocks.search(by_package, entries)] == ["commits"]
 
 

@@ -30,6 +30,7 @@ from tests.analysis.measured import measured
 from tests.history.altered import measured_again, without_case
 from tests.history.factory import Nights, with_functions
 from tests.history.pages.made_up import HOSTILE, ExactSession, hostile, wall_nights
+from tests.values import but
 
 CLEAR = Nights((0.0, 0.0, -0.02, -0.02), experiment="tonight")
 
@@ -269,10 +270,7 @@ def test_metrics_are_shown_by_the_part_of_the_kernel() -> None:
     assert not alone.grouped
     case = entries[0].cases[0]
     two = [
-        entry.model_copy(
-            update={"cases": (*entry.cases, entry.cases[0].model_copy(update={"name": "x+ext4"}))}
-        )
-        for entry in entries
+        but(entry, cases=(*entry.cases, but(entry.cases[0], name="x+ext4"))) for entry in entries
     ]
     parts = Subsystems(
         subsystem=(
@@ -298,7 +296,7 @@ def test_one_word_a_night() -> None:
 @pytest.mark.parametrize("kind", ["suspected", "incomparable"])
 def test_what_is_not_judged_has_a_word_and_a_mark(kind: str) -> None:
     (change,) = changes_of(CLEAR.entries())
-    word = tracks.of_change(change.model_copy(update={"kind": kind, "verdict": None}))
+    word = tracks.of_change(but(change, kind=kind, verdict=None))
     assert (word.word, word.style) == (kind, kind)
     assert word.mark
     assert kind in tracks.ORDER

@@ -10,6 +10,7 @@ from reports import forms
 from reports.sections.subject import wrapped_command
 from tests.analysis.factory import ExactSession
 from tests.analysis.measured import compare
+from tests.values import but
 
 VOID = {"meta", "br", "link", "img", "path", "use", "wbr"}
 
@@ -95,9 +96,7 @@ def test_qemu_command_is_quoted_for_a_shell() -> None:
 def test_what_guests_ran_is_named_where_it_is_not_the_hosts_own() -> None:
     manifest = ExactSession().manifest()
     more = {"qemu_sha256": "ab" * 32}
-    of_another = manifest.model_copy(
-        update={"provenance": manifest.provenance.model_copy(update=more)}
-    )
+    of_another = but(manifest, provenance=but(manifest.provenance, **more))
     plain, named = (
         forms.render(compare(each, ExactSession().records()), "html")
         for each in (manifest, of_another)

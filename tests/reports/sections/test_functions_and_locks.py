@@ -11,6 +11,7 @@ from analysis.verdict import Verdict
 from reports import forms, wording
 from reports.document import Block, Fold, Table
 from reports.sections import functions, locks
+from tests.values import but
 from text import typeset
 
 
@@ -63,7 +64,7 @@ def test_sentences(counted: Comparison) -> None:
 
 
 def test_what_few_functions_do_not_explain_is_reported(counted: Comparison) -> None:
-    headline = counted.headlines[0].model_copy(update={"listed": 1})
+    headline = but(counted.headlines[0], listed=1)
     assert functions.share(headline).endswith("; the change is spread over many functions")
 
 
@@ -71,14 +72,14 @@ def test_significant_functions_come_first_and_all_rows_add_up(counted: Compariso
     headline = counted.headlines[0]
     noise = tuple(row for row in headline.functions if row.instructions.within_scatter)
     assert noise
-    mixed = headline.model_copy(
-        update={"functions": noise[:2] + headline.rows[:1] + noise[2:], "listed": 3, "others": None}
+    mixed = but(
+        headline, functions=noise[:2] + headline.rows[:1] + noise[2:], listed=3, others=None
     )
     assert [row.name for row in functions.significant(mixed)] == [headline.rows[0].name]
     table = table_of(functions._significant(counted, mixed))
     heads = [row.cells[0].text for row in table.rows]
     assert heads == [headline.rows[0].name, "2 listed functions, not significant", "all"]
-    lost = headline.model_copy(update={"functions": noise, "listed": 3})
+    lost = but(headline, functions=noise, listed=3)
     table = table_of(functions._significant(counted, lost))
     assert "not significant" in table.rows[0].cells[0].text
 
@@ -100,9 +101,7 @@ def test_more_functions_than_a_table_holds_are_a_row_of_their_sum(
 def test_absent_functions_are_named(counted: Comparison) -> None:
     ratio = counted.headlines[0].ratios[0]
     assert functions.absent(ratio) == ""
-    assert "xas_load never entered" in functions.absent(
-        ratio.model_copy(update={"absent": ("xas_load",)})
-    )
+    assert "xas_load never entered" in functions.absent(but(ratio, absent=("xas_load",)))
 
 
 def test_diagnostic_runs_say_what_they_cannot(counted: Comparison) -> None:
@@ -110,17 +109,17 @@ def test_diagnostic_runs_say_what_they_cannot(counted: Comparison) -> None:
     assert "no prediction" in locks.limits(callers)
     assert locks.guest(callers) == "8 vCPUs, 8 jobs, a timer every 20 µs, 2 seeds"
     assert "in parentheses" in locks.limits(callers)
-    alone = callers.model_copy(update={"seeds": callers.seeds[:1]})
+    alone = but(callers, seeds=callers.seeds[:1])
     assert "in parentheses" not in locks.limits(alone)
     assert "times per 1,000 folios added" in locks.slow_path(callers)
 
 
 def test_a_long_chain_of_callers_keeps_its_ends(counted: Comparison) -> None:
     row = LOCKS.of(counted)[0].waits[0]
-    long = row.model_copy(update={"chain": ("waits", *"abcdefgh")})
+    long = but(row, chain=("waits", *"abcdefgh"))
     assert locks.chain(long) == "a < b < c < d < ... < h"
     # Nothing is gained by three dots in place of one name.
-    short = row.model_copy(update={"chain": ("waits", *"abcdef")})
+    short = but(row, chain=("waits", *"abcdef"))
     assert locks.chain(short) == "a < b < c < d < e < f"
 
 
@@ -149,13 +148,13 @@ def test_a_path_is_explained_by_the_functions_that_make_it_up(counted: Compariso
         (-moved, "4k.instructions", False),
         (moved, "4k.work", False),
     ):
-        change = bw.judgement.change.model_copy(update={"estimate": estimate})
-        judgement = bw.judgement.model_copy(update={"change": change})
-        path = bw.model_copy(update={"name": name, "direction": "lower", "judgement": judgement})
+        change = but(bw.judgement.change, estimate=estimate)
+        judgement = but(bw.judgement, change=change)
+        path = but(bw, name=name, direction="lower", judgement=judgement)
         case = counted.cases[0]
         metrics = tuple(path if metric == bw else metric for metric in case.metrics)
-        cases = (case.model_copy(update={"metrics": metrics}), *counted.cases[1:])
-        explanation = functions.explained(counted.model_copy(update={"cases": cases}), path)
+        cases = (but(case, metrics=metrics), *counted.cases[1:])
+        explanation = functions.explained(but(counted, cases=cases), path)
         assert explanation.startswith("153.8 fewer") == explained
 
 
@@ -164,11 +163,9 @@ def test_instructions_that_do_not_account_for_a_rate_are_not_named(counted: Comp
     bw = counted.primary[0]
     assert bw.judgement.change is not None
     for estimate in (-0.26, 0.1, -1.0):
-        change = bw.judgement.change.model_copy(update={"estimate": estimate})
-        other = bw.model_copy(
-            update={"judgement": bw.judgement.model_copy(update={"change": change})}
-        )
+        change = but(bw.judgement.change, estimate=estimate)
+        other = but(bw, judgement=but(bw.judgement, change=change))
         case = counted.cases[0]
         metrics = tuple(other if metric == bw else metric for metric in case.metrics)
-        cases = (case.model_copy(update={"metrics": metrics}), *counted.cases[1:])
-        assert functions.explained(counted.model_copy(update={"cases": cases}), other) == ""
+        cases = (but(case, metrics=metrics), *counted.cases[1:])
+        assert functions.explained(but(counted, cases=cases), other) == ""

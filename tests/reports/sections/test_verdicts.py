@@ -12,6 +12,7 @@ from results.record import RunCost
 from tests.analysis.factory import ExactSession
 from tests.analysis.many_factory import steps
 from tests.analysis.measured import compare, measured
+from tests.values import but
 
 
 @pytest.mark.parametrize(
@@ -28,16 +29,15 @@ def test_bandwidth_stands_beside_phases_that_are_judged_by_something_else(
     session = ExactSession()
     manifest = session.manifest()
     cases = tuple(
-        case.model_copy(
-            update={
-                "primary": tuple(
-                    name for name in primary if name in {metric.name for metric in case.metrics}
-                )
-            }
+        but(
+            case,
+            primary=tuple(
+                name for name in primary if name in {metric.name for metric in case.metrics}
+            ),
         )
         for case in manifest.cases
     )
-    comparison = compare(manifest.model_copy(update={"cases": cases}), session.records())
+    comparison = compare(but(manifest, cases=cases), session.records())
     lines = list(beside(View(forms.as_session(comparison)), comparison))
     assert len(lines) == bool(shown)
     for name, words in lines:

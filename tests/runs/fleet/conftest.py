@@ -24,6 +24,7 @@ from tests.integration.lab_process import written_ids
 from tests.runs.fleet import stand_in
 from tests.runs.fleet.cluster import Cluster
 from tests.runs.made_up import CHECKOUT, SMALL, prepared, shipped
+from tests.values import but
 from tests.waiting import wait_until
 from workloads import parse, validity
 
@@ -58,7 +59,7 @@ class FleetBench:
             (self.folder / name).write_bytes(name.encode() * 1000)
         bench = made.resolved.measured
         small = {"memory_mib": MEMORY_MIB}
-        guests = {arm: guest.model_copy(update=small) for arm, guest in bench.guests.items()}
+        guests = {arm: but(guest, **small) for arm, guest in bench.guests.items()}
         bench = dataclasses.replace(bench, guests=guests)
         return dataclasses.replace(
             made,

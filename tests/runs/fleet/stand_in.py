@@ -17,12 +17,10 @@ from guests.exact import Machine, Outcome, Snapshot
 from host.process import run
 from runs import local
 from tests.guests.framing import sent
+from tests.values import spaced
 
-SECONDS, LIES, FILLS_MIB, DIES = (
-    "STAND_IN_SECONDS",
-    "STAND_IN_LIES",
-    "STAND_IN_FILLS_MIB",
-    "STAND_IN_DIES_OF",
+SECONDS, LIES, FILLS_MIB, DIES = spaced(
+    "STAND_IN_SECONDS STAND_IN_LIES STAND_IN_FILLS_MIB STAND_IN_DIES_OF"
 )
 
 
