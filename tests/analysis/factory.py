@@ -21,7 +21,6 @@ from results.record import (
     CaseRecord,
     CaseSize,
     Failure,
-    KernelIdentity,
     Manifest,
     Metric,
     PhaseRecord,
@@ -29,7 +28,7 @@ from results.record import (
     RunRecord,
     Timeline,
 )
-from tests.values import but
+from tests.values import but, identity, spaced
 
 SEEDS = tuple(range(1001, 1009))
 DOCUMENT = "filemap v4 (2024)"
@@ -127,17 +126,16 @@ def _experiment(session: ExactSession) -> Experiment:
 
 def manifest(session: ExactSession) -> Manifest:
     def arm(name: str, label: str, patches: tuple[str, ...], key: str) -> ArmRecord:
-        identity = KernelIdentity(
-            key=key * 4,
+        kernel = identity(
+            key * 4,
             release="6.12.38-twinboot",
             source="deb:linux-source-6.12 6.12.38-1",
             patches=patches,
-            flavour="perf",
             compiler="gcc (Debian 12.2.0-14) 12.2.0",
             config_sha256="c0ffee" * 10 + "c0ff",
             code_key="5a5a5a5a" * 8 if session.same_code else key * 4,
         )
-        return ArmRecord(name=name, label=label, kernel=identity)
+        return ArmRecord(name=name, label=label, kernel=kernel)
 
     walks = (
         "0001-mm-filemap-look-up-the-order-before-taking-the-lock.patch",
@@ -207,25 +205,11 @@ def manifest(session: ExactSession) -> Manifest:
             },
             initramfs_sha256="ab12" * 16,
             qemu_argv=(
-                "qemu-system-x86_64",
-                "-accel",
-                "tcg",
-                "-cpu",
-                "Nehalem",
-                "-icount",
-                "shift=0,sleep=off",
-                "-rtc",
-                "clock=vm,base=2026-01-01T00:00:00",
-                "-m",
-                "2G",
-                "-smp",
-                "1",
-                "-nodefaults",
-                "-display",
-                "none",
-                "-kernel",
-                "KERNEL/bzImage",
-                "-append",
+                *spaced(
+                    "qemu-system-x86_64 -accel tcg -cpu Nehalem -icount shift=0,sleep=off "
+                    "-rtc clock=vm,base=2026-01-01T00:00:00 -m 2G -smp 1 -nodefaults "
+                    "-display none -kernel KERNEL/bzImage -append"
+                ),
                 "console=ttyS0 panic=-1 quiet nokaslr norandmaps",
             ),
             kernel_command_line="console=ttyS0 panic=-1 quiet nokaslr norandmaps",

@@ -14,8 +14,7 @@ from guests import initramfs, programs
 from guests.channel import MAGIC
 from guests.initramfs import AGENT, Initramfs, Lacks
 from kernels.cache import Kernel
-from results.record import KernelIdentity
-from tests.values import but
+from tests.values import but, identity
 from tests.waiting import completed
 from workloads.spec import Extras
 
@@ -49,17 +48,7 @@ def kernel(tmp_path: Path) -> Kernel:
     folder.mkdir()
     for name in ("00-brd.ko", "01-xfs.ko"):
         (folder / name).write_text(name)
-    identity = KernelIdentity(
-        key="1" * 32,
-        release="6",
-        source="deb:a=1",
-        patches=(),
-        flavour="prebuilt",
-        compiler="",
-        config_sha256="",
-        code_key="",
-    )
-    return Kernel(folder, identity)
+    return Kernel(folder, identity("1" * 32, release="6", source="deb:a=1", flavour="prebuilt"))
 
 
 def listed(data: bytes, folder: Path) -> dict[str, str]:

@@ -23,7 +23,7 @@ from history.entry import (
     role_of,
 )
 from results.record import KernelIdentity, Metric
-from tests.values import but
+from tests.values import but, identity
 
 FIRST = date(2026, 1, 1)
 SETTING = {"lab": "0.1.0", "qemu": "7.2.17", "fio": "3.33", "initramfs": "1b1297c72cfd"}
@@ -33,17 +33,9 @@ SECONDARY = Metric(name="4k.iops", title="I/Os a second", unit="1/s", direction=
 SCATTER = 0.0025 / math.sqrt(2)
 
 
-def identity(code: str, release: str = "6.12.40") -> KernelIdentity:
-    return KernelIdentity(
-        key=f"{code:0>32}",
-        release=release,
-        source=f"deb:linux-source-6.12={release}-1",
-        patches=(),
-        flavour="perf",
-        compiler="gcc 12.2.0",
-        config_sha256="c0" * 32,
-        code_key=f"{code:0>64}",
-    )
+def release_of(code: str, release: str = "6.12.40") -> KernelIdentity:
+    source = f"deb:linux-source-6.12={release}-1"
+    return identity(f"{code:0>32}", release=release, source=source, code_key=f"{code:0>64}")
 
 
 @dataclass
@@ -90,7 +82,11 @@ class Nights:
             names.append("patched")
         wall = np.random.default_rng([self.random_seed, night, 77])
         host = self.host * float(wall.standard_normal())
-        kernels = {PINNED: identity("f00d"), "tonight": identity(code), "patched": identity(code)}
+        kernels = {
+            PINNED: release_of("f00d"),
+            "tonight": release_of(code),
+            "patched": release_of(code),
+        }
         cases = []
         for number, case in enumerate(self.cases):
             arms = []

@@ -13,7 +13,7 @@ from analysis.verdict import Verdict
 from history import exact, wall
 from history.changes import NightlyChange, changes_of, moved
 from history.entry import PINNED, ArmCase, Entry, NightFunctions
-from tests.history.factory import Nights, costs, identity
+from tests.history.factory import Nights, costs, release_of
 from tests.values import but
 
 WALL = {"mode": "wall", "seeds": 12, "noise": 0.008, "host": 0.02, "between": 0.002}
@@ -234,7 +234,7 @@ def test_kernels_and_commits_between_are_named() -> None:
         for night, entry in enumerate(entries)
     ]
     assert changes_of(named)[0].commits == f"{19:040x}"[:12] + ".." + f"{20:040x}"[:12]
-    patched = but(identity("bad", "6.12.41"), patches=("0001-slow.patch",))
+    patched = but(release_of("bad", "6.12.41"), patches=("0001-slow.patch",))
     arms = tuple(
         but(arm, kernel=patched) if arm.name == "tonight" else arm for arm in entries[20].arms
     )

@@ -12,27 +12,17 @@ import pytest
 from kernels import cache
 from kernels.build import provide
 from kernels.cache import cached_kernels, clean, folder_size, hold, load, locked, staged
-from results.record import KernelIdentity
 from tests.kernels.fake import FASTER, GROWN, Lab
+from tests.values import identity
 
 REPOSITORY = Path(__file__).parents[2]
 MIB = 1 << 20
 
 
 def put(cache: Path, key: str, *, age_s: int = 0, size: int = MIB) -> Path:
-    identity = KernelIdentity(
-        key=key,
-        release="6.12",
-        source="dir:x",
-        patches=(),
-        flavour="perf",
-        compiler="gcc",
-        config_sha256="",
-        code_key="",
-    )
     with staged(cache, key) as folder:
         (folder / "bzImage").write_bytes(b"x" * size)
-        (folder / "identity.json").write_text(identity.model_dump_json())
+        (folder / "identity.json").write_text(identity(key).model_dump_json())
     path = cache / "kernels" / key
     old = path.stat().st_mtime - age_s
     os.utime(path / "identity.json", (old, old))

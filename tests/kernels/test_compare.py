@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from analysis.findings import summary
-from experiment.architecture import Arch
 from experiment.spec import PREBUILT, SeriesSpec
 from host.process import run
 from kernels import addresses, compare
@@ -19,9 +18,10 @@ from kernels.compiled import Touched, governing, load, unmet
 from kernels.intake import take_in
 from kernels.symbols import SHF_ALLOC, SHF_EXECINSTR, FunctionCode, Section
 from results.calls import Calls, calls_of, together
-from results.record import KernelIdentity, PatchRecord, TriageRecord
+from results.record import PatchRecord, TriageRecord
 from tests.kernels.fake import COMMENT, GROWN, Lab, replace
 from tests.kernels.shipped import boot_image, packed
+from tests.values import identity
 
 FIRST = PatchRecord(name="0001-a.patch", subject="a", sha256="", files=("mm/filemap.c",))
 SECOND = PatchRecord(name="0002-b.patch", subject="b", sha256="", files=("include/x.h", "lib/y.c"))
@@ -371,17 +371,3 @@ def test_a_real_image_of_a_kernel_in_the_cache(tmp_path: Path) -> None:
     assert compare.of_kernels([kernel, kernel]) == known
     for unknown in (identity(arch="arm64"), identity(flavour=PREBUILT)):
         assert compare.of_kernels([kernel, Kernel(tmp_path / "other", unknown)]) is None
-
-
-def identity(arch: Arch = "x86_64", flavour: str = "perf") -> KernelIdentity:
-    return KernelIdentity(
-        key="k",
-        arch=arch,
-        release="6.12",
-        source="s",
-        patches=(),
-        flavour=flavour,
-        compiler="gcc",
-        config_sha256="0",
-        code_key="0",
-    )

@@ -8,10 +8,9 @@ from experiment.load import load_experiment
 from experiment.spec import Experiment
 from guests.initramfs import Initramfs
 from kernels.cache import Kernel
-from results.record import KernelIdentity
 from runs.prepare import Prepared
 from runs.resolved import Resolved, catalogue, plan_of, resolve
-from tests.values import but
+from tests.values import identity
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SMALL = CHECKOUT / "tests/integration/small.toml"
@@ -25,22 +24,6 @@ def shipped(name: str | Path, *overrides: str) -> Experiment:
 
 def resolved(experiment: Experiment) -> Resolved:
     return resolve(experiment, checkout=CHECKOUT, cache=NOWHERE)
-
-
-def identity(key: str, **changes: Any) -> KernelIdentity:
-    return but(
-        KernelIdentity(
-            key=key,
-            release="6.12",
-            source="s",
-            patches=(),
-            flavour="perf",
-            compiler="gcc",
-            config_sha256="0",
-            code_key=key,
-        ),
-        **changes,
-    )
 
 
 def kernels_in(folder: Path, arms: Sequence[str], suffix: str = "") -> dict[str, Kernel]:

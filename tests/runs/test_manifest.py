@@ -7,27 +7,17 @@ import pytest
 from analysis.explain.locks import catalogue
 from host import facts
 from kernels.cache import Kernel, cached_kernels
-from results.record import KernelIdentity
 from runs import manifest
 from runs.coverage import _place, shipped
 from runs.manifest import NameUse
+from tests.values import identity
 from verbs.host import every_name
 
 
 def kernel(tmp_path: Path, *functions: str, release: str = "7.3.4") -> Kernel:
-    identity = KernelIdentity(
-        key="k",
-        release=release,
-        source="s",
-        patches=(),
-        flavour="perf",
-        compiler="gcc",
-        config_sha256="",
-        code_key="",
-    )
     lines = [f"{0xFFFFFFFF81000000 + n:x} t {name}\n" for n, name in enumerate(functions)]
     (tmp_path / "System.map").write_text("".join(lines))
-    return Kernel(tmp_path, identity)
+    return Kernel(tmp_path, identity(release=release))
 
 
 def test_a_function_that_is_not_there_is_named_with_all_that_leans_on_it(tmp_path: Path) -> None:

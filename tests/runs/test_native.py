@@ -20,8 +20,8 @@ from runs.request import Request
 from runs.resolved import guest_of
 from runs.session import start
 from tests.analysis.native_factory import head_of
-from tests.runs.made_up import identity
 from tests.runs.test_resolve import CHECKOUT, whole
+from tests.values import identity
 
 FOLIO_ADD = ("configs/series/slow-add-256",)
 

@@ -12,8 +12,8 @@ from kernels.cache import Kernel
 from runs import prepare
 from runs.local import Options
 from runs.prepare import Prepared, boot_of, obstacle
-from tests.runs.made_up import CHECKOUT, SMALL, identity, prepared, resolved, shipped
-from tests.values import but
+from tests.runs.made_up import CHECKOUT, SMALL, prepared, resolved, shipped
+from tests.values import but, identity
 from workloads.spec import Extras, extras_of
 
 

@@ -26,10 +26,10 @@ from results.profile import (
     PhaseProfile,
     Profile,
 )
-from results.record import KernelIdentity, Timeline
+from results.record import Timeline
 from tests.guests.probe.test_counts import Row, written
 from tests.kernels.test_btf import types_of
-from tests.values import but
+from tests.values import but, identity
 from workloads.parse import FioResult, GuestResult, Observation, PhaseResult, Side
 from workloads.spec import IO, Cost, Phase, Ratio, Unit
 
@@ -74,19 +74,7 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Kernel:
 
 
 def kernel_in(folder: Path) -> Kernel:
-    identity = KernelIdentity(
-        key="0" * 32,
-        release="6.12",
-        source="s",
-        patches=(),
-        flavour="perf",
-        compiler="c",
-        config_sha256="",
-        code_key="",
-        build_id="abcd",
-        build_log="",
-    )
-    return Kernel(folder, identity)
+    return Kernel(folder, identity(build_id="abcd"))
 
 
 def observation(faults: int) -> Observation:
