@@ -20,9 +20,8 @@ from errors import Exit, InfraError, SeriesError, SpecError, UsageError, Workloa
 from host import doctor
 from kernels import build
 from results.door import StoreError
-from results.store import SessionStore
 from runs import building, session
-from tests.analysis.factory import ExactSession, fails
+from tests.analysis.factory import ExactSession, fails, stored
 from tests.kernels import shipped
 from tests.waiting import completed
 
@@ -50,11 +49,8 @@ def as_process(*arguments: str, cwd: Path | None = None) -> subprocess.Completed
 
 def store(folder: Path, *broken: str, session: ExactSession | None = None, **failure: str) -> Path:
     session = session or ExactSession()
-    target = SessionStore(folder)
-    target.create(session.manifest())
-    for record in fails(session.records(), *broken, **failure) if broken else session.records():
-        target.append(record)
-    return folder
+    records = fails(session.records(), *broken, **failure) if broken else None
+    return stored(folder, session, records).folder
 
 
 KCONFIG = Path(__file__).parents[1] / "configs/kconfig"

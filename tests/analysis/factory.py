@@ -1,8 +1,10 @@
 """Synthetic sessions, close to what the lab records: eight seeds, two cases, three phases."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +30,7 @@ from results.record import (
     RunRecord,
     Timeline,
 )
+from results.store import SessionStore
 from tests.values import but, identity, spaced
 
 SEEDS = tuple(range(1001, 1009))
@@ -306,3 +309,14 @@ def all_equal(runs: Sequence[RunRecord]) -> list[RunRecord]:
         )
         for r in runs
     ]
+
+
+def stored(
+    folder: Path, session: Any, records: Iterable[RunRecord] | None = None, **head: Any
+) -> SessionStore:
+    """The session on disk: all of its records, or these; its manifest but for ``head``."""
+    store = SessionStore(folder)
+    store.create(but(session.manifest(), **head))
+    for record in session.records() if records is None else records:
+        store.append(record)
+    return store

@@ -18,9 +18,8 @@ from history.ingest import commit_of, entry_of, read_session
 from history.wording import entry_lines
 from reports.sentences import changed_per_unit
 from results.record import Manifest, RunRecord
-from results.store import SessionStore
 from tests.analysis import counts_factory
-from tests.analysis.factory import ExactSession, fails
+from tests.analysis.factory import ExactSession, fails, stored
 from tests.analysis.measured import compare, measured
 from tests.analysis.wall_factory import WallSession
 from tests.history.factory import Nights
@@ -189,17 +188,11 @@ def test_a_session_without_runs_is_no_night() -> None:
 
 def test_from_a_folder(tmp_path: Path) -> None:
     session = ExactSession()
-    store = SessionStore(tmp_path / "session")
-    store.create(session.manifest())
-    for record in session.records():
-        store.append(record)
+    store = stored(tmp_path / "session", session)
     entry, _ = read_session(store.folder, link="https://example.org/report")
     assert entry.link == "https://example.org/report"
     assert entry == entry_of(measured(session.manifest(), session.records()), link=entry.link)[0]
-    store = SessionStore(tmp_path / "other")
-    store.create(but(session.manifest(), created="99999-01-01"))
-    for record in session.records():
-        store.append(record)
+    store = stored(tmp_path / "other", session, created="99999-01-01")
     with pytest.raises(RecordError, match=r"night: .*is no date"):
         read_session(store.folder)
 

@@ -15,7 +15,7 @@ from results.record import RunCost
 from results.session import open_session
 from results.store import CALLS, COSTS, MANIFEST, RUNS, SessionStore
 from results.table import COLUMNS, as_files, tidy
-from tests.analysis.factory import ExactSession, fails
+from tests.analysis.factory import ExactSession, fails, stored
 from tests.values import but
 
 
@@ -97,10 +97,7 @@ def test_killed_at_every_byte_of_an_append_loses_at_most_that_run(tmp_path: Path
 
 def test_reading_changes_no_byte_of_what_another_process_is_writing(tmp_path: Path) -> None:
     session = ExactSession()
-    store = SessionStore(tmp_path)
-    store.create(session.manifest())
-    for record in session.records()[:3]:
-        store.append(record)
+    stored(tmp_path, session, session.records()[:3])
     with (tmp_path / RUNS).open("ab") as half:
         half.write(b'{"run_id": "half a reco')
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}

@@ -64,10 +64,8 @@ def manifest() -> Manifest:
 @pytest.fixture
 def folder(tmp_path: Path, manifest: Manifest) -> Path:
     """A session as it lies on disk."""
-    store = SessionStore(tmp_path / "session")
-    store.create(manifest)
-    for record in factory.ExactSession().records()[:4]:
-        store.append(record)
+    session = factory.ExactSession()
+    store = factory.stored(tmp_path / "session", session, session.records()[:4])
     (store.folder / "series/common").mkdir(parents=True)
     (store.folder / "series/common/0001-x.patch").write_text(PATCH)
     return store.folder

@@ -13,7 +13,7 @@ from results.profile import Profile
 from results.record import Manifest, RunRecord
 from results.store import SessionStore
 from tests.analysis import counts_factory
-from tests.analysis.factory import ExactSession, fails
+from tests.analysis.factory import ExactSession, fails, stored
 from tests.history.factory import Nights
 from tests.values import but
 
@@ -138,11 +138,12 @@ def test_annotations_are_lines_of_their_own_and_nothing_else(
 ) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     session = ExactSession()
-    store = SessionStore(tmp_path / "session")
-    store.create(session.manifest())
     lost = [r.run_id for r in session.records() if r.case == "filemap-4k" and not r.repeat]
-    for record in fails(session.records(), *lost, kind="panic", blame="series", message=EVIL):
-        store.append(record)
+    store = stored(
+        tmp_path / "session",
+        session,
+        fails(session.records(), *lost, kind="panic", blame="series", message=EVIL),
+    )
     assert run("gate", store.folder) == 4
     out = capsys.readouterr().out
     commands = [line for line in out.splitlines() if line.startswith("::")]

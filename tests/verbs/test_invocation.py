@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 import lab
-from results.store import SessionStore
-from tests.analysis.factory import ExactSession
+from tests.analysis.factory import ExactSession, stored
 from verbs.options import CHECKOUT
 
 SERIES = "configs/series/slow-add-16"
@@ -60,11 +59,8 @@ def test_an_unknown_executor_is_refused_with_the_known_ones(
 @pytest.mark.slow
 @pytest.mark.parametrize(("columns", "longest"), [(132, 132), (60, 60), (None, 80)])
 def test_the_text_follows_the_terminal(tmp_path: Path, columns: int | None, longest: int) -> None:
-    store = SessionStore(tmp_path)
     session = ExactSession()
-    store.create(session.manifest())
-    for record in session.records()[:-20]:
-        store.append(record)
+    stored(tmp_path, session, session.records()[:-20])
     reading, writing = os.openpty() if columns else os.pipe()
     if columns:
         termios.tcsetwinsize(writing, (24, columns))

@@ -10,8 +10,7 @@ import pytest
 from mcp import StdioServerParameters
 from mcp.client import Client
 
-from results.store import SessionStore
-from tests.analysis.factory import ExactSession
+from tests.analysis.factory import ExactSession, stored
 from verbs.mcp import MOST_BYTES, shortened
 from verbs.options import CHECKOUT
 
@@ -37,10 +36,8 @@ def calls(folder: Path, *tools: tuple[str, dict[str, Any]]) -> list[tuple[bool, 
 
 
 def test_a_series_is_looked_up_and_a_session_is_read(tmp_path: Path) -> None:
-    store, session = SessionStore(tmp_path / "one"), ExactSession()
-    store.create(session.manifest())
-    for record in session.records():
-        store.append(record)
+    session = ExactSession()
+    stored(tmp_path / "one", session)
     (tmp_path / "one/functions.csv").write_text(
         "case,phase,unit,function,difference,low_95\n"
         "filemap-4k,4k,work,xas_load,-8.5,\n"

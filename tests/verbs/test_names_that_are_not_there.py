@@ -9,8 +9,7 @@ import pytest
 
 import lab
 from history.store import HistoryStore
-from results.store import SessionStore
-from tests.analysis.factory import ExactSession
+from tests.analysis.factory import ExactSession, stored
 from tests.history.factory import Nights, with_functions
 
 Main = Callable[..., int]
@@ -26,10 +25,7 @@ def main(monkeypatch: pytest.MonkeyPatch) -> Main:
 def places(tmp_path: Path) -> Path:
     """A folder with a session ``s`` and a history ``h``."""
     HistoryStore(tmp_path / "h").add(Nights((0.0,)).entries()[0])
-    session, store = ExactSession(), SessionStore(tmp_path / "s")
-    store.create(session.manifest())
-    for record in session.records():
-        store.append(record)
+    stored(tmp_path / "s", ExactSession())
     return tmp_path
 
 

@@ -16,11 +16,9 @@ import lab
 from errors import UsageError
 from results.coverage import Coverage, Suggestion
 from results.record import PatchRecord, SeriesRecord
-from results.store import SessionStore
 from runs.coverage import Advice, shipped
-from tests.analysis.factory import ExactSession
+from tests.analysis.factory import ExactSession, stored
 from tests.kernels.posting import git
-from tests.values import but
 from tests.waiting import completed
 from verbs.coverage import _command
 from verbs.workload import SKELETON, new
@@ -86,10 +84,7 @@ def measured(
         place.write_text(text)
         records.append(PatchRecord(name=name, subject="x", sha256="0", files=("mm/filemap.c",)))
     series = SeriesRecord(kind="folder", origin="x", title="x", patches=tuple(records))
-    store = SessionStore(folder)
-    store.create(but(session.manifest(), series=(series,)))
-    for record in session.records()[:runs]:
-        store.append(record)
+    stored(folder, session, session.records()[:runs], series=(series,))
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from results.profile import Profile
 from results.store import SessionStore
 from tests.analysis import counts_factory
 from tests.analysis.factory import ExactSession, fails
+from tests.analysis.factory import stored as on_disk
 from tests.analysis.many_factory import Many
 from tests.analysis.test_gate import SLEEPS, checked
-from tests.values import but
 from tests.verbs.test_gate import session_folder
 
 Main = Callable[..., int]
@@ -39,13 +39,9 @@ def stored(
     runs: int | None = None,
     broken: str = "",
 ) -> Path:
-    store = SessionStore(folder)
-    created = f"2026-01-{day:02d}T08:00:00Z"
-    store.create(but(session.manifest(), created=created))
     records = session.records()
-    for record in (fails(records, broken, blame="series") if broken else records)[:runs]:
-        store.append(record)
-    return folder
+    records = (fails(records, broken, blame="series") if broken else records)[:runs]
+    return on_disk(folder, session, records, created=f"2026-01-{day:02d}T08:00:00Z").folder
 
 
 def test_each_line_is_what_its_report_exits_with_and_says(

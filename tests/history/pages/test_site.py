@@ -24,8 +24,8 @@ from history.wording import of_session
 from reports import forms
 from reports.render.html import source_hash
 from results.door import StoreError
-from results.store import SessionStore
 from tests.analysis import counts_factory
+from tests.analysis.factory import stored
 from tests.analysis.measured import measured
 from tests.history.altered import measured_again, without_case
 from tests.history.factory import Nights, with_functions
@@ -150,10 +150,7 @@ def test_the_regression_is_on_the_front_page(store: HistoryStore, tmp_path: Path
 
 def test_reports_of_sessions_are_made_of_their_records(tmp_path: Path) -> None:
     session = ExactSession()
-    target = SessionStore(tmp_path / "sessions" / "deep" / "one")
-    target.create(session.manifest())
-    for record in session.records():
-        target.append(record)
+    target = stored(tmp_path / "sessions" / "deep" / "one", session)
     forms.write_all(tmp_path / "sessions" / "deep" / "one")
     store = HistoryStore(tmp_path / "history")
     entry, _ = read_session(tmp_path / "sessions" / "deep" / "one")
