@@ -68,27 +68,19 @@ def test_a_series_is_looked_up_and_a_session_is_read(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "message"),
-    [
-        ("wait", {"session": "none"}, "run began no such session"),
-        ("report", {"session": "none"}, "exit code 2: error: "),
-        ("explain", {"session": "none"}, "functions.csv is not there"),
-        ("suggest", {"series": "--help"}, "exit code 2: error: "),
-        ("run", {"series": "/nowhere"}, "exit code 2: error: "),
-        (
-            "run",
-            {"series": "configs/series/filemap-walks", "guest": "none"},
-            "exit code 2: error: ",
-        ),
-    ],
-)
-def test_what_a_verb_refuses_is_an_error_of_the_tool(
-    tmp_path: Path, tool: str, arguments: dict[str, Any], message: str
-) -> None:
-    ((failed, text),) = calls(tmp_path, (tool, arguments))
-    assert failed
-    assert message in text
+def test_what_a_verb_refuses_is_an_error_of_the_tool(tmp_path: Path) -> None:
+    refused: dict[tuple[str, str], str] = {
+        ("wait", '{"session": "none"}'): "run began no such session",
+        ("report", '{"session": "none"}'): "exit code 2: error: ",
+        ("explain", '{"session": "none"}'): "functions.csv is not there",
+        ("suggest", '{"series": "--help"}'): "exit code 2: error: ",
+        ("run", '{"series": "/nowhere"}'): "exit code 2: error: ",
+        ("run", '{"series": "configs/series/noop", "guest": "none"}'): "exit code 2: error: ",
+    }
+    answers = calls(tmp_path, *((tool, json.loads(given)) for tool, given in refused))
+    for (failed, text), (call, message) in zip(answers, refused.items(), strict=True):
+        assert failed, call
+        assert message in text, call
 
 
 @pytest.mark.parametrize("many", [3, 3000])
