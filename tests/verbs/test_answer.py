@@ -28,10 +28,7 @@ def test_a_reply_is_made_of_a_session(
     mail.write_text(HEAD + ROBOT)
     assert lab.main(["answer", str(mail), "--of", str(session_folder(tmp_path / "s"))]) == 0
     head, _, body = capsys.readouterr().out.partition("\n\n")
-    assert head.splitlines() == [
-        "Subject: Re: hackbench is slower",
-        "In-Reply-To: <m-1@b.example>",
-    ]
+    assert head.splitlines() == ["Subject: Re: hackbench is slower", "In-Reply-To: <m-1@b.example>"]
     assert "path, the other way" in body
     assert "emulation" in body
     assert max(map(len, body.splitlines())) <= 80
@@ -39,11 +36,7 @@ def test_a_reply_is_made_of_a_session(
 
 @pytest.mark.parametrize(
     ("text", "arguments"),
-    [
-        ("", ()),
-        (HEAD + "it is slow\n", ()),
-        (HEAD + PERSON, ("--tree", "nowhere")),
-    ],
+    [("", ()), (HEAD + "it is slow\n", ()), (HEAD + PERSON, ("--tree", "nowhere"))],
 )
 def test_what_cannot_be_answered_is_refused(
     mail: Path, text: str, arguments: tuple[str, ...]
