@@ -21,8 +21,11 @@ NARROWEST = 40
 UNBROKEN = "\N{NO-BREAK SPACE}"
 # The first column is not cut below this: what is left would name nothing.
 SHORTEST_NAME = 20
+# Of a result, whose name is wrapped and not cut.
+SHORTEST_RESULT = 14
 # Of a cell among other words, where all would not fit.
 SHORTEST_WORDS = 12
+SHARED = "instructions per "
 GAP = "  "
 INDENT = "  "
 SHELL = "sh"
@@ -146,21 +149,26 @@ def _facts(block: doc.Facts, width: int, indent: str) -> Iterator[str]:
 
 def _verdicts(block: doc.Verdicts, width: int, indent: str) -> Iterator[str]:
     """A table below the cases; the limit of "no change" goes first, then names are wrapped."""
+    # What all names say is the title of their column.
+    alike = SHARED if all(SHARED in row.metric for row in block.rows) else ""
     results = [
-        (row.metric, *row.values, row.change, row.interval.partition(" at ")[0], row.word)
+        (
+            *(row.metric.replace(alike, ""), *row.values, row.change),
+            *(row.interval.partition(" at ")[0], row.word),
+        )
         for row in block.rows
     ]
     below, left = f"{indent} ", (0, 5)
     short = [(*each[:5], each[5].partition(" (")[0]) for each in results]
     heads = block.heads or ("",) * 4
-    for words, gap in ((results, GAP), (short, GAP), (short, " ")):
-        rows = [("", *heads, ""), *(tuple(map(clean_line, each)) for each in words)]
+    for shown, gap in ((results, GAP), (short, GAP), (short, " ")):
+        rows = [(alike.strip(), *heads, ""), *(tuple(map(clean_line, each)) for each in shown)]
         widths = _widths(rows)
         most = width - len(below) - sum(widths[1:]) - len(gap) * 5
         if most >= widths[0]:
             break
     # A longer name hangs below its line; on a narrow terminal a result is a sentence.
-    fits = most >= min(SHORTEST_NAME, widths[0])
+    fits = most >= min(SHORTEST_RESULT, widths[0])
     widths[0] = min(widths[0], most) if fits else 0
     case = ""
     if block.heads and fits:
@@ -174,7 +182,8 @@ def _verdicts(block: doc.Verdicts, width: int, indent: str) -> Iterator[str]:
             yield f"{below}{_line((name[0], *cells[1:]), widths, left, gap)}"
             yield from (f"{below}{more}" for more in name[1:])
         else:
-            yield from wrapped(GAP.join(filter(None, cells)), width, below, INDENT)
+            words = (row.metric, *cells[1:])
+            yield from wrapped(GAP.join(filter(None, words)), width, below, INDENT)
         for more in map(plain, row.lines):
             yield from wrapped(more, width, f"{below}    ")
 
