@@ -114,8 +114,8 @@ def take_snapshot(
     raise _disturbed(folder)
 
 
-def run_cold(
-    machine: Machine,
+def run(
+    booted: Machine | Snapshot,
     job_text: str,
     folder: Path,
     logs: Path,
@@ -124,18 +124,27 @@ def run_cold(
     probe: Probe | None = None,
     console_bytes: int = channel.LARGEST,
 ) -> Outcome:
-    """Boot ``machine`` and go on from its stop point without leaving it.
+    """Run a job on a machine that is booted first (from cold), or restored at its stop point.
 
-    A machine that ends early is an :class:`Outcome` too, not an exception.  With
-    ``probe`` the run is counted, and its result is the same.  A guest whose console has
-    more than ``console_bytes`` is ended.
-    Raises InfraError as for :func:`take_snapshot`.
+    A machine that ends early is an :class:`Outcome` too, not an exception.  With ``probe`` the run
+    is counted, and its result is the same.  A guest whose console has more than ``console_bytes``
+    is ended.  Raises InfraError as for :func:`take_snapshot`.
     """
+    if isinstance(booted, Snapshot):
+        with _booted(
+            booted.machine, folder, logs, job_text, booted.held, snapshot=booted, probe=probe
+        ) as boot:
+            boot.console_bytes = console_bytes
+            boot.monitor.command("migrate-set-capabilities", capabilities=IGNORE_SHARED)
+            # Announcing itself to a network takes timers of the host's clock, which end turns.
+            boot.monitor.command("migrate-set-parameters", **{"announce-rounds": 0})
+            boot.load(booted.state)
+            return boot.to_end(watch)
     for attempt in range(1, BOOT_ATTEMPTS + 1):
         place = folder / f"boot-{attempt}"
         with ExitStack() as kept:
-            memory = new_memory(place, machine.guest, kept)
-            with _booted(machine, place, logs, job_text, memory, probe=probe) as boot:
+            memory = new_memory(place, booted.guest, kept)
+            with _booted(booted, place, logs, job_text, memory, probe=probe) as boot:
                 boot.console_bytes = console_bytes
                 try:
                     boot.to_stop_point(watch)
@@ -145,28 +154,6 @@ def run_cold(
                     return boot.to_end(watch)
         shutil.rmtree(place)
     raise _disturbed(folder)
-
-
-def run_restored(
-    snapshot: Snapshot,
-    job_text: str,
-    folder: Path,
-    logs: Path,
-    watch: Callable[[str], None],
-    *,
-    probe: Probe | None = None,
-    console_bytes: int = channel.LARGEST,
-) -> Outcome:
-    """Restore ``snapshot`` into a machine of its own and run ``job_text``; as :func:`run_cold`."""
-    with _booted(
-        snapshot.machine, folder, logs, job_text, snapshot.held, snapshot=snapshot, probe=probe
-    ) as boot:
-        boot.console_bytes = console_bytes
-        boot.monitor.command("migrate-set-capabilities", capabilities=IGNORE_SHARED)
-        # Announcing itself to a network takes timers of the host's clock, which end turns.
-        boot.monitor.command("migrate-set-parameters", **{"announce-rounds": 0})
-        boot.load(snapshot.state)
-        return boot.to_end(watch)
 
 
 @dataclass

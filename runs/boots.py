@@ -10,14 +10,15 @@ import sys
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.progress_bar import ProgressBar
+from rich.table import Table
 from rich.text import Text
 
 from errors import UsageError
@@ -35,6 +36,7 @@ from text import clean, clean_lines, duration
 PLAIN_INTERVAL_S = 20.0
 # Columns for what a guest says of itself.
 WORD = 14
+BAR = 40
 
 
 class Reporter:
@@ -46,9 +48,7 @@ class Reporter:
         self._running: dict[str, tuple[str, float]] = {}
         self._done = self._total = self._failed = self._slots = 0
         self._elapsed: list[float] = []
-        self._live: Live | None = None
-        self._bar: Progress | None = None
-        self._task: TaskID | None = None
+        self._is_live = False
         self._last_plain = 0.0
 
     def log(self, text: str) -> None:
@@ -78,24 +78,13 @@ class Reporter:
             self._total, self._done, self._slots = total, done, max(1, slots)
             # A guest of the checks takes ten times as long as a measured one.
             self._elapsed = []
-        if self.console.is_terminal:
-            self._bar = Progress(
-                TextColumn("{task.completed:.0f} of {task.total:.0f} runs"),
-                BarColumn(),
-                TextColumn("{task.description}"),
-                console=self.console,
-            )
-            self._task = self._bar.add_task("", total=total, completed=done)
-            with Live(
-                get_renderable=self._render, console=self.console, refresh_per_second=4
-            ) as live:
-                self._live = live
-                try:
-                    yield
-                finally:
-                    self._live = None
-        else:
-            yield
+        view = Live(get_renderable=self._render, console=self.console, refresh_per_second=4)
+        with view if self.console.is_terminal else nullcontext():
+            self._is_live = self.console.is_terminal
+            try:
+                yield
+            finally:
+                self._is_live = False
 
     def started(self, run_id: str) -> None:
         """A guest was started for ``run_id``."""
@@ -120,8 +109,6 @@ class Reporter:
                 self._done += 1
                 self._elapsed += [] if is_kept else [time.monotonic() - began]
             self._failed += bool(problem)
-            if self._bar is not None and self._task is not None:
-                self._bar.update(self._task, completed=self._done)
             plain = not self.console.is_terminal
             state = f"{self._done} of {self._total} runs, {self.left()} left"
             if problem:
@@ -139,15 +126,18 @@ class Reporter:
 
     def _render(self) -> Group:
         with self._lock:
-            assert self._bar is not None
-            if self._task is not None:
-                failed = f", {self._failed} failed" if self._failed else ""
-                self._bar.update(self._task, description=f"{self.left()} left{failed}")
+            failed = f", {self._failed} failed" if self._failed else ""
+            bar = Table.grid(padding=(0, 1))
+            bar.add_row(
+                f"{self._done} of {self._total} runs",
+                ProgressBar(total=self._total, completed=self._done, width=BAR),
+                f"{self.left()} left{failed}",
+            )
             rows = [
                 Text(f"  {run_id:<34} {word:<{WORD}} {duration(time.monotonic() - began)}")
                 for run_id, (word, began) in sorted(self._running.items())
             ]
-            return Group(*rows, self._bar)
+            return Group(*rows, bar)
 
     def _transient(self, text: str) -> None:
         text = clean(text)

@@ -154,9 +154,9 @@ def _compare(machine: Machine, place: Path) -> tuple[str, ...]:
             except BootError as error:
                 raise _lost(error.ending.message) from error
             memories.append(sha256_of(kept.memory))
-            runs.append(exact.run_restored(kept, job, place / f"{name}-run", logs, _quiet))
+            runs.append(exact.run(kept, job, place / f"{name}-run", logs, _quiet))
             kept.drop()
-        runs.append(exact.run_cold(machine, job, place / "cold", logs, _quiet))
+        runs.append(exact.run(machine, job, place / "cold", logs, _quiet))
     sent: list[Mapping[str, bytes]] = []
     for run in runs:
         if run.files is None:

@@ -249,12 +249,9 @@ def boot_guest(
 ) -> Outcome:
     """Boot one guest in ``folder``, restored or cold; InfraError: QEMU does not start."""
     more = {"probe": boot.probe} if boot.probe else {}
-    if snapshot is not None:
-        return exact.run_restored(
-            snapshot, boot.job_text, folder, logs, watch, console_bytes=boot.console_bytes, **more
-        )
-    return exact.run_cold(
-        boot.machine, boot.job_text, folder, logs, watch, console_bytes=boot.console_bytes, **more
+    booted = boot.machine if snapshot is None else snapshot
+    return exact.run(
+        booted, boot.job_text, folder, logs, watch, console_bytes=boot.console_bytes, **more
     )
 
 

@@ -46,7 +46,7 @@ class LoopReporter(Reporter):
         """As ``runs.boots.Reporter.log``, of a terminal in its last line."""
         if not self.console.is_terminal:
             super().log(text)
-        elif self._live is None:
+        elif not self._is_live:
             self._transient(text.partition("\n")[0])
 
 

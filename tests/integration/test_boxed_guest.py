@@ -45,9 +45,9 @@ def test_qemu_owns_nothing_sees_nothing_and_measures_the_same(
                     network = str(Path(f"/proc/{pid}/ns/net").readlink())
                     inside.append((facts_of(pid), canary, network))
 
-    boxed = exact.run_cold(machine, text, tmp_path / "boxed", tmp_path / "boxed-logs", watch)
+    boxed = exact.run(machine, text, tmp_path / "boxed", tmp_path / "boxed-logs", watch)
     monkeypatch.setattr(sandbox, "available", lambda tools: None)
-    plain = exact.run_cold(machine, text, tmp_path / "plain", tmp_path / "plain-logs", print)
+    plain = exact.run(machine, text, tmp_path / "plain", tmp_path / "plain-logs", print)
     assert boxed.files is not None
     assert boxed.files == plain.files
     assert boxed.cpu_s > 1

@@ -55,28 +55,26 @@ def test_cold_restored_and_counted_runs_are_equal_and_locks_are_waited_for(
         observe="contention",
     )
     snapshot = exact.take_snapshot(machine, tmp_path / "snapshot", tmp_path / "logs", silent)
-    quiet = exact.run_restored(snapshot, text, tmp_path / "a", tmp_path / "a-logs", silent)
+    quiet = exact.run(snapshot, text, tmp_path / "a", tmp_path / "a-logs", silent)
     # As in busy_host(): they leave the cores to other tests.
     busy_loops = ["nice", "-n", "10", "sh", "-c", "while :; do :; done"]
     with (
         spawn(busy_loops, log=tmp_path / "busy-1", env=dict(os.environ)),
         spawn(busy_loops, log=tmp_path / "busy-2", env=dict(os.environ)),
     ):
-        busy = exact.run_restored(snapshot, text, tmp_path / "b", tmp_path / "b-logs", silent)
-        cold = exact.run_cold(machine, text, tmp_path / "c", tmp_path / "c-logs", silent)
+        busy = exact.run(snapshot, text, tmp_path / "b", tmp_path / "b-logs", silent)
+        cold = exact.run(machine, text, tmp_path / "c", tmp_path / "c-logs", silent)
     assert quiet.files is not None, quiet.ending
     probe = plugin.provide(options.cache)
     kernel = kernels["patched"]
     stacked = replace(probe, functions=kernel.system_map, stacks=fold.stack_words(kernel))
-    counted = exact.run_restored(
-        snapshot, text, tmp_path / "d", tmp_path / "d-logs", silent, probe=stacked
-    )
+    counted = exact.run(snapshot, text, tmp_path / "d", tmp_path / "d-logs", silent, probe=stacked)
     entered = counts.parse(counted.counts or b"")
     assert len(entered.rows) > 10_000
     executed = (entered.rows["entries"] * entered.rows["instructions"]).sum()
     assert int(entered.stacks["instructions"].sum()) == pytest.approx(int(executed), rel=1e-4)
     model = models.line_words(load_machine(Path("ice-lake-sp")), kernel)
-    modelled = exact.run_restored(
+    modelled = exact.run(
         snapshot,
         text,
         tmp_path / "e",

@@ -62,11 +62,11 @@ def test_cold_and_restored_runs_are_equal_wherever_their_memory_is(
         )
         assert (len(snapshot.held), on_disk > 0) == ((NODES, False) if available_mib else (0, True))
         restored = folder / "restored"
-        runs.append(exact.run_restored(snapshot, text, restored, restored / "logs", silent))
+        runs.append(exact.run(snapshot, text, restored, restored / "logs", silent))
         snapshot.drop()
         assert not snapshot.memory.parent.exists()
     cold = tmp_path / "cold"
-    runs.append(exact.run_cold(machine, text, cold, cold / "logs", silent))
+    runs.append(exact.run(machine, text, cold, cold / "logs", silent))
     assert runs[0].files is not None, runs[0].ending
     fingerprints = [channel.fingerprint(run.files or {}) for run in runs]
     assert len(set(fingerprints)) == 1, fingerprints

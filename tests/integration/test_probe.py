@@ -63,12 +63,10 @@ def outcomes(
     assert probe.locks
     snapshot = exact.take_snapshot(machine, top / "snapshot", top / "logs", quiet)
     ended = {
-        name: exact.run_restored(snapshot, job, top / name, top / name / "logs", quiet, probe=used)
+        name: exact.run(snapshot, job, top / name, top / name / "logs", quiet, probe=used)
         for name, used in {"plain": None, "probed": probe, "again": probe}.items()
     }
-    ended["cold"] = exact.run_cold(
-        machine, job, top / "cold", top / "cold/logs", quiet, probe=probe
-    )
+    ended["cold"] = exact.run(machine, job, top / "cold", top / "cold/logs", quiet, probe=probe)
     return ended
 
 
@@ -201,7 +199,7 @@ def test_files_of_the_guest_are_where_the_map_says(
     monkeypatch.setattr(initramfs, "AGENT", agent)
     session = prepared(options)
     boot = boot_of(session, session.plan.runs[0], cold=True)
-    done = exact.run_cold(boot.machine, boot.job_text, tmp_path / "run", tmp_path / "logs", quiet)
+    done = exact.run(boot.machine, boot.job_text, tmp_path / "run", tmp_path / "logs", quiet)
     assert done.files is not None, done.ending.message
     places = user_map(done.files["maps"].decode())
     expected = dict(zip(places.names, places.starts.tolist(), strict=True))

@@ -33,7 +33,7 @@ Run = Callable[..., Prepared]
 
 
 class CheckGuests:
-    """Stands in for ``guests.exact.run_cold``: what each kernel says is told beforehand."""
+    """Stands in for ``guests.exact.run``: what each kernel says is told beforehand."""
 
     def __init__(self) -> None:
         self.machines: dict[str, Machine] = {}
@@ -42,7 +42,7 @@ class CheckGuests:
         self.endings: dict[str, list[Kind]] = {}
         self._lock = threading.Lock()
 
-    def run_cold(
+    def run(
         self,
         machine: Machine,
         text: str,
@@ -72,7 +72,7 @@ class CheckGuests:
 @pytest.fixture
 def guests(monkeypatch: pytest.MonkeyPatch) -> CheckGuests:
     stand_in = CheckGuests()
-    monkeypatch.setattr(exact, "run_cold", stand_in.run_cold)
+    monkeypatch.setattr(exact, "run", stand_in.run)
     return stand_in
 
 

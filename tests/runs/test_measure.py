@@ -54,11 +54,10 @@ class ExactGuests:
         self.snapshots.append(folder)
         return Snapshot(machine, folder / "memory", folder / "state", 1.0)
 
-    def run_restored(self, snapshot: Snapshot, *arguments: Any, **more: Any) -> Outcome:
-        assert snapshot.memory.parent.is_dir(), "restored after its snapshot was dropped"
-        return self._run("restored", self.files, *arguments, **more)
-
-    def run_cold(self, machine: Machine, *arguments: Any, **more: Any) -> Outcome:
+    def run(self, booted: Machine | Snapshot, *arguments: Any, **more: Any) -> Outcome:
+        if isinstance(booted, Snapshot):
+            assert booted.memory.parent.is_dir(), "restored after its snapshot was dropped"
+            return self._run("restored", self.files, *arguments, **more)
         files = self.files if self.cold_files is None else self.cold_files
         return self._run("cold", files, *arguments, **more)
 
@@ -95,7 +94,7 @@ class ExactGuests:
 @pytest.fixture
 def guests(monkeypatch: pytest.MonkeyPatch) -> ExactGuests:
     stand_in = ExactGuests()
-    for name in ("take_snapshot", "run_restored", "run_cold"):
+    for name in ("take_snapshot", "run"):
         monkeypatch.setattr(exact, name, getattr(stand_in, name))
     monkeypatch.setattr(
         kept, "provide", lambda machine, cache, *more: exact.take_snapshot(machine, *more)

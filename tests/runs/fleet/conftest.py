@@ -142,8 +142,8 @@ def _serving(executor: DaskExecutor) -> int:
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FleetBench:
     """Guests stand in here, too; the client judges them as it judges real ones."""
-    for name in ("take_snapshot", "run_restored", "run_cold"):
-        monkeypatch.setattr(exact, name, getattr(stand_in, name))
+    monkeypatch.setattr(exact, "take_snapshot", stand_in.take_snapshot)
+    monkeypatch.setattr(exact, "run", stand_in.run_guest)
     monkeypatch.setattr(local, "RESERVE_BYTES", 0)
     # What stands in for the reader is a function of this process.
     monkeypatch.setattr(

@@ -21,7 +21,7 @@ def main(folder: str, port: str, blocks: str) -> None:
     limited.call = lambda function, *given, **named: function(*given, **named)
     parse.guest_result = lambda files, names: SimpleNamespace(phases=(), build_id="")  # type: ignore[assignment,return-value]
     validity.problems = lambda result, claim: ()
-    assert exact.run_cold is stand_in.run_cold
+    assert exact.run is stand_in.run_guest
     bench = FleetBench(Path(folder))
     with bench.executor(Cluster(Path(folder), port=int(port))) as executor:
         bench.measure("fleet", int(blocks), executor)

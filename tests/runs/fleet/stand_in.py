@@ -43,13 +43,8 @@ def take_snapshot(
     return Snapshot(machine, boot / "memory", boot / "state", 0.1)
 
 
-def run_restored(snapshot: Snapshot, *arguments: Any, **more: Any) -> Outcome:
-    assert snapshot.memory.exists()
-    return run_cold(snapshot.machine, *arguments, **more)
-
-
-def run_cold(
-    machine: Machine,
+def run_guest(
+    booted: Machine | Snapshot,
     job_text: str,
     folder: Path,
     logs: Path,
@@ -58,6 +53,9 @@ def run_cold(
     probe: object = None,
     console_bytes: int = 0,
 ) -> Outcome:
+    if isinstance(booted, Snapshot):
+        assert booted.memory.exists()
+    machine = booted.machine if isinstance(booted, Snapshot) else booted
     folder.mkdir(parents=True)
     logs.mkdir(parents=True, exist_ok=True)
     (logs / "console.log").write_text("twinboot: told\n")
@@ -80,6 +78,5 @@ def run_cold(
 def dask_setup(worker: Any) -> None:
     """Called by dask before the worker serves."""
     exact.take_snapshot = take_snapshot
-    exact.run_restored = run_restored
-    exact.run_cold = run_cold
+    exact.run = run_guest
     local.RESERVE_BYTES = 0
