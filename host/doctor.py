@@ -147,9 +147,7 @@ def check_boxes() -> DoctorCheck:
         f"{tool}; their memory: {sandbox.accounting()}" if tool else none,
         not tool,
         "series from mails are built in a box, see SECURITY.md",
-        "bubblewrap is here: this kernel lets nobody make namespaces, as in a chroot or container"
-        if shutil.which("bwrap")
-        else install_line(["bubblewrap"]),
+        sandbox.remedy(),
     )
 
 

@@ -124,9 +124,15 @@ def box(
     tool = available()
     if tool is None:
         what = "no sandbox can be made: neither bwrap nor unshare works here"
-        step = f"{install_line(['bubblewrap'])}; containers have to allow user namespaces"
-        raise InfraError(what, where="sandbox", next_step=step)
+        raise InfraError(what, where="sandbox", next_step=remedy())
     return Box(tool, writable, tuple(readable), limits or Limits())
+
+
+def remedy() -> str:
+    """What to do where no box can be made."""
+    if shutil.which("bwrap"):
+        return "let this kernel or container make user namespaces (SECURITY.md); bwrap is here"
+    return install_line(["bubblewrap"])
 
 
 @functools.cache

@@ -18,6 +18,8 @@ from host.packages import install_line, package_of
 from host.process import TimedOutError, paste, run, spawn, wait_for_end
 
 QUERY_TIMEOUT_S = 60.0
+# Of the headers of a tree, which take 2 s; on a busy host or a slow disk they may take long.
+SEARCH_CPU_S, SEARCH_TIMEOUT_S = 60, 3600.0
 BOX_HOME = "/tmp"  # noqa: S108
 # Before ccache on PATH, where the compiler's list of headers is enough; commands stay the same.
 WRAPPED = Path(__file__).resolve().parent / "wrapped"
@@ -85,8 +87,9 @@ def identify(family: Family = "gcc", architecture: Architecture = X86_64) -> Too
 
 def safe_headers(src: Path) -> bool:
     """Whether no header has an .incbin, so that listed headers are all a C file consists of."""
+    bounded = ["prlimit", f"--cpu={SEARCH_CPU_S}", "--"]
     words = ["grep", "-rqw", "--include=*.h", "--exclude-dir=obj-*", "incbin", str(src)]
-    return run(words, timeout_s=QUERY_TIMEOUT_S, check=False).returncode == 1
+    return run([*bounded, *words], timeout_s=SEARCH_TIMEOUT_S, check=False).returncode == 1
 
 
 def environment(

@@ -26,6 +26,8 @@ TEXT = 16 * MIB
 # Lines of many runs, and what is as large: the bound of an archive as a whole.
 LINES = 1024 * MIB
 MOST_NAMES = 1_000_000
+# The raw logs of a run of a session within a search lie 5 deep.
+DEEPEST = 16
 NO_NAMES = ("", ".", "..")
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -178,12 +180,15 @@ def require_plain(top: Path) -> None:
     For a folder whose files are also opened by programs, which follow links.  Raises StoreError:
     names the first link, pipe or device.
     """
-    pending = [top]
+    pending = [(top, 0)]
     while pending:
-        with os.scandir(pending.pop()) as listing:
+        folder, depth = pending.pop()
+        if depth > DEEPEST:
+            raise _refused(f"lies more than {DEEPEST} folders deep", folder)
+        with os.scandir(folder) as listing:
             for entry in listing:
                 if entry.is_dir(follow_symlinks=False):
-                    pending.append(Path(entry.path))
+                    pending.append((Path(entry.path), depth + 1))
                 elif not entry.is_file(follow_symlinks=False):
                     what = "is a link" if entry.is_symlink() else "is no plain file"
                     raise _refused(f"{what}, and a session of the lab's has none", Path(entry.path))

@@ -7,6 +7,7 @@ may be under measurement by another process.  Sessions in a folder are listed ne
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +19,8 @@ from results.door import StoreError
 from results.native import NativeHead
 from results.profile import Annotation, Locks, Profile
 from results.record import Manifest, RunCost, RunRecord
-from results.store import MANIFEST, SessionStore
+from results.store import MANIFEST, RUNS, SessionStore
+from text import clean
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ def open_session(folder: Path, *, counted: bool = True) -> MeasuredSession:
     """
     store = SessionStore(folder)
     manifest, records = store.manifest(), tuple(store.records())
+    _require_planned(manifest, records, folder / RUNS)
     judged = {record.run_id for record in records if not record.twin and not record.repeat}
     return MeasuredSession(
         manifest=manifest,
@@ -75,6 +78,18 @@ def open_session(folder: Path, *, counted: bool = True) -> MeasuredSession:
         calls=store.calls(),
         annotation=store.annotation(),
     )
+
+
+def _require_planned(manifest: Manifest, records: Sequence[RunRecord], where: Path) -> None:
+    cases, arms = ({each.name for each in of} for of in (manifest.cases, manifest.arms))
+    blocks = {"": len(manifest.seeds)} | {twin.name: twin.blocks for twin in manifest.twins}
+    for run in records:
+        planned = run.case in cases and run.arm in arms and 0 <= run.block < blocks.get(run.twin, 0)
+        if not planned:
+            words = f"{run.twin} {run.case}, arm {run.arm}, block {run.block}".strip()
+            what = f"run {run.run_id} ({words}) is none of its manifest's"
+            step = "ask whoever measured it for the session as it was"
+            raise StoreError(clean(what), where=str(where), next_step=step)
 
 
 LATEST = "latest"

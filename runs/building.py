@@ -13,7 +13,6 @@ from experiment.plan import AGAIN
 from experiment.spec import Experiment
 from guests.probe.fold import functions_of
 from host import sandbox
-from host.packages import install_line
 from kernels import build, symbols
 from kernels.cache import Kernel, load, planned
 from kernels.make import MakeProgress
@@ -106,8 +105,8 @@ def needs_box(resolved: Resolved, options: Options) -> bool:
             raise UsageError(
                 f"changes what a build executes on this host, with your rights: {named}",
                 where=clean(", ".join(parts)),
-                next_step=f"read these files, and add {words}; or build it in a sandbox"
-                + ("" if sandbox.available() else f": {install_line(['bubblewrap'])}"),
+                next_step=f"read these files, and add {words}; or "
+                + ("leave out --no-sandbox" if sandbox.available() else sandbox.remedy()),
             )
     return False
 

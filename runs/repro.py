@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from errors import UsageError
 from experiment.architecture import ARCHITECTURES
-from experiment.load import Catalogue
 from experiment.spec import Experiment
 from files import digest, sha256_of
 from guests import initramfs
@@ -333,26 +332,6 @@ def _require_sources(manifest: Manifest, experiment: Experiment, options: Option
                 where=clean(manifest.session),
                 next_step="name the place of that source on this machine: --source",
             )
-
-
-def require_known(experiment: Experiment, known: Catalogue) -> None:
-    """Raise UsageError for the first workload, guest, flavour or addition not known here."""
-    flavours = [experiment.kernel.flavour]
-    flavours += [arm.kernel.flavour for arm in experiment.arms if arm.kernel]
-    names: list[tuple[str, str, bool]] = []
-    for case in experiment.cases:
-        variants = known.workloads.get(case.workload)
-        names.append(("workload", case.workload, variants is not None))
-        names.append(("variant", case.name, case.variant in (variants or ())))
-    names.append(("guest", experiment.guest, experiment.guest in known.guests))
-    names += [("flavour", flavour, flavour in known.flavours) for flavour in flavours]
-    added = experiment.kernel.additions
-    names += [("addition", name, name in known.additions) for name in added]
-    for kind, name, is_known in names:
-        if not is_known:
-            what = f"this lab has no {kind} {name!r}"
-            step = "use the version of the lab that the archive's manifest names"
-            raise UsageError(what, where=experiment.name, next_step=step)
 
 
 def differs_here(repro: Repro, options: Options, tools: Mapping[str, str]) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from filelock import FileLock, Timeout
 
 from errors import InfraError, UsageError
+from experiment.load import unknown_names
 from experiment.plan import Plan, make_plan
 from experiment.spec import Experiment, budgets
 from host import accelerator
@@ -25,7 +26,8 @@ from runs.building import Building
 from runs.local import Options
 from runs.manifest import manifest_of
 from runs.prepare import Prepared, prepare
-from runs.resolved import Resolved, resolve
+from runs.resolved import Resolved, catalogue, resolve
+from text import clean
 
 # Patches of a session, in its own folder: what it can be finished and repeated from.  Those of the
 # experiment are in ``series/common``, those of one arm in ``series/arm-NAME``: no arm can be
@@ -108,6 +110,15 @@ def with_series_of(experiment: Experiment, folder: Path, options: Options) -> Ex
     return experiment.model_copy(update={"series": series, "arms": arms})
 
 
+def require_known(experiment: Experiment, folder: Path, options: Options) -> None:
+    """Raise UsageError where an experiment on record names what this lab does not have."""
+    named = experiment.model_dump(mode="json", exclude={"series"})
+    if problem := next(unknown_names(named, catalogue(options.checkout)), None):
+        what = f"this lab cannot go on with it: {problem.line('experiment')}"
+        step = "use the version of the lab that its manifest names"
+        raise UsageError(what, where=clean(str(folder)), next_step=step)
+
+
 def keep_calls(session: Prepared, store: SessionStore) -> None:
     """Put who calls whom in the arms' kernels on record, where they differ and are counted."""
     kernels = session.measured.values()
@@ -130,6 +141,7 @@ def reopen(
     store = SessionStore(folder)
     manifest = store.manifest()
     options = options_of(manifest, options)
+    require_known(manifest.experiment, folder, options)
     experiment = with_series_of(manifest.experiment, folder, options)
     if max_seeds is not None:
         experiment = with_budget(experiment, len(manifest.seeds), max_seeds, folder)

@@ -109,6 +109,7 @@ def bisect_verb(
             placed(run_options, booting, reporter) as on,
             resumable(("bisect", "--resume", str(target)), target / bisect.STATE),
         ):
+            session.require_known(bisect.read(target, on).experiment, target, on)
             result = bisect.run(target, on, reporter, reporter.building)
     else:
         with ExitStack() as stack:

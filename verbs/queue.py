@@ -172,7 +172,6 @@ def run_verb(
     ./lab.py queue run --wait 60 --parallel 2  # for ever, two guests at once
     """
     from host import sandbox
-    from host.packages import install_line
     from queues import page
     from queues.store import QueueStore
     from queues.work import Job, Rules, refused, work
@@ -216,8 +215,7 @@ def run_verb(
             f"{len(left)} entries came by mail and were not built: this host has no sandbox, and a "
             "patch may change makefiles and scripts, which run with all your rights",
             where=str(waiting.folder),
-            next_step=f"{install_line(['bubblewrap'])}; or read the patches, and add "
-            "--trust-authors",
+            next_step=f"{sandbox.remedy()}; or read the patches, and add --trust-authors",
         )
 
 

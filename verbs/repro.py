@@ -14,7 +14,7 @@ import typer
 from errors import UsageError
 from verbs.cli import flattened
 from verbs.invocation import emit, log, options, placed, resumable, write_out
-from verbs.options import CHECKOUT, SESSIONS, Booting, Folder, Json, opt, session_argument
+from verbs.options import SESSIONS, Booting, Folder, Json, opt, session_argument
 
 if TYPE_CHECKING:
     from runs.repro import RunAgain
@@ -86,7 +86,7 @@ def _repeat(
     from runs.boots import Reporter
     from runs.manifest import tools_of
     from runs.measure import measure
-    from runs.resolved import catalogue, resolve
+    from runs.resolved import resolve
 
     reporter = Reporter()
     with (
@@ -96,7 +96,7 @@ def _repeat(
     ):
         opened = repro.read_archive(archive, Path(scratch))
         manifest = opened.manifest
-        repro.require_known(manifest.experiment, catalogue(CHECKOUT))
+        session.require_known(manifest.experiment, archive, here)
         on = session.options_of(manifest, here)
         tools = tools_of(manifest.experiment.kernel.architecture, on)
         differing = list(repro.differs_here(opened, on, tools))

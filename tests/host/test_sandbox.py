@@ -154,9 +154,11 @@ def test_links_out_of_what_may_be_written_lead_nowhere(tool: Tool, home: Path) -
 
 def test_a_host_without_either_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "available", lambda: None)
-    with pytest.raises(InfraError, match="no sandbox can be made") as caught:
-        sandbox.box()
-    assert "bubblewrap" in caught.value.next_step
+    for installed, words in ((None, "bubblewrap"), ("/usr/bin/bwrap", "user namespaces")):
+        monkeypatch.setattr(shutil, "which", lambda _, at=installed: at)
+        with pytest.raises(InfraError, match="no sandbox can be made") as caught:
+            sandbox.box()
+        assert words in caught.value.next_step
 
 
 def test_programs_outside_of_the_system_are_named(

@@ -305,6 +305,17 @@ def test_one_header_with_a_file_included_whole_makes_all_be_preprocessed(tmp_pat
     assert not safe_headers(tmp_path)
 
 
+def test_a_search_of_headers_that_uses_up_its_time_makes_all_be_preprocessed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = tmp_path / "grep"
+    slow.write_text("#!/bin/sh\nwhile :; do :; done\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(make, "SEARCH_CPU_S", 1)
+    assert not safe_headers(tmp_path)
+
+
 OBJECTS = ("main", "apple", "pear", "plum", "cherry", "fig")
 LINK = (
     "gcc -no-pie -Wl,--script=./arch/um/kernel/vmlinux.lds -o vmlinux -Wl,--whole-archive "

@@ -190,3 +190,12 @@ def test_any_name_is_read_or_refused(name: str) -> None:
         door.read(Path("/proc/self/fdinfo"), name)
     except (StoreError, OSError):
         return
+
+
+def test_a_folder_without_an_end_is_none_of_a_session(tmp_path: Path) -> None:
+    below = tmp_path / "/".join("a" * door.DEEPEST)
+    below.mkdir(parents=True)
+    door.require_plain(tmp_path)
+    (below / "a").mkdir()
+    with pytest.raises(StoreError, match="more than 16 folders deep"):
+        door.require_plain(tmp_path)

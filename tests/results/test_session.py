@@ -46,6 +46,21 @@ def test_no_session_is_an_error(tmp_path: Path) -> None:
         open_session(tmp_path)
 
 
+def test_a_run_that_is_not_of_the_plan_is_named(tmp_path: Path) -> None:
+    session = ExactSession()
+    updates: list[dict[str, object]] = [{"block": 8}, {"block": -1}]
+    updates += [{"case": "x\n"}, {"arm": "x"}, {"twin": "x"}]
+    for number, update in enumerate(updates):
+        store = SessionStore(tmp_path / str(number))
+        store.create(session.manifest())
+        for record in session.records():
+            store.append(record)
+        open_session(store.folder)
+        store.append(record.model_copy(update=update))
+        with pytest.raises(StoreError, match=f"run {record.run_id} .*none of its manifest's"):
+            open_session(store.folder)
+
+
 def calls(source: str) -> list[str]:
     """Methods by which a store's records are read, as called in a file."""
     return [

@@ -74,6 +74,7 @@ class StandIn:
 def prepared(manifest: Manifest, monkeypatch: pytest.MonkeyPatch) -> StandIn:
     stand_in = StandIn(manifest)
     monkeypatch.setattr(runs.session, "prepare", stand_in.prepare)
+    monkeypatch.setattr(runs.session, "require_known", lambda *_: None)
     monkeypatch.setattr(runs.session, "resolve", lambda experiment, **_: experiment)
     return stand_in
 

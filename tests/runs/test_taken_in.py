@@ -200,7 +200,7 @@ def test_what_a_build_executes_is_built_in_a_box_or_by_a_word(
     assert needs_box(made, options(lab, sandbox=True))
     with pytest.raises(UsageError, match=r"with your rights: mm/Makefile \(a makefile\)") as error:
         needs_box(made, options(lab, sandbox=False))
-    assert "--trust-series build" in error.value.next_step
+    assert "--trust-series build; or leave out --no-sandbox" in error.value.next_step
     assert not needs_box(made, options(lab, sandbox=False, trusted=("build",)))
     monkeypatch.setattr(sandbox, "available", lambda: None)
     with pytest.raises(UsageError, match="with your rights"):
