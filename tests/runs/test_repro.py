@@ -284,11 +284,7 @@ def test_what_this_lab_does_not_have_is_named(tmp_path: Path) -> None:
         ({"cases": (case.model_copy(update={"times": {}}),)}, "no times for guest 'laptop'"),
     ):
         with pytest.raises(UsageError, match=message):
-<<<<<<< HEAD
-            require_known(but(manifest.experiment, **update), known)
-=======
-            require_known(known.model_copy(update=update), tmp_path, on)
->>>>>>> 3e5eaa29 (sessions of others: a run that is not planned, a name this lab lacks and an endless folder are refused by name)
+            require_known(but(known, **update), tmp_path, on)
 
 
 @pytest.mark.parametrize("field", ["key", "flavour"])
