@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ConfigDict
 
+from analysis.statistics import student_quantile
 from experiment.spec import Published
 from results.calls import Calls
 from results.profile import Annotation, Locks, PhaseProfile, Profile
@@ -91,13 +92,6 @@ class Paired:
         return not self.equal and not self.within_scatter
 
 
-@functools.lru_cache(maxsize=64)
-def _quantile(n: int) -> float:
-    from scipy import stats  # as in statistics.py
-
-    return float(stats.t.ppf((1 + LEVEL) / 2, n - 1))
-
-
 def columns(base: Floats, patched: Floats) -> list[Paired]:
     """One :class:`Paired` a column of two matrices of shape (seeds, columns).
 
@@ -112,7 +106,7 @@ def columns(base: Floats, patched: Floats) -> list[Paired]:
         raise ValueError("pairs need finite numbers")
     means = [matrix.mean(axis=0) for matrix in (base, patched, apart)]
     half = (
-        _quantile(n) * apart.std(axis=0, ddof=1) / math.sqrt(n)
+        student_quantile(LEVEL, n - 1) * apart.std(axis=0, ddof=1) / math.sqrt(n)
         if n > 1
         else np.zeros(base.shape[1])
     )

@@ -89,8 +89,6 @@ def between_orders(
 
     ``orders`` has that of each round; a single one says nothing, and its interval has no end.
     """
-    from scipy import stats
-
     groups: dict[int, list[float]] = {}
     for difference, order in zip(differences, orders, strict=True):
         groups.setdefault(order, []).append(float(difference))
@@ -99,8 +97,8 @@ def between_orders(
         return Interval(-math.inf, math.inf, level), 1.0
     centre, freedom = plain.fmean(middles), len(middles) - 1
     error = plain.stdev(middles) / math.sqrt(len(middles))
-    half = float(stats.t.ppf((1 + level) / 2, freedom)) * error
-    p_value = float(2 * stats.t.sf(abs(centre) / error, freedom)) if error else float(not centre)
+    half = statistics.student_quantile(level, freedom) * error
+    p_value = statistics.student_p(centre / error, freedom) if error else float(not centre)
     return Interval(centre - half, centre + half, level), p_value
 
 

@@ -383,14 +383,14 @@ def blocks_to_exclude(sd: float, room: float, alpha: float, power: float = POWER
     Schuirmann's two one-sided tests (J. Pharmacokinet. Biopharm. 15, 1987) by the nearer
     one.  None for more than :data:`MOST_BLOCKS`.
     """
-    from scipy import stats
+    from scipy import special
 
     _check(sd)
     level = 1 - 2 * alpha
 
     def reaches(n: int) -> float:
         if n > MOST_RANKED:
-            quantiles = float(stats.t.ppf(1 - alpha, n - 1) + stats.t.ppf(power, n - 1))
+            quantiles = float(special.stdtrit(n - 1, 1 - alpha) + special.stdtrit(n - 1, power))
             return quantiles * sd / math.sqrt(n * RANK_EFFICIENCY)
         # Normal samples are symmetric: the upper bound lies as far off as the lower one.
         return sd * float(np.quantile(-_sampled_blocks(n, level)[1], power))

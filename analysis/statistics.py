@@ -186,13 +186,13 @@ def signed_rank_p(differences: Sequence[float] | Floats) -> float:
     Zeros are left out as Wilcoxon did; ties get mid-ranks and their own exact
     conditional distribution.  All differences zero: 1.
     """
-    from scipy import stats
-
     values = _checked(differences)
     values = values[values != 0]
     if values.size == 0:
         return 1.0
-    doubled = np.rint(2 * stats.rankdata(np.abs(values))).astype(int)
+    # Twice the mean rank of each, which is whole: ties share theirs.
+    _, places, ties = np.unique(np.abs(values), return_inverse=True, return_counts=True)
+    doubled = (2 * ties.cumsum() - ties + 1)[places]
     observed = int(doubled[values > 0].sum())
     probabilities = _rank_sum_probabilities(tuple(sorted(int(rank) for rank in doubled)))
     below = float(probabilities[: observed + 1].sum())
@@ -200,17 +200,30 @@ def signed_rank_p(differences: Sequence[float] | Floats) -> float:
     return min(1.0, 2 * min(below, above))
 
 
+@functools.lru_cache(maxsize=256)
+def student_quantile(level: float, freedom: int) -> float:
+    """Half the width of Student's interval of this level, in standard errors."""
+    from scipy import special
+
+    return float(special.stdtrit(freedom, (1 + level) / 2))
+
+
+def student_p(statistic: float, freedom: int) -> float:
+    """The two-sided p value of Student's statistic."""
+    from scipy import special
+
+    return float(2 * special.stdtr(freedom, -abs(statistic)))
+
+
 def t_interval(differences: Sequence[float] | Floats, level: float) -> Interval | None:
     """Student's interval of the mean difference (Biometrika 6, 1908); None for n = 1."""
-    from scipy import stats
-
     values = _checked(differences)
     _check_level(level)
     spread = standard_deviation(values)
     if spread is None:
         return None
     centre = float(np.mean(values))
-    half = float(stats.t.ppf((1 + level) / 2, values.size - 1)) * spread / math.sqrt(values.size)
+    half = student_quantile(level, values.size - 1) * spread / math.sqrt(values.size)
     return Interval(centre - half, centre + half, level)
 
 
@@ -219,8 +232,6 @@ def t_p(differences: Sequence[float] | Floats) -> float | None:
 
     Differences that are all equal leave no doubt: 1 when they are zero, else 0.
     """
-    from scipy import stats
-
     values = _checked(differences)
     spread = standard_deviation(values)
     if spread is None:
@@ -229,7 +240,7 @@ def t_p(differences: Sequence[float] | Floats) -> float | None:
     if spread == 0:
         return 1.0 if centre == 0 else 0.0
     statistic = abs(centre) / (spread / math.sqrt(values.size))
-    return float(2 * stats.t.sf(statistic, values.size - 1))
+    return student_p(statistic, values.size - 1)
 
 
 # The skewness of a sample is nearer to zero than that of what it is drawn from: eight draws of a
@@ -280,10 +291,8 @@ def mean_bounds(
     One a sample of ``n`` differences: its mean, the standard error of that, and its skewness
     (:func:`skewness`).
     """
-    from scipy import stats
-
     _check_level(level)
-    t = np.full(np.shape(means), float(stats.t.ppf((1 + level) / 2, n - 1)))
+    t = np.full(np.shape(means), student_quantile(level, n - 1))
     below, above = (
         np.clip(each, t, FARTHEST * t) for each in (skewed(t, skew, n), -skewed(-t, skew, n))
     )
@@ -311,8 +320,6 @@ def mean_p(differences: Sequence[float] | Floats) -> float | None:
 
     At most ``1 - level`` just where :func:`mean_interval` excludes zero.
     """
-    from scipy import stats
-
     values = _checked(differences)
     plain, spread = t_p(values), standard_deviation(values)
     if plain is None or not spread:
@@ -321,8 +328,8 @@ def mean_p(differences: Sequence[float] | Floats) -> float | None:
     corrected = float(unskewed(t, skewness(values), values.size))
     # A correction may carry a small t over zero, never a large one.
     tail = abs(corrected) if corrected * float(t) > 0 else 0.0
-    both = max(plain, float(2 * stats.t.sf(tail, values.size - 1)))
-    return min(both, float(2 * stats.t.sf(abs(float(t)) / FARTHEST, values.size - 1)))
+    both = max(plain, student_p(tail, values.size - 1))
+    return min(both, student_p(float(t) / FARTHEST, values.size - 1))
 
 
 def wider(first: Interval | None, second: Interval | None) -> Interval | None:

@@ -11,13 +11,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy import stats
 
-from analysis.statistics import Floats, pairs_needed
+from analysis.statistics import Floats, pairs_needed, student_quantile
 from analysis.verdict import CALLED, Evidence, Judgement, Verdict, judge_primary
 from analysis.verdict import Change as Estimate
 from experiment.spec import Direction, Thresholds
@@ -425,13 +423,12 @@ def _may_differ(before: Floats, after: Floats, thresholds: Thresholds) -> bool:
     apart = apart[np.isfinite(apart)]
     if apart.size < 2 or abs(np.expm1(apart.mean())) < SHARE * thresholds.change:
         return False
-    half = _quantile(thresholds.alpha, apart.size) * apart.std(ddof=1) / np.sqrt(apart.size)
+    half = (
+        student_quantile(1 - thresholds.alpha, apart.size - 1)
+        * apart.std(ddof=1)
+        / np.sqrt(apart.size)
+    )
     return bool(abs(apart.mean()) >= half)
-
-
-@cache
-def _quantile(alpha: float, n: int) -> float:
-    return float(stats.t.ppf(1 - alpha / 2, n - 1))
 
 
 def judged(

@@ -18,7 +18,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import ruptures
-from scipy import stats
 
 from analysis import statistics
 from analysis.statistics import Floats, Interval, as_change
@@ -121,7 +120,7 @@ def difference(before: Floats, after: Floats, noise: float) -> Interval:
     freedom = len(before) + len(after) - 2
     variance = sum(float(((side - side.mean()) ** 2).sum()) for side in sides) / freedom
     error = math.sqrt(variance * (1 / len(before) + 1 / len(after)))
-    half = float(stats.t.ppf((1 + LEVEL) / 2, freedom)) * error
+    half = statistics.student_quantile(LEVEL, freedom) * error
     return Interval(apart - half, apart + half, LEVEL)
 
 

@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
-from scipy import stats
 
+from analysis.statistics import student_quantile
 from errors import LabError, RecordError, UsageError
 from experiment.load import load_subsystems
 from history.changes import changes_of, function_changes, gaps_of
@@ -225,7 +225,7 @@ def _write(
     front = {"tracks": worst_first, "problems": read.problems, "root": "", "newest": newest}
     page(templates, "front.html.j2", folder / FRONT, front)
     door.write(folder, FEED, feed(tracks))
-    quantiles = [0.0, 0.0, *(float(stats.t.ppf(0.995, n - 1)) for n in range(2, MOST_PAIRS))]
+    quantiles = [0.0, 0.0, *(student_quantile(0.99, n - 1) for n in range(2, MOST_PAIRS))]
     for track in tracks:
         context = {"track": track, "root": "../", "newest": newest}
         entries = {entry.id: entry for entry in track.entries}
