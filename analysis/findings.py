@@ -21,7 +21,7 @@ from results.record import (
     SeriesRecord,
     TriageRecord,
 )
-from text import enumerated
+from text import counted, enumerated
 
 # A phase with fewer I/Os shows the luck of the draw: 002 compared two arms by 16 reads each.
 FEWEST_IOS = 1000
@@ -344,8 +344,7 @@ def _origin(series: SeriesRecord) -> str:
     words += [f"by {series.author}"] if series.author else []
     words += [f"message-id {series.message_id}"] if series.message_id else []
     words += [f"base-commit {series.base_commit[:12]}"] if series.base_commit else []
-    count = len(series.patches)
-    return ", ".join([*words, f"{count} patch{'es'[: 2 * (count != 1)]}"])
+    return ", ".join([*words, counted(len(series.patches), "patch")])
 
 
 # Kinds of files that are no C, by how their names end.

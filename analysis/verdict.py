@@ -28,7 +28,7 @@ from analysis import power, statistics
 from analysis.statistics import Interval, NoiseFloor, as_change
 from experiment.spec import Direction, Looks, Thresholds
 from results.record import Failure, Record
-from text import percent
+from text import counted, percent
 
 FALSE_DISCOVERY_RATE = 0.10
 # A panic among many runs is the news; a full disk is not the series' fault.
@@ -240,11 +240,6 @@ def _measure(evidence: Evidence, question: power.Question) -> _Estimates | None:
     return _Estimates(estimate, sd, interval, equal, p_value, noise, change)
 
 
-def count_text(n: int, what: str) -> str:
-    """``1 seed``, ``8 seeds``."""
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
-
-
 def _lost(evidence: Evidence) -> Judgement:
     """Failed: too few of the planned seeds or blocks are left; says whose fault."""
     reason = f"{len(evidence.base)} of {evidence.blocks_planned} {evidence.repeated}s left"
@@ -254,7 +249,7 @@ def _lost(evidence: Evidence) -> Judgement:
     if evidence.failures:
         blame = min((failure.blame for failure in evidence.failures), key=BLAME_ORDER.index)
         kinds = sorted({failure.kind for failure in evidence.failures if failure.blame == blame})
-        runs = count_text(len(evidence.failures), "run")
+        runs = counted(len(evidence.failures), "run")
         reason += f", {runs} failed ({', '.join(kinds)}; blame: {blame})"
     elif evidence.dropped:
         blame, reason = "host", f"{reason}: a quieter host is needed"
@@ -281,12 +276,12 @@ def _undecided(evidence: Evidence, measured: _Estimates, question: power.Questio
     if decide is not None and not (in_wall and few):
         decide = max(decide, needed, n + 1)
     if few:
-        reason = f"{count_text(n, what)}, {needed} needed at {100 * (1 - question.alpha):g} %"
+        reason = f"{counted(n, what)}, {needed} needed at {100 * (1 - question.alpha):g} %"
     else:
         most = power.MOST_BLOCKS if in_wall else power.MOST_SEEDS
         effect = "none" if detectable is None else percent(as_change(detectable))
         more = f"more than {most}" if decide is None else f"about {decide}"
-        with_these = f"minimum detectable effect with {count_text(n, what)}"
+        with_these = f"minimum detectable effect with {counted(n, what)}"
         reason = f"{with_these}: {effect}; {more} {what}s needed"
     return Judgement(
         verdict=Verdict.NOT_JUDGED if few else Verdict.INCONCLUSIVE,

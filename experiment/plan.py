@@ -267,9 +267,9 @@ def at_look(thresholds: Thresholds, look: Look) -> Thresholds:
     )
 
 
-def look_after(blocks: int, looks: Sequence[Look] = LOOKS) -> Look | None:
+def look_after(blocks: int) -> Look | None:
     """The look that is due after exactly ``blocks`` complete blocks, if any."""
-    return next((look for look in looks if look.blocks == blocks), None)
+    return next((look for look in LOOKS if look.blocks == blocks), None)
 
 
 def wall_arms(experiment: Experiment) -> tuple[ArmSpec, ...]:

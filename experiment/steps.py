@@ -149,12 +149,12 @@ def state_of(change: float, whole: float, threshold: float) -> State:
     return "new" if abs(change) > threshold and (change > 0) == (whole > 0) else "old"
 
 
-def seeds_for(threshold: float, chaos: float = CHAOS) -> int:
+def seeds_for(threshold: float) -> int:
     """Seeds of a point (1 or more): one that changes nothing stays within it 99 times of 100.
 
-    The mean of n ratios has the sd ``chaos * sqrt(2 / n)``.
+    The mean of n ratios has the sd ``CHAOS * sqrt(2 / n)``.
     """
-    return max(1, min(MOST_SEEDS, math.ceil(2 * (QUANTILE * chaos / threshold) ** 2)))
+    return max(1, min(MOST_SEEDS, math.ceil(2 * (QUANTILE * CHAOS / threshold) ** 2)))
 
 
 def can_decide(threshold: float, spread: float, seeds: int) -> bool:

@@ -6,7 +6,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from host import accelerator as accelerators
 from host.accelerator import AcceleratorTest
 from host.doctor import DoctorCheck, Status, judged
 from host.facts import HOST_RESERVE_MIB, QEMU_OVERHEAD_MIB, meminfo_mib, text_of
+from text import counted
 
 # Of all CPU time.  A hypervisor that takes 1 % moves a change of 1 %.
 STOLEN = 0.01
@@ -27,6 +28,7 @@ NODE_PAGES = "/sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/nr_
 PREFIX = re.compile(r"^Node \d+ ", re.M)
 FREE_OF_NODE = ("MemFree", "Active(file)", "Inactive(file)")
 NO_NODES: Mapping[int, str] = MappingProxyType({})
+TICKS_PER_S = 100
 FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 IDLE = ("idle", "iowait")
 OTHER_GUESTS = re.compile(r"^(qemu-system-|qemu-kvm|firecracker|cloud-hyperviso|VBoxHeadless)")
@@ -53,10 +55,10 @@ class Meanwhile:
     throttled: int
 
 
-def cpu_seconds(stat: str, ticks_per_s: int = 100) -> dict[str, float]:
+def cpu_seconds(stat: str) -> dict[str, float]:
     """CPU time by kind from the text of /proc/stat; empty when it has no such line."""
     match = re.search(r"^cpu +([\d ]+)$", stat, re.M)
-    values = [int(word) / ticks_per_s for word in match[1].split()] if match else []
+    values = [int(word) / TICKS_PER_S for word in match[1].split()] if match else []
     return dict(zip(FIELDS, values, strict=False))
 
 
@@ -124,7 +126,7 @@ def check_smt(active: str) -> DoctorCheck:
 def check_numa(nodes: int, balancing: str) -> DoctorCheck:
     """Whether the kernel moves a guest's memory between nodes (text of numa_balancing)."""
     on = nodes > 1 and balancing.strip() not in ("", "0")
-    count = f"{nodes} {'node' if nodes == 1 else 'nodes'}{', balancing on' if on else ''}"
+    count = f"{counted(nodes, 'node')}{', balancing on' if on else ''}"
     why = "pages of the guest are unmapped and moved while it runs"
     return judged("numa", count, on, why, "sysctl kernel.numa_balancing=0")
 
@@ -304,9 +306,7 @@ def fitness(
     )
 
 
-def wall_checks(
-    cache: Path, *, guest_mib: int, vcpus: int, nodes: int = 1, huge_pages: bool = False
-) -> tuple[DoctorCheck, ...]:
+def wall_checks(cache: Path, *, guest_mib: int, vcpus: int) -> tuple[DoctorCheck, ...]:
     """All that wall mode needs of this host; boots a small guest once a boot of the host.
 
     Raises InfraError: a program is missing, or QEMU boots no kernel at all.
@@ -315,8 +315,8 @@ def wall_checks(
     return fitness(
         guest_mib=guest_mib,
         vcpus=vcpus,
-        huge_pages=huge_pages,
-        placement=place(host_cpus(), vcpus=vcpus, nodes=nodes),
+        huge_pages=False,
+        placement=place(host_cpus(), vcpus=vcpus),
         accelerator=accelerators.provide(cache, kernel) if kernel else None,
     )
 
@@ -382,23 +382,20 @@ def read_cpus(system: Path = SYSTEM) -> tuple[Cpu, ...]:
     return tuple(sorted(cpus))
 
 
-def place(
-    cpus: Sequence[Cpu], *, vcpus: int, nodes: int = 1, occupied: Collection[int] = ()
-) -> Placement | None:
+def place(cpus: Sequence[Cpu], *, vcpus: int, nodes: int = 1) -> Placement | None:
     """Choose host CPUs for a guest of ``vcpus`` in ``nodes`` equal guest nodes.
 
     The lab keeps the host's first core with all its threads.  Each vCPU gets a core of
     its own; where the cores do not suffice, their other threads are used too, and the
     placement is not isolated.  Each guest node is put on a host node of its own, or all
-    anywhere where the host has too few.  ``taken`` are CPUs of other guests.  None when
-    there are not enough CPUs: the guest then runs unpinned.
+    anywhere where the host has too few.  None when there are not enough CPUs: the guest
+    then runs unpinned.
     """
     if not cpus:
         return None
     first = min(cpus, key=lambda cpu: cpu.number)
     lab = tuple(sorted(cpu.number for cpu in cpus if _core(cpu) == _core(first)))
-    busy = {_core(cpu) for cpu in cpus if cpu.number in occupied} | {_core(first)}
-    free = [cpu for cpu in cpus if _core(cpu) not in busy]
+    free = [cpu for cpu in cpus if cpu.number not in lab]
     on_node = {node: [cpu for cpu in free if cpu.node == node] for node in {c.node for c in cpus}}
     # Most cores first, so that as few vCPUs as possible share one.
     order = sorted(on_node, key=lambda node: (-len(_cores(on_node[node])), node))[:nodes]

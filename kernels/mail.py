@@ -24,7 +24,7 @@ from errors import LabError, SeriesError
 from kernels.diff import MOST_LINES, read_diff
 from kernels.products import is_packed, unpacked
 from kernels.series import LARGEST, LONGEST_HEADER, decoded_header, too_large
-from text import clean
+from text import clean, counted
 
 MOST_MAILS = 5000
 # Mails in mails, as digests and "forward as attachment" make them.
@@ -535,10 +535,9 @@ def unmet(
     lacking = [clean(each)[:12] for each in needs["patch-id"] if each not in there]
     if lacking:
         named = ", ".join(lacking[:MOST_NAMED]) + (", ..." if len(lacking) > MOST_NAMED else "")
-        count = "1 patch" if len(lacking) == 1 else f"{len(lacking)} patches"
         findings.append(
-            f"needs {count} not part of it (prerequisite-patch-id {named}); measure it on top of "
-            f"their series: --series THAT --series {name}"
+            f"needs {counted(len(lacking), 'patch')} not part of it (prerequisite-patch-id {named}"
+            f"); measure it on top of their series: --series THAT --series {name}"
         )
     return tuple(findings)
 

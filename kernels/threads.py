@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from errors import SeriesError
 from kernels.mail import DIFF, Mail, diff_of, digest
-from text import clean
+from text import clean, counted
 
 MOST_PATCHES = 1000
 MOST_NAMED = 5
@@ -383,9 +383,11 @@ class _Choice:
             if mail.unread
         ]
         reasons = f": {'; '.join(unread[:MOST_NAMED])}" if unread else ""
-        count = "1 mail" if len(self.mails) == 1 else f"{len(self.mails)} mails"
         as_text = "have the diff sent as text, or save it as a .patch file and name that"
-        raise self._error(f"no patch in {count}{reasons}", as_text if unread else THREAD)
+        raise self._error(
+            f"no patch in {counted(len(self.mails), 'mail')}{reasons}",
+            as_text if unread else THREAD,
+        )
 
     def _check(self, group: Group) -> None:
         count = max(group.total, len(group.members))

@@ -33,7 +33,7 @@ from results import door
 from results.door import StoreError
 from results.record import Record
 from runs.request import Request
-from text import clean
+from text import clean, counted
 
 LARGEST_HEAD = 1 << 18
 # Patches that are sent after a series, as [PATCH 3/2].
@@ -441,10 +441,11 @@ class _Poll:
         )
         if self.store.add(entry):
             count = sum(len(post.attached) or 1 for post in group.patches)
-            patches = "1 patch" if count == 1 else f"{count} patches"
             executed = host_code(post.text for post in group.patches)
             of_host = f"; its build executes {clean(', '.join(executed))}" if executed else ""
-            self.report.queued.append(f"{entry_id}  {group.words}, {patches}{of_host}")
+            self.report.queued.append(
+                f"{entry_id}  {group.words}, {counted(count, 'patch')}{of_host}"
+            )
         for kind, other in versions:
             if other.entry == entry_id:
                 continue

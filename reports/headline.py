@@ -21,7 +21,6 @@ from analysis.verdict import (
     Cause,
     Judgement,
     Verdict,
-    count_text,
     decides,
 )
 from experiment.plan import AGAIN
@@ -174,7 +173,7 @@ def _ran_in(session: Session) -> str:
             if comparison.count(Verdict.NOT_TESTED) == len(comparison.primary)
         ]
         return f"; of {in_words(arms)} none of the changed functions ran" if arms else ""
-    count = f"{len(units) - len(idle)} of {count_text(len(units), what)}"
+    count = f"{len(units) - len(idle)} of {counted(len(units), what)}"
     return f"; the changed functions ran in {count}, not in {in_words(idle)}"
 
 

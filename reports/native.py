@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from analysis.native import Judged, judge
-from analysis.verdict import CALLED, Change, count_text
+from analysis.verdict import CALLED, Change
 from errors import UsageError
 from reports import wording
 from reports.document import (
@@ -31,6 +31,7 @@ from results import door, native
 from results.native import NativeBoot, NativeHead
 from results.record import Manifest
 from results.session import heads_in
+from text import counted
 
 COLUMNS = (
     Column("phase", left=True),
@@ -102,8 +103,8 @@ def blocks(head: NativeHead, boots: Sequence[NativeBoot], judged: Sequence[Judge
     arms = [
         (
             arm.name,
-            f"{arm.label or arm.name}: {count_text(len(arm.patches), 'patch file')}, linked in "
-            f"{count_text(head.orders, 'order')} of its objects",
+            f"{arm.label or arm.name}: {counted(len(arm.patches), 'patch file')}, linked in "
+            f"{counted(head.orders, 'order')} of its objects",
         )
         for arm in head.arms
     ]
@@ -112,7 +113,7 @@ def blocks(head: NativeHead, boots: Sequence[NativeBoot], judged: Sequence[Judge
     foreign = sum(boot.foreign for boot in boots) / len(boots) if boots else 0.0
     stolen = sum(boot.stolen for boot in boots) / len(boots) if boots else 0.0
     during = (
-        f"{count_text(len(boots), 'boot')} in {made:.0f} s; of the host's CPU time others and "
+        f"{counted(len(boots), 'boot')} in {made:.0f} s; of the host's CPU time others and "
         f"these boots used up to {100 * foreign:.0f} %, a hypervisor took {100 * stolen:.1f} %"
     )
     left = [f"not measured: {case}: {why}" for case, why in head.left_out.items()]

@@ -84,13 +84,11 @@ def pack(files: Mapping[str, bytes], archive: Path) -> None:
         ) from None
 
 
-def unpack(
-    archive: Path, into: Path, *, most_bytes: int = MOST_BYTES, made_by: str = "./lab.py repro"
-) -> tuple[str, ...]:
+def unpack(archive: Path, into: Path, *, most_bytes: int = MOST_BYTES) -> tuple[str, ...]:
     """Lay out an archive in the folder ``into``: plain files below it alone; return their names.
 
     Raises UsageError: no archive, or links, devices, names that lead elsewhere or come twice, more
-    than any session has; names ``made_by``, the command that writes such ones.
+    than any session has.
     """
     names: dict[str, None] = {}
     where = clean(str(archive))
@@ -114,14 +112,13 @@ def unpack(
                 names[name] = None
     except (_HostileError, StoreError) as error:
         what = error.what if isinstance(error, StoreError) else str(error)
-        raise UsageError(
-            what, where=where, next_step=f"ask for an archive made by {made_by}"
-        ) from None
+        step = "ask for an archive made by ./lab.py repro"
+        raise UsageError(what, where=where, next_step=step) from None
     except (OSError, EOFError, zlib.error, ValueError) as error:
         raise UsageError(
             f"is no archive that can be read: {clean(str(error))}",
             where=where,
-            next_step=f"name a file made by {made_by}",
+            next_step="name a file made by ./lab.py repro",
         ) from None
     return tuple(names)
 

@@ -39,7 +39,7 @@ from runs.requirements import (
     require_supported,
 )
 from runs.resolved import Resolved, guest_of, patches_of, resolve
-from text import clean
+from text import clean, counted
 
 WIDTH = 80
 MOST_FILES = 8
@@ -62,16 +62,15 @@ class SeriesIntake:
             version = f" v{record.version}" if record.version > 1 else ""
             author = f", by {record.author}" if record.author else ""
             lines += _wrapped(f'series: "{record.title}"{version}{author}', width, indent="")
-            count = len(record.patches)
             files = [*dict.fromkeys(file for patch in record.patches for file in patch.files)]
             more = f" and {len(files) - MOST_FILES} more" if len(files) > MOST_FILES else ""
             commit = record.base_commit[:12]
             base = f"base-commit {commit}" if commit else "no base is named"
             subjects = [f"{at}. {each.subject}" for at, each in enumerate(record.patches, 1)]
             texts = [
-                f"{count} patch{'es'[: 2 * (count != 1)]} from {record.origin}",
-                *(subjects[:MOST_PATCHES] if count > 1 else ()),
-                *([f"... {subjects[-1]}"] if count > MOST_PATCHES else ()),
+                f"{counted(len(subjects), 'patch')} from {record.origin}",
+                *(subjects[:MOST_PATCHES] if len(subjects) > 1 else ()),
+                *([f"... {subjects[-1]}"] if len(subjects) > MOST_PATCHES else ()),
                 f"changes {', '.join(files[:MOST_FILES])}{more}",
                 f"{base}; built on {clean(self.source)}",
                 *(f"finding: {text}" for text in record.findings),

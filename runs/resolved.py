@@ -23,6 +23,7 @@ from kernels.intake import Taken, take_in
 from kernels.series import host_code
 from kernels.settle import COMMON, series_of
 from results.record import SeriesRecord
+from text import counted
 from workloads.check import CheckCase, CheckTask, command_line, job_text, room, task_of
 from workloads.job import prepare_text
 from workloads.metrics import METRIC_NAMES, names_of, thresholds_of
@@ -54,10 +55,9 @@ class PlannedCheck:
     @property
     def does(self) -> str:
         """What it is, in words: ``lockdep, 4 vCPUs: filemap-4k, filemap-thp``."""
-        cpus = f"{self.vcpus} vCPU{'' if self.vcpus == 1 else 's'}"
         tests = "".join(f", {name} self-test" for name in self.selftests)
         cases = ", ".join(case.name for case in self.cases)
-        return f"{self.flavour}, {cpus}{tests}: {cases}"
+        return f"{self.flavour}, {counted(self.vcpus, 'vCPU')}{tests}: {cases}"
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from runs.measure import host_failed
 from runs.prepare import Prepared, with_kernels
 from runs.resolved import kernel_keys
 from runs.session import with_seeds
-from text import duration
+from text import counted, duration
 
 # CPU seconds of the host that a guest of the checks takes, about (docs/correctness.md).
 CHECK_S = 60.0
@@ -57,9 +57,8 @@ class Pending:
     seconds: float
 
     def __str__(self) -> str:
-        kernels = f"{len(self.kernels)} kernel{'s' * (len(self.kernels) != 1)} to build "
-        parts = [f"{kernels}({', '.join(self.kernels)})"] if self.kernels else []
-        parts += [f"{self.guests} guest{'s' * (self.guests != 1)}"]
+        kernels = f"{counted(len(self.kernels), 'kernel')} to build ({', '.join(self.kernels)})"
+        parts = [*([kernels] if self.kernels else []), counted(self.guests, "guest")]
         return f"{self.title} pending: {', '.join(parts)}, about {duration(self.seconds)}"
 
 
@@ -193,7 +192,7 @@ def look_text(
         if word
     ]
     parts += [f"{name} undecided" for name, word in words.items() if not word]
-    after = f"after {seeds} seed{'s' * (seeds != 1)}: {', '.join(parts)}"
+    after = f"after {counted(seeds, 'seed')}: {', '.join(parts)}"
     if all(words.values()):
         return after
     if not adding:

@@ -15,7 +15,7 @@ import typer
 
 from errors import SpecError, UsageError
 from runs.request import SUBJECT, Request
-from text import percent
+from text import counted, percent
 from verbs.cli import Without, flattened
 from verbs.invocation import log, options, placed, resolved_of, resumable, write_out
 from verbs.options import CHECKOUT, SESSIONS, Booting, Folder, opt
@@ -348,8 +348,7 @@ def as_text(
 
 
 def _seeds(search: Search) -> str:
-    count = search.experiment.blocks
-    return "1 seed" if count == 1 else f"{count} seeds"
+    return counted(search.experiment.blocks, "seed")
 
 
 def _outcome(result: Result, untested: str) -> str:

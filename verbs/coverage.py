@@ -12,7 +12,7 @@ import typer
 
 from experiment.series_name import from_here, kind_of
 from runs.request import SUBJECT
-from text import duration, enumerated
+from text import counted, duration, enumerated
 from verbs.invocation import WIDTH, emit, log, options, show_intake, write_out
 from verbs.options import CHECKOUT, Json, opt, session_argument
 
@@ -123,7 +123,7 @@ def lines(advice: Advice) -> list[str]:
     total, files = len(suggestion.functions), enumerated(advice.files, most=MOST_NAMES)
     how = "their machine code differs" if advice.by_kernels else "by the lines of the patches"
     text = _wrapped(
-        f"Changes {total} function{'s' * (total != 1)} ({how}) in {files}."
+        f"Changes {counted(total, 'function')} ({how}) in {files}."
         if total
         else f"Changes no function{'' if advice.by_kernels else ' by its lines'}, in {files}."
     )

@@ -407,15 +407,6 @@ def test_guest_nodes_on_a_host_of_one_node_are_kept_without_binding() -> None:
     assert (placement.vcpus, placement.nodes) == ((1, 2, 3, 4), ())
 
 
-def test_second_guest_avoids_the_cores_of_the_first() -> None:
-    cpus = machine(nodes=1, cores=6, threads=2)
-    first = place(cpus, vcpus=2)
-    assert first is not None
-    second = place(cpus, vcpus=2, occupied=first.vcpus)
-    assert second is not None
-    assert second.vcpus == (3, 4)
-
-
 def test_too_few_cpus_are_no_placement() -> None:
     assert place((), vcpus=1) is None
     assert place(machine(nodes=1, cores=1, threads=2), vcpus=1) is None
