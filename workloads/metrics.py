@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from pathlib import Path
 
 from errors import SpecError
-from experiment.spec import FUNCTIONS, Direction
+from experiment.spec import FUNCTIONS
 from results.profile import PATH as PATH
 from results.profile import WORK as WORK
 from results.profile import Profile
@@ -18,28 +19,11 @@ from workloads.spec import Phase, Workload
 MIB = 1 << 20
 
 
+# Title, unit and direction of each.
+TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+
 Value = Callable[[PhaseResult, FioResult], float]
-
-
-class Definition(NamedTuple):
-    """One metric; ``value`` takes phase and fio result, ``when`` says which phases have it."""
-
-    name: str
-    title: str
-    unit: str
-    direction: Direction
-    value: Value
-    when: Callable[[Phase], bool] = lambda phase: True
-
-
-class ProgramDefinition(NamedTuple):
-    """One metric of a phase with a program of its own; ``value`` takes what the program did."""
-
-    name: str
-    title: str
-    unit: str
-    direction: Direction
-    value: Callable[[ProgramResult], float]
+Which = Callable[[Phase], bool]
 
 
 def _moved(phase: PhaseResult, counter: str) -> int:
@@ -63,9 +47,13 @@ def _per_second(number: float, fio: FioResult) -> float:
     return number / (fio.planned_ms / 1000)
 
 
-def _sync_ns(percentile: int) -> Value:
+def _sync_ns(percentile: int) -> tuple[Value, Which]:
     # Of a phase whose time ended before its first sync: no time at all.
-    return lambda phase, fio: fio.sync_ns[percentile] if fio.sync_ns else 0.0
+    return lambda phase, fio: fio.sync_ns[percentile] if fio.sync_ns else 0.0, _syncs
+
+
+def _any(phase: Phase) -> bool:
+    return True
 
 
 def _writes(phase: Phase) -> bool:
@@ -99,150 +87,56 @@ def ios_with_ramp(fio: FioResult) -> float:
     return _per_second(fio.ios, fio) * (fio.ramp_ms + fio.planned_ms) / 1000
 
 
-def _per_io(
-    name: str, title: str, of: Callable[[PhaseResult], float], unit: str = "1"
-) -> Definition:
+def _per_io(of: Callable[[PhaseResult], float]) -> tuple[Value, Which]:
     """So many of a phase that fills memory for each I/O."""
-    title = f"{title} per I/O, ramp included"
-    return Definition(
-        f"{name}_per_io",
-        title,
-        unit,
-        "lower",
-        lambda phase, fio: of(phase) / ios_with_ramp(fio),
-        _fills,
-    )
+    return lambda phase, fio: of(phase) / ios_with_ramp(fio), _fills
 
 
-DEFINITIONS: tuple[Definition, ...] = (
-    Definition(
-        "bw",
-        "bandwidth",
-        "MiB/s",
-        "higher",
-        lambda phase, fio: _per_second(fio.ios, fio) * (fio.io_bytes / fio.ios) / MIB,
-    ),
-    Definition(
-        "iops", "I/Os per second", "1/s", "higher", lambda phase, fio: _per_second(fio.ios, fio)
-    ),
-    Definition("ios", "I/Os measured", "count", "higher", lambda phase, fio: float(fio.ios)),
-    Definition(
-        "runtime",
-        "time for the whole work",
-        "s",
-        "lower",
-        lambda phase, fio: fio.runtime_ms / 1000,
-        lambda phase: not phase.time_based,
-    ),
-    Definition(
-        "read_bw",
-        "read bandwidth",
-        "MiB/s",
-        "higher",
-        lambda phase, fio: _per_second(fio.read.io_bytes, fio) / MIB,
-        _both,
-    ),
-    Definition(
-        "read_iops",
-        "reads per second",
-        "1/s",
-        "higher",
-        lambda phase, fio: _per_second(fio.read.ios, fio),
-        _both,
-    ),
-    Definition(
-        "write_bw",
-        "write bandwidth",
-        "MiB/s",
-        "higher",
-        lambda phase, fio: _per_second(fio.write.io_bytes, fio) / MIB,
-        _writes,
-    ),
-    Definition(
-        "write_iops",
-        "writes per second",
-        "1/s",
-        "higher",
-        lambda phase, fio: _per_second(fio.write.ios, fio),
-        _writes,
-    ),
-    Definition(
-        "device_bytes_per_written_byte",
-        "bytes written to the device per byte fio wrote, ramp included",
-        "1",
-        "lower",
+# From what a phase and its fio showed, and which phases have it.
+OF_FIO: Mapping[str, tuple[Value, Which]] = {
+    "bw": (lambda _, fio: _per_second(fio.ios, fio) * (fio.io_bytes / fio.ios) / MIB, _any),
+    "iops": (lambda _, fio: _per_second(fio.ios, fio), _any),
+    "ios": (lambda _, fio: float(fio.ios), _any),
+    "runtime": (lambda _, fio: fio.runtime_ms / 1000, lambda phase: not phase.time_based),
+    "read_bw": (lambda _, fio: _per_second(fio.read.io_bytes, fio) / MIB, _both),
+    "read_iops": (lambda _, fio: _per_second(fio.read.ios, fio), _both),
+    "write_bw": (lambda _, fio: _per_second(fio.write.io_bytes, fio) / MIB, _writes),
+    "write_iops": (lambda _, fio: _per_second(fio.write.ios, fio), _writes),
+    "device_bytes_per_written_byte": (
         lambda phase, fio: (
             (phase.after.device_written_bytes - phase.before.device_written_bytes)
             / max(1.0, fio.write.io_bytes * (fio.ramp_ms + fio.planned_ms) / fio.planned_ms)
         ),
         lambda phase: phase.on_device and _writes(phase),
     ),
-    *(
-        Definition(
-            f"sync_{name}_ns", f"{of} of the time that a sync took", "ns", "lower", ns, _syncs
-        )
-        for name, of, ns in (
-            ("p50", "median", _sync_ns(0)),
-            ("p99", "99th percentile", _sync_ns(1)),
-            ("p999", "99.9th percentile", _sync_ns(2)),
-        )
-    ),
-    Definition(
-        "guest_ns_per_io",
-        "CPU time of the cgroup per I/O, ramp included",
-        "ns",
-        "lower",
+    "sync_p50_ns": _sync_ns(0),
+    "sync_p99_ns": _sync_ns(1),
+    "sync_p999_ns": _sync_ns(2),
+    "guest_ns_per_io": (
         lambda phase, fio: (phase.after.cpu_ns - phase.before.cpu_ns) / ios_with_ramp(fio),
         # With it the cgroup works outside of the time that fio counts I/Os in.
         lambda phase: phase.option("pre_read") in ("", "0"),
     ),
-    _per_io("refaults", "refaults", lambda phase: _moved(phase, "workingset_refault_file")),
-    _per_io("major_faults", "major faults", lambda phase: _moved(phase, "pgmajfault")),
-    _per_io("scanned", "pages scanned by reclaim", lambda phase: _reclaim(phase, "pgscan")),
-    Definition(
-        "reclaim_efficiency",
-        "pages reclaimed of those scanned",
-        "1",
-        "higher",
-        lambda phase, fio: _reclaim(phase, "pgsteal") / max(1, _reclaim(phase, "pgscan")),
+    "refaults_per_io": _per_io(lambda phase: _moved(phase, "workingset_refault_file")),
+    "major_faults_per_io": _per_io(lambda phase: _moved(phase, "pgmajfault")),
+    "scanned_per_io": _per_io(lambda phase: _reclaim(phase, "pgscan")),
+    "reclaim_efficiency": (
+        lambda phase, _: _reclaim(phase, "pgsteal") / max(1, _reclaim(phase, "pgscan")),
         _fills,
     ),
-    Definition(
-        "direct_scan_share",
-        "pages scanned by direct reclaim of all scanned",
-        "1",
-        "lower",
-        lambda phase, fio: _reclaim(phase, "pgscan_direct") / max(1, _reclaim(phase, "pgscan")),
+    "direct_scan_share": (
+        lambda phase, _: _reclaim(phase, "pgscan_direct") / max(1, _reclaim(phase, "pgscan")),
         _fills,
     ),
-    _per_io(
-        "memory_stall_ns",
-        "time that a task waited for memory (PSI)",
-        lambda phase: phase.after.memory_stall_ns - phase.before.memory_stall_ns,
-        unit="ns",
+    "memory_stall_ns_per_io": _per_io(
+        lambda phase: phase.after.memory_stall_ns - phase.before.memory_stall_ns
     ),
-    Definition(
-        "file_thp_mib",
-        "huge pages in the page cache at the end",
-        "MiB",
-        "higher",
-        lambda phase, fio: phase.after.memory_stat["file_thp"] / MIB,
-        _fills,
-    ),
-)
-
-PROGRAM_DEFINITIONS: tuple[ProgramDefinition, ...] = (
-    ProgramDefinition(
-        "time",
-        "time for one operation, set-up left out",
-        "ns",
-        "lower",
-        lambda program: program.ns / program.count,
-    ),
-    ProgramDefinition(
-        "ops", "operations measured", "count", "higher", lambda program: float(program.count)
-    ),
-)
+    "file_thp_mib": (lambda phase, _: phase.after.memory_stat["file_thp"] / MIB, _fills),
+}
+OF_PROGRAM: Mapping[str, Callable[[ProgramResult], float]] = {
+    "time": lambda program: program.ns / program.count,
+    "ops": lambda program: float(program.count),
+}
 
 # What the document of reclaim-contention reads from a profile of a machine: the time in
 # the slow path of spin locks, of all the time that CPUs were not idle.
@@ -253,24 +147,23 @@ SLOWPATH_SHARE = "slowpath_share"
 PER_WORK = 1000
 # That is also the unit that counts of functions are given per first.
 WORK_TITLE = "1,000 ns of work"
-METRIC_NAMES: tuple[str, ...] = (
-    *(definition.name for definition in DEFINITIONS),
-    *(definition.name for definition in PROGRAM_DEFINITIONS),
-    *(PATH, WORK, SLOWPATH_SHARE),
-)
+METRIC_NAMES: tuple[str, ...] = (*OF_FIO, *OF_PROGRAM, PATH, WORK, SLOWPATH_SHARE)
 
 
-def definitions_of(phase: Phase) -> tuple[Definition | ProgramDefinition, ...]:
-    """What is measured of a phase, by what it does."""
+def shown_by(phase: Phase) -> tuple[str, ...]:
+    """The names of what fio or a program shows of a phase, by what it does."""
     if phase.program:
-        return PROGRAM_DEFINITIONS
-    return tuple(definition for definition in DEFINITIONS if definition.when(phase))
+        return tuple(OF_PROGRAM)
+    return tuple(name for name, (_, which) in OF_FIO.items() if which(phase))
+
+
+def _counted(phase: Phase) -> tuple[str, ...]:
+    return (PATH, WORK) if phase.costs else (PATH,) if phase.program else ()
 
 
 def names_of(phase: Phase) -> tuple[str, ...]:
     """The names of all metrics that a phase can have."""
-    counted = (PATH, WORK) if phase.costs else (PATH,) if phase.program else ()
-    return (*(definition.name for definition in definitions_of(phase)), *counted, SLOWPATH_SHARE)
+    return (*shown_by(phase), *_counted(phase), SLOWPATH_SHARE)
 
 
 def thresholds_of(workloads: Mapping[str, Workload]) -> dict[tuple[str, str], dict[str, float]]:
@@ -305,21 +198,11 @@ def metrics_of(
     """
     metrics: list[Metric] = []
     for phase in phases:
-        rows = [
-            (each.name, each.title, each.unit, each.direction) for each in definitions_of(phase)
-        ]
-        if counted and phase.program:
-            title = f"instructions for one {phase.units[0].title}"
-            rows.append((PATH, title, "ns", "lower"))
-        if counted and phase.costs:
-            rows += [
-                (PATH, "instructions for 1,000 ns of work, at fixed costs", "ns", "lower"),
-                (WORK, "work per I/O, ramp included, at fixed costs", "ns", "lower"),
-            ]
-        if waits:
-            title = "share of busy vCPU time in the spin locks' slow path"
-            rows.append((SLOWPATH_SHARE, title, "%", "lower"))
-        for name, title, unit, direction in rows:
+        own = (*shown_by(phase), *(_counted(phase) if counted else ()))
+        for name in (*own, SLOWPATH_SHARE) if waits else own:
+            title, unit, direction = TABLE[name]
+            if name == PATH and phase.program:
+                title = f"instructions for one {phase.units[0].title}"
             name, title = f"{phase.name}.{name}", f"{phase.name}: {title}"
             metrics.append(Metric(name=name, title=title, unit=unit, direction=direction))
     return tuple(metrics)
@@ -373,11 +256,11 @@ def samples(
         fio = phase.fio
         if fio and (real_time or not spec.time_based or fio.planned_ios > 0):
             fio = replace(fio, planned_ms=fio.runtime_ms)
-        for definition in definitions_of(spec):
-            if isinstance(definition, ProgramDefinition):
-                value = definition.value(phase.program) if phase.program else None
+        for name in shown_by(spec):
+            if spec.program:
+                value = OF_PROGRAM[name](phase.program) if phase.program else None
             else:
-                value = definition.value(phase, fio) if fio else None
+                value = OF_FIO[name][0](phase, fio) if fio else None
             if value is not None:
-                values[f"{phase.name}.{definition.name}"] = float(value)
+                values[f"{phase.name}.{name}"] = float(value)
     return values

@@ -14,7 +14,7 @@ from results.units import is_virtual, shown_unit, with_shown_units
 from tests.analysis.factory import ExactSession
 from tests.analysis.wall_factory import WallSession
 from tests.values import but
-from workloads.metrics import DEFINITIONS
+from workloads.metrics import TABLE
 
 FAILURE = Failure(kind="panic", blame="series", message="m")
 
@@ -72,11 +72,9 @@ def test_virtual_only_where_time_is_counted(unit: str, mode: Mode, shown: str) -
 def test_every_metric_of_time_that_the_lab_measures_is_virtual() -> None:
     """A metric that is named for a duration or a rate has a unit that says so."""
     in_time = {
-        definition.name: is_virtual(shown_unit(definition.unit, "exact"))
-        for definition in DEFINITIONS
-        if "_ns" in definition.name
-        or definition.name == "runtime"
-        or definition.name.endswith(("bw", "iops"))
+        name: is_virtual(shown_unit(unit, "exact"))
+        for name, (_, unit, _) in TABLE.items()
+        if "_ns" in name or name == "runtime" or name.endswith(("bw", "iops"))
     }
     assert len(in_time) > 8
     assert all(in_time.values()), in_time

@@ -9,16 +9,13 @@ from results.profile import PhaseProfile, Profile
 from tests.values import but
 from tests.workloads.conftest import CATALOGUE, RECORDED, Run, counter, swap
 from workloads.metrics import (
-    DEFINITIONS,
     METRIC_NAMES,
-    PATH,
-    PROGRAM_DEFINITIONS,
-    SLOWPATH_SHARE,
-    WORK,
-    definitions_of,
+    OF_FIO,
+    TABLE,
     metrics_of,
     of_profile,
     samples,
+    shown_by,
     thresholds_of,
     uncounted,
 )
@@ -174,7 +171,7 @@ def test_a_time_without_a_sync_is_none(run_dirty: Run) -> None:
 def test_metrics_follow_from_what_a_phase_does() -> None:
     def names(workload: str, variant: str) -> set[str]:
         (phase,) = CATALOGUE[workload].phases_of(variant)
-        return {definition.name for definition in definitions_of(phase)}
+        return set(shown_by(phase))
 
     always = {"bw", "iops", "ios"}
     assert names("thp-matrix", "sync-read") == always | {"guest_ns_per_io"}
@@ -226,11 +223,8 @@ def test_metrics_of_a_case_are_those_of_its_samples(
 
 def test_directions() -> None:
     """Less work and less traffic for an I/O is better."""
-    names = [definition.name for definition in DEFINITIONS] + [
-        definition.name for definition in PROGRAM_DEFINITIONS
-    ]
-    assert (*names, PATH, WORK, SLOWPATH_SHARE) == METRIC_NAMES
-    lower = {definition.name for definition in DEFINITIONS if definition.direction == "lower"}
+    assert tuple(TABLE) == METRIC_NAMES
+    lower = {name for name in OF_FIO if TABLE[name][2] == "lower"}
     # A time, or work and traffic for something, or a share of what should not be.
     assert lower - {"runtime", "direct_scan_share"} == {
         name for name in METRIC_NAMES if "_per_" in name or name.startswith("sync_")
