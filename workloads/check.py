@@ -13,7 +13,6 @@ import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
@@ -26,7 +25,6 @@ from workloads.parse import MOST_DIGITS, ParseError, whole
 from workloads.spec import Phase, Workload
 
 SCRIPT = Path(__file__).with_name("check.sh")
-SELFTESTS = Path(__file__).with_name("selftests.toml")
 CONTENT = ("--verify=crc32c", "--verify_interval=4096", "--verify_fatal=1")
 # What each job of a step reads or writes, in MiB: a huge folio comes and goes for each 4 KiB.
 SHARE_MIB = 1
@@ -52,6 +50,13 @@ class Selftest:
 
     initcall: str
     prints: str
+
+
+# By the names that an experiment gives them.
+SELFTESTS = {
+    name: Selftest(**entry)
+    for name, entry in tomllib.loads(SCRIPT.with_name("selftests.toml").read_text()).items()
+}
 
 
 @dataclass(frozen=True)
@@ -94,12 +99,6 @@ class Room:
     own_limit: int
 
 
-def known_selftests(path: Path = SELFTESTS) -> dict[str, Selftest]:
-    """Self-tests by the names that an experiment gives them."""
-    data = tomllib.loads(path.read_text(encoding="utf-8"))
-    return {name: Selftest(**entry) for name, entry in data.items()}
-
-
 def command_line(selftests: Sequence[str]) -> tuple[str, ...]:
     """Words for the kernel of a guest of the gate.
 
@@ -109,7 +108,7 @@ def command_line(selftests: Sequence[str]) -> tuple[str, ...]:
     """
     words = ["loglevel=7", "slub_debug=FZ,radix_tree_node", "panic_on_warn=0"]
     words.append("sysctl.kernel.hung_task_timeout_secs=10")
-    unasked = [test.initcall for name, test in known_selftests().items() if name not in selftests]
+    unasked = [test.initcall for name, test in SELFTESTS.items() if name not in selftests]
     return (*words, *([f"initcall_blacklist={','.join(unasked)}"] if unasked else []))
 
 
@@ -247,22 +246,16 @@ def _command(phase: Phase, workload: Workload, jobs: int, seed: int, file_mib: i
     return arguments
 
 
-PATTERNS = Path(__file__).with_name("splats.toml")
+PATTERNS = tomllib.loads(Path(__file__).with_name("splats.toml").read_text(encoding="utf-8"))
+# Kind, title and pattern of every kind of splat, in the order they are tried.
+SPLATS = tuple(
+    (entry["kind"], entry["title"], re.compile("|".join(f"(?:{p})" for p in entry["patterns"])))
+    for entry in PATTERNS["splats"]
+)
+PLACES = tuple(map(re.compile, PATTERNS["places"]))
+TELLERS = re.compile("|".join(PATTERNS["tellers"]))
 STAMP = re.compile(r"^(?:<\d+>)?\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? ?")
-# Where it happened, in the words of lockdep, of an oops in the kernel, and of a warning.
-PLACES = (
-    re.compile(r"(?:trying to (?:acquire|release) lock|takes)[^\n]*\n[^\n]* at: ([\w.]+)\+0x"),
-    re.compile(r"RIP: 0010:([\w.]+)\+0x"),
-    re.compile(r" at (?:\S+:\d+ )?([\w.]+)\+0x"),
-)
 TRACED = re.compile(r"^ +([\w.]+)\+0x[0-9a-f]+/0x[0-9a-f]+$")
-# What prints the splat or gives out memory, not what it is about.
-TELLERS = re.compile(
-    r"^(dump_stack|dump_stack_lvl|__might_resched|__might_sleep|print_\w+|check_\w+|mark_lock\w*"
-    r"|__lock_acquire\w*|lock_acquire\w*|lock_release\w*|lockdep_\w+|__schedule\w*|schedule\w*"
-    r"|_raw_\w+|kasan_\w+|slab_err\w*|bad_page\w*|dump_page|rcu_\w+|asm_\w+|sysvec_\w+"
-    r"|kmem_cache_alloc\w*|__kmalloc\w*|kmalloc\w*|__alloc_pages\w*|alloc_pages\w*)$"
-)
 LINES_OF_SPLAT = 100
 # Ends the evidence of a splat, with the line itself.
 END = re.compile(r"</TASK>|---\[ end (?:trace|Kernel panic)|^twinboot: ")
@@ -279,16 +272,6 @@ class Splat:
     line: str
     where: str
     evidence: tuple[str, ...]
-
-
-@cache
-def kinds(path: Path = PATTERNS) -> tuple[tuple[str, str, re.Pattern[str]], ...]:
-    """Kind, title and pattern of every kind of splat, in the order they are tried."""
-    data = tomllib.loads(path.read_text(encoding="utf-8"))
-    return tuple(
-        (entry["kind"], entry["title"], re.compile("|".join(f"(?:{p})" for p in entry["patterns"])))
-        for entry in data["splats"]
-    )
 
 
 def find(console: str) -> tuple[Splat, ...]:
@@ -326,14 +309,14 @@ def same(splat: Splat) -> str:
 
 
 def _kind(line: str) -> tuple[str, str] | None:
-    return next(((kind, title) for kind, title, pattern in kinds() if pattern.search(line)), None)
+    return next(((kind, title) for kind, title, pattern in SPLATS if pattern.search(line)), None)
 
 
 def _where(evidence: tuple[str, ...]) -> str:
     text = "\n".join(evidence)
     placed = (match[1] for place in PLACES if (match := place.search(text)))
     traced = (match[1] for line in evidence if (match := TRACED.match(line)))
-    return next(placed, next((name for name in traced if not TELLERS.match(name)), ""))
+    return next(placed, next((name for name in traced if not TELLERS.fullmatch(name)), ""))
 
 
 BLOCK = 4096
@@ -386,9 +369,8 @@ def judge(console: str, files: Mapping[str, bytes] | None, task: CheckTask) -> C
         for s in find(console)
     ]
     checked: list[str] = []
-    known = known_selftests()
     for name in task.selftests:
-        report = re.search(rf"{known[name].prints}: (\d+) of (\d+) tests passed", console)
+        report = re.search(rf"{SELFTESTS[name].prints}: (\d+) of (\d+) tests passed", console)
         if report is None and not any(each.kind == "selftest" for each in problems):
             problems.append(problem("selftest", f"the {name} self-test did not report"))
         elif report and (report[1] != report[2] or report[2] == "0"):
