@@ -13,6 +13,7 @@ import functools
 import importlib
 import inspect
 import os
+import re
 import signal
 import textwrap
 import types
@@ -335,31 +336,60 @@ app = typer.Typer(add_completion=False)
 
 
 class Shell(enum.StrEnum):
-    """Shells that have a completion."""
+    """Shells that have a completion, and the reader of manual pages."""
 
     bash = "bash"
     zsh = "zsh"
     fish = "fish"
+    man = "man"
 
 
 @app.command("completion")
 def completion_verb(
-    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish")],
+    ctx: typer.Context,
+    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh, fish or man")],
     program: Annotated[
         str, opt("--program NAME", "the command name that you use for it")
     ] = PROGRAM,
 ) -> None:
-    """Print the completion script for bash, zsh or fish.
+    """Print the completion script for bash, zsh or fish; for man, the manual page.
 
     In ~/.bashrc: eval "$(twinboot completion bash)". In ~/.zshrc, behind compinit:
     eval "$(twinboot completion zsh)". In ~/.config/fish/config.fish:
-    twinboot completion fish | source.
+    twinboot completion fish | source. twinboot completion man | man -l - reads the page.
 
     Examples:
     ./lab.py completion bash  # what ~/.bashrc evaluates
     ./lab.py completion fish --program lab.py  # for another name of the program
     """
-    print(get_completion_script(prog_name=program, complete_var=VARIABLE, shell=shell.value))
+    if shell is Shell.man:
+        print(man_page(ctx.find_root(), program))
+    else:
+        print(get_completion_script(prog_name=program, complete_var=VARIABLE, shell=shell.value))
+
+
+def man_page(root: Any, program: str) -> str:
+    """All verbs with their options, as man(7) reads it."""
+
+    def plain(text: str) -> str:
+        # A backslash, and a dot or an apostrophe that begins a line, would be a request.
+        return re.sub(r"^(?=[.'])", r"\\&", text.replace("\\", r"\e"), flags=re.M)
+
+    lines = [f".TH {program.upper()} 1", ".SH NAME", f"{program} \\- {plain(root.command.help)}"]
+    lines += [".SH SYNOPSIS", f"{program} VERB [OPTIONS]", ".SH VERBS"]
+    waiting = list(root.command.commands.items())
+    while waiting:
+        path, command = waiting.pop(0)
+        inner = getattr(command, "commands", {})
+        waiting = [(f"{path} {name}", each) for name, each in inner.items()] + waiting
+        verb = command.load() if isinstance(command, LazyVerb) else command
+        lines += [f".SS {path}", *plain(verb.help).replace("\n\n", "\n.PP\n").splitlines()]
+        for rows in () if inner else options_of(verb, root).values():
+            for written, text in rows:
+                lines += [".TP", plain(written), plain(text)]
+        for example in str(verb.epilog).split("\n\n")[1:]:
+            lines += [".PP", plain(example)]
+    return "\n".join(lines)
 
 
 def is_completing() -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
+
+import typer
 
 from host import facts
 from runs.request import Request
@@ -32,6 +35,15 @@ if TYPE_CHECKING:
     from runs.resolved import Resolved
 
 
+COLOURS = {
+    "regression": "red",
+    "failed": "red",
+    "improvement": "green",
+    "inconclusive": "yellow",
+    "not tested": "yellow",
+    "unexplained": "yellow",
+}
+VERDICT = re.compile(rf"(?<!\w)({'|'.join(COLOURS)})s?(?!\w)")
 # Columns where standard output is no terminal; ``reports.render.text`` has the same.
 WIDTH = 80
 
@@ -54,9 +66,15 @@ def log(text: str) -> None:
     print(clean_lines(text), file=sys.stderr)
 
 
-def write_out(text: object = "", *, end: str = "\n", flush: bool = False) -> None:
-    """Text on standard output."""
-    print(clean_lines(str(text)), end=end, flush=flush)
+def write_out(
+    text: object = "", *, end: str = "\n", flush: bool = False, verdicts: bool = False
+) -> None:
+    """Text on standard output; ``verdicts`` in it have their colours on a terminal."""
+    shown = clean_lines(str(text))
+    # https://no-color.org
+    if verdicts and sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+        shown = VERDICT.sub(lambda word: typer.style(word[0], COLOURS[word[1]], bold=True), shown)
+    print(shown, end=end, flush=flush)
 
 
 def resolved_of(

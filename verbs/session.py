@@ -442,9 +442,10 @@ def report(folder: Path, form: str, *, strict: bool, write: bool = True) -> int:
     def show(comparison: SessionComparison) -> None:
         width = terminal_width()
         if form:
-            write_out(forms.render(comparison, form, width, str(folder)), flush=True)
+            shown = forms.render(comparison, form, width, str(folder))
         else:
-            write_out("\n".join(forms.answer_lines(comparison, width, str(folder))), flush=True)
+            shown = "\n".join(forms.answer_lines(comparison, width, str(folder)))
+        write_out(shown, flush=True, verdicts=form in ("", "text"))
 
     if write:
         comparison = forms.write_all(folder, show)

@@ -44,7 +44,7 @@ WORDS = [
     (("run", "--guest", "lap"), {"laptop", "laptop-numa"}, {"smoke"}),
     (("run", "--workloads", "filemap-4k,th"), {"filemap-4k,thp-matrix"}, set()),
     (("report", "lat"), {"latest"}, set()),
-    (("completion", ""), {"bash", "zsh", "fish"}, set()),
+    (("completion", ""), {"bash", "zsh", "fish", "man"}, set()),
 ]
 
 
@@ -152,3 +152,13 @@ def test_a_press_of_the_tabulator_waits_for_no_statistics(environment: dict[str,
     imported = completion_of(environment, "twinboot run --s", **shell).stderr
     assert re.search(r"\| +typer$", imported, re.M)
     assert not re.search(r"\| +(numpy|scipy|pandas|matplotlib)$", imported, re.M)
+
+
+def test_the_manual_has_every_verb_and_option(environment: dict[str, str]) -> None:
+    page = output("twinboot", "completion", "man", env=environment)
+    verbs = re.findall(r"^\.SS (.*)$", page, re.M)
+    assert {"run", "history add", "queue run", "answer", "completion"} <= set(verbs)
+    assert "\n.TP\n--seeds N\n" in page
+    # Each line that begins with a dot is a request that man(7) has.
+    requests = set(re.findall(r"^\.(\w+|.)", page, re.M))
+    assert requests == {"TH", "SH", "SS", "TP", "PP"}

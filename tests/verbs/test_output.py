@@ -2,6 +2,7 @@
 
 import ast
 import io
+import sys
 import unicodedata
 from pathlib import Path
 
@@ -47,6 +48,22 @@ def test_nothing_printed_is_more_than_text(text: str, capsys: pytest.CaptureFixt
     printed = capsys.readouterr()
     assert printed.out.startswith("a\tb\n  ")
     assert not unfit(printed.out + printed.err)
+
+
+@pytest.mark.parametrize(
+    ("terminal", "without", "coloured"), [(True, "", 2), (True, "1", 0), (False, "", 0)]
+)
+def test_verdicts_have_colours_on_a_terminal_that_wants_them(
+    terminal: bool,
+    without: str,
+    coloured: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    monkeypatch.setenv("NO_COLOR", without)
+    invocation.write_out("1 regression, 2 improvements; progression", verdicts=True)
+    assert capsys.readouterr().out.count("\x1b[3") == coloured
 
 
 @pytest.mark.parametrize("terminal", [True, False])
