@@ -14,7 +14,7 @@ from errors import LabError, UsageError
 from runs.request import SUBJECT, Request
 from verbs.cli import Without, flattened
 from verbs.invocation import log, options, resolved_of, write_out
-from verbs.options import Folder, Measuring, opt
+from verbs.options import Folder, Measuring, opt, session_folder
 from verbs.session import OfTree, measure
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def answer_verb(
     from history import claim as claims
     from kernels.mail import read_mail
 
+    of = of and session_folder(of)
     raw = _mail(file)
     mail = read_mail(raw, file)
     identifier = mail.message_id if mail.has_id else ""
@@ -136,7 +137,7 @@ def _arms(request: Request, claim: ReportedChange, tree: Path | None) -> Request
     missing = [name for name in names if not find_commit(top, name)]
     if missing:
         raise UsageError(
-            f"{', '.join(missing)} of the mail: no such commit in this tree",
+            f"{', '.join(missing)}: no such commit in this tree",
             where=str(top),
             next_step="git fetch the branch that the mail names; or name the change as a patch: "
             "--series FILE --source SOURCE",
