@@ -24,6 +24,8 @@ from experiment.plan import Conditions
 from experiment.spec import Direction, Experiment, Guest, Observed
 
 SCHEMA_VERSION = 1
+# Of arms, cases, phases, judged metrics; of seeds, and of a case's metrics, eight times as many.
+MOST_ITEMS = 256
 # Among the overrides of a session that made its first case alone.
 QUICK = "--quick"
 
@@ -245,9 +247,9 @@ class CaseRecord(Record):
     name: str
     title: str
     size: CaseSize = CaseSize()
-    phases: tuple[PhaseRecord, ...]
-    metrics: tuple[Metric, ...]
-    primary: tuple[str, ...]
+    phases: Annotated[tuple[PhaseRecord, ...], Field(max_length=MOST_ITEMS)]
+    metrics: Annotated[tuple[Metric, ...], Field(max_length=8 * MOST_ITEMS)]
+    primary: Annotated[tuple[str, ...], Field(max_length=MOST_ITEMS)]
 
 
 class TwinRecord(Record):
@@ -407,9 +409,9 @@ class Manifest(Record):
     guest: Guest
     arguments: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
-    arms: tuple[ArmRecord, ...]
-    cases: tuple[CaseRecord, ...]
-    seeds: tuple[int, ...]
+    arms: Annotated[tuple[ArmRecord, ...], Field(min_length=1, max_length=MOST_ITEMS)]
+    cases: Annotated[tuple[CaseRecord, ...], Field(max_length=MOST_ITEMS)]
+    seeds: Annotated[tuple[int, ...], Field(max_length=8 * MOST_ITEMS)]
     runs_planned: int
     case_seeds: dict[str, int] = Field(default_factory=dict)
     same_code: bool = False

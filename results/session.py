@@ -83,13 +83,17 @@ def open_session(folder: Path, *, counted: bool = True) -> MeasuredSession:
 def _require_planned(manifest: Manifest, records: Sequence[RunRecord], where: Path) -> None:
     cases, arms = ({each.name for each in of} for of in (manifest.cases, manifest.arms))
     blocks = {"": len(manifest.seeds)} | {twin.name: twin.blocks for twin in manifest.twins}
+    taken = set()
     for run in records:
+        key = (run.case, run.arm, run.block, run.twin, run.repeat)
         planned = run.case in cases and run.arm in arms and 0 <= run.block < blocks.get(run.twin, 0)
-        if not planned:
+        if not planned or key in taken:
             words = f"{run.twin} {run.case}, arm {run.arm}, block {run.block}".strip()
-            what = f"run {run.run_id} ({words}) is none of its manifest's"
+            fault = "is recorded twice" if planned else "is none of its manifest's"
+            what = f"run {run.run_id} ({words}) {fault}"
             step = "ask whoever measured it for the session as it was"
             raise StoreError(clean(what), where=str(where), next_step=step)
+        taken.add(key)
 
 
 LATEST = "latest"

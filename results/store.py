@@ -13,7 +13,7 @@ import itertools
 import json
 import threading
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -41,7 +41,7 @@ MOST_UNPACKED_BYTES = 256 * door.MIB
 FILES: dict[type[Record], str] = {RunCost: COSTS, Profile: PROFILES, Locks: LOCKS}
 
 # A session of hundreds of runs has some MiB of records; a profile, of one run, has a few.
-MOST_BYTES = {PROFILES: door.LINES, LOCKS: door.LINES}
+MOST_BYTES = {RUNS: 128 * door.MIB, PROFILES: door.LINES, LOCKS: door.LINES}
 LONGEST_LINE = 64 * door.MIB
 
 R = TypeVar("R", bound=Record)
@@ -143,8 +143,8 @@ class SessionStore:
         if of is None:
             return _latest(self._read(PROFILES, Profile))
         heads = tuple(f'{{"run_id":"{run_id}",'.encode() for run_id in of)
-        profiles = self._read(PROFILES, Profile, heads) if heads else []
-        return [profile.of_functions for profile in _latest(profiles)]
+        profiles = self._read(PROFILES, Profile, heads) if heads else ()
+        return _latest(profile.of_functions for profile in profiles)
 
     def locks(self) -> list[Locks]:
         """What the twins saw of locks, in the order of the run ids; the last of each."""
@@ -162,13 +162,13 @@ class SessionStore:
 
     def costs(self) -> list[RunCost]:
         """What the runs cost the host, in the order they ended."""
-        return self._read(COSTS, RunCost)
+        return list(self._read(COSTS, RunCost))
 
     def _append_line(self, name: str, record: Record) -> None:
         door.append(self.folder, name, (record.model_dump_json() + "\n").encode())
 
-    def _read(self, name: str, kind: type[R], heads: tuple[bytes, ...] = (b"",)) -> list[R]:
-        path, records = self.folder / name, []
+    def _read(self, name: str, kind: type[R], heads: tuple[bytes, ...] = (b"",)) -> Iterator[R]:
+        path = self.folder / name
         try:
             with door.opened(self.folder, name, MOST_BYTES.get(name, 256 * door.MIB)) as lines:
                 for number in itertools.count(1):
@@ -180,13 +180,12 @@ class SessionStore:
                     if not line.startswith(heads):
                         continue
                     try:
-                        records.append(kind.model_validate_json(line))
+                        yield kind.model_validate_json(line)
                     except ValidationError as error:
                         what = f"not a {kind.__name__}: {first_of(error)}"
                         raise StoreError(f"{path}:{number}: {what}") from None
         except FileNotFoundError:
-            return []
-        return records
+            return
 
 
 def first_of(error: ValidationError) -> str:
@@ -198,6 +197,6 @@ def first_of(error: ValidationError) -> str:
     return f"{place}: {first['msg']}{shown}{more}" if place else f"{first['msg']}{more}"
 
 
-def _latest(results: list[OfRun]) -> list[OfRun]:
+def _latest(results: Iterable[OfRun]) -> list[OfRun]:
     latest = {record.run_id: record for record in results}
     return [latest[run_id] for run_id in sorted(latest)]

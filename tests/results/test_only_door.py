@@ -46,6 +46,10 @@ ALLOWED = {
     "runs/requirements.py": {"read_text": OWN_DATA},
     "runs/repro.py": {"read_bytes": OWN_DATA, "read_text": OWN_DATA},
     "runs/resolved.py": {"read_text": "patches that were read before"},
+    "verbs/answer.py": {
+        "open": "a mail that the user named",
+        "read_bytes": "a thread just fetched",
+    },
     "verbs/cli.py": {
         "read_text": "the help of verbs, from sources of ours",
         "write_text": "a line of help, to no file",

@@ -59,6 +59,26 @@ def test_a_run_that_is_not_of_the_plan_is_named(tmp_path: Path) -> None:
         store.append(record.model_copy(update=update))
         with pytest.raises(StoreError, match=f"run {record.run_id} .*none of its manifest's"):
             open_session(store.folder)
+    twice = SessionStore(tmp_path / "twice")
+    twice.create(session.manifest())
+    for run_id in ("a", "b"):
+        twice.append(session.records()[0].model_copy(update={"run_id": run_id}))
+    with pytest.raises(StoreError, match=r"run b .*recorded twice"):
+        open_session(twice.folder)
+
+
+def test_a_manifest_of_many_arms_cases_or_metrics_is_refused(tmp_path: Path) -> None:
+    store, honest = SessionStore(tmp_path), ExactSession().manifest()
+    case = honest.cases[0]
+    for update in (
+        {"arms": honest.arms[:1] * 257},
+        {"cases": (case,) * 257},
+        {"seeds": tuple(range(2049))},
+        {"cases": (case.model_copy(update={"metrics": case.metrics[:1] * 2049}),)},
+    ):
+        store.create(honest.model_copy(update=update))
+        with pytest.raises(StoreError, match=r"at most (256|2048) items"):
+            store.manifest()
 
 
 def calls(source: str) -> list[str]:
