@@ -41,6 +41,7 @@ from text import counted, in_words
 
 # As many columns of verdicts as a table of arms may have before it is turned around.
 MOST_COLUMNS = 4
+FIRST = (Verdict.REGRESSION, Verdict.IMPROVEMENT)
 # Phases whose functions are named in the answer; all have a section of their own.
 MOST_WHY = 3
 # Findings that are lines of the answer: what is known of the code that ran, and kept runs.
@@ -124,12 +125,14 @@ def of_pair(view: View, comparison: Comparison) -> list[Block]:
     """All results of two arms, and where they came from."""
     level = f"{100 * trust.level(comparison):g} % interval"
     heads = (comparison.manifest.base, comparison.manifest.patched, "change", level)
-    cases = [metric.case for metric in comparison.primary]
-    called = {metric.case for metric in comparison.primary if metric.judgement.verdict in CALLED}
-    # What changed is read first: cases with a change, and in each case the metrics with one.
-    places = {case: (case not in called, cases.index(case)) for case in cases}
+    # What changed is read first, and of that what got worse.
     results = sorted(
-        comparison.primary, key=lambda m: (places[m.case], m.judgement.verdict not in CALLED)
+        comparison.primary,
+        key=lambda metric: (
+            FIRST.index(metric.judgement.verdict)
+            if metric.judgement.verdict in FIRST
+            else len(FIRST)
+        ),
     )
     rows = tuple(_verdict(comparison, metric) for metric in results)
     # Of many pairs the rest is said once, below.
