@@ -73,8 +73,7 @@ def kept_folder(cache: Path) -> Path:
 
 def key_of(machine: Machine) -> str:
     """Name of all that a machine at its stop point is a function of; InfraError: no QEMU."""
-    path = _program(machine.guest)
-    return _key(*_stopped(machine), _emulator(path))
+    return _key(*_stopped(machine), emulator(_program(machine.guest)))
 
 
 def run_key(
@@ -152,19 +151,6 @@ def digest_of(files: Iterable[Path]) -> str:
         if path.is_file():
             total.update(bytes.fromhex(sha256_of(path)))
     return total.hexdigest()[:16]
-
-
-@lru_cache
-def _emulator(path: Path) -> list[object]:
-    """A QEMU and the firmware that it finds, which lies in the guest's memory, too."""
-    listed = run([str(path), "-L", "help"], timeout_s=60.0).stdout
-    firmware = [
-        (each.name, each.stat().st_size, each.stat().st_mtime_ns)
-        for folder in listed.split()
-        for each in sorted(Path(folder).glob("*"))
-        if each.is_file()
-    ]
-    return [sha256_of(path), firmware]
 
 
 def _restored(machine: Machine, entry: Path, folder: Path, logs: Path) -> Snapshot | None:

@@ -49,7 +49,10 @@ def _per_second(number: float, fio: FioResult) -> float:
 
 def _sync_ns(percentile: int) -> tuple[Value, Which]:
     # Of a phase whose time ended before its first sync: no time at all.
-    return lambda phase, fio: fio.sync_ns[percentile] if fio.sync_ns else 0.0, _syncs
+    return (
+        lambda phase, fio: fio.sync_ns[percentile] if fio.sync_ns else 0.0,
+        lambda phase: phase.syncs and _writes(phase),
+    )
 
 
 def _any(phase: Phase) -> bool:
@@ -67,10 +70,6 @@ def _both(phase: Phase) -> bool:
 def _fills(phase: Phase) -> bool:
     """Pages come from a device and may have to go again."""
     return phase.on_device and "read" in phase.directions
-
-
-def _syncs(phase: Phase) -> bool:
-    return phase.syncs and _writes(phase)
 
 
 def ios_of(phase: PhaseResult) -> float | None:

@@ -358,7 +358,8 @@ def _client(stack: ExitStack, address: str, *, loopback_only: bool = False) -> A
     """A client of a scheduler that answers in time; ``loopback_only``: that none reaches."""
     from distributed import Client
 
-    _quiet()
+    # What breaks is said once, by who notices; after dask's import, which sets loggers up.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
     made: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def connect() -> None:
@@ -388,8 +389,3 @@ def _client(stack: ExitStack, address: str, *, loopback_only: bool = False) -> A
         if not is_loopback(contact):
             raise _open_to_all(address, contact)
     return client
-
-
-def _quiet() -> None:
-    """What breaks is said once, by who notices; after dask's import, which sets loggers up."""
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)

@@ -113,7 +113,7 @@ def test_all_that_a_boot_depends_on_is_in_its_name(
         {"cmdline": ("word",)},
     ):
         known.append(kept.key_of(replace(machine, **change)))
-    monkeypatch.setattr(kept, "_emulator", lambda path: ["another QEMU"])
+    monkeypatch.setattr(kept, "emulator", lambda path: {"QEMU binary": "another"})
     known.append(kept.key_of(machine))
     assert len(set(known)) == len(known)
 
