@@ -26,10 +26,6 @@ ALLOWED = {
     },
     "runs/fleet/worker.py": {"read_bytes": OWN_DATA},
     "history/recall.py": {"read_text": OWN_DATA},
-    "verbs/answer.py": {
-        "open": "the report that the user names",
-        "read_bytes": "a thread in a folder of the lab's that was just fetched",
-    },
     "runs/keeping.py": {
         "read_bytes": "a kept run, whose digest is proven",
         "read_text": "hosts that are set aside, of a folder of the lab's",
