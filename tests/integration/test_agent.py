@@ -13,7 +13,7 @@ from mcp.client import Client
 
 from tests.integration.lab_process import CHECKOUT
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.usefixtures("kept_runs")]
 SLOW = CHECKOUT / "configs/series/slow-add-locked-256"
 HOW = {"workloads": "filemap-4k", "guest": "smoke", "seeds": 8, "quick": True, "wait_s": 1}
 

@@ -21,7 +21,7 @@ from tests.integration.conftest import EndedSession, measured
 from tests.integration.lab_process import CHECKOUT, records_of, run_lab
 from tests.values import but
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.usefixtures("kept_runs")]
 EXPLAINED = str(CHECKOUT / "tests/integration/explained.toml")
 SLOW = ("--set", "series.path=configs/series/slow-add-locked-256", "--set", "series.reverse=false")
 XA_LOCK = "i_pages.xa_lock"

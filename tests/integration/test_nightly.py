@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from history.store import HistoryStore
+from host.facts import cache_folder
 from kernels.cache import Kernel
 from tests.values import spaced
 from tests.workflow import CHECKOUT, WORKFLOWS, WorkflowStep, parsed, perform, steps_of
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.usefixtures("kept_runs")]
 SMOKE = "guest=smoke blocks=1"
 
 
@@ -36,7 +37,11 @@ def test_the_steps_of_a_night_in_order(kernels: dict[str, Kernel], tmp_path: Pat
         for path in kernel.folder.iterdir():
             os.link(path, copy / path.name)
     files = {name: tmp_path / name for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
-    env = {"TWINBOOT_CACHE": str(cache), **{name: str(path) for name, path in files.items()}}
+    env = {
+        "TWINBOOT_CACHE": str(cache),
+        "TWINBOOT_KEPT": str(cache_folder() / "runs"),
+        **{name: str(path) for name, path in files.items()},
+    }
     steps = [step for job in ("measure", "record") for step in steps_of(job, jobs[job], values)]
     verbs = [verb for step in steps for verb in re.findall(r"lab\.py ([a-z-]+)", step.run)]
     assert verbs == [*spaced("doctor cache-key build measure report clean history gate pages")]

@@ -8,7 +8,7 @@ from results.store import SessionStore
 from tests.integration.conftest import EndedSession, measured
 from tests.integration.lab_process import records_of
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.usefixtures("kept_runs")]
 # Stands for the newest release of this series; needs apt's lists and its archive.
 PACKAGE = "deb:linux-image-6.12-cloud-amd64"
 

@@ -7,7 +7,7 @@ from reports.forms import read_comparison
 from tests.integration.conftest import EndedSession, measured
 from tests.integration.lab_process import records_of
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.usefixtures("kept_runs")]
 ARMS = ("vanilla", "sleepy", "bourney", "sorted-bourney", "zr1")
 
 

@@ -8,7 +8,7 @@ from kernels.cache import Kernel
 from tests.integration.conftest import measured
 from tests.integration.lab_process import records_of
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.usefixtures("kept_runs")]
 # Two cells of the eighteen: one that no mount changes much, and one that faults.
 CELLS = """\
 name = "cells"
