@@ -475,23 +475,6 @@ def test_every_form_is_the_product_and_the_rest_is_log(
     assert (str(folder) in shown.out) == (form == "text")
 
 
-def test_a_folder_torn_in_its_last_line_is_still_a_session(main: Main, tmp_path: Path) -> None:
-    folder = store(tmp_path / "session")
-    with (folder / "runs.jsonl").open("a") as sink:
-        sink.write('{"run_id": "filemap-4k-000-ba')
-    assert main("report", str(folder)) == 0
-
-
-def test_a_damaged_record_is_no_traceback(
-    main: Main, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    folder = store(tmp_path / "session")
-    with (folder / "runs.jsonl").open("a") as sink:
-        sink.write('{"run_id": 5}\n')
-    assert main("report", str(folder)) == 2
-    assert "runs.jsonl:34: not a RunRecord" in capsys.readouterr().err
-
-
 def test_as_a_process_from_anywhere(tmp_path: Path) -> None:
     done = as_process("plan", "filemap-v4", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

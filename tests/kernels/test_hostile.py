@@ -83,21 +83,6 @@ def test_refused_before_anything_is_applied(lab: Lab, diff: str, message: str) -
     assert not (lab.cache / "series").exists()
 
 
-def test_a_link_of_one_patch_is_not_followed_by_another(lab: Lab) -> None:
-    posts = post(lab, FASTER, FASTER_AGAIN)
-    bodies = [LINK.format("mm/trap"), "diff --git a/x b/x\n" + NEW.format("mm/trap/evil.c")]
-    path = lab.checkout / "hostile.mbox"
-    path.write_bytes(
-        mbox([Post(mail.headers, f"w\n---\n{d}") for mail, d in zip(posts, bodies, strict=True)])
-    )
-    with pytest.raises(SeriesError, match="symbolic link"):
-        keep(SeriesSpec(path="hostile.mbox"), **lab.where)
-
-
-def FASTER_AGAIN(tree: Path) -> None:
-    (tree / "mm/slow.c").write_text((tree / "mm/slow.c").read_text() + "/* end */\n")
-
-
 def test_headers_with_escapes_are_shown_harmless(lab: Lab) -> None:
     evil = "=?utf-8?q?=1B=5D0=3Bowned=07_=E2=80=AEtxt_=3Cscript=3E?="
     (mail,) = post(lab, FASTER)

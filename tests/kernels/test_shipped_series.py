@@ -97,6 +97,7 @@ def test_is_signed_off_and_described(series: str) -> None:
         assert max(map(len, head)) <= 80
 
 
+@pytest.mark.slow
 def test_noop_keeps_every_line_that_is_no_comment(pristine: Path, tmp_path: Path) -> None:
     for name, text in patched(pristine, tmp_path, "configs/series/noop").items():
         old, new = (pristine / name).read_text().splitlines(), text.splitlines()
@@ -105,6 +106,7 @@ def test_noop_keeps_every_line_that_is_no_comment(pristine: Path, tmp_path: Path
             assert before == after or after.strip().startswith(("*", "/*"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("series", [name for name in SERIES if "slow-add" in name])
 def test_slow_add_does_what_its_name_says(pristine: Path, tmp_path: Path, series: str) -> None:
     text = patched(pristine, tmp_path, series)["mm/filemap.c"]
@@ -115,6 +117,7 @@ def test_slow_add_does_what_its_name_says(pristine: Path, tmp_path: Path, series
     assert locked == ("locked" in series)
 
 
+@pytest.mark.slow
 def test_filemap_walks_makes_three_walks(pristine: Path, tmp_path: Path) -> None:
     text = patched(pristine, tmp_path, "configs/series/filemap-walks")["mm/filemap.c"]
     body = text[text.index("noinline int __filemap_add_folio(") :]
