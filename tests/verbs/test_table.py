@@ -1,6 +1,5 @@
 """The command line before a verb is imported: help, start-up cost, interrupts."""
 
-import json
 import os
 import re
 import signal
@@ -18,6 +17,7 @@ from typer.main import get_command
 
 import lab
 from runs.request import Request
+from tests.values import spaced
 from tests.waiting import completed
 from verbs import bisect, queue
 from verbs.cli import LazyVerb, Without, flattened, options_of
@@ -26,13 +26,6 @@ from verbs.options import Booting, ExecutorOptions, Measuring
 CHECKOUT = Path(lab.__file__).resolve().parent
 HEAVY = ("scipy", "pandas", "matplotlib", "ruptures", "pygit2", "distributed", "jinja2")
 SLOW = (*HEAVY, "numpy", "experiment.spec", "runs.local")
-LOADED = """
-import json, sys
-import lab
-status = lab.main(sys.argv[1:])
-loaded = [name for name in sys.modules if "." not in name]
-print(json.dumps([status, loaded]), file=sys.stderr)
-"""
 # A shell that starts something in the background lets it and its children ignore SIGINT.
 AT_A_TERMINAL = ("env", "--default-signal=INT")
 
@@ -65,34 +58,18 @@ def test_no_verb_of_a_module_is_left_out() -> None:
     assert known == written
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("--help",),
-        ("-h",),
-        ("--version",),
-        ("list",),
-        ("queue", "list"),
-        ("queue", "--help"),
-        ("doctor",),
-        ("plan", "filemap-v4"),
-        ("plan", "-h"),
-        ("measur",),
-    ],
-    ids=" ".join,
-)
-def test_what_neither_measures_nor_reports_does_not_wait_for_statistics(
-    arguments: tuple[str, ...], tmp_path: Path
-) -> None:
-    done = completed(
-        [sys.executable, "-c", LOADED, *arguments],
-        env={**os.environ, "TWINBOOT_CACHE": str(tmp_path)},
-        cwd=CHECKOUT,
+def test_what_neither_measures_nor_reports_does_not_wait_for_statistics(tmp_path: Path) -> None:
+    words = spaced("--help -h --version list doctor measur")
+    lines = [*words, "queue list", "queue --help", "plan filemap-v4", "plan -h"]
+    code = (
+        "import lab, sys\n"
+        f"for line in {lines!r}:\n"
+        "    assert lab.main(line.split()) in (0, 2, 3), line\n"
+        f"    assert not set({HEAVY!r}) & set(sys.modules), line\n"
+        "assert {'typer', 'verbs'} <= set(sys.modules)"
     )
-    status, loaded = json.loads(done.stderr.splitlines()[-1])
-    assert status in (0, 2, 3)
-    assert {"typer", "verbs"} <= set(loaded)
-    assert not set(HEAVY) & set(loaded)
+    env = {**os.environ, "TWINBOOT_CACHE": str(tmp_path)}
+    completed([sys.executable, "-c", code], env=env, cwd=CHECKOUT)
 
 
 def test_no_verbs_help_waits_for_what_the_verb_needs() -> None:
