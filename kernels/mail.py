@@ -354,8 +354,9 @@ def _body(message: Message) -> tuple[str, list[str], tuple[bytes, ...], str]:
     waiting = [message]
     while waiting:
         part = waiting.pop()
-        kind, payload = part.get_content_type(), part.get_payload()
-        if isinstance(payload, list):
+        kind = part.get_content_type()
+        # Python decodes the payload of any other part by whatever charset it claims.
+        if part.is_multipart() and isinstance(payload := part.get_payload(), list):
             parts = [each for each in reversed(payload) if isinstance(each, Message)]
             if kind == "message/rfc822":
                 enclosed += [each.as_bytes() for each in parts]
