@@ -56,13 +56,13 @@ def test_a_run_that_is_not_of_the_plan_is_named(tmp_path: Path) -> None:
         for record in session.records():
             store.append(record)
         open_session(store.folder)
-        store.append(record.model_copy(update=update))
+        store.append(but(record, **update))
         with pytest.raises(StoreError, match=f"run {record.run_id} .*none of its manifest's"):
             open_session(store.folder)
     twice = SessionStore(tmp_path / "twice")
     twice.create(session.manifest())
     for run_id in ("a", "b"):
-        twice.append(session.records()[0].model_copy(update={"run_id": run_id}))
+        twice.append(but(session.records()[0], run_id=run_id))
     with pytest.raises(StoreError, match=r"run b .*recorded twice"):
         open_session(twice.folder)
 
@@ -74,9 +74,9 @@ def test_a_manifest_of_many_arms_cases_or_metrics_is_refused(tmp_path: Path) -> 
         {"arms": honest.arms[:1] * 257},
         {"cases": (case,) * 257},
         {"seeds": tuple(range(2049))},
-        {"cases": (case.model_copy(update={"metrics": case.metrics[:1] * 2049}),)},
+        {"cases": (but(case, metrics=case.metrics[:1] * 2049),)},
     ):
-        store.create(honest.model_copy(update=update))
+        store.create(but(honest, **update))
         with pytest.raises(StoreError, match=r"at most (256|2048) items"):
             store.manifest()
 

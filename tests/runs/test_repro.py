@@ -280,8 +280,8 @@ def test_what_this_lab_does_not_have_is_named(tmp_path: Path) -> None:
         ({"guest": "moon"}, '"moon"'),
         ({"kernel": KernelSpec(source="deb:x", flavour="sweet")}, '"sweet"'),
         ({"cases": (CaseSpec(workload="w", times={}),)}, '"w"'),
-        ({"cases": (case.model_copy(update={"variant": "v9"}),)}, '"v9"'),
-        ({"cases": (case.model_copy(update={"times": {}}),)}, "no times for guest 'laptop'"),
+        ({"cases": (but(case, variant="v9"),)}, '"v9"'),
+        ({"cases": (but(case, times={}),)}, "no times for guest 'laptop'"),
     ):
         with pytest.raises(UsageError, match=message):
             require_known(but(known, **update), tmp_path, on)
