@@ -39,7 +39,7 @@ import errno
 import logging
 import traceback
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -119,8 +119,8 @@ def main(arguments: list[str] | None = None) -> int:
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         lab = context.find_root().info_name or "" if context else ""
-        verb = context.command_path.removeprefix(lab).strip() if context else ""
-        message = error.format_message()
+        verb = context.command_path.removeprefix(lab).strip() if context else " ".join(words[:1])
+        message = in_words(error)
         if message.startswith("Usage:"):
             write_out(message)
             message = "no verb named"
@@ -139,6 +139,19 @@ def main(arguments: list[str] | None = None) -> int:
         # typer turns the signal into this status without a word; how to go on is for the verb.
         log("interrupted")
     return int(status or 0)
+
+
+def in_words(error: typer.TyperException) -> str:
+    """What is wrong with the command line: values in the words of experiment files."""
+    cause: Any = error.__cause__
+    if not hasattr(cause, "errors"):
+        return error.format_message()
+    # Imported here: --help would wait for it.
+    from experiment.frozen import from_validation
+
+    problem, *_ = from_validation(cause)
+    option: Any = error
+    return problem.line(option.param.opts[0])
 
 
 def failed(error: Exception, arguments: Sequence[str]) -> int:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from errors import SpecError
-from experiment.frozen import Frozen, Name, plain_name
+from experiment.frozen import Frozen, KeyPath, Name, Problem, plain_name
 from experiment.load import CONFIGS, Catalogue, check_experiment, load
 from experiment.series_name import kind_of, message_id, split_range
 from experiment.spec import Experiment
@@ -110,7 +110,10 @@ def from_series(
         "title": f"series {path}",
         "series": {"path": path, "stack": stack, "reverse": reverse, "revert": reverse},
     }
-    return check_experiment(data, AUTO, overrides=overrides, catalogue=catalogue)
+    options: dict[KeyPath, str] = {("series", "stack", at): "series" for at in range(len(stack))}
+    options |= {("series", "path"): "series", ("kernel", "source"): "--source"}
+    options[("cases",)] = "--workloads"
+    return check_experiment(data, AUTO, overrides=overrides, catalogue=catalogue, options=options)
 
 
 def from_kernels(
@@ -140,7 +143,9 @@ def from_kernels(
             for name, label, source in zip(names, labels, sources, strict=True)
         ],
     }
-    return check_experiment(data, AUTO, overrides=overrides, catalogue=catalogue)
+    options: dict[KeyPath, str] = {("kernel", "source"): "--arm", ("cases",): "--workloads"}
+    options |= {("arms", at, "kernel", "source"): "--arm" for at in range(len(sources))}
+    return check_experiment(data, AUTO, overrides=overrides, catalogue=catalogue, options=options)
 
 
 def label_of(source: str) -> str:
@@ -171,8 +176,8 @@ def _cases(workloads: Sequence[str], auto: Auto, catalogue: Catalogue) -> dict[s
     """The cases of workloads, ``all`` or the usual ones, that can be used, and a dataset."""
     unknown = [name for name in workloads if name.partition(":")[0] not in (*auto.workloads, ALL)]
     if unknown:
-        allowed = ", ".join((*auto.workloads, ALL))
-        raise SpecError([f"--workloads: unknown: {', '.join(unknown)}; allowed: {allowed}"])
+        problems = [Problem((), "unknown", name, (*auto.workloads, ALL)) for name in unknown]
+        raise SpecError([problem.line("--workloads") for problem in problems])
     able = tuple(name for name in auto.workloads if name not in catalogue.broken)
     usual = tuple(name for name in auto.usual if name in able) or able or auto.usual
     names = tuple(dict.fromkeys(workloads)) or usual

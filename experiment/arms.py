@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from errors import SpecError
 from experiment.architecture import ARCHITECTURES, UML, Arch, Architecture
-from experiment.frozen import WRITTEN_BY_LAB, Frozen, Name
+from experiment.frozen import WRITTEN_BY_LAB, Frozen, Name, of_form
 from text import words
 
 # More than any machine has, and little enough to calculate with: files come from anywhere.
@@ -124,8 +124,8 @@ PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]*")
 OPTION_NAME = r"CONFIG_[A-Za-z0-9_]+"
 OPTION_VALUE = r"y|m|n|-?\d+|0x[0-9A-Fa-f]+|\"[ -!#-\[\]-~]*\""
 Options = dict[
-    Annotated[str, Field(pattern=f"^{OPTION_NAME}$")],
-    Annotated[str, Field(pattern=f"^({OPTION_VALUE})$")],
+    Annotated[str, of_form(f"^{OPTION_NAME}$", "an option by its whole name: CONFIG_NAME")],
+    Annotated[str, of_form(f"^({OPTION_VALUE})$", "y, m, n, a number or text in quotes")],
 ]
 
 # Whose time a guest has: that of its instructions, or the host's.
@@ -142,7 +142,13 @@ class KernelSpec(Frozen):
     A kernel that is built already has no flavour of ours, and no patches.
     """
 
-    source: Annotated[str, Field(pattern=r"^(deb|tarball|dir|git|image):.+$")]
+    source: Annotated[
+        str,
+        of_form(
+            r"^(deb|tarball|dir|git|image):.+$",
+            "deb:PACKAGE, tarball:FILE, dir:FOLDER, git:FOLDER[@REF] or image:FILE[@MODULES]",
+        ),
+    ]
     """``deb:PACKAGE[=VERSION]``, ``tarball:PATH``, ``dir:PATH``, ``git:PATH@REF``; built already:
     ``deb:linux-image-RELEASE[=VERSION]``, ``image:PATH[@MODULES]``.
     """

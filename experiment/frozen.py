@@ -16,8 +16,30 @@ from pydantic_core import ErrorDetails
 from text import escaped
 
 Direction = Literal["higher", "lower"]
+# What a number has to be, by kinds of pydantic's.
+NUMBERS = {
+    "int_parsing": "must be a whole number",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+    "greater_than_equal": "must be at least {ge:g}",
+    "less_than_equal": "must be at most {le:g}",
+    "greater_than": "must be more than {gt:g}",
+    "less_than": "must be less than {lt:g}",
+}
+# What a text has to look like, in words, by its pattern.
+FORMS: dict[str, str] = {}
+
+
+def of_form(pattern: str, words: str) -> Any:
+    """A field whose text matches; ``words`` say in errors what it must be."""
+    FORMS[pattern] = words
+    return Field(pattern=pattern)
+
+
 NAME = r"^[a-z0-9][a-z0-9_-]{0,63}$"
-Name = Annotated[str, Field(pattern=NAME)]
+Name = Annotated[str, of_form(NAME, "1 to 64 of a-z, 0-9, _ and -, the first no _ or -")]
 LONGEST_NAME = 40
 # Of a key that the lab writes into a record, and nobody into a file.
 READ_ONLY = {"readOnly": True}
@@ -59,7 +81,7 @@ class Problem:
     """One mistake at one key.
 
     ``allowed`` are the values to choose from; a suggestion is the one of them, or of
-    ``candidates`` where given, that is most like ``wanted`` or the text found.
+    ``candidates`` where given, that is most like what was ``intended``, or the text found.
     """
 
     path: KeyPath
@@ -75,9 +97,9 @@ class Problem:
         parts = [
             self.words if self.value is NOTHING else f"found {shown(self.value)}: {self.words}"
         ]
+        text = self.intended or (self.value if isinstance(self.value, str) else None)
         if self.allowed:
-            parts.append(f"{self.allowed_word}: {', '.join(self.allowed)}")
-        text = self.value if isinstance(self.value, str) else self.intended
+            parts.append(f"{self.allowed_word}: {likely(text, self.allowed)}")
         candidate = closest(text, self.candidates or self.allowed) if text else None
         if candidate:
             parts.append(f"did you mean {candidate!r}?")
@@ -134,6 +156,16 @@ def nearest(
     ]
 
 
+def likely(value: str | None, allowed: Iterable[str]) -> str:
+    """The five of ``allowed`` that are most like ``value``, likeliest first, and how many others
+    there are; all of them, in their order, where there is nothing that they could be like.
+    """
+    names = tuple(dict.fromkeys(allowed))
+    shown_names = nearest(value, names) if value else names
+    others = len(names) - len(shown_names)
+    return ", ".join(shown_names) + (f" and {others} more" if others else "")
+
+
 def not_allowed(
     path: KeyPath, value: object, allowed: Iterable[str], *, what: str = "unknown"
 ) -> Iterator[Problem]:
@@ -144,7 +176,7 @@ def not_allowed(
         yield Problem(path, what, value=value, allowed=names or ("nothing",))
 
 
-def from_validation(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
+def from_validation(error: ValidationError, model: type[BaseModel] = BaseModel) -> list[Problem]:
     """One problem for each mistake that pydantic found in data meant for ``model``."""
     return [
         _translated(details, model)
@@ -159,7 +191,7 @@ def _translated(details: ErrorDetails, model: type[BaseModel]) -> Problem:
     value = details["input"]
     if kind == "extra_forbidden":
         # Here the key is wrong, not its value, so the key is what is compared.
-        keys = keys_at(model, path[:-1])
+        keys = keys_at(model, path[:-1]) if model is not BaseModel else ()
         words = f"unknown key (value {shown(value)})"
         if path[0] == "dataset" and re.search("cgroup|cpuset|memory", str(path[-1])):
             words += (
@@ -182,6 +214,10 @@ def _translated(details: ErrorDetails, model: type[BaseModel]) -> Problem:
     if kind == "literal_error":
         allowed = tuple(re.findall(r"'([^']*)'", str(context["expected"])))
         return Problem(path, "unknown", value=value, allowed=allowed)
+    if kind == "string_pattern_mismatch" and context["pattern"] in FORMS:
+        return Problem(path, f"must be {FORMS[context['pattern']]}", value=value)
+    if kind in NUMBERS:
+        return Problem(path, NUMBERS[kind].format(**context), value=value)
     words = re.sub(r"^(Input|String) should ", "must ", details["msg"])
     words = words.replace("a valid tuple", "an array").replace("a valid dictionary", "a table")
     words = re.sub(r"an object$|a valid dictionary or instance of \w+", "a table", words)

@@ -7,9 +7,10 @@ import math
 import re
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -41,6 +42,8 @@ from experiment.spec import (
 )
 from text import escaped
 
+# The options that are short for ``--set KEY=``.
+SHORT = {"guest": "--guest", "mode": "--mode", "max_seeds": "--max-seeds"}
 # The keys of a case that name what is judged.
 PRIMARY = ("primary", "wall_primary")
 
@@ -209,7 +212,7 @@ def _metric_problems(
     elif metric not in metrics:
         candidates = tuple(f"{phase}.{each}" for each in metrics)
         words = f"no metric is named {metric!r}"
-        yield Problem(at, words, value=name, allowed=metrics, candidates=candidates)
+        yield Problem(at, words, name, metrics, candidates, intended=metric)
 
 
 def _table(value: object) -> Mapping[str, object]:
@@ -252,9 +255,17 @@ def load_experiment(
 
 
 def check_experiment(
-    data: dict[str, Any], file: Path, *, overrides: Sequence[str], catalogue: Catalogue
+    data: dict[str, Any],
+    file: Path,
+    *,
+    overrides: Sequence[str],
+    catalogue: Catalogue,
+    options: Mapping[KeyPath, str] = MappingProxyType({}),
 ) -> Experiment:
-    """An experiment of raw data and ``overrides``; raises as :func:`load_experiment`."""
+    """An experiment of raw data and ``overrides``; raises as :func:`load_experiment`.
+
+    ``options`` are the keys whose values are those of options, with their names.
+    """
     lines: list[str] = []
     places: dict[KeyPath, str] = {}
     for text in overrides:
@@ -284,12 +295,15 @@ def check_experiment(
     mistakes = [*(problem for problem in mistakes if problem.path not in paths), *unknown]
     for problem in mistakes:
         # The last ``--set`` that wrote at, below or above the key, or the file.
-        place = str(file)
+        place = ""
         for written in places:
             shorter = min(len(written), len(problem.path))
             if problem.path and written[:shorter] == problem.path[:shorter]:
                 place = places[written]
-        lines.append(problem.line(place))
+        if not place and problem.path in options:
+            # What an option gave has no key that a user wrote.
+            place, problem = options[problem.path], replace(problem, path=())
+        lines.append(problem.line(place or options.get(problem.path[:1]) or str(file)))
     if lines or experiment is None:
         raise SpecError(list(dict.fromkeys(lines)))
     return _with_thresholds(experiment, catalogue)
@@ -376,10 +390,10 @@ def _find(path: Path, folder: Path, kind: str) -> Path:
     file = folder / f"{path.name.removesuffix('.toml')}.toml" if bare else path
     if file.is_file():
         return file
-    listed = file.parent if _names(file.parent) else folder
-    names = _names(listed)
+    where = file.parent if _names(file.parent) else folder
+    names = _names(where)
     problem = Problem(
-        (), f"no such {kind}", allowed=names, allowed_word=f"known in {listed}", intended=file.stem
+        (), f"no such {kind}", allowed=names, allowed_word=f"known in {where}", intended=file.stem
     )
     raise SpecError([problem.line(str(path))])
 
@@ -520,8 +534,9 @@ _KEY = re.compile(r"[A-Za-z0-9_-]+|\[\d+\]")
 
 
 def place_of(text: str) -> str:
-    """How an override is named in messages."""
-    return f"--set {shortened(escaped(text))}"
+    """How an override is named in messages, with the option that is short for it."""
+    short = SHORT.get(text.partition("=")[0])
+    return f"--set {shortened(escaped(text))}{f' ({short})' if short else ''}"
 
 
 def apply_override(data: dict[str, Any], text: str) -> KeyPath | str:

@@ -25,7 +25,7 @@ from analysis.many import compare_session
 from analysis.model import Comparison, MetricComparison
 from analysis.verdict import CALLED, MISSING, Verdict
 from errors import RecordError, UsageError
-from experiment.frozen import Frozen, closest
+from experiment.frozen import Frozen, likely
 from experiment.load import CONFIGS, load
 from files import sha256_of
 from reports import wording
@@ -193,12 +193,11 @@ def chosen(
     known |= {each.name: each.name for each in every}
     for name in names:
         if name.lower() not in known:
-            nearest = closest(name.lower(), known)
             raise UsageError(
                 "no entry has this name",
                 where=name,
-                next_step=f"{f'did you mean {nearest}? ' if nearest else ''}"
-                "the entries are the folders in configs/series/published and neutral",
+                next_step=f"name one of the folders in configs/series/published and neutral: "
+                f"{likely(name, known.values())}",
             )
     named = {known[name.lower()] for name in names} or {each.name for each in every}
     of_kind = [

@@ -97,7 +97,7 @@ def _named(name: str, checkout: Path, repository: str, *, bare: bool) -> tuple[P
             first, last = (commit_of(folder, word, clean(name)) for word in parts[1:])
             return folder, first, last
         what = f"no such repository: {clean(place)}"
-    step = "write A..B" if bare else "write git:REPOSITORY@A..B"
+    step = "write A..B, with --source git:PATH" if bare else "write git:REPOSITORY@A..B"
     raise UsageError(what, where=clean(name), next_step=step)
 
 

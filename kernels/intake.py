@@ -37,7 +37,7 @@ from kernels.mail import (
     slug,
     unmet,
 )
-from kernels.patch_folder import ORDER, read_folder
+from kernels.patch_folder import ORDER, missing, read_folder
 from kernels.products import LARGEST_MBOX, mailbox_too_large, unpacked
 from kernels.series import LARGEST, host_code, patch_of, read_patch, reverted, too_large
 from kernels.threads import MOST_PATCHES, Thread, select
@@ -142,7 +142,7 @@ def _read(name: str, checkout: Path, cache: Path, repository: str) -> _Series:
     if kind == "range":
         return _from_range(name, checkout, repository)
     if kind == "file":
-        raise UsageError("no such file", where=clean(name), next_step="name an mbox or patch file")
+        raise missing(name, checkout)
     if kind == "link":
         raise UsageError(
             "only archives of mails are fetched, by the message-id in their link",

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from errors import InfraError, UsageError
+from experiment.frozen import likely
 from files import sha256_of
 from host.process import run
 from kernels import cache as store
@@ -159,21 +160,29 @@ def find(request: str, cache: Path) -> DebianPackage:
 
     The newest version if none is named. A package that only depends on a kernel's stands for that
     one, as ``linux-image-cloud-amd64`` does.
-    Raises UsageError: it is no kernel package's name; InfraError: apt does not know it.
+    Raises UsageError: it is no kernel package's name, or of none that apt knows; InfraError: apt
+    knows no kernels, or cannot fetch this one.
     """
-    parts(request)
+    name, version = parts(request)
     package = _look_up(request, cache)
     if package is None:
-        name = parts(request)[0]
-        raise InfraError(
-            "apt knows no such package that can be fetched",
-            where=request,
-            next_step="no release of Debian that was looked in has it: name a tree of your own, "
+        like, known = name[: name.index("-", len("linux-")) + 1], set[str]()
+        for lists in {(), options(cache)}:
+            argv = ["apt-cache", *lists, "pkgnames", like]
+            known |= {*run(argv, timeout_s=QUERY_TIMEOUT_S, check=False).stdout.split()}
+        of_user = known and (version or name not in known)
+        step = (
+            "no release of Debian that was looked in has it: name a tree of your own, "
             "git:PATH@REF, dir:PATH or tarball:PATH, or look in others with ./lab.py fetch --suite"
             if options(cache)
             else f"./lab.py fetch {name}, which looks in newer releases of Debian, or "
-            f"apt-get update, then apt-cache policy {name}",
+            f"apt-get update, then apt-cache policy {name}"
         )
+        what = "apt knows no such package that can be fetched"
+        if of_user:
+            step = f"apt knows {likely(name, sorted(known))}; {step}"
+            raise UsageError(what, where=request, next_step=step)
+        raise InfraError(what, where=request, next_step=step)
     return package
 
 

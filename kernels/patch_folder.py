@@ -15,6 +15,8 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from errors import UsageError
+from experiment.frozen import likely
+from experiment.series_name import FILES, kind_of, split_mail
 from text import clean
 
 SERIES_FOLDER = Path("configs/series")
@@ -86,15 +88,23 @@ def read_folder(checkout: Path, path: str) -> PatchFolder:
             return _in_order(*orders[0])
         if own:
             return _by_names(named, sorted(own, key=lambda path: as_counted(path.name)))
-    known = known_series(checkout)
-    near = difflib.get_close_matches(str(SERIES_FOLDER / Path(path).name), known, 5, 0.0)
-    there = ", ".join(near) or "none comes with the lab"
-    more = " (./lab.py list has all)" if len(known) > len(near) else ""
-    raise UsageError(
-        "no *.patch or *.diff file in this folder" if named.is_dir() else "no such file or folder",
-        where=clean(path),
-        next_step=f"name a folder of patches, or a series of the lab's: {there}{more}",
-    )
+    raise missing(path, checkout)
+
+
+def missing(name: str, checkout: Path) -> UsageError:
+    """What is wrong with a file or folder that holds no series, with what is most like it."""
+    place = checkout / split_mail(name)[0]
+    if kind_of(name) == "file":
+        what, beside = "no such file", sorted(path.name for path in place.parent.glob("*"))
+        near = likely(place.name, (each for each in beside if each.endswith(FILES)))
+        step = f"name an mbox or patch file{f'; beside it are {near}' if near else ''}"
+    else:
+        what = "no such file or folder"
+        if place.expanduser().is_dir():
+            what = "no *.patch or *.diff file in this folder"
+        near = likely(name, known_series(checkout)) or "none comes with the lab"
+        step = f"name a folder of patches, or a series of the lab's: {near}"
+    return UsageError(what, where=clean(name), next_step=clean(step))
 
 
 def _lines(order: Path) -> Iterator[tuple[int, str, list[str]]]:

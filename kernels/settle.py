@@ -18,6 +18,7 @@ from kernels import config, prebuilt, source
 from kernels.configure import agreed, load_reasons
 from kernels.git_range import find_commit, settled_commit
 from kernels.intake import Taken, take_in
+from kernels.source import OTHER
 from results.record import SeriesRecord
 from text import clean
 
@@ -155,6 +156,6 @@ def _repository(spec: str, checkout: Path) -> tuple[str, str, Path]:
     place, ref = (place, ref) if at else (name, "")
     folder = checkout / Path(place).expanduser()
     if not folder.is_dir():
-        what, step = f"no such folder: {clean(place)}", "correct kernel.source"
+        what, step = f"no such folder: {clean(place)}", OTHER
         raise UsageError(what, where=clean(spec), next_step=step)
     return place, ref, folder

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from errors import InfraError, LabError, UsageError
+from errors import InfraError, UsageError
 from files import sha256_of, write_atomically
 from host.packages import install_line, locate
 from host.process import run
@@ -55,10 +55,14 @@ class Source:
         return hashlib.sha256(self.identity.encode()).hexdigest()[:16]
 
 
+OTHER = "name another with --source, --arm or kernel.source"
+
+
 def identify(spec: str, *, checkout: Path, cache: Path) -> Source:
     """Find the source of a specification.
 
-    Raises InfraError: a package is not installed; UsageError: a path or ref does not exist.
+    Raises InfraError: a package is not installed; UsageError: there is no such package, path or
+    ref.
     """
     kind, _, name = spec.partition(":")
     if kind == "deb":
@@ -177,7 +181,7 @@ def _debian(request: str, cache: Path) -> Source:
         raise InfraError(
             "this system has no packages of Debian's", where=f"deb:{package}", next_step=own
         )
-    with contextlib.suppress(LabError):  # what apt knows is fetched where its version is named
+    with contextlib.suppress(InfraError):  # what apt knows is fetched where its version is named
         own = f"write deb:{packages.find(package, cache).name_and_version}; or {own}"
     raise InfraError(
         "the source package is not installed",
@@ -210,7 +214,7 @@ def _git(spec: str, name: str, checkout: Path) -> Source:
 
 def _existing(spec: str, path: Path, kind: str) -> Path:
     if not (path.is_file() if kind == "file" else path.is_dir()):
-        raise UsageError(f"no such {kind}: {path}", where=spec, next_step="correct kernel.source")
+        raise UsageError(f"no such {kind}: {path}", where=spec, next_step=OTHER)
     return path.resolve()
 
 

@@ -63,6 +63,8 @@ ENDINGS = tuple(f"{kind}{packed}" for packed in ("", *PACKED) for kind in (".mbo
 TAIL = 4096
 # A file younger than this may be in the middle of a delivery.
 QUIET_S = 2.0
+# What a file of mails has near its beginning.
+OF_MAILS = re.compile(rb"^(?:From |(?:message-id|subject|from|date|received):)", re.M | re.I)
 EPOCH = re.compile(r"(\d{1,6})\.git")
 BATCH = 500
 SHORT = 12
@@ -74,7 +76,10 @@ def mailbox_of(place: Path) -> Mailbox:
     Raises UsageError: none of these.
     """
     if place.is_file():
-        return partial(_mboxes, place)
+        with place.open("rb") as file:
+            begin = file.read(HEAD)
+        if not begin or is_packed(begin) or OF_MAILS.search(begin):
+            return partial(_mboxes, place)
     if place.is_dir():
         if epochs := _epochs(place):
             return partial(_archive, epochs)

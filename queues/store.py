@@ -27,8 +27,10 @@ from pydantic import ValidationError
 
 from errors import InfraError, UsageError
 from experiment.ad_hoc import from_series
+from experiment.frozen import likely
 from experiment.load import Catalogue
 from experiment.series_name import from_here, kind_of, split_mail
+from kernels.patch_folder import missing
 from queues.entry import QueueEntry, id_of
 from results import door
 from results.door import StoreError
@@ -95,7 +97,9 @@ class QueueStore:
         ]
         if len(matches) != 1:
             what = "more than one entry begins so" if matches else "no such entry"
+            near = likely(name, (entry.id for entry in matches or entries))
             step = f"./lab.py queue list --queue {self.folder}"
+            step = f"the nearest: {near}; {step} has all" if near else step
             raise UsageError(what, where=clean(name), next_step=step)
         return matches[0]
 
@@ -237,9 +241,7 @@ def entry_of(
     path = (checkout / file).expanduser()
     if kind in ("file", "folder"):
         if not path.exists():
-            raise UsageError(
-                "no such file or folder", where=clean(name), next_step="name a series; see docs"
-            )
+            raise missing(name, checkout)
         # Whoever works the queue may be anywhere.
         place = str(path.absolute()) + (f"#{mail}" if mail else "")
     source = from_here(request.source, here=here, checkout=checkout) if request.source else ""

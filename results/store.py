@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
+from experiment.frozen import from_validation
 from results import door
 from results.calls import Calls
 from results.checks import Check
@@ -26,6 +27,7 @@ from results.door import StoreError
 from results.native import IS_NATIVE, NATIVE
 from results.profile import Annotation, Locks, Profile
 from results.record import SCHEMA_VERSION, Manifest, Record, RunCost, RunRecord
+from text import counted
 
 MANIFEST = "manifest.json"
 RUNS = "runs.jsonl"
@@ -190,11 +192,8 @@ class SessionStore:
 
 def first_of(error: ValidationError) -> str:
     """The first mistake in one line: key, what is wrong, and the value found."""
-    first = error.errors(include_url=False)[0]
-    place = ".".join(map(str, first["loc"]))
-    shown = "" if first["type"] == "missing" else f", found {repr(first['input'])[:60]}"
-    more = f", and {error.error_count() - 1} more mistakes" if error.error_count() > 1 else ""
-    return f"{place}: {first['msg']}{shown}{more}" if place else f"{first['msg']}{more}"
+    first, *others = from_validation(error)
+    return first.line("") + (f", and {counted(len(others), 'more mistake')}" if others else "")
 
 
 def _latest(results: Iterable[OfRun]) -> list[OfRun]:

@@ -156,6 +156,15 @@ def _wrapped(text: str, width: int, indent: str = "  ") -> list[str]:
     )
 
 
+# What is given in place of an experiment, by fields of a request, and how its file is changed.
+BESIDE = {
+    "series": ("--series", "--set series.path=SERIES"),
+    "source": ("--source", "--set kernel.source=SOURCE"),
+    "reverse": ("--reverse", "--set series.reverse=true"),
+    "workloads": ("--workloads", "its cases are in its file (--quick: the first alone)"),
+    "arms": ("--arm", "its arms are in its file"),
+    "automatic": ("--auto", "its cases are in its file"),
+}
 NO_MEMORY = "none"
 NO_USE = "leave it out"
 
@@ -247,13 +256,19 @@ def _require_one_subject(request: Request) -> None:
             next_step=f"name a file, or one of: {', '.join(known_experiments())}; "
             "or --series FILE|MESSAGE-ID|A..B, or --arm KERNEL --arm KERNEL",
         )
+    if request.workloads and not request.named_workloads:
+        what, step = "names none", "name one, or leave it out: they are chosen by what they execute"
+        raise UsageError(what, where=f"--workloads {request.workloads}", next_step=step)
     if request.arms and (request.of_series or request.per_patch or len(request.arms) == 1):
         what = "at least two kernels are needed, and no option about a series"
         step = "name two kernels; leave out --series, --source, --reverse, --per-patch"
         raise UsageError(what, where="--arm", next_step=step)
     if request.name and request.by_series:
-        what = "an experiment cannot be combined with --series or --arm"
-        step = "leave one out, or change the experiment: --set series.path=PATH"
+        given = [BESIDE[field] for field in BESIDE if getattr(request, field)]
+        options = ", ".join(option for option, _ in given)
+        what = f"an experiment cannot be combined with {options}"
+        step = f"leave out {options} or {request.name}; to change the experiment: "
+        step += "; ".join(dict.fromkeys(instead for _, instead in given))
         raise UsageError(what, where=request.name, next_step=step)
 
 

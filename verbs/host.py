@@ -155,6 +155,10 @@ def fetch_verb(
     from kernels import cache as kernel_cache
     from kernels import packages, source
 
+    if into is not None and into.exists():
+        raise UsageError("is there already", where=str(into), next_step="name a new folder")
+    if keyring and not Path(keyring).is_file():
+        raise UsageError("no such file", where=f"--keyring {keyring}", next_step="name a file")
     newest_source = package == packages.NEWEST
     if not newest_source:
         packages.parts(package)
@@ -166,8 +170,6 @@ def fetch_verb(
     is_source = newest.name.startswith("linux-source")
     with kernel_cache.locked(cache, kernel_cache.PACKAGES_LOCK):
         files = [packages.fetch(each, cache) for each in (newest, *newest.rest)]
-    if into is not None and into.exists():
-        raise UsageError("is there already", where=str(into), next_step="name a new folder")
     if into is not None and is_source:
         source.unpack(source.identify(spec, checkout=CHECKOUT, cache=cache), into)
     elif into is not None:

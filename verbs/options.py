@@ -42,14 +42,23 @@ def sessions_folder(folder: Path) -> Path:
 def session_folder(name: Path) -> Path:
     """The folder of a session by path, by name among this lab's, or ``latest``.
 
-    Raises UsageError: there is no session that could be the newest.
+    Raises UsageError: there is none, or none that could be the newest.
     """
     # Imported here: --help would wait for what reads a manifest.
+    from experiment.frozen import likely
     from results.session import named_session
 
     folder = named_session(name, SESSIONS)
     if folder is None:
         raise UsageError("there is no session yet", where=str(SESSIONS), next_step="./lab.py run")
+    if not folder.exists():
+        beside = sorted(path.parent.name for path in name.parent.glob(f"*/{request.MANIFEST}"))
+        known = beside if len(name.parts) > 1 else request.sessions("")
+        raise UsageError(
+            "no such session",
+            where=str(name),
+            next_step=f"the nearest: {likely(name.name, known)}" if known else "./lab.py sessions",
+        )
     return folder
 
 
@@ -77,7 +86,15 @@ Json = Annotated[bool, opt("--json", "print JSON")]
 Strict = Annotated[bool, opt("--strict", "exit 5 if a verdict is inconclusive")]
 Full = Annotated[bool, opt("--full", "print the whole report", RARELY)]
 Folder = Annotated[Path | None, opt("--session", "its folder, where it is new")]
-Resume = Annotated[Path | None, opt("--resume", "finish the session that is there")]
+Resume = Annotated[
+    Path | None,
+    opt(
+        "--resume SESSION",
+        "finish the session that is there",
+        callback=_folders,
+        autocompletion=request.sessions,
+    ),
+]
 
 
 @dataclass(frozen=True, kw_only=True)

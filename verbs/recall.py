@@ -21,7 +21,7 @@ from verbs.invocation import (
     terminal_width,
     write_out,
 )
-from verbs.options import SESSIONS, Json, Measuring, opt
+from verbs.options import SESSIONS, Json, Measuring, opt, sessions_folder
 
 if TYPE_CHECKING:
     from history.recall import RecallEntry
@@ -70,6 +70,8 @@ def recall_verb(
     from reports.render import markdown, text
     from results.record import as_json as values
 
+    if not measures and folder != SESSIONS / "recall":
+        sessions_folder(folder)
     kinds = "" if published == neutral else "published" if published else "neutral"
     every = recall.chosen(recall.entries(recall.FOLDERS), names or (), kinds, third)
     broken = []

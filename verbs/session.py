@@ -234,8 +234,10 @@ def annotate_verb(
     from runs.boots import Reporter
 
     if form not in ANNOTATED_FORMS:
+        from experiment.frozen import likely
+
         what = f"no form of annotate: {form}"
-        raise UsageError(what, where="--form", next_step=f"one of {', '.join(ANNOTATED_FORMS)}")
+        raise UsageError(what, where="--form", next_step=f"one of: {likely(form, ANNOTATED_FORMS)}")
     known = SessionStore(folder)
     annotation = known.annotation()
     if annotation is None or is_stale(annotation, known):
@@ -435,9 +437,10 @@ def report(folder: Path, form: str, *, strict: bool, write: bool = True) -> int:
             log(f"report: {folder / 'report.html'}")
         return exit_code((each.judgement for each in judged), (), strict=strict)
     if form and form not in forms.FORMS:
-        raise UsageError(
-            f"unknown form {form!r}", where="--form", next_step=f"one of: {', '.join(forms.FORMS)}"
-        )
+        from experiment.frozen import likely
+
+        step = f"one of: {likely(form, forms.FORMS)}"
+        raise UsageError(f"unknown form {form!r}", where="--form", next_step=step)
 
     def show(comparison: SessionComparison) -> None:
         width = terminal_width()

@@ -49,8 +49,8 @@ def sessions_verb(
 
 @app.command("compare")
 def compare_verb(
-    first: Annotated[Path, session_argument()],
-    second: Annotated[Path, session_argument()],
+    first: Annotated[Path, session_argument("FIRST")],
+    second: Annotated[Path, session_argument("SECOND")],
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:

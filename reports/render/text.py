@@ -148,7 +148,10 @@ def _facts(block: doc.Facts, width: int, indent: str) -> Iterator[str]:
 
 
 def _verdicts(block: doc.Verdicts, width: int, indent: str) -> Iterator[str]:
-    """A table below the cases; the limit of "no change" goes first, then names are wrapped."""
+    """A table below the cases; the limit of "no change" goes first, then names are wrapped.
+
+    Where limits are several, one that goes is a line below its result.
+    """
     # What all names say is the title of their column.
     alike = SHARED if all(SHARED in row.metric for row in block.rows) else ""
     results = [
@@ -167,6 +170,8 @@ def _verdicts(block: doc.Verdicts, width: int, indent: str) -> Iterator[str]:
         most = width - len(below) - sum(widths[1:]) - len(gap) * 5
         if most >= widths[0]:
             break
+    limits = {row.word.partition(" (")[2].rstrip(")") for row in block.rows} - {""}
+    apart = shown is short and len(limits) > 1
     # A longer name hangs below its line; on a narrow terminal a result is a sentence.
     fits = most >= min(SHORTEST_RESULT, widths[0])
     widths[0] = min(widths[0], most) if fits else 0
@@ -184,7 +189,8 @@ def _verdicts(block: doc.Verdicts, width: int, indent: str) -> Iterator[str]:
         else:
             words = (row.metric, *cells[1:])
             yield from wrapped(GAP.join(filter(None, words)), width, below, INDENT)
-        for more in map(plain, row.lines):
+        limit = row.word.partition(" (")[2].rstrip(")") if apart else ""
+        for more in filter(None, (limit, *map(plain, row.lines))):
             yield from wrapped(more, width, f"{below}    ")
 
 

@@ -223,7 +223,8 @@ def beside(_: View, comparison: Comparison) -> Iterator[tuple[str, Words]]:
                 continue
             if metric.judgement.change is not None and metric.base and metric.patched:
                 values = " -> ".join(wording.sides(metric.base.mean, metric.patched.mean))
-                name = shown_name(metric.name, metric.unit)
+                name = f"{case.name} " * (len({at for at, _ in judged}) > 1)
+                name += shown_name(metric.name, metric.unit)
                 text = f"{name} {wording.change(metric)} {wording.bounds(metric)}".rstrip()
                 reference = sentences.published(metric)
                 more = f", {reference}" if reference else ""
@@ -234,8 +235,10 @@ def beside(_: View, comparison: Comparison) -> Iterator[tuple[str, Words]]:
 
 def _published(_: View, comparison: Comparison) -> Iterator[tuple[str, Words]]:
     """What is published of what is judged."""
+    several = len({metric.case for metric in comparison.primary}) > 1
     texts = [
-        f"{shown_name(metric.name, metric.unit)} {text.removeprefix('published ')}"
+        f"{f'{metric.case} ' * several}{shown_name(metric.name, metric.unit)} "
+        f"{text.removeprefix('published ')}"
         for metric in comparison.primary
         if (text := sentences.published(metric))
     ]

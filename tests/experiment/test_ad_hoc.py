@@ -62,8 +62,12 @@ def test_thresholds_of_what_is_not_measured_are_left_out() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"workloads": ["filemap-4kb"]}, "--workloads: unknown: filemap-4kb; allowed: filemap-4k"),
-        ({"source": "linux"}, 'kernel.source: found "linux"'),
+        (
+            {"workloads": ["filemap-4kb", "filemap-4k:v9"]},
+            '--workloads: found "filemap-4kb": unknown; allowed: filemap-4k, filemap-thp, ',
+        ),
+        ({"workloads": ["filemap-4k:v9"]}, '--workloads: cases[0].variant: found "v9": unknown'),
+        ({"source": "linux"}, '--source: found "linux": must be deb:PACKAGE, '),
         ({"overrides": ["blcks=3"]}, "--set blcks=3"),
         ({"series": ["nop"]}, "did you mean 'configs/series/noop'?"),
     ],
@@ -222,8 +226,11 @@ def test_names_tell_kernels_apart(sources: tuple[str, ...], names: tuple[str, ..
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"sources": ["linux", "deb:linux-source-6.12"]}, 'kernel.source: found "linux"'),
-        ({"workloads": ["nothing"]}, "--workloads: unknown: nothing"),
+        (
+            {"sources": ["linux", "deb:linux-source-6.12"]},
+            '--arm: found "linux": must be deb:PACKAGE, ',
+        ),
+        ({"workloads": ["nothing"]}, '--workloads: found "nothing": unknown'),
         ({"overrides": ["mode=wall", "guest=wall"]}, "wall boots no prebuilt kernel"),
         ({"overrides": ["arms.0.patches=true"]}, "the experiment has no series"),
         ({"overrides": ["arms.1.series.path=a.mbox"]}, "no patch can be applied to a prebuilt"),

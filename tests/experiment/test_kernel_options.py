@@ -49,7 +49,7 @@ def test_what_is_no_option_is_refused_with_an_example(text: str) -> None:
 
 def test_an_unknown_arm_names_the_known_ones() -> None:
     experiment = make_experiment([("w", "default")], series=SERIES)
-    with pytest.raises(SpecError, match="allowed: base, patched; did you mean 'patched'"):
+    with pytest.raises(SpecError, match="allowed: patched, base; did you mean 'patched'"):
         with_config(experiment, ["patchd:CONFIG_LRU_GEN=y"])
 
 

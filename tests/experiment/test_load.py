@@ -36,20 +36,19 @@ def test_a_good_file_is_an_experiment(tmp_path: Path, catalogue: Catalogue) -> N
     [
         pytest.param(
             f"blokcs = 3\n{GOOD}",
-            "small.toml: blokcs: unknown key (value 3); allowed: name, title, question, mode, "
-            "wall, kernel, series, arms, compare, guest, dataset, cases, blocks, max_seeds, seed, "
-            "thresholds, twins, check; did you mean 'blocks'?",
+            "small.toml: blokcs: unknown key (value 3); allowed: blocks, cases, wall, seed, "
+            "mode and 13 more; did you mean 'blocks'?",
             id="unknown key",
         ),
         pytest.param(
             swap("runtime_s = 2", "runtime = 2, runtime_s = 2"),
             "small.toml: cases[0].times.laptop.4k.runtime: unknown key (value 2); "
-            "allowed: ramp_s, runtime_s, ios; did you mean 'runtime_s'?",
+            "allowed: runtime_s, ramp_s, ios; did you mean 'runtime_s'?",
             id="unknown key of a table deep inside",
         ),
         pytest.param(
             f'blocks = "3"\n{GOOD}',
-            'small.toml: blocks: found "3": must be a valid integer',
+            'small.toml: blocks: found "3": must be a whole number',
             id="wrong type",
         ),
         pytest.param(
@@ -64,19 +63,19 @@ def test_a_good_file_is_an_experiment(tmp_path: Path, catalogue: Catalogue) -> N
         ),
         pytest.param(
             f"blocks = 0\n{GOOD}",
-            "small.toml: blocks: found 0: must be greater than or equal to 1",
+            "small.toml: blocks: found 0: must be at least 1",
             id="out of range",
         ),
         pytest.param(
             f'mode = "exakt"\n{GOOD}',
-            'small.toml: mode: found "exakt": unknown; allowed: exact, wall, native; '
+            'small.toml: mode: found "exakt": unknown; allowed: exact, native, wall; '
             "did you mean 'exact'?",
             id="unknown mode",
         ),
         pytest.param(
             swap('source = "deb:linux-source-6.12"', 'source = "linux"'),
-            'small.toml: kernel.source: found "linux": must match pattern '
-            "'^(deb|tarball|dir|git|image):.+$'",
+            'small.toml: kernel.source: found "linux": must be deb:PACKAGE, '
+            "tarball:FILE, dir:FOLDER, git:FOLDER[@REF] or image:FILE[@MODULES]",
             id="unknown kind of source",
         ),
         pytest.param(
@@ -172,14 +171,17 @@ def test_a_missing_file_names_those_beside_it(tmp_path: Path, catalogue: Catalog
     with pytest.raises(SpecError) as caught:
         load_experiment(tmp_path / "filemap-v5.toml", catalogue=catalogue)
     assert caught.value.problems == [
-        f"{tmp_path}/filemap-v5.toml: no such experiment; known in {tmp_path}: filemap-v1, "
-        "filemap-v4, noop; did you mean 'filemap-v4'?"
+        f"{tmp_path}/filemap-v5.toml: no such experiment; known in {tmp_path}: filemap-v4, "
+        "filemap-v1, noop; did you mean 'filemap-v4'?"
     ]
 
 
 @pytest.mark.parametrize("name", ["filemap-v5", "filemap-v5.toml", "no/such/filemap-v5.toml"])
 def test_a_missing_name_names_the_shipped_ones(catalogue: Catalogue, name: str) -> None:
-    with pytest.raises(SpecError, match=r"known in .*/configs/experiments: .*filemap-v4, .*noop"):
+    with pytest.raises(
+        SpecError,
+        match=r"known in .*/configs/experiments: filemap-v4, filemap-v1, .* and [0-9]+ more",
+    ):
         load_experiment(Path(name), catalogue=catalogue)
 
 
@@ -200,10 +202,10 @@ def test_a_guest_by_path_with_its_mistakes(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as caught:
         load_guest(file)
     assert [line.removeprefix(f"{file}: ") for line in sorted(caught.value.problems)] == [
-        "jobs: found 4.5: must be a valid integer",
+        "jobs: found 4.5: must be a whole number",
         'name: found "smoke": must be the file\'s name; allowed: tiny',
-        "vcpu: unknown key (value 1); allowed: name, title, vcpus, memory_mib, cpu, scale, jobs, "
-        "boot_timeout_s, silence_timeout_s, run_timeout_s, metronome_ns, numa_nodes, wall; "
+        "vcpu: unknown key (value 1); allowed: vcpus, cpu, scale, "
+        "silence_timeout_s, numa_nodes and 8 more; "
         "did you mean 'vcpus'?",
         "vcpus: missing: this key is required",
     ]

@@ -97,6 +97,12 @@ def test_named_version_in_the_cache_needs_no_archive(lab: Lab, archive: Archive)
         build.provide(lab.request(spec=DEB))
 
 
+def test_a_package_that_is_in_no_list_is_the_users_mistake(lab: Lab, archive: Archive) -> None:
+    with pytest.raises(UsageError, match="apt knows no such package") as caught:
+        build.provide(lab.request(spec=KernelSpec(source=f"deb:{NAME}-none")))
+    assert caught.value.next_step.startswith(f"apt knows {NAME}")
+
+
 def test_package_without_a_kernel(lab: Lab, archive: Archive) -> None:
     archive.add("linux-image-nothing", "1")
     with pytest.raises(UsageError, match="holds 0 kernels, one is wanted"):

@@ -255,6 +255,15 @@ def test_others_are(to: str) -> None:
     assert "&lt;name&gt;</a>" in page
 
 
+def test_several_limits_of_no_change_stay_where_the_column_has_no_room() -> None:
+    def shown(*limits: str) -> list[str]:
+        rows = (VerdictRow(f"no change (< {each})", "", "c", "instructions") for each in limits)
+        return text.text([Verdicts(tuple(rows), ("base", "patched", "", ""))], 44).splitlines()
+
+    assert [line.strip() for line in shown("0.25 %", "5 %") if "<" in line] == ["< 0.25 %", "< 5 %"]
+    assert not any("<" in line for line in shown("5 %", "5 %"))
+
+
 def test_cells_and_verdicts_link() -> None:
     table = Table("t", (Column("a"),), (row(Cell("x", to="x.html")),))
     verdicts = Verdicts((VerdictRow("improvement", "▲", "x", to="y.html", anchor="here"),))

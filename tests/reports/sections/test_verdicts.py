@@ -19,7 +19,10 @@ from tests.values import but
     ("primary", "shown"),
     [
         (("4k.refaults_per_io", "thp.bw"), ["4k.bw"]),
-        (("4k.refaults_per_io", "switch.refaults_per_io"), ["4k.bw", "switch.bw"]),
+        (
+            ("4k.refaults_per_io", "switch.refaults_per_io"),
+            ["filemap-4k 4k.bw", "filemap-thp switch.bw"],
+        ),
         (("4k.bw", "thp.bw"), []),
     ],
 )
@@ -44,9 +47,7 @@ def test_bandwidth_stands_beside_phases_that_are_judged_by_something_else(
         assert name == "Not judged"
         text = plain(words).replace("virtual_", "")
         assert all(name in text for name in shown)
-        assert not any(
-            f"{phase}.bw" in text for phase in ("4k", "thp", "switch") if f"{phase}.bw" not in shown
-        )
+        assert text.count(".bw ") == len(shown)
         assert "published" in text
 
 
