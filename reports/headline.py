@@ -24,7 +24,14 @@ from analysis.verdict import (
     decides,
 )
 from experiment.plan import AGAIN
-from reports.sentences import PLURALS, accelerator, limits, upper_first, verdict_counts
+from reports.sentences import (
+    PLURALS,
+    accelerator,
+    elsewhere,
+    limits,
+    upper_first,
+    verdict_counts,
+)
 from results.record import Failure
 from text import counted, in_words
 
@@ -96,7 +103,10 @@ def headline(session: Session, folder: str = "") -> Headline:
     if broken:
         judged_words = verdict_counts(judged)
         return Headline(upper_first(f"{judged_words}; {lead}: {broken[0]}"), broken[1:])
-    causes = (*(_lost(session) if session.count(Verdict.FAILED) else ()), *_to_test(session))
+    causes = (
+        *(_lost(session) if session.count(Verdict.FAILED) else ()),
+        *_to_test(session, folder),
+    )
     if all(judgement.verdict is Verdict.NOT_TESTED for judgement in judged):
         reasons = dict.fromkeys(judgement.reason for judgement in judged)
         return Headline(f"Not tested: {next(iter(reasons))}", causes, False)
@@ -177,13 +187,15 @@ def _ran_in(session: Session) -> str:
     return f"; the changed functions ran in {count}, not in {in_words(idle)}"
 
 
-def _to_test(session: Session) -> tuple[str, ...]:
+def _to_test(session: Session, folder: str) -> tuple[str, ...]:
     """How to find workloads that run what was not tested."""
     series = session.manifest.experiment.series
     causes = {metric.judgement.cause for metric in session.primary}
     if Cause.NOT_EXECUTED not in causes or series is None:
         return ()
-    command = shlex.join(["./lab.py", "suggest", series.path, *series.stack])
+    # Without the session's folder it is read elsewhere.
+    paths = [path if folder else elsewhere(path) for path in (series.path, *series.stack)]
+    command = shlex.join(["./lab.py", "suggest", *paths])
     return (f"workloads that run them: {command}",)
 
 

@@ -127,7 +127,7 @@ def _opening(about: _Mail) -> list[str]:
     session, arm = about.session, about.arm
     manifest, base, kernel = session.manifest, session.arms[0], arm.kernel
     experiment, guest, provenance = manifest.experiment, manifest.guest, manifest.provenance
-    what = f'{experiment.name}, "{experiment.title}",'
+    what = f'{experiment.name}, "{sentences.title(session.manifest)}",'
     if about.called:
         word = about.called.judgement.verdict
         article = "an" if word is Verdict.IMPROVEMENT else "a"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from analysis.many import ArmCell, MetricRow, SessionComparison, chosen_columns
 from analysis.verdict import CALLED
-from reports import mail
+from reports import mail, sentences
 from reports.headline import headline
 from reports.mail import WIDTH, fit
 from results.units import shown_name, shown_unit
@@ -134,7 +134,7 @@ def _reclaim(session: SessionComparison) -> Iterator[str]:
 def render(session: SessionComparison) -> str:
     """Return the tables and what stands above and below them, ending in a newline."""
     experiment = session.manifest.experiment
-    lines = mail.wrapped(f"{experiment.name}: {experiment.title}")
+    lines = mail.wrapped(f"{experiment.name}: {sentences.title(session.manifest)}")
     lines += [*mail.wrapped(headline(session).sentence), "", *mail.under(session)]
     lines += [*mail.apart(session), *mail.warnings(session)]
     counts = session.failures

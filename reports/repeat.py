@@ -16,9 +16,6 @@ from results.profile import WORK
 from results.record import ArmRecord, Manifest
 from results.units import INSTRUCTIONS
 
-# A path of the sender's: from the root, the home or the folder above.
-LOCAL = re.compile(r"(?:^|(?<=[:=]))(?:~|\.\.)?/(?:[^@\s]*/)?([^/@\s]+)/?(?=@|$)")
-ELSEWHERE = "PATH"
 DIRTY = "-dirty"
 UNKNOWN = ("", "not found")
 # A repository is settled to a commit's full name before anything is built.
@@ -60,10 +57,10 @@ def repeat(session: Session, folder: str = "", *, of_others: bool = False) -> Re
         named = {record.origin: record.message_id.strip("<>") for record in manifest.series}
         for at, argument in enumerate(arguments):
             option, equals, value = argument.rpartition("=" if argument[:2] == "--" else "\0")
-            value = named.get(value) or LOCAL.sub(rf"{ELSEWHERE}/\1", value)
+            value = named.get(value) or sentences.elsewhere(value)
             arguments[at] = f"{option}{equals}{value}"
-        if any(f"{ELSEWHERE}/" in argument for argument in arguments):
-            notes.append(f"{ELSEWHERE} is where your own copy lies.")
+        if any(f"{sentences.ELSEWHERE}/" in argument for argument in arguments):
+            notes.append(f"{sentences.ELSEWHERE} is where your own copy lies.")
     commands = [f"git checkout {shlex.quote(commit)}"] if known else []
     if dirty.endswith(DIRTY):
         notes.append("The lab had changes that are not in this commit.")

@@ -6,6 +6,7 @@ they are shown.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -28,6 +29,9 @@ ONE_BUILD = (
     "each kernel is one build, and what its layout gives is in no interval: base against itself is "
     "one binary, and more blocks do not average it out"
 )
+# A path of the sender's: from the root, the home or the folder above.
+LOCAL = re.compile(r"(?:^|(?<=[:=]))(?:~|\.\.)?/(?:[^@\s]*/)?([^/@\s]+)/?(?=@|$)")
+ELSEWHERE = "PATH"
 LORE = "https://lore.kernel.org/r/"
 # Beside every verdict, for the eye; the word stands beside it.
 MARKS = {
@@ -54,6 +58,11 @@ PLURALS = {
     Verdict.NOT_JUDGED: "not judged",
 }
 Values = Mapping[str, Any]
+
+
+def elsewhere(text: str) -> str:
+    """A place as it is named to others: of a path of the sender's the last name, below ``PATH``."""
+    return LOCAL.sub(rf"{ELSEWHERE}/\1", text)
 
 
 def upper_first(text: str) -> str:
@@ -222,15 +231,16 @@ def titles(manifest: Manifest) -> str:
 
 def title(manifest: Manifest) -> str:
     """What a report is called: a session of a series alone, which has no title, by the series'."""
-    experiment = manifest.experiment
-    unnamed = experiment.series and experiment.title == f"series {experiment.series.path}"
-    return titles(manifest) or experiment.title if unnamed else experiment.title
+    experiment, series = manifest.experiment, manifest.experiment.series
+    if series is None or experiment.title != f"series {series.path}":
+        return experiment.title
+    return titles(manifest) or f"series {elsewhere(series.path)}"
 
 
 def series_title(experiment: Experiment) -> str:
     """What is under test in few words: the series, or that there is none."""
     series = experiment.series
-    return series.title or series.path if series else "no series"
+    return series.title or elsewhere(series.path) if series else "no series"
 
 
 def posting(message_id: str) -> str:
@@ -246,9 +256,9 @@ def _kernels(experiment: Experiment) -> list[KernelSpec]:
 def sources(experiment: Experiment) -> str:
     """Where the arms' kernels come from, each once; of those built here how they were built."""
     names = (
-        kernel.source
+        elsewhere(kernel.source)
         if kernel.is_prebuilt
-        else f"{kernel.source}, flavour {kernel.configuration}"
+        else f"{elsewhere(kernel.source)}, flavour {kernel.configuration}"
         + (f", {kernel.built_for}" if kernel.built_for else "")
         for kernel in _kernels(experiment)
     )
@@ -257,10 +267,10 @@ def sources(experiment: Experiment) -> str:
 
 def subject(experiment: Experiment) -> str:
     """What is compared: a series on its source, or kernels with each other."""
-    kernels = dict.fromkeys(kernel.source for kernel in _kernels(experiment))
+    kernels = dict.fromkeys(elsewhere(kernel.source) for kernel in _kernels(experiment))
     if experiment.series is None and len(kernels) > 1:
         return " against ".join(kernels)
-    return f"{series_title(experiment)} on {experiment.kernel.source}"
+    return f"{series_title(experiment)} on {elsewhere(experiment.kernel.source)}"
 
 
 def verdict(metric: MetricComparison) -> str:

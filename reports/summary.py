@@ -12,7 +12,7 @@ import re
 from analysis.many import SessionComparison
 from analysis.two_sessions import SessionPair
 from analysis.verdict import CALLED, Verdict
-from reports import wording
+from reports import sentences, wording
 from reports.document import Block, Heading, Item, Listing
 from reports.headline import headline, standing_verdicts
 from reports.render import markdown
@@ -40,7 +40,7 @@ def render(view: View, whole: str) -> str:
     Of that as much as there is room for: nothing but the fold has to be closed where it is cut.
     """
     session = view.session
-    title = session.manifest.experiment.title
+    title = sentences.title(session.manifest)
     blocks: list[Block] = [Heading(title, 2), *answer.answer(view)]
     warnings = (finding for finding in session.findings if finding.level == "warning")
     items = tuple(Item(of_finding(f), f.level, f.scope) for f in warnings)

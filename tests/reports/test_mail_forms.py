@@ -1,6 +1,7 @@
 """Forms that go into mail: lkp, mmtests, letter: within their columns, and honest."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,7 @@ from tests.analysis import factory
 from tests.analysis.factory import ExactSession, fails
 from tests.analysis.many_factory import Many
 from tests.analysis.measured import compare, measured
+from tests.analysis.test_execution import on_record
 from tests.analysis.test_gate import checked, compared
 from tests.analysis.wall_factory import WallSession
 from tests.values import but
@@ -225,3 +227,18 @@ def test_what_is_not_judged_and_not_significant_is_marked_below_what_is_judged()
     text = forms.render(compare(but(manifest, cases=secondary), session.records()), "letter")
     assert "After, switch phase (not judged, not significant):" in text
     assert text.index("+1.1") < text.index("improvement") < text.index("Before:")
+
+
+@pytest.mark.parametrize("form", [*MAIL, "summary"])
+def test_no_form_for_others_names_a_place_of_the_senders(form: str) -> None:
+    """A series without a title, by its path, of which nothing was tested."""
+    session = on_record("vmalloc")
+    experiment = session.manifest.experiment
+    assert experiment.series
+    series = but(experiment.series, path="/home/me/linux/series", title="")
+    manifest = but(
+        session.manifest, experiment=but(experiment, series=series, title=f"series {series.path}")
+    )
+    rendered = forms.render(compare_session(replace(session, manifest=manifest)), form)
+    assert "/home/me" not in rendered
+    assert "not tested" in rendered.lower()
