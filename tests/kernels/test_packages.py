@@ -52,14 +52,14 @@ def test_a_kernel_in_packages_of_its_own_is_unpacked_as_one(
 
 
 def test_package_that_apt_does_not_know(archive: Archive, tmp_path: Path) -> None:
-    with pytest.raises(InfraError) as caught:
+    with pytest.raises(UsageError) as caught:
         packages.find("linux-image-9.9=1-1", tmp_path)
-    assert caught.value.next_step.startswith("./lab.py fetch linux-image-9.9,")
+    assert "./lab.py fetch linux-image-9.9," in caught.value.next_step
     # It was looked for there, too.
     lists = tmp_path / packages.LISTS
     lists.mkdir(parents=True)
     (lists / packages.SOURCES).touch()
-    with pytest.raises(InfraError) as caught:
+    with pytest.raises(UsageError) as caught:
         packages.find("linux-image-9.9=1-1", tmp_path)
     assert "name a tree of your own, git:PATH@REF" in caught.value.next_step
 

@@ -131,7 +131,7 @@ def test_an_option_is_shown_with_what_stands_behind_it() -> None:
     assert "--[no-]check" in rows
     assert "TWINBOOT_EXECUTOR" in rows["--executor WHERE"]
     assert "default: local" in rows["--executor WHERE"]
-    assert "--resume PATH" in rows
+    assert "--session PATH" in rows
 
 
 @pytest.mark.parametrize("moment", ["typer", "pydantic", "numpy"])
