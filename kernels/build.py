@@ -456,8 +456,10 @@ class _Site:
         old = config.parse(before.read_text()) if before.exists() else {}
         configured = self.configure()
         final = configured.text
-        if kind != "first" and (options := config.differing(old, config.parse(final))):
-            steps_expected = max(steps_expected, compiled.dependent(objects, options))
+        if kind != "first":
+            options = config.differing(old, config.parse(final))
+            headers = [name for name in changed if name.endswith(".h")]
+            steps_expected = max(steps_expected, compiled.dependent(objects, options, headers))
         cache = None if self.box else plan.cache
         listed = cache is not None and plan.toolchain.ccache and safe_headers(tree.src)
         image = plan.spec.architecture.build.target

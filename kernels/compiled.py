@@ -108,12 +108,16 @@ def forget_left_out(src: Path, objects: Path, config: str) -> tuple[str, ...]:
     return tuple(sorted(removed))
 
 
-def dependent(objects: Path, options: Iterable[str]) -> int:
-    """How many objects kbuild compiles again where these options change, by its own records."""
-    names = "|".join(re.escape(name) for name in options)
-    pattern = re.compile(rf"include/config/(?:{names})\)".encode())
-    records = (path for path in objects.rglob(".*.o.cmd"))
-    return sum(bool(pattern.search(path.read_bytes())) for path in records) if names else 0
+def dependent(objects: Path, options: Iterable[str], files: Iterable[str] = ()) -> int:
+    """How many objects kbuild compiles again where these change, by its own records.
+
+    ``files`` are paths in the source, whose object folder is right inside it.
+    """
+    changed = [rf"include/config/{re.escape(name)}\)" for name in options]
+    changed += [rf"\s\.\./{re.escape(name)}\s" for name in files]
+    pattern = re.compile("|".join(changed).encode())
+    records = objects.rglob(".*.o.cmd") if changed else ()
+    return sum(bool(pattern.search(path.read_bytes())) for path in records)
 
 
 def save(touched: Sequence[Touched], path: Path) -> None:

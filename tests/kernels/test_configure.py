@@ -174,12 +174,15 @@ def test_a_needed_option_that_a_series_takes_is_the_series_fault(reasons: Lab) -
 
 
 def test_objects_that_a_changed_option_compiles_again_are_counted(tmp_path: Path) -> None:
-    text = "deps_x.o := \\\n    $(wildcard include/config/{}) \\\n  include/linux/a.h \\\n"
+    text = "deps_x.o := \\\n    $(wildcard include/config/{0}) \\\n  ../include/{0}.h \\\n"
     for name, option in (("a", "SLUB_DEBUG"), ("b", "SLUB_DEBUG_ON"), ("c", "NUMA")):
         (tmp_path / f".{name}.o.cmd").write_text(text.format(option))
     assert compiled.dependent(tmp_path, ["SLUB_DEBUG"]) == 1
     assert compiled.dependent(tmp_path, ["SLUB_DEBUG", "NUMA"]) == 2
     assert compiled.dependent(tmp_path, []) == 0
+    # So are those that a changed header does.
+    assert compiled.dependent(tmp_path, [], ["include/SLUB_DEBUG.h"]) == 1
+    assert compiled.dependent(tmp_path, ["NUMA"], ["include/SLUB_DEBUG.h", "mm/x.h"]) == 2
 
 
 CHECKOUT = Path(__file__).parents[2]
