@@ -15,6 +15,7 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parents[3]
 PATIENCE_S = 120.0
 MOST_KILLS = 6
+POLL_S = 0.05
 # A lost process is noticed by its connection that breaks, a network that is cut by these;
 # distributed takes no less.
 QUICK = {
@@ -68,7 +69,7 @@ class Cluster:
         contact: dict[str, str] = {}
         while not contact:
             assert time.monotonic() < limit, self.log("scheduler")
-            time.sleep(0.05)
+            time.sleep(POLL_S)
             # It is there before all of it is written.
             with suppress(OSError, ValueError):
                 contact = json.loads(file.read_text())
@@ -114,8 +115,8 @@ class Cluster:
     def losing(self, names: Sequence[str], every_s: float, lines_of: Path) -> Iterator[list[str]]:
         """Kill one of these workers again and again; yield the names of those that were.
 
-        Nobody is killed until ``lines_of`` has grown since the last time, and at most
-        ``MOST_KILLS`` are: on a host so busy that a worker lives too shortly for a single
+        The first is killed once ``lines_of`` has a line, the next ones when it has grown since;
+        ``MOST_KILLS`` at most: on a host so busy that a worker lives too shortly for a single
         answer nothing would ever end.
         """
         over = threading.Event()
@@ -126,7 +127,7 @@ class Cluster:
 
         def killer() -> None:
             counted = 0
-            while len(kills) < MOST_KILLS and not over.wait(every_s):
+            while len(kills) < MOST_KILLS and not over.wait(every_s if kills else POLL_S):
                 if lines() > counted:
                     counted = lines()
                     name = names[len(kills) % len(names)]
