@@ -43,7 +43,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analysis.statistics import Floats, mean_bounds, pairs_needed, signed_rank_bounds, skewness
+from analysis.statistics import (
+    Floats,
+    mean_bounds,
+    pairs_needed,
+    signed_rank_bounds,
+    skewness,
+    student_quantile,
+)
 from experiment.spec import SEED_LOOKS, Looks, looks_of
 
 HALF_OF_CHANGE = 24.0
@@ -383,14 +390,12 @@ def blocks_to_exclude(sd: float, room: float, alpha: float, power: float = POWER
     Schuirmann's two one-sided tests (J. Pharmacokinet. Biopharm. 15, 1987) by the nearer
     one.  None for more than :data:`MOST_BLOCKS`.
     """
-    from scipy import special
-
     _check(sd)
     level = 1 - 2 * alpha
 
     def reaches(n: int) -> float:
         if n > MOST_RANKED:
-            quantiles = float(special.stdtrit(n - 1, 1 - alpha) + special.stdtrit(n - 1, power))
+            quantiles = student_quantile(level, n - 1) + student_quantile(2 * power - 1, n - 1)
             return quantiles * sd / math.sqrt(n * RANK_EFFICIENCY)
         # Normal samples are symmetric: the upper bound lies as far off as the lower one.
         return sd * float(np.quantile(-_sampled_blocks(n, level)[1], power))

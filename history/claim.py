@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import Literal
 
 from analysis.counts import Paired
@@ -17,11 +18,11 @@ from analysis.explain.lines import EXPLANATION as LINES
 from analysis.explain.memory import EXPLANATION as MEMORY
 from analysis.many import SessionComparison
 from analysis.model import Comparison, MetricComparison
-from analysis.verdict import CALLED, MISSING, Verdict
+from analysis.verdict import CALLED, Verdict
 from errors import UsageError
 from experiment.frozen import Frozen
 from experiment.load import CONFIGS, load
-from history.recall import locks_of
+from history.recall import locks_of, size_of, tested_of
 from reports import wording
 from reports.headline import headline
 from reports.sections import functions
@@ -121,6 +122,7 @@ class Benchmarks(Frozen):
         )
 
 
+@cache
 def benchmarks() -> Benchmarks:
     """The table that is shipped."""
     return load(TABLE, Benchmarks)
@@ -223,14 +225,13 @@ def answer(claim: ReportedChange, session: SessionComparison) -> ClaimAnswer:
     locks, lines that move between CPUs, misses of a modelled machine.
     """
     comparison = session.comparisons[0]
-    untested = (Verdict.NOT_TESTED, *MISSING)
-    tested = [m for m in comparison.primary if m.judgement.verdict not in untested]
+    tested = tested_of(comparison)
     if not tested:
         return ClaimAnswer(Stands.NOT_TESTED, headline(session).text)
     called = [metric for metric in tested if metric.judgement.verdict in CALLED]
     agreeing = [m for m in called if m.judgement.verdict == (claim.kind or m.judgement.verdict)]
     if agreeing or called:
-        largest = max(agreeing or called, key=_size)
+        largest = max(agreeing or called, key=size_of)
         place = f"{largest.case}: {label(comparison, largest)}"
         moved_by = f"{wording.change(largest)} {wording.bounds(largest)}"
         behind = functions.explained(comparison, largest)
@@ -256,11 +257,6 @@ def answer(claim: ReportedChange, session: SessionComparison) -> ClaimAnswer:
 def moved(count: Paired) -> bool:
     """Whether a count moved by a share that anybody would have reported."""
     return count.is_significant and abs(count.change or 1.0) >= WORTH
-
-
-def _size(metric: MetricComparison) -> float:
-    change = metric.judgement.change
-    return abs(change.estimate) if change else 0.0
 
 
 def _silent(comparison: Comparison, tested: list[MetricComparison]) -> ClaimAnswer:

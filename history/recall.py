@@ -268,22 +268,25 @@ def _row(entry: RecallEntry, recalled: Recalled, why: str = "", **shown: Any) ->
     return RecallRow(**of, recalled=recalled, why=why, **shown)
 
 
+def tested_of(comparison: Comparison) -> list[MetricComparison]:
+    """The judged results that have a verdict on the change."""
+    untested = (Verdict.NOT_TESTED, *MISSING)
+    return [m for m in comparison.primary if m.judgement.verdict not in untested]
+
+
+def size_of(metric: MetricComparison) -> float:
+    """How large a change is, in either direction; 0 where there is none."""
+    return abs(wording.estimate(metric.judgement.change) or 0.0)
+
+
 def judge(entry: RecallEntry, comparison: Comparison) -> RecallRow:
     """What a session shows of an entry."""
-    tested = [
-        metric
-        for metric in comparison.primary
-        if metric.judgement.verdict not in (Verdict.NOT_TESTED, *MISSING)
-    ]
+    tested = tested_of(comparison)
     called = [metric for metric in tested if metric.judgement.verdict in CALLED]
     functions = entry.result.functions if entry.result else ()
     function, rank = named(functions, comparison, called)
     instruments = locks_of(functions, comparison)
-    largest = max(
-        called or tested,
-        key=lambda metric: abs(change.estimate) if (change := metric.judgement.change) else 0.0,
-        default=None,
-    )
+    largest = max(called or tested, key=size_of, default=None)
     change = largest.judgement.change if largest else None
     verdict = largest.judgement.verdict if largest else None
     against = [f"{m.case} {m.name}" for m in called if m.judgement.verdict is not verdict]

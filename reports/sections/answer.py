@@ -41,7 +41,7 @@ from text import counted, in_words
 
 # As many columns of verdicts as a table of arms may have before it is turned around.
 MOST_COLUMNS = 4
-FIRST = (Verdict.REGRESSION, Verdict.IMPROVEMENT)
+FIRST = {Verdict.REGRESSION: 0, Verdict.IMPROVEMENT: 1}
 # Phases whose functions are named in the answer; all have a section of their own.
 MOST_WHY = 3
 # Findings that are lines of the answer: what is known of the code that ran, and kept runs.
@@ -128,11 +128,7 @@ def of_pair(view: View, comparison: Comparison) -> list[Block]:
     # What changed is read first, and of that what got worse.
     results = sorted(
         comparison.primary,
-        key=lambda metric: (
-            FIRST.index(metric.judgement.verdict)
-            if metric.judgement.verdict in FIRST
-            else len(FIRST)
-        ),
+        key=lambda m: FIRST.get(m.judgement.verdict or Verdict.NOT_JUDGED, len(FIRST)),
     )
     rows = tuple(_verdict(comparison, metric) for metric in results)
     # Of many pairs the rest is said once, below.
