@@ -80,7 +80,7 @@ class Cost(Unit):
     """A unit that the work of a phase is added up from, and what one costs, about.
 
     ``ns`` is in instructions of an exact guest.  It is a weight that stays as it is, whatever
-    kernel is measured: benchmarks/costs.py fits it.
+    kernel is measured: fitted to sessions of two lengths.
     """
 
     ns: Annotated[float, Field(gt=0)]

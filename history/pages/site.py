@@ -8,12 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from xml.etree import ElementTree
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from analysis.statistics import student_quantile
 from errors import LabError, RecordError, UsageError
 from experiment.load import load_subsystems
 from history.changes import changes_of, function_changes, gaps_of
@@ -23,7 +21,7 @@ from history.pages import tracks as of_tracks
 from history.pages.tracks import Track, tracks_of
 from history.policy import KnownChanges, Policy
 from history.store import HistoryContents, HistoryStore
-from history.wording import change_line, function_change_line, size
+from history.wording import function_change_line
 from reports import wording
 from reports.document import Block
 from reports.forms import HTML, published
@@ -31,8 +29,7 @@ from reports.render import html
 from reports.render.html import policy
 from results import door
 from results.session import SessionHead, heads_in
-from results.units import read_name
-from text import clean_line, clean_lines, typeset
+from text import clean_lines, typeset
 
 WIDTH, HEIGHT, EDGE = 160, 36, 4
 # More nights than this are not told apart in this width.
@@ -76,52 +73,12 @@ def spark(values: Sequence[float | None], marked: Sequence[object]) -> Markup:
     )
 
 
-FEED = "feed.xml"
-MOST = 100
-ATOM = "http://www.w3.org/2005/Atom"
-
-
-def feed(tracks: Sequence[Track]) -> str:
-    """The newest changes that were judged, the last one first; addresses are below the feed's."""
-    ElementTree.register_namespace("", ATOM)
-    both = [(change, track) for track in tracks for change in track.changes]
-    both.sort(key=lambda each: (each[0].detected, each[0].id), reverse=True)
-    newest = max((track.last.night for track in tracks), default="1970-01-01")
-
-    def add(parent: ElementTree.Element, tag: str, text: str = "", **names: str) -> None:
-        element = ElementTree.SubElement(parent, f"{{{ATOM}}}{tag}", names)
-        element.text = clean_line(text) or None
-
-    top = ElementTree.Element(f"{{{ATOM}}}feed")
-    add(top, "id", "urn:twinboot:changes")
-    add(top, "title", "Twinboot: changes")
-    add(top, "updated", f"{newest}T00:00:00Z")
-    add(ElementTree.SubElement(top, f"{{{ATOM}}}author"), "name", "Twinboot")
-    add(top, "link", href="index.html")
-    for change, track in both[:MOST]:
-        entry, course = ElementTree.SubElement(top, f"{{{ATOM}}}entry"), change.course
-        shown = f" {size(change)}" if size(change) else ""
-        what = (
-            f"{of_tracks.of_change(change).word}{shown}: {course.case} {read_name(course.metric)}"
-        )
-        add(entry, "id", f"urn:twinboot:change:{change.id}")
-        add(entry, "title", f"{what} ({course.experiment})")
-        add(entry, "updated", f"{change.detected}T00:00:00Z")
-        add(entry, "link", href=f"track/{track.name}.html#change-{change.id}")
-        add(entry, "summary", change_line(change))
-    ElementTree.indent(top)
-    body = ElementTree.tostring(top, encoding="unicode")
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{body}\n'
-
-
 HERE = Path(__file__).parent
 TEMPLATES, STATIC = HERE / "templates", HERE / "static"
 FRONT = "index.html"
 # By which a folder is known to be a site, and may be replaced by the next one.
 MARK = "twinboot-site"
 CHARTS = ("uPlot.iife.min.js", "trend.js")
-COMPARING = ("compare.js",)
-MOST_PAIRS = 400
 NEWEST = 30
 
 
@@ -177,7 +134,7 @@ def build(
     reports = {head.manifest.session: head.folder for head in heads if head.manifest}
     with replaced(folder) as beside:
         links = {e.id: _report(beside, e, reports.get(e.session), left_out) for e in read.entries}
-        _write(beside, store, read, tracks, links)
+        _write(beside, read, tracks, links)
     written = sum(map(bool, links.values()))
     return SitePages(folder, len(tracks), len(read.entries), written, tuple(left_out))
 
@@ -213,7 +170,6 @@ def check(folder: Path) -> None:
 
 def _write(
     folder: Path,
-    store: HistoryStore,
     read: HistoryContents,
     tracks: tuple[Track, ...],
     reports: Mapping[str, str],
@@ -224,8 +180,6 @@ def _write(
     worst_first = sorted(tracks, key=lambda track: (track.rank, track.name))
     front = {"tracks": worst_first, "problems": read.problems, "root": "", "newest": newest}
     page(templates, "front.html.j2", folder / FRONT, front)
-    door.write(folder, FEED, feed(tracks))
-    quantiles = [0.0, 0.0, *(student_quantile(0.99, n - 1) for n in range(2, MOST_PAIRS))]
     for track in tracks:
         context = {"track": track, "root": "../", "newest": newest}
         entries = {entry.id: entry for entry in track.entries}
@@ -239,11 +193,6 @@ def _write(
         }
         place = folder / "track" / f"{track.name}.html"
         page(templates, "track.html.j2", place, context | of_track, CHARTS)
-        compared = {
-            "data": of_tracks.data(of_tracks.of_comparison(track, store.functions, quantiles))
-        }
-        place = folder / "compare" / f"{track.name}.html"
-        page(templates, "compare.html.j2", place, context | compared, COMPARING)
         around = (None, *track.entries, None)
         for before, entry, after in zip(around, track.entries, around[2:], strict=False):
             link = address(entry.link)

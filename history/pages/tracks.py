@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
@@ -18,7 +18,7 @@ from markupsafe import Markup
 from analysis.verdict import Verdict
 from experiment.load import NONE, Subsystems
 from history.changes import FunctionsChange, Gap, NightlyChange, is_open
-from history.entry import Entry, NightFunctions
+from history.entry import Entry
 from history.store import HistoryContents
 from history.trend import Point, Trend, trends
 from history.wording import size
@@ -276,8 +276,6 @@ def _plain(value: object) -> object:
 
 
 DAY_S = 86400
-# Of the newest nights functions are embedded, the largest of each phase: some kilobytes each.
-COUNTED_NIGHTS, COUNTED_FUNCTIONS = 60, 40
 
 
 def times(entries: Sequence[Entry]) -> list[float]:
@@ -350,79 +348,3 @@ def of_track(track: Track) -> dict[str, object]:
         nights.append({"id": entry.id, "night": entry.night, "kernels": kernels, "lab": lab})
     charts = [of_chart(chart) for chart in track.charts]
     return {"times": times(track.entries), "nights": nights, "charts": charts}
-
-
-def of_comparison(
-    track: Track, functions: Callable[[Entry], NightFunctions | None], quantiles: Sequence[float]
-) -> dict[str, object]:
-    """The data of the page that compares any two nights.
-
-    ``quantiles[n]`` is that of Student's distribution for n pairs, 0 where there is none.
-    """
-    names: dict[str, int] = {}
-    settings: dict[str, int] = {}
-    nights = [_night(entry, settings) for entry in track.entries]
-    for entry, night in list(zip(track.entries, nights, strict=True))[-COUNTED_NIGHTS:]:
-        stored = functions(entry) if entry.counted else None
-        night["functions"] = _functions(stored, names) if stored else []
-    metrics = {
-        f"{case.name}\n{metric.name}": {
-            "case": case.name,
-            "name": read_name(metric.name),
-            "title": metric.title,
-            "unit": metric.unit,
-            "direction": metric.direction,
-            "primary": metric.name in case.primary,
-        }
-        for entry in track.entries
-        for case in entry.cases
-        for metric in case.metrics
-    }
-    return {
-        "nights": nights,
-        "metrics": metrics,
-        "settings": list(settings),
-        "names": list(names),
-        "quantiles": list(quantiles),
-    }
-
-
-def _night(entry: Entry, settings: dict[str, int]) -> dict[str, object]:
-    lines = [f"{name}: {value}" for name, value in sorted(entry.setting.items())]
-    return {
-        "id": entry.id,
-        "night": entry.night,
-        "session": entry.session,
-        "kernels": {arm.name: arm.version for arm in entry.arms},
-        "setting": [settings.setdefault(line, len(settings)) for line in lines],
-        "seeds": {case.name: list(case.seeds) for case in entry.cases},
-        "values": {
-            f"{case.name}\n{name}\n{arm.arm}": [
-                ensemble.summary.mean if ensemble.summary else None,
-                list(ensemble.values) if name in case.primary else [],
-            ]
-            for case in entry.cases
-            for arm in case.arms
-            for name, ensemble in arm.metrics.items()
-        },
-        "functions": [],
-    }
-
-
-def _functions(counts: NightFunctions, names: dict[str, int]) -> list[dict[str, object]]:
-    return [
-        {
-            "of": f"{phase.case} {phase.phase} ({phase.arm})",
-            "unit": phase.unit_title,
-            "total": phase.total,
-            "rows": [
-                [
-                    names.setdefault(f"{function.name}\n{function.file}", len(names)),
-                    function.instructions,
-                    function.scatter / math.sqrt(max(phase.seeds, 1)),
-                ]
-                for function in phase.functions[:COUNTED_FUNCTIONS]
-            ],
-        }
-        for phase in counts.phases
-    ]

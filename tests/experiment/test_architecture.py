@@ -100,7 +100,7 @@ def changed(tmp_path: Path, before: str, after: str) -> Path:
     return file
 
 
-# Not what somebody calibrated beside them.
+# Not what somebody wrote beside them.
 SHIPPED = ("ice-lake-sp", "neoverse-n1", "zen3-epyc")
 
 

@@ -4,14 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.calibrate.machine import as_toml
 from experiment.load import load_machine
 from experiment.machine import MachineSpec, known_machines
 from guests.probe import counts
 from guests.probe.counts import Counts
 from guests.probe.models import machine_words
 from guests.probe.plugin import Probe
-from tests.benchmarks.calibrate.test_machine import made
 from tests.guests.probe import machines
 from tests.guests.probe.machines import symbols
 
@@ -109,14 +107,13 @@ def test_pages_that_fit_a_tlb_are_walked_once_and_others_each_time(paged: Counts
 
 @pytest.mark.parametrize(
     "machine",
-    [*(load_machine(Path(name)) for name in known_machines()), made()],
+    [load_machine(Path(name)) for name in known_machines()],
     ids=lambda machine: machine.name,
 )
-def test_a_machine_of_a_file_can_be_modelled_and_so_can_one_that_calibrate_writes(
+def test_a_machine_of_a_file_can_be_modelled(
     images: Path, probe: Probe, tmp_path: Path, machine: MachineSpec
 ) -> None:
-    (tmp_path / f"{machine.name}.toml").write_text(as_toml(machine))
-    model = ",".join(machine_words(load_machine(tmp_path / f"{machine.name}.toml")))
+    model = ",".join(machine_words(machine))
     root = symbols(images / "pages")["top"]
     counted = run(images / "pages", probe, tmp_path, f"{model},root={root},ram={tmp_path}/ram")
     assert counted.unmapped == 0

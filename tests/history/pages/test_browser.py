@@ -21,8 +21,6 @@ PAGES = (
     TRACK,
     "track/wall-clock.laptop.wall.html",
     "track/hostile.laptop.exact.html",
-    "compare/tonight.laptop.exact.html",
-    "compare/hostile.laptop.exact.html",
 )
 
 
@@ -153,26 +151,3 @@ def test_every_link_of_the_site_leads_to_a_page(browser: Browser, built: Path) -
             else:
                 assert link.startswith("https://example.org/"), link
         page.context.close()
-
-
-def test_any_two_nights_are_compared(browser: Browser, built: Path) -> None:
-    page, messages = opened(browser, built / "compare/tonight.laptop.exact.html")
-    page.select_option("#first", index=85)
-    page.select_option("#second", index=95)
-    row = page.locator("#compared tr.primary", has_text="filemap-4k 4k.bw").filter(
-        has_text="tonight"
-    )
-    row_text = row.inner_text()
-    assert "8 up, 0 down" in row_text
-    assert "▲ better" in row_text
-    moved = page.locator("#compared", has_text="Functions that moved").inner_text()
-    assert "xas_load" in moved
-    assert "−80.0" in moved
-    address = page.url
-    page.click("#swap")
-    assert "0 up, 8 down" in row.inner_text()
-    page.goto("about:blank")
-    page.goto(address)
-    assert "8 up, 0 down" in row.inner_text()
-    assert messages == []
-    page.context.close()

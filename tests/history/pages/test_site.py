@@ -74,7 +74,7 @@ def test_each_track_and_night_has_its_page(store: HistoryStore, tmp_path: Path) 
     names = set(tree(made.folder))
     nights = {f"night/{entry.id}.html" for entry in store.read().entries}
     track = "tonight.laptop.exact.html"
-    assert names == nights | {"index.html", f"track/{track}", f"compare/{track}"}
+    assert names == nights | {"index.html", f"track/{track}"}
     assert (made.tracks, made.nights) == (1, 4)
 
 
