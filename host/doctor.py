@@ -5,13 +5,22 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from errors import InfraError
-from host import exactness, facts, sandbox
-from host.packages import SystemPackage, install_line, locate, package_of, packages, search_path
+from files import sha256_of
+from host import facts, sandbox
+from host.packages import (
+    SystemPackage,
+    install_line,
+    locate,
+    package_of,
+    packages,
+    search_path,
+    table,
+)
 from host.process import run
 
 Status = Literal["ok", "warn", "fail"]
@@ -63,7 +72,7 @@ class KnownVersions:
 
 
 KNOWN = (
-    # Which newer one is exact: check_exactness.
+    # Which newer one is exact: check_qemu.
     KnownVersions("qemu", (7, 2), None, "fail", "bit-exact guests need QEMU's -icount and -action"),
     KnownVersions("fio", (3, 33), (4,), "warn", "the lab reads fio's json+ output"),
 )
@@ -116,18 +125,67 @@ def check_exact_mode() -> DoctorCheck:
     )
 
 
-def check_exactness(cache: Path) -> DoctorCheck:
-    """Whether this QEMU's guests are known to be exact: by its release, or as tried here."""
-    why = "a QEMU may give guests that differ from boot to boot"
+QEMU = "qemu-system-x86_64"
+# Releases whose guests were compared bit by bit.
+QEMU_TABLE = Path(__file__).with_name("qemu.txt")
+RELEASE_NUMBERS = 2
+
+
+@dataclass(frozen=True)
+class KnownRelease:
+    """A release that was run: its program, its number, the numbers of vCPUs, and what."""
+
+    program: str
+    release: str
+    vcpus: str
+    what: str
+
+
+@dataclass(frozen=True)
+class QemuStanding:
+    """Whether a QEMU's release was run before; ``text`` is one line for people."""
+
+    known: bool
+    binary_sha256: str
+    text: str
+
+
+def shipped(text: str = "") -> tuple[KnownRelease, ...]:
+    """The table, ``program | release | vCPUs | what``; InfraError: it is malformed."""
+    rows = table(text or QEMU_TABLE.read_text(), where=QEMU_TABLE.name, fields=4)
+    return tuple(KnownRelease(*fields) for _, fields in rows)
+
+
+def standing(program: str = QEMU) -> QemuStanding:
+    """What is known of the QEMU at hand, by no boot; InfraError: no program, or a bad table."""
+    path = locate(program)
+    if path is None:
+        raise InfraError("program not found", where=program, next_step="./lab.py doctor")
+    qemu = next(tool for tool in facts.TOOLS if tool.name == "qemu")
+    version = facts.tool_version(replace(qemu, argv=(program, *qemu.argv[1:])))
+    known = vcpus_run(program, version, shipped())
+    text = f"this release was run with {known} vCPUs" if known else "this release was never run"
+    return QemuStanding(bool(known), sha256_of(path), f"QEMU {version}: {text}")
+
+
+def vcpus_run(program: str, version: str, known: Iterable[KnownRelease]) -> str:
+    """The numbers of vCPUs that a release was run with; empty: it never was."""
+    release = (program, facts.version_numbers(version)[:RELEASE_NUMBERS])
+    same = (
+        each for each in known if release == (each.program, facts.version_numbers(each.release))
+    )
+    return next((each.vcpus for each in same), "")
+
+
+def check_qemu() -> DoctorCheck:
+    """Whether this QEMU's guests are known to be exact, by its release."""
+    why = "a QEMU may give guests that differ from boot to boot; each session repeats a run"
     try:
-        qemu = exactness.standing(cache)
+        qemu = standing()
     except InfraError as error:
-        mend = install_line([package_of(exactness.QEMU)])
-        return DoctorCheck("exactness", "fail", error.what, why, mend)
-    if qemu.status == "untried":
-        return DoctorCheck("exactness", "warn", qemu.text, why, "./lab.py doctor --exact")
-    wrong: Status | bool = "fail" if qemu.status == "inexact" else False
-    return judged("exactness", qemu.text, wrong, why, "use another QEMU, see docs/systems.md")
+        return DoctorCheck("exactness", "fail", error.what, why, install_line([package_of(QEMU)]))
+    mend = "./lab.py doctor --kernel TREE boots runs twice and compares all bits (docs/systems.md)"
+    return judged("exactness", qemu.text, not qemu.known, why, mend)
 
 
 def check_kvm(device: Path = Path("/dev/kvm")) -> DoctorCheck:
@@ -203,7 +261,7 @@ def run_checks(*, cache: Path | None = None, proc: Path = Path("/proc")) -> tupl
         *(check_package(package) for package in listed),
         *(check_version(known, facts.tool_version(versions[known.tool])) for known in KNOWN),
         check_exact_mode(),
-        check_exactness(folder),
+        check_qemu(),
         check_kvm(),
         check_boxes(),
         check_memory(facts.meminfo_mib(facts.text_of(proc / "meminfo"), "MemTotal")),
@@ -222,7 +280,7 @@ def check_kept_runs(folder: Path) -> DoctorCheck:
         f"not used from {', '.join(host for host, _, _ in hosts)}" if hosts else "of every host",
         bool(hosts),
         "; ".join(f"{host}: {why or 'no reason is on record'}" for host, _, why in hosts),
-        f"./lab.py doctor --exact on both hosts; then remove the line from {folder / ASIDE}",
+        f"./lab.py doctor --kernel TREE on both hosts; then remove the line from {folder / ASIDE}",
     )
 
 

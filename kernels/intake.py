@@ -234,13 +234,10 @@ def _numbered(number: int, subject: str) -> str:
     return f"{number:04d}-{slug(subject)}.patch"
 
 
-def read_series(
-    data: bytes, name: str, kind: Kind = "file", named: str = "", *, alone: bool = False
-) -> Thread:
+def read_series(data: bytes, name: str, kind: Kind = "file", named: str = "") -> Thread:
     """The series in a file of mails, or the one diff that has no mail around it.
 
-    ``named`` is the message-id of a mail of the series that is meant.  With ``alone`` one patch of
-    a series is taken without the others, where it is by itself.
+    ``named`` is the message-id of a mail of the series that is meant.
     Raises SeriesError: none, or none that can be told.
     """
     where, file = clean(name), split_mail(name)[0]
@@ -249,8 +246,6 @@ def read_series(
     if len(mails) == 1 and not mails[0].poster:
         if data.startswith(tuple(BOMS)):
             mails = (read_mail(as_text(data).encode(), where),)
-        return Thread(mails[0].version, mails, None, ())
-    if alone and len(mails) == 1 and mails[0].has_diff:
         return Thread(mails[0].version, mails, None, ())
 
     def how(mail: Mail) -> str:

@@ -178,7 +178,7 @@ KINDS: Mapping[str, Callable[[Values], str]] = MappingProxyType(
             else f"{arm}: measured"
             for arm, kept, of, days, hosts in v["arms"]
         ),
-        "qemu-untried": lambda v: f"{v['why']}; to check it: ./lab.py doctor --exact",
+        "qemu-untried": lambda v: f"{v['why']}; to check it: ./lab.py doctor --kernel TREE",
         "few-ios": lambda v: (
             f"phase {v['phase']}: only {v['ios']} I/Os in a run, too few for a verdict"
         ),

@@ -281,3 +281,40 @@ class Executor(Protocol):
 
     def require(self, experiment: Experiment) -> None:
         """Refuse a session that cannot be measured here.  Raises UsageError: says which can."""
+
+
+MAX_FIELDS = 12
+SHOWN = 80
+
+
+def diverging(first: Mapping[str, bytes], second: Mapping[str, bytes]) -> tuple[str, ...]:
+    """What differs between two results: file, line, values; at most :data:`MAX_FIELDS`."""
+    differences: list[str] = []
+    for name in sorted(first.keys() | second.keys()):
+        if name not in first or name not in second:
+            differences.append(f"{name}: only in the {'first' if name in first else 'second'} run")
+        elif first[name] != second[name]:
+            sides = (first[name].splitlines(keepends=True), second[name].splitlines(keepends=True))
+            pairs = enumerate(zip(*sides, strict=False), start=1)
+            where = f"{len(sides[0])} against {len(sides[1])} lines"
+            for number, (left, right) in pairs:
+                if left != right:
+                    where = f"line {number}{_values(left, right)}"
+                    break
+            differences.append(f"{name}: {where}")
+    if len(differences) > MAX_FIELDS:
+        return (*differences[:MAX_FIELDS], f"and {len(differences) - MAX_FIELDS} more files")
+    return tuple(differences)
+
+
+def _values(left: bytes, right: bytes) -> str:
+    """Both values, cut to where they differ: lines of /proc/stat are long."""
+    bare = left.rstrip(b"\r\n"), right.rstrip(b"\r\n")
+    if bare[0] != bare[1]:
+        left, right = bare
+    shorter = min(len(left), len(right))
+    at = next((n for n in range(shorter) if left[n] != right[n]), shorter)
+    start, column = (0, "") if at < SHOWN else (at - SHOWN // 2, f", column {at + 1}")
+    # Bytes, not text: replacement characters would look the same.
+    first, other = (repr(line[start : start + SHOWN])[1:] for line in (left, right))
+    return f"{column}: {first} against {other}"

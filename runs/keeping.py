@@ -21,8 +21,7 @@ from files import write_atomically
 from guests.exact import Outcome
 from host import folders, limited
 from results.record import RunCost
-from runs.boots import Boot, Executor, KeepingJudge, KeptRuns, Place
-from runs.exactness import diverging
+from runs.boots import Boot, Executor, KeepingJudge, KeptRuns, Place, diverging
 from runs.fleet.parcel import HOST_ENDINGS, LARGEST, Answer, answer_of, read_raw, write_raw
 from text import clean
 
@@ -164,8 +163,8 @@ class _Keeper:
             f"{name} has other bytes on {host} than when it was kept, on {clean(known.host)} on "
             f"{then.kept_at}: {differs[0]}; no run kept from {clean(known.host)} is used any more",
             where=str(self.kept.folder / then.inputs),
-            next_step=f"./lab.py doctor --exact on both; a line of {aside} that is removed clears "
-            "its host",
+            next_step="./lab.py doctor --kernel TREE on both; a line of "
+            f"{aside} that is removed clears its host",
         )
 
 

@@ -235,7 +235,7 @@ def _provenance(session: Prepared, options: Options) -> Provenance:
         snapshot=options.snapshot,
         probe=session.probe.sha256 if session.probe else "",
         qemu_sha256=session.qemu.binary_sha256 if session.qemu else "",
-        qemu_untried=session.qemu.text if session.qemu and session.qemu.status == "untried" else "",
+        qemu_untried=session.qemu.text if session.qemu and not session.qemu.known else "",
         accelerator=session.wall.accelerator.name if session.wall else "",
         fitness=fitness.fitness_facts(session.wall.checks) if session.wall else {},
     )

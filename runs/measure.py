@@ -22,8 +22,7 @@ from results.profile import Locks, Profile
 from results.record import Failure, RunCost, RunRecord
 from results.store import SessionStore
 from runs import keeping
-from runs.boots import MIB, Boot, Place, Reporter
-from runs.exactness import diverging
+from runs.boots import MIB, Boot, Place, Reporter, diverging
 from runs.keeping import cost_of
 from runs.local import Options
 from runs.prepare import Prepared, RunParts, boot_of, obstacle, parts_of

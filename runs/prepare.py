@@ -18,8 +18,8 @@ from guests.initramfs import Initramfs, Lacks
 from guests.probe import fold, models, plugin
 from guests.probe.plugin import Probe
 from guests.virtme import WallMachine, on_host
-from host import accelerator, exactness, fitness
-from host.exactness import QemuStanding
+from host import accelerator, doctor, fitness
+from host.doctor import QemuStanding
 from host.fitness import Placement, host_cpus, place
 from kernels import prebuilt
 from kernels.cache import Kernel
@@ -277,9 +277,7 @@ def prepare(resolved: Resolved, options: Options, progress: Building) -> Prepare
         # Before anything is fetched or built for guests that nobody can boot.
         largest = max(guest.memory_mib for of in guests.values() for guest in of.values())
         options.executor.slots(largest, options.guests_at_once)
-    qemu = None if in_wall else exactness.standing(options.cache, architecture.board.qemu)
-    if qemu is not None:
-        exactness.require_exact(qemu)
+    qemu = None if in_wall else doctor.standing(architecture.board.qemu)
     probe = plugin.provide(options.cache, architecture) if options.probe and not in_wall else None
     require_counted(resolved, probe)
     judged = resolved.flavours[0]

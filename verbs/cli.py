@@ -51,7 +51,6 @@ VERBS = {
     "build": "session",
     "measure": "session",
     "cache-key": "session",
-    "patch": "patch",
     "repro": "repro",
     "fetch": "host",
     "clean": "host",
@@ -83,8 +82,8 @@ GROUPS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
         "For developers of workloads.",
         (),
         (
-            "./lab.py dev workload new sockets  # begin a workload",
             "./lab.py dev coverage add latest  # what a session's workloads execute",
+            "./lab.py dev coverage add sessions/NAME  # of a session that is named",
         ),
     ),
     "dev coverage": (
@@ -93,14 +92,6 @@ GROUPS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
         (
             "./lab.py dev coverage add latest  # the newest session",
             "./lab.py dev coverage add sessions/NAME  # after a workload was changed",
-        ),
-    ),
-    "dev workload": (
-        "Workloads of the catalogue.",
-        ("new",),
-        (
-            "./lab.py dev workload new sockets  # begin a workload",
-            "./lab.py list  # the workloads that are there",
         ),
     ),
 }

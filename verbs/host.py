@@ -33,9 +33,6 @@ def doctor_verb(
     wall: Annotated[
         bool, opt("--wall", "also check whether this host is fit for wall mode")
     ] = False,
-    exact: Annotated[
-        bool, opt("--exact", "also check by booting guests whether this QEMU is bit-exact")
-    ] = False,
     strict: Annotated[bool, opt("--strict", "exit 3 if there is any warning")] = False,
     kernel: Annotated[
         str,
@@ -52,7 +49,6 @@ def doctor_verb(
     Examples:
     ./lab.py doctor  # what is missing, and the command that installs it
     ./lab.py doctor --wall --strict  # whether this host is fit for wall mode
-    ./lab.py doctor --exact  # whether a new QEMU release is bit-exact
     ./lab.py doctor --kernel ../linux  # whether a kernel that nobody tried works
     """
     from experiment import load
@@ -64,12 +60,6 @@ def doctor_verb(
         if doctor.worst(checks) == "fail" or (strict and doctor.worst(checks) != "ok"):
             raise typer.Exit(Exit.INFRASTRUCTURE)
         return
-    if exact:
-        # What boots guests takes seconds to import, which no other check needs.
-        from runs.exactness import try_exactness
-
-        for difference in try_exactness(facts.cache_folder(), CHECKOUT, log).differences:
-            log(f"differs: {difference}")
     checks = doctor.run_checks()
     if wall:
         guest = load.load_guest(Path("wall"))
@@ -254,7 +244,7 @@ def _of_runs(
         )
         return
     yield DoctorCheck(name, "ok", f"{len(records)} runs, each valid", "")
-    exactness, mend = comparison.exactness, "./lab.py doctor --exact"
+    exactness, mend = comparison.exactness, "use another QEMU (docs/systems.md)"
     is_exact = exactness.status == "bit-exact"
     yield DoctorCheck(
         "repeated run",

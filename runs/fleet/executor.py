@@ -25,8 +25,7 @@ from guests.channel import Ending
 from guests.exact import Machine, Outcome
 from host import limited
 from host.facts import QEMU_OVERHEAD_MIB
-from runs.boots import ATTEMPTS, Boot, Executor, Judge, Place
-from runs.exactness import diverging
+from runs.boots import ATTEMPTS, Boot, Executor, Judge, Place, diverging
 from runs.fleet.artefacts import ArtefactStore
 from runs.fleet.members import Flight, Member, Members
 from runs.fleet.parcel import RESULT, Answer, Parcel, answer_of, files_of, write_raw

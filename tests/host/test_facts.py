@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from errors import InfraError
-from host import doctor, exactness, facts, packages
-from host.exactness import KnownRelease, Trial, judged, remember, shipped, standing, trials
+from host import doctor, facts, packages
+from host.doctor import KnownRelease, shipped
 from host.facts import NOT_FOUND, TOOLS, Tool
 
 CPUINFO = """processor\t: 0
@@ -205,7 +205,6 @@ KNOWN = (
     KnownRelease(QEMU, "7.2", "1, 4", "tests"),
     KnownRelease("qemu-system-aarch64", "8.0", "1", "tests"),
 )
-TRIAL = Trial("8.2.2", "ab" * 32, "cd" * 32, "2026-01-02", (1, 4))
 
 
 @pytest.fixture
@@ -223,85 +222,36 @@ def qemu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return program
 
 
-def trial_of(program: Path, *differences: str) -> Trial:
-    binary = hashlib.sha256(program.read_bytes()).hexdigest()
-    preload = hashlib.sha256(exactness.PRELOAD.read_bytes()).hexdigest()
-    return replace(
-        TRIAL, binary_sha256=binary, preload_sha256=preload, differences=tuple(differences)
-    )
-
-
 @pytest.mark.parametrize(
-    ("program", "version", "status"),
+    ("program", "version", "vcpus"),
     [
-        (QEMU, "7.2.22 (Debian 1:7.2)", "known"),
-        (QEMU, "7.2", "known"),
-        (QEMU, "7.20.1", "untried"),
-        (QEMU, "8.0.4", "untried"),
-        ("qemu-system-aarch64", "8.0.4", "known"),
-        ("qemu-system-aarch64", "7.2.22", "untried"),
-        (QEMU, "not found", "untried"),
+        (QEMU, "7.2.22 (Debian 1:7.2)", "1, 4"),
+        (QEMU, "7.2", "1, 4"),
+        (QEMU, "7.20.1", ""),
+        (QEMU, "8.0.4", ""),
+        ("qemu-system-aarch64", "8.0.4", "1"),
+        ("qemu-system-aarch64", "7.2.22", ""),
+        (QEMU, "not found", ""),
     ],
 )
-def test_a_release_stands_for_its_patch_releases(program: str, version: str, status: str) -> None:
-    assert judged(program, version, "ab" * 32, KNOWN, None).status == status
+def test_a_release_stands_for_its_patch_releases(program: str, version: str, vcpus: str) -> None:
+    assert doctor.vcpus_run(program, version, KNOWN) == vcpus
 
 
-def test_a_trial_counts_for_more_than_the_release() -> None:
-    differs = replace(TRIAL, version="7.2.22", differences=("4 vCPUs: 4k/vmstat: line 3", "more"))
-    judgement = judged(QEMU, "7.2.22", "ab" * 32, KNOWN, differs)
-    assert judgement.status == "inexact"
-    assert "4k/vmstat: line 3 (and 1 more)" in judgement.text
-    assert "2026-01-02" in judgement.text
-    assert judged(QEMU, "8.2.2", "ab" * 32, KNOWN, TRIAL).status == "exact"
-
-
-def test_a_trial_is_remembered_by_binary_and_by_what_is_loaded_into_it(
-    qemu: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert standing(tmp_path).status == "untried"
-    remember(tmp_path, trial_of(qemu))
-    remember(tmp_path, TRIAL)
-    assert standing(tmp_path).status == "exact"
-    assert len(trials(tmp_path)) == 2
-    # The lab's side of it changed, which may mend or break it.
-    (tmp_path / "preload.c").write_text("int other;\n")
-    with monkeypatch.context() as changed:
-        changed.setattr(exactness, "PRELOAD", tmp_path / "preload.c")
-        assert standing(tmp_path).status == "untried"
-    remember(tmp_path, trial_of(qemu, "1 vCPUs: 4k/vmstat: line 1"))
-    assert standing(tmp_path).status == "inexact"
-    qemu.write_text(qemu.read_text() + "# rebuilt\n")
-    assert standing(tmp_path).status == "untried"
-
-
-@pytest.mark.parametrize("text", ["", "{", "[1]", '{"a": 1}', '{"a": {"version": "1"}}'])
-def test_a_damaged_memory_is_none(tmp_path: Path, text: str) -> None:
-    (tmp_path / exactness.TRIALS).write_text(text)
-    assert trials(tmp_path) == {}
-    remember(tmp_path, TRIAL)
-    assert list(trials(tmp_path).values()) == [TRIAL]
-
-
-def test_doctor_says_what_is_known(qemu: Path, tmp_path: Path) -> None:
-    check = doctor.check_exactness(tmp_path)
-    assert (check.status, check.mend) == ("warn", "./lab.py doctor --exact")
-    remember(tmp_path, trial_of(qemu))
-    check = doctor.check_exactness(tmp_path)
-    assert check.status == "ok"
-    assert "QEMU 8.2.2" in check.found
-    remember(tmp_path, trial_of(qemu, "4 vCPUs: 4k/vmstat: line 1"))
-    assert doctor.check_exactness(tmp_path).status == "fail"
+def test_doctor_says_what_is_known(qemu: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check = doctor.check_qemu()
+    assert check.status == "warn"
+    assert "8.2.2" in check.found
+    assert "doctor --kernel" in check.mend
+    table = replace(KNOWN[0], release="8.2")
+    monkeypatch.setattr(doctor, "shipped", lambda: (table,))
+    assert doctor.check_qemu().status == "ok"
+    digest = hashlib.sha256(qemu.read_bytes()).hexdigest()
+    assert doctor.standing() == doctor.QemuStanding(
+        True, digest, "QEMU 8.2.2 (Other 1:8.2.2): this release was run with 1, 4 vCPUs"
+    )
     qemu.unlink()
-    assert doctor.check_exactness(tmp_path).status == "fail"
-
-
-def test_guests_that_differ_are_not_measured_in(qemu: Path, tmp_path: Path) -> None:
-    exactness.require_exact(standing(tmp_path))
-    remember(tmp_path, trial_of(qemu, "4 vCPUs: 4k/vmstat: line 1"))
-    with pytest.raises(InfraError, match="boots differed") as caught:
-        exactness.require_exact(standing(tmp_path))
-    assert "doctor --exact" in caught.value.next_step
+    assert doctor.check_qemu().status == "fail"
 
 
 def test_the_shipped_table_is_read_and_a_bad_line_is_named() -> None:

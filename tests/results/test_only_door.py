@@ -54,9 +54,7 @@ ALLOWED = {
         "read_text": "the help of verbs, from sources of ours",
         "write_text": "a line of help, to no file",
     },
-    "verbs/patch.py": {"read_bytes": "a mail that the user named"},
     "verbs/reference.py": {"open": OWN_DATA, "write_text": OWN_DATA},
-    "verbs/workload.py": {"read_text": OWN_DATA, "write_text": OWN_DATA},
 }
 
 

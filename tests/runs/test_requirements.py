@@ -13,7 +13,7 @@ from experiment.load import known_experiments
 from experiment.plan import Size, require_memory
 from guests.probe.plugin import Probe
 from kernels import config
-from runs.exactness import MAX_FIELDS, diverging
+from runs.boots import MAX_FIELDS, diverging
 from runs.requirements import (
     require_counted,
     require_job_fits,

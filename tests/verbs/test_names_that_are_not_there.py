@@ -53,8 +53,6 @@ def places(tmp_path: Path) -> Path:
         "sessions TMP/none --json",
         "sessions TMP/s/manifest.json",
         "dev coverage add TMP/none",
-        "patch TMP/none",
-        "patch configs/series/slow-add/series --sessions TMP/none",
         "watch TMP/none --once --queue TMP/none",
         "watch TMP/s/manifest.json --once --queue TMP/q",
         "report TMP/none",
