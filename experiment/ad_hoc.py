@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from errors import SpecError
+from experiment.arms import PREBUILT_SOURCES
 from experiment.frozen import Frozen, KeyPath, Name, Problem, plain_name
 from experiment.load import CONFIGS, Catalogue, check_experiment, load
 from experiment.series_name import kind_of, message_id, split_range
@@ -42,10 +43,12 @@ class Auto(Frozen):
 
     A case may have a ``dataset`` of its own: it is then measured with others of the same.  One
     without ``times`` reads none of the dataset's files, and is measured with any other.
-    ``usual`` is what kernels (``--arm``) are measured by where nobody names workloads.
+    ``usual`` is what kernels (``--arm``) are measured by where nobody names workloads, and phases
+    that end by time are ``prebuilt_longer`` times as long where one of them is prebuilt.
     """
 
     experiment: dict[str, Any]
+    prebuilt_longer: Annotated[float, Field(ge=1)] = 1
     usual: Annotated[tuple[Name, ...], Field(min_length=1)]
     case: Annotated[tuple[dict[str, Any], ...], Field(min_length=1)]
     touches: tuple[Touches, ...] = ()
@@ -131,6 +134,8 @@ def from_kernels(
     auto = auto or load_auto()
     names, labels = arm_names(sources), [label_of(source) for source in sources]
     cases = _cases(workloads, auto, catalogue)
+    if any(source.startswith(PREBUILT_SOURCES) for source in sources):
+        cases = _longer(cases, auto.prebuilt_longer)
     kernel = _kernel(cases, auto, catalogue)
     data = {
         **auto.experiment,
@@ -202,6 +207,16 @@ def _cases(workloads: Sequence[str], auto: Auto, catalogue: Catalogue) -> dict[s
         cases[-1].pop("dataset", None)
     datasets = auto.datasets_of(names) or [dict(auto.experiment.get("dataset", {}))]
     return {"cases": cases, "dataset": datasets[0]}
+
+
+def _longer(value: Any, factor: float) -> Any:
+    """Cases with each ``runtime_s`` in them so many times as long."""
+    if isinstance(value, dict):
+        return {
+            key: inner * factor if key == "runtime_s" else _longer(inner, factor)
+            for key, inner in value.items()
+        }
+    return [_longer(inner, factor) for inner in value] if isinstance(value, list) else value
 
 
 def _kernel(cases: Mapping[str, Any], auto: Auto, catalogue: Catalogue) -> dict[str, Any]:

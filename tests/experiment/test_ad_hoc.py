@@ -200,6 +200,16 @@ def test_kernels_are_arms_named_by_version() -> None:
     assert len(make_plan(made).runs) == 3 * made.blocks + 1
 
 
+def test_phases_of_prebuilt_kernels_that_end_by_time_are_longer() -> None:
+    built, image = "deb:linux-source-6.12", "deb:linux-image-7.3-cloud-amd64"
+    plain, longer = (
+        from_kernels([built, other], workloads=["filemap-thp"], catalogue=CATALOGUE).cases[0].times
+        for other in (built, image)
+    )
+    assert (plain["laptop"]["switch"].runtime_s, longer["laptop"]["switch"].runtime_s) == (0.3, 0.6)
+    assert plain["laptop"]["thp"] == longer["laptop"]["thp"]
+
+
 @pytest.mark.parametrize(
     ("sources", "names"),
     [
