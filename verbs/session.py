@@ -381,7 +381,7 @@ def make(
 
     def verdict(pending: tuple[stages.Pending, ...]) -> None:
         def show(comparison: SessionComparison) -> None:
-            lines = forms.answer_lines(comparison)
+            lines = forms.answer_lines(comparison, folder=str(store.folder))
             for line in [*(["verdict unchanged"] if lines == shown else lines), *map(str, pending)]:
                 reporter.log(line)
             shown[:] = lines

@@ -6,11 +6,18 @@ import subprocess
 import sys
 import termios
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 import lab
+from results.store import SessionStore
+from runs.boots import Reporter
+from runs.local import Options
+from runs.prepare import Prepared
 from tests.analysis.factory import ExactSession, stored
+from verbs import session
 from verbs.options import CHECKOUT
 
 SERIES = "configs/series/slow-add-16"
@@ -83,3 +90,17 @@ def test_the_text_follows_the_terminal(tmp_path: Path, columns: int | None, long
     # The folder that was reported, and not where such a session would lie.
     happened = f"Not finished: 13 of 32 runs; to finish: ./lab.py run --resume {tmp_path}"
     assert happened in " ".join(text.decode().replace("\\", "").split())
+
+
+def test_a_verdict_on_the_way_names_the_folder_to_go_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = ExactSession()
+    stored(tmp_path, made, made.records()[:-20])
+    monkeypatch.setattr("runs.stages.make", lambda *_, verdict, **__: verdict(()))
+    logged: list[str] = []
+    reporter = cast(Reporter, SimpleNamespace(log=logged.append, building=None))
+    unused = cast(Prepared, None)
+    session.make(unused, cast(Options, None), SessionStore(tmp_path), reporter)
+    words = " ".join(" ".join(logged).replace("\\", "").split())
+    assert f"./lab.py run --resume {tmp_path}" in words
