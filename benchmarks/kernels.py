@@ -5,8 +5,8 @@ numbers of both arms are equal, whether the repeated run gave the same bits, how
 judged metric scatters between the seeds, in %, and the kernel's functions that were executed.
 `make schema` makes docs/kernels-table.md of it.
 
-    ./lab.py run --arm deb:linux-source-7.3 --arm deb:linux-source-7.3 --workloads all \
-        --set guest=smoke --seeds 2 --no-twins --measure-anyway --session sessions/aa
+    ./lab.py run --arm deb:linux-source-7.3 --arm deb:linux-source-7.3 --workloads all --seeds 8 \
+        --set guest=smoke --no-twins --measure-anyway --measure-again --session sessions/aa
     .venv/bin/python benchmarks/kernels.py sessions/aa
 """
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import csv
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +23,12 @@ import numpy as np
 CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
+from analysis.findings import check_exactness
 from results.session import MeasuredSession, open_session
 
 TABLE = CHECKOUT / "configs/kernels-tried.csv"
 KEY = ("release", "case", "vcpus")
+REPEATS = {"bit-exact": "same bits", "inexact": "differs", "pending": "not made"}
 FIELDS = (*KEY, "seeds", "equal", "numbers", "repeat", "spread", "functions", "failed", "date")
 
 
@@ -48,6 +50,7 @@ def rows_of(session: MeasuredSession) -> Iterator[dict[str, str]]:
             for name, value in samples.items()
         ]
         repeats = [r for r in session.records if r.case == case.name and r.repeat]
+        exactness = check_exactness([*judged, *repeats])
         failed = [r.failure for r in (*judged, *repeats) if r.failure is not None]
         primary = [
             samples[case.primary[0]]
@@ -63,7 +66,6 @@ def rows_of(session: MeasuredSession) -> Iterator[dict[str, str]]:
             if function.calls
         }
         spread = 100 * np.std(primary, ddof=1) / np.mean(primary) if len(primary) > 1 else np.nan
-        exact = repeats and all(r.failure is None for r in repeats)
         yield {
             "release": manifest.arms[0].kernel.release,
             "case": case.name,
@@ -71,7 +73,7 @@ def rows_of(session: MeasuredSession) -> Iterator[dict[str, str]]:
             "seeds": str(len(by_arm[base])),
             "equal": str(sum(value == same for value, same in pairs)),
             "numbers": str(len(pairs)),
-            "repeat": "same bits" if exact else "not made" if not repeats else "differs",
+            "repeat": REPEATS.get(exactness.status, exactness.status),
             "spread": "" if np.isnan(spread) else f"{spread:.2f}",
             "functions": str(len(executed)),
             "date": manifest.created[:10],
@@ -79,32 +81,38 @@ def rows_of(session: MeasuredSession) -> Iterator[dict[str, str]]:
         }
 
 
-def merged(sessions: list[Path], table: Path) -> list[dict[str, str]]:
-    """The rows on file with those of the sessions in the place of older ones."""
+def is_good(row: Mapping[str, str]) -> bool:
+    """Whether every run was valid, and both arms and the repeats had the same numbers."""
+    equal = row["numbers"] != "0" and row["equal"] == row["numbers"]
+    return equal and row["repeat"] == "same bits" and not row["failed"]
+
+
+def merged(new: Iterable[dict[str, str]], table: Path) -> list[dict[str, str]]:
+    """The rows on file with new ones in the place of older ones."""
     rows: dict[tuple[str, ...], dict[str, str]] = {}
     if table.exists():
         with table.open(newline="") as file:
             rows = {tuple(row[key] for key in KEY): row for row in csv.DictReader(file)}
-    for folder in sessions:
-        for row in rows_of(open_session(folder)):
-            rows[tuple(row[key] for key in KEY)] = row
+    rows |= {tuple(row[key] for key in KEY): row for row in new}
     return [rows[key] for key in sorted(rows)]
 
 
-def main() -> None:
-    """Put the sessions' rows into the table."""
+def main() -> int:
+    """Put the sessions' rows into the table; 3: one of them is not as it has to be."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("sessions", nargs="+", type=Path)
     parser.add_argument("--table", type=Path, default=TABLE)
     given = parser.parse_args()
-    rows = merged(given.sessions, given.table)
+    new = [row for folder in given.sessions for row in rows_of(open_session(folder))]
+    rows = merged(new, given.table)
     with given.table.open("w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    for row in rows:
-        sys.stdout.write(f"{' '.join(f'{row[field]}' for field in FIELDS)}\n")
+    for row in new:
+        sys.stdout.write(f"{' '.join(row[field] for field in FIELDS)}\n")
+    return 0 if all(map(is_good, new)) else 3
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
