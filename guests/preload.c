@@ -4,7 +4,9 @@
  * 1. gettimeofday() always gives the same time.  QEMU's software TLB shrinks by a
  *    window of 100 ms of this clock, and a smaller TLB forgets entries.  A guest
  *    sees that: a forgotten entry is walked again, which sets the Accessed bit
- *    that page reclaim had cleared.
+ *    that page reclaim had cleared.  A guest that goes on after a stop gets TLBs as
+ *    large as those of a QEMU that has just been started: a machine that was restored
+ *    has no others, and one that went on had those that its boot had made larger.
  *
  * 2. While the guest runs the main loop sleeps: it is not let out of ppoll() for a
  *    timeout or a mere notification.  Woken, it would run the virtual timers, if it
@@ -87,6 +89,7 @@ static void (*init_timer)(void *timer, void *lists, int clock, int scale, int at
 static void (*set_timer)(void *timer, int64_t when_ns);
 static int64_t (*clock_ns)(int clock);
 static void *(*cpu_of)(int number);
+static void (*end_tlb)(void *cpu), (*begin_tlb)(void *cpu);
 static char *(*rcu_reader)(void);
 static void (*forget_forcing)(void *notifier);
 static int (*real_lock)(pthread_mutex_t *), (*real_unlock)(pthread_mutex_t *);
@@ -143,6 +146,8 @@ static void find(void)
 	set_timer = of_qemu("timer_mod_ns", NULL);
 	clock_ns = of_qemu("qemu_clock_get_ns", NULL);
 	cpu_of = of_qemu("qemu_get_cpu", NULL);
+	end_tlb = of_qemu("tlb_destroy", NULL);
+	begin_tlb = of_qemu("tlb_init", NULL);
 	rcu_reader = of_qemu("get_ptr_rcu_reader", NULL);
 	forget_forcing = of_qemu("rcu_remove_force_rcu_notifier", NULL);
 	guest_runs = of_qemu("runstate_is_running", NULL);
@@ -250,6 +255,16 @@ ssize_t write(int fd, const void *buffer, size_t length)
 	if (vcpu == HAS_TOLD && length == sizeof(uint64_t))
 		vcpu = HAS_WOKEN;
 	return syscall(SYS_write, fd, buffer, length);
+}
+
+static void reset_tlbs(void)
+{
+	void *cpu;
+
+	for (int number = 0; (cpu = cpu_of(number)); number++) {
+		end_tlb(cpu);
+		begin_tlb(cpu);
+	}
 }
 
 /* Of the thread that calls: nobody ends its turns for RCU any more. */
@@ -369,6 +384,7 @@ int pthread_mutex_unlock(pthread_mutex_t *mutex)
 		if (guest_runs()) {
 			vcpu = RUNS;
 			inside = true;
+			reset_tlbs();
 			start_metronome();
 			inside = false;
 		}

@@ -1,4 +1,4 @@
-"""Time-outs of exact guests: what counts is the CPU time that QEMU gets."""
+"""Exact guests: what a stop leaves behind, and time-outs by the CPU time that QEMU gets."""
 
 import os
 import time
@@ -7,7 +7,9 @@ from typing import cast
 
 import pytest
 
-from guests import exact
+from experiment.load import load_guest
+from experiment.plan import Size
+from guests import exact, programs
 from guests.argv import ExactFiles
 from guests.channel import Follower, Monitor
 from guests.exact import Machine
@@ -53,3 +55,25 @@ def test_a_guest_that_computes_is_waited_for_by_what_it_computes(
             time.sleep(0.02)
         used_s = guest.cpu_s()
     assert 0.2 <= waited_s <= used_s
+
+
+@pytest.mark.parametrize("restored", [False, True])
+def test_a_guest_forgets_pages_after_its_stop_as_a_restored_one_does(
+    restored: bool, images: Path, tmp_path: Path
+) -> None:
+    """A boot makes the software TLB larger, and a larger one never forgot this page."""
+    initramfs = tmp_path / "initramfs"
+    initramfs.touch()
+    guest = load_guest(Path("configs/guests/smoke.toml"))
+    machine = Machine(
+        images / "forgets",
+        initramfs,
+        guest,
+        Size(jobs=1, brd_mib=1, file_mib=1, cgroup_limit_mib=1),
+        "",
+        programs.build(programs.PRELOAD, programs.SHARED_LIBRARY, tmp_path),
+    )
+    logs, quiet = tmp_path / "logs", lambda _: None
+    booted = exact.take_snapshot(machine, tmp_path / "kept", logs, quiet) if restored else machine
+    exact.run(booted, "", tmp_path / "run", logs / "run", quiet)
+    assert (logs / "run" / "result").read_bytes() == b"\1"
