@@ -171,7 +171,7 @@ class _Plan:
         spec, checkout, cache = request.spec, request.checkout, request.cache
         of_spec = (spec.flavour, spec.architecture, spec.page_kib, spec.mode)
         source = identify_source(spec.source, checkout=checkout, cache=cache)
-        since = release_of(source)
+        since = release_of(spec.source, checkout)
         shipped = config.fragments(checkout, *of_spec, additions=spec.additions, release=since)
         fragments = config.with_options(shipped, spec.config)
         return cls(

@@ -84,7 +84,7 @@ def settle(
     )
     kernel = definite(experiment.kernel, base)
     settled = experiment.model_copy(update={"series": common, "kernel": kernel, "arms": arms})
-    return Settled(_agreed(settled, checkout, cache), series)
+    return Settled(_agreed(settled, checkout), series)
 
 
 def series_of(experiment: Experiment) -> list[tuple[str, SeriesSpec]]:
@@ -93,14 +93,13 @@ def series_of(experiment: Experiment) -> list[tuple[str, SeriesSpec]]:
     return [(name, series) for name, series in named if series is not None]
 
 
-def _agreed(experiment: Experiment, checkout: Path, cache: Path) -> Experiment:
+def _agreed(experiment: Experiment, checkout: Path) -> Experiment:
     """Arms of several releases, asked for the same of what the releases have to choose from."""
     kernels = [arm.kernel or experiment.kernel for arm in experiment.arms] or [experiment.kernel]
     sources = dict.fromkeys(kernel.source for kernel in kernels if not kernel.is_prebuilt)
     if len(sources) < 2:
         return experiment
-    every = (source.identify(each, checkout=checkout, cache=cache) for each in sources)
-    releases = [source.release_of(each) for each in every]
+    releases = [source.release_of(each, checkout) for each in sources]
     if not all(releases):
         return experiment
     reasons = load_reasons(checkout)

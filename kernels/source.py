@@ -94,17 +94,23 @@ def identify(spec: str, *, checkout: Path, cache: Path) -> Source:
     raise UsageError("unknown kind of kernel source", where=spec, next_step=step)
 
 
-def release_of(source: Source) -> str:
-    """``6.12`` of a source, by its Makefile or its name; empty where neither tells."""
-    if source.kind in ("git", "dir"):
-        makefile = source.origin / "Makefile"
-        text = makefile.read_text() if source.kind == "dir" and makefile.is_file() else ""
-        if source.kind == "git":
-            text = _query(["git", "-C", str(source.origin), "show", f"{source.tree_id}:Makefile"])
+def release_of(spec: str, checkout: Path) -> str:
+    """``6.12`` of a source or a prebuilt kernel, by its Makefile or its name; empty: neither tells.
+
+    Nothing is fetched, unpacked or hashed for it.
+    """
+    kind, _, name = spec.partition(":")
+    if kind in ("git", "dir"):
+        place, at, ref = name.rpartition("@") if kind == "git" else (name, "", "")
+        folder = checkout / Path(place if at else name).expanduser()
+        text = ""
+        if kind == "git":
+            text = _query(["git", "-C", str(folder), "show", f"{ref if at else 'HEAD'}:Makefile"])
+        elif (folder / "Makefile").is_file():
+            text = (folder / "Makefile").read_text()
         parts = [re.search(rf"^{part} = (\d+)$", text, re.M) for part in ("VERSION", "PATCHLEVEL")]
         return ".".join(part[1] for part in parts if part)
-    name = source.identity if source.kind == "deb" else source.origin.name
-    match = re.search(r"linux-(?:source-)?(\d+\.\d+)", name)
+    match = re.search(r"linu[xz]-(?:source-|image-)?(\d+\.\d+)", Path(name).name)
     return match[1] if match else ""
 
 

@@ -21,7 +21,7 @@ from kernels.cache import Kernel
 from kernels.diff import changed_functions
 from kernels.intake import Taken
 from kernels.settle import COMMON
-from kernels.source import identify, release_of
+from kernels.source import release_of
 from results import coverage
 from results.coverage import Candidate, Coverage, CoveredCase, Function, Suggestion, suggest
 from results.profile import WORK
@@ -203,10 +203,9 @@ class Advice:
 
 def answer(resolved: Resolved, options: Options) -> Advice:
     """What to measure the series of an experiment with; LabError: it cannot be read."""
-    where = {"checkout": options.checkout, "cache": options.cache}
     texts, files = texts_and_files(resolved.series[COMMON])
     functions, by_kernels = changed_by(resolved, texts, options)
-    table = shipped(release_of(identify(resolved.experiment.kernel.source, **where)))
+    table = shipped(release_of(resolved.experiment.kernel.source, options.checkout))
     suggestion = suggest(table, functions, files)
     try:
         chosen = workloads_for(suggestion, files)

@@ -264,7 +264,7 @@ def _case_record(session: Prepared, case: CaseSpec) -> CaseRecord:
             file_mib=size.file_mib if has_fio else 0,
             brd_mib=size.brd_mib if any(phase.on_device for phase in phases) else 0,
         ),
-        title=resolved.workloads[case.workload].title,
+        title=resolved.workload(case).title,
         phases=tuple(
             PhaseRecord(
                 name=phase.name,

@@ -25,7 +25,7 @@ from kernels import worktree
 from kernels.diff import of_kernel
 from kernels.series import apply, read_patch
 from kernels.settle import COMMON, Settled, series_records, settle
-from kernels.source import identify, release_of
+from kernels.source import release_of
 from results.record import QUICK, SeriesRecord
 from runs.coverage import automatic, texts_and_files
 from runs.local import Options
@@ -193,7 +193,7 @@ def resolve_request(
     settled = settle(experiment, checkout=checkout, cache=cache)
     on_intake(settled)
     if not (request.name or request.arms or named):
-        source = identify(settled.experiment.kernel.source, checkout=checkout, cache=cache)
+        release = release_of(settled.experiment.kernel.source, checkout)
 
         def built() -> tuple[str, ...] | None:
             if request.mode == "native":
@@ -202,7 +202,7 @@ def resolve_request(
             return code(resolve(usual, checkout=checkout, cache=cache, series=settled.series))
 
         texts = texts_and_files(settled.series[COMMON])
-        chosen = automatic(*texts, release_of(source), built)
+        chosen = automatic(*texts, release, built)
         if request.mode == "native":
             # Of what is chosen for the user, what can be measured.
             left_out = without_phases(chosen)

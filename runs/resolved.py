@@ -22,6 +22,7 @@ from kernels import build, config, patch_folder
 from kernels.intake import Taken, take_in
 from kernels.series import host_code
 from kernels.settle import COMMON, series_of
+from kernels.source import release_of
 from results.record import SeriesRecord
 from text import counted
 from workloads.check import CheckCase, CheckTask, command_line, job_text, room, task_of
@@ -262,8 +263,14 @@ def resolve(
 
     kernel = experiment.all_arms[0].kernel or experiment.kernel
     vcpus = next(iter(guests.values())).vcpus
+    # Arms of several releases are measured alike: as the newest of them has to be.
+    releases = {
+        release_of((arm.kernel or experiment.kernel).source, checkout)
+        for arm in experiment.all_arms
+    }
+    newest = max(releases, key=lambda each: [int(part) for part in each.split(".") if part])
     workloads = {
-        name: workload.in_guest(page_bytes=kernel.page_kib << 10, vcpus=vcpus)
+        name: workload.on_release(newest).in_guest(page_bytes=kernel.page_kib << 10, vcpus=vcpus)
         for name, workload in load_catalogue().items()
     }
     return Resolved(

@@ -222,8 +222,13 @@ class Phase(Frozen):
 
 
 class Variant(Frozen):
-    """Settings that replace those of the workload, some by phase name."""
+    """Settings that replace those of the workload, some by phase name.
 
+    A variant with ``since`` is the default one of kernels from that release (``7.3``) on.
+    """
+
+    since: Annotated[str, Field(pattern=r"^(\d+\.\d+)?$")] = ""
+    title: str | None = None
     fs: Literal["brd", "tmpfs"] | None = None
     mkfs: str | None = None
     mount_options: str | None = None
@@ -257,12 +262,37 @@ class Workload(Frozen):
     phases: Annotated[tuple[Phase, ...], Field(min_length=1)]
     variants: dict[str, Variant] = Field(default_factory=dict)
 
+    def on_release(self, release: str) -> Workload:
+        """The workload as kernels of ``release`` are measured; empty: it is not known."""
+        fitting = [
+            (_place(variant.since), name)
+            for name, variant in self.variants.items()
+            if release and variant.since and _place(variant.since) <= _place(release)
+        ]
+        if not fitting:
+            return self
+        name = max(fitting)[1]
+        own = self.variants[name].fio
+        # What the release needs, it needs in every variant that has the phase's fio for itself.
+        variants = {
+            each: variant.model_copy(
+                update={
+                    "fio": {
+                        **variant.fio,
+                        **{phase: own[phase] for phase in own.keys() & variant.fio},
+                    }
+                }
+            )
+            for each, variant in self.variants.items()
+        }
+        return self.as_variant(name).model_copy(update={"variants": variants})
+
     def as_variant(self, variant: str) -> Workload:
         """The workload with the variant's phases and file system in place of its own."""
         changed = self.variants[variant] if variant != "default" else Variant()
         update: dict[str, object] = {
             key: value
-            for key in ("fs", "mkfs", "mount_options")
+            for key in ("title", "fs", "mkfs", "mount_options")
             if (value := getattr(changed, key)) is not None
         }
         update["phases"] = tuple(
@@ -309,6 +339,10 @@ class Workload(Frozen):
         if not self.file_per_job:
             return laid_out(phase.fio for phase in self.phases)
         return tuple(f"{MOUNT}/data.{job}.0" for job in range(jobs))
+
+
+def _place(release: str) -> tuple[int, ...]:
+    return tuple(map(int, release.split(".")))
 
 
 def load_workload(path: Path) -> Workload:

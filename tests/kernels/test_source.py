@@ -8,7 +8,7 @@ import pytest
 from errors import InfraError, UsageError
 from host import packages
 from kernels import source
-from kernels.source import identify, unpack
+from kernels.source import identify, release_of, unpack
 from tests.kernels.fake import FAKE_LINUX, Lab
 from tests.kernels.shipped import Archive
 from tests.waiting import completed
@@ -42,6 +42,33 @@ def repository(lab: Lab) -> Path:
     git(lab.source, "commit", "-qm", "one")
     git(lab.source, "tag", "v1")
     return lab.source
+
+
+@pytest.mark.parametrize(
+    ("spec", "release"),
+    [
+        ("deb:linux-source-7.3=7.3.4-1", "7.3"),
+        ("deb:linux-image-7.2.13+deb14-cloud-amd64", "7.2"),
+        ("tarball:../some-6.1/linux-6.12.3.tar.xz", "6.12"),
+        ("image:/boot/vmlinuz-6.18.15", "6.18"),
+        ("image:bzImage@/lib/modules/6.12", ""),
+        ("dir:mine", "6.11"),
+        ("dir:nowhere", ""),
+        ("git:mine", "6.11"),
+        ("git:mine@v1", "6.10"),
+        ("git:mine@v9", ""),
+    ],
+)
+def test_a_release_is_in_the_name_or_the_makefile(lab: Lab, spec: str, release: str) -> None:
+    (mine := lab.checkout / "mine").mkdir()
+    git(mine, "init", "-q")
+    for number in (10, 11):
+        (mine / "Makefile").write_text(f"VERSION = 6\nPATCHLEVEL = {number}\nSUBLEVEL = 0\n")
+        git(mine, "add", ".")
+        git(mine, "commit", "-qm", "release")
+        if number == 10:
+            git(mine, "tag", "v1")
+    assert release_of(spec, lab.checkout) == release
 
 
 def test_every_kind_lays_out_the_same_tree(lab: Lab, tmp_path: Path, repository: Path) -> None:

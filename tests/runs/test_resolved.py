@@ -3,7 +3,7 @@
 import pytest
 
 from experiment.load import known_experiments
-from experiment.spec import CheckSpec
+from experiment.spec import ArmSpec, CheckSpec
 from runs.resolved import MORE_MEMORY_MIB, CheckGuest, Resolved, check_guest
 from tests.runs.made_up import resolved, shipped
 from tests.values import but
@@ -15,6 +15,26 @@ def load(name: str, *overrides: str) -> Resolved:
     experiment = shipped(name, *overrides)
     checked = but(experiment, check=experiment.check or CheckSpec())
     return resolved(checked)
+
+
+@pytest.mark.parametrize(
+    ("sources", "opens"),
+    [
+        (["deb:linux-source-6.12", "deb:linux-source-6.12"], 1),
+        (["deb:linux-source-6.12", "deb:linux-source-7.3=7.3.4-1"], 8),
+        (["deb:linux-image-7.3.4+deb13-cloud-amd64", "image:bzImage"], 8),
+        (["image:bzImage", "image:bzImage"], 1),
+    ],
+)
+def test_arms_are_measured_as_the_newest_of_their_releases(sources: list[str], opens: int) -> None:
+    experiment = shipped("filemap-v4")
+    arms = tuple(
+        ArmSpec(name=f"n{number}", kernel=experiment.kernel.model_copy(update={"source": each}))
+        for number, each in enumerate(sources)
+    )
+    made = resolved(experiment.model_copy(update={"arms": arms, "series": None}))
+    thp = made.workload(made.case("filemap-thp")).phases[0]
+    assert len(thp.option("filename").split(":")) == opens
 
 
 def guests(made: Resolved) -> dict[str, CheckGuest]:

@@ -89,7 +89,7 @@ def test_shipped_catalogue() -> None:
     assert len(names.pop("thp-matrix")) == 19
     assert names == {
         "filemap-4k": dict.fromkeys(("default", "ext4", "v1"), ("4k",)),
-        "filemap-thp": {"default": ("thp", "switch"), "v1": ("thp", "switch")},
+        "filemap-thp": dict.fromkeys(("default", "eight-opens", "v1"), ("thp", "switch")),
         "iomap-dirty": dict.fromkeys(("default", "1m", "64k", "ext4"), ("overwrite",)),
         "reclaim-overwrite": {"default": ("overwrite",)},
     }
@@ -99,6 +99,21 @@ def test_shipped_thp_keeps_the_caches_between_its_phases() -> None:
     thp, switch = load_catalogue()["filemap-thp"].phases
     assert (thp.drop_caches, thp.thp) == (True, "always")
     assert (switch.drop_caches, switch.thp) == (False, "never")
+
+
+@pytest.mark.parametrize(
+    ("release", "opens"), [("", 1), ("6.12", 1), ("6.18", 1), ("7.0", 8), ("7.3", 8), ("10.1", 8)]
+)
+def test_a_release_has_its_variant_for_the_default_one(release: str, opens: int) -> None:
+    shipped = load_catalogue()["filemap-thp"]
+    whole = shipped.on_release(release)
+    for variant in ("default", "v1"):
+        thp, switch = whole.phases_of(variant)
+        assert thp.option("filename").split(":") == opens * ["/mnt/test.img"]
+        assert switch == shipped.phases_of(variant)[1]
+    assert (whole == shipped) == (opens == 1)
+    assert ("eight" in whole.title) == (opens == 8)
+    assert whole.files(4) == ("/mnt/test.img",)
 
 
 def test_variant_changes_the_phases_it_names(tmp_path: Path) -> None:
