@@ -21,8 +21,8 @@ from history.entry import (
     PhaseCost,
     by_track,
 )
-from history.exact import DetectedChange, Kind, courses_of
-from history.policy import KnownChanges, Policy, PolicyTarget, Status, Subject
+from history.exact import DetectedChange, Kind
+from history.policy import KnownChanges, Policy, PolicyTarget, Status
 from results.record import Record
 from results.units import read_name, shown_unit
 from text import counted
@@ -98,14 +98,6 @@ class NightlyChange(Record):
         text = "\0".join((whose, *self.course, self.noticed_entry or self.entry))
         return digest(text)[:12]
 
-    @property
-    def subject(self) -> Subject:
-        """The change as known changes are asked for it."""
-        course = self.course
-        names = (course.experiment, course.guest, course.case, course.metric, course.arm, "")
-        size = abs(self.estimate or 0.0)
-        return Subject(self.id, names, self.night, str(self.verdict or ""), size)
-
 
 # Shown functions make up this share of all that moved, and are at most this many.
 SHARE = 0.8
@@ -164,15 +156,6 @@ def newest_entry(entries: Iterable[Entry]) -> Entry | None:
     return max(entries, key=lambda entry: entry.order, default=None)
 
 
-def courses(entries: Iterable[Entry]) -> tuple[tuple[str, ...], ...]:
-    """Names by ``history.policy.FIELDS`` of all metrics that are or were ever judged."""
-    return tuple(
-        (*track[:2], *course, "")
-        for track, of in by_track(entries).items()
-        for course in courses_of(of)
-    )
-
-
 def marked(
     changes: Sequence[NightlyChange], known_changes: KnownChanges, tonight: str, policy: Policy
 ) -> tuple[NightlyChange, ...]:
@@ -190,7 +173,7 @@ def marked(
             # It fails its own night; no regression can hide behind it on later ones.
             status, why = "small", f"below the threshold of {100 * threshold:g} %"
         else:
-            status, why = known_changes.standing(change.subject, tonight)
+            status, why = known_changes.standing(change.id, tonight)
         marks.append(change.model_copy(update={"status": status, "why": why}))
         after.insert(0, change)
     return tuple(reversed(marks))
@@ -263,12 +246,6 @@ class Gap:
         stands = f"; {self.status}: {self.why}" if self.why else ""
         return f"{f'{of}: ' if of else ''}{self.words}{stands}; change {self.id}"
 
-    @property
-    def subject(self) -> Subject:
-        """The gap as known changes are asked for it."""
-        names = (*self.track[:2], self.case, self.metric, self.arm, "")
-        return Subject(self.id, names, self.night)
-
 
 def gaps_of(entries: Sequence[Entry], known_changes: KnownChanges | None = None) -> tuple[Gap, ...]:
     """Every gap of a history on its newest night, by track, each with how it stands."""
@@ -284,8 +261,8 @@ def gaps_of(entries: Sequence[Entry], known_changes: KnownChanges | None = None)
         gaps += [*_ended(track), *_seeds(track)]
     if not gaps:
         return ()
-    narrow = (known_changes or KnownChanges()).narrow(courses(entries))
-    standing = (narrow.standing(gap.subject, newest.night) for gap in gaps)
+    known = known_changes or KnownChanges()
+    standing = (known.standing(gap.id, newest.night) for gap in gaps)
     return tuple(
         replace(gap, status=status, why=why)
         for gap, (status, why) in zip(gaps, standing, strict=True)
@@ -382,9 +359,8 @@ def changes_of(
     if not changes:
         return ()
     changes.sort(key=lambda change: (change.detected, change.course))
-    narrow = (known_changes or KnownChanges()).narrow(courses(nights))
     newest = max(nights, key=lambda entry: entry.order)
-    return marked(changes, narrow, newest.night, policy)
+    return marked(changes, known_changes or KnownChanges(), newest.night, policy)
 
 
 def _change(
@@ -479,10 +455,6 @@ class FunctionsChange:
         """What policies and known changes call it."""
         return f"{self.phase}.functions"
 
-    def course(self, function: str) -> tuple[str, ...]:
-        """One of its functions, by ``history.policy.FIELDS``."""
-        return (*self.track[:2], self.case, self.metric, self.arm, function)
-
     @property
     def size(self) -> float:
         """The largest difference, a fraction of the phase with its sign; 0 for none."""
@@ -497,29 +469,18 @@ class FunctionsChange:
 def function_changes(
     entries: Iterable[Entry], known_changes: KnownChanges | None = None
 ) -> tuple[FunctionsChange, ...]:
-    """Every change of functions that a history has or had, in the order of tracks and nights.
-
-    One is open as long as no known change is about one of its functions; else as the last of them
-    is.
-    """
+    """Every change of functions that a history has or had, in the order of tracks and nights."""
     nights = list(entries)
     changes = [change for track in by_track(nights).values() for change in _followed(track)]
     if not changes:
         return ()
-    known = (known_changes or KnownChanges()).narrow(courses(nights))
+    known = known_changes or KnownChanges()
     newest = max(nights, key=lambda entry: entry.order)
-    standing = []
-    for change in changes:
-        status: Status = "open"
-        why = ""
-        for each in change.functions:
-            size = abs(each.size)
-            subject = Subject(change.id, change.course(each.name), change.night, size=size)
-            status, why = known.standing(subject, newest.night)
-            if status == "open":
-                break
-        standing.append(replace(change, status=status, why=why))
-    return tuple(standing)
+    standing = (known.standing(change.id, newest.night) for change in changes)
+    return tuple(
+        replace(change, status=status, why=why)
+        for change, (status, why) in zip(changes, standing, strict=True)
+    )
 
 
 def _followed(track: Sequence[Entry]) -> list[FunctionsChange]:

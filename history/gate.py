@@ -13,7 +13,6 @@ from history.changes import (
     FunctionsChange,
     Gap,
     NightlyChange,
-    courses,
     function_changes,
     gaps_of,
     is_loss,
@@ -167,8 +166,8 @@ def of_history(
         last = [entry for entry in mine if entry.night_key == mine[-1].night_key]
         new = {entry.id for entry in last if entry.night_key == newest.night_key}
         for change in listed:
-            # One of an earlier night is said again where it is open, or silenced for a while.
-            lasts = is_loss(change) and change.status in ("open", "muted", "expected")
+            # One of an earlier night is said again where it is open.
+            lasts = is_loss(change) and change.status == "open"
             if change.course[:3] == track and (change.detected_entry in new or lasts):
                 messages.append(_of_change(change, policy, new=change.detected_entry in new))
         # Of a track that was not measured tonight its last night still stands.
@@ -190,11 +189,10 @@ def of_history(
         place = PolicyTarget(*gap.track, gap.case, gap.metric)
         messages.append(_acknowledgeable(_message(policy, place, gap.kind, gap.line, 3), gap))
     ids = [*(each.id for each in listed), *(gap.id for gap in gaps), *(c.id for c in of_arms)]
-    fitting = [*courses(entries), *(each.course(name) for each in of_arms for name in each.names)]
-    for known_change, words in known_changes.notes(fitting, ids, newest.night):
-        level: Level = "notice" if known_change.expired(newest.night) else "warning"
-        text = f"{known_change.title()}: {words}: {known_change.reason}"
-        messages.append(Message(level, "known changes", text))
+    messages += [
+        Message("warning", "known changes", words)
+        for words in known_changes.notes(ids, newest.night)
+    ]
     return Gate(_sorted(messages))
 
 

@@ -1,31 +1,26 @@
 """What a gate makes of what is found, as data: a policy, and changes that people know of.
 
-The first rule whose patterns fit decides; what fits none is judged by the defaults.  Known changes
-fail no gate, and all are shown.  Entries that name a change by its id come first; of the others
-the first that fits decides, so that no later one takes back an earlier one's limit.
+The first rule whose patterns fit decides; what fits none is judged by the defaults.  Changes that
+are acknowledged by their id fail no gate, and all are shown.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from errors import SpecError
-from experiment.frozen import Frozen, nearest
+from experiment.frozen import Frozen
 from experiment.load import load
 from experiment.spec import WALL_CHANGE, Thresholds, of_case
 from history.entry import CaseEntry, Entry, Hex12, Night
 from results.record import CaseRecord
 from results.units import read_name, recorded_name
 
-# A word that is said for longer than this is for ever.
-LONGEST = timedelta(days=366)
 # Names as experiments, guests, cases, metrics and arms have them: short and long, with
 # every character that such names begin and end with.
 USUAL = (
@@ -48,28 +43,9 @@ def fraction(value: float, most: float) -> float:
     )
 
 
-def too_late(text: str, today: date, longest: timedelta = LONGEST) -> str:
-    """Why a date is too far ahead of ``today``; empty where it is not."""
-    latest = today + longest
-    if date.fromisoformat(text) <= latest:
-        return ""
-    days = (date.fromisoformat(text) - today).days
-    return f"found {text!r}: is {days} days ahead of today, {today}; allowed: up to {latest}"
-
-
 def fits_everything(pattern: str) -> bool:
     """Whether a pattern of shells fits whatever a name may be, however it is spelled."""
     return all(fnmatchcase(name, pattern) for name in USUAL)
-
-
-def has_wildcard(pattern: str) -> bool:
-    """Whether a pattern may fit more than the one name it spells."""
-    return any(sign in pattern for sign in "*?[")
-
-
-def fit(names: Sequence[str], patterns: Sequence[str]) -> bool:
-    """Whether each name fits its pattern."""
-    return all(fnmatchcase(name, pattern) for name, pattern in zip(names, patterns, strict=True))
 
 
 Action = Literal["fail", "warn", "pass"]
@@ -315,98 +291,19 @@ def laxer(own: Thresholds, policy: Thresholds, judged: Iterable[tuple[str, str]]
 
 
 # Changes that people know of: configs/known-changes.toml.
-Status = Literal["open", "fixed", "small", "expected", "acknowledged", "muted"]
-FIELDS = ("experiment", "guest", "case", "metric", "arm", "function")
-# Of what no entry may silence more by a pattern, and of what it does where it says nothing.
-MOST_SILENCED, USUALLY_SILENCED = 0.25, 0.05
-
-
-class Subject(NamedTuple):
-    """What an entry may be about: a change, or a gap (``history.changes``).
-
-    ``names`` are those of :data:`FIELDS`, empty where it is of all; ``size`` is a fraction, or 0.
-    """
-
-    id: str
-    names: tuple[str, ...]
-    night: str
-    verdict: str = ""
-    size: float = 0.0
+Status = Literal["open", "fixed", "small", "acknowledged"]
 
 
 class KnownChange(Frozen):
-    """One entry of the file; patterns are those of shells."""
+    """One entry of the file: a change, by its id, that fails no night before ``until``."""
 
-    kind: Literal["expected", "acknowledged", "muted"]
+    change: Hex12
     reason: Annotated[str, Field(min_length=1)]
     until: Night | None = None
-    from_: Annotated[Night | None, Field(alias="from")] = None
-    change: Hex12 | None = None
-    experiment: str = "*"
-    guest: str = "*"
-    case: str = "*"
-    metric: str = "*"
-    arm: str = "*"
-    function: str = "*"
-    direction: Literal["regression", "improvement", "any"] = "any"
-    at_most: Annotated[float, Field(gt=0)] | None = None
-
-    @field_validator("at_most")
-    @classmethod
-    def _is_a_fraction(cls, value: float | None) -> float | None:
-        return value if value is None else fraction(value, MOST_SILENCED)
-
-    @model_validator(mode="after")
-    def _says_what(self) -> KnownChange:
-        if self.change is None and all(map(fits_everything, self.patterns)):
-            spelled = [pattern for pattern in self.patterns if pattern != "*"]
-            why = f"; {spelled[0]!r} fits everything" if spelled else ""
-            raise ValueError(f"change: missing: name a change, or a pattern other than '*'{why}")
-        for_good = self.kind == "acknowledged" and self.change is not None
-        if self.until is None and not for_good:
-            raise ValueError(
-                "until: missing: a night, YYYY-MM-DD; what is acknowledged by its id needs none"
-            )
-        if self.from_ and self.until and self.from_ >= self.until:
-            raise ValueError(f"until: {self.until} is not after from = {self.from_}")
-        return self
-
-    @property
-    def patterns(self) -> tuple[str, ...]:
-        """In the order of :data:`FIELDS`."""
-        metric = recorded_name(self.metric)
-        return (self.experiment, self.guest, self.case, metric, self.arm, self.function)
-
-    @property
-    def limit(self) -> float | None:
-        """The largest change this is about, as a fraction; None for any."""
-        return USUALLY_SILENCED if self.at_most is None and self.change is None else self.at_most
-
-    def is_about(self, subject: Subject) -> bool:
-        """Whether this entry is about a change, whatever its size and on whatever night."""
-        if self.change is not None and self.change != subject.id:
-            return False
-        if self.from_ and subject.night < self.from_:
-            return False
-        if self.direction not in ("any", subject.verdict or "any"):
-            return False
-        return fit(subject.names, self.patterns)
 
     def expired(self, tonight: str) -> bool:
         """Whether it says nothing any more on this night."""
         return self.until is not None and self.until <= tonight
-
-    def too_wide(self, courses: Sequence[tuple[str, ...]]) -> bool:
-        """Whether it names nothing and fits each of the courses (names by :data:`FIELDS`)."""
-        if self.change is not None or not courses:
-            return False
-        has_name = any(not has_wildcard(pattern) for pattern in self.patterns)
-        return not has_name and all(fit(course, self.patterns) for course in courses)
-
-    def title(self) -> str:
-        """``muted 4k.* until 2026-12-20``: the entry in a message."""
-        of = self.change or " ".join(read_name(each) for each in self.patterns if each != "*")
-        return f"{self.kind} {of}{f' until {self.until}' if self.until else ''}"
 
 
 class KnownChanges(Frozen):
@@ -414,80 +311,32 @@ class KnownChanges(Frozen):
 
     known: tuple[KnownChange, ...] = ()
 
-    def standing(self, subject: Subject, tonight: str) -> tuple[Status, str]:
-        """How a change or gap stands on the night ``tonight``, and why.
-
-        ``open`` where no entry is about it, the entry has expired, or its limit is passed.
-        """
+    def standing(self, change: str, tonight: str) -> tuple[Status, str]:
+        """How what has this id stands on the night ``tonight``, and why."""
         why = ""
-        for entry in sorted(self.known, key=lambda candidate: candidate.change is None):
-            if not entry.is_about(subject):
-                continue
-            if entry.expired(tonight):
-                why = why or f"{entry.kind} until {entry.until}, which has come: {entry.reason}"
-                continue
-            if entry.limit is not None and subject.size > entry.limit:
-                limit = f"{100 * entry.limit:g} %"
-                return "open", f"larger than the {limit} that are {entry.kind}: {entry.reason}"
-            return entry.kind, entry.reason
+        for entry in self.known:
+            if entry.change == change and not entry.expired(tonight):
+                return "acknowledged", entry.reason
+            if entry.change == change:
+                why = f"acknowledged until {entry.until}, which has come: {entry.reason}"
         return "open", why
 
-    def narrow(self, courses: Sequence[tuple[str, ...]]) -> KnownChanges:
-        """Without the entries that would silence every course there is."""
-        entries = tuple(entry for entry in self.known if not entry.too_wide(courses))
-        return self if len(entries) == len(self.known) else KnownChanges(known=entries)
-
-    def notes(
-        self, courses: Sequence[tuple[str, ...]], ids: Iterable[str], tonight: str
-    ) -> list[tuple[KnownChange, str]]:
-        """Entries that say nothing, or must not, each with the reason.
-
-        ``courses`` are all that the history has or had, ``ids`` all of changes and gaps.
-        """
-        known_ids = set(ids)
-        notes = []
+    def notes(self, ids: Iterable[str], tonight: str) -> list[str]:
+        """What is wrong with entries, a line each; ``ids`` are all of changes and gaps."""
+        known_ids, notes = set(ids), []
         for entry in self.known:
-            if entry.too_wide(courses):
-                words = "is not applied: it matches everything that is measured; write out a name"
-            elif entry.expired(tonight):
-                words = "has expired; remove it"
-            elif entry.change is not None and entry.change not in known_ids:
+            if entry.expired(tonight):
+                notes.append(f"{entry.change} until {entry.until} has expired: {entry.reason}")
+            elif entry.change not in known_ids:
                 words = "names no change; `history show` lists their ids"
-            elif entry.change is None and not any(fit(c, entry.patterns) for c in courses):
-                words = f"matches nothing that was ever measured{_hint(entry, courses)}"
-            else:
-                continue
-            notes.append((entry, words))
+                notes.append(f"{entry.change} {words}: {entry.reason}")
         return notes
 
 
-def _hint(entry: KnownChange, courses: Sequence[tuple[str, ...]]) -> str:
-    for at, pattern in enumerate(entry.patterns):
-        names = sorted({course[at] for course in courses})
-        if not any(fit((name,), (pattern,)) for name in names):
-            likely = ", ".join(nearest(pattern, filter(None, map(read_name, names))))
-            return f": no {FIELDS[at]} is {read_name(pattern)!r}; the nearest are: {likely}"
-    return ""
-
-
-def load_known(file: Path, today: date | None = None) -> KnownChanges:
+def load_known(file: Path) -> KnownChanges:
     """Read the file; nothing is known where there is none.
-
-    ``today`` is that of the host's clock in UTC where it is not given.
 
     Raises:
         SpecError: a line for each mistake, with file, key, value found and values allowed.
     """
-    if not file.exists():
-        return KnownChanges()
-    known_changes = load(file, KnownChanges)
-    today = today or datetime.now(UTC).date()
-    late = [
-        f"{file}: known[{at}].{key}: {words}; write a nearer one and renew it"
-        for at, entry in enumerate(known_changes.known)
-        for key, night in (("from", entry.from_), ("until", entry.until))
-        if night and (words := too_late(night, today))
-    ]
-    if late:
-        raise SpecError(late)
-    return known_changes
+    return load(file, KnownChanges) if file.exists() else KnownChanges()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +19,7 @@ from verbs.options import CHECKOUT, Json, opt, session_argument, sessions_folder
 if TYPE_CHECKING:
     from analysis.many import SessionComparison
     from history.gate import Gate
-    from history.policy import KnownChanges, Policy
+    from history.policy import Policy
 
 app = typer.Typer(add_completion=False)
 HISTORY = CHECKOUT / "history-data"
@@ -75,7 +74,6 @@ def add_verb(
     """
     from history.entry import calendar_date
     from history.ingest import read_session
-    from history.policy import too_late
     from history.store import HistoryStore
 
     is_date = re.fullmatch(r"[0-9]+-[0-9]+-[0-9]+", night)
@@ -94,8 +92,10 @@ def add_verb(
     for session in sessions:
         try:
             entry, functions = read_session(session, night=night if is_date else "", link=link)
-            if ahead := too_late(entry.night, datetime.now(UTC).date(), AHEAD):
-                raise RecordError(f"night: {ahead}; write --night, or set this host's clock")
+            latest = datetime.now(UTC).date() + AHEAD
+            if date.fromisoformat(entry.night) > latest:
+                what = f"night: found {entry.night!r}; allowed: up to {latest}"
+                raise RecordError(f"{what}; write --night, or set this host's clock")
             entry = entry.model_copy(update={"night_id": "" if is_date else night})
             added = store.add(entry, functions)
         except RecordError as error:
@@ -133,11 +133,12 @@ def show_verb(
     from experiment.frozen import nearest
     from history import wording
     from history.changes import changes_of, function_changes
+    from history.policy import load_known
     from history.store import HistoryStore
     from history.trend import trends
     from results.record import as_json as as_json_values
 
-    store, known_changes = HistoryStore(folder), known_of(known_file)
+    store, known_changes = HistoryStore(folder), load_known(known_file)
     read = store.read()
     if entry:
         of_name = read.entry(entry)
@@ -193,11 +194,14 @@ def policy_of(file: Path) -> Policy:
     from experiment.load import load
     from experiment.spec import CaseSpec
     from history.policy import Policy
+    from results.units import read_name
     from workloads.metrics import thresholds_of
     from workloads.spec import load_catalogue
 
     policy = load(file, Policy)
-    _note_old_names(file, (rule.metric for rule in policy.rules))
+    for metric in dict.fromkeys(rule.metric for rule in policy.rules):
+        if (name := read_name(metric)) != metric:
+            log(f"note: {file}: metric = {metric!r} is called {name!r}; both names are read")
     return policy.with_workloads(
         {
             (CaseSpec(workload=workload, variant=variant).name, metric): change
@@ -205,23 +209,6 @@ def policy_of(file: Path) -> Policy:
             for metric, change in own.items()
         }
     )
-
-
-def known_of(file: Path) -> KnownChanges:
-    """Read a list of known changes.  Raises SpecError: it is wrong; a line for each mistake."""
-    from history.policy import load_known
-
-    known_changes = load_known(file)
-    _note_old_names(file, (each.metric for each in known_changes.known))
-    return known_changes
-
-
-def _note_old_names(file: Path, metrics: Iterable[str]) -> None:
-    from results.units import read_name
-
-    for metric in dict.fromkeys(metrics):
-        if (name := read_name(metric)) != metric:
-            log(f"note: {file}: metric = {metric!r} is called {name!r}; both names are read")
 
 
 @app.command("gate")
@@ -303,9 +290,10 @@ def _of_history(folder: Path, policy: Policy, known_file: Path, night: str) -> G
     """
     from history.changes import changes_of
     from history.gate import of_history
+    from history.policy import load_known
     from history.store import HistoryStore
 
-    store, known_changes = HistoryStore(folder), known_of(known_file)
+    store, known_changes = HistoryStore(folder), load_known(known_file)
     read = store.read()
     if not read.entries:
         # A gate that judges nothing must not look like a gate that passed.
@@ -349,6 +337,7 @@ def pages_verb(
     ./lab.py pages history-data -o /srv/www/perf --sessions sessions  # with reports
     """
     from history.pages import site
+    from history.policy import load_known
     from history.store import HistoryStore
 
     if sessions is not None:
@@ -356,7 +345,7 @@ def pages_verb(
     counts = site.build(
         HistoryStore(history),
         output,
-        known_changes=known_of(known_file),
+        known_changes=load_known(known_file),
         policy=policy_of(policy_file),
         sessions=sessions,
     )

@@ -522,9 +522,10 @@ def test_a_change_without_a_size_fixes_nothing() -> None:
 
 
 def test_what_is_fixed_needs_no_entry_and_an_expired_one_says_why() -> None:
-    mute = KnownChange(kind="muted", metric="4k.bw", until=TONIGHT, reason="x")
-    (state,) = marked((change(2, -0.02),), KnownChanges(known=(mute,)), TONIGHT, Policy())
-    assert (state.status, state.why) == ("open", f"muted until {TONIGHT}, which has come: x")
-    (state,) = marked((change(2, -0.02),), KnownChanges(known=(mute,)), "2026-02-28", Policy())
-    assert state.status == "muted"
-    assert stand(change(2, -0.02), change(3, 0.03), known=KnownChanges(known=(mute,)))[0] == "fixed"
+    loss = change(2, -0.02)
+    known = KnownChanges(known=(KnownChange(change=loss.id, until=TONIGHT, reason="x"),))
+    (state,) = marked((loss,), known, TONIGHT, Policy())
+    assert (state.status, state.why) == ("open", f"acknowledged until {TONIGHT}, which has come: x")
+    (state,) = marked((loss,), known, "2026-02-28", Policy())
+    assert state.status == "acknowledged"
+    assert stand(loss, change(3, 0.03), known=known)[0] == "fixed"

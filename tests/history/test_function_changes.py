@@ -1,11 +1,9 @@
 """Functions that differ between two arms: a change of their own, known by id or by name."""
 
-import pytest
-
 from history.changes import FunctionsChange, function_changes
 from history.entry import Entry
 from history.gate import Message, of_history
-from history.policy import KnownChange, KnownChanges, Policy, Rule, Subject
+from history.policy import KnownChange, KnownChanges, Policy, Rule
 from tests.history.factory import Nights, with_functions
 from tests.values import but
 
@@ -28,7 +26,7 @@ def messages_of(entries: list[Entry], *known: KnownChange) -> list[Message]:
 
 
 def acknowledged(name: str) -> KnownChange:
-    return KnownChange(kind="acknowledged", change=name, reason="accepted on the list")
+    return KnownChange(change=name, reason="accepted on the list")
 
 
 def test_a_change_is_of_its_first_night_and_has_one_id_as_long_as_it_stays() -> None:
@@ -87,48 +85,9 @@ def test_the_gate_is_silent_of_what_is_acknowledged_and_of_nothing_else() -> Non
         assert message.change != open_.change
 
 
-def test_a_function_is_muted_by_its_name_and_only_up_to_a_size() -> None:
-    nights = track({"xas_load": 0.002, "folio_add": 0.001})
-    mute = KnownChange(
-        kind="muted",
-        function="xas_*",
-        metric="4k.functions",
-        until="2026-02-01",
-        at_most=0.003,
-        reason="under discussion",
-    )
-    # All that began on one night is one change: open as long as nobody knows of all of it.
-    (message,) = messages_of(nights, mute)
-    assert message.code == 1
-    (message,) = messages_of(track({"xas_load": 0.002}), mute)
-    assert (message.code, message.level) == (0, "notice")
-    (message,) = messages_of(track({"xas_load": 0.004}), mute)
-    assert message.code == 1
-    assert "larger than the 0.3 %" in message.text
-    # It is about functions alone.
-    assert mute.is_about(subject("4k.functions", "xas_load"))
-    assert not mute.is_about(subject("4k.bw", ""))
-
-
-def subject(metric: str, function: str) -> Subject:
-    return Subject("0" * 12, ("nightly", "laptop", "filemap-4k", metric, "tonight", function), "x")
-
-
-@pytest.mark.parametrize(
-    ("known", "words"),
-    [
-        (acknowledged("0" * 12), "names no change"),
-        (
-            KnownChange(
-                kind="muted", function="xas_lod", until="2026-02-01", reason="a slip of the pen"
-            ),
-            "no function is 'xas_lod'; the nearest are: xas_load",
-        ),
-    ],
-)
-def test_an_entry_that_fits_nothing_is_named(known: KnownChange, words: str) -> None:
-    listed = messages_of(track({"xas_load": 0.002}), known)
-    assert any(words in each.text for each in listed if each.title == "known changes")
+def test_an_entry_that_names_no_change_is_named() -> None:
+    listed = messages_of(track({"xas_load": 0.002}), acknowledged("0" * 12))
+    assert any("names no change" in each.text for each in listed if each.title == "known changes")
 
 
 def test_an_acknowledged_change_that_is_gone_is_still_a_change_by_name() -> None:

@@ -11,7 +11,6 @@ import pytest
 import lab
 from history.entry import CaseEntry, Entry
 from history.store import HistoryStore
-from results.units import read_name
 from tests.history.altered import (
     each_case,
     judged_by,
@@ -82,8 +81,8 @@ def night(number: int) -> str:
     return Nights((0.0,) * number).entries()[-1].night
 
 
-def muted(**keys: object) -> str:
-    given = {"kind": "muted", "reason": "under discussion", "until": "2026-06-01", **keys}
+def acknowledged(change: str, until: str = "") -> str:
+    given = {"change": change, "reason": "under discussion", "until": until}
     lines = "".join(f"{name} = {json.dumps(value)}\n" for name, value in given.items() if value)
     return f"[[known]]\n{lines}"
 
@@ -138,84 +137,33 @@ def test_an_experiment_that_was_not_measured_is_no_pass_and_keeps_its_regression
     assert gated([*slow, *others]).code == 1
     calm = gated([*slow[:STEP], *others])
     assert (calm.code, calm.first) == (3, ["stale"])
-    known = muted(kind="acknowledged", change=calm.messages[0]["change"], until="")
+    known = acknowledged(calm.messages[0]["change"])
     assert gated([*slow[:STEP], *others], known).code == 0
 
 
 @pytest.mark.parametrize(("count", "code"), [(16, 0), (19, 0), (20, 1), (21, 1), (22, 1), (41, 1)])
-def test_a_mute_that_ends_brings_its_regression_back(gated: Gated, count: int, code: int) -> None:
+def test_an_acknowledgement_that_ends_brings_its_regression_back(
+    gated: Gated, count: int, code: int
+) -> None:
     entries = Nights((0.0,) * 14 + (SLOW,) * 40).entries()[:count]
-    outcome = gated(entries, muted(metric="4k.bw", experiment="nightly", until=night(20)))
+    outcome = gated(entries, acknowledged(gated(entries).messages[0]["change"], night(20)))
     assert outcome.code == code
-    (message,) = outcome.of("regression")
-    assert ("muted: under discussion" in message["text"]) is (code == 0)
-    assert (f"muted until {night(20)}, which has come" in message["text"]) is (code == 1)
+    shown = " ".join(message["text"] for message in outcome.of("regression"))
+    assert (f"acknowledged until {night(20)}, which has come" in shown) is (code == 1)
 
 
 def test_what_is_acknowledged_by_its_id_is_so_for_good(gated: Gated) -> None:
     entries = track(after=60)
     name = gated(entries).messages[0]["change"]
-    known = muted(kind="acknowledged", change=name, until="")
+    known = acknowledged(name)
     assert gated(entries, known).code == 0
     assert gated([*entries[:-1], *track(after=61, size=-0.05)[-2:]], known).code == 1
 
 
-def test_a_mute_without_a_limit_is_for_changes_of_usual_size(gated: Gated) -> None:
-    known = muted(metric="4k.bw")
-    assert gated(track(), known).code == 0
-    outcome = gated(track(size=-0.3), known)
+def test_entries_about_nothing_are_named(gated: Gated) -> None:
+    outcome = gated(track(), acknowledged("0" * 12))
     assert outcome.code == 1
-    assert "larger than the 5 % that are muted" in outcome.messages[0]["text"]
-
-
-@pytest.mark.parametrize(
-    ("keys", "words"),
-    [
-        (
-            {"metric": "4k.bw", "at_most": 3},
-            "known[0].at_most: found 3: is a fraction, so 300 %; allowed: at most 0.25 (25 %); "
-            "did you mean 0.03 (3 %)?",
-        ),
-        ({"metric": "4k.bw", "at_most": 3.0}, "did you mean 0.03 (3 %)?"),
-        ({"metric": "4k.bw", "at_most": 0.5}, "did you mean 0.005 (0.5 %)?"),
-        ({"metric": "**"}, "'**' fits everything"),
-        ({"metric": "?*", "case": "*?"}, "'*?' fits everything"),
-        ({"experiment": "[a-z0-9]*"}, "fits everything"),
-        ({"metric": "4k.bw", "from": "2026-02-31"}, "'2026-02-31': is no date"),
-        ({"metric": "4k.bw", "until": "2027-02-31"}, "'2027-02-31': is no date"),
-        ({"metric": "4k.bw", "until": "2099-01-01"}, "known[0].until: found '2099-01-01': is "),
-        ({"metric": "4k.bw", "from": "2098-01-01", "until": "2098-02-01"}, "known[0].from"),
-        ({"metric": "4k.bw", "until": ""}, "until: missing"),
-    ],
-)
-def test_a_mistake_that_would_silence_everything_is_refused(
-    gated: Gated, keys: dict[str, object], words: str
-) -> None:
-    outcome = gated(track(), muted(**keys))
-    assert outcome.code == 2
-    assert words in outcome.messages[0]["text"]
-
-
-def test_patterns_that_fit_all_that_is_measured_are_not_applied(gated: Gated) -> None:
-    outcome = gated(track(), muted(case="f?*"))
-    assert outcome.code == 1
-    (note,) = outcome.of("known changes")
-    assert "matches everything that is measured; write out a name" in note["text"]
-    assert gated(track(), muted(case="f?*", experiment="nightly")).code == 0
-
-
-@pytest.mark.parametrize(
-    ("keys", "words"),
-    [
-        ({"metric": "4k.BW"}, "no metric is '4k.BW'; the nearest are: 4k.bw"),
-        ({"experiment": "nigthly"}, "no experiment is 'nigthly'; the nearest are: nightly"),
-        ({"change": "0" * 12}, "names no change"),
-    ],
-)
-def test_entries_about_nothing_are_named(gated: Gated, keys: dict[str, object], words: str) -> None:
-    outcome = gated(track(), muted(**keys))
-    assert outcome.code == 1
-    assert words in outcome.of("known changes")[0]["text"]
+    assert "names no change" in outcome.of("known changes")[0]["text"]
 
 
 @pytest.mark.parametrize("name", ["4k.instructions", "4k.path", "*.instructions"])
@@ -226,28 +174,13 @@ def test_metrics_are_named_as_people_read_them_or_as_they_are_recorded(
     outcome = gated(entries)
     assert outcome.messages[0]["title"].endswith("filemap-4k 4k.instructions")
     assert " 4k.instructions (tonight)" in outcome.messages[0]["text"]
-    assert gated(entries, muted(metric=name, experiment="nightly")).code == 0
     file = tmp_path / "lax.toml"
     file.write_text(f'[[rules]]\nmetric = "{name}"\nregression = "pass"\n')
     assert gated(entries, policy=file.read_text()).code == 0
-    of = {"metric": name, "experiment": "nightly", "until": "2026-01-02"}
-    (known,) = gated(entries, muted(**of)).of("known changes")
-    assert known["text"].startswith(
-        f"muted nightly {read_name(name)} until 2026-01-02: has expired"
-    )
     capsys.readouterr()
     policy_of(file)
     note = f"note: {file}: metric = '4k.path' is called '4k.instructions'; both names are read\n"
     assert capsys.readouterr().err == (note if name == "4k.path" else "")
-
-
-def test_a_later_entry_does_not_take_back_the_limit_of_an_earlier_one(gated: Gated) -> None:
-    both = muted(kind="expected", metric="4k.bw", at_most=0.01) + muted(metric="4k.bw")
-    outcome = gated(track(), both)
-    assert outcome.code == 1
-    assert "larger than the 1 % that are expected" in outcome.messages[0]["text"]
-    name = outcome.messages[0]["change"]
-    assert gated(track(), both + muted(kind="acknowledged", change=name, until="")).code == 0
 
 
 @pytest.mark.parametrize(
@@ -297,7 +230,7 @@ def test_a_metric_that_was_renamed_is_named(gated: Gated) -> None:
         assert (outcome.code, outcome.first) == (3, ["ended"])
         assert outcome.messages[0]["title"].endswith("filemap-4k 4k.bw")
         assert "last measured on 2026-01-20; new since: 4k.rate" in outcome.messages[0]["text"]
-    known = muted(kind="acknowledged", change=outcome.messages[0]["change"], until="")
+    known = acknowledged(outcome.messages[0]["change"])
     assert gated([*entries[:STEP], *new], known).code == 0
     # The name it had before is back: what was behind the other is compared again.
     assert gated([*entries[:STEP], new[0], *track(size=0.0, after=2)[-1:]]).code == 0
@@ -365,7 +298,7 @@ def test_other_or_fewer_seeds_are_named_on_every_night(
         assert f"{kept} of the 8 seeds of 2026-01-20 are measured since 2026-01-21" in gap["text"]
     last = gated(entries)
     ids = {message["change"] for message in last.messages if message["change"]}
-    known = "".join(muted(kind="acknowledged", change=each, until="") for each in ids)
+    known = "".join(acknowledged(each) for each in ids)
     # No verdict can ever come of fewer than eight, whoever acknowledged that they are fewer.
     assert gated(entries, known).code == (5 if len(after) < 8 else 0)
     assert gated(entries, known, '[[rules]]\ntoo_few = "pass"\n').code == 0

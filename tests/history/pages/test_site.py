@@ -338,8 +338,9 @@ def test_pages_and_gate_tell_the_same_story() -> None:
     assert failing == shown
     assert len(shown) == 3
     for until, left in (("2026-01-21", 2), ("2026-01-20", 3)):
-        mute = KnownChange(kind="muted", experiment="slow", until=until, reason="x")
-        failing, shown = story(entries, KnownChanges(known=(mute,)))
+        slower = next(each for each in changes_of(entries) if each.course.experiment == "slow")
+        known = KnownChange(change=slower.id, until=until, reason="x")
+        failing, shown = story(entries, KnownChanges(known=(known,)))
         assert failing == shown
         assert len(shown) == left
     changes = changes_of(entries)
@@ -347,10 +348,7 @@ def test_pages_and_gate_tell_the_same_story() -> None:
         "fixed",
         "open",
     ]
-    every = [
-        KnownChange(kind="acknowledged", change=name, reason="x")
-        for name in story(entries, KnownChanges())[1]
-    ]
+    every = [KnownChange(change=name, reason="x") for name in story(entries, KnownChanges())[1]]
     assert story(entries, KnownChanges(known=tuple(every))) == (set(), set())
 
 
@@ -359,7 +357,7 @@ def test_gaps_are_on_the_front_page_until_they_are_acknowledged(tmp_path: Path) 
     for entry in [*CLEAR.entries(), *Nights((0.0,), experiment="stale").entries()]:
         store.add(entry)
     (gap,) = gaps_of(store.read().entries)
-    known = KnownChanges(known=(KnownChange(kind="acknowledged", change=gap.id, reason="moved"),))
+    known = KnownChanges(known=(KnownChange(change=gap.id, reason="moved"),))
     for marks, count in ((None, 1), (known, 0)):
         made = site.build(store, tmp_path / "site", known_changes=marks)
         assert (made.folder / "index.html").read_text().count(gap.id) == count
@@ -376,9 +374,7 @@ def test_functions_that_changed_are_on_the_front_page_until_they_are_acknowledge
         each for each in of_history(store.read().entries, (), Policy()).messages if each.change
     )
     assert message.change == change.id
-    known = KnownChanges(
-        known=(KnownChange(kind="acknowledged", change=change.id, reason="accepted"),)
-    )
+    known = KnownChanges(known=(KnownChange(change=change.id, reason="accepted"),))
     for marks, count in ((None, 1), (known, 0)):
         made = site.build(store, tmp_path / "site", known_changes=marks)
         assert (made.folder / "index.html").read_text().count(change.id) == count
