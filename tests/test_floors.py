@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.values import rows
 from tests.waiting import completed
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -84,24 +85,7 @@ def test_a_sound_tree_breaks_nothing(tree: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "source", "contract"),
-    [
-        ("host/x.py", "import kernels.build", "floors"),
-        ("experiment/x.py", "import host.process as p", "floors"),
-        ("runs/x.py", "def f():\n    import verbs", "floors"),
-        ("results/x.py", "import host", "no-host"),
-        ("workloads/x.py", "from host import process", "no-host"),
-        ("reports/x.py", "from workloads import a", "record-alone"),
-        ("runs/x.py", "import analysis", "measured-alone"),
-        ("queues/x.py", "import history", "queues"),
-        ("reports/render/x.py", "from reports import wording", "no-words"),
-        ("reports/charts/x.py", "from reports import sentences", "no-verdicts"),
-        ("analysis/x.py", "import matplotlib", "computed"),
-        ("history/entry/x.py", "import matplotlib", "kept"),
-        ("kernels/make.py", "def f():\n    from kernels import build", "circles"),
-        ("guests/x.py", "import subprocess", "door"),
-        ("kernels/x.py", "import lab", "door"),
-    ],
+    ("path", "source", "contract"), rows(__file__, "each_contract_can_be_broken")
 )
 def test_each_contract_can_be_broken(tree: Path, path: str, source: str, contract: str) -> None:
     (tree / path).write_text(f"{source}\n")

@@ -23,6 +23,7 @@ from results.door import StoreError
 from runs import building, session
 from tests.analysis.factory import ExactSession, fails, stored
 from tests.kernels import shipped
+from tests.values import rows
 from tests.waiting import completed
 
 CHECKOUT = Path(lab.__file__).resolve().parent
@@ -56,70 +57,7 @@ def store(folder: Path, *broken: str, session: ExactSession | None = None, **fai
 KCONFIG = Path(__file__).parents[1] / "configs/kconfig"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("measur filemap-v4", "No such command 'measur'. Did you mean 'measure'?"),
-        ("plan filemap-v4 --bogus", "No such option: --bogus"),
-        ("build", "no experiment named"),
-        ("plan", "or --series FILE|MESSAGE-ID|A..B"),
-        (
-            "plan filemap-v4 --series x.mbox",
-            "an experiment cannot be combined with --series\nnext: leave out --series "
-            "or filemap-v4; to change the experiment: --set series.path=SERIES",
-        ),
-        (
-            "plan filemap-v4 --source dir:linux --workloads swap",
-            "an experiment cannot be combined with --source, --workloads\n",
-        ),
-        ("run --workloads filemap-4k", "no experiment named"),
-        ("run --series x.mbox", "x.mbox: no such file"),
-        ("run --series nop", "did you mean 'configs/series/noop'?"),
-        ("run --series noop/ --source linux", '--source: found "linux": must be deb:PACKAGE, '),
-        (
-            "plan --series configs/series/noop --workloads 4k",
-            '--workloads: found "4k": unknown; allowed: filemap-4k, ',
-        ),
-        ("run --series a..b", "is not a range of commits in a repository"),
-        ("run --auto --resume configs", "leave out EXPERIMENT, --series"),
-        (
-            "run filemap-v4 --parallel 0",
-            '--parallel: found "0": must be at least 1\nnext: ./lab.py run --help',
-        ),
-        ("clean --max-gib -1", '--max-gib: found "-1": must be at least 0'),
-        ("plan filemap-v5", "filemap-v5: no such experiment; known in"),
-        ("plan filemap-v5", "did you mean 'filemap-v4'?"),
-        ("plan nowhere/else.toml", "no such experiment"),
-        (
-            "run",
-            "one of: applications, direct, false-sharing, filemap-ext4, filemap-v1, filemap-v4, "
-            "iomap-dirty, nightly, nightly-suite, noop, reclaim-contention, "
-            "slow-add, swap-tables, thp-matrix, workloads, ",
-        ),
-        ("plan filemap-v4 --set blocks", "--set blocks: is not KEY=VALUE"),
-        ("plan filemap-v4 --set blocks=many", "--set blocks=many: blocks: "),
-        ("plan filemap-v4 --set blokcs=2", "did you mean 'blocks'?"),
-        (
-            "plan filemap-v4 --set guest=lap",
-            "allowed: laptop, laptop-numa, wall, full, smoke-numa and 1 more; did you mean 'l",
-        ),
-        ("plan filemap-v4 --set cases.7.workload=x", "cases"),
-        ("measure --resume nowhere", "nowhere: no such session"),
-        ("run --resume configs", "configs: no session here"),
-        ("run filemap-v4 --resume configs", "leave out EXPERIMENT, --series"),
-        ("measure --set blocks=2 --resume configs", "leave out EXPERIMENT, --series"),
-        ("run --session here --resume configs", "leave out EXPERIMENT, --series"),
-        ("report nowhere", "nowhere: no such session\nnext: "),
-        ("report lates", "lates: no such session\nnext: the nearest: latest"),
-        ("compare configs nowhere", "nowhere: no such session\nnext: "),
-        ("run filemap-v4 --seeds eight", '--seeds: found "eight": must be a whole number'),
-        ("suggest nope", 'series: found "nope": unknown; allowed: configs/series/noop, '),
-        (
-            "report configs --form mmtest",
-            "next: one of: mmtests, text, letter, ",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), rows(__file__, "mistakes_of_the_user"))
 def test_mistakes_of_the_user(
     main: Main, capsys: pytest.CaptureFixture[str], arguments: str, message: str
 ) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.values import spaced
+from tests.values import rows, spaced
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 OUTSIDE = {"sessions", "gallery"}
@@ -113,19 +113,7 @@ def test_every_exception_is_needed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "name"),
-    [
-        ("def told():\n    pass\n", 1, "told"),
-        ("class _Seen:\n    pass\n", 1, "_Seen"),
-        ("def f(asked):\n    pass\n", 1, "asked"),
-        ("x = 1\nfor one in (x,):\n    pass\n", 2, "one"),
-        ("def f(self):\n    self.sizes_seen = 1\n", 2, "sizes_seen"),
-        ("try:\n    x = 1\nexcept OSError as said:\n    x = 2\n", 3, "said"),
-        ("import sys as look\n", 1, "look"),
-        ("if (found := 1):\n    pass\n", 1, "found"),
-        ("class A:\n    found_by: int\n", 2, "found_by"),
-        ("match 1:\n    case wanted:\n        pass\n", 2, "wanted"),
-    ],
+    ("text", "line", "name"), rows(__file__, "a_verb_of_speech_is_named_with_its_place")
 )
 def test_a_verb_of_speech_is_named_with_its_place(
     tmp_path: Path, text: str, line: int, name: str

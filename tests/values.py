@@ -1,6 +1,8 @@
 """Values that tests are made of: models with other fields, kernels, and lists of words."""
 
+import tomllib
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
@@ -36,3 +38,13 @@ def identity(key: str = "k", **fields: Any) -> KernelIdentity:
         code_key=key,
     )
     return but(plain, **fields)
+
+
+def rows(file: str, name: str) -> Any:
+    """A table for ``parametrize``, of a file of tests, in ``tables.toml`` beside it."""
+
+    def frozen(value: Any) -> Any:
+        return tuple(map(frozen, value)) if isinstance(value, list) else value
+
+    path = Path(file)
+    return frozen(tomllib.loads(path.with_name("tables.toml").read_text("utf-8"))[path.stem][name])

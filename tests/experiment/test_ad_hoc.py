@@ -12,6 +12,7 @@ from experiment.plan import make_plan
 from experiment.series_name import from_here
 from experiment.spec import Experiment, SeriesSpec
 from runs.resolved import catalogue as shipped_catalogue
+from tests.values import rows
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 CATALOGUE = shipped_catalogue(CHECKOUT)
@@ -59,19 +60,7 @@ def test_thresholds_of_what_is_not_measured_are_left_out() -> None:
     assert made.thresholds.metrics == {"filemap-4k/4k.work": 0.005}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            {"workloads": ["filemap-4kb", "filemap-4k:v9"]},
-            '--workloads: found "filemap-4kb": unknown; allowed: filemap-4k, filemap-thp, ',
-        ),
-        ({"workloads": ["filemap-4k:v9"]}, '--workloads: cases[0].variant: found "v9": unknown'),
-        ({"source": "linux"}, '--source: found "linux": must be deb:PACKAGE, '),
-        ({"overrides": ["blcks=3"]}, "--set blcks=3"),
-        ({"series": ["nop"]}, "did you mean 'configs/series/noop'?"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), rows(__file__, "mistakes_are_named"))
 def test_mistakes_are_named(arguments: dict[str, list[str]], message: str) -> None:
     with pytest.raises(SpecError) as caught:
         from_series(**{"series": ["x.mbox"], **arguments}, catalogue=CATALOGUE)  # type: ignore[arg-type]
@@ -151,18 +140,7 @@ def test_rules_can_be_replaced() -> None:
     assert choose(["net/ipv4/tcp.c"], auto) == ("w",)
 
 
-@pytest.mark.parametrize(
-    ("series", "name"),
-    [
-        ("configs/series/noop", "noop"),
-        ("/tmp/My Series.mbox", "my-series"),
-        ("git:/src@v6.12..topic/x", "topic-x"),
-        ("v6.12..", "head"),
-        ("/", "series"),
-        ("https://lore.kernel.org/all/2024.1-2-a@b.c/", "2024-1-2-a-b-c"),
-        ("x" * 99, "x" * 40),
-    ],
-)
+@pytest.mark.parametrize(("series", "name"), rows(__file__, "names"))
 def test_names(series: str, name: str) -> None:
     assert name_of(series) == name
 
@@ -234,17 +212,7 @@ def test_names_tell_kernels_apart(sources: tuple[str, ...], names: tuple[str, ..
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            {"sources": ["linux", "deb:linux-source-6.12"]},
-            '--arm: found "linux": must be deb:PACKAGE, ',
-        ),
-        ({"workloads": ["nothing"]}, '--workloads: found "nothing": unknown'),
-        ({"overrides": ["mode=wall", "guest=wall"]}, "wall boots no prebuilt kernel"),
-        ({"overrides": ["arms.0.patches=true"]}, "the experiment has no series"),
-        ({"overrides": ["arms.1.series.path=a.mbox"]}, "no patch can be applied to a prebuilt"),
-    ],
+    ("arguments", "message"), rows(__file__, "kernels_that_cannot_be_compared_so")
 )
 def test_kernels_that_cannot_be_compared_so(arguments: dict[str, list[str]], message: str) -> None:
     defaults = {"sources": [CLOUD.format(115), CLOUD.format(117)], "catalogue": CATALOGUE}

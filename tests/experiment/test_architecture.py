@@ -10,7 +10,7 @@ from experiment.load import load_machine
 from experiment.machine import MACHINES, known_machines
 from experiment.spec import Experiment, KernelSpec
 from guests.probe.models import machine_words
-from tests.values import spaced
+from tests.values import rows, spaced
 
 CHECKOUT = Path(__file__).parents[2]
 KERNEL: dict[str, Any] = {"source": "deb:linux-source-6.12", "arch": "arm64"}
@@ -48,15 +48,7 @@ def test_a_kernel_is_for_x86_64_unless_it_says_so() -> None:
 
 @pytest.mark.parametrize(
     ("given", "words"),
-    [
-        ({"page_kib": 64}, "page_kib: 64 found; x86_64 has pages of 4"),
-        ({"arch": "arm64", "page_kib": 8}, "page_kib: 8 found; arm64 has pages of 4, 16, 64"),
-        (
-            {"arch": "arm64", "source": "deb:linux-image-6.12.117+deb12-cloud-arm64"},
-            "arch: arm64 found; a prebuilt kernel is one for x86_64",
-        ),
-        ({"arch": "riscv"}, "Input should be 'x86_64' or 'arm64'"),
-    ],
+    rows(__file__, "what_no_kernel_can_be"),
     ids=["pages-of-x86", "pages-of-arm64", "prebuilt", "unknown"],
 )
 def test_what_no_kernel_can_be(given: dict[str, Any], words: str) -> None:
@@ -137,27 +129,7 @@ def test_a_core_has_its_share_of_a_shared_cache() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "message"),
-    [
-        ("kib = 48", "kib = 40", "l1d: 40 KiB for 1 cores are no power of two"),
-        ("kib = 32", "kib = 16", "l1i: found 32 sets; a multiple of 64 is wanted"),
-        ("cores = 40", "cores = 7", "llc: 61440 KiB for 7 cores"),
-        ("entries = 64", "entries = 60", "60 entries are no power of two of sets of 4"),
-        ("llc = 74", "llc = 7", "found 14, 7 and 292"),
-        (
-            'level = "data"\npages = ["4K"]',
-            'level = "code"\npages = ["4K"]',
-            "none of level 'data' holds pages of 4K",
-        ),
-        ('pages = ["4K"]', 'pages = ["64K"]', "64K"),
-        ('name = "ice-lake-sp"', 'name = "other"', "must be the file's name"),
-        ("ways = 12", "way = 12", "way"),
-        ("transfer_ns = [51, 108]", "transfer_ns = [108, 51]", "the least comes first"),
-        ("ghz = 3.4", "ghz = 0", "many.ghz"),
-        ("in_caches = [1.0, 2.0]", "in_caches = [2.0, 1.0]", "in_caches: found 2.0 before 1.0"),
-    ],
-)
+@pytest.mark.parametrize(("before", "after", "message"), rows(__file__, "mistakes_are_named"))
 def test_mistakes_are_named(tmp_path: Path, before: str, after: str, message: str) -> None:
     with pytest.raises(SpecError) as caught:
         load_machine(changed(tmp_path, before, after))

@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from experiment.arms import ArmSpec
+from tests.values import rows
 
 
 def arm(**settings: Any) -> ArmSpec:
@@ -36,28 +37,7 @@ def test_files_of_sys_and_of_the_cgroup_are_set_by_their_whole_paths() -> None:
     assert ("cgroup memory.high", "24M") in spec.settings
 
 
-@pytest.mark.parametrize(
-    "word",
-    [
-        "thp_anon=16K-64K:always;128K,512K:inherit;256K:madvise;1M-2M:never",
-        "slub_debug=FZ,radix_tree_node",
-        "mitigations=off",
-        "isolcpus=managed_irq,domain,1-3",
-        'dyndbg="file mm/vmscan.c +p"',
-        "crashkernel=512M@16M",
-        "memmap=2G!4G",
-        "memmap=1G$4G",
-        "root=/dev/disk/by-label/a\\x20b",
-        "hugepagesz=1G",
-        "init_on_alloc=1",
-        "a.b=~c^d&e|f<g>h",
-        "earlyprintk=ttyS0,115200",
-        "module.param='x'",
-        "quiet",
-        "x=#1%",
-        "--",
-    ],
-)
+@pytest.mark.parametrize("word", rows(__file__, "a_command_line_holds_what_a_kernel_takes"))
 def test_a_command_line_holds_what_a_kernel_takes(word: str) -> None:
     assert arm(cmdline=(word,)).cmdline == (word,)
 
@@ -72,26 +52,7 @@ def test_a_command_line_ends_before_the_kernel_cuts_it_off() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        (
-            {"sysctl": {"kernel.mm.lru_gen.enabled": "n"}},
-            'is a file of /sys, no sysctl: sysfs = { "kernel/mm/lru_gen/enabled" = ... }',
-        ),
-        ({"sysctl": {"swappiness": "1"}}, "swappiness is no sysctl; they are called as vm.swapp"),
-        ({"sysctl": {"vm": "1"}}, "vm is no sysctl"),
-        ({"sysctl": {"vmm.swappiness": "1"}}, "begin with abi, crypto, debug, dev, fs, kernel"),
-        ({"sysctl": {"vm.x; reboot": "1"}}, "is no sysctl"),
-        ({"sysctl": {"vm.x": "a\nb"}}, "vm.x: a line of text is wanted"),
-        ({"sysfs": {"/sys/kernel/mm": "1"}}, "a file below /sys is wanted"),
-        ({"sysfs": {"kernel/../../etc/passwd": "1"}}, "a file below /sys is wanted"),
-        ({"sysfs": {"fs/cgroup/memory.high": "1"}}, "files of the measured cgroup go into cgroup"),
-        ({"sysfs": {"kernel/mm/transparent_hugepage/enabled": "always"}}, "set by each phase"),
-        ({"cgroup": {"memory.max": "1"}}, "memory.max is the dataset's: cgroup_limit_mib"),
-        ({"cgroup": {"memry.high": "1"}}, "controllers: cpu, cpuset, io, memory, pids"),
-        ({"cgroup": {"memory.high/../x": "1"}}, "a file of the measured cgroup is wanted"),
-        ({"mount_options": "noatime, discard"}, "options with commas between them are wanted"),
-    ],
+    ("settings", "words"), rows(__file__, "what_cannot_be_set_is_answered_by_what_can")
 )
 def test_what_cannot_be_set_is_answered_by_what_can(settings: dict[str, Any], words: str) -> None:
     answer = refusal(**settings)

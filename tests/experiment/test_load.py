@@ -19,6 +19,7 @@ from experiment.load import (
 )
 from experiment.spec import CheckSpec, PhaseTimes
 from tests.experiment.conftest import GOOD, Problems, swap
+from tests.values import rows
 from workloads.spec import load_catalogue
 
 
@@ -31,90 +32,9 @@ def test_a_good_file_is_an_experiment(tmp_path: Path, catalogue: Catalogue) -> N
     assert experiment.cases[0].times["laptop"]["4k"] == PhaseTimes(ramp_s=0.6, runtime_s=2)
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        pytest.param(
-            f"blokcs = 3\n{GOOD}",
-            "small.toml: blokcs: unknown key (value 3); allowed: blocks, cases, wall, seed, "
-            "mode and 13 more; did you mean 'blocks'?",
-            id="unknown key",
-        ),
-        pytest.param(
-            swap("runtime_s = 2", "runtime = 2, runtime_s = 2"),
-            "small.toml: cases[0].times.laptop.4k.runtime: unknown key (value 2); "
-            "allowed: runtime_s, ramp_s, ios; did you mean 'runtime_s'?",
-            id="unknown key of a table deep inside",
-        ),
-        pytest.param(
-            f'blocks = "3"\n{GOOD}',
-            'small.toml: blocks: found "3": must be a whole number',
-            id="wrong type",
-        ),
-        pytest.param(
-            swap('primary = ["4k.bw", "4k.iops"]', 'primary = "4k.bw"'),
-            'small.toml: cases[0].primary: found "4k.bw": must be a valid array',
-            id="text for an array",
-        ),
-        pytest.param(
-            swap("laptop.4k = { ramp_s = 0.6, runtime_s = 2 }", "laptop.4k = 2"),
-            "small.toml: cases[0].times.laptop.4k: found 2: must be a table",
-            id="number for a table",
-        ),
-        pytest.param(
-            f"blocks = 0\n{GOOD}",
-            "small.toml: blocks: found 0: must be at least 1",
-            id="out of range",
-        ),
-        pytest.param(
-            f'mode = "exakt"\n{GOOD}',
-            'small.toml: mode: found "exakt": unknown; allowed: exact, native, wall; '
-            "did you mean 'exact'?",
-            id="unknown mode",
-        ),
-        pytest.param(
-            swap('source = "deb:linux-source-6.12"', 'source = "linux"'),
-            'small.toml: kernel.source: found "linux": must be deb:PACKAGE, '
-            "tarball:FILE, dir:FOLDER, git:FOLDER[@REF] or image:FILE[@MODULES]",
-            id="unknown kind of source",
-        ),
-        pytest.param(
-            swap('title = "a small experiment"\n', ""),
-            "small.toml: title: missing: this key is required",
-            id="missing key",
-        ),
-        pytest.param(
-            swap("a small experiment", "x").replace('"x"', "2026-01-01"),
-            "small.toml: title: found 2026-01-01: is a TOML date or time; write text in quotes",
-            id="date",
-        ),
-        pytest.param(
-            swap("ramp_s = 0.6", "ramp_s = inf"),
-            "small.toml: cases[0].times.laptop.4k.ramp_s: found inf: must be a finite number",
-            id="infinite",
-        ),
-        pytest.param(
-            swap("file_mib = 13312", "file_mib = 16384"),
-            "small.toml: dataset: file_mib (16384) must be smaller than brd_mib (16384)",
-            id="file as large as the brd",
-        ),
-        pytest.param(
-            swap('workload = "filemap-thp"', 'workload = "filemap-4k"')
-            .replace('"thp.bw"', '"4k.bw"')
-            .replace("laptop.thp", "laptop.4k")
-            .replace("laptop.switch = { ramp_s = 0, runtime_s = 0.5 }\n", ""),
-            "small.toml: cases: case named twice: filemap-4k",
-            id="case twice",
-        ),
-        pytest.param(
-            f'arms = [{{ name = "one", patches = true }}]\n{GOOD}',
-            "small.toml: arms: 1 given, 2 to 32 can be compared",
-            id="one arm",
-        ),
-    ],
-)
-def test_one_mistake_is_one_line(problems: Problems, text: str, line: str) -> None:
-    assert problems(text) == [line]
+@pytest.mark.parametrize(("old", "new", "line"), rows(__file__, "one_mistake_is_one_line"))
+def test_one_mistake_is_one_line(problems: Problems, old: str, new: str, line: str) -> None:
+    assert problems(swap(old, new)) == [f"small.toml: {line}"]
 
 
 def test_all_mistakes_are_reported_at_once(problems: Problems) -> None:

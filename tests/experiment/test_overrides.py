@@ -10,6 +10,7 @@ from errors import SpecError
 from experiment.load import Catalogue, apply_override, load_experiment
 from experiment.spec import Experiment, Looks, SeriesSpec
 from tests.experiment.conftest import GOOD, Problems
+from tests.values import rows
 
 
 def series_of(experiment: Experiment) -> SeriesSpec:
@@ -105,49 +106,7 @@ EXAMPLE = "is not KEY=VALUE; for example blocks=4 or cases.0.times.laptop.4k.run
 
 
 @pytest.mark.parametrize(
-    ("override", "line"),
-    [
-        ("series.revert=true", "series: revert needs reverse = true: the source holds the series"),
-        ("blocks", EXAMPLE),
-        ("=4", EXAMPLE),
-        ("a..b=4", EXAMPLE),
-        (".a=4", EXAMPLE),
-        ("cases[0=4", EXAMPLE),
-        ("a b=4", EXAMPLE),
-        (
-            "sed=4",
-            "sed: unknown key (value 4); allowed: seed, max_seeds, cases, series, "
-            "dataset and 13 more; did you mean 'seed'?",
-        ),
-        (
-            "threshold.change=0.1",
-            "threshold: unknown key (value a table with change); allowed: thresholds, series, "
-            "question, seed, mode and 13 more; did you mean 'thresholds'?",
-        ),
-        ("blocks=four", 'blocks: found "four": must be a whole number'),
-        (
-            "guest=smok",
-            'guest: found "smok": unknown; allowed: smoke, laptop, wall, full; '
-            "did you mean 'smoke'?",
-        ),
-        ("cases.2.variant=v1", "cases[2]: the array has 2 entries; allowed: cases[0], cases[1]"),
-        ("cases.x.variant=v1", "cases.x: the array has 2 entries; allowed: cases[0], cases[1]"),
-        (
-            "dataset[0]=1",
-            "dataset: is a table, [0] asks for an array; allowed: cgroup_limit_mib, "
-            "brd_mib, file_mib, jobs",
-        ),
-        ("name.first=1", 'name: found "small": is a value and has no keys'),
-        ("dataset.brd_mib=1", "dataset: file_mib (13312) must be smaller than brd_mib (1)"),
-        ("arms=[{name='a', patches=true}]", "arms: 1 given, 2 to 32 can be compared"),
-        ("cases=[]", "cases: found an array of 0: needs at least 1"),
-        ("cases.1=5", "cases[1]: found 5: must be a table"),
-        ("seed=nan", "seed: found nan: must be a finite number"),
-        (
-            "title=2026-01-01T00:00:00Z",
-            "title: found 2026-01-01 00:00:00+00:00: is a TOML date or time; write text in quotes",
-        ),
-    ],
+    ("override", "line"), rows(__file__, "mistakes_name_the_option_as_their_place")
 )
 def test_mistakes_name_the_option_as_their_place(
     problems: Problems, override: str, line: str

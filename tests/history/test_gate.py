@@ -20,7 +20,7 @@ from tests.analysis import counts_factory
 from tests.analysis.factory import ExactSession, fails
 from tests.analysis.measured import measured
 from tests.history.factory import Nights
-from tests.values import but
+from tests.values import but, rows
 from verbs.history import policy_of
 
 CONFIGS = Path(__file__).resolve().parent.parent.parent / "configs"
@@ -315,16 +315,7 @@ def test_a_threshold_of_one_case_is_laxer_for_that_case() -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [
-        (
-            '[[rules]]\nregression = "fial"',
-            'rules[0].regression: found "fial": unknown; allowed: fail, warn, pass; did you mean',
-        ),
-        ('[[rules]]\nregresion = "fail"', "unknown key"),
-        ("[[rules]]\nat_least = 2", "rules[0].at_least: found 2"),
-        ("[[rules]", "gate.toml:1"),
-        ("rules = 3", "rules: found 3"),
-    ],
+    rows(__file__, "a_bad_policy_is_named_by_file_key_value_and_what_is_allowed"),
 )
 def test_a_bad_policy_is_named_by_file_key_value_and_what_is_allowed(
     tmp_path: Path, text: str, message: str
@@ -337,16 +328,7 @@ def test_a_bad_policy_is_named_by_file_key_value_and_what_is_allowed(
     assert str(raised.value).startswith(str(file))
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('reason = "x"', "change: missing"),
-        (f'change = "{"0" * 12}"', "reason: missing"),
-        ('change = "xyz"\nreason = "x"', "known[0].change"),
-        (f'change = "{"0" * 12}"\nuntil = 2026-01-02\nreason = "x"', "write text in quotes"),
-        (f'change = "{"0" * 12}"\nuntil = "2026-02-31"\nreason = "x"', "is no date"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), rows(__file__, "a_bad_known_change_is_named"))
 def test_a_bad_known_change_is_named(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "known.toml"
     file.write_text(f"[[known]]\n{text}")

@@ -31,6 +31,7 @@ from host.facts import cache_folder
 from host.process import Finished
 from kernels import packages
 from tests.host import emulated_kvm
+from tests.values import rows
 
 PACKAGE = "linux-image-6.12-cloud-amd64"
 
@@ -82,21 +83,7 @@ EAX=00000000 EBX=00000000
 """
 
 
-@pytest.mark.parametrize(
-    ("stdout", "stderr", "reason"),
-    [
-        ("", ABORTED, "error: failed to set MSR 0x10a to 0x69"),
-        ("", DENIED, "Could not access KVM kernel module: Permission denied"),
-        ("", EMULATION, "KVM internal error. Suberror: 1"),
-        ("Kernel panic - not syncing: x\n", "", "Kernel panic - not syncing: x"),
-        (
-            "[    0.1] Booting paravirtualized kernel\n",
-            "",
-            "ended after '[    0.1] Booting paravirtualized kernel'",
-        ),
-        ("", "", "ended without a word"),
-    ],
-)
+@pytest.mark.parametrize(("stdout", "stderr", "reason"), rows(__file__, "reasons"))
 def test_reasons(stdout: str, stderr: str, reason: str) -> None:
     assert reason_in(stdout, stderr) == reason
 

@@ -7,6 +7,7 @@ from errors import InfraError
 from host import doctor, facts, packages
 from host.doctor import GIB, KNOWN, DoctorCheck, as_text, conclusion, run_checks, worst
 from host.packages import SystemPackage
+from tests.values import rows
 
 QEMU = """#!/bin/sh
 case "$*" in
@@ -70,19 +71,7 @@ def test_a_merely_useful_package_only_warns(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "version", "status"),
-    [
-        ("qemu", "7.1.9", "fail"),
-        ("qemu", "7.2", "ok"),
-        ("qemu", "7.2.22 (Debian)", "ok"),
-        ("qemu", "10.2.1", "ok"),
-        # Whether a newer one is exact is not a matter of its number.
-        ("qemu", "11.0.0", "ok"),
-        ("qemu", "not found", "warn"),
-        ("fio", "3.28", "warn"),
-        ("fio", "3.33", "ok"),
-        ("fio", "4.0", "warn"),
-    ],
+    ("tool", "version", "status"), rows(__file__, "versions_are_held_against_those_known_to_work")
 )
 def test_versions_are_held_against_those_known_to_work(
     tool: str, version: str, status: str

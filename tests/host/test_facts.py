@@ -10,6 +10,7 @@ from errors import InfraError
 from host import doctor, facts, packages
 from host.doctor import KnownRelease, shipped
 from host.facts import NOT_FOUND, TOOLS, Tool
+from tests.values import rows
 
 CPUINFO = """processor\t: 0
 vendor_id\t: GenuineIntel
@@ -51,27 +52,7 @@ def test_a_pretty_name_may_come_without_quotes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "output", "version"),
-    [
-        (
-            "qemu",
-            "QEMU emulator version 7.2.22 (Debian 1:7.2+x)\nCopyright",
-            "7.2.22 (Debian 1:7.2+x)",
-        ),
-        ("fio", "fio-3.33\n", "3.33"),
-        ("fio", "fio-3.38-23-gabc\n", "3.38-23-gabc"),
-        ("gcc", "gcc (Debian 12.2.0-14) 12.2.0\nCopyright\n", "gcc (Debian 12.2.0-14) 12.2.0"),
-        ("ld", "GNU ld (GNU Binutils for Debian) 2.40\n", "GNU ld (GNU Binutils for Debian) 2.40"),
-        (
-            "busybox",
-            "BusyBox v1.35.0 (Debian 1:1.35.0-4) multi-call.",
-            "1.35.0 (Debian 1:1.35.0-4)",
-        ),
-        ("mkfs.xfs", "mkfs.xfs version 6.1.0\n", "6.1.0"),
-        ("qemu", "", NOT_FOUND),
-        ("gcc", "", NOT_FOUND),
-        ("fio", "segmentation fault", NOT_FOUND),
-    ],
+    ("tool", "output", "version"), rows(__file__, "versions_are_read_from_what_tools_print")
 )
 def test_versions_are_read_from_what_tools_print(tool: str, output: str, version: str) -> None:
     assert facts.version_in(TOOL[tool], output) == version

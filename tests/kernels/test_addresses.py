@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from errors import InfraError
 from kernels import addresses, symbols
 from kernels.addresses import AddressesError, FunctionMap, Origin
-from tests.values import spaced
+from tests.values import rows, spaced
 from tests.waiting import completed
 
 SYSTEM_MAP = """\
@@ -121,16 +121,8 @@ def test_suffixes_of_the_compiler_stay() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "no _stext and _etext"),
-        ("ffffffff81000000 T _stext\n", "no _stext and _etext"),
-        ("ffffffff81000000 T\n", "line 1 is no symbol"),
-        ("ffffffff81000000 T _stext\nwalk t here\n", "line 2 has no address"),
-        ("ffffffff81000000 TT _stext\n", "line 1 is no symbol"),
-        (f"{'f' * 17} T _stext\n", "line 1 has no address"),
+        *rows(__file__, "what_is_no_system_map_is_refused"),
         (f"{'9' * 5000} T _stext\n", "line 1 has no address"),
-        ("-1 T _stext\n", "line 1 has no address"),
-        ("0x1 T _stext\n", "line 1 has no address"),
-        ("1_0 T _stext\n", "line 1 has no address"),
     ],
 )
 def test_what_is_no_system_map_is_refused(text: str, message: str) -> None:
@@ -153,18 +145,7 @@ def test_addresses_that_the_kernel_hides_prove_nothing() -> None:
     assert addresses.require_same(TABLE, "0000000000000000 T _stext\n") == 0
 
 
-@pytest.mark.parametrize(
-    ("running", "message"),
-    [
-        (
-            "ffffffff81000140 t walk\n",
-            r"walk is at ffffffff81000140 in the running kernel, here: f",
-        ),
-        ("ffffffff81001200 T _etext\n", "_etext is at ffffffff81001200"),
-        ("ffffffff81000140 t unheard_of\n", "here: nowhere"),
-        ("garbage\n", "no line of /proc/kallsyms: 'garbage'"),
-    ],
-)
+@pytest.mark.parametrize(("running", "message"), rows(__file__, "running_kernel_that_is_another"))
 def test_running_kernel_that_is_another(running: str, message: str) -> None:
     with pytest.raises(AddressesError, match=message):
         addresses.require_same(TABLE, running)

@@ -14,6 +14,7 @@ from kernels.blame import (
     new_warnings,
     warnings,
 )
+from tests.values import rows
 from text import clean
 
 COMPILER = """\
@@ -38,43 +39,7 @@ def test_first_real_errors_with_paths_from_the_top() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("log", "first"),
-    [
-        (
-            "../mm/x.c:1:10: fatal error: no.h: No such file or directory\n",
-            "mm/x.c:1: no.h: No such file or directory",
-        ),
-        (
-            "ld: mm/filemap.o: in function `f':\n"
-            "filemap.c:(.text+0x1): undefined reference to `g'\n",
-            "mm/filemap.c: filemap.c:(.text+0x1): undefined reference to `g'",
-        ),
-        (
-            "ld: mm/a.o:(.data+0x8): undefined reference to `g'\n",
-            "ld: mm/a.o:(.data+0x8): undefined reference to `g'",
-        ),
-        (
-            'ERROR: modpost: "slow" [drivers/block/brd.ko] undefined!\n',
-            'drivers/block/brd.c: "slow" [drivers/block/brd.ko] undefined!',
-        ),
-        (
-            "../arch/x86/lib/x.S:7: Error: no such instruction: `movx'\n",
-            "arch/x86/lib/x.S:7: no such instruction: `movx'",
-        ),
-        ("../mm/Kconfig:12: syntax error\n", "mm/Kconfig:12: syntax error"),
-        (
-            "../mm/Makefile:9: *** missing separator.  Stop.\n",
-            "mm/Makefile:9: missing separator. Stop.",
-        ),
-        ("../x.c:1:2: error: #error \x1b[2J\u202e\n", "x.c:1: #error ?[2J?"),
-        ("ERROR: modpost: vmlinux: x\n", "ERROR: modpost: vmlinux: x"),
-        (
-            "make[2]: *** No rule to make target 'mm/gone.o', needed by 'mm/built-in.a'.  Stop.\n",
-            "make[2]: *** No rule to make target 'mm/gone.o', needed by 'mm/built-in.a'. Stop.",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("log", "first"), rows(__file__, "other_kinds_of_errors"))
 def test_other_kinds_of_errors(log: str, first: str) -> None:
     assert str(mistakes(log)[0]) == first
     assert host_trouble(log) == ""
@@ -84,19 +49,7 @@ def test_a_log_without_mistakes_has_none() -> None:
     assert mistakes("  CC      mm/filemap.o\n") == ()
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "gcc: fatal error: Killed signal terminated program cc1",
-        "make[3]: *** [../scripts/Makefile.build:229: mm/filemap.o] Killed",
-        "collect2: fatal error: ld terminated with signal 9 [Killed]",
-        "/bin/sh: line 1:  4242 Killed                  gcc -c x.c",
-        "cc1: out of memory allocating 65536 bytes after a total of 1 bytes",
-        "virtual memory exhausted: Cannot allocate memory",
-        "/tmp/ccX.s: fatal error: error writing to /tmp/ccX.s: No space left on device",
-        "/bin/sh: 1: flex: not found",
-    ],
-)
+@pytest.mark.parametrize("line", rows(__file__, "trouble_of_the_host_is_recognised_among_errors"))
 def test_trouble_of_the_host_is_recognised_among_errors(line: str) -> None:
     assert host_trouble(f"{COMPILER}{line}\n  CC      b.o\n") == clean(line)
 
@@ -122,19 +75,7 @@ def test_the_object_that_failed_is_that_of_the_first_mistake() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "target"),
-    [
-        ("make[1]: *** [../Makefile:21: mm/filemap.o] Error 1", "mm/filemap.o"),
-        ("make[3]: *** [mm/filemap.o] Error 2", "mm/filemap.o"),
-        (
-            "make[2]: *** [../scripts/Makefile.build:113: arch/x86/kernel/asm-offsets.s] Error 1",
-            "arch/x86/kernel/asm-offsets.s",
-        ),
-        ("make[1]: *** [../scripts/Makefile.vmlinux:34: vmlinux] Error 1", ""),
-        ("make[2]: *** No rule to make target 'mm/gone.o', needed by 'mm/built-in.a'.  Stop.", ""),
-        ("make[2]: *** Deleting file 'mm/filemap.o'", ""),
-        ("make[3]: *** Waiting for unfinished jobs....", ""),
-    ],
+    ("line", "target"), rows(__file__, "only_what_one_compiler_made_is_an_object")
 )
 def test_only_what_one_compiler_made_is_an_object(line: str, target: str) -> None:
     assert failed_object(f"  CC      a.o\n{line}\n", Mistake("x")) == target

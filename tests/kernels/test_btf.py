@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from errors import InfraError
 from kernels import btf, symbols
+from tests.values import rows
 from tests.waiting import completed
 
 SOURCE = """\
@@ -73,22 +74,7 @@ def test_sizes_and_offsets_are_the_compilers(written: bytes, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("place", "further", "name"),
-    [
-        ("kind", 1, "kind"),
-        ("count", 0, "count"),
-        ("lru.prev", 3, "lru.prev"),
-        ("data.first", 0, "data.first"),
-        # A lock is whole, whatever it is made of.
-        ("data.pages.lock", 2, "data.pages.lock"),
-        ("data.pages.head", 7, "data.pages.head"),
-        ("data.text", 5, "data.text"),
-        ("more[2].pages.flags", 0, "more.pages.flags"),
-        ("state", 0, "state"),
-        ("real", 7, "real"),
-        # Of the union the first member that reaches so far.
-        ("unnamed_three", 0, "unnamed_three"),
-    ],
+    ("place", "further", "name"), rows(__file__, "a_byte_has_the_name_of_its_member")
 )
 def test_a_byte_has_the_name_of_its_member(
     written: bytes, tmp_path: Path, place: str, further: int, name: str

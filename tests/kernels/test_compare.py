@@ -21,7 +21,7 @@ from results.calls import Calls, calls_of, together
 from results.record import PatchRecord, TriageRecord
 from tests.kernels.fake import COMMENT, GROWN, Lab, replace
 from tests.kernels.shipped import boot_image, packed
-from tests.values import identity
+from tests.values import identity, rows
 
 FIRST = PatchRecord(name="0001-a.patch", subject="a", sha256="", files=("mm/filemap.c",))
 SECOND = PatchRecord(name="0002-b.patch", subject="b", sha256="", files=("include/x.h", "lib/y.c"))
@@ -176,17 +176,7 @@ brd-$(CONFIG_BRD_X) += brd_x.o
 """
 
 
-@pytest.mark.parametrize(
-    ("file", "options"),
-    [
-        ("mm/huge_memory.c", ("THP", "MM")),
-        ("mm/memory.c", ("MM",)),
-        ("mm/brd_main.c", ("BRD", "MM")),
-        ("mm/brd_x.c", ("BRD_X", "BRD", "MM")),
-        ("mm/filemap.c", ("MM",)),
-        ("mm/deep/x.c", ("MM",)),
-    ],
-)
+@pytest.mark.parametrize(("file", "options"), rows(__file__, "options_in_makefiles"))
 def test_options_in_makefiles(tmp_path: Path, file: str, options: tuple[str, ...]) -> None:
     (tmp_path / "mm").mkdir()
     (tmp_path / "mm/Makefile").write_text(MAKEFILE)
@@ -217,24 +207,7 @@ SOURCE = """\
 """
 
 
-@pytest.mark.parametrize(
-    ("line", "values", "options"),
-    [
-        (2, {}, ("A",)),
-        (2, {"A": "y"}, ()),
-        (2, {"A": "m"}, ()),
-        (4, {"A": "y"}, ("A",)),
-        (4, {}, ()),
-        (5, {}, ()),
-        (7, {}, ("B",)),
-        (9, {"A": "y"}, ("B", "A")),
-        (9, {"B": "y"}, ()),
-        (13, {}, ()),
-        (15, {}, ()),
-        (18, {"A": "y"}, ("A",)),
-        (18, {}, ()),
-    ],
-)
+@pytest.mark.parametrize(("line", "values", "options"), rows(__file__, "options_in_sources"))
 def test_options_in_sources(line: int, values: dict[str, str], options: tuple[str, ...]) -> None:
     assert unmet(SOURCE, [line], values) == [options]
 

@@ -14,6 +14,7 @@ from kernels.series import apply, read_patch
 from kernels.source import identify, unpack
 from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab, keep, patches_of
 from tests.kernels.posting import git, repository
+from tests.values import rows
 
 STRANGER = 65_534
 
@@ -334,17 +335,7 @@ def test_changes_on_top_of_a_range(lab: Lab, tree: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("revision", "base", "uncommitted", "message"),
-    [
-        ("", "", False, "no range is named"),
-        ("topic/fast", "", False, "'topic/fast' is not a range"),
-        ("HEAD~1..", "mainline", False, "needs no --base"),
-        ("nothing..", "", False, "git does not know nothing"),
-        ("HEAD..HEAD~1", "", False, "no commit in the range"),
-        ("", "", True, "there are no uncommitted changes"),
-        ("HEAD~2..HEAD~1", "", True, "on top of HEAD, not of HEAD~1"),
-        ("orphan", "mainline", False, "no commit in common"),
-    ],
+    ("revision", "base", "uncommitted", "message"), rows(__file__, "what_cannot_be_meant")
 )
 def test_what_cannot_be_meant(
     lab: Lab, tree: Path, revision: str, base: str, uncommitted: bool, message: str

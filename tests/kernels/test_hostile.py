@@ -23,6 +23,7 @@ from kernels.series import apply, read_patch, reverted
 from tests.kernels.fake import FASTER, GROWN, Lab, keep, patches_of
 from tests.kernels.poison import DIFF, LONG, ODD, UNREADABLE
 from tests.kernels.posting import Post, mbox, post
+from tests.values import rows
 from text import clean, is_unfit
 
 pytestmark = pytest.mark.slow
@@ -44,35 +45,7 @@ def hostile(lab: Lab, diff: str, **headers: str) -> SeriesSpec:
     return SeriesSpec(path="hostile.mbox")
 
 
-@pytest.mark.parametrize(
-    ("diff", "message"),
-    [
-        ("diff --git a/../evil.c b/../evil.c\n" + NEW.format("../evil.c"), "outside the kernel"),
-        ("diff --git a/x b/x\n" + NEW.format("mm/../../evil.c"), "outside the kernel tree"),
-        ("diff --git a/x b/x\n" + NEW.format("/etc/passwd"), "outside the kernel tree"),
-        ("--- /etc/passwd\n+++ /etc/passwd\n@@ -1 +1 @@\n-x\n+y\n", "outside the kernel tree"),
-        ("diff --git a/x b/x\n" + NEW.format(".git/hooks/post-checkout"), "outside the kernel"),
-        ("diff --git a/x b/x\n" + NEW.format(".GIT/config"), "outside the kernel tree"),
-        ('diff --git "a/\\056\\056/x" "b/\\056\\056/x"\n' + NEW.format("x"), "outside the kernel"),
-        ('--- /dev/null\n+++ "b/\\056\\056/x"\n@@ -0,0 +1 @@\n+x\n', "outside the kernel tree"),
-        ("diff --git a/x b/y\nsimilarity index 100%\nrename from x\nrename to ../y\n", "outside"),
-        ("diff --git a/x b/y\ncopy from /etc/passwd\ncopy to y\n", "outside"),
-        ('diff --git a/x b/y\nrename from x\nrename to "..\\057y"\n', "outside the kernel tree"),
-        ("diff --git a/x b/x\n" + NEW.format("obj-123/.config"), "kept for objects"),
-        ("diff --git a/x b/x\n" + NEW.format("mm//x.c"), "in a strange way"),
-        ("diff --git a/x b/x\n" + NEW.format("mm\\x.c"), "in a strange way"),
-        ("diff --git a/x b/x\n" + NEW.format("mm/" + "x" * 300), "too long"),
-        ("diff --git a/x b/x\n" + NEW.format("mm/\x1b[31mred.c"), "control characters"),
-        ('--- /dev/null\n+++ "b/mm/\\033]0;x.c"\n@@ -0,0 +1 @@\n+x\n', "control characters"),
-        ("diff --git a/x b/x\n" + NEW.format("mm/\u202egnp.c"), "control characters"),
-        (LINK.format("trap"), "makes or changes a symbolic link: trap"),
-        ("diff --git a/f b/f\nold mode 100644\nnew mode 120000\n", "a symbolic link: f"),
-        ("diff --git a/f b/f\nindex 0123456..89abcde 120000\n--- a/f\n+++ b/f\n", "symbolic link"),
-        ("diff --git a/s b/s\nnew file mode 160000\n--- /dev/null\n+++ b/s\n", "a submodule: s"),
-        ("diff --git a/f b/f\nindex 1..2 100644\nGIT binary patch\nliteral 0\n", "a binary file"),
-        ("diff --git a/f b/f\nindex 01..02\nBinary files a/f and b/f differ\n", "a binary file: f"),
-    ],
-)
+@pytest.mark.parametrize(("diff", "message"), rows(__file__, "refused_before_anything_is_applied"))
 def test_refused_before_anything_is_applied(lab: Lab, diff: str, message: str) -> None:
     before = sorted(lab.source.rglob("*"))
     with pytest.raises(SeriesError) as caught:
@@ -259,35 +232,7 @@ def test_any_name_has_a_kind(name: str) -> None:
     assert not message_id(name).startswith("-")
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("configs/series/noop", "folder"),
-        ("../mine", "folder"),
-        ("a/../b", "folder"),
-        ("/x/y.mbox", "file"),
-        ("0001-x.patch", "file"),
-        ("a@b.mbox", "file"),
-        ("20240101.1-2-a@b.org", "thread"),
-        ("<a@b>", "thread"),
-        ("mid:a@b", "thread"),
-        ("https://lore.kernel.org/all/a%2Bc@b.org/", "thread"),
-        ("v6.12..HEAD", "range"),
-        ("v6.12..", "range"),
-        ("origin/main..topic/x", "range"),
-        ("git:/src/linux@a..b", "range"),
-        ("https://github.com/o/r/pull/805.patch", "link"),
-        ("http://x/a@b.diff", "link"),
-        ("https://gitlab.com/o/r/-/merge_requests/8.patch", "link"),
-        ("ftp://x/a@b", "link"),
-        ("HTTPS://codeberg.org/o/r/compare/a..b.patch", "link"),
-        ("https://[::1/a@b", "link"),
-        ("https://lkml.org/lkml/2026/2/3/4", "link"),
-        ("https://user@host/x.mbox", "link"),
-        ("https://lore.kernel.org/linux-mm/a@b.org/t.mbox.gz", "thread"),
-        ("https://patchwork.kernel.org/project/linux-mm/patch/a@b.org/mbox/", "thread"),
-    ],
-)
+@pytest.mark.parametrize(("name", "kind"), rows(__file__, "kinds"))
 def test_kinds(name: str, kind: str) -> None:
     assert kind_of(name) == kind
 

@@ -24,7 +24,7 @@ from kernels.threads import Thread, select
 from tests.kernels.fake import keep
 from tests.kernels.posting import mbox
 from tests.queues.archive import diff, patch, series
-from tests.values import spaced
+from tests.values import rows, spaced
 from tests.waiting import completed
 
 DIFF = (
@@ -181,20 +181,7 @@ def test_filled_lines_are_undone(stuffed: bool, filled: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "title", "author"),
-    [
-        ("From: Ben <ben@example.org>\n\nWhy.\n", "mm: x", "Ben <ben@example.org>"),
-        ("From: Ben <ben@example.org>\nSubject: mm: y\n\n", "mm: y", "Ben <ben@example.org>"),
-        ("Hello.\n\n-- >8 --\nSubject: [PATCH] mm: z\n\n", "mm: z", "Ada L <ada@example.org>"),
-        ("Hello.\n\n-----8<-----\nFrom: Ben <b@c.org>\n\n", "mm: x", "Ben <b@c.org>"),
-        (
-            "Title:\n" + "-" * 54 + "\nFrom: B <b@c.org>\nSubject: mm: a\n b\n\n",
-            "mm: a b",
-            "B <b@c.org>",
-        ),
-        ("From: the beginning it was slow.\n\n", "mm: x", "Ada L <ada@example.org>"),
-        ("Note: this is not it\n\n", "mm: x", "Ada L <ada@example.org>"),
-    ],
+    ("before", "title", "author"), rows(__file__, "the_header_in_a_body_names_the_author")
 )
 def test_the_header_in_a_body_names_the_author(before: str, title: str, author: str) -> None:
     mail = read_mail(outer(text=before + DIFF).as_bytes())

@@ -13,6 +13,7 @@ from kernels.patch_folder import known_series, read_folder
 from kernels.series import apply, host_code, read_patch, reverted
 from tests.kernels.fake import FASTER, GROWN, Lab, replace
 from tests.kernels.posting import git
+from tests.values import rows
 from tests.waiting import completed
 
 HEADER = "From: T <t@example.org>\nSubject: [PATCH] a subject\n\n---\n"
@@ -196,40 +197,7 @@ def diff(file: str, *lines: str, made: str = "") -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        (diff("mm/Makefile", "obj-y += x.o"), "a makefile"),
-        (diff("mm/Kbuild", "x"), "a makefile"),
-        (diff("arch/x86/Makefile.um", "x"), "a makefile"),
-        (diff("tools/build/x.mk", "x"), "a makefile"),
-        (diff("scripts/mod/modpost.c", "x"), "a program or script of the build"),
-        (diff("tools/objtool/check.c", "x"), "a program or script of the build"),
-        (diff("arch/arm64/tools/cpucaps", "X"), "a program or script of the build"),
-        (diff("arch/x86/boot/tools/build.c", "X"), "a program or script of the build"),
-        (diff("rust/macros/lib.rs", "x"), "a program or script of the build"),
-        (diff("kernel/gen_kheaders.sh", "x"), "a script"),
-        (diff("kernel/time/timeconst.bc", "x"), "a script"),
-        (diff("mm/helper", "#!/bin/sh", made="100755"), "a script"),
-        (diff("lib/raid6/mktables.c", "x"), "compiled into a program of the build"),
-        (diff("include/linux/mod_devicetable.h", "x"), "compiled into a program of the build"),
-        (diff("mm/Kconfig", "\tdefault $(shell,id)"), "a command in Kconfig"),
-        (diff("mm/Kconfig.debug", "\tdepends on $(cc-option,-x)"), "a command in Kconfig"),
-        (diff("mm/x.c", 'asm(".incbin \\"/etc/passwd\\"");'), "reads files of the host"),
-        (diff("mm/x.S", '.include "/etc/passwd"'), "reads files of the host"),
-        (diff("mm/x.c", '# include "/etc/passwd"'), "reads files of the host"),
-        (diff("rust/x.rs", 'include_str!("/etc/passwd")'), "reads files of the host"),
-        (diff("mm/x.c", '#embed "/etc/passwd"'), "reads files of the host"),
-        (diff("GNUmakefile", "x"), "a makefile"),
-        (diff("makefile", "x"), "a makefile"),
-        (diff("lib/build_OID_registry", "x"), "a script"),
-        (diff("fs/smb/client/gen_smb2_mapping", "x"), "a script"),
-        (diff("mm/x.y", "x", made="0100744 "), "a script"),
-        (diff("arch/arm64/kvm/hyp/nvhe/gen-hyprel.c", "x"), "compiled into a program of the build"),
-        (diff("drivers/gpu/drm/xe/xe_gen_wa_oob.c", "x"), "compiled into a program of the build"),
-        (diff("drivers/video/logo/pnmtologo.c", "x"), "compiled into a program of the build"),
-        (diff("mm/Kconfig", 'source "mm/notes.txt"'), "a command in Kconfig"),
-        (diff("mm/Kconfig", "  osource 'mm/Kconfig.d/notes'"), "a command in Kconfig"),
-    ],
+    ("text", "reason"), rows(__file__, "what_a_build_executes_is_named_with_a_reason")
 )
 def test_what_a_build_executes_is_named_with_a_reason(text: str, reason: str) -> None:
     file = text.partition(" b/")[2].partition("\n")[0]
@@ -238,20 +206,7 @@ def test_what_a_build_executes_is_named_with_a_reason(text: str, reason: str) ->
     )
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        diff("mm/filemap.c", "#include <linux/mm.h>", '#include "../internal.h"'),
-        diff("mm/Kconfig", "config X", "\tdefault y", 'source "mm/damon/Kconfig"'),
-        diff("mm/Kconfig", "source 'mm/Kconfig.debug'"),
-        diff("arch/x86/configs/x86_64_defconfig", "x") + diff("drivers/staging/x/TODO", "x"),
-        diff("Documentation/conf.py", "x"),
-        diff("drivers/gpu/drm/i915/gt/gen6_ppgtt.c", "x"),
-        "Subject: [PATCH 0/2] a cover letter\n\nof scripts/x\n",
-        # What is taken out is read no more.
-        "--- a/mm/x.c\n+++ b/mm/x.c\n@@ -1 +0,0 @@\n-.incbin\n",
-    ],
-)
+@pytest.mark.parametrize("text", rows(__file__, "code_of_the_kernel_is_not"))
 def test_code_of_the_kernel_is_not(text: str) -> None:
     assert host_code([text]) == ()
 

@@ -18,6 +18,7 @@ from kernels.mail import Mail, read_mail, read_mails
 from kernels.threads import Thread, groups_of, select
 from tests.kernels.posting import Post, mbox
 from tests.queues.archive import diff, patch, series
+from tests.values import rows
 
 OTTO = "Otto V <otto@example.net>"
 COVER = "Why.\n\nbase-commit: adc218676eef25575469234709c2d87185ca223a\n"
@@ -171,23 +172,7 @@ def test_one_more_patch_has_a_place(number: str, order: list[int], answers: list
     assert thread.findings[0].endswith("--series a-9")
 
 
-@pytest.mark.parametrize(
-    "tags",
-    [
-        "[PATCH v6,{n}/2]",
-        "[v6,{n}/2]",
-        "[RFC,v6,{n}/2]",
-        "[PATCH -next v6 {n}/2]",
-        "[PATCHv6 {n}/2]",
-        "[linux-mm] [PATCH v6 {n}/2]",
-        "[PATCH v6 {n} of 2]",
-        "[V6 PATCH {n}/2]",
-        "[PATCH_v6 {n}/2]",
-        "[PATCH {n}/2 v6]",
-        "[PATCH][v6][{n}/2]",
-        "[RESEND PATCH v6 0{n}/02]",
-    ],
-)
+@pytest.mark.parametrize("tags", rows(__file__, "tags_as_people_and_patchwork_write_them"))
 def test_tags_as_people_and_patchwork_write_them(tags: str) -> None:
     posts = [patch(f"{tags.format(n=n)} mm: x{n}", f"a-{n}", answers=["a-0"]) for n in (0, 1, 2)]
     thread = chosen([posts[2], Post(posts[0].headers, COVER), posts[1]])

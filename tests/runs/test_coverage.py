@@ -14,6 +14,7 @@ from results.record import Failure, RunRecord
 from runs.coverage import automatic, shipped, workloads_for
 from runs.repro import Kept, compare_sessions
 from runs.resolved import catalogue as known
+from tests.values import rows
 from workloads.spec import load_catalogue
 
 SERIES = Path(__file__).resolve().parents[2] / "configs/series"
@@ -27,15 +28,7 @@ def texts(name: str) -> tuple[dict[str, str], tuple[str, ...]]:
 
 @pytest.mark.parametrize(
     ("series", "best", "changed"),
-    [
-        ("filemap-walks", "reclaim-overwrite", "__filemap_add_folio"),
-        ("iomap-whole-folio", "iomap-dirty", "iomap_dirty_folio"),
-        ("reclaim-backoff", "swap-compressed", "shrink_folio_list"),
-        ("reclaim-sorted", "swap-compressed", "shrink_folio_list"),
-        ("slow-add-locked-256", "reclaim-overwrite", "__filemap_add_folio"),
-        ("broken-lookup", "filemap-4k", "xas_get_order"),
-        ("slow-trees-40", "trees", "xas_store"),
-    ],
+    rows(__file__, "the_workload_of_each_shipped_series_is_suggested"),
 )
 def test_the_workload_of_each_shipped_series_is_suggested(
     series: str, best: str, changed: str

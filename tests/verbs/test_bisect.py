@@ -22,7 +22,7 @@ from tests.kernels.conftest import lab as a_lab
 from tests.kernels.fake import Lab
 from tests.kernels.posting import git
 from tests.kernels.test_git_range import merged
-from tests.values import but
+from tests.values import but, rows
 from verbs.bisect import _resolved, _search, _shown, _untested, as_text
 from verbs.invocation import resolved_of
 
@@ -164,22 +164,7 @@ def test_a_step_of_which_nothing_ran_is_no_good_one() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["repro"],
-        ["repro", "session", "--check", "archive"],
-        ["repro", "session", "--json"],
-        ["repro", "no-session"],
-        ["repro", "--check", "no-archive"],
-        ["bisect"],
-        ["bisect", "filemap-v4"],
-        ["bisect", "filemap-v4", "--metric", "4k.bw", "--threshold", "much"],
-        ["bisect", "--resume", "nowhere"],
-        ["bisect", "--resume", "nowhere", "--metric", "4k.bw"],
-        ["plan", "filemap-v4", "--per-patch", "--set", 'arms=[{name="a"},{name="b"}]'],
-    ],
-)
+@pytest.mark.parametrize("words", rows(__file__, "wrong_words_are_a_usage_error"))
 def test_wrong_words_are_a_usage_error(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,7 +22,7 @@ from tests.history.altered import (
     without_last_seed,
 )
 from tests.history.factory import Nights
-from tests.values import but
+from tests.values import but, rows
 from verbs.history import policy_of
 
 STEP = 20
@@ -184,19 +184,7 @@ def test_metrics_are_named_as_people_read_them_or_as_they_are_recorded(
 
 
 @pytest.mark.parametrize(
-    ("rule", "words"),
-    [
-        (
-            "at_least = 0.5",
-            "rules[0].at_least: found 0.5: is a fraction, so 50 %; allowed: at most "
-            "0.1 (10 %); did you mean 0.005 (0.5 %)?",
-        ),
-        ("change = 1", "did you mean 0.01 (1 %)?"),
-        ("alpha = 0.000001", "rules[0].alpha: found 1e-06"),
-        ('metric = "4k.*"\nalpha = 0.01', "alpha: is of a whole night"),
-        ('regression = "warn"\n[[rules]]\nmode = "wall"', "rules[1] is never reached"),
-        ('mode = "**"\n[[rules]]\nmode = "wall"', "rules[1] is never reached"),
-    ],
+    ("rule", "words"), rows(__file__, "a_policy_that_fails_nothing_by_mistake_is_refused")
 )
 def test_a_policy_that_fails_nothing_by_mistake_is_refused(
     gated: Gated, rule: str, words: str

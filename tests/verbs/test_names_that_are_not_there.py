@@ -11,6 +11,7 @@ import lab
 from history.store import HistoryStore
 from tests.analysis.factory import ExactSession, stored
 from tests.history.factory import Nights, with_functions
+from tests.values import rows
 
 Main = Callable[..., int]
 
@@ -29,52 +30,7 @@ def places(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "queue list --queue TMP/none",
-        "queue run --queue TMP/none",
-        "queue remove x --queue TMP/none",
-        "queue retry x --queue TMP/none",
-        "gate TMP/s --known TMP/none",
-        "gate TMP/s --policy TMP/none",
-        "gate TMP/none",
-        "gate --history TMP/none",
-        "history show --history TMP/none",
-        "history show --history TMP/h --known TMP/none",
-        "history show --history TMP/h --policy TMP/none",
-        "history show --history TMP/h --experiment none",
-        "history show none --history TMP/h",
-        "history add TMP/none --history TMP/h",
-        "pages TMP/none -o TMP/site",
-        "pages TMP/h -o TMP/site --known TMP/none",
-        "pages TMP/h -o TMP/site --sessions TMP/none",
-        "sessions TMP/none",
-        "sessions TMP/none --json",
-        "sessions TMP/s/manifest.json",
-        "dev coverage add TMP/none",
-        "watch TMP/none --once --queue TMP/none",
-        "watch TMP/s/manifest.json --once --queue TMP/q",
-        "report TMP/none",
-        "compare TMP/s TMP/none",
-        "repro TMP/none",
-        "repro --check TMP/none",
-        "run --resume TMP/none",
-        "measure --resume none",
-        "bisect --resume TMP/none",
-        "plan filemap-v4 --memory none-such",
-        "plan --series configs/series/noop --source deb:none",
-        "plan --series configs/series/noop --source git:none",
-        "plan --series configs/series/noop --workloads ,none",
-        "plan --series TMP/none",
-        "plan --series TMP/none.mbox",
-        "suggest none-such",
-        "recall none-such",
-        "recall p01 --no-measure --sessions TMP/none",
-        "fetch linux-source-6.12 --keyring TMP/none",
-        "fetch linux-source-6.12 --into TMP/s/manifest.json",
-    ],
-)
+@pytest.mark.parametrize("line", rows(__file__, "each_verb_says_so"))
 def test_each_verb_says_so(
     main: Main, places: Path, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

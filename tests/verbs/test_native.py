@@ -10,8 +10,8 @@ import pytest
 
 import lab
 from results import native
-from results.native import IS_NATIVE
 from tests.analysis.native_factory import World, boots_of, head_of
+from tests.values import rows
 
 SERIES = "configs/series/slow-add-256"
 NO_PLAN = "the plan of a session of native mode cannot be shown"
@@ -33,19 +33,7 @@ def session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        ("gate slow", IS_NATIVE),
-        ("compare slow slow", IS_NATIVE),
-        ("repro slow", IS_NATIVE),
-        ("history add {0} --history {0}/h", IS_NATIVE),
-        ("pages {0} -o {0}/site", "this folder is no history"),
-        ("run --resume {0}", "made in one go"),
-        ("run filemap-v4 --mode native --resume {0}", "made in one go"),
-        ("plan filemap-v4 --mode native", NO_PLAN),
-        (f"queue add {SERIES} --mode native --queue {{0}}/q", "no sessions of native mode"),
-        ("report slow --form letter", "no form 'letter'"),
-    ],
+    ("arguments", "why"), rows(__file__, "a_verb_of_other_modes_refuses_it_by_name")
 )
 def test_a_verb_of_other_modes_refuses_it_by_name(
     arguments: str, why: str, session: Path, capsys: pytest.CaptureFixture[str]

@@ -21,7 +21,7 @@ from runs.local import Options
 from runs.request import Request
 from tests.kernels.poison import UNREADABLE
 from tests.queues.archive import DAY, MailArchive, patch, series
-from tests.values import but, spaced
+from tests.values import but, rows, spaced
 from tests.waiting import completed
 from verbs import invocation
 from verbs import session as actions
@@ -131,29 +131,7 @@ def test_what_is_queued_is_taken_in_first(main: Main, capsys: pytest.CaptureFixt
     assert not Path("r").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("queue add --queue q", "no series named"),
-        ("queue add x.mbox --queue q", "x.mbox: no such file\nnext: name an mbox"),
-        ("queue add configs/series/nop --queue q", "lab's: configs/series/noop, "),
-        (
-            "queue add mid:a@b --workloads 4k --queue q",
-            '--workloads: found "4k": unknown; allowed: ',
-        ),
-        ("queue add mid:a@b --set blokcs=2 --queue q", "did you mean 'blocks'?"),
-        ("queue add mid:a@b --source linux --queue q", '--source: found "linux": must be deb:'),
-        ("queue remove x --queue q", "x: no such entry\nnext: ./lab.py queue list"),
-        ("queue retry x --queue q", "x: no such entry"),
-        ("queue list --queue .", "holds something that is no queue"),
-        ("queue run --tries 0 --queue q", '--tries: found "0": must be at least 1'),
-        ("queue run --executor dask --queue q", "dask://HOST:PORT"),
-        ("watch nowhere --queue q", "nowhere: no such mailbox"),
-        ("watch . --once --workloads 4k --queue q", '--workloads: found "4k": unknown'),
-        ("watch . --once --queue q", "no mailbox"),
-        ("watch thesis.txt --once --queue q", "thesis.txt: no mailbox"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), rows(__file__, "mistakes_of_the_user"))
 def test_mistakes_of_the_user(
     main: Main, capsys: pytest.CaptureFixture[str], arguments: str, message: str
 ) -> None:

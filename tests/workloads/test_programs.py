@@ -10,7 +10,7 @@ import pytest
 from experiment.spec import PhaseTimes
 from guests import programs
 from results.profile import PhaseProfile, Profile
-from tests.values import but, spaced
+from tests.values import but, rows, spaced
 from tests.waiting import completed
 from tests.workloads.conftest import Run
 from workloads.job import (
@@ -111,14 +111,7 @@ SUMMARY = "6,1,2,-;test_vmalloc: Summary: fix_size_alloc_test passed: {}loops: 5
 
 @pytest.mark.parametrize(
     ("words", "wrong"),
-    [
-        ("1 failed: 0 repeat: 1 ", 0),
-        ("1 failed: 0 xfailed: 0 repeat: 1 ", 0),  # 7.3
-        ("0 failed: 1 repeat: 1 ", 1),
-        ("0 failed: 1 xfailed: 0 repeat: 1 ", 1),
-        ("0 failed: 0 xfailed: 1 repeat: 1 ", 1),
-        ("1 failed: 0 skipped: 0 repeat: 1 ", 1),
-    ],
+    rows(__file__, "the_summary_of_the_kernels_own_test_is_read_of_each_release"),
 )
 def test_the_summary_of_the_kernels_own_test_is_read_of_each_release(
     tmp_path: Path, words: str, wrong: int

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from errors import SpecError
-from tests.values import spaced
+from tests.values import rows, spaced
 from tests.waiting import completed
 from workloads.job_file import (
     ALIASES,
@@ -128,72 +128,22 @@ def test_variant_changes_the_phases_it_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        (swap("title =", "titel ="), "small.toml: titel: "),
-        (swap('mkfs = "mkfs.ext4 -q"\n', ""), "small.toml: mkfs: "),
-        (swap("mkfs =", 'fs = "tmpfs"\nmkfs ='), "small.toml: mkfs: "),
-        (swap('mkfs = "mkfs.ext4 -q"', 'fs = "ext9"'), "small.toml: fs: "),
-        (add("on_device = false"), "small.toml: phases.0.on_device: "),
-        (add("readahead_kib = -1"), "small.toml: phases.0.readahead_kib: "),
-        (
-            swap('mkfs = "mkfs.ext4 -q"', 'fs = "tmpfs"').replace(
-                "drop_caches = true", "drop_caches = true\nreadahead_kib = 64"
-            ),
-            "small.toml: phases.0.readahead_kib: ",
-        ),
-        (
-            swap(
-                "[variants.quick.fio]",
-                "[variants.quick.readahead_kib]\nthree = 4\n[variants.quick.fio]",
-            ),
-            "small.toml: variants.quick.readahead_kib.three: ",
-        ),
-        (
-            swap(
-                "[variants.quick.fio]",
-                "[variants.quick.drop_caches]\nthree = true\n[variants.quick.fio]",
-            ),
-            "small.toml: variants.quick.drop_caches.three: ",
-        ),
-        (swap(FIO_B, "fio = []\njob_file = 7"), "small.toml: phases.1.job_file: "),
-        (swap("drop_caches = true", "drop_cache = true"), "small.toml: phases.0.drop_cache: "),
-        (swap('thp = "never"', 'thp = "off"'), "small.toml: phases.0.thp: "),
-        (swap('["refaults"]', '["refault"]'), "small.toml: phases.0.checks.0: "),
-        (swap(FIO_B, 'fio = "--name=b"'), "small.toml: phases.1.fio: "),
-        (swap("[variants.quick.fio]", "[variants.quick.fioo]"), "small.toml: variants.quick.fioo"),
-        (swap('two = ["--name=c"', 'tow = ["--name=c"'), "small.toml: variants.quick.fio.tow: "),
-        (swap('name = "two"', 'name = "one"'), "small.toml: phases.1.name: "),
-        (swap("variants.quick", "variants.default"), "small.toml: variants.default: "),
-        (swap('"--name=b"', '"--allrandrepeat=1"'), "small.toml: phases.1.fio.0: "),
-        (
-            swap('"--name=c"', '"--name=c", "--randrepeat=1"'),
-            "small.toml: variants.quick.fio.two.1: ",
-        ),
-        (swap('"--rw=randread"', '"--randseed=3"'), "small.toml: phases.0.fio.1: "),
-        (swap('name = "small"', 'name = "smalls"'), "small.toml: name: "),
-        (add('units = [{ name = "f", title = "fault" }]'), "small.toml: phases.0.units.0: "),
-        (
-            add('units = [{ name = "f", title = "fault", ios = true, counter = "pgfault" }]'),
-            "small.toml: phases.0.units.0: ",
-        ),
-        (
-            add(
-                'units = [{ name = "f", title = "", ios = true }, '
-                '{ name = "f", title = "", counter = "pgfault" }]'
-            ),
-            "small.toml: phases.0: ",
-        ),
-        (
-            add('ratios = [{ name = "r", title = "", calls = ["a"], unit = "folio" }]'),
-            "small.toml: phases.0: ",
-        ),
-        ("name = ", "small.toml: "),
-    ],
+    ("old", "new", "problem"), rows(__file__, "mistake_is_named_with_file_and_key")
 )
-def test_mistake_is_named_with_file_and_key(tmp_path: Path, text: str, problem: str) -> None:
-    (message,) = [line for line in load(tmp_path, text) if line.startswith(problem)]
-    assert message != problem
+def test_mistake_is_named_with_file_and_key(
+    tmp_path: Path, old: str, new: str, problem: str
+) -> None:
+    start = f"small.toml: {problem}"
+    (message,) = [line for line in load(tmp_path, swap(old, new)) if line.startswith(start)]
+    assert message != start
+
+
+def test_what_only_a_file_system_on_a_device_has_and_what_is_no_toml(tmp_path: Path) -> None:
+    text = swap('mkfs = "mkfs.ext4 -q"', 'fs = "tmpfs"').replace(
+        "drop_caches = true", "drop_caches = true\nreadahead_kib = 64"
+    )
+    assert [line.split(": ")[1] for line in load(tmp_path, text)] == ["phases.0.readahead_kib"]
+    assert load(tmp_path, "name = ")[0].startswith("small.toml:")
 
 
 def test_units_of_work_are_data(tmp_path: Path) -> None:
@@ -339,18 +289,7 @@ def test_jobs_with_files_of_their_own_have_those_that_are_laid_out(
 
 
 @pytest.mark.parametrize(
-    ("job", "line"),
-    [
-        ("[a]\nfilename=/tmp/x\n", "own.fio:2 [a]: filename: /tmp/x is not in /mnt"),
-        ("[global]\nfilename=x:../y\n[a]\n", "own.fio:2 [global]: filename: /mnt/../y is not in"),
-        ("[a]\nfilename=/mnt/d/x\n", "own.fio:2 [a]: filename: /mnt/d/x is not in /mnt"),
-        ("[a]\nfilename=/dev/ram0\n", "own.fio:2 [a]: filename: /dev/ram0 is not in /mnt"),
-        ("[a]\nfilename=a b\n", "own.fio:2 [a]: filename: /mnt/a b: letters"),
-        ("[a]\nopendir=/mnt\n", "own.fio:2 [a]: opendir: "),
-        ("[a]\nioengine=null\n", "own.fio:2 [a]: ioengine: null reads and writes no file"),
-        ("[a]\nrandseed=3\n", "own.fio:2 [a]: --randseed is the lab's to give"),
-        ("[a]\nrate=$mb_memory\n", "own.fio:2 [a]: rate=$mb_memory: "),
-    ],
+    ("job", "line"), rows(__file__, "mistakes_of_a_job_are_named_at_their_line")
 )
 def test_mistakes_of_a_job_are_named_at_their_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str, line: str

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.values import rows
 from workloads import check
 
 RECORDED = Path(__file__).parent / "recorded/splats"
@@ -15,19 +16,7 @@ def complaints(name: str, folder: Path = RECORDED) -> list[tuple[str, str]]:
     return [(splat.kind, splat.where) for splat in check.find(text)]
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("hung-task", "hang"),
-        ("soft-lockup", "hang"),
-        ("kernel-bug", "crash"),
-        ("oops", "crash"),
-        ("lockdep", "locks"),
-        ("memcg-oom-kill", "memory"),
-        ("panic", "panic"),
-        ("rcu-stall", "rcu"),
-    ],
-)
+@pytest.mark.parametrize(("name", "kind"), rows(__file__, "consoles_of_guests_that_broke"))
 def test_consoles_of_guests_that_broke(name: str, kind: str) -> None:
     assert [kinds for kinds, _ in complaints(name, GUESTS)] == [kind]
 
@@ -121,19 +110,7 @@ def test_a_line_has_its_kind(kind: str, line: str) -> None:
         assert (splat.kind, splat.line, splat.evidence[0]) == (kind, line, line)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "Running RCU self tests",
-        "rcu: 	RCU lockdep checking is enabled.",
-        "SGI XFS with security attributes, no debug enabled",
-        "Lock dependency validator: Copyright (c) 2006 Red Hat, Inc., Ingo Molnar",
-        "traps: fio[91] general protection fault ip:55555559c2f1 sp:7fffffffe4d0 error:0 in fio",
-        "init (1): drop_caches: 3",
-        "XArray: 149 of 149 tests passed",
-        "Kernel command line: console=ttyS0 panic=-1 panic_on_warn=0",
-    ],
-)
+@pytest.mark.parametrize("line", rows(__file__, "what_a_sound_kernel_says_is_no_splat"))
 def test_what_a_sound_kernel_says_is_no_splat(line: str) -> None:
     assert check.find(f"[    0.1] {line}\n") == ()
 

@@ -11,6 +11,7 @@ from analysis.explain.functions import (
     programs,
     subsystem,
 )
+from tests.values import rows
 
 
 def row(
@@ -83,25 +84,7 @@ def test_functions_without_a_file_are_not_guessed_at() -> None:
     assert find_hints(rows) == ()
 
 
-@pytest.mark.parametrize(
-    ("function", "file", "expected"),
-    [
-        ("xas_load", "lib/xarray.c", "page-cache tree (xarray)"),
-        ("filemap_fault", "mm/filemap.c", "page cache"),
-        ("try_charge_memcg", "mm/memcontrol-v1.c", "memory cgroups"),
-        ("do_user_addr_fault", "arch/x86/mm/fault.c", "faults and page tables"),
-        ("iomap_iter", "fs/iomap/iter.c", "file system"),
-        ("brd_submit_bio", "drivers/block/brd.c", "block and brd"),
-        ("asm_exc_page_fault", "", "kernel entry and exit"),
-        ("native_queued_spin_lock_slowpath", "", "locks and RCU"),
-        ("__xas_next", "", "page-cache tree (xarray)"),
-        ("page_vma_mapped_walk", "mm/page_vma_mapped.c", "reclaim"),
-        ("folio_mapping", "mm/util.c", "other memory management"),
-        ("nobody_knows", "", OTHER),
-        # A known file is believed, whatever the name looks like.
-        ("xas_imitation", "drivers/foo.c", OTHER),
-    ],
-)
+@pytest.mark.parametrize(("function", "file", "expected"), rows(__file__, "where_functions_belong"))
 def test_where_functions_belong(function: str, file: str, expected: str) -> None:
     assert subsystem(function, file) == expected
 
