@@ -22,7 +22,7 @@ from guests.probe import models
 from guests.virtme import vng_argv
 from host import facts, fitness
 from kernels import btf
-from kernels.addresses import text_of
+from kernels.addresses import load, text_of
 from kernels.cache import Kernel
 from kernels.compare import compare, options_apart
 from kernels.settle import series_records
@@ -47,8 +47,6 @@ from workloads.spec import Workload, load_catalogue
 
 # What the compiler makes of a function's name: f.isra.0, f.cold.
 PLAIN = re.compile(r"^[0-9a-f]+ [tTwW] ([^.\s]+)", re.M)
-# Where the names of counters stand in a source.
-COUNTERS = ("mm/vmstat.c", "mm/memcontrol.c", "mm/memcontrol-v1.c", "mm/swap.c")
 
 
 class NameUse(NamedTuple):
@@ -84,7 +82,7 @@ def of_lab() -> Iterator[NameUse]:
         # That of another architecture does for the one of x86-64.
         instead = kind == "slow"
         yield from (NameUse(name, "function", f"probe: locks, {kind}", instead) for name in names)
-    yield from (NameUse(name, "file", "types of structures") for name in btf.FILES)
+    yield from (NameUse(f"{name}.c", "file", "types of structures") for name in btf.FILES)
 
 
 def every_name() -> tuple[NameUse, ...]:
@@ -94,23 +92,23 @@ def every_name() -> tuple[NameUse, ...]:
     return tuple(dict.fromkeys((*of_all, *of_lab())))
 
 
-def missing(
-    uses: Iterable[NameUse], kernel: Kernel, src: Path | None = None
-) -> tuple[NameUse, ...]:
-    """Those that a kernel does not have; counters and files only where its source is at hand."""
+def missing(uses: Iterable[NameUse], kernel: Kernel, account: str = "") -> tuple[NameUse, ...]:
+    """Those that a kernel does not have.
+
+    Files are looked up where it is known which ones it is built from, counters in the ``account``
+    that a guest gave of itself.
+    """
     functions = set(PLAIN.findall(text_of(kernel.system_map)))
-    files = [src / file for file in COUNTERS] if src else []
-    texts = "".join(file.read_text(errors="replace") for file in files if file.is_file())
+    files = {origin.file for origin in load(kernel.origins).values()}
+    x86 = kernel.identity.arch == "x86_64"
 
     def is_there(use: NameUse) -> bool:
         if use.kind == "function":
             return use.name in functions
-        if src is None:
-            return True
-        if use.kind == "file":
-            return (src / f"{use.name}.c").is_file()
-        # Some are put together by macros: ITEM("pgscan"), [I(PGSCAN)].
-        return re.search(rf"\b{use.name}\b", texts, re.I) is not None
+        if use.kind == "counter":
+            return not account or re.search(rf"^{use.name} \d", account, re.M) is not None
+        unknown = not files or (use.name.startswith("arch/x86/") and not x86)
+        return unknown or any(file.startswith(use.name) for file in files)
 
     every = tuple(uses)
     served = {use.place for use in every if use.instead and is_there(use)}

@@ -204,6 +204,7 @@ def source_of(kernel: str, here: Path) -> str:
 
 def try_kernel(source: str, folder: Path | None = None) -> tuple[DoctorCheck, ...]:
     """Try a kernel, check by check; the session is kept in ``folder``, or in a temporary one."""
+    from guests.channel import read_result
     from host.doctor import DoctorCheck
     from kernels import cache
     from reports.forms import read_comparison
@@ -222,8 +223,12 @@ def try_kernel(source: str, folder: Path | None = None) -> tuple[DoctorCheck, ..
         return (DoctorCheck(name, "fail", error.what, error.where, error.next_step),)
     comparison = read_comparison(target)
     kernel = cache.load(facts.cache_folder(), comparison.manifest.arms[0].kernel.key)
-    of_runs = _of_runs(comparison, open_session(target).records, target)
-    return (*(_of_kernel(kernel) if kernel is not None else ()), *of_runs)
+    records = open_session(target).records
+    of_runs = _of_runs(comparison, records, target)
+    valid = (record.run_id for record in records if record.failure is None)
+    sent = read_result(target / "raw" / run / "result") if (run := next(valid, "")) else {}
+    account = b"\n".join(sent.values()).decode(errors="replace")
+    return (*(_of_kernel(kernel, account) if kernel is not None else ()), *of_runs)
 
 
 def _of_runs(
@@ -263,12 +268,21 @@ def _of_runs(
 
 
 def every_name() -> tuple[NameUse, ...]:
-    """All names that the lab leans on, those by which reports recognise well-known locks too."""
+    """All names that the lab leans on, those too by which reports know locks and subsystems."""
+    from analysis.explain.functions import BY_BOOT, files_by_heart
     from analysis.explain.locks import catalogue
     from runs import manifest
 
+    by_boot = "functions that are counted apart"
     return (
         *manifest.every_name(),
+        *(manifest.NameUse(name, "function", by_boot) for name in BY_BOOT),
+        # Under its own name or a later one.
+        *(
+            manifest.NameUse(name, "file", f"functions of the subsystem of {file}", instead=True)
+            for file, later in files_by_heart()
+            for name in dict.fromkeys((file, later))
+        ),
         # Each has others beside it.
         *(
             manifest.NameUse(name, "function", f"lock {lock.label}", instead=True)
@@ -278,7 +292,7 @@ def every_name() -> tuple[NameUse, ...]:
     )
 
 
-def _of_kernel(kernel: Kernel) -> Iterator[DoctorCheck]:
+def _of_kernel(kernel: Kernel, account: str) -> Iterator[DoctorCheck]:
     """Its configuration, the names that the lab leans on, and how far `suggest` knows it."""
     from host.doctor import DoctorCheck
     from runs import manifest
@@ -298,7 +312,7 @@ def _of_kernel(kernel: Kernel) -> Iterator[DoctorCheck]:
         yield DoctorCheck("configuration", "ok", "every option came out as asked", "")
     uses = every_name()
     total = len({(use.kind, use.name) for use in uses})
-    if absent := manifest.missing(uses, kernel):
+    if absent := manifest.missing(uses, kernel, account):
         lines = manifest.sentences(absent, kernel)
         more = f"; and {len(lines) - NAMED} more" if len(lines) > NAMED else ""
         yield DoctorCheck(
@@ -310,7 +324,7 @@ def _of_kernel(kernel: Kernel) -> Iterator[DoctorCheck]:
             "add the release's own name beside it, in the file that has it",
         )
     else:
-        yield DoctorCheck("names", "ok", f"{total} names of functions are looked up by", "")
+        yield DoctorCheck("names", "ok", f"{total} names of functions, files and counters", "")
     table = shipped(release=release)
     own, known = ({name for _, name in pairs} for pairs in (functions_of(kernel), table.calls))
     share = len(own & known) / len(own) if own else 0.0

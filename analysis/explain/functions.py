@@ -248,6 +248,14 @@ def catalogue() -> tuple[Subsystem, ...]:
     return tuple(Subsystem.model_validate(row) for row in rows)
 
 
+def files_by_heart() -> Iterator[tuple[str, str]]:
+    """Each file that a subsystem is known by, and its later name or itself."""
+    with FILE.open("rb") as source:
+        later: dict[str, str] = tomllib.load(source)["later"]
+    every = (file for entry in catalogue() for file in entry.files)
+    return ((file, later.get(file, file)) for file in every if file not in later.values())
+
+
 @functools.cache
 def programs() -> dict[str, str]:
     """What user files are, by name; only those that need a word."""

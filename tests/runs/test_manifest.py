@@ -4,13 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from analysis.explain.functions import BY_BOOT
+from analysis.explain.functions import catalogue as subsystems
 from analysis.explain.locks import catalogue
 from host import facts
+from kernels import addresses
 from kernels.cache import Kernel, cached_kernels
 from runs import manifest
 from runs.coverage import _place, shipped
 from runs.manifest import NameUse
-from tests.values import identity
+from tests.values import but, identity
 from verbs.host import every_name
 
 
@@ -38,21 +41,29 @@ def test_another_name_of_the_same_place_does(tmp_path: Path) -> None:
     assert manifest.missing(uses, kernel(tmp_path, "other")) == tuple(uses)
 
 
-def test_counters_and_files_are_looked_up_in_a_source(tmp_path: Path) -> None:
-    (tmp_path / "mm").mkdir()
-    (tmp_path / "mm/vmstat.c").write_text('\t"pgfault",\n\t[I(PGSCAN_KSWAPD)] = "x",\n')
-    uses = [NameUse(name, "counter", "any") for name in ("pgfault", "pgscan_kswapd", "pgscan")]
-    uses.append(NameUse("mm/slub", "file", "types"))
-    absent = manifest.missing(uses, kernel(tmp_path), tmp_path)
-    assert [use.name for use in absent] == ["pgscan", "mm/slub"]
-    assert manifest.missing(uses, kernel(tmp_path)) == ()
+def test_counters_are_looked_up_in_a_guests_account_and_files_where_they_are_known(
+    tmp_path: Path,
+) -> None:
+    uses = [NameUse(name, "counter", "any") for name in ("pgfault", "pgscan")]
+    uses += [NameUse(f"mm/{name}.c", "file", name) for name in ("slub", "swap")]
+    uses.append(NameUse("mm/folio.c", "file", "swap", instead=True))
+    uses.append(NameUse("arch/x86/lib/", "file", "copying"))
+    there = kernel(tmp_path)
+    assert manifest.missing(uses, there) == ()
+    addresses.save({1: addresses.Origin("mm/folio.c", 7)}, there.origins)
+    account = "pgscan_kswapd 3\npgfault 0\n"
+    absent = manifest.missing(uses, there, account)
+    assert [use.name for use in absent] == ["pgscan", "mm/slub.c", "arch/x86/lib/"]
+    arm = Kernel(tmp_path, but(there.identity, arch="arm64"))
+    assert [use.name for use in manifest.missing(uses, arm, account)] == ["pgscan", "mm/slub.c"]
 
 
 def test_every_kind_of_name_is_looked_up() -> None:
     places = {use.place.partition(":")[0].split()[0] for use in every_name()}
-    assert places == {"workload", "probe", "types", "lock"}
+    assert places == {"workload", "probe", "types", "lock", "functions"}
     locks = {name for lock in catalogue() for name in lock.taken_in}
-    assert locks <= {use.name for use in every_name()}
+    files = {file for part in subsystems() for file in part.files}
+    assert locks | files | BY_BOOT <= {use.name for use in every_name()}
 
 
 def kernels_here() -> list[Kernel]:
