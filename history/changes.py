@@ -12,7 +12,7 @@ from analysis.explain.functions import SMALLEST as MOVED_ON
 from analysis.verdict import Verdict
 from experiment.spec import Direction, Mode
 from files import digest
-from history import exact, wall
+from history import exact
 from history.entry import (
     SMALLEST,
     Entry,
@@ -59,11 +59,8 @@ class NightlyChange(Record):
     """One change of one metric, reported once.
 
     ``night`` and ``entry`` are the first that show it, ``before`` the last without it,
-    ``detected`` when it was known.  Where noise leaves a doubt ``night`` is the likeliest date,
-    ``earliest`` to ``latest`` has it with 95 % confidence, and ``noticed_entry`` first made it
-    suspected; all three are empty in exact mode.  ``estimate``, ``low`` and ``high`` are
-    fractions, None where nothing was judged; ``lab`` has a line for each thing of the setting that
-    moved that night.
+    ``detected`` when it was known.  ``estimate``, ``low`` and ``high`` are fractions, None where
+    nothing was judged; ``lab`` has a line for each thing of the setting that moved that night.
     """
 
     kind: Kind
@@ -76,9 +73,6 @@ class NightlyChange(Record):
     before: str
     detected: str
     detected_entry: str
-    earliest: str = ""
-    latest: str = ""
-    noticed_entry: str = ""
     verdict: Verdict | None = None
     estimate: float | None = None
     low: float | None = None
@@ -93,9 +87,9 @@ class NightlyChange(Record):
 
     @property
     def id(self) -> str:
-        """12 hex digits by the entry that noticed it, for dates may move; the same every night."""
+        """12 hex digits, the same every night."""
         whose = "lab" if self.kind == "lab" else "kernel"
-        text = "\0".join((whose, *self.course, self.noticed_entry or self.entry))
+        text = "\0".join((whose, *self.course, self.entry))
         return digest(text)[:12]
 
 
@@ -210,7 +204,7 @@ def fixed_by(
 
 def _gain(change: NightlyChange) -> float:
     """A logarithm, above zero for the better."""
-    if change.estimate is None or change.kind in ("lab", "suspected", "incomparable"):
+    if change.estimate is None or change.kind in ("lab", "incomparable"):
         return 0.0
     return math.log1p(change.estimate) * (1 if change.direction == "higher" else -1)
 
@@ -317,15 +311,13 @@ def _seeds(track: Sequence[Entry]) -> Iterator[Gap]:
             case = entry.case(name)
             if case is None:
                 continue
-            # The blocks of a wall night are alike; of a night that added seeds until it was
-            # decided its first look counts: that another night needs fewer is no loss.
-            numbers = range(len(case.seeds)) if entry.mode == "wall" else case.seeds
-            seeds = frozenset(case.seeds[: entry.looks[0]] if entry.looks else numbers)
+            # Of a night that added seeds until it was decided its first look counts: that
+            # another night needs fewer is no loss.
+            seeds = frozenset(case.seeds[: entry.looks[0]] if entry.looks else case.seeds)
             left = [(former, gap) for former, gap in standing if not former <= seeds]
             if before is not None and len(left) == len(standing) and not reference <= seeds:
-                what = "blocks" if entry.mode == "wall" else "seeds"
                 words = (
-                    f"{len(reference & seeds)} of the {len(reference)} {what} of {before.night} "
+                    f"{len(reference & seeds)} of the {len(reference)} seeds of {before.night} "
                     f"are measured since {entry.night}: what changed in between may not be seen"
                 )
                 gap = Gap("seeds", entry.track, entry.night, before.id, words, name)
@@ -352,9 +344,7 @@ def changes_of(
     nights = list(entries)
     tracks = [[policy.judging(entry) for entry in track] for track in by_track(nights).values()]
     changes = [
-        _change(track, change, functions)
-        for track in tracks
-        for change in (wall.find(track) if track[0].mode == "wall" else exact.find(track))
+        _change(track, change, functions) for track in tracks for change in exact.find(track)
     ]
     if not changes:
         return ()
@@ -389,9 +379,6 @@ def _change(
         before=before.id,
         detected=detected_on.night,
         detected_entry=detected_on.id,
-        earliest=track[detected.dates[0]].night if detected.dates else "",
-        latest=track[detected.dates[1]].night if detected.dates else "",
-        noticed_entry=track[detected.nominated].id if detected.nominated is not None else "",
         verdict=detected.verdict,
         estimate=estimate.estimate if estimate else None,
         low=estimate.low if estimate else None,

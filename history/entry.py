@@ -69,7 +69,7 @@ class ArmCase(Record):
 class Conclusion(Record):
     """What the session's own comparison said of a primary metric: ``arm`` against ``against``.
 
-    Changes are fractions; ``noise`` is half the width of the A/A interval, in wall mode.
+    Changes are fractions.
     """
 
     arm: str
@@ -83,7 +83,6 @@ class Conclusion(Record):
     high: float | None = None
     level: float | None = None
     pairs: int = 0
-    noise: float | None = None
 
 
 class ChangedFunction(Record):
@@ -244,9 +243,7 @@ class Entry(Record):
 
     @property
     def method(self) -> str:
-        """By which rule an exact night's session was judged, in words; empty in wall mode."""
-        if self.mode == "wall":
-            return ""
+        """By which rule a night's session was judged, in words."""
         return "seeds added until decided" if self.looks else "a fixed number of seeds"
 
     @property

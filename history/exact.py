@@ -24,9 +24,8 @@ from history.entry import PINNED, Ensemble, Entry
 # ``step`` and ``drift`` are the kernel's, ``lab`` the lab's; ``mixed`` is a step on a
 # night on which the lab moved too and no pinned arm tells them apart; ``unexplained``
 # is the same code in the same setting with other numbers, which must not be.
-# ``suspected`` is a change of a wall course whose interval still contains zero;
 # ``incomparable`` is a stretch of nights that have too few seeds in common with those before.
-Kind = Literal["step", "drift", "lab", "mixed", "unexplained", "suspected", "incomparable"]
+Kind = Literal["step", "drift", "lab", "mixed", "unexplained", "incomparable"]
 Key = tuple[str, str, str]
 Pair = tuple[Floats, Floats]
 
@@ -119,10 +118,7 @@ def direction_of(entries: Sequence[Entry], case: str, metric: str) -> Direction:
 
 @dataclass(frozen=True)
 class DetectedChange:
-    """A change by the numbers of its nights in the track; ``at`` is the first that shows it.
-
-    ``dates`` are the earliest and the latest that ``at`` may be; ``nominated`` first suspected it.
-    """
+    """A change by the numbers of its nights in the track; ``at`` is the first that shows it."""
 
     kind: Kind
     case: str
@@ -134,8 +130,6 @@ class DetectedChange:
     verdict: Verdict | None = None
     estimate: Estimate | None = None
     lab: tuple[str, ...] = ()
-    dates: tuple[int, int] | None = None
-    nominated: int | None = None
 
 
 def find(entries: Sequence[Entry]) -> list[DetectedChange]:

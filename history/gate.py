@@ -206,7 +206,7 @@ def _acknowledgeable(message: Message, of: NightlyChange | Gap | FunctionsChange
 def _of_change(change: NightlyChange, policy: Policy, *, new: bool) -> Message:
     place = PolicyTarget(*change.course[:5])
     finding: Finding = "regression" if change.verdict is Verdict.REGRESSION else "improvement"
-    if change.kind in ("mixed", "lab", "unexplained", "suspected", "incomparable"):
+    if change.kind in ("mixed", "lab", "unexplained", "incomparable"):
         finding = change.kind
     # How large a difference is says nothing where it is not judged.
     size = None if finding == "incomparable" else change.estimate

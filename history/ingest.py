@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
-from analysis import wall
 from analysis.comparison import summarize, unfinished
 from analysis.explain.functions import MOST_CHANGED, USER, Attribution
 from analysis.many import compare_session
@@ -74,6 +73,11 @@ def entry_of(
     """:func:`read_session` from what is in a session folder."""
     manifest = session.manifest
     experiment, provenance = manifest.experiment, manifest.provenance
+    if experiment.mode == "wall":
+        raise RecordError(
+            f"{manifest.session}: wall mode, whose nights are not compared; each is judged against "
+            f"its own pinned kernel: ./lab.py gate {manifest.session}"
+        )
     compared = compare_session(session)
     if open_runs := unfinished(session):
         raise RecordError(f"{manifest.session}: {open_runs}; finish it with --resume")
@@ -161,11 +165,6 @@ def setting_of(manifest: Manifest) -> dict[str, str]:
     if steady:
         setting["config"] = kernel.config_sha256[:12]
         setting[PINNED] = " + ".join((kernel.source, *kernel.patches))
-    if experiment.mode == "wall":
-        host = {name: provenance.host.get(name, "") for name in ("cpu", "memory", "kernel")}
-        setting |= {f"host {name}": value for name, value in host.items()}
-        setting |= {"accelerator": provenance.accelerator}
-        setting |= {"virtme-ng": provenance.tools.get("virtme-ng", "")}
     return setting
 
 
@@ -183,14 +182,11 @@ def _case(
     case: CaseRecord,
     comparisons: Iterable[Comparison],
 ) -> CaseEntry:
-    without: Collection[int] = ()
-    if manifest.experiment.mode == "wall":
-        without = wall.standing(manifest, records).without[case.name]
     seeds = manifest.seeds_of(case.name)
     arms = []
     for name in (arm.name for arm in manifest.arms):
         mine = [record for record in records if (record.case, record.arm) == (case.name, name)]
-        samples = {r.block: r.samples for r in mine if r.samples and r.block not in without}
+        samples = {r.block: r.samples for r in mine if r.samples}
         metrics = {}
         for metric in case.metrics:
             values = tuple(samples.get(at, {}).get(metric.name) for at in range(len(seeds)))
@@ -225,7 +221,6 @@ def _case(
                     high=change.high if change else None,
                     level=change.level if change else None,
                     pairs=judgement.pairs,
-                    noise=judged.again.floor if judged.again else None,
                 )
             )
         functions += [

@@ -58,7 +58,6 @@ Finding = Literal[
     "mixed",
     "lab",
     "unexplained",
-    "suspected",
     "incomparable",
     "inexact",
     "too_few",
@@ -128,8 +127,6 @@ class Rule(Frozen):
     """The same code in the same environment has other numbers; of a session: a change that the
     functions that differ cannot have made.
     """
-    suspected: Action = "warn"
-    """A change of a wall course whose interval contains zero."""
     incomparable: Action = "fail"
     """A night with too few seeds in common with those before for any verdict."""
     inexact: Action = "fail"

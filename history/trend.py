@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from experiment.spec import Direction, Mode
-from history import wall
 from history.changes import Course, NightlyChange
-from history.entry import PINNED, Entry, Role
-from history.exact import Key, followed, moved_settings
+from history.entry import Entry, Role
+from history.exact import Key, moved_settings
 from results.record import Record
 from results.units import shown_unit
-
-# Two-sided normal quantile of the 99 % that verdicts are given at.
-SIGMAS = 2.576
 
 
 class Point(Record):
@@ -39,7 +34,7 @@ class Point(Record):
 
 
 class Trend(Record):
-    """The course of one metric of one arm; ``against`` names the arm of a ratio, if any."""
+    """The course of one metric of one arm."""
 
     course: Course
     role: Role
@@ -47,16 +42,13 @@ class Trend(Record):
     unit: str
     direction: Direction
     primary: bool
-    against: str
     points: tuple[Point, ...]
 
 
 def trends(
     entries: Sequence[Entry], changes: Iterable[NightlyChange] = (), *, primary_only: bool = False
 ) -> tuple[Trend, ...]:
-    """The trends of one track: geometric means in exact mode, in wall mode ratios
-    (``wall.reference``).
-    """
+    """The trends of one track: geometric means."""
     listed = list(changes)
     keys = {
         (case.name, metric.name, arm.arm): None
@@ -81,26 +73,10 @@ def _trend(entries: Sequence[Entry], key: Key, changes: list[NightlyChange]) -> 
     mode: Mode = newest.mode
     course = Course(*newest.track[:2], mode, *key)
     mine = [change for change in changes if change.course == course]
-    against = wall.reference(entries, arm) if mode == "wall" and arm != PINNED else ""
     width = newest.thresholds.of(case, name).change
     values = [_mean(entry, *key) for entry in entries]
-    if against:
-        below = [_mean(entry, case, name, against) for entry in entries]
-        values = [
-            a / b if a is not None and b else None for a, b in zip(values, below, strict=True)
-        ]
-        logs = followed(entries, *key).logs - followed(entries, case, name, against).logs
-        nights, estimates, errors = wall.nightly(logs)
-        # Thinned nights have means alone; the others the estimate that is judged.
-        for night, estimate in zip(nights, estimates, strict=True):
-            values[night] = math.exp(estimate)
-        if len(estimates) >= 3:
-            recent = slice(-wall.LONGEST, None)
-            width = SIGMAS * wall.night_noise(estimates[recent], errors[recent])
-    # A change that is only suspected has not shown that there are two levels.
-    breaks = {c.entry for c in mine if c.kind != "suspected"}
-    if mode == "exact":
-        breaks |= {c.entry for c in changes if c.kind in ("lab", "mixed")}
+    breaks = {change.entry for change in mine}
+    breaks |= {c.entry for c in changes if c.kind in ("lab", "mixed")}
     starts = [at for at, entry in enumerate(entries) if at == 0 or entry.id in breaks]
     points = []
     for start, end in itertools.pairwise([*starts, len(entries)]):
@@ -133,10 +109,9 @@ def _trend(entries: Sequence[Entry], key: Key, changes: list[NightlyChange]) -> 
         course=course,
         role=next((each.role for e in entries for each in e.arms if each.name == arm), "followed"),
         title=metric.title,
-        unit=f"ratio to {against}" if against else shown_unit(metric.unit, mode),
+        unit=shown_unit(metric.unit, mode),
         direction=metric.direction,
         primary=name in head.primary,
-        against=against,
         points=tuple(points),
     )
 

@@ -20,7 +20,6 @@ KINDS = {
     "lab": "environment changed",
     "mixed": "kernel and environment changed together, and no control arm separates them",
     "unexplained": "same code in the same environment, different numbers",
-    "suspected": "suspected: the interval still contains zero, confirm by an A/B of the two nights",
     "incomparable": "not comparable: too few seeds in common with the nights before",
 }
 SHOWN_NIGHTS = 10
@@ -51,13 +50,11 @@ def interval(of: NightlyChange | Conclusion) -> str:
 def reasons(change: NightlyChange, *, functions: bool = True) -> tuple[str, ...]:
     """Whose a change is, a line each: kind, kernels, what moved of the lab, who knows of it."""
     lines = [KINDS[change.kind]]
-    if change.kind in ("step", "drift", "mixed", "suspected") and all(change.kernels):
+    if change.kind in ("step", "drift", "mixed") and all(change.kernels):
         lines.append(f"kernel {change.commits or ' -> '.join(change.kernels)}")
     if functions and change.functions:
         lines.append(f"functions {', '.join(map(moved_words, change.functions[:3]))}")
     lines += change.lab
-    if change.earliest != change.latest:
-        lines.append(f"began between {change.earliest} and {change.latest} (95 %)")
     if change.detected != change.night:
         lines.append(f"seen {change.detected}")
     # Why it is open only where there is a reason.

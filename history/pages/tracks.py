@@ -32,7 +32,6 @@ OTHER_MARKS = {
     "known": "○",
     "mixed": "◇",
     "inexact": "✕",
-    "suspected": "?",
     "incomparable": "∅",
     "first night": "·",
 }
@@ -58,7 +57,7 @@ def of_change(change: NightlyChange) -> Status:
     """The word of a change: its verdict, or whose it is."""
     if change.status not in ("open", "fixed", "small"):
         return status("known", change.status)
-    if change.kind in ("lab", "mixed", "unexplained", "suspected", "incomparable"):
+    if change.kind in ("lab", "mixed", "unexplained", "incomparable"):
         return status({"lab": "environment changed"}.get(change.kind, change.kind))
     return status(str(change.verdict) if change.verdict else "no change")
 
@@ -72,7 +71,6 @@ ORDER = (
     "unexplained",
     "incomparable",
     "mixed",
-    "suspected",
     "improvement",
     "environment changed",
     "known",
@@ -111,7 +109,7 @@ def of_night(
 
 @dataclass(frozen=True)
 class TrendChart:
-    """One metric of one case: the courses of its arms in one unit, the subject's first.
+    """One metric of one case: the courses of its arms, the subject's first.
 
     ``subsystem`` is the part of the kernel that the case is about.
     """
@@ -129,9 +127,8 @@ class TrendChart:
 
     @property
     def title(self) -> str:
-        """``filemap-4k: bandwidth``; the pinned arm alone is the lab's own course."""
-        alone = f", {self.head.course.arm} alone" if self.head.role != "followed" else ""
-        return f"{self.case}: {self.head.title}{alone}"
+        """``filemap-4k: bandwidth``."""
+        return f"{self.case}: {self.head.title}"
 
     @property
     def primary(self) -> bool:
@@ -161,16 +158,12 @@ class Track:
 
     @cached_property
     def charts(self) -> tuple[TrendChart, ...]:
-        """Every metric that any night has, primary ones first, by the part of the kernel.
-
-        In wall mode followed arms are ratios to the pinned one, which has a unit of its own.
-        """
-        groups: dict[tuple[str, str, str], list[Trend]] = {}
+        """Every metric that any night has, primary ones first, by the part of the kernel."""
+        groups: dict[tuple[str, str], list[Trend]] = {}
         for trend in trends(self.entries, self.changes):
-            key = (trend.course.case, trend.course.metric, trend.unit)
-            groups.setdefault(key, []).append(trend)
+            groups.setdefault((trend.course.case, trend.course.metric), []).append(trend)
         subject, charts = self.last.subject.name, []
-        for (case, metric, _), of in groups.items():
+        for (case, metric), of in groups.items():
             of.sort(key=lambda trend: (trend.course.arm != subject, trend.role != "followed"))
             courses = {trend.course for trend in of}
             changes = tuple(change for change in self.changes if change.course in courses)

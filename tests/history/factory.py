@@ -7,7 +7,7 @@ from datetime import date, timedelta
 import numpy as np
 
 from analysis.comparison import summarize
-from experiment.spec import Mode, Thresholds
+from experiment.spec import Thresholds
 from history.entry import (
     PINNED,
     ArmCase,
@@ -43,20 +43,15 @@ class Nights:
     """A track: ``levels`` are the logarithms of the tonight arm's change from the first night.
 
     ``codes`` are the kernels' (each night another by default); ``lab`` by night moves both
-    arms by its logarithm and changes the setting; in wall mode ``noise`` is the deviation
-    of a block and ``host`` that of a night, of both arms alike.
+    arms by its logarithm and changes the setting.
     """
 
     levels: tuple[float, ...]
     codes: tuple[str, ...] = ()
     lab: dict[int, float] = field(default_factory=dict)
     pinned: bool = True
-    mode: Mode = "exact"
     seeds: int = 8
     scatter: float = SCATTER
-    noise: float = 0.0
-    host: float = 0.0
-    between: float = 0.0
     cases: tuple[str, ...] = ("filemap-4k",)
     experiment: str = "nightly"
     random_seed: int = 1
@@ -80,8 +75,6 @@ class Nights:
         names = [*([PINNED] if self.pinned else []), "tonight"]
         if not self.pinned:
             names.append("patched")
-        wall = np.random.default_rng([self.random_seed, night, 77])
-        host = self.host * float(wall.standard_normal())
         kernels = {
             PINNED: release_of("f00d"),
             "tonight": release_of(code),
@@ -104,8 +97,7 @@ class Nights:
                 )
                 logs = math.log(250.0) + lab + self.scatter * dice.standard_normal(self.seeds)
                 if name != PINNED:
-                    logs = logs + level + self.between * float(wall.standard_normal())
-                logs = logs + host + self.noise * wall.standard_normal(self.seeds)
+                    logs = logs + level
                 values = tuple(float(value) for value in np.exp(logs))
                 both = {"4k.bw": values, "4k.iops": tuple(256 * value for value in values)}
                 arms.append(
@@ -134,9 +126,9 @@ class Nights:
             session=f"{self.experiment}-{day}",
             experiment=self.experiment,
             title="tonight's kernel",
-            mode=self.mode,
+            mode="exact",
             guest="laptop",
-            thresholds=Thresholds(change=0.01 if self.mode == "wall" else 0.0025),
+            thresholds=Thresholds(change=0.0025),
             lab_version="0.1.0",
             lab_commit="0123456789ab",
             setting=setting,

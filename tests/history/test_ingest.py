@@ -158,17 +158,10 @@ def test_the_pinned_arm_gives_the_lab_its_compiler_and_configuration() -> None:
     )
 
 
-def test_a_wall_session_keeps_its_noise_and_drops_its_blocks() -> None:
-    quiet = WallSession(effect=-0.03)
-    entry, _ = entry_of(measured(quiet.manifest(), quiet.records()))
-    assert [arm.role for arm in entry.arms] == ["followed", "followed", "again"]
-    conclusion = entry.cases[0].conclusions[0]
-    assert conclusion.noise is not None
-    assert conclusion.verdict is Verdict.REGRESSION
-    busy = WallSession(effect=-0.03, busy=(("filemap-4k", 3, "patched"),))
-    dropped, _ = entry_of(measured(busy.manifest(), busy.records()))
-    for arm in dropped.cases[0].arms:
-        assert arm.metrics["4k.bw"].values[3] is None
+def test_a_wall_session_is_none_of_a_history() -> None:
+    session = WallSession(effect=-0.03)
+    with pytest.raises(RecordError, match=r"lab\.py gate"):
+        entry_of(measured(session.manifest(), session.records()))
 
 
 def test_the_id_is_of_what_was_measured_not_of_the_numbers() -> None:

@@ -30,20 +30,6 @@ def exact_nights(count: int = NIGHTS) -> list[Entry]:
     ).entries()
 
 
-def wall_nights(count: int = 80) -> list[Entry]:
-    levels = tuple(0.03 if night >= 50 else 0.0 for night in range(count))
-    return Nights(
-        levels,
-        mode="wall",
-        seeds=12,
-        scatter=0.0,
-        noise=0.008,
-        host=0.02,
-        between=0.003,
-        experiment="wall-clock",
-    ).entries()
-
-
 def hostile(entry: Entry) -> Entry:
     """The entry with hostile text wherever text is free."""
     bad = HOSTILE + LONG
@@ -69,7 +55,7 @@ def hostile(entry: Entry) -> Entry:
 
 
 def fill(folder: Path) -> HistoryStore:
-    """A history with an exact track, a wall track, and a hostile one."""
+    """A history with a track, and a hostile one."""
     store = HistoryStore(folder)
     dice = np.random.default_rng(1)
     for night, entry in enumerate(exact_nights()):
@@ -80,11 +66,9 @@ def fill(folder: Path) -> HistoryStore:
         ]
         phases = tuple(phase for each in kept for phase in each.phases)
         store.add(but(entry, link="https://example.org/run/1"), but(kept[0], phases=phases))
-    for entry in wall_nights():
-        store.add(entry)
     for entry in Nights((0.0, 0.01, 0.0), experiment="hostile").entries():
         store.add(hostile(entry))
     return store
 
 
-__all__ = ["HOSTILE", "LONG", "ExactSession", "exact_nights", "fill", "hostile", "wall_nights"]
+__all__ = ["HOSTILE", "LONG", "ExactSession", "exact_nights", "fill", "hostile"]

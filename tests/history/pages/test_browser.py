@@ -19,7 +19,6 @@ TRACK, NIGHT = "track/tonight.laptop.exact.html", "night"
 PAGES = (
     "index.html",
     TRACK,
-    "track/wall-clock.laptop.wall.html",
     "track/hostile.laptop.exact.html",
 )
 
