@@ -382,6 +382,8 @@ class _Choice:
             for mail in self.mails.values()
             if mail.unread
         ]
+        if not self.mails:
+            raise self._error("holds no mail", "name a mail, a mailbox or a patch")
         reasons = f": {'; '.join(unread[:MOST_NAMED])}" if unread else ""
         as_text = "have the diff sent as text, or save it as a .patch file and name that"
         raise self._error(

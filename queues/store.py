@@ -70,9 +70,9 @@ class QueueStore:
     def read(self) -> Read:
         """Every entry; a file that cannot be read is named and stays where it is.
 
-        Raises UsageError: there is no such folder.
+        Raises UsageError: there is no such folder, or it holds something else.
         """
-        if not self.folder.exists():
+        if not door.exists(self.folder, HEAD):
             # A mistyped name must not look like a queue in which nothing waits.
             step = "check the name, or begin one with ./lab.py queue add SERIES"
             raise UsageError("no queue here", where=str(self.folder), next_step=step)

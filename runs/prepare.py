@@ -277,6 +277,8 @@ def prepare(resolved: Resolved, options: Options, progress: Building) -> Prepare
         # Before anything is fetched or built for guests that nobody can boot.
         largest = max(guest.memory_mib for of in guests.values() for guest in of.values())
         options.executor.slots(largest, options.guests_at_once)
+    elif options.fit_only and (booted := accelerator.some_kernel(options.cache)):
+        wall_host(guests, booted, options)
     qemu = None if in_wall else doctor.standing(architecture.board.qemu)
     probe = plugin.provide(options.cache, architecture) if options.probe and not in_wall else None
     require_counted(resolved, probe)

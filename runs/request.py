@@ -58,7 +58,7 @@ def sessions() -> list[str]:
     """``latest``, and names of this lab's sessions, newest first."""
     heads = SESSIONS.glob(f"*/{MANIFEST}")
     newest = sorted(heads, key=lambda path: path.stat().st_mtime, reverse=True)
-    return ["latest", *(path.parent.name for path in newest)]
+    return ["latest", *(path.parent.name for path in newest)] if newest else []
 
 
 SUBJECT = "What is compared"

@@ -259,6 +259,9 @@ def _require_one_subject(request: Request) -> None:
     if request.workloads and not request.named_workloads:
         what, step = "names none", "name one, or leave it out: they are chosen by what they execute"
         raise UsageError(what, where=f"--workloads {request.workloads}", next_step=step)
+    if request.automatic and request.workloads:
+        what, step = "chooses workloads, and these are named", "leave out --auto or --workloads"
+        raise UsageError(what, where="--auto", next_step=step)
     if request.arms and (request.of_series or request.per_patch or len(request.arms) == 1):
         what = "at least two kernels are needed, and no option about a series"
         step = "name two kernels; leave out --series, --source, --reverse, --per-patch"

@@ -17,7 +17,15 @@ from errors import SpecError, UsageError
 from runs.request import SUBJECT, Request
 from text import counted, percent
 from verbs.cli import Without, flattened
-from verbs.invocation import log, options, placed, resolved_of, resumable, write_out
+from verbs.invocation import (
+    log,
+    options,
+    placed,
+    require_trusted,
+    resolved_of,
+    resumable,
+    write_out,
+)
 from verbs.options import CHECKOUT, SESSIONS, Booting, Folder, opt
 
 if TYPE_CHECKING:
@@ -115,6 +123,7 @@ def bisect_verb(
         with ExitStack() as stack:
             on = stack.enter_context(placed(run_options, booting, reporter))
             resolved, commits = _resolved(request, between, stack)
+            require_trusted(resolved, on.trusted)
             search = _search(
                 resolved, commits, metric, case, threshold_of(threshold), seeds, request
             )
@@ -248,7 +257,8 @@ def _case_of(experiment: Experiment, metric: str, case: str, catalogue: Catalogu
     names = sorted(set().union(*measured.values()))
     if metric not in names:
         likely = ", ".join(nearest(metric, map(read_name, names)))
-        raise SpecError([f"--metric: found {metric!r}; the nearest of {len(names)}: {likely}"])
+        value = f"found {metric!r}" if metric else "missing"
+        raise SpecError([f"--metric: {value}; the nearest of {len(names)}: {likely}"])
     having = [
         spec
         for spec in experiment.cases

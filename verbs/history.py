@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -29,22 +30,30 @@ FILES = "Files"
 Folder = Annotated[Path, opt("--history", "folder of the history", FILES)]
 
 
-def _existing_list(file: Path) -> Path:
+def _there(option: str, default: Path) -> Callable[[Path], Path]:
     """A list of known changes that was named and is not there would silence nothing, silently."""
-    if file != KNOWN and not file.exists():
-        raise UsageError(
-            "no such file",
-            where=f"--known {file}",
-            next_step=f"correct the name, or leave out --known ({KNOWN.name} is read by default)",
-        )
-    return file
+
+    def checked(file: Path) -> Path:
+        if file != default and not file.exists():
+            step = f"correct the name, or leave out {option} ({default.name} is read by default)"
+            raise UsageError("no such file", where=f"{option} {file}", next_step=step)
+        return file
+
+    return checked
 
 
 KnownFile = Annotated[
-    Path, opt("--known", "list of known changes, as TOML", FILES, callback=_existing_list)
+    Path,
+    opt("--known", "list of known changes, as TOML", FILES, callback=_there("--known", KNOWN)),
 ]
 PolicyFile = Annotated[
-    Path, opt("--policy", "CI policy: what fails, and thresholds, as TOML", FILES)
+    Path,
+    opt(
+        "--policy",
+        "CI policy: what fails, and thresholds, as TOML",
+        FILES,
+        callback=_there("--policy", POLICY),
+    ),
 ]
 # Clocks and time zones differ by less.
 AHEAD = timedelta(days=1)

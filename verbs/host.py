@@ -198,6 +198,9 @@ def source_of(kernel: str, here: Path) -> str:
     """A kernel's source by what a user names: a tree's folder is its HEAD, else itself."""
     place = here / Path(kernel).expanduser()
     if not place.is_dir():
+        if ":" not in kernel:
+            step = "name a kernel tree, deb:PACKAGE, tarball:FILE, git:FOLDER@REF or image:FILE"
+            raise UsageError("no such folder", where=f"--kernel {kernel}", next_step=step)
         return kernel
     return f"git:{place.resolve()}" if (place / ".git").exists() else f"dir:{place.resolve()}"
 

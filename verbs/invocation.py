@@ -12,7 +12,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from errors import UsageError
 from host import facts
 from runs.request import Request
 from text import clean_lines
@@ -118,6 +119,19 @@ def resolved_of(
         cases = ", ".join(case.name for case in resolved.experiment.cases)
         log(fill(f"workloads: {cases}{remark}", WIDTH, subsequent_indent="    "))
     return resolved
+
+
+def require_trusted(resolved: Resolved, trusted: Iterable[str]) -> None:
+    """Raise UsageError for a name of ``--trust-series`` that no series of ``resolved`` has."""
+    from experiment.ad_hoc import name_of
+    from experiment.frozen import likely
+
+    names = {name_of(part) for taken in resolved.series.values() for part in taken.spec.parts}
+    for name in trusted:
+        if name not in names:
+            step = f"it has {likely(name, sorted(names)) or 'none'}"
+            where = f"--trust-series {name}"
+            raise UsageError("no series of what is built", where=where, next_step=step)
 
 
 def build_judged(

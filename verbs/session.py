@@ -27,6 +27,7 @@ from verbs.invocation import (
     log,
     options,
     placed,
+    require_trusted,
     resolved_of,
     resumable,
     terminal_width,
@@ -84,7 +85,9 @@ class OfTree:
         if request.of_series or request.arms:
             what = "commits of a tree are the series, and what they start from is its source"
             step = "leave out --series, --source, --arm, --auto and --reverse"
-            raise UsageError(what, where=request.name or "--base", next_step=step)
+            given = {"--base": self.base, "--dirty": self.uncommitted, "--tree": self.tree}
+            options = ", ".join(option for option, value in given.items() if value)
+            raise UsageError(what, where=request.name or options, next_step=step)
         tree, cache = tree_at(self.tree or Path()), facts.cache_folder()
         series = series_of(
             tree, request.name, base=self.base, uncommitted=self.uncommitted, cache=cache
@@ -117,6 +120,7 @@ def build_verb(
     on = options(where)
     with resumable():
         resolved = resolved_of(request, on, reporter.building)
+        require_trusted(resolved, on.trusted)
         built = {
             flavour: build_arms(
                 resolved, on, reporter.building, flavour, failures.setdefault(flavour, {})
@@ -326,6 +330,9 @@ def measure(
                 make(opened, on, store, reporter)
             return resume
         resolved = resolved_of(request, on, reporter.building)
+        if verb:
+            # A queue's series are many, and the name is of one of them.
+            require_trusted(resolved, on.trusted)
         target = folder or sessions.new_folder(SESSIONS, resolved.experiment)
         if resolved.experiment.mode == "native":
             from runs.native import measure_native

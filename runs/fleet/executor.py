@@ -314,9 +314,14 @@ def executor_of(
 ) -> AbstractContextManager[Executor]:
     """The executor that the command line names; connects when it is needed.
 
-    Raises UsageError: no such form, or a scheduler (unless ``insecure``) that is open to all.
+    Raises UsageError: no such form, a scheduler (unless ``insecure``) that is open to all, or what
+    is of a fleet where guests run on this host.
     """
     if text == "local":
+        of_fleet = {f"--store {store} ($TWINBOOT_STORE)": store, "--insecure": insecure}
+        if given := [option for option, value in of_fleet.items() if value]:
+            what, step = "guests run on this host", "name --executor WHERE, or leave it out"
+            raise UsageError(what, where=", ".join(given), next_step=step)
         return nullcontext(LocalExecutor())
     address = text.removeprefix(DASK).removeprefix(TLS)
     host, _, port = address.rpartition(":")

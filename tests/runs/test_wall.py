@@ -23,7 +23,8 @@ from results.record import RunRecord
 from results.store import SessionStore
 from runs.boots import Reporter, WallHost
 from runs.local import Options
-from runs.prepare import Prepared
+from runs.prepare import Prepared, prepare
+from runs.resolved import resolve
 from runs.wall import lab_kept_off, measure_wall
 from tests.runs.made_up import CHECKOUT, SMALL, prepared, shipped
 from tests.values import but
@@ -241,3 +242,20 @@ def test_a_clock_that_runs_out_of_translated_code_is_the_hosts_and_tried_again(
     failure = records[slow].failure
     assert failure is not None
     assert (failure.kind, failure.blame) == ("boot", "host")
+
+
+def test_a_strict_session_is_refused_on_an_unfit_host_before_anything_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def built(*_: object) -> None:
+        raise AssertionError("nothing is to be built")
+
+    monkeypatch.setattr("runs.prepare.build_arms", built)
+    monkeypatch.setattr(accelerator, "some_kernel", lambda cache: tmp_path / "bzImage")
+    monkeypatch.setattr(accelerator, "provide", lambda *_: AcceleratorTest("tcg", ()))
+    root = tmp_path / "root.cpio"
+    root.write_bytes(b"")
+    options = Options(CHECKOUT, tmp_path, fit_only=True, root=root)
+    resolved = resolve(shipped("noop", "mode=wall"), checkout=CHECKOUT, cache=tmp_path)
+    with pytest.raises(InfraError, match="not fit to measure time"):
+        prepare(resolved, options, lambda *_: None)

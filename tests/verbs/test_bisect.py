@@ -65,6 +65,7 @@ def test_a_shipped_series_is_searched_by_the_one_metric() -> None:
     [
         ((), "4k.bww", "", "--metric: found '4k.bww'; the nearest of 42: 4k.bw, "),
         ((), "bw", "", "--metric: found 'bw'"),
+        ((), "", "", "--metric: missing; the nearest of 42: "),
         ((), "4k.bw", "filemap-thp", "--case: found 'filemap-thp'"),
         (("mode=wall", "guest=wall"), "4k.bw", "", "exact mode only"),
         (('arms=[{name="a"}, {name="b", patches=true}]',), "4k.bw", "", "bisect needs a series"),

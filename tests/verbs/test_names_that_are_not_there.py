@@ -24,7 +24,8 @@ def main(monkeypatch: pytest.MonkeyPatch) -> Main:
 
 @pytest.fixture
 def places(tmp_path: Path) -> Path:
-    """A folder with a session ``s`` and a history ``h``."""
+    """A folder with a session ``s``, a history ``h`` and an empty folder."""
+    (tmp_path / "none-yet").mkdir()
     HistoryStore(tmp_path / "h").add(Nights((0.0,)).entries()[0])
     stored(tmp_path / "s", ExactSession())
     return tmp_path
@@ -36,7 +37,10 @@ def test_each_verb_says_so(
 ) -> None:
     before = set(places.rglob("*"))
     assert main(*(word.replace("TMP", str(places)) for word in line.split())) == 2
-    assert "none" in capsys.readouterr().err or "manifest.json" in line
+    shown = capsys.readouterr().err
+    assert "none" in shown or "manifest.json" in line or "--auto" in line
+    steps = ("next: ", "allowed: ", "known in", "in none", "the nearest")
+    assert any(words in shown for words in steps)
     assert {path for path in places.rglob("*") if path.suffix != ".lock"} == before
 
 

@@ -332,6 +332,12 @@ def chosen(text: str, tmp_path: Path, store: str = "", *, insecure: bool = False
 
 def test_this_host_is_the_default(tmp_path: Path) -> None:
     assert chosen("local", tmp_path) == LocalExecutor()
+    with pytest.raises(UsageError, match="on this host") as error:
+        chosen("local", tmp_path, "s3://bucket")
+    assert error.value.where == "--store s3://bucket ($TWINBOOT_STORE)"
+    with pytest.raises(UsageError, match="on this host") as error:
+        chosen("local", tmp_path, insecure=True)
+    assert error.value.where == "--insecure"
 
 
 def test_a_scheduler_by_address_and_a_store_for_it(tmp_path: Path) -> None:
