@@ -131,7 +131,7 @@ def main(arguments: list[str] | None = None) -> int:
         # What is still buffered needs somewhere to go when the interpreter ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 128 + signal.SIGPIPE
-    except (KeyboardInterrupt, typer.Abort):
+    except KeyboardInterrupt:
         status = INTERRUPTED
     except Exception as error:
         return failed(error, sys.argv[1:] if arguments is None else arguments)
@@ -155,7 +155,10 @@ def in_words(error: typer.TyperException) -> str:
 
 
 def failed(error: Exception, arguments: Sequence[str]) -> int:
-    """Say what went wrong that is no :class:`LabError`, and return the exit code."""
+    """Say what went wrong that is no :class:`LabError`, and return the exit code.
+
+    An EOFError comes as typer's Abort, and nobody interrupted anything.
+    """
     if isinstance(error, OSError):
         if option := option_of(error, arguments):
             log(f"error: {option}: {error.strerror}\nnext: name a place that can be used")

@@ -97,6 +97,8 @@ def fingerprint(files: dict[str, bytes]) -> str:
 LARGEST = 64 << 20
 # What is cut of a line before patterns see it: some take the square of its length.
 LONGEST_LINE = 4096
+# Of a console with more lines these are left out in the middle; an honest one has some thousands.
+MOST_LINES = 100_000
 CHUNK = 1 << 20
 Kind = Literal[
     "done", "failed", "panic", "oops", "oom", "hung", "lost", "silent", "boot", "unreadable"
@@ -136,6 +138,12 @@ DONE = "done"
 READY = "ready"
 # What QEMU prints where KVM gives a guest back that it cannot run; the guest then stands still.
 KVM_ERROR = "KVM internal error"
+# Both, found in a console without a string for each of its lines.
+WORDS = re.compile(
+    rf"twinboot: (?P<agent>[^\r\n]{{0,{LONGEST_LINE}}}).*"
+    rf"|^(?P<kvm>{KVM_ERROR}[^\r\n]{{0,{LONGEST_LINE}}})",
+    re.MULTILINE,
+)
 
 
 Clock = Literal["", "boot", "silence", "run", "flood"]
@@ -170,23 +178,25 @@ class Follower:
 
     def _feed(self, data: bytes) -> None:
         whole, newline, rest = (self._rest + data).rpartition(b"\n")
-        for line in (whole + newline + rest).decode(errors="replace").splitlines():
-            if word := progress(line[:LONGEST_LINE]):
+        for match in WORDS.finditer((whole + newline + rest).decode(errors="replace")):
+            self.kvm_error = match["kvm"] or self.kvm_error
+            if word := (match["agent"] or "").strip():
                 self.word = word
                 self.ready = self.ready or word == READY
-            if line.startswith(KVM_ERROR):
-                self.kvm_error = line[:LONGEST_LINE].strip()
         self._rest = rest[:LONGEST_LINE]
 
 
 def read_console(path: Path) -> str:
-    """A console as patterns may see it: with bounds, and no carriage returns of terminals."""
+    """A console as patterns may see it: with bounds, and no line breaks but that of a kernel."""
     with path.open("rb") as stream:
-        text = stream.read(LARGEST).decode(errors="replace").replace("\r", "")
-    return "".join(
-        line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}\n"
-        for line in text.splitlines(keepends=True)
-    )
+        text = stream.read(LARGEST).translate(None, b"\r\v\f\x1c\x1d\x1e").decode(errors="replace")
+    for other in "\x85\u2028\u2029":
+        text = text.replace(other, "")
+    lines = text.split("\n", MOST_LINES // 2)
+    rest = lines.pop().rsplit("\n", MOST_LINES // 2)
+    if between := rest[0].count("\n"):
+        rest[0] = f"({between + 1} lines left out)"
+    return "\n".join(line[:LONGEST_LINE] for line in lines + rest)
 
 
 def ending(path: Path, *, agent_done: bool, deadline: Clock = "") -> Ending:
@@ -231,9 +241,7 @@ def agent_done(status: int | None, expected: int, word: str) -> bool:
 
 def progress(console: str) -> str:
     """The agent's last word, for people who wait: ``phase 4k``; empty before the first."""
-    words = [
-        line.partition("twinboot: ")[2] for line in console.splitlines() if "twinboot: " in line
-    ]
+    words = [match["agent"] for match in WORDS.finditer(console) if match["agent"] is not None]
     return words[-1].strip() if words else ""
 
 

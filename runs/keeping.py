@@ -16,10 +16,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from errors import InfraError
+from errors import InfraError, LabError
 from files import write_atomically
 from guests.exact import Outcome
 from host import folders, limited
+from results import door
 from results.record import RunCost
 from runs.boots import Boot, Executor, KeepingJudge, KeptRuns, Place, diverging
 from runs.fleet.parcel import HOST_ENDINGS, LARGEST, Answer, answer_of, read_raw, write_raw
@@ -58,7 +59,7 @@ def load(kept: KeptRuns, key: str, place: Place) -> Answer | None:
     for folder in filter(None, (kept.folder, kept.shared)):
         path = folder / key
         try:
-            data = path.read_bytes()
+            data = door.read(folder, key, LARGEST)
             packed = data[DIGEST:]
             if sha256(key.encode() + packed).hexdigest().encode() != data[:DIGEST]:
                 raise ValueError("its bytes are not those that were put there")
@@ -71,7 +72,7 @@ def load(kept: KeptRuns, key: str, place: Place) -> Answer | None:
                 answer = replace(answer, outcome=replace(outcome, counts=counts))
         except FileNotFoundError:
             continue
-        except (OSError, ValueError, zlib.error, InfraError) as error:
+        except (OSError, ValueError, zlib.error, LabError) as error:
             place.reporter.log(f"kept run {path} is discarded and booted again: {error}")
             with suppress(OSError):
                 path.unlink()

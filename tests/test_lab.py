@@ -204,6 +204,7 @@ def test_the_cache_key_takes_the_options_of_a_run(
         (KeyboardInterrupt(), 130, "run the same command again\ninterrupted\n"),
         (ZeroDivisionError("oops"), 3, "a bug in the lab"),
         (AssertionError(), 3, "a bug in the lab"),
+        (EOFError(), 3, "a bug in the lab"),
     ],
 )
 def test_whose_fault_it_was_is_the_exit_code(

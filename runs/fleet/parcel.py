@@ -7,6 +7,7 @@ worker sends.  dask's own messages are another matter (SECURITY.md).
 from __future__ import annotations
 
 import functools
+import re
 import shutil
 import zlib
 from collections.abc import Mapping
@@ -31,6 +32,9 @@ HOST_ENDINGS = ("lost", "silent", "unreadable")
 RESULT = "result"
 # Several consoles and results of the largest size, and a third more for being text.
 LARGEST = 1 << 30
+# Of the raw files of one boot: a dozen, each written durably.
+MOST_FILES = 100
+NAME = re.compile(r"[\w-][\w.-]{0,99}", re.ASCII)
 LONGEST_WORDS = 2000
 
 
@@ -127,6 +131,11 @@ def unpacked(data: bytes) -> Answer:
         if reader.unconsumed_tail or not reader.eof:
             raise ValueError(f"it has more than {LARGEST >> 20} MiB, or no end")
         (answer,) = _adapter().validate_json(text)
+        for raw in (answer.raw, answer.snapshot_raw):
+            if len(raw) > MOST_FILES:
+                raise ValueError(f"it has {len(raw)} files, and a run at most {MOST_FILES}")
+            if strange := [name for name in raw if not NAME.fullmatch(name)]:
+                raise ValueError(f"{strange[0]!r} is no name of a run's file")
     except (zlib.error, ValueError, ValidationError) as error:
         raise InfraError(
             f"a worker's answer cannot be read: {in_words(error)}", where="fleet"
@@ -151,7 +160,7 @@ def write_raw(folder: Path, files: Mapping[str, bytes]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     door.make_folder(folder)
     for name, data in files.items():
-        door.write(folder, Path(name).name, data)
+        door.write(folder, name, data)
 
 
 def read_raw(folder: Path) -> dict[str, bytes]:

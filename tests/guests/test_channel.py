@@ -9,6 +9,7 @@ import gzip
 import io
 import lzma
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from guests.channel import (
     EVIDENCE_LINES,
     LARGEST,
     LONGEST_LINE,
+    MOST_LINES,
     ChannelError,
     Clock,
     Ending,
@@ -341,6 +343,32 @@ def test_no_more_of_a_console_is_followed_or_read_than_it_may_have(tmp_path: Pat
     follower.more()
     assert LARGEST < follower.size < log.stat().st_size
     assert len(read_console(log)) <= LONGEST_LINE + 1
+
+
+def test_a_console_of_line_breaks_is_read_within_its_bound(tmp_path: Path) -> None:
+    log = tmp_path / "console.log"
+    log.write_bytes(
+        b"a\n" * MOST_LINES
+        + b"BUG: x\n"
+        + "\x1c\x85\u2028\n\r\n".encode() * MOST_LINES
+        + b"BUG: y\nb"
+    )
+    lines = read_console(log).split("\n")
+    assert len(lines) <= MOST_LINES + 1
+    assert (lines[0], lines[-1]) == ("a", "b")
+    assert f"({3 * MOST_LINES + 3 - len(lines) + 1} lines left out)" in lines
+    assert classify("\n".join(lines), agent_done=False).message.endswith("BUG: y")
+
+
+def test_a_console_of_line_breaks_is_followed_at_once(tmp_path: Path) -> None:
+    log = tmp_path / "console.log"
+    log.write_bytes(b"\ntwinboot: ready\r\n" + b"\n" * (16 << 20))
+    follower = Follower(log)
+    before = time.process_time()
+    assert follower.more() == "ready"
+    assert follower.size == log.stat().st_size
+    # Of each line break a call took 7 s.
+    assert time.process_time() - before < 3
 
 
 def test_patterns_see_the_begin_of_a_long_line(tmp_path: Path) -> None:

@@ -26,10 +26,7 @@ ALLOWED = {
     },
     "runs/fleet/worker.py": {"read_bytes": OWN_DATA},
     "history/recall.py": {"read_text": OWN_DATA},
-    "runs/keeping.py": {
-        "read_bytes": "a kept run, whose digest is proven",
-        "read_text": "hosts that are set aside, of a folder of the lab's",
-    },
+    "runs/keeping.py": {"read_text": "hosts that are set aside, of a folder of the lab's"},
     "history/pages/site.py": {"read_text": OWN_DATA},
     "queues/mailboxes.py": {
         "open": "a mailbox that the user named; what is no file is passed over",

@@ -189,6 +189,29 @@ def test_a_kept_run_with_a_bit_flipped_is_discarded_and_booted(
     assert lab.measure(call, "three", NAMES[:1]) == [NAMES[0]]
 
 
+@pytest.mark.parametrize("kind", ["a pipe", "a link to no end", "a hole of a TiB", "a folder"])
+def test_what_is_no_kept_run_in_a_shared_folder_is_neither_waited_for_nor_read(
+    lab: MadeUpHost, runs: Callable[..., KeptRuns], tmp_path: Path, kind: str
+) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    lab.measure(KeptRuns(tmp_path / "mine", shared), "one", NAMES[:1])
+    (path,) = shared.iterdir()
+    path.unlink()
+    match kind:
+        case "a pipe":
+            os.mkfifo(path)
+        case "a link to no end":
+            path.symlink_to("/dev/zero")
+        case "a folder":
+            path.mkdir()
+        case _:
+            with path.open("wb") as sink:
+                sink.truncate(1 << 40)
+    assert lab.measure(KeptRuns(tmp_path / "yours", shared), "two", NAMES[:1]) == [NAMES[0]]
+    assert any(f"{path} is discarded and booted again" in line for line in lab.lines)
+
+
 def test_a_difference_ends_the_session_and_sets_the_host_aside(
     lab: MadeUpHost, runs: Callable[..., KeptRuns]
 ) -> None:
