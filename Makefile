@@ -108,8 +108,9 @@ test-all: lint browser
 # The newest kernel that Debian has a source of; NEWEST names another source.
 NEWEST ?= $(shell ./lab.py fetch linux-source | sed -n 's/^--source //p')
 
-try-newest:
+try-newest: browser
 	@./lab.py doctor --kernel "$(NEWEST)"
+	@$(VENV_PYTHON) -m pytest -q tests/kernels/test_shipped_series.py tests/runs/test_manifest.py
 
 # Each workload against itself, those of other files apart; the rows go into docs/kernels-table.md.
 # Nothing kept is taken for a run: both arms would be one.  What failed is in a row, and judged there.

@@ -2,11 +2,14 @@
 
 import subprocess
 import tomllib
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from errors import SeriesError
+from errors import InfraError, SeriesError
+from host import facts
+from kernels import packages, source
 from kernels.patch_folder import known_series
 from kernels.series import apply, read_patch
 from tests.kernels.fake import files_of
@@ -21,19 +24,26 @@ ON_7_3 = [
 
 
 def unpacked(release: str, folder: Path) -> Path:
-    """The files that series change, of a package's source."""
-    source = Path(f"/usr/src/linux-source-{release}.tar.xz")
-    if not source.exists():
-        pytest.skip(f"linux-source-{release} is not installed")
+    """The files that series change, of a package that is installed or that was fetched."""
+    package, cache = f"linux-source-{release}", facts.cache_folder()
+    try:
+        there = source.identify(f"deb:{package}", checkout=CHECKOUT, cache=cache)
+    except InfraError as error:
+        pytest.skip(f"{package}: {error.what}; {error.next_step}")
     touched = {
         name
         for series in (ON_7_3 if release == "7.3" else SERIES)
         for path in files_of(CHECKOUT, series)
         for name in read_patch(path).files
     }
-    members = [f"linux-source-{release}/{name}" for name in sorted(touched)]
-    argv = ["tar", "-C", str(folder), "--strip-components=1", "-xf", str(source), *members]
-    subprocess.run(argv, check=True)
+    with ExitStack() as stack:
+        tarball = there.origin
+        if there.package:
+            fetched = packages.unpacked(packages.find(there.package, cache), cache)
+            tarball = stack.enter_context(fetched) / f"usr/src/{package}.tar.xz"
+        members = [f"{package}/{name}" for name in sorted(touched)]
+        argv = ["tar", "-C", str(folder), "--strip-components=1", "-xf", str(tarball), *members]
+        subprocess.run(argv, check=True)
     return folder
 
 
