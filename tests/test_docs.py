@@ -13,6 +13,7 @@ import pytest
 import lab
 from experiment.load import load_experiment
 from runs.resolved import catalogue
+from tests.values import data
 from verbs.cli import expanded
 from workloads.spec import Check, load_workload, phase_names
 
@@ -27,21 +28,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 PROGRAM = re.compile(r"^\s*(?:\$ )?(?:cd \S+ && )?(?:\./lab\.py|twinboot) (\S.*)$")
 MAKE = re.compile(r"^\s*(?:\$ )?make ([a-z-]+)(?!\S)")
 # Words of this house, and what the field says instead.
-VOCABULARY = {
-    r"asked|told": "set, requested, reported",
-    r"of (?:his|its|their) own": "separate, or nothing",
-    r"called (?:a change|from)": "reported",
-    r"false (?:alarms?|calls?)": "false positives",
-    r"changes? that changes? nothing": "no-op changes",
-    r"boots? draws?|dice|luck": "boot-to-boot variation, random",
-    r"how far \w+ scatters?|scatters? by": "standard deviation",
-    r"twins?": "diagnostic runs",
-    r"metronome|takes? turns|turns of": "time slices",
-    r"stands? beside": "is shown with",
-    r"(?:the )?lab(?:'s own|'s)|the lab": "Twinboot, or nothing",
-    r"taken out|takes? out": "removed",
-    r"1,000 ns of work": "per read",
-}
+VOCABULARY = data(__file__, "vocabulary")
 
 
 def without_code(text: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.values import rows
+from tests.values import data
 from tests.waiting import completed
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -85,7 +85,7 @@ def test_a_sound_tree_breaks_nothing(tree: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "source", "contract"), rows(__file__, "each_contract_can_be_broken")
+    ("path", "source", "contract"), data(__file__, "each_contract_can_be_broken")
 )
 def test_each_contract_can_be_broken(tree: Path, path: str, source: str, contract: str) -> None:
     (tree / path).write_text(f"{source}\n")

@@ -23,7 +23,7 @@ from results.door import StoreError
 from runs import building, session
 from tests.analysis.factory import ExactSession, fails, stored
 from tests.kernels import shipped
-from tests.values import rows
+from tests.values import data
 from tests.waiting import completed
 
 CHECKOUT = Path(lab.__file__).resolve().parent
@@ -57,7 +57,7 @@ def store(folder: Path, *broken: str, session: ExactSession | None = None, **fai
 KCONFIG = Path(__file__).parents[1] / "configs/kconfig"
 
 
-@pytest.mark.parametrize(("arguments", "message"), rows(__file__, "mistakes_of_the_user"))
+@pytest.mark.parametrize(("arguments", "message"), data(__file__, "mistakes_of_the_user"))
 def test_mistakes_of_the_user(
     main: Main, capsys: pytest.CaptureFixture[str], arguments: str, message: str
 ) -> None:
@@ -93,11 +93,6 @@ def test_list_as_json(main: Main, capsys: pytest.CaptureFixture[str]) -> None:
     assert {"smoke", "laptop", "full"} <= set(known["guests"])
     assert "configs/series/noop" in known["series"]
     assert known["kernels"] == []
-
-
-def test_list_for_people_says_none(main: Main, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main("list") == 0
-    assert capsys.readouterr().out.endswith("kernels:\n  none\n")
 
 
 def test_plan_as_json_is_the_plan(main: Main, capsys: pytest.CaptureFixture[str]) -> None:
@@ -289,13 +284,6 @@ def test_an_interrupt_names_what_can_be_resumed(
     resumed = f"./lab.py {verb} --resume '{folder}'"
     assert (resumed in lines[-2]) == begun
     assert ("run the same command again" in lines[-2]) != begun
-
-
-def test_nothing_unforeseen_ends_with_the_status_of_a_regression() -> None:
-    assert int(Exit.REGRESSION) == 1
-    assert Exit.REGRESSION not in {
-        error("w").exit_code for error in (UsageError, InfraError, WorkloadError, SeriesError)
-    }
 
 
 def test_doctor_fails_only_where_a_check_does(

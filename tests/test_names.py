@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.values import rows, spaced
+from tests.values import data, spaced
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 OUTSIDE = {"sessions", "gallery"}
@@ -113,7 +113,7 @@ def test_every_exception_is_needed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "name"), rows(__file__, "a_verb_of_speech_is_named_with_its_place")
+    ("text", "line", "name"), data(__file__, "a_verb_of_speech_is_named_with_its_place")
 )
 def test_a_verb_of_speech_is_named_with_its_place(
     tmp_path: Path, text: str, line: int, name: str

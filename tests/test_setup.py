@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from host.packages import SYSTEMS, packages, parse_systems
-from tests.values import spaced
+from tests.values import data, spaced
 from tests.waiting import completed
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -34,46 +34,14 @@ for name in "$@"; do
     grep -qx "$name" "$FAKE/absent" || echo "ii $name"
 done
 """
-APT_GET = """#!/bin/sh
-echo "$DEBIAN_FRONTEND apt-get $*" >>"$FAKE/calls"
-case " $* " in
-*" update "*) exit "${UPDATE_STATUS:-0}" ;;
-esac
-[ -z "${INSTALL_STATUS:-}" ] || { echo "E: no such package"; exit "$INSTALL_STATUS"; }
-: >"$FAKE/absent"
-: >"$FAKE/python-works"
-"""
+APT_GET = data(__file__, "apt_get")
 RPM = """#!/bin/sh
 [ "$1 $2 $3" = "-q --quiet --whatprovides" ] || exit 9
 if grep -qx "$4" "$FAKE/absent"; then exit 1; fi
 """
-PACMAN = """#!/bin/sh
-[ "$1" = -T ] || exit 9
-shift
-status=0
-for name in "$@"; do
-    if grep -qx "$name" "$FAKE/absent"; then echo "$name"; status=127; fi
-done
-exit $status
-"""
+PACMAN = data(__file__, "pacman")
 # Makes an environment whose python is itself, and a uv in it.
-PYTHON = """#!/bin/sh
-[ -e "$FAKE/python-works" ] || exit 1
-[ "$1" = -c ] && exit 0
-[ "$3" = config ] && { echo https://index.example; exit; }
-echo "python $*" >>"$FAKE/calls"
-case "$*" in
-"-m venv --clear .venv")
-    rm -rf .venv && mkdir -p .venv/bin
-    cat "$0" >.venv/bin/python
-    chmod +x .venv/bin/python ;;
-*uv.txt)
-    printf '#!/bin/sh\\necho "uv $UV_DEFAULT_INDEX $*" >>"$FAKE/calls"\\n' >.venv/bin/uv
-    echo 'exit "${UV_STATUS:-0}"' >>.venv/bin/uv
-    chmod +x .venv/bin/uv ;;
-"-m pip"*) exit "${PIP_STATUS:-0}" ;;
-esac
-"""
+PYTHON = data(__file__, "python")
 # Where an environment is made: it, the installer, wheels, and what has none.
 CALLS = ["python", "python", "uv", "uv"]
 

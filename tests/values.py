@@ -40,10 +40,12 @@ def identity(key: str = "k", **fields: Any) -> KernelIdentity:
     return but(plain, **fields)
 
 
-def rows(file: str, name: str) -> Any:
-    """A table for ``parametrize``, of a file of tests, in ``tables.toml`` beside it."""
+def data(file: str, name: str) -> Any:
+    """What ``tables.toml`` beside a file of tests has for it: a table, a text, names."""
 
     def frozen(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: frozen(each) for name, each in value.items()}
         return tuple(map(frozen, value)) if isinstance(value, list) else value
 
     path = Path(file)

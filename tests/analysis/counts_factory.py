@@ -28,7 +28,7 @@ from results.record import (
     UnitRecord,
 )
 from tests.analysis.factory import PHASES, ExactSession
-from tests.values import but
+from tests.values import but, data
 
 UNITS = (
     UnitRecord(name="io", title="I/O"),
@@ -55,67 +55,7 @@ MOVED: dict[tuple[str, str], tuple[float, float, float, float]] = {
     ("xa_get_order", "lib/xarray.c"): (0.0, 2.9, 0.0, 0.07),
 }
 # (file, instructions and calls per folio, how much evictions move it)
-STEADY: dict[str, tuple[str, float, float, float]] = {
-    "xas_store": ("lib/xarray.c", 310.0, 2.2, 0.002),
-    "xas_find": ("lib/xarray.c", 240.0, 1.4, 0.003),
-    "xas_create": ("lib/xarray.c", 118.0, 1.0, 0.001),
-    "xas_find_conflict": ("lib/xarray.c", 96.0, 1.0, 0.001),
-    "filemap_fault": ("mm/filemap.c", 512.0, 1.7, 0.002),
-    "filemap_map_pages": ("mm/filemap.c", 640.0, 1.1, 0.004),
-    "filemap_get_entry": ("mm/filemap.c", 188.0, 2.1, 0.002),
-    "filemap_remove_folio": ("mm/filemap.c", 96.0, 1.0, 0.001),
-    "page_cache_ra_unbounded": ("mm/readahead.c", 228.0, 1.0, 0.001),
-    "read_pages": ("mm/readahead.c", 101.0, 1.0, 0.001),
-    "shrink_folio_list": ("mm/vmscan.c", 780.0, 0.03, 0.010),
-    "isolate_lru_folios": ("mm/vmscan.c", 310.0, 0.05, 0.012),
-    "__remove_mapping": ("mm/vmscan.c", 205.0, 1.0, 0.004),
-    "shrink_lruvec": ("mm/vmscan.c", 122.0, 0.03, 0.012),
-    "workingset_refault": ("mm/workingset.c", 166.0, 0.97, 0.003),
-    "workingset_eviction": ("mm/workingset.c", 61.0, 1.0, 0.003),
-    "folio_add_lru": ("mm/swap.c", 84.0, 1.0, 0.001),
-    "lru_add": ("mm/swap.c", 133.0, 1.0, 0.002),
-    "folio_referenced_one": ("mm/rmap.c", 390.0, 2.1, 0.014),
-    "try_to_unmap_one": ("mm/rmap.c", 455.0, 0.8, 0.011),
-    "charge_memcg": ("mm/memcontrol.c", 112.0, 1.0, 0.001),
-    "try_charge_memcg": ("mm/memcontrol.c", 208.0, 1.0, 0.005),
-    "__mod_memcg_lruvec_state": ("mm/memcontrol.c", 260.0, 6.1, 0.003),
-    "uncharge_batch": ("mm/memcontrol.c", 41.0, 0.1, 0.008),
-    "page_counter_try_charge": ("mm/page_counter.c", 55.0, 1.0, 0.001),
-    "cgroup_rstat_updated": ("kernel/cgroup/rstat.c", 90.0, 2.0, 0.002),
-    "handle_mm_fault": ("mm/memory.c", 240.0, 1.7, 0.001),
-    "do_fault": ("mm/memory.c", 130.0, 1.7, 0.001),
-    "set_pte_range": ("mm/memory.c", 170.0, 1.6, 0.003),
-    "zap_pte_range": ("mm/memory.c", 40.0, 0.01, 0.006),
-    "exc_page_fault": ("arch/x86/mm/fault.c", 95.0, 1.7, 0.001),
-    "do_user_addr_fault": ("arch/x86/mm/fault.c", 280.0, 1.7, 0.001),
-    "flush_tlb_mm_range": ("arch/x86/mm/tlb.c", 66.0, 0.8, 0.010),
-    "mtree_range_walk": ("lib/maple_tree.c", 150.0, 1.7, 0.001),
-    "get_page_from_freelist": ("mm/page_alloc.c", 236.0, 1.1, 0.002),
-    "free_unref_folios": ("mm/page_alloc.c", 130.0, 0.06, 0.004),
-    "rmqueue_bulk": ("mm/page_alloc.c", 98.0, 0.03, 0.003),
-    "kmem_cache_alloc_lru": ("mm/slub.c", 60.0, 0.2, 0.009),
-    "kmem_cache_free": ("mm/slub.c", 48.0, 0.2, 0.009),
-    "submit_bio_noacct": ("block/blk-core.c", 140.0, 1.0, 0.001),
-    "bio_alloc_bioset": ("block/bio.c", 118.0, 1.0, 0.001),
-    "brd_submit_bio": ("drivers/block/brd.c", 350.0, 1.0, 0.001),
-    "brd_lookup_page": ("drivers/block/brd.c", 45.0, 1.0, 0.001),
-    "iomap_readahead": ("fs/iomap/buffered-io.c", 166.0, 1.0, 0.001),
-    "iomap_iter": ("fs/iomap/iter.c", 120.0, 2.0, 0.001),
-    "xfs_read_iomap_begin": ("fs/xfs/xfs_iomap.c", 290.0, 1.0, 0.001),
-    "xfs_bmapi_read": ("fs/xfs/libxfs/xfs_bmap.c", 310.0, 1.0, 0.001),
-    "xfs_ilock": ("fs/xfs/xfs_inode.c", 70.0, 2.0, 0.001),
-    "copy_mc_fragile": ("arch/x86/lib/copy_mc_64.S", 590.0, 1.0, 0.001),
-    "__schedule": ("kernel/sched/core.c", 30.0, 0.02, 0.006),
-    "update_curr": ("kernel/sched/fair.c", 33.0, 0.1, 0.006),
-    "tick_sched_handle": ("kernel/time/tick-sched.c", 3.1, 0.007, 0.002),
-    "__run_timers": ("kernel/time/timer.c", 5.0, 0.007, 0.004),
-    "native_queued_spin_lock_slowpath": ("kernel/locking/qspinlock.c", 0.0, 0.0, 0.0),
-    "__rcu_read_unlock": ("kernel/rcu/tree_plugin.h", 61.0, 9.0, 0.002),
-    "asm_exc_page_fault": ("", 88.0, 1.7, 0.001),
-    "error_entry": ("", 66.0, 1.7, 0.001),
-    "clear_page_erms": ("", 22.0, 0.02, 0.004),
-    "[unknown]": ("", 4.0, 0.0, 0.004),
-}
+STEADY: dict[str, tuple[str, float, float, float]] = data(__file__, "steady")
 USER = {"fio": 5400.0, "libc.so.6": 260.0, "ld-linux.so.2": 3.0}
 FOLIOS_PER_IO = 0.612
 # A patch moves what stands below it.
@@ -182,32 +122,8 @@ def phase_profile(
 
 # Locks of a folio added: instances, whether they sleep, their variable, and who takes them:
 # (shared, times taken, instructions held each time on base and on patched).
-LOCKS: tuple[tuple[int, bool, str, dict[str, tuple[bool, float, int, int]]], ...] = (
-    (
-        1,
-        False,
-        "",
-        {"__filemap_add_folio": (False, 1.0, 574, 511), "__remove_mapping": (False, 0.8, 743, 742)},
-    ),
-    (
-        1,
-        False,
-        "",
-        {"__remove_mapping": (False, 0.8, 768, 768), "unlock_new_inode": (False, 0.0001, 40, 40)},
-    ),
-    (3, False, "", {"folio_lruvec_lock_irq": (False, 0.47, 965, 965)}),
-    (
-        90,
-        False,
-        "",
-        {
-            "page_vma_mapped_walk": (False, 2.4, 338, 339),
-            "some_fault.constprop.0": (False, 0.1, 90, 90),
-        },
-    ),
-    (1, False, "cgroup_rstat_lock", {"cgroup_rstat_flush": (False, 0.05, 1600, 1600)}),
-    (7, False, "", {"try_to_wake_up": (False, 0.02, 900, 900)}),
-    (1, True, "", {"filemap_fault": (True, 1.0, 32326, 33996)}),
+LOCKS: tuple[tuple[int, bool, str, dict[str, tuple[bool, float, int, int]]], ...] = data(
+    __file__, "locks"
 )
 
 

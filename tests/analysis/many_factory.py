@@ -9,17 +9,11 @@ from experiment.spec import ArmSpec, Compare, Published, SeriesSpec
 from results.record import ArmRecord, Manifest, Metric, RunRecord
 from tests.analysis import factory
 from tests.analysis.measured import measured
-from tests.values import but
+from tests.values import but, data
 
 DOCUMENT = "tree_lock thread (2016)"
 # Log ratio of bandwidth from the base, and of the share in the slow path.
-ARMS: Mapping[str, tuple[float, float]] = {
-    "vanilla": (0.0, 0.0),
-    "sleepy": (-0.0460, -3.0),
-    "bourney": (-0.0101, 0.002),
-    "sorted-bourney": (0.0003, -0.3),
-    "zr-1": (0.0002, -2.3),
-}
+ARMS: Mapping[str, tuple[float, float]] = data(__file__, "arms")
 PUBLISHED = {"sleepy": 295.0, "bourney": 425.0, "sorted-bourney": 465.0, "zr-1": 470.0}
 SETTINGS: Mapping[str, Mapping[str, str]] = {"zr-1": {"vm.zone_reclaim_mode": "1"}}
 STEPS: Mapping[str, tuple[float, float]] = {

@@ -98,20 +98,19 @@ def test_a_mail_has_one_sentence_on_the_gate(form: str) -> None:
 
 
 def test_a_broken_series_has_no_verdict_and_exits_4() -> None:
+    for measured, own in ((True, ()), (False, ()), (True, (WARNS,))):
+        session = compared(
+            checked("base", *own), checked("patched", *own, SLEEPS), measured=measured
+        )
+        assert outcome(session) == 4
+        assert {m.judgement.verdict for m in session.primary} == {Verdict.FAILED}
+        assert all(m.judgement.change is None for m in session.primary)
     session = compared(checked("base"), checked("patched", SLEEPS), measured=False)
-    assert {m.judgement.verdict for m in session.primary} == {Verdict.FAILED}
     reasons = {m.judgement.reason for m in session.primary}
     assert reasons == {
         f"not judged: a correctness check failed: {SLEEPS.title} in xas_split_alloc()"
     }
-    assert outcome(session) == 4
     assert "--resume finishes the session" not in forms.render(session, "text")
-
-
-def test_a_broken_series_has_no_verdict_even_where_it_was_measured() -> None:
-    session = compared(checked("base"), checked("patched", SLEEPS))
-    assert {m.judgement.verdict for m in session.primary} == {Verdict.FAILED}
-    assert all(m.judgement.change is None for m in session.primary)
 
 
 def test_json_holds_the_gate_and_only_where_the_experiment_has_one() -> None:
@@ -126,11 +125,6 @@ def test_what_the_base_has_too_is_red_before_the_series() -> None:
     session = compared(checked("base", WARNS), checked("patched", again))
     assert all(m.judgement.verdict is not Verdict.FAILED for m in session.primary)
     assert "patched: fails without the series too: warns" in forms.render(session, "text")
-
-
-def test_what_the_base_has_not_is_the_series() -> None:
-    session = compared(checked("base", WARNS), checked("patched", WARNS, SLEEPS))
-    assert outcome(session) == 4
 
 
 @pytest.mark.parametrize(

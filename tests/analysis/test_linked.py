@@ -5,6 +5,7 @@ import pytest
 
 from analysis.linked import Counted, Split, network, split
 from results.calls import calls_of
+from tests.values import data
 
 SEEDS = 8
 # walk() was changed; it calls load(), load() calls descend(); fault() calls walk().
@@ -16,17 +17,7 @@ EDGES = {
     "reader": {"fill"},
 }
 # Function → (calls, instructions a call) of the base arm.
-BASE = {
-    "fault": (10.0, 50.0),
-    "note": (10.0, 5.0),
-    "walk": (10.0, 40.0),
-    "load": (20.0, 10.0),
-    "descend": (40.0, 5.0),
-    "compact": (1.0, 100.0),
-    "isolate": (1.0, 2000.0),
-    "reader": (5.0, 10.0),
-    "fill": (5.0, 20.0),
-}
+BASE = data(__file__, "base")
 CALLS = calls_of(EDGES, pointed=["fill"], indirect=["reader"])
 
 

@@ -42,12 +42,6 @@ def test_more_arms_make_every_verdict_harder_to_give() -> None:
     assert first.judgement.p_adjusted > same.judgement.p_adjusted
 
 
-def test_a_repeat_of_one_arm_speaks_for_all() -> None:
-    many = Many()
-    statuses = {each.exactness.status for each in many.compared().comparisons}
-    assert len(statuses) == 1
-
-
 def test_published_figures_are_of_the_base_and_no_step() -> None:
     steps = many_factory.steps()
     manifest = steps.manifest()
@@ -107,11 +101,3 @@ def test_records_of_an_arm_that_is_not_there_are_refused() -> None:
     stranger = but(many.records()[0], arm="stranger")
     with pytest.raises(ReportError, match="stranger"):
         compare_session(measured(many.manifest(), [*many.records(), stranger]))
-
-
-def test_two_arms_are_one_comparison() -> None:
-    session = factory.ExactSession()
-    compared = compare_session(measured(session.manifest(), session.records()))
-    assert compared.is_pair
-    assert compared.name_of(compared.comparisons[0]) == ""
-    assert compared.comparisons[0].manifest == session.manifest()

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -146,91 +147,67 @@ def test_a_spread_around_zero_is_inconclusive_and_says_what_would_decide() -> No
     assert f"with 8 seeds: {100 * result.detectable:.2f} %" in result.reason
 
 
-def test_seven_pairs_cannot_say_99_percent_however_clear_they_look() -> None:
-    result = judge(evidence(FASTER[:7]))
-    assert result.verdict is Verdict.NOT_JUDGED
-    assert result.reason == "7 seeds, 8 needed at 99 %"
-    assert result.change is not None
-    assert (result.change.low, result.change.high) == (None, None)
+def test_seven_pairs_say_95_percent() -> None:
     assert judge(evidence(FASTER[:7]), Thresholds(alpha=0.05)).verdict is Verdict.IMPROVEMENT
 
 
-def test_one_pair_is_not_judged_and_has_no_interval() -> None:
-    result = judge(evidence([1.3]))
-    assert result.verdict is Verdict.NOT_JUDGED
-    assert result.reason == "1 seed, 8 needed at 99 %"
-    assert result.change is not None
-    assert result.change.estimate == pytest.approx(0.013)
-    assert result.change.low is result.change.high is None
+def zeros(n: int = 8, **more: Any) -> Evidence:
+    return evidence([0.0] * n, **more)
 
 
-def test_an_a_a_is_no_change_and_exactly_zero() -> None:
-    result = judge(evidence([0.0] * 8))
-    assert (result.verdict, result.reason) == (Verdict.NO_CHANGE, "change exactly 0")
-    assert result.change is not None
-    assert (result.change.estimate, result.change.low, result.change.high) == (0.0, 0.0, 0.0)
+HOST, SERIES = failure("host", "lost"), failure("series", "panic")
+TIGHT = [0.02, -0.03, 0.01, 0.0, -0.02, 0.03, 0.01]
 
 
-def test_same_code_needs_no_numbers() -> None:
-    unmeasured = judge(evidence([], planned=8, same_code=True))
-    assert (unmeasured.verdict, unmeasured.reason) == (Verdict.NO_CHANGE, "same code")
-    measured = judge(evidence([0.0] * 8, same_code=True))
-    assert measured.reason == "same code, change exactly 0"
-
-
-def test_a_metric_that_is_zero_in_all_runs_does_not_change() -> None:
-    zeros = Evidence(direction="lower", base=(0.0,) * 8, patched=(0.0,) * 8, blocks_planned=8)
-    assert judge(zeros).reason == "change exactly 0"
-
-
-@pytest.mark.parametrize("bad", [0.0, math.nan, math.inf, -1.0])
-def test_a_value_without_a_ratio_never_becomes_a_verdict(bad: float) -> None:
-    spoilt = Evidence(
-        direction="higher", base=(1.0,) * 8, patched=(2.0,) * 7 + (bad,), blocks_planned=8
-    )
-    result = judge(spoilt)
-    assert result.verdict is Verdict.INCONCLUSIVE
-    assert "no ratio" in result.reason
-
-
-def test_lost_blocks_are_a_failure_with_its_blame() -> None:
-    result = judge(evidence(FASTER[:7], planned=8, failures=(failure("host", "lost"),)))
-    assert (result.verdict, result.blame) == (Verdict.FAILED, "host")
-    assert result.reason == "7 of 8 seeds left, 1 run failed (lost; blame: host)"
-
-
-def test_blocks_that_can_be_spared_do_not_fail_a_verdict() -> None:
-    result = judge(evidence([*FASTER, 1.3], planned=10, failures=(failure("host"),)))
-    assert result.verdict is Verdict.IMPROVEMENT
-
-
-def test_no_change_survives_a_lost_block_where_the_interval_still_fits() -> None:
-    tight = [0.02, -0.03, 0.01, 0.0, -0.02, 0.03, 0.01]
-    result = judge(evidence(tight, planned=8, failures=(failure("host"),)))
-    assert result.verdict is Verdict.NO_CHANGE
-
-
-def test_one_equal_pair_of_eight_is_not_an_a_a() -> None:
-    result = judge(evidence([0.0], planned=8, failures=(failure("series", "panic"),) * 7))
-    assert (result.verdict, result.blame) == (Verdict.FAILED, "series")
+@pytest.mark.parametrize(
+    ("measured", "verdict", "reason"),
+    [
+        (zeros(), Verdict.NO_CHANGE, "change exactly 0"),
+        (zeros(0, planned=8, same_code=True), Verdict.NO_CHANGE, "same code"),
+        (zeros(same_code=True), Verdict.NO_CHANGE, "same code, change exactly 0"),
+        # A metric that is zero in all runs, and one of whose values has no ratio.
+        (Evidence("lower", (0.0,) * 8, (0.0,) * 8, 8), Verdict.NO_CHANGE, "change exactly 0"),
+        *(
+            (Evidence("higher", (1.0,) * 8, (2.0,) * 7 + (bad,), 8), Verdict.INCONCLUSIVE, "")
+            for bad in (0.0, math.nan, math.inf, -1.0)
+        ),
+        (evidence(FASTER[:7]), Verdict.NOT_JUDGED, "7 seeds, 8 needed at 99 %"),
+        (evidence([1.3]), Verdict.NOT_JUDGED, "1 seed, 8 needed at 99 %"),
+        (evidence(FASTER, unusable="too few I/Os"), Verdict.INCONCLUSIVE, "too few I/Os"),
+        # Lost seeds: what is left may be enough, and the gravest blame is named.
+        (
+            evidence(FASTER[:7], planned=8, failures=(HOST,)),
+            Verdict.FAILED,
+            "7 of 8 seeds left, 1 run failed (lost; blame: host)",
+        ),
+        (evidence([*FASTER, 1.3], planned=10, failures=(HOST,)), Verdict.IMPROVEMENT, ""),
+        (evidence(TIGHT, planned=8, failures=(HOST,)), Verdict.NO_CHANGE, ""),
+        (
+            zeros(1, planned=8, failures=(SERIES,) * 7),
+            Verdict.FAILED,
+            "1 of 8 seeds left, 7 runs failed (panic; blame: series)",
+        ),
+        (
+            zeros(0, planned=8, failures=(HOST, SERIES, failure("workload"))),
+            Verdict.FAILED,
+            "0 of 8 seeds left, 3 runs failed (panic; blame: series)",
+        ),
+    ],
+)
+def test_each_rule_of_the_verdict_on_its_own_evidence(
+    measured: Evidence, verdict: Verdict, reason: str
+) -> None:
+    result = judge(measured)
+    assert (result.verdict, reason or result.reason) == (verdict, result.reason)
+    if verdict is Verdict.NOT_JUDGED or reason == "change exactly 0":
+        assert result.change is not None
+        assert result.change.low == result.change.high == (0.0 if "0" in reason[-1:] else None)
 
 
 def test_nothing_recorded_asks_for_resume() -> None:
     result = judge(evidence([], planned=8))
     assert (result.verdict, result.blame) == (Verdict.FAILED, "lab")
     assert "--resume" in result.reason
-
-
-def test_too_few_ios_never_become_a_verdict() -> None:
-    result = judge(evidence(FASTER, unusable="too few I/Os for a verdict"))
-    assert (result.verdict, result.reason) == (Verdict.INCONCLUSIVE, "too few I/Os for a verdict")
-
-
-def test_the_gravest_blame_is_named() -> None:
-    failures = failure("host"), failure("series", "panic"), failure("workload")
-    result = judge(evidence([], planned=8, failures=failures))
-    assert result.blame == "series"
-    assert result.reason == "0 of 8 seeds left, 3 runs failed (panic; blame: series)"
 
 
 def test_holm_covers_all_primary_metrics_also_failed_ones() -> None:

@@ -241,10 +241,6 @@ def test_host_is_described() -> None:
     assert not any(f.level == "warning" and "exact" in of_finding(f) for f in comparison.findings)
 
 
-def test_units_are_real() -> None:
-    assert WallSession().compared().primary[0].unit == "MiB/s"
-
-
 def test_wall_session_without_its_a_a_arm_is_refused() -> None:
     manifest = WallSession().manifest()
     two = but(manifest, arms=manifest.arms[:2])

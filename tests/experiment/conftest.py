@@ -7,7 +7,7 @@ import pytest
 
 from errors import SpecError
 from experiment.load import Catalogue, load_experiment
-from tests.values import spaced
+from tests.values import data, spaced
 
 METRICS = spaced(
     "bw iops ios refaults_per_io major_faults_per_io path work guest_ns_per_io file_thp_mib"
@@ -15,41 +15,7 @@ METRICS = spaced(
 CHECKOUT = Path(__file__).resolve().parents[2]
 SERIES = ("configs/series/filemap-walks", "configs/series/noop", "configs/series/slow-add-80")
 
-GOOD = """\
-name = "small"
-title = "a small experiment"
-
-[kernel]
-source = "deb:linux-source-6.12"
-
-[series]
-path = "configs/series/noop"
-
-[dataset]
-cgroup_limit_mib = 8192
-brd_mib = 16384
-file_mib = 13312
-jobs = 16
-
-[[cases]]
-workload = "filemap-4k"
-primary = ["4k.bw", "4k.iops"]
-[cases.times]
-laptop.4k = { ramp_s = 0.6, runtime_s = 2 }
-[[cases.published]]
-metric = "4k.bw"
-unit = "MiB/s"
-base = 100
-patched = 110
-document = "a letter"
-
-[[cases]]
-workload = "filemap-thp"
-primary = ["thp.bw"]
-[cases.times]
-laptop.thp = { ramp_s = 0, runtime_s = 1.5 }
-laptop.switch = { ramp_s = 0, runtime_s = 0.5 }
-"""
+GOOD: str = data(__file__, "good")
 
 
 @pytest.fixture

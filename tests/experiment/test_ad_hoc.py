@@ -12,7 +12,7 @@ from experiment.plan import make_plan
 from experiment.series_name import from_here
 from experiment.spec import Experiment, SeriesSpec
 from runs.resolved import catalogue as shipped_catalogue
-from tests.values import rows
+from tests.values import data
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 CATALOGUE = shipped_catalogue(CHECKOUT)
@@ -60,7 +60,7 @@ def test_thresholds_of_what_is_not_measured_are_left_out() -> None:
     assert made.thresholds.metrics == {"filemap-4k/4k.work": 0.005}
 
 
-@pytest.mark.parametrize(("arguments", "message"), rows(__file__, "mistakes_are_named"))
+@pytest.mark.parametrize(("arguments", "message"), data(__file__, "mistakes_are_named"))
 def test_mistakes_are_named(arguments: dict[str, list[str]], message: str) -> None:
     with pytest.raises(SpecError) as caught:
         from_series(**{"series": ["x.mbox"], **arguments}, catalogue=CATALOGUE)  # type: ignore[arg-type]
@@ -140,7 +140,7 @@ def test_rules_can_be_replaced() -> None:
     assert choose(["net/ipv4/tcp.c"], auto) == ("w",)
 
 
-@pytest.mark.parametrize(("series", "name"), rows(__file__, "names"))
+@pytest.mark.parametrize(("series", "name"), data(__file__, "names"))
 def test_names(series: str, name: str) -> None:
     assert name_of(series) == name
 
@@ -212,7 +212,7 @@ def test_names_tell_kernels_apart(sources: tuple[str, ...], names: tuple[str, ..
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"), rows(__file__, "kernels_that_cannot_be_compared_so")
+    ("arguments", "message"), data(__file__, "kernels_that_cannot_be_compared_so")
 )
 def test_kernels_that_cannot_be_compared_so(arguments: dict[str, list[str]], message: str) -> None:
     defaults = {"sources": [CLOUD.format(115), CLOUD.format(117)], "catalogue": CATALOGUE}

@@ -10,7 +10,7 @@ from experiment.load import load_machine
 from experiment.machine import MACHINES, known_machines
 from experiment.spec import Experiment, KernelSpec
 from guests.probe.models import machine_words
-from tests.values import rows, spaced
+from tests.values import data, spaced
 
 CHECKOUT = Path(__file__).parents[2]
 KERNEL: dict[str, Any] = {"source": "deb:linux-source-6.12", "arch": "arm64"}
@@ -48,7 +48,7 @@ def test_a_kernel_is_for_x86_64_unless_it_says_so() -> None:
 
 @pytest.mark.parametrize(
     ("given", "words"),
-    rows(__file__, "what_no_kernel_can_be"),
+    data(__file__, "what_no_kernel_can_be"),
     ids=["pages-of-x86", "pages-of-arm64", "prebuilt", "unknown"],
 )
 def test_what_no_kernel_can_be(given: dict[str, Any], words: str) -> None:
@@ -129,7 +129,7 @@ def test_a_core_has_its_share_of_a_shared_cache() -> None:
     )
 
 
-@pytest.mark.parametrize(("before", "after", "message"), rows(__file__, "mistakes_are_named"))
+@pytest.mark.parametrize(("before", "after", "message"), data(__file__, "mistakes_are_named"))
 def test_mistakes_are_named(tmp_path: Path, before: str, after: str, message: str) -> None:
     with pytest.raises(SpecError) as caught:
         load_machine(changed(tmp_path, before, after))

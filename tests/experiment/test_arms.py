@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from experiment.arms import ArmSpec
-from tests.values import rows
+from tests.values import data
 
 
 def arm(**settings: Any) -> ArmSpec:
@@ -37,7 +37,7 @@ def test_files_of_sys_and_of_the_cgroup_are_set_by_their_whole_paths() -> None:
     assert ("cgroup memory.high", "24M") in spec.settings
 
 
-@pytest.mark.parametrize("word", rows(__file__, "a_command_line_holds_what_a_kernel_takes"))
+@pytest.mark.parametrize("word", data(__file__, "a_command_line_holds_what_a_kernel_takes"))
 def test_a_command_line_holds_what_a_kernel_takes(word: str) -> None:
     assert arm(cmdline=(word,)).cmdline == (word,)
 
@@ -52,7 +52,7 @@ def test_a_command_line_ends_before_the_kernel_cuts_it_off() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"), rows(__file__, "what_cannot_be_set_is_answered_by_what_can")
+    ("settings", "words"), data(__file__, "what_cannot_be_set_is_answered_by_what_can")
 )
 def test_what_cannot_be_set_is_answered_by_what_can(settings: dict[str, Any], words: str) -> None:
     answer = refusal(**settings)

@@ -9,10 +9,10 @@ from errors import SpecError
 from experiment.load import Catalogue, load_experiment
 from experiment.spec import Experiment
 from tests.experiment.conftest import GOOD, Problems, swap
-from tests.values import rows, spaced
+from tests.values import data, spaced
 
 
-@pytest.mark.parametrize(("old", "new", "line"), rows(__file__, "one_unknown_name_is_one_line"))
+@pytest.mark.parametrize(("old", "new", "line"), data(__file__, "one_unknown_name_is_one_line"))
 def test_one_unknown_name_is_one_line(problems: Problems, old: str, new: str, line: str) -> None:
     assert problems(swap(old, new)) == [f"small.toml: {line}"]
 

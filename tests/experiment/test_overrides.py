@@ -10,7 +10,7 @@ from errors import SpecError
 from experiment.load import Catalogue, apply_override, load_experiment
 from experiment.spec import Experiment, Looks, SeriesSpec
 from tests.experiment.conftest import GOOD, Problems
-from tests.values import rows
+from tests.values import data
 
 
 def series_of(experiment: Experiment) -> SeriesSpec:
@@ -106,7 +106,7 @@ EXAMPLE = "is not KEY=VALUE; for example blocks=4 or cases.0.times.laptop.4k.run
 
 
 @pytest.mark.parametrize(
-    ("override", "line"), rows(__file__, "mistakes_name_the_option_as_their_place")
+    ("override", "line"), data(__file__, "mistakes_name_the_option_as_their_place")
 )
 def test_mistakes_name_the_option_as_their_place(
     problems: Problems, override: str, line: str

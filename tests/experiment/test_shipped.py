@@ -7,7 +7,7 @@ import pytest
 from experiment.ad_hoc import from_series
 from experiment.load import Catalogue, known_experiments, known_guests, load_experiment, load_guest
 from experiment.plan import make_plan, require_memory, scaled
-from experiment.spec import Experiment, Mode, PhaseTimes
+from experiment.spec import Experiment, Mode
 from runs import resolved
 from tests.experiment.conftest import CHECKOUT, SERIES
 
@@ -47,68 +47,6 @@ def test_each_runs_on_each_guest(name: str, guest: str, catalogue: Catalogue) ->
 @pytest.mark.parametrize("series", SERIES)
 def test_the_series_of_the_tests_exist(series: str) -> None:
     assert list((CHECKOUT / series).glob("*.patch"))
-
-
-def test_full_is_the_original(catalogue: Catalogue) -> None:
-    v4, v1 = (load(name, catalogue) for name in ("filemap-v4", "filemap-v1"))
-    shape = load_guest(CHECKOUT / "configs/guests/full.toml")
-    assert (shape.vcpus, shape.jobs, shape.scale) == (16, v4.dataset.jobs, 1)
-
-    def times(experiment: Experiment) -> dict[str, PhaseTimes]:
-        return {
-            phase: value for case in experiment.cases for phase, value in case.times["full"].items()
-        }
-
-    four, switch = PhaseTimes(ramp_s=30, runtime_s=300), PhaseTimes(ramp_s=0, runtime_s=5)
-    assert times(v4) == {"4k": four, "thp": PhaseTimes(ramp_s=30, runtime_s=600), "switch": switch}
-    assert times(v1) == {"4k": four, "thp": PhaseTimes(ramp_s=0, runtime_s=300), "switch": switch}
-
-
-@pytest.mark.parametrize(
-    ("name", "figures"),
-    [
-        (
-            "filemap-v4",
-            {
-                "4k.bw": (2445.02, 2625.56, "MiB/s", "+7.4"),
-                "4k.iops": (625924.36, 672142.61, "1/s", "+7.4"),
-                "thp.bw": (7935.51, 8928.74, "KiB/s", "+12.5"),
-                "thp.iops": (1979.52, 2231.27, "1/s", "+12.7"),
-                "switch.bw": (4545, 4635, "B/s", "+2.0"),
-            },
-        ),
-        (
-            "filemap-v1",
-            {
-                "4k.bw": (2499.17, 2599.83, "MiB/s", "+4.0"),
-                "4k.iops": (639785.81, 665556.34, "1/s", "+4.0"),
-                "thp.bw": (53542.44, 53635.82, "KiB/s", "+0.2"),
-                "thp.iops": (13379.39, 13402.82, "1/s", "+0.2"),
-                "switch.bw": (3923.21, 3914.68, "MiB/s", "-0.2"),
-                "switch.iops": (1004340.78, 1002158.11, "1/s", "-0.2"),
-            },
-        ),
-    ],
-)
-def test_published_figures_are_those_of_the_documents(
-    name: str, figures: dict[str, tuple[float, float, str, str]], catalogue: Catalogue
-) -> None:
-    published = [figure for case in load(name, catalogue).cases for figure in case.published]
-    assert {
-        figure.metric: (figure.base, figure.patched, figure.unit, f"{figure.change:+.1%}"[:-1])
-        for figure in published
-    } == figures
-
-
-def test_where_a_document_contradicts_itself_a_note_says_so(catalogue: Catalogue) -> None:
-    notes = {
-        figure.metric: figure.note
-        for case in load("filemap-v4", catalogue).cases
-        for figure in case.published
-    }
-    assert "+10.4 %" in notes["thp.bw"]
-    assert "+12.5 %" in notes["thp.bw"]
-    assert "16 reads" in notes["switch.bw"]
 
 
 def test_path_and_work_of_the_first_phases_are_judged(catalogue: Catalogue) -> None:

@@ -116,11 +116,6 @@ def test_nodes_share_vcpus_and_memory_and_have_a_file_each() -> None:
     assert len(set(paths)) == 4
 
 
-def test_one_node_is_the_machine_as_it_was() -> None:
-    assert "-numa" not in ARGVS["laptop-cold"]
-    assert memory_files(Path("/w/memory"), guest("laptop")) == (Path("/w/memory"),)
-
-
 def test_probed_guest_differs_only_by_the_plugin() -> None:
     restored, probed = ARGVS["laptop-restored"], ARGVS["laptop-probed"]
     at = probed.index("-plugin")
@@ -184,11 +179,6 @@ def test_metronome_ticks_only_where_it_is_requested() -> None:
         "LD_PRELOAD": "/p.so",
         "TWINBOOT_METRONOME_NS": "20000",
     }
-
-
-def test_ramdisk_has_the_requested_size() -> None:
-    assert "brd.rd_size=131072" in kernel_command_line(guest("laptop"), LAPTOP_SIZE).split()
-    assert "brd.rd_size=16777216" in kernel_command_line(guest("full"), FULL_SIZE).split()
 
 
 @pytest.mark.parametrize("name", ["smoke", "laptop", "full"])

@@ -15,6 +15,7 @@ from runs.request import CHECKOUT
 from tests.analysis.factory import ExactSession
 from tests.analysis.measured import measured
 from tests.analysis.test_execution import on_record
+from tests.values import data
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 ROBOT = f"""
@@ -44,13 +45,7 @@ parameters:
 \tmode: thread
 \ttest: page_fault3
 """
-FASTPATH = """
-We see these when we go from v6.18 to v6.19-rc1:
-
-| Benchmark         | Result Class             |  6-18 | 6-19-rc1    |
-| micromm/munmap    | munmap: p:1 (seconds)    | 100.0 | (R) -7.58%  |
-| micromm/fork      | fork: p:1 (seconds)      | 100.0 | (I) 3.10%   |
-"""
+FASTPATH = data(__file__, "fastpath")
 PERSON = f"""
 Since the update hackbench is 13 % slower here.  I bisected it to
 {COMMIT[:12]} ("sched: another order").  Not commit fedcba9876543 that was blamed before.

@@ -15,24 +15,9 @@ from tests.analysis.counts_factory import counted, profiles
 from tests.analysis.factory import ExactSession, all_equal
 from tests.analysis.measured import measured
 from tests.analysis.test_execution import on_record, running, triage
-from tests.values import but
+from tests.values import but, data
 
-ABOUT: dict[str, Any] = {
-    "id": "P98",
-    "title": "a walk less",
-    "commit": "0123456789ab",
-    "kind": "improvement",
-    "published": "+8 % reads",
-    "machine": "not read",
-    "source": "somebody@example.org",
-    "mechanism": "path",
-    "reverse": True,
-    "kernel": "deb:linux-source-6.12",
-    "expected": "-1 %",
-    "sign": "faster",
-    "functions": ("xas_load",),
-    "shows": ("instructions",),
-}
+ABOUT: dict[str, Any] = data(__file__, "about")
 # The table of neutral and published entries below is of changes of this function.
 NAME = "xas_load"
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -196,26 +195,3 @@ def test_hostile_texts_come_back_as_they_were_and_start_nothing(store: HistorySt
     assert path.read_bytes().count(b"\n") == 1
     assert path.parent.parent.parent == store.folder
     assert store.read().entries == (entry,)
-
-
-def test_a_history_is_taken_to_another_lab_by_copying_its_files(tmp_path: Path) -> None:
-    """Each file is a line of JSON, which other tools read; names of two labs never meet."""
-    entries = Nights((0.0,) * 3 + (-0.01,) * 3, cases=("a", "b"), functions=True).entries()
-    case = entries[1].cases[0]
-    hole = case.arms[0].metrics["4k.bw"]
-    hole = but(hole, values=(None, *hole.values[1:]))
-    arm = but(case.arms[0], metrics={**case.arms[0].metrics, "4k.bw": hole})
-    case = but(case, arms=(arm, *case.arms[1:]), title=HOSTILE)
-    entries[1] = but(entries[1], cases=(case, *entries[1].cases[1:]), session=HOSTILE, link=HOSTILE)
-    here, there = HistoryStore(tmp_path / "here"), HistoryStore(tmp_path / "there")
-    kept = {entry.id: costs(a=float(at + 1)) for at, entry in enumerate(entries)}
-    for store, some in ((here, entries[:3]), (there, entries[2:])):
-        for entry in some:
-            store.add(entry, kept[entry.id])
-    shutil.copytree(there.folder, here.folder, dirs_exist_ok=True)
-    read = here.read()
-    assert (read.entries, read.problems) == (tuple(entries), ())
-    assert {entry.id: here.functions(entry) for entry in read.entries} == kept
-    lines = [here.path(entry).read_text() for entry in entries]
-    assert [text.count("\n") for text in lines] == [1] * 6
-    assert [json.loads(text)["session"] for text in lines] == [each.session for each in entries]

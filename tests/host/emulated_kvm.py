@@ -11,6 +11,7 @@ from pathlib import Path
 from guests.initramfs import pack
 from host.process import run
 from kernels import packages
+from tests.values import data
 
 QEMU = Path("/usr/bin/qemu-system-x86_64")
 # What a machine without graphics or network reads as it starts.
@@ -20,17 +21,7 @@ FIRMWARE_FOLDERS = (Path("/usr/share/seabios"), Path("/usr/share/qemu"))
 # hypervisor of it, and a guest's kernel then warns of sizes that do not fit ("XSAVE consistency").
 CPU = "EPYC-Rome,+svm,-xsave,-xsaves,-xsavec,-xsaveopt,-avx,-avx2,-fma,-f16c"
 DEADLINE_S = 600.0
-INIT = """#!/bin/busybox sh
-/bin/busybox --install -s /bin
-mount -t proc proc /proc
-mount -t devtmpfs devtmpfs /dev
-mkdir -p /tmp
-for module in {modules}; do insmod /modules/$module; done
-ls -l /dev/kvm
-sh /program 2>&1
-stty opost </dev/console  # waits until all is printed, which poweroff does not
-poweroff -f
-"""
+INIT = data(__file__, "init")
 
 
 def run_in(folder: Path, package: str, cache: Path, files: dict[str, Path], program: str) -> str:

@@ -31,7 +31,7 @@ from host.facts import cache_folder
 from host.process import Finished
 from kernels import packages
 from tests.host import emulated_kvm
-from tests.values import rows
+from tests.values import data
 
 PACKAGE = "linux-image-6.12-cloud-amd64"
 
@@ -83,7 +83,7 @@ EAX=00000000 EBX=00000000
 """
 
 
-@pytest.mark.parametrize(("stdout", "stderr", "reason"), rows(__file__, "reasons"))
+@pytest.mark.parametrize(("stdout", "stderr", "reason"), data(__file__, "reasons"))
 def test_reasons(stdout: str, stderr: str, reason: str) -> None:
     assert reason_in(stdout, stderr) == reason
 

@@ -11,6 +11,7 @@ import pytest
 from host import bounded, filtered, sandbox
 from host.process import run
 from host.sandbox import Box, Limits, Tool
+from tests.values import data
 
 MIB = 1 << 20
 TOUCH = "for at in range(0, len(held), 4096): held[at] = 1\n"
@@ -46,14 +47,7 @@ HOLDERS = {
     "files of the box's root": f"open('/x', 'w')\n{KEPT}",
     "files of the box's devices": f"open('/dev/x', 'w')\n{KEPT}",
 }
-WITHOUT = """
-import sys
-sys.path.insert(0, {folder!r})
-import bounded
-bounded.make_groups = lambda memory, processes: ()
-bounded.scope_argv = lambda memory, processes: []
-raise SystemExit(bounded.main(sys.argv[1:]))
-"""
+WITHOUT = data(__file__, "without")
 
 
 @pytest.mark.slow

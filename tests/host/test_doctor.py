@@ -7,15 +7,9 @@ from errors import InfraError
 from host import doctor, facts, packages
 from host.doctor import GIB, KNOWN, DoctorCheck, as_text, conclusion, run_checks, worst
 from host.packages import SystemPackage
-from tests.values import rows
+from tests.values import data
 
-QEMU = """#!/bin/sh
-case "$*" in
---version) echo "QEMU emulator version {version} (fake)" ;;
-*"-icount shift=0,sleep=off"*) read -r line && [ "$line" = quit ] || exit 1; {icount} ;;
-*) exit 1 ;;
-esac
-"""
+QEMU = data(__file__, "qemu")
 KNOWN_BY_TOOL = {known.tool: known for known in KNOWN}
 
 
@@ -71,7 +65,7 @@ def test_a_merely_useful_package_only_warns(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "version", "status"), rows(__file__, "versions_are_held_against_those_known_to_work")
+    ("tool", "version", "status"), data(__file__, "versions_are_held_against_those_known_to_work")
 )
 def test_versions_are_held_against_those_known_to_work(
     tool: str, version: str, status: str

@@ -10,15 +10,9 @@ from errors import InfraError
 from host import doctor, facts, packages
 from host.doctor import KnownRelease, shipped
 from host.facts import NOT_FOUND, TOOLS, Tool
-from tests.values import rows
+from tests.values import data
 
-CPUINFO = """processor\t: 0
-vendor_id\t: GenuineIntel
-model name\t: Intel(R) Xeon(R)   CPU @ 2.20GHz
-
-processor\t: 1
-model name\t: Another
-"""
+CPUINFO = data(__file__, "cpuinfo")
 MEMINFO = "MemTotal:        4014080 kB\nMemFree:  100 kB\nMemAvailable:    3145728 kB\n"
 OS_RELEASE = 'NAME="Debian GNU/Linux"\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\n'
 HEAD = "0123456789abcdef0123456789abcdef01234567"
@@ -52,7 +46,7 @@ def test_a_pretty_name_may_come_without_quotes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "output", "version"), rows(__file__, "versions_are_read_from_what_tools_print")
+    ("tool", "output", "version"), data(__file__, "versions_are_read_from_what_tools_print")
 )
 def test_versions_are_read_from_what_tools_print(tool: str, output: str, version: str) -> None:
     assert facts.version_in(TOOL[tool], output) == version
@@ -159,15 +153,6 @@ def test_memory_is_what_the_host_and_all_cgroups_leave(
         (cgroups / group / "memory.max").write_text(f"{limit}\n")
         (cgroups / group / "memory.current").write_text(f"{used}\n")
     assert facts.memory_available_mib(proc=machine, cgroups=cgroups) == available_mib
-
-
-def test_guests_at_once_reads_this_machine(
-    machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(8)))
-    assert facts.guests_at_once(900, proc=machine) == 1
-    assert facts.guests_at_once(200, proc=machine) == 4
-    assert facts.guests_at_once(200, proc=tmp_path / "none") == 1
 
 
 def test_the_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,15 +42,10 @@ from host.fitness import (
     require_fit,
     swapped_pages,
 )
+from tests.values import data
 
 STAT = "cpu  1000 200 300 4000 50 6 7 80 0 0\ncpu0 1 2 3 4\nctxt 9\n"
-MEMINFO = """\
-MemTotal:       16384000 kB
-MemAvailable:    8192000 kB
-SwapTotal:       2097152 kB
-SwapFree:        2097152 kB
-HugePages_Free:      400
-"""
+MEMINFO = data(__file__, "meminfo")
 # As node/node*/meminfo has it: of the host's 400 huge pages 300 are on the first node.
 NODES = {
     0: """\

@@ -14,6 +14,7 @@ from host import sandbox
 from host.process import run
 from host.sandbox import Box, Limits, Tool
 from tests.integration.lab_process import CHECKOUT
+from tests.values import data
 from tests.waiting import wait_until
 
 SECRET = "canary-of-the-home"
@@ -185,17 +186,7 @@ def test_a_folder_is_there_by_a_name_that_is_a_link_outside(tool: Tool, tmp_path
     assert (folder / "made").exists()
 
 
-OWNER = """
-import sys
-from pathlib import Path
-from host.process import spawn
-from host.sandbox import Box
-tool, folder = sys.argv[1], Path(sys.argv[2])
-box = Box(tool, ((folder, folder),))
-script = f"exec sleep 300.{folder.stat().st_ino}"
-with box.owned(), spawn(box.argv(["sh", "-c", script], folder), log=folder / "log") as process:
-    process.wait()
-"""
+OWNER = data(__file__, "owner")
 
 
 def test_what_is_in_a_box_ends_with_the_lab_however_that_ends(tool: Tool, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from tests.integration.lab_process import SMALL_SESSION, bytes_of, records_of, r
 from tests.runs.fleet.cluster import Cluster
 
 pytestmark = pytest.mark.guest
-KILL_EVERY_S = 20.0
 
 
 @pytest.fixture
@@ -60,16 +59,3 @@ def test_three_workers_give_the_report_of_this_host(
     names = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
     local = {path.relative_to(small.folder) for path in small.folder.rglob("*") if path.is_file()}
     assert names == local
-
-
-@pytest.mark.long
-def test_a_worker_is_killed_every_twenty_seconds(
-    small: EndedSession, cluster: Cluster, tmp_path: Path
-) -> None:
-    folder = tmp_path / "fleet" / "session"
-    # On a busy host a guest may take longer than three workers live in turn.
-    every_s = max(KILL_EVERY_S, small.elapsed_s / 3)
-    with cluster.losing(["one", "two", "three"], every_s, folder / "runs.jsonl") as kills:
-        run_on(cluster, folder, tmp_path)
-    assert kills
-    require_same(folder, small)

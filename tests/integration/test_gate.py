@@ -20,10 +20,6 @@ from tests.integration.lab_process import run_lab
 pytestmark = pytest.mark.guest
 
 GATE = str(Path(__file__).with_name("gate.toml"))
-CELL = (
-    '{workload="thp-matrix", variant="libaio-randrw", primary=["io.bw"], '
-    "times={smoke={io={ramp_s=0, runtime_s=0.1}}}}"
-)
 
 
 @pytest.fixture(scope="module")
@@ -119,35 +115,6 @@ def test_what_the_kernel_reports_itself_fails_for_the_right_reason(tmp_path: Pat
     assert any(p.kind == "sleeping" and p.where == "xas_split_alloc" for p in slept), slept
     stopped = by_arm["order"].problems
     assert any("folio_contains" in problem.title for problem in stopped), stopped
-
-
-@pytest.mark.long
-def test_files_of_their_own_that_are_written_to_without_a_device(tmp_path: Path) -> None:
-    """A cell of thp-matrix in tmpfs, and the gate's own steps on its own device after it."""
-    session = measured(
-        tmp_path / "session",
-        "thp-matrix",
-        "--check",
-        "--no-twins",
-        "--set",
-        "guest=smoke",
-        "--set",
-        "blocks=1",
-        "--set",
-        f"cases=[{CELL}]",
-        "--set",
-        "check={vcpus=[1], selftests=[]}",
-    )
-    assert session.status == 0, session.err
-    by_arm = {check.arm: check for check in SessionStore(session.folder).checks()}
-    assert {arm: check.status for arm, check in by_arm.items()} == {
-        "never": "green",
-        "always": "green",
-    }
-    for check in by_arm.values():
-        assert any("written by the cases' own phases, none lost" in line for line in check.checked)
-        assert any("reclaimed meanwhile" in line for line in check.checked)
-    assert "always: passed (lockdep on 1 vCPU)" in session.out
 
 
 @pytest.mark.usefixtures("selftest")

@@ -9,13 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from kernels.cache import Kernel
 from tests.integration.conftest import EndedSession, measured
 from tests.integration.lab_process import (
     SMALL,
     SMALL_SESSION,
     bytes_of,
-    finish,
     guests_of,
     kill,
     kill_at_once,
@@ -64,24 +62,6 @@ def test_interrupted_killed_at_random_moments_and_resumed(
     texts = (done.stdout.replace(str(folder), "S"), small.out.replace(str(small.folder), "S"))
     first, second = (text.replace("\\\n", " ").split() for text in texts)
     assert first == second
-
-
-@pytest.mark.long
-def test_two_labs_share_the_cache_and_not_a_session(
-    kernels: dict[str, Kernel], tmp_path: Path
-) -> None:
-    folders = [tmp_path / "one" / "session", tmp_path / "two" / "session"]
-    labs = [start("run", SMALL, "--session", str(folder), "--guests", "1") for folder in folders]
-    for folder in folders:
-        wait_until(lambda folder=folder: guests_of(folder), "guest")  # type: ignore[misc]
-    for again in ((SMALL, "--session", str(folders[0])), ("--resume", str(folders[0]))):
-        refused = run_lab("run", *again)
-        assert refused.returncode == 2, refused.stderr
-        assert "another lab process" in refused.stderr
-    ended = [finish(lab) for lab in labs]
-    assert [done.returncode for done in ended] == [0, 0], ended[0].stderr + ended[1].stderr
-    assert records_of(folders[0]) == records_of(folders[1])
-    assert bytes_of(folders[0]) == bytes_of(folders[1])
 
 
 def test_a_session_that_is_whole_is_not_begun_again(small: EndedSession) -> None:

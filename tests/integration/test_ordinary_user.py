@@ -21,7 +21,7 @@ from kernels.cache import Kernel
 from runs.local import Options
 from tests.integration.conftest import EndedSession
 from tests.integration.lab_process import CHECKOUT, FORMS, SMALL, TIMEOUT_S, records_of
-from tests.values import but, spaced
+from tests.values import but, data, spaced
 from workloads.job import prepare_text
 from workloads.spec import load_catalogue
 
@@ -31,41 +31,9 @@ pytestmark = pytest.mark.guest
 UID = 54321
 # In mounts of its own: root's home, which others may not enter, is an empty one that holds
 # only the folders given, then the command as another user without groups and capabilities.
-AS_USER = """
-work=$1 home=$2 uid=$3 count=$4
-shift 4
-number=0
-kept=
-while [ "$number" != "$count" ]; do
-    mkdir "$work/$number"
-    mount --bind "$1" "$work/$number"
-    kept="$kept $1"
-    number=$((number + 1))
-    shift
-done
-[ -z "$kept" ] || mount -t tmpfs -o mode=755 none "$home"
-number=0
-for each in $kept; do
-    mkdir -p "$each"
-    mount --bind "$work/$number" "$each"
-    number=$((number + 1))
-done
-exec setpriv --reuid "$uid" --regid "$uid" --clear-groups --inh-caps=-all --bounding-set=-all \\
-    --no-new-privs "$@"
-"""
+AS_USER = data(__file__, "as_user")
 
-WALL = """
-import os, pickle, sys
-from pathlib import Path
-os.environ["PATH"] = f"{sys.prefix}/bin:" + os.environ["PATH"]
-sys.path.insert(0, sys.argv[1])
-from guests import virtme
-here = Path.cwd()
-machine = pickle.loads((here / "machine").read_bytes())
-outcome = virtme.run(machine, "PHASES=0\\n", here / "run", here / "logs", lambda word: None)
-sys.stderr.write((here / "logs/console.log").read_text()[-2000:])
-print(outcome.ending.kind, outcome.ending.message, *sorted(outcome.files or ()))
-"""
+WALL = data(__file__, "wall")
 
 
 @dataclass(frozen=True)

@@ -17,21 +17,14 @@ from runs.local import Options
 from runs.prepare import Prepared, boot_of, parts_of, prepare
 from runs.resolved import catalogue, resolve
 from tests.integration.lab_process import SMALL
-from tests.values import but
+from tests.values import but, data
 from workloads import parse
 
 pytestmark = pytest.mark.guest
 # Page faults leave blocks in their middle; docs/notebook/probe.md has what was measured.
 MOST_OVERCOUNT = 0.001
 # Keeps the maps of a running fio; the phase is disturbed by it, and not looked at.
-KEEP_MAPS = """\
-    ( sleep 0.3; for process in /proc/[0-9]*; do
-        case $(readlink "$process/exe") in
-        */fio) cat "$process/maps" >"$OUT/real-maps" ;;
-        */busybox) cat "$process/maps" >"$OUT/real-busybox" ;;
-        esac
-    done ) &
-"""
+KEEP_MAPS = data(__file__, "keep_maps")
 
 
 def quiet(word: str) -> None:

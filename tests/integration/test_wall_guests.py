@@ -44,13 +44,6 @@ address=$(grep -m 1 r-xp /proc/1/maps | cut -d - -f 1)
 dd if=/dev/zero of=/proc/1/mem bs=4096 seek=$((0x$address / 4096)) count=400 conv=notrunc
 exit 1
 """
-EAT_MEMORY = """
-echo +memory >/sys/fs/cgroup/cgroup.subtree_control
-mkdir /sys/fs/cgroup/hog
-echo 16M >/sys/fs/cgroup/hog/memory.max
-(echo 0 >/sys/fs/cgroup/hog/cgroup.procs; exec dd if=/dev/zero of=/dev/null bs=128M count=1)
-rmdir /sys/fs/cgroup/hog
-"""
 
 
 @pytest.fixture(scope="module", params=["tcg", "kvm"])
@@ -219,30 +212,6 @@ def test_panic(machine: WallMachine, tmp_path: Path) -> None:
     assert "Attempted to kill init!" in outcome.ending.message
 
 
-@pytest.mark.long
-def test_process_killed_for_memory(machine: WallMachine, tmp_path: Path) -> None:
-    eats = replace(machine, prepare_text=EAT_MEMORY + machine.prepare_text)
-    outcome = ended(eats, tmp_path)
-    assert outcome.ending.kind == "oom"
-    # The agent went on and sent its results: they are no measurement all the same.
-    assert outcome.files is not None
-
-
-@pytest.mark.long
-def test_guest_that_says_nothing_more(machine: WallMachine, tmp_path: Path) -> None:
-    hangs = "while :; do sleep 1; done\n"
-    outcome = ended(machine, tmp_path, hangs, silence_timeout_s=1.0)
-    assert (outcome.files, outcome.ending.kind) == (None, "silent")
-
-
-@pytest.mark.long
-def test_guest_that_talks_and_never_ends(machine: WallMachine, tmp_path: Path) -> None:
-    talks = "while :; do say still here; sleep 1; done\n"
-    outcome = ended(machine, tmp_path, talks, silence_timeout_s=10.0, run_timeout_s=1.0)
-    assert (outcome.files, outcome.ending.kind) == (None, "hung")
-    assert outcome.ending.message == "timed out: the run did not finish in time"
-
-
 def processes(session_of: int) -> dict[int, str]:
     """Command by process id of every process whose session a child of ours leads."""
     commands = {}
@@ -276,14 +245,6 @@ def test_qemu_killed(machine: WallMachine, tmp_path: Path) -> None:
     assert outcome.files is None
     assert outcome.ending.kind == "lost"
     assert "vng ended with status 255" in outcome.ending.evidence[-1]
-
-
-@pytest.mark.long
-def test_preparation_that_never_ends(machine: WallMachine, tmp_path: Path) -> None:
-    silent_boot = replace(machine, prepare_text="while :; do sleep 1; done\n")
-    outcome = ended(silent_boot, tmp_path, boot_timeout_s=5.0)
-    assert outcome.ending.kind == "boot"
-    assert outcome.ending.message == "timed out: the guest was not ready in time"
 
 
 def test_lab_that_is_killed_leaves_nothing_running(machine: WallMachine, tmp_path: Path) -> None:

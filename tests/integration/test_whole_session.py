@@ -71,31 +71,6 @@ def test_reports_tables_and_costs_are_left(filemap: EndedSession) -> None:
     assert guests_of(filemap.folder) == []
 
 
-# Both cases; the next one restores a run and boots another from cold, on as busy a host.
-@pytest.mark.long
-def test_without_snapshots_and_on_a_busy_host_every_number_is_the_same(
-    filemap: EndedSession, tmp_path: Path
-) -> None:
-    folder = tmp_path / "session"
-    with busy_host(folder):
-        cold = measured(
-            folder,
-            "filemap-v4",
-            "--no-snapshot",
-            "--no-twins",
-            "--no-check",
-            "--set",
-            "guest=smoke",
-            "--set",
-            "blocks=1",
-        )
-    assert cold.status == 0, cold.err
-    restored = records_of(filemap.folder)
-    booted = records_of(folder)
-    assert len(booted) == 6
-    assert booted == {run: restored[run] for run in booted}
-
-
 def test_restored_and_cold_runs_on_a_busy_host_are_the_same(
     small: EndedSession, tmp_path: Path
 ) -> None:

@@ -7,43 +7,11 @@ import pytest
 from kernels.cache import Kernel
 from tests.integration.conftest import measured
 from tests.integration.lab_process import records_of
+from tests.values import data
 
 pytestmark = [pytest.mark.guest, pytest.mark.usefixtures("kept_runs")]
 # Two cells of the eighteen: one that no mount changes much, and one that faults.
-CELLS = """\
-name = "cells"
-title = "two cells of thp-matrix"
-blocks = 1
-seed = 1
-guest = "smoke"
-
-[kernel]
-source = "deb:linux-source-6.12"
-
-[[arms]]
-name = "never"
-mount_options = "huge=never"
-
-[[arms]]
-name = "always"
-mount_options = "huge=always"
-
-[dataset]
-file_mib = 4096
-jobs = 8
-
-[[cases]]
-workload = "thp-matrix"
-variant = "libaio-randrw"
-primary = ["io.read_bw", "io.write_bw"]
-times = { smoke.io = { ramp_s = 0, runtime_s = 0.1 } }
-
-[[cases]]
-workload = "thp-matrix"
-variant = "mmap-randread"
-primary = ["io.bw"]
-times = { smoke.io = { ramp_s = 0, runtime_s = 0.1 } }
-"""
+CELLS = data(__file__, "cells")
 
 
 def test_a_block_is_written_instead_of_its_folio(

@@ -11,33 +11,10 @@ from hypothesis import strategies as st
 from errors import InfraError
 from kernels import addresses, symbols
 from kernels.addresses import AddressesError, FunctionMap, Origin
-from tests.values import rows, spaced
+from tests.values import data, spaced
 from tests.waiting import completed
 
-SYSTEM_MAP = """\
-0000000000000000 A fixed_percpu_data
-ffffffff81000000 T _stext
-ffffffff81000000 T _text
-ffffffff81000000 T startup_64
-ffffffff810000f0 t __pfx_walk
-ffffffff81000100 t walk
-ffffffff81000200 t walk.cold
-ffffffff81000300 W weak_one
-ffffffff81000300 t local_one
-ffffffff81000300 T __strong_one
-ffffffff81000300 T strong_one
-ffffffff81000300 T another_strong_one
-ffffffff81000400 t twin
-ffffffff81000500 t twin
-ffffffff81000580 t twin.cold
-ffffffff81000600 T __sched_text_end
-ffffffff81001000 T _etext
-ffffffff81002000 D data
-ffffffff82000000 T _sinittext
-ffffffff82000010 t setup
-ffffffff82001000 T _einittext
-ffffffff83000000 B _end
-"""
+SYSTEM_MAP = data(__file__, "system_map")
 TABLE = addresses.parse(SYSTEM_MAP)
 START = 0xFFFFFFFF81000000
 
@@ -121,7 +98,7 @@ def test_suffixes_of_the_compiler_stay() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        *rows(__file__, "what_is_no_system_map_is_refused"),
+        *data(__file__, "what_is_no_system_map_is_refused"),
         (f"{'9' * 5000} T _stext\n", "line 1 has no address"),
     ],
 )
@@ -139,13 +116,11 @@ def test_running_kernel_that_is_the_same() -> None:
     running = "ffffffff81000000 T _stext\nffffffff81000100 t walk\nffffffff81001000 T _etext\n"
     assert addresses.require_same(TABLE, running) == 3
     assert addresses.require_same(TABLE, "") == 0
-
-
-def test_addresses_that_the_kernel_hides_prove_nothing() -> None:
+    # Addresses that the kernel hides prove nothing.
     assert addresses.require_same(TABLE, "0000000000000000 T _stext\n") == 0
 
 
-@pytest.mark.parametrize(("running", "message"), rows(__file__, "running_kernel_that_is_another"))
+@pytest.mark.parametrize(("running", "message"), data(__file__, "running_kernel_that_is_another"))
 def test_running_kernel_that_is_another(running: str, message: str) -> None:
     with pytest.raises(AddressesError, match=message):
         addresses.require_same(TABLE, running)
@@ -183,18 +158,7 @@ def test_every_start_belongs_to_one_function(lines: list[str], files: dict[int, 
 
 
 # Two files of one name in two folders, each with a static function of one name.
-SOURCES = {
-    "mm/core.c": "static __attribute__((noipa)) int walk(int a) { return a + 1; }\n"
-    "int mm(int a) { return walk(a); }\n__attribute__((weak)) int either(void) { return 1; }\n",
-    "fs/core.c": "static __attribute__((noipa)) int walk(int a) { return a + 2; }\n"
-    "int fs(int a) { return walk(a); }\nint either(void) { return 2; }\n",
-    "fs/other.c": "static __attribute__((noipa)) int walk(int a) { return a + 3; }\n"
-    "int other(int a) { return walk(a); }\n",
-    "lib/low.S": ".globl low\n.type low, @function\nlow: ret\n.size low, .-low\n",
-    "lib/unused.c": "int unused(void) { return 0; }\n",
-    "start.c": "int mm(int), fs(int), other(int), low(void), either(void);\n"
-    "int _start(void) { return mm(1) + fs(2) + other(3) + low() + either(); }\n",
-}
+SOURCES = data(__file__, "sources")
 FLAGS = ("-O2", "-fno-pic", "-ffreestanding", "-fno-asynchronous-unwind-tables")
 
 
@@ -272,10 +236,6 @@ def test_more_places_than_objects_are_left_out(built: Path) -> None:
     assert [each.object for each in built_from.values()] == ["mm/core.o"]
 
 
-def test_a_build_without_the_archive_has_no_origins(tmp_path: Path) -> None:
-    assert addresses.collect(tmp_path, tmp_path) == {}
-
-
 def test_an_object_without_a_source_is_named_itself(built: Path, tmp_path: Path) -> None:
     assert Origin("mm/core.o") in addresses.collect(built / "obj", tmp_path).values()
 
@@ -302,35 +262,7 @@ def test_every_function_has_the_line_of_its_definition(built: Path) -> None:
     assert placed[names["_start"]] == Origin("start.c", 2)
 
 
-STYLE = """\
-/* walk(a) { in a comment } */
-static int walk(int a);
-#define ADD(a) { a }
-
-static __always_inline __printf(1, 2)
-int walk(int a,
-\t int (*call)(int b))
-{
-\treturn other(a) + 1;
-}
-
-SYSCALL_DEFINE2(mark, int, a,
-\t\tint, b)
-{
-\treturn walk(a, b);
-}
-
-#ifdef CONFIG_TWO
-static int either(void) { return 1; }
-#else
-static int either(void) { return 2; }
-#endif
-MADE_BY(macro);
-struct table { int (*call)(void); };
-struct table t = { .call = last };
-struct page *last(void)
-{ return 0; }
-"""
+STYLE = data(__file__, "style")
 
 
 def test_lines_are_of_definitions_and_of_those_alone() -> None:
@@ -351,7 +283,10 @@ def test_lines_of_assembly() -> None:
     }
 
 
-def test_kernel_without_the_file_has_none(tmp_path: Path) -> None:
+def test_a_build_without_the_archive_and_a_kernel_without_the_file_have_none(
+    tmp_path: Path,
+) -> None:
+    assert addresses.collect(tmp_path, tmp_path) == {}
     assert addresses.load(tmp_path / "origins.json.gz") == {}
 
 

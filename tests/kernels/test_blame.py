@@ -14,21 +14,10 @@ from kernels.blame import (
     new_warnings,
     warnings,
 )
-from tests.values import rows
+from tests.values import data
 from text import clean
 
-COMPILER = """\
-  CC      mm/filemap.o
-In file included from ../mm/filemap.c:14:
-../mm/filemap.c: In function '__filemap_add_folio':
-../mm/filemap.c:880:17: warning: unused variable 'x' [-Wunused-variable]
-../mm/filemap.c:881:17: error: 'nothing' undeclared (first use in this function)
-../mm/filemap.c:881:17: note: each undeclared identifier is reported only once
-../mm/filemap.c:900:1: error: expected ';'
-../mm/filemap.c:901:1: error: third
-../mm/filemap.c:902:1: error: fourth
-make[3]: *** [../scripts/Makefile.build:229: mm/filemap.o] Error 1
-"""
+COMPILER = data(__file__, "compiler")
 
 
 def test_first_real_errors_with_paths_from_the_top() -> None:
@@ -39,7 +28,7 @@ def test_first_real_errors_with_paths_from_the_top() -> None:
     )
 
 
-@pytest.mark.parametrize(("log", "first"), rows(__file__, "other_kinds_of_errors"))
+@pytest.mark.parametrize(("log", "first"), data(__file__, "other_kinds_of_errors"))
 def test_other_kinds_of_errors(log: str, first: str) -> None:
     assert str(mistakes(log)[0]) == first
     assert host_trouble(log) == ""
@@ -49,7 +38,7 @@ def test_a_log_without_mistakes_has_none() -> None:
     assert mistakes("  CC      mm/filemap.o\n") == ()
 
 
-@pytest.mark.parametrize("line", rows(__file__, "trouble_of_the_host_is_recognised_among_errors"))
+@pytest.mark.parametrize("line", data(__file__, "trouble_of_the_host_is_recognised_among_errors"))
 def test_trouble_of_the_host_is_recognised_among_errors(line: str) -> None:
     assert host_trouble(f"{COMPILER}{line}\n  CC      b.o\n") == clean(line)
 
@@ -75,7 +64,7 @@ def test_the_object_that_failed_is_that_of_the_first_mistake() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "target"), rows(__file__, "only_what_one_compiler_made_is_an_object")
+    ("line", "target"), data(__file__, "only_what_one_compiler_made_is_an_object")
 )
 def test_only_what_one_compiler_made_is_an_object(line: str, target: str) -> None:
     assert failed_object(f"  CC      a.o\n{line}\n", Mistake("x")) == target

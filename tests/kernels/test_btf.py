@@ -10,30 +10,10 @@ from hypothesis import strategies as st
 
 from errors import InfraError
 from kernels import btf, symbols
-from tests.values import rows
+from tests.values import data
 from tests.waiting import completed
 
-SOURCE = """\
-typedef struct { int counter; } atomic_t;
-typedef struct spinlock { union { struct { int val; } raw; char pad[4]; }; } spinlock_t;
-struct tree { spinlock_t lock; unsigned flags; void *head; };
-struct inner { long first; const struct tree pages; volatile char text[6]; };
-struct outer {
-	short kind;
-	atomic_t count;
-	union {
-		struct { void *next, *prev; } lru;
-		long words[2];
-		struct { long unnamed_one, unnamed_two, unnamed_three; };
-	};
-	struct inner data;
-	struct inner more[3];
-	unsigned bit_one : 1, bit_two : 7;
-	enum state { OFF, ON } state;
-	double real;
-};
-struct outer thing;
-"""
+SOURCE = data(__file__, "source")
 
 
 def types_of(source: str, folder: Path) -> bytes:
@@ -74,7 +54,7 @@ def test_sizes_and_offsets_are_the_compilers(written: bytes, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("place", "further", "name"), rows(__file__, "a_byte_has_the_name_of_its_member")
+    ("place", "further", "name"), data(__file__, "a_byte_has_the_name_of_its_member")
 )
 def test_a_byte_has_the_name_of_its_member(
     written: bytes, tmp_path: Path, place: str, further: int, name: str

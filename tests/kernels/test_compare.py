@@ -21,7 +21,7 @@ from results.calls import Calls, calls_of, together
 from results.record import PatchRecord, TriageRecord
 from tests.kernels.fake import COMMENT, GROWN, Lab, replace
 from tests.kernels.shipped import boot_image, packed
-from tests.values import identity, rows
+from tests.values import data, identity
 
 FIRST = PatchRecord(name="0001-a.patch", subject="a", sha256="", files=("mm/filemap.c",))
 SECOND = PatchRecord(name="0002-b.patch", subject="b", sha256="", files=("include/x.h", "lib/y.c"))
@@ -86,15 +86,6 @@ def test_data_of_the_same_size_is_named(lab: Lab) -> None:
 def test_a_header_that_changes_nothing_is_the_same_code(lab: Lab) -> None:
     record = built(lab, replace("include/folio.h", "#define", "/* sizes */\n#define"))
     assert (record.verdict, record.left_out) == ("same code", ())
-
-
-def test_a_series_taken_out_is_compared_the_other_way(lab: Lab) -> None:
-    plain = provide(lab.request())
-    other = provide(lab.request(lab.series("asked", GROWN)))
-    (series,) = take_in(SeriesSpec(path="configs/series/asked"), **lab.where).records
-    (function,) = compared(other, plain, series.patches).functions
-    assert function.file == "mm/filemap.c"
-    assert (function.before or 0) > (function.after or 0)
 
 
 def test_a_change_that_is_compiled_out_is_named_with_its_option(lab: Lab) -> None:
@@ -165,18 +156,10 @@ def test_copies_and_parts_that_the_compiler_makes_belong_to_their_function() -> 
     }
 
 
-MAKEFILE = """\
-# obj-$(CONFIG_WRONG) += filemap.o
-obj-y := mmap.o \\
-	memory.o
-obj-$(CONFIG_THP) += huge_memory.o khugepaged.o
-obj-$(CONFIG_BRD) += brd.o
-brd-y += brd_main.o
-brd-$(CONFIG_BRD_X) += brd_x.o
-"""
+MAKEFILE = data(__file__, "makefile")
 
 
-@pytest.mark.parametrize(("file", "options"), rows(__file__, "options_in_makefiles"))
+@pytest.mark.parametrize(("file", "options"), data(__file__, "options_in_makefiles"))
 def test_options_in_makefiles(tmp_path: Path, file: str, options: tuple[str, ...]) -> None:
     (tmp_path / "mm").mkdir()
     (tmp_path / "mm/Makefile").write_text(MAKEFILE)
@@ -184,30 +167,10 @@ def test_options_in_makefiles(tmp_path: Path, file: str, options: tuple[str, ...
     assert governing(file, tmp_path) == options
 
 
-SOURCE = """\
-#ifdef CONFIG_A
-1
-#else
-3
-#endif
-#if IS_ENABLED(CONFIG_B) /* why */
-6
-#ifndef CONFIG_A
-8
-#endif
-#endif
-#if defined(CONFIG_A) && defined(CONFIG_C)
-12
-#elif 1
-14
-#endif
-# if !defined(CONFIG_A)
-17
-# endif
-"""
+SOURCE = data(__file__, "source")
 
 
-@pytest.mark.parametrize(("line", "values", "options"), rows(__file__, "options_in_sources"))
+@pytest.mark.parametrize(("line", "values", "options"), data(__file__, "options_in_sources"))
 def test_options_in_sources(line: int, values: dict[str, str], options: tuple[str, ...]) -> None:
     assert unmet(SOURCE, [line], values) == [options]
 
@@ -222,17 +185,7 @@ def test_looking_at_many_lines_takes_linear_time() -> None:
 
 
 START = 0xFFFFFFFF81000000
-FUNCTIONS = {
-    "caller": 0x00,
-    "jumper": 0x20,
-    "neighbour": 0x40,
-    "holder": 0x50,
-    "loader": 0x70,
-    "through": 0x90,
-    "callee": 0xC0,
-    "far": 0x100,
-    "setup": 0x1000,
-}
+FUNCTIONS = data(__file__, "functions")
 MAP = "\n".join(
     (
         f"{START:x} T _stext",

@@ -16,21 +16,9 @@ from kernels.config import Lost, parse
 from kernels.configure import FILE, Reasons, adapt, added_options, agreed, load_reasons
 from kernels.series import read_patch
 from tests.kernels.fake import COMMENT, FASTER, Lab, replace
-from tests.values import but
+from tests.values import but, data
 
-REASONS = """
-[[renamed]]
-option = "NET_9P"
-now = "NET_NINE"
-since = "7.0"
-why = "spelled out"
-[[alternatives]]
-options = [{ name = "SMP" }, { name = "SMP_LAZY" }]
-why = "many processors"
-[[needed]]
-by = "the share of the host's root"
-options = ["NET", "NET_9P"]
-"""
+REASONS = data(__file__, "reasons")
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from kernels.series import apply, read_patch
 from kernels.source import identify, unpack
 from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab, keep, patches_of
 from tests.kernels.posting import git, repository
-from tests.values import rows
+from tests.values import data
 
 STRANGER = 65_534
 
@@ -208,38 +208,6 @@ def test_each_prefix_is_the_tree_of_its_commit(lab: Lab, tmp_path: Path) -> None
         assert git(tree, "write-tree") == git(folder, "rev-parse", f"{commit}^{{tree}}")
 
 
-def test_settings_of_the_repository_change_nothing(lab: Lab, tmp_path: Path) -> None:
-    folder = merged(lab)
-    written = []
-    for name in ("one", "other"):
-        into = tmp_path / name
-        into.mkdir()
-        write_line("base..topic", into, checkout=lab.checkout, repository=str(folder))
-        written.append({path.name: path.read_bytes() for path in into.iterdir()})
-        with (folder / ".git/config").open("a") as file:
-            file.write("[diff]\n\tnoprefix = true\n\tcontext = 9\n[log]\n\tshowSignature = true\n")
-    assert written[0] == written[1]
-
-
-@pytest.mark.parametrize(
-    ("place", "between", "message"),
-    [
-        ("", "base..nowhere", "git does not know nowhere"),
-        ("", "topic..base", "no commit in the range"),
-        ("", "topic~1..topic~1", "no commit in the range"),
-        ("", "topic", "is not a range"),
-        ("", "git:x@base..topic", "is not a range"),
-        ("nowhere", "base..topic", "no such repository"),
-    ],
-)
-def test_what_is_no_range_is_refused(
-    lab: Lab, tmp_path: Path, place: str, between: str, message: str
-) -> None:
-    folder = merged(lab)
-    with pytest.raises(UsageError, match=message):
-        write_line(between, tmp_path, checkout=lab.checkout, repository=place or str(folder))
-
-
 @pytest.fixture
 def tree(lab: Lab) -> Path:
     """``mainline`` with two commits, and on its first one a branch ``topic/fast`` with two."""
@@ -335,7 +303,7 @@ def test_changes_on_top_of_a_range(lab: Lab, tree: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("revision", "base", "uncommitted", "message"), rows(__file__, "what_cannot_be_meant")
+    ("revision", "base", "uncommitted", "message"), data(__file__, "what_cannot_be_meant")
 )
 def test_what_cannot_be_meant(
     lab: Lab, tree: Path, revision: str, base: str, uncommitted: bool, message: str

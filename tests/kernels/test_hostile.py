@@ -23,7 +23,7 @@ from kernels.series import apply, read_patch, reverted
 from tests.kernels.fake import FASTER, GROWN, Lab, keep, patches_of
 from tests.kernels.poison import DIFF, LONG, ODD, UNREADABLE
 from tests.kernels.posting import Post, mbox, post
-from tests.values import rows
+from tests.values import data
 from text import clean, is_unfit
 
 pytestmark = pytest.mark.slow
@@ -45,7 +45,7 @@ def hostile(lab: Lab, diff: str, **headers: str) -> SeriesSpec:
     return SeriesSpec(path="hostile.mbox")
 
 
-@pytest.mark.parametrize(("diff", "message"), rows(__file__, "refused_before_anything_is_applied"))
+@pytest.mark.parametrize(("diff", "message"), data(__file__, "refused_before_anything_is_applied"))
 def test_refused_before_anything_is_applied(lab: Lab, diff: str, message: str) -> None:
     before = sorted(lab.source.rglob("*"))
     with pytest.raises(SeriesError) as caught:
@@ -131,16 +131,7 @@ def test_a_file_name_in_a_folder_with_escapes_is_refused(lab: Lab) -> None:
     assert "\x1b" not in str(caught.value)
 
 
-SPECIAL = """Subject: [PATCH] mm: something special
-
-diff --git a/mm/l b/mm/l
-new file mode {mode}
-index 0000000..3594e94
---- /dev/null
-+++ b/mm/l
-@@ -0,0 +1 @@
-+{content}
-"""
+SPECIAL = data(__file__, "special")
 TARGET = "/etc/hostname\n\\ No newline at end of file"
 MODULE = "Subproject commit 3594e94c04db171e2767224db355f514b13715c5"
 
@@ -232,7 +223,7 @@ def test_any_name_has_a_kind(name: str) -> None:
     assert not message_id(name).startswith("-")
 
 
-@pytest.mark.parametrize(("name", "kind"), rows(__file__, "kinds"))
+@pytest.mark.parametrize(("name", "kind"), data(__file__, "kinds"))
 def test_kinds(name: str, kind: str) -> None:
     assert kind_of(name) == kind
 

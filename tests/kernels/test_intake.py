@@ -80,13 +80,6 @@ def test_what_was_kept_needs_the_mailbox_no_more_and_is_no_other_series(lab: Lab
         keep(kept, checkout=lab.checkout, cache=lab.cache.with_name("emptied"))
 
 
-def test_newest_version_wins_with_a_note(lab: Lab) -> None:
-    posts = [*post(lab, FASTER, COMMENT, version=1), *post(lab, GROWN, version=2)]
-    patches, record = taken(lab, file(lab, posts))
-    assert "index >> 4" in applied(lab, patches)
-    assert (record.version, len(record.findings), len(patches)) == (2, 1, 1)
-
-
 def test_an_incomplete_new_version_is_not_mended_with_the_old_one(lab: Lab) -> None:
     old = post(lab, FASTER, COMMENT, version=1)
     new = post(lab, FASTER, COMMENT, version=2)[1].with_header("Message-Id", "<v2@example.org>")
@@ -145,18 +138,6 @@ def test_what_a_mailer_damaged_is_refused(lab: Lab, old: str, new: str, message:
     body = re.sub(old, new, mail.body, flags=re.S)
     with pytest.raises(SeriesError, match=message):
         applied(lab, taken(lab, file(lab, [Post(mail.headers, body)]))[0])
-
-
-def test_thirty_patches(lab: Lab) -> None:
-    edits = [replace("mm/slow.c", f"* {3 + i}", f"* {4 + i}") for i in range(30)]
-    cover, *posts = post(lab, *edits, cover="thirty")
-    # The version stands on the cover letter alone.
-    cover = cover.with_header("Subject", cover.header("Subject").replace("PATCH", "PATCH v3"))
-    patches, record = taken(lab, file(lab, [*posts[::-1], cover]))
-    assert len(patches) == len(record.patches) == 30
-    assert record.version == 3
-    applied(lab, patches)
-    assert "* 33;" in (lab.source / "mm/slow.c").read_text()
 
 
 def test_a_mailbox_as_git_writes_it_without_ids(lab: Lab) -> None:

@@ -24,7 +24,7 @@ from kernels.threads import Thread, select
 from tests.kernels.fake import keep
 from tests.kernels.posting import mbox
 from tests.queues.archive import diff, patch, series
-from tests.values import rows, spaced
+from tests.values import data, spaced
 from tests.waiting import completed
 
 DIFF = (
@@ -181,7 +181,7 @@ def test_filled_lines_are_undone(stuffed: bool, filled: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "title", "author"), rows(__file__, "the_header_in_a_body_names_the_author")
+    ("before", "title", "author"), data(__file__, "the_header_in_a_body_names_the_author")
 )
 def test_the_header_in_a_body_names_the_author(before: str, title: str, author: str) -> None:
     mail = read_mail(outer(text=before + DIFF).as_bytes())
@@ -220,9 +220,9 @@ def test_packed_mailboxes(tmp_path: Path, how: str) -> None:
 
 def test_a_bomb_is_not_unpacked() -> None:
     bomb = gzip.compress(bytes(64 << 20), 9)
-    for data in (bomb, lzma.compress(bytes(64 << 20))):
+    for packed in (bomb, lzma.compress(bytes(64 << 20))):
         with pytest.raises(SeriesError, match="has 1 MiB, more than 1"):
-            unpacked(data, "x", 1 << 20)
+            unpacked(packed, "x", 1 << 20)
 
 
 @pytest.mark.parametrize(

@@ -26,21 +26,13 @@ from kernels.make import (
     make_argv,
     run_make,
     safe_headers,
-    wait_until_idle,
 )
 from tests.kernels.fake import Lab
-from tests.values import but
+from tests.values import but, data
 from tests.waiting import alive, completed, wait_until
 
 REPOSITORY = Path(__file__).parents[2]
-MAKE_ELSEWHERE = """
-import sys
-from pathlib import Path
-from kernels.make import run_make
-at = Path(sys.argv[1])
-run_make(["make", "-j2"], cwd=at, log=at / "log", busy=at / "busy", timeout_s=60,
-         most_log_bytes=1 << 20)
-"""
+MAKE_ELSEWHERE = data(__file__, "make_elsewhere")
 
 
 @pytest.fixture
@@ -136,11 +128,6 @@ def predecessor(tmp_path: Path) -> Iterator[Path]:
     wait_until(begun.exists, "beginning")
     yield over
     assert process.wait() == 0
-
-
-def test_idle_is_waited_for(tmp_path: Path, predecessor: Path) -> None:
-    wait_until_idle(tmp_path / "busy")
-    assert predecessor.exists()
 
 
 def test_make_waits_for_the_last_process_of_a_predecessor(

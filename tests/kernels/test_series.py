@@ -13,7 +13,7 @@ from kernels.patch_folder import known_series, read_folder
 from kernels.series import apply, host_code, read_patch, reverted
 from tests.kernels.fake import FASTER, GROWN, Lab, replace
 from tests.kernels.posting import git
-from tests.values import rows
+from tests.values import data
 from tests.waiting import completed
 
 HEADER = "From: T <t@example.org>\nSubject: [PATCH] a subject\n\n---\n"
@@ -197,7 +197,7 @@ def diff(file: str, *lines: str, made: str = "") -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"), rows(__file__, "what_a_build_executes_is_named_with_a_reason")
+    ("text", "reason"), data(__file__, "what_a_build_executes_is_named_with_a_reason")
 )
 def test_what_a_build_executes_is_named_with_a_reason(text: str, reason: str) -> None:
     file = text.partition(" b/")[2].partition("\n")[0]
@@ -206,7 +206,7 @@ def test_what_a_build_executes_is_named_with_a_reason(text: str, reason: str) ->
     )
 
 
-@pytest.mark.parametrize("text", rows(__file__, "code_of_the_kernel_is_not"))
+@pytest.mark.parametrize("text", data(__file__, "code_of_the_kernel_is_not"))
 def test_code_of_the_kernel_is_not(text: str) -> None:
     assert host_code([text]) == ()
 

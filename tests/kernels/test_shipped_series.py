@@ -127,19 +127,6 @@ def test_slow_add_does_what_its_name_says(pristine: Path, tmp_path: Path, series
     assert locked == ("locked" in series)
 
 
-@pytest.mark.slow
-def test_filemap_walks_makes_three_walks(pristine: Path, tmp_path: Path) -> None:
-    text = patched(pristine, tmp_path, "configs/series/filemap-walks")["mm/filemap.c"]
-    body = text[text.index("noinline int __filemap_add_folio(") :]
-    body = body[: body.index("\n}\n")]
-    before, _, after = body.partition("xas_lock_irq(&xas);")
-    assert before.count("xa_get_order(") == 1
-    assert after.count("xas_for_each_conflict(") == 1
-    assert after.count("xa_get_order(") == 1
-    assert "xas_get_order(" not in body
-    assert body.count("xas_split_alloc(") == 1
-
-
 def test_no_shipped_series_touches_a_header_that_other_folders_include() -> None:
     """It would rebuild most of the kernel for the second arm; `mm/swap.h` is 38 objects.
 
@@ -159,12 +146,6 @@ def test_what_is_broken_on_purpose_says_so_and_changes_no_header(series: str) ->
         assert "BROKEN ON PURPOSE: " in path.read_text()
         # A header would have nearly every object built again.
         assert all(name.endswith(".c") for name in read_patch(path).files)
-
-
-def test_each_kind_of_mistake_is_shipped() -> None:
-    broken = {name.rpartition("/")[2] for name in SERIES if "broken-" in name}
-    kinds = ("leak", "lock", "lookup", "order", "uaf")
-    assert broken == {f"broken-{kind}" for kind in kinds}
 
 
 PUBLISHED = [CHECKOUT / name for name in EVERY if "/published/" in name]

@@ -177,12 +177,6 @@ def test_debian_source_that_the_archive_has_not(lab: Lab, tmp_path: Path) -> Non
         unpack(kernel_source, tmp_path / "tree")
 
 
-@pytest.mark.parametrize("name", ["bash=1", "linux-source-0.1=", "linux-source-../x=1", "-x=1"])
-def test_debian_source_by_a_name_that_is_none(lab: Lab, name: str) -> None:
-    with pytest.raises((UsageError, InfraError)):
-        identify(f"deb:{name}", **lab.where)
-
-
 @pytest.mark.parametrize("spec", ["dir:nowhere", "tarball:nowhere.tar.xz", "git:nowhere@v1"])
 def test_missing_path_is_the_users(lab: Lab, spec: str) -> None:
     with pytest.raises(UsageError, match="no such"):

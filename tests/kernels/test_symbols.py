@@ -21,19 +21,9 @@ from kernels.symbols import (
     save,
     variables,
 )
+from tests.values import data
 
-CODE = """
-const char linux_banner[] = "Linux version 6.12.0 #1 BANNER";
-int table[4];
-int limit = 7;
-extern void log_it(const char *text);
-
-__attribute__((noipa)) static int first(int x) { return x * 3 + table[x & 3]; }
-__attribute__((noipa)) static int second(int x) { log_it("second"); return first(x) - 1; }
-__attribute__((noipa)) int third(int x) { return second(x) + first(x) + limit; }
-void log_it(const char *text) { limit += *text; }
-int start(void) { return third(limit); }
-"""
+CODE = data(__file__, "code")
 
 
 def build(folder: Path, name: str, code: str, *, build_id: str = "sha1") -> Path:
@@ -97,18 +87,7 @@ def test_data_counts_in_the_key(base: Path, tmp_path: Path) -> None:
     assert names(base, more) == []
 
 
-DATA = """
-extern int start(void);
-static const char *const names[] = {"one", "two"};
-static int (*const ops[])(void) = {start, 0};
-int limit = 7;
-long counts[4];
-int start(void)
-{
-    static int calls = 1;
-    return calls++ + names[limit][0] + !ops[limit] + counts[0];
-}
-"""
+DATA = data(__file__, "data")
 
 
 @pytest.mark.parametrize(

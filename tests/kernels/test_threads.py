@@ -18,7 +18,7 @@ from kernels.mail import Mail, read_mail, read_mails
 from kernels.threads import Thread, groups_of, select
 from tests.kernels.posting import Post, mbox
 from tests.queues.archive import diff, patch, series
-from tests.values import rows
+from tests.values import data
 
 OTTO = "Otto V <otto@example.net>"
 COVER = "Why.\n\nbase-commit: adc218676eef25575469234709c2d87185ca223a\n"
@@ -172,7 +172,7 @@ def test_one_more_patch_has_a_place(number: str, order: list[int], answers: list
     assert thread.findings[0].endswith("--series a-9")
 
 
-@pytest.mark.parametrize("tags", rows(__file__, "tags_as_people_and_patchwork_write_them"))
+@pytest.mark.parametrize("tags", data(__file__, "tags_as_people_and_patchwork_write_them"))
 def test_tags_as_people_and_patchwork_write_them(tags: str) -> None:
     posts = [patch(f"{tags.format(n=n)} mm: x{n}", f"a-{n}", answers=["a-0"]) for n in (0, 1, 2)]
     thread = chosen([posts[2], Post(posts[0].headers, COVER), posts[1]])

@@ -23,7 +23,7 @@ from queues.watch import Attest, PollReport, Selection, Watch, read_posted
 from results import door
 from runs.request import Request
 from tests.kernels.fake import keep
-from tests.kernels.poison import ODD, UNREADABLE
+from tests.kernels.poison import UNREADABLE
 from tests.kernels.posting import Post, mbox, reply
 from tests.queues.archive import DAY, NOW, MailArchive, diff, git, patch, series
 from tests.values import but
@@ -566,12 +566,6 @@ def test_a_mail_that_cannot_be_read_is_named_and_the_ones_after_it_are_read(
     assert len(poll(store, place, "mm/").queued) == 1
 
 
-@pytest.mark.parametrize("name", ODD)
-def test_a_mail_that_breaks_a_rule_is_queued(store: QueueStore, tmp_path: Path, name: str) -> None:
-    result = poll(store, put("mbox", tmp_path / "mm.mbox", [ODD[name]]), "mm/")
-    assert (len(result.queued), result.left_out) == (1, [])
-
-
 def test_so_much_is_remembered_of_what_was_left_out(
     store: QueueStore, archive: MailArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -718,37 +712,3 @@ def test_a_series_in_the_thread_of_one_that_is_queued_is_another_one(
     archive.add(series("b", 2 if cover else 3, title="mm: b", under=["a-0"], cover=cover))
     result = poll(store, archive.folder)
     assert (len(result.queued), result.left_out) == (1, [])
-
-
-def test_versions_on_the_cover_letter_alone_and_more_patches(
-    store: QueueStore, archive: MailArchive, tmp_path: Path
-) -> None:
-    cover, *patches = series("a", 2)
-    cover = cover.with_header("Subject", "[PATCH v2 0/2] mm: make it fast")
-    archive.add([cover, *patches, patch("[PATCH 3/2] mm: more", "a-3", answers=["a-0"])])
-    result = poll(store, archive.folder)
-    assert (titles(store), result.waiting) == (["v2 mm: make it fast"], [])
-    (entry,) = waiting(store)
-    spec = keep(SeriesSpec(path=str(store.mails(entry))), checkout=tmp_path, cache=tmp_path)
-    (record,) = take_in(spec, checkout=tmp_path, cache=tmp_path).records
-    assert [each.subject for each in record.patches] == [
-        "mm: step 1 of a",
-        "mm: step 2 of a",
-        "mm: more",
-    ]
-    archive.add([patch("[PATCH 4/2] mm: late", "a-5", answers=["a-0"])])
-    assert poll(store, archive.folder).left_out == [
-        'v1 4/2: "mm: late" (Ada L <ada@example.org>), a-5@example.org: its series was whole '
-        "without it"
-    ]
-
-
-def test_two_patches_for_one_place_are_measured_by_nobody(
-    store: QueueStore, archive: MailArchive
-) -> None:
-    cover, first, second = series("a", 2)
-    other = patch("[PATCH 1/2] mm: other", "o", answers=["a-0"], file="mm/slub.c")
-    archive.add([cover, first, other, second])
-    result = poll(store, archive.folder)
-    assert result.queued == []
-    assert "two mails are v1 1/2" in result.left_out[0]

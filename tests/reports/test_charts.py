@@ -20,18 +20,10 @@ from tests.analysis.many_factory import workloads
 from tests.analysis.measured import compare, measured
 from tests.analysis.wall_factory import WallSession
 from tests.reports.drawn import OnPage, charts_on, draw_all, page_of
-from tests.values import but
+from tests.values import but, data
 
 # What each session's page has: a chart that is lost, or drawn twice, is an error here.
-ON_PAGE = {
-    "normal": {"forest": 1, "samples": 3},
-    "counted": {"forest": 1, "samples": 3, "waterfall": 1},
-    "five": {"forest": 1},
-    "stepwise": {"patches": 3, "forest": 1},
-    "matrix": {"ranked": 1, "samples": 6},
-    "many": {"ranked": 1},
-    "quiet": {"forest": 1, "samples": 3},
-}
+ON_PAGE = data(__file__, "on_page")
 
 
 @pytest.fixture(scope="module")

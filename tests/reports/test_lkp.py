@@ -150,13 +150,6 @@ def test_no_name_is_a_key_of_the_cache(five: SessionComparison, normal: Comparis
         assert len(set(texts)) == len(session.arms)
 
 
-@pytest.mark.parametrize("name", ["normal", "five", "failed_five", "stepwise", "matrix"])
-def test_a_subject_of_exact_mode_says_virtual(name: str, request: pytest.FixtureRequest) -> None:
-    compared = request.getfixturevalue(name)
-    session = compared if isinstance(compared, SessionComparison) else forms.as_session(compared)
-    assert "virtual" in lkp.subject(session)
-
-
 def test_a_subject_of_real_time_does_not() -> None:
     rendered = lkp.render(forms.as_session(WallSession(effect=0.03).compared()))
     assert "virtual" not in rendered

@@ -22,8 +22,6 @@ from tests.analysis.wall_factory import WallSession
 from tests.values import but
 
 MAIL = ("letter", "lkp", "mmtests")
-# The robot's names are never wrapped; its form has tests of its columns.
-NARROW = ("letter", "mmtests")
 Either = Comparison | SessionComparison
 
 
@@ -59,13 +57,6 @@ def test_lines_fit_at_every_size(scale: float) -> None:
     ]
     rendered = forms.render(compare(session.manifest(), records), "mmtests")
     assert max(map(len, rendered.splitlines())) <= 75
-
-
-def test_the_robots_form_is_ascii_but_for_its_sign(sessions: dict[str, Either]) -> None:
-    for name, session in sessions.items():
-        rendered = forms.render(session, "lkp")
-        assert rendered.replace("\xb1", "").isascii(), name
-        assert all(c.isprintable() or c in "\n\t" for c in rendered), name
 
 
 @pytest.mark.parametrize("form", MAIL)

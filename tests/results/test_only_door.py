@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.values import rows, spaced
+from tests.values import data, spaced
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 # Who reads and writes sessions, histories, queues, stores, archives and sites.
@@ -86,6 +86,6 @@ def test_files_of_such_folders_are_opened_by_the_door_alone() -> None:
     }
 
 
-@pytest.mark.parametrize("text", rows(__file__, "each_way_is_noticed"))
+@pytest.mark.parametrize("text", data(__file__, "each_way_is_noticed"))
 def test_each_way_is_noticed(text: str) -> None:
     assert list(opening(ast.parse(text)))

@@ -13,7 +13,7 @@ from results.record import Failure, RunRecord, as_json
 from results.units import is_virtual, shown_unit, with_shown_units
 from tests.analysis.factory import ExactSession
 from tests.analysis.wall_factory import WallSession
-from tests.values import but
+from tests.values import but, data
 from workloads.metrics import TABLE
 
 FAILURE = Failure(kind="panic", blame="series", message="m")
@@ -89,14 +89,7 @@ def test_the_head_of_a_session_has_them_and_is_otherwise_as_it_was() -> None:
     assert with_shown_units(wall) == wall
 
 
-ROW = {
-    "name": "xas_load",
-    "file": "lib/xarray.c",
-    "instructions": 20,
-    "calls": 2,
-    "kinds": [1, 2, 3, 4, 5, 6],
-    "line": 7,
-}
+ROW = data(__file__, "row")
 SITE = {"function": "xas_load", "file": "lib/xarray.c", "shared": False, "taken": 3, "held": 9}
 
 

@@ -131,21 +131,6 @@ def test_building_says_something_now_and_then(plain: Plain, clock: Clock) -> Non
     ]
 
 
-def test_building_without_an_estimate(plain: Plain, clock: Clock) -> None:
-    reporter, stream = plain
-    reporter.building("base", MakeProgress(7, 0, 5))
-    assert stream.getvalue() == "building base: 7 objects, 5s\n"
-
-
-def test_building_beyond_the_estimate_says_so_and_promises_nothing(plain: Plain) -> None:
-    """A clamped estimate said "1943 of about 1943 objects" for 100 s."""
-    reporter, stream = plain
-    reporter.building("base", MakeProgress(1943, 1750, 480))
-    assert (
-        stream.getvalue() == "building base: 1943 objects, where the last build had 1750, 8m00s\n"
-    )
-
-
 def test_threads_do_not_tear_lines_or_lose_runs(plain: Plain) -> None:
     reporter, stream = plain
     numbers = count()

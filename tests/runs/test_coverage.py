@@ -14,7 +14,7 @@ from results.record import Failure, RunRecord
 from runs.coverage import automatic, shipped, workloads_for
 from runs.repro import Kept, compare_sessions
 from runs.resolved import catalogue as known
-from tests.values import rows
+from tests.values import data
 from workloads.spec import load_catalogue
 
 SERIES = Path(__file__).resolve().parents[2] / "configs/series"
@@ -28,7 +28,7 @@ def texts(name: str) -> tuple[dict[str, str], tuple[str, ...]]:
 
 @pytest.mark.parametrize(
     ("series", "best", "changed"),
-    rows(__file__, "the_workload_of_each_shipped_series_is_suggested"),
+    data(__file__, "the_workload_of_each_shipped_series_is_suggested"),
 )
 def test_the_workload_of_each_shipped_series_is_suggested(
     series: str, best: str, changed: str

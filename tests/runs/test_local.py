@@ -12,17 +12,10 @@ import pytest
 
 from errors import Exit, InfraError
 from runs.local import RESERVE_BYTES, workspace
+from tests.values import data
 
 CHECKOUT = Path(__file__).parents[2]
-OWNER = """
-import sys
-from pathlib import Path
-from runs.local import workspace
-with workspace(Path(sys.argv[1]), 0) as folder:
-    (folder / "memory").write_bytes(b"x" * 1000)
-    print(folder, flush=True)
-    sys.stdin.read()
-"""
+OWNER = data(__file__, "owner")
 
 
 @contextmanager

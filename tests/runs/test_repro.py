@@ -133,14 +133,6 @@ def test_the_root_that_was_booted_is_in_it_and_is_what_guests_get(
     assert "root.cpio" not in write_archive(store.folder, tmp_path / "y.tar.gz", options)
 
 
-def test_the_same_session_gives_the_same_bytes(
-    folder: Path, options: Options, tmp_path: Path
-) -> None:
-    for name in ("one", "other"):
-        write_archive(folder, tmp_path / f"{name}.tar.gz", options)
-    assert (tmp_path / "one.tar.gz").read_bytes() == (tmp_path / "other.tar.gz").read_bytes()
-
-
 def test_the_session_s_own_patches_come_before_those_of_the_checkout(
     folder: Path, options: Options, tmp_path: Path
 ) -> None:

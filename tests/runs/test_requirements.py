@@ -158,11 +158,6 @@ def test_a_setting_that_the_kernel_has_not_the_option_for_is_refused_before_a_bu
 FILES = st.dictionaries(st.text(max_size=5), st.binary(max_size=30), max_size=5)
 
 
-def test_equal_runs() -> None:
-    files = {"uname": b"Linux\n", "4k/after/proc/vmstat": b"pgfault 1\n"}
-    assert diverging(files, dict(files)) == ()
-
-
 def test_file_line_and_both_values() -> None:
     first = {"4k/after/proc/vmstat": b"pgfault 10\npgmajfault 3\npgscan 1\n", "uname": b"x\n"}
     second = {"4k/after/proc/vmstat": b"pgfault 10\npgmajfault 4\npgscan 2\n", "uname": b"x\n"}

@@ -63,17 +63,6 @@ def test_experiments_of_patches_ask_for_it_themselves(name: str) -> None:
     assert check.selftests == ("xarray",)
 
 
-def test_arms_of_reclaim_contention_are_on_four_nodes_with_their_settings() -> None:
-    by_run = guests(load("reclaim-contention"))
-    assert len(by_run) == 10
-    shapes = {(machine.guest.vcpus, machine.guest.numa_nodes) for machine in by_run.values()}
-    assert shapes == {(4, 4), (1, 1)}
-    for run_id, machine in by_run.items():
-        assert machine.guest.memory_mib % machine.guest.numa_nodes == 0
-        assert ("vm.zone_reclaim_mode=1" in machine.job_text) == (".zr1." in run_id)
-        assert "LEFT_MIB=64\n" in machine.job_text
-
-
 def test_cases_with_files_of_their_own_have_a_guest_of_their_own() -> None:
     cases = (
         'cases=[{workload="filemap-4k", primary=[], times={smoke={"4k"={runtime_s=1}}}},'

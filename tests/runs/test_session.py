@@ -24,18 +24,9 @@ from runs.local import Options
 from runs.resolved import resolve
 from runs.session import SessionLock, keep_calls, new_folder, now, reopen, start
 from tests.analysis import factory
-from tests.values import but
+from tests.values import but, data
 
-PATCH = """\
-From: A <a@example.org>
-Subject: [PATCH] mm: x
-
---- a/mm/x.c
-+++ b/mm/x.c
-@@ -1 +1 @@
--a
-+b
-"""
+PATCH = data(__file__, "patch")
 
 
 @pytest.fixture

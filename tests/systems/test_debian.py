@@ -6,18 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.values import data
 from tests.waiting import completed
 
 SCRIPT = Path(__file__).with_name("debian.sh")
 # Of a host with a security archive besides, as `apt-get indextargets` prints it.
-INDEX = """#!/bin/sh
-cat <<END
-Debian Debian-Security http://mirror.example/debian-security/
-Debian Debian http://mirror.example/debian/
-Debian Debian http://mirror.example/debian/
-Other Other http://other.example/other/
-END
-"""
+INDEX = data(__file__, "index")
 
 
 @dataclass

@@ -22,7 +22,7 @@ from tests.kernels.conftest import lab as a_lab
 from tests.kernels.fake import Lab
 from tests.kernels.posting import git
 from tests.kernels.test_git_range import merged
-from tests.values import but, rows
+from tests.values import but, data
 from verbs.bisect import _resolved, _search, _shown, _untested, as_text
 from verbs.invocation import resolved_of
 
@@ -165,7 +165,7 @@ def test_a_step_of_which_nothing_ran_is_no_good_one() -> None:
     )
 
 
-@pytest.mark.parametrize("words", rows(__file__, "wrong_words_are_a_usage_error"))
+@pytest.mark.parametrize("words", data(__file__, "wrong_words_are_a_usage_error"))
 def test_wrong_words_are_a_usage_error(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

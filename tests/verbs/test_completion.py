@@ -8,17 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.values import data
 from tests.waiting import completed
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-BASH = """
-source "$1"
-shift
-COMP_WORDS=("$@")
-COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
-_twinboot_completion twinboot
-printf '%s\\n' "${COMPREPLY[@]}"
-"""
+BASH = data(__file__, "bash")
 
 
 @pytest.fixture(scope="module")
@@ -102,48 +96,6 @@ def test_each_shell_reads_its_script(
         pytest.skip(f"{shell} is not installed")
     done = completed([shell, "-n", str(script)], check=False)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
-def test_fish_completes(environment: dict[str, str], tmp_path: Path) -> None:
-    script = tmp_path / "twinboot.fish"
-    script.write_text(output("twinboot", "completion", "fish", env=environment))
-    command = f"source {script}; complete -C 'twinboot plan filemap-v'; complete -C 'twinboot rep'"
-    lines = output("fish", "--no-config", "-c", command, env=environment).splitlines()
-    words = [line.split("\t")[0] for line in lines if line]
-    assert words == ["filemap-v1", "filemap-v4", "report", "repro"]
-
-
-# zsh completes in its line editor alone: what the function says to it is looked at instead.
-ZSH = """
-compdef() { : }
-_arguments() { print -r -- "$@" }
-source "$1"
-shift
-words=("$@")
-CURRENT=$#words
-_twinboot_completion
-"""
-
-
-@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
-def test_zsh_completes(environment: dict[str, str], tmp_path: Path) -> None:
-    script = tmp_path / "twinboot.zsh"
-    script.write_text(output("twinboot", "completion", "zsh", env=environment))
-    shown = output(
-        "zsh",
-        "-f",
-        "-c",
-        ZSH,
-        "zsh",
-        str(script),
-        "twinboot",
-        "run",
-        "noop",
-        "--mo",
-        env=environment,
-    )
-    assert shown.startswith('*: :(("--mode":"exact, or wall')
 
 
 def test_a_press_of_the_tabulator_waits_for_no_statistics(environment: dict[str, str]) -> None:

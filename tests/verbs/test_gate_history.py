@@ -22,7 +22,7 @@ from tests.history.altered import (
     without_last_seed,
 )
 from tests.history.factory import Nights
-from tests.values import but, rows
+from tests.values import but, data
 from verbs.history import policy_of
 
 STEP = 20
@@ -184,7 +184,7 @@ def test_metrics_are_named_as_people_read_them_or_as_they_are_recorded(
 
 
 @pytest.mark.parametrize(
-    ("rule", "words"), rows(__file__, "a_policy_that_fails_nothing_by_mistake_is_refused")
+    ("rule", "words"), data(__file__, "a_policy_that_fails_nothing_by_mistake_is_refused")
 )
 def test_a_policy_that_fails_nothing_by_mistake_is_refused(
     gated: Gated, rule: str, words: str

@@ -15,7 +15,7 @@ from results.store import SessionStore
 from tests.analysis import counts_factory
 from tests.analysis.factory import ExactSession, fails, stored
 from tests.history.factory import Nights
-from tests.values import but, rows
+from tests.values import but, data
 
 NAMES = {"base": PINNED, "patched": "tonight"}
 EVIL = "evil\n::error::pwned\x1b[2J"
@@ -161,7 +161,7 @@ def test_annotations_are_lines_of_their_own_and_nothing_else(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"), rows(__file__, "mistakes_of_the_user_end_with_2")
+    ("arguments", "message"), data(__file__, "mistakes_of_the_user_end_with_2")
 )
 def test_mistakes_of_the_user_end_with_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str

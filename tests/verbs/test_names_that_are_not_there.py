@@ -11,7 +11,7 @@ import lab
 from history.store import HistoryStore
 from tests.analysis.factory import ExactSession, stored
 from tests.history.factory import Nights, with_functions
-from tests.values import rows
+from tests.values import data
 
 Main = Callable[..., int]
 
@@ -31,7 +31,7 @@ def places(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("line", rows(__file__, "each_verb_says_so"))
+@pytest.mark.parametrize("line", data(__file__, "each_verb_says_so"))
 def test_each_verb_says_so(
     main: Main, places: Path, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 import lab
 from results import native
 from tests.analysis.native_factory import World, boots_of, head_of
-from tests.values import rows
+from tests.values import data
 
 SERIES = "configs/series/slow-add-256"
 NO_PLAN = "the plan of a session of native mode cannot be shown"
@@ -33,7 +33,7 @@ def session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "why"), rows(__file__, "a_verb_of_other_modes_refuses_it_by_name")
+    ("arguments", "why"), data(__file__, "a_verb_of_other_modes_refuses_it_by_name")
 )
 def test_a_verb_of_other_modes_refuses_it_by_name(
     arguments: str, why: str, session: Path, capsys: pytest.CaptureFixture[str]

@@ -21,7 +21,7 @@ from runs.local import Options
 from runs.request import Request
 from tests.kernels.poison import UNREADABLE
 from tests.queues.archive import DAY, MailArchive, patch, series
-from tests.values import but, rows, spaced
+from tests.values import but, data, spaced
 from tests.waiting import completed
 from verbs import invocation
 from verbs import session as actions
@@ -131,7 +131,7 @@ def test_what_is_queued_is_taken_in_first(main: Main, capsys: pytest.CaptureFixt
     assert not Path("r").exists()
 
 
-@pytest.mark.parametrize(("arguments", "message"), rows(__file__, "mistakes_of_the_user"))
+@pytest.mark.parametrize(("arguments", "message"), data(__file__, "mistakes_of_the_user"))
 def test_mistakes_of_the_user(
     main: Main, capsys: pytest.CaptureFixture[str], arguments: str, message: str
 ) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from guests.channel import decode
+from tests.values import data
 from workloads.parse import GuestResult, guest_result
 from workloads.spec import Phase, load_catalogue
 from workloads.validity import Claim, problems
@@ -23,13 +24,7 @@ from workloads.validity import Claim, problems
 RECORDED = Path(__file__).parent / "recorded"
 LIMIT = 64 << 20
 CATALOGUE = load_catalogue()
-BUILD_IDS = {
-    "filemap-4k": "4dc6a058b44191bb76567f8b167d704456ec6021",
-    "filemap-thp": "21b9ebc8fc99b31052350631584cd77595c440e0",
-    "iomap-dirty": "47f18e33c086e289453fa61039658c7c8db9e68b",
-    "reclaim-overwrite": "e53aed71a58b6b848c20497b92a9f5fe959528c1",
-    "thp-matrix": "e53aed71a58b6b848c20497b92a9f5fe959528c1",
-}
+BUILD_IDS = data(__file__, "build_ids")
 SEEDS = {"filemap-thp": 2}
 LIMITS = {"filemap-4k": LIMIT, "filemap-thp": LIMIT}
 # Of all files together, and what is left for their cache.

@@ -10,7 +10,7 @@ import pytest
 from experiment.spec import PhaseTimes
 from guests import programs
 from results.profile import PhaseProfile, Profile
-from tests.values import but, rows, spaced
+from tests.values import but, data, spaced
 from tests.waiting import completed
 from tests.workloads.conftest import Run
 from workloads.job import (
@@ -111,7 +111,7 @@ SUMMARY = "6,1,2,-;test_vmalloc: Summary: fix_size_alloc_test passed: {}loops: 5
 
 @pytest.mark.parametrize(
     ("words", "wrong"),
-    rows(__file__, "the_summary_of_the_kernels_own_test_is_read_of_each_release"),
+    data(__file__, "the_summary_of_the_kernels_own_test_is_read_of_each_release"),
 )
 def test_the_summary_of_the_kernels_own_test_is_read_of_each_release(
     tmp_path: Path, words: str, wrong: int

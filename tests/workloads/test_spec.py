@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from errors import SpecError
-from tests.values import rows, spaced
+from tests.values import data, spaced
 from tests.waiting import completed
 from workloads.job_file import (
     ALIASES,
@@ -31,28 +31,7 @@ from workloads.spec import (
 )
 
 FIO_B = 'fio = ["--name=b", "--filename=/mnt/b"]'
-GOOD = """\
-name = "small"
-title = "a small workload"
-mkfs = "mkfs.ext4 -q"
-mount_options = "noatime"
-
-[[phases]]
-name = "one"
-drop_caches = true
-thp = "never"
-fio = ["--name=a", "--rw=randread", "--filename=/mnt/test.img"]
-checks = ["refaults"]
-
-[[phases]]
-name = "two"
-drop_caches = false
-thp = "always"
-fio = ["--name=b", "--filename=/mnt/b"]
-
-[variants.quick.fio]
-two = ["--name=c", "--filename=/mnt/b"]
-"""
+GOOD: str = data(__file__, "good")
 
 
 def add(line: str) -> str:
@@ -128,7 +107,7 @@ def test_variant_changes_the_phases_it_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "problem"), rows(__file__, "mistake_is_named_with_file_and_key")
+    ("old", "new", "problem"), data(__file__, "mistake_is_named_with_file_and_key")
 )
 def test_mistake_is_named_with_file_and_key(
     tmp_path: Path, old: str, new: str, problem: str
@@ -230,18 +209,7 @@ def test_files_are_the_jobs_own_or_one() -> None:
     assert loaded["iomap-dirty"].files(2) == ("/mnt/data.0.0", "/mnt/data.1.0")
 
 
-JOB = """\
-[global]
-bs=4k
-filename=test-file
-
-[Seq Read]
-rw=read
-[rand]
-rw=randread
-bs=$pagesize ; of the guest
-iodepth=$ncpus
-"""
+JOB = data(__file__, "job")
 
 
 def with_job(folder: Path, patch: pytest.MonkeyPatch, job: str, *more: str) -> Path:
@@ -289,7 +257,7 @@ def test_jobs_with_files_of_their_own_have_those_that_are_laid_out(
 
 
 @pytest.mark.parametrize(
-    ("job", "line"), rows(__file__, "mistakes_of_a_job_are_named_at_their_line")
+    ("job", "line"), data(__file__, "mistakes_of_a_job_are_named_at_their_line")
 )
 def test_mistakes_of_a_job_are_named_at_their_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str, line: str
@@ -349,42 +317,7 @@ def ours(section: JobSection) -> dict[str, str]:
     return options
 
 
-OPTIONS = (
-    "bs=4k",
-    "blocksize=8k",
-    "bs=16k,4k",
-    "bs=$pagesize",
-    "bs=${TWINBOOT_BS}",
-    "rw=randread",
-    "readwrite=write",
-    "rw=read",
-    "thread",
-    "thread=0",
-    "direct=1",
-    "iodepth=4",
-    "iodepth = 8",
-    "blockalign=8k",
-    "ba=4k",
-    "filename=x",
-    "filename=y:z",
-    "ioengine=psync",
-    "ioengine=mmap",
-    "description=a b c",
-    "bsrange=4k-64k",
-    "loops=3",
-    "size=1g",
-    "numjobs=$ncpus",
-    "stonewall",
-    "include common.fio",
-    "includeXcommon.fio",
-    "timeout=9",
-    "nr_files=2",
-    "invalidate=0",
-    "rwmixread=50",
-    "random_distribution=normal:20",
-    "percentage_random=100,50",
-    "thinktime=1",
-)
+OPTIONS = data(__file__, "options")
 NOISE = st.sampled_from(["", "; a", "#b=c", "  # [x]", "\t", "   "])
 LINES = st.builds(
     "{}{}{}".format,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.values import rows
+from tests.values import data
 from workloads import check
 
 RECORDED = Path(__file__).parent / "recorded/splats"
@@ -16,7 +16,7 @@ def complaints(name: str, folder: Path = RECORDED) -> list[tuple[str, str]]:
     return [(splat.kind, splat.where) for splat in check.find(text)]
 
 
-@pytest.mark.parametrize(("name", "kind"), rows(__file__, "consoles_of_guests_that_broke"))
+@pytest.mark.parametrize(("name", "kind"), data(__file__, "consoles_of_guests_that_broke"))
 def test_consoles_of_guests_that_broke(name: str, kind: str) -> None:
     assert [kinds for kinds, _ in complaints(name, GUESTS)] == [kind]
 
@@ -110,7 +110,7 @@ def test_a_line_has_its_kind(kind: str, line: str) -> None:
         assert (splat.kind, splat.line, splat.evidence[0]) == (kind, line, line)
 
 
-@pytest.mark.parametrize("line", rows(__file__, "what_a_sound_kernel_says_is_no_splat"))
+@pytest.mark.parametrize("line", data(__file__, "what_a_sound_kernel_says_is_no_splat"))
 def test_what_a_sound_kernel_says_is_no_splat(line: str) -> None:
     assert check.find(f"[    0.1] {line}\n") == ()
 

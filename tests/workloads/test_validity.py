@@ -9,7 +9,7 @@ import pytest
 
 from experiment.spec import PhaseTimes
 from results.profile import PhaseProfile, Profile
-from tests.values import but, rows
+from tests.values import but, data
 from tests.workloads.conftest import CATALOGUE, LIMIT, Change, Run, counter, recorded, swap
 from workloads.job import fio_arguments
 from workloads.spec import Check, Phase
@@ -230,7 +230,7 @@ def test_options_that_fio_says_it_ran_with_are_those_given(run_4k: Run, run_dirt
 
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
-    rows(__file__, "a_guest_that_ran_something_else_says_so_or_lies_twice"),
+    data(__file__, "a_guest_that_ran_something_else_says_so_or_lies_twice"),
 )
 def test_a_guest_that_ran_something_else_says_so_or_lies_twice(
     run_4k: Run, old: str, new: str, problem: str

@@ -39,7 +39,7 @@ from tests.analysis import counts_factory as counts
 from tests.analysis.counts_factory import FOLIOS
 from tests.analysis.factory import ExactSession
 from tests.analysis.measured import compare
-from tests.values import but
+from tests.values import but, data
 
 FAULT, TIMER = "asm_exc_page_fault", "asm_sysvec_apic_timer_interrupt"
 ENTRY, READ, ADD, LOAD = "entry_SYSCALL_64", "filemap_read", "filemap_add_folio", "xas_load"
@@ -290,43 +290,7 @@ def test_a_session_without_counts_has_no_section(session: ExactSession, manifest
     assert not any(each.title.upper() in written.upper() for each in explanations()[1:])
 
 
-NEW = """
-from collections.abc import Iterator
-from analysis import counts
-from analysis.counts import Named, OnePhase, Paired, Recorded
-from analysis.explain import Explanation
-from results.record import Record
-
-class Length(Record):
-    letters: Paired
-
-class LengthOf(Length):
-    name: str
-    file: str
-    user: bool
-    only_in: counts.Arm = ""
-
-class Lengths(OnePhase):
-    total: Length
-    rows: tuple[LengthOf, ...]
-    listed: int
-
-def _counted(run):
-    for function in run.kernel:
-        yield Named(function.name, False), function.file, (len(function.name) * function.calls,)
-
-def compare(recorded: Recorded):
-    for here in counts.phases(recorded, lambda run: True):
-        table = here.table(_counted, 1)
-        rows = tuple(
-            LengthOf(**place, letters=pair)
-            for place, (pair,) in zip(table.places(), table.rows(), strict=True)
-        )
-        total = Length(letters=table.total()[0])
-        yield Lengths(**here.where, total=total, rows=rows, listed=3)
-
-EXPLANATION = Explanation("made_up_lengths", "Letters of what was called", 65, Lengths, compare)
-"""
+NEW = data(__file__, "new")
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from analysis.explain.functions import (
     programs,
     subsystem,
 )
-from tests.values import rows
+from tests.values import data
 
 
 def row(
@@ -84,7 +84,7 @@ def test_functions_without_a_file_are_not_guessed_at() -> None:
     assert find_hints(rows) == ()
 
 
-@pytest.mark.parametrize(("function", "file", "expected"), rows(__file__, "where_functions_belong"))
+@pytest.mark.parametrize(("function", "file", "expected"), data(__file__, "where_functions_belong"))
 def test_where_functions_belong(function: str, file: str, expected: str) -> None:
     assert subsystem(function, file) == expected
 

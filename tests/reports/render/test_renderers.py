@@ -38,6 +38,7 @@ from reports.render import html, markdown, text
 from reports.render.html import policy, source_hash
 from reports.sentences import posting
 from tests.reports.render.test_page import ParsedPage
+from tests.values import data
 from text import clean_line
 
 ATTACK = "<script>alert(1)</script>\x1b[31m\u202e`|$x$</pre></details>\"'&lt;\n# no\n- no"
@@ -225,14 +226,7 @@ def test_long_names_of_arms_are_cut_and_no_number_is() -> None:
     assert lines[-2].split()[-5:] == ["%)", *numbers[1:]]
 
 
-HARMFUL = (
-    "javascript:alert(1)",
-    "data:text/html,x",
-    "//evil.example",
-    "file:///etc/passwd",
-    "",
-    "\\\\x",
-)
+HARMFUL = data(__file__, "harmful")
 
 
 @pytest.mark.parametrize("to", HARMFUL)

@@ -59,18 +59,6 @@ def test_a_change_within_the_scatter_is_in_parentheses() -> None:
     assert wording.moved(None) == "–"
 
 
-def test_sentences(counted: Comparison) -> None:
-    headline = counted.headlines[0]
-    whole, walks = functions.FUNCTIONS.lines(headline)
-    assert (whole.label, whole.base, whole.patched) == ("instructions", "12,870", "12,717")
-    assert (walks.label, walks.of) == ("tree walks", "per folio added")
-    assert walks.change.startswith("-19.2")
-    assert "105 % of the change" in functions.share(headline)
-    assert "spread over" not in functions.share(headline)
-    sentences = [functions.hint(hint, "base", "patched") for hint in headline.hints]
-    assert any("filemap_range_has_entry ran only in base" in hint for hint in sentences)
-
-
 def test_what_few_functions_do_not_explain_is_reported(counted: Comparison) -> None:
     headline = but(counted.headlines[0], listed=1)
     assert functions.share(headline).endswith("; the change is spread over many functions")
@@ -188,37 +176,6 @@ def page(counted: Comparison) -> ParsedPage:
     return ParsedPage(forms.render(counted, "html"))
 
 
-def test_a_letter_begins_with_the_answer(counted: Comparison) -> None:
-    rendered = forms.render(counted, "letter")
-    first = rendered.partition("\n\n4K pages, random mmap reads:")[0]
-    assert "Why        filemap-4k 4k: tree walks per folio added 9.09 -> 7.34; 153.8" in first
-    assert "counted under emulation" in " ".join(first.split())
-    assert max(map(len, first.splitlines())) <= 75
-
-
-def test_the_page_hides_nothing(counted: Comparison, page: ParsedPage) -> None:
-    assert page.open == []
-    text = " ".join(page.text.split())
-    for part in (
-        "Why",
-        "Locks",
-        "never make one",
-        "the other 62 functions",
-        "page-cache tree (xarray)",
-        "only in base",
-        "i_pages.xa_lock",
-        "saturates at, CPUs",
-        "__filemap_add_folio",
-        "waiting function",
-    ):
-        assert part in text, part
-    every = {row.name for row in functions.significant(counted.headlines[0])}
-    assert all(name in text for name in every)
-    tables = [tag for tag, _ in page.tags if tag == "table"]
-    boxes = [a for tag, a in page.tags if tag == "div" and "scroll" in str(a.get("class"))]
-    assert len(tables) == len(boxes)
-
-
 def test_an_a_a_is_called_identical() -> None:
     session = ExactSession()
     manifest = counts.counted(session.manifest())
@@ -228,17 +185,6 @@ def test_an_a_a_is_called_identical() -> None:
     assert functions.IDENTICAL in forms.render(comparison, "text")
     assert functions.IDENTICAL in " ".join(forms.render(comparison, "letter").split())
     assert not any(charted.waterfall(comparison, each) for each in comparison.headlines)
-
-
-def test_one_seed_claims_no_interval() -> None:
-    session = ExactSession(seeds=(5,))
-    manifest = counts.counted(session.manifest())
-    comparison = compare(manifest, session.records(), counts.profiles(session))
-    rendered = forms.render(comparison, "text")
-    # Nothing is known of what seeds scatter by.
-    why = " ".join(section(rendered, "Why", "Published figures").split())
-    assert "4k: instructions 12,880 12,719 (-1.25 %)" in why
-    assert ParsedPage(forms.render(comparison, "html")).open == []
 
 
 def test_the_waterfall_ends_at_the_whole_change(counted: Comparison) -> None:

@@ -349,13 +349,6 @@ def test_a_scheduler_by_address_and_a_store_for_it(tmp_path: Path) -> None:
     assert other.store.url == "s3://bucket/kernels"
 
 
-@pytest.mark.parametrize("text", ["dask://host", "dask://:8786", "ray://x", "", "dask://h:port"])
-def test_another_form_is_refused_with_those_known(text: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="unknown executor") as error:
-        chosen(text, tmp_path)
-    assert "tls://HOST:PORT" in error.value.next_step
-
-
 @pytest.mark.parametrize("host", ["build-7", "10.0.0.1", "0.0.0.0", "[fe80::1]", "127.0.0.1.org"])
 def test_a_scheduler_that_others_reach_needs_tls_or_a_word(host: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="a shell") as error:
