@@ -22,12 +22,13 @@ from files import sha256_of, write_atomically
 from host.packages import install_line, locate
 from host.process import run
 from kernels import packages
-from kernels.git_range import require_files
-from text import clean
+from kernels.git_range import require_files, run_git
+from text import clean, words
 
 DEBIAN_SOURCES = Path("/usr/src")
 # Where a source package keeps its tarball there: Debian's, then Ubuntu's.
 TARBALLS = ("{package}.tar.*", "{package}/{package}.tar.*")
+SHA256_LETTERS = 64
 UNPACK_TIMEOUT_S = 1800.0
 QUERY_TIMEOUT_S = 60.0
 CHUNK = 1 << 20
@@ -105,7 +106,8 @@ def release_of(spec: str, checkout: Path) -> str:
         folder = checkout / Path(place if at else name).expanduser()
         text = ""
         if kind == "git":
-            text = _query(["git", "-C", str(folder), "show", f"{ref if at else 'HEAD'}:Makefile"])
+            makefile = f"{ref if at else 'HEAD'}:Makefile"
+            text = run_git(folder, "show", makefile, check=False).stdout
         elif (folder / "Makefile").is_file():
             text = (folder / "Makefile").read_text()
         parts = [re.search(rf"^{part} = (\d+)$", text, re.M) for part in ("VERSION", "PATCHLEVEL")]
@@ -143,9 +145,19 @@ def unpack(source: Source, into: Path) -> None:
             run(_untar(tarball, into), timeout_s=UNPACK_TIMEOUT_S)
     elif source.kind == "git":
         require_files(source.origin, source.tree_id, source.tree_id, str(source.origin))
-        archive = into.with_name("source.tar")
-        argv = ["git", "-C", str(source.origin), "archive", "-o", str(archive), source.tree_id]
-        run(argv, timeout_s=UNPACK_TIMEOUT_S, env={"GIT_NO_LAZY_FETCH": "1"})
+        archive, bare = into.with_name("source.tar"), into.with_name("source.git")
+        # Settings and attributes of the repository can name programs: its objects are all we use.
+        where = words("rev-parse --path-format=absolute --git-path objects")
+        objects = run_git(source.origin, *where).stdout
+        form = "sha256" if len(source.tree_id) == SHA256_LETTERS else "sha1"
+        init = ["git", "init", "-q", "--bare", "--template=", f"--object-format={form}", str(bare)]
+        try:
+            run(init, timeout_s=QUERY_TIMEOUT_S)
+            (bare / "objects/info/alternates").write_text(objects)
+            argv = ["git", "--git-dir", str(bare), "archive", "-o", str(archive), source.tree_id]
+            run(argv, timeout_s=UNPACK_TIMEOUT_S)
+        finally:
+            shutil.rmtree(bare, ignore_errors=True)
         run(["tar", "-C", str(into), "-xf", str(archive)], timeout_s=UNPACK_TIMEOUT_S)
         archive.unlink()
     else:
@@ -202,17 +214,13 @@ def _git(spec: str, name: str, checkout: Path) -> Source:
     if not at or not ref:
         raise UsageError("a git source needs a ref", where=spec, next_step="write git:PATH@REF")
     path = _existing(spec, checkout / Path(place).expanduser(), "folder")
-    result = run(
-        ["git", "-C", str(path), "rev-parse", "--verify", "--end-of-options", f"{ref}^{{tree}}"],
-        timeout_s=QUERY_TIMEOUT_S,
-        check=False,
-    )
+    arguments = ("rev-parse", "--verify", "--end-of-options", f"{ref}^{{tree}}")
+    result = run_git(path, *arguments, check=False)
     if result.returncode != 0:
         step = f"git -C {path} fetch, or see git -C {path} branch -a"
         raise UsageError(f"git does not know this ref: {result.tail()}", where=spec, next_step=step)
     tree_id = result.stdout.strip()
-    listing = ["git", "-C", str(path), "ls-tree", "--name-only", tree_id, "--", *TOP]
-    names = run(listing, timeout_s=QUERY_TIMEOUT_S).stdout.splitlines()
+    names = run_git(path, "ls-tree", "--name-only", tree_id, "--", *TOP).stdout.splitlines()
     for missing in sorted({*TOP} - {*names}):
         raise _no_source(spec, missing)
     return Source("git", f"git:{tree_id}", path, tree_id)

@@ -11,7 +11,7 @@ from experiment.spec import SeriesSpec
 from host.process import run
 from kernels.git_range import run_git, series_of, tree_at, write_line, write_patches
 from kernels.series import apply, read_patch
-from kernels.source import identify, unpack
+from kernels.source import identify, release_of, unpack
 from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab, keep, patches_of
 from tests.kernels.posting import git, repository
 from tests.values import data
@@ -119,6 +119,7 @@ def test_a_source_in_a_partial_clone_is_not_fetched_file_by_file(
 ) -> None:
     place = clone(full, "partial", "--filter=blob:none", "--no-checkout")
     before = missing(place)
+    assert release_of(f"git:{place}@HEAD", tmp_path) == ""
     source = identify(f"git:{place}@HEAD", checkout=tmp_path, cache=tmp_path)
     with pytest.raises(UsageError, match="a partial clone without 8 of the files") as error:
         unpack(source, tmp_path / "tree")

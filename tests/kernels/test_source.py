@@ -298,3 +298,19 @@ def test_a_source_with_a_pipe_or_device_is_refused_and_not_read(lab: Lab) -> Non
     with pytest.raises(UsageError, match="is no file") as error:
         identify(f"dir:{lab.source}", **lab.where)
     assert error.value.where.endswith("mm/pipe")
+
+
+def test_settings_and_attributes_of_a_repository_run_no_program(
+    lab: Lab, repository: Path, tmp_path: Path
+) -> None:
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/it-ran\ncat\n")
+    program.chmod(0o755)
+    for name in ("filter.x.smudge", "filter.x.process", "tar.tar.command", "core.fsmonitor"):
+        git(repository, "config", name, str(program))
+    (repository / ".git/info/attributes").write_text("* filter=x\n")
+    plain = listing(repository / "mm")
+    unpack(identify(f"git:{repository}@HEAD", **lab.where), tmp_path / "tree")
+    assert listing(tmp_path / "tree/mm") == plain
+    assert not (tmp_path / "it-ran").exists()
+    assert not (tmp_path / "source.git").exists()
