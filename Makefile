@@ -103,8 +103,10 @@ test-all: lint browser
 	@TWINBOOT_TEST_KERNELS=all $(PYTEST) $(PYTEST_FLAGS)
 	@$(MAKE) --no-print-directory try-newest measure-newest
 
-# The newest kernel that Debian has a source of; NEWEST names another source.
-NEWEST ?= $(shell ./lab.py fetch linux-source | sed -n 's/^--source //p')
+# The newest kernel that Debian has a source of, looked up once; NEWEST names another source.
+ifndef NEWEST
+NEWEST = $(eval NEWEST := $(shell ./lab.py fetch linux-source | sed -n 's/^--source //p'))$(NEWEST)
+endif
 
 try-newest: browser
 	@./lab.py doctor --kernel "$(NEWEST)"

@@ -705,7 +705,9 @@ class _Site:
         guilty = culprit(
             self.tree, plan.patches, goals, keeps_options, source_builds=True, boxed=boxed
         )
-        return plan.fails(clean(lost.what), lost.next_step, guilty.number - 1)
+        # A line an option, with what needs it at its end.
+        what = "\n".join(clean(line, 400) for line in lost.what.splitlines())
+        return plan.fails(what, lost.next_step, guilty.number - 1)
 
     def keep(self, configured: Configured, failed_modules: str) -> Kernel:
         """Take what was built into the cache."""

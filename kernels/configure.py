@@ -294,8 +294,8 @@ def verify(
         f"{'takes' if of_series else 'this source lacks'} options "
         f"{'away ' if of_series else ''}that the measurement needs\n" + "\n".join(lines),
         where=needed[0][0].fragment,
-        next_step=f"name what this release has instead in {config.INSTEAD}, or ask for what the "
-        "option depends on: --config CONFIG_X=y",
+        next_step=f"{'leave it in the series, or ' if of_series else ''}name what this release has "
+        f"instead in {config.INSTEAD}, or ask for what the option depends on: --config CONFIG_X=y",
     )
 
 

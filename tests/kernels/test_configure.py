@@ -158,7 +158,12 @@ def test_a_needed_option_that_a_series_takes_is_the_series_fault(reasons: Lab) -
     with pytest.raises(SeriesError) as caught:
         provide(reasons.request(reasons.series("gone", COMMENT, gone)))
     assert caught.value.where.startswith("0002-")
-    assert "takes options away" in caught.value.what
+    first, lost = caught.value.what.split("\n")
+    assert first == "takes options away that the measurement needs"
+    # To its end: what for is said last.
+    assert lost.startswith("CONFIG_NET: ")
+    assert lost.endswith("; needed by the share of the host's root")
+    assert caught.value.next_step.startswith("leave it in the series")
 
 
 def test_objects_that_a_changed_option_compiles_again_are_counted(tmp_path: Path) -> None:
