@@ -18,7 +18,7 @@ from tests.analysis import factory
 from tests.analysis.factory import fails
 from tests.analysis.measured import compare
 from tests.analysis.wall_factory import WallSession
-from tests.values import but
+from tests.values import but, data
 
 EVERY_BUSY = tuple(
     (case, block, "base") for case in ("filemap-4k", "filemap-thp") for block in range(12)
@@ -138,14 +138,7 @@ def test_under_tcg_a_busy_host_costs_no_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "blame"),
-    [
-        ("panic", "series"),
-        ("hung", "series"),
-        ("oom", "series"),
-        ("lost", "host"),
-        ("invalid", "workload"),
-    ],
+    ("kind", "blame"), data(__file__, "failed_runs_are_distinguished_and_never_data_points")
 )
 @pytest.mark.parametrize("arm", ["base", "patched", AGAIN])
 def test_failed_runs_are_distinguished_and_never_data_points(

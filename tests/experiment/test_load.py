@@ -54,13 +54,7 @@ def test_all_mistakes_are_reported_at_once(problems: Problems) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ('name = "small"\ntitle =\n', "small.toml:2:8: Invalid value"),
-        ("a = 1\na = 2\n", "small.toml:2:6: Cannot overwrite a value"),
-        ("a = 1\nb = [1,", "small.toml:2:8: Invalid value"),
-        ("a", "small.toml:1:2: Expected '=' after a key in a key/value pair"),
-    ],
+    ("text", "line"), data(__file__, "syntax_errors_are_placed_as_compilers_do")
 )
 def test_syntax_errors_are_placed_as_compilers_do(problems: Problems, text: str, line: str) -> None:
     assert problems(text) == [line]

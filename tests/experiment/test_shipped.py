@@ -10,6 +10,7 @@ from experiment.plan import make_plan, require_memory, scaled
 from experiment.spec import Experiment, Mode
 from runs import resolved
 from tests.experiment.conftest import CHECKOUT, SERIES
+from tests.values import data
 
 # More than the initramfs of the lab has ever been.
 INITRAMFS_MIB = 100
@@ -85,14 +86,7 @@ def test_a_threshold_is_of_its_workload_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("override", "expected"),
-    [
-        ("thresholds.change=0.02", 0.02),
-        ("thresholds.change=0.001", 0.015),
-        ('cases.0.thresholds={"random.path"=0.003}', 0.003),
-        ('thresholds.metrics={"random.path"=0.004}', 0.004),
-        ("mode=wall", 0.01),
-    ],
+    ("override", "expected"), data(__file__, "what_an_experiment_says_of_a_metric_holds")
 )
 def test_what_an_experiment_says_of_a_metric_holds(override: str, expected: float) -> None:
     made = load_experiment(Path("swap-tables"), overrides=[override], catalogue=CATALOGUE)

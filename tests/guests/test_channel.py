@@ -35,6 +35,7 @@ from guests.channel import (
     read_console,
 )
 from tests.guests.framing import archived, framed, sent
+from tests.values import data
 
 FILES = {"./uname": b"Linux\n", "./4k/after/proc/vmstat": b"pgfault 1\n" * 100, "./empty": b""}
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0/"), min_size=1, max_size=30)
@@ -274,15 +275,7 @@ def test_failure_of_the_agent_is_taken_from_the_result_when_one_came() -> None:
     assert classify(recorded("agent-failed"), agent_done=True).kind == "done"
 
 
-@pytest.mark.parametrize(
-    ("name", "word"),
-    [
-        ("silent", "phase 4k"),
-        ("done", "done"),
-        ("silent-from-the-start", ""),
-        ("smp-bring-up-hang", ""),
-    ],
-)
+@pytest.mark.parametrize(("name", "word"), data(__file__, "progress_is_the_agents_last_word"))
 def test_progress_is_the_agents_last_word(name: str, word: str) -> None:
     assert progress(recorded(name)) == word
 

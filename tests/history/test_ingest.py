@@ -23,7 +23,7 @@ from tests.analysis.factory import ExactSession, fails, stored
 from tests.analysis.measured import compare, measured
 from tests.analysis.wall_factory import WallSession
 from tests.history.factory import Nights
-from tests.values import but
+from tests.values import but, data
 from tests.waiting import completed
 
 
@@ -191,13 +191,7 @@ def test_from_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "commit"),
-    [
-        ("git:/src/linux@0123456789abcdef", "0123456789abcdef"),
-        ("git:/src/linux@master", ""),
-        ("deb:linux-source-6.12", ""),
-        ("dir:/tmp/x@0123456789abcdef", ""),
-    ],
+    ("source", "commit"), data(__file__, "a_commit_is_known_where_it_was_given")
 )
 def test_a_commit_is_known_where_it_was_given(source: str, commit: str) -> None:
     assert commit_of(source) == commit

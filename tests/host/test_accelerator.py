@@ -199,14 +199,7 @@ def test_access_to_the_device_is_part_of_the_key(boots: list[str], tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("vendor", "flags", "clocks", "emulated"),
-    [
-        ("QEMU", "fpu svm hypervisor npt", "hpet acpi_pm", True),
-        ("QEMU", "fpu svm hypervisor npt", "kvm-clock tsc hpet acpi_pm", False),
-        ("QEMU", "fpu svm npt", "tsc hpet acpi_pm", False),
-        ("Dell Inc.", "fpu vmx", "tsc hpet acpi_pm", False),
-        ("", "", "", False),
-    ],
+    ("vendor", "flags", "clocks", "emulated"), data(__file__, "a_host_that_is_emulated_itself")
 )
 def test_a_host_that_is_emulated_itself(
     vendor: str, flags: str, clocks: str, emulated: bool, tmp_path: Path

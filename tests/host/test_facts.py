@@ -52,16 +52,7 @@ def test_versions_are_read_from_what_tools_print(tool: str, output: str, version
     assert facts.version_in(TOOL[tool], output) == version
 
 
-@pytest.mark.parametrize(
-    ("version", "numbers"),
-    [
-        ("7.2.22 (Debian 1:7.2)", (7, 2, 22)),
-        ("3.38-23-gabc", (3, 38)),
-        ("v11", (11,)),
-        (NOT_FOUND, ()),
-        ("", ()),
-    ],
-)
+@pytest.mark.parametrize(("version", "numbers"), data(__file__, "version_numbers_can_be_compared"))
 def test_version_numbers_can_be_compared(version: str, numbers: tuple[int, ...]) -> None:
     assert facts.version_numbers(version) == numbers
 
@@ -94,15 +85,7 @@ def test_a_tool_that_hangs_has_no_version(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
-    ("status", "text"),
-    [
-        (f"# branch.oid {HEAD}\n# branch.head main\n", HEAD),
-        (f"# branch.oid {HEAD}\n? new-file\n", HEAD),
-        (f"# branch.oid {HEAD}\n1 .M N... 100644 100644 100644 a b lab.py\n", f"{HEAD}-dirty"),
-        (f"# branch.oid {HEAD}\nu UU N... conflict\n", f"{HEAD}-dirty"),
-        ("# branch.oid (initial)\n", NOT_FOUND),
-        ("", NOT_FOUND),
-    ],
+    ("status", "text"), data(__file__, "the_commit_says_when_files_were_changed")
 )
 def test_the_commit_says_when_files_were_changed(status: str, text: str) -> None:
     assert facts.commit_text(status) == text
@@ -134,13 +117,7 @@ def test_guests_are_bounded_by_cores_and_memory(
 
 
 @pytest.mark.parametrize(
-    ("limits", "available_mib"),
-    [
-        ({}, 3072),
-        ({"user.slice": ("max", 5 << 20)}, 3072),
-        ({"user.slice": (1 << 30, 1 << 28), "user.slice/lab.scope": ("max", 1 << 20)}, 768),
-        ({"user.slice/lab.scope": (1 << 28, 1 << 29)}, 0),
-    ],
+    ("limits", "available_mib"), data(__file__, "memory_is_what_the_host_and_all_cgroups_leave")
 )
 def test_memory_is_what_the_host_and_all_cgroups_leave(
     machine: Path, tmp_path: Path, limits: dict[str, tuple[int | str, int]], available_mib: int
@@ -189,16 +166,7 @@ def qemu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("program", "version", "vcpus"),
-    [
-        (QEMU, "7.2.22 (Debian 1:7.2)", "1, 4"),
-        (QEMU, "7.2", "1, 4"),
-        (QEMU, "7.20.1", ""),
-        (QEMU, "8.0.4", ""),
-        ("qemu-system-aarch64", "8.0.4", "1"),
-        ("qemu-system-aarch64", "7.2.22", ""),
-        (QEMU, "not found", ""),
-    ],
+    ("program", "version", "vcpus"), data(__file__, "a_release_stands_for_its_patch_releases")
 )
 def test_a_release_stands_for_its_patch_releases(program: str, version: str, vcpus: str) -> None:
     assert doctor.vcpus_run(program, version, KNOWN) == vcpus

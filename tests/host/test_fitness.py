@@ -359,47 +359,31 @@ def test_this_host_has_cpus() -> None:
     assert host_cpus()
 
 
-def test_lab_keeps_a_whole_core_and_vcpus_get_cores_of_their_own() -> None:
-    placement = place(machine(nodes=1, cores=4, threads=2), vcpus=3)
-    assert placement is not None
-    assert placement.lab == (0, 4)
-    assert placement.vcpus == (1, 2, 3)
-    assert placement.isolated
-    assert placement.nodes == ()
-
-
-def test_second_threads_serve_when_cores_run_out() -> None:
-    placement = place(machine(nodes=1, cores=4, threads=2), vcpus=5)
-    assert placement is not None
-    assert placement.vcpus == (1, 2, 3, 5, 6)
-    assert not placement.isolated
-
-
-def test_guest_stays_on_one_node_the_one_with_the_most_free_cores() -> None:
-    placement = place(machine(nodes=2, cores=4, threads=1), vcpus=4)
-    assert placement is not None
-    assert placement.vcpus == (4, 5, 6, 7)
-    assert placement.nodes == (1,)
-
-
-def test_guest_too_large_for_a_node_is_bound_to_none() -> None:
-    placement = place(machine(nodes=2, cores=4, threads=1), vcpus=6)
-    assert placement is not None
-    assert placement.nodes == ()
-    assert len(placement.vcpus) == 6
-
-
-def test_guest_nodes_lie_on_host_nodes() -> None:
-    placement = place(machine(nodes=2, cores=4, threads=1), vcpus=6, nodes=2)
-    assert placement is not None
-    assert placement.nodes == (1, 0)
-    assert placement.vcpus == (4, 5, 6, 1, 2, 3)
-
-
-def test_guest_nodes_on_a_host_of_one_node_are_kept_without_binding() -> None:
-    placement = place(machine(nodes=1, cores=8, threads=1), vcpus=4, nodes=2)
-    assert placement is not None
-    assert (placement.vcpus, placement.nodes) == ((1, 2, 3, 4), ())
+@pytest.mark.parametrize(
+    ("host", "guest", "vcpus", "nodes", "isolated"),
+    [
+        # The lab keeps a whole core, and vCPUs get cores of their own; second threads come last.
+        ((1, 4, 2), (3, 1), (1, 2, 3), (), True),
+        ((1, 4, 2), (5, 1), (1, 2, 3, 5, 6), (), False),
+        # On one node, that of the most free cores; one too large for a node is bound to none.
+        ((2, 4, 1), (4, 1), (4, 5, 6, 7), (1,), True),
+        ((2, 4, 1), (6, 1), (1, 2, 3, 4, 5, 6), (), True),
+        # Nodes of a guest lie on the host's, where it has several.
+        ((2, 4, 1), (6, 2), (4, 5, 6, 1, 2, 3), (1, 0), True),
+        ((1, 8, 1), (4, 2), (1, 2, 3, 4), (), True),
+    ],
+)
+def test_vcpus_have_their_places(
+    host: tuple[int, int, int],
+    guest: tuple[int, int],
+    vcpus: tuple[int, ...],
+    nodes: tuple[int, ...],
+    isolated: bool,
+) -> None:
+    cpus = machine(nodes=host[0], cores=host[1], threads=host[2])
+    placement = place(cpus, vcpus=guest[0], nodes=guest[1])
+    lab = (0, 4) if host == (1, 4, 2) else (0,)
+    assert placement == Placement(vcpus, lab, nodes, isolated)
 
 
 def test_too_few_cpus_are_no_placement() -> None:

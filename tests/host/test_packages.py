@@ -16,6 +16,7 @@ from host.packages import (
     parse_systems,
     system_of,
 )
+from tests.values import data
 
 EVERY = parse_systems(SYSTEMS.read_text())
 BY_ID = {system.id: system for system in EVERY}
@@ -39,15 +40,7 @@ def test_a_line_becomes_a_package() -> None:
     assert package.why == "makes it; twice"
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("fio | required | fio", "4 fields"),
-        ("fio | required | | why", "4 fields"),
-        ("fio | required | fio | why | more", "4 fields"),
-        ("fio | needed | fio | why", "unknown need 'needed'"),
-    ],
-)
+@pytest.mark.parametrize(("line", "message"), data(__file__, "a_bad_line_is_named"))
 def test_a_bad_line_is_named(line: str, message: str) -> None:
     with pytest.raises(InfraError, match=r"packages.txt:2") as error:
         parse(f"# comment\n{line}\n")
@@ -111,16 +104,7 @@ def test_a_programs_package_is_known(debian: Path) -> None:
     assert package_of("qemu-system-x86_64") == "qemu-system-x86-core"
 
 
-@pytest.mark.parametrize(
-    ("os_release", "line"),
-    [
-        ("ID=debian\n", "apt-get install --no-install-recommends fio bc"),
-        ("ID=ubuntu\nID_LIKE=debian\n", "apt-get install --no-install-recommends fio bc"),
-        ("ID=fedora\n", "dnf install --setopt=install_weak_deps=False fio bc"),
-        ("ID=arch\n", "pacman -S --needed fio bc"),
-        ("ID=nixos\n", "install what Debian calls fio bc"),
-    ],
-)
+@pytest.mark.parametrize(("os_release", "line"), data(__file__, "the_install_line_is_the_systems"))
 def test_the_install_line_is_the_systems(debian: Path, os_release: str, line: str) -> None:
     debian.write_text(os_release)
     assert install_line(["fio", "bc"]) == line
@@ -132,16 +116,7 @@ def test_a_machine_without_an_os_release_is_unknown(debian: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("ID=debian\n", "debian"),
-        ('ID="ubuntu"\nID_LIKE=debian\n', "ubuntu"),
-        ('ID=linuxmint\nID_LIKE="ubuntu debian"\n', "ubuntu"),
-        ('ID="rocky"\nID_LIKE="rhel centos fedora"\n', "fedora"),
-        ("ID=endeavouros\nID_LIKE=arch\n", "arch"),
-        ("VERSION_ID=debian\nID=gentoo\n", ""),
-        ("", ""),
-    ],
+    ("text", "name"), data(__file__, "a_system_is_known_by_its_id_then_by_what_it_is_like")
 )
 def test_a_system_is_known_by_its_id_then_by_what_it_is_like(text: str, name: str) -> None:
     assert system_of(text, EVERY) == BY_ID.get(name, UNKNOWN)
@@ -163,15 +138,7 @@ def test_what_a_system_does_not_have_is_not_required() -> None:
     assert not {"apt", "dpkg", "linux-source-6.12", "", "-", "="} & set(arch)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "a line of systems"),
-        ("debian | arch\n", "a line of systems"),
-        ("debian | arch\napt | pacman\nfio\n", r"systems.txt:3: expected 2 fields"),
-        ("debian | arch\napt | pacman\nfio | \n", r"systems.txt:3: expected 2 fields"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), data(__file__, "a_bad_list_of_systems_is_named"))
 def test_a_bad_list_of_systems_is_named(text: str, message: str) -> None:
     with pytest.raises(InfraError, match=message):
         parse_systems(text)

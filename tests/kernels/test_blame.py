@@ -43,15 +43,7 @@ def test_trouble_of_the_host_is_recognised_among_errors(line: str) -> None:
     assert host_trouble(f"{COMPILER}{line}\n  CC      b.o\n") == clean(line)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "  CC      mm/oom_kill.o",
-        "../mm/x.c:3:1: error: 'Killed' undeclared (first use in this function)",
-        "    3 |         Killed = 1;",
-        "../mm/x.c:1:10: fatal error: killed.h: No such file or directory",
-    ],
-)
+@pytest.mark.parametrize("line", data(__file__, "words_in_the_source_are_not_trouble_of_the_host"))
 def test_words_in_the_source_are_not_trouble_of_the_host(line: str) -> None:
     assert host_trouble(line + "\n") == ""
 

@@ -658,15 +658,7 @@ def test_a_source_file_reads_no_file_of_the_host(lab: Lab, tmp_path: Path, how: 
     )
 
 
-@pytest.mark.parametrize(
-    "made",
-    [
-        "ln -s /etc/passwd stolen",
-        "mkfifo pipe",
-        "ln -s ../../../busy up",
-        "rm -f System.map; ln -s /etc/passwd System.map",
-    ],
-)
+@pytest.mark.parametrize("made", data(__file__, "what_no_build_makes_is_not_read_by_the_lab"))
 def test_what_no_build_makes_is_not_read_by_the_lab(lab: Lab, made: str) -> None:
     links = replace("Makefile", 'Kernel: $< is ready"', f'ready"; {made}')
     with pytest.raises(SeriesError, match="what no build makes"):

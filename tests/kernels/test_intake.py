@@ -18,7 +18,7 @@ from results.record import SeriesRecord
 from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab, keep, patches_of, replace
 from tests.kernels.posting import Post, encoded_word, git, mbox, post, reply, repository
 from tests.kernels.test_git_range import edit_slow
-from tests.values import but
+from tests.values import but, data
 
 
 def file(lab: Lab, posts: list[Post] | bytes, name: str = "thread.mbox") -> SeriesSpec:
@@ -241,17 +241,7 @@ def test_a_range_of_a_repository(lab: Lab) -> None:
     assert patches_of(bare, **lab.where) == tuple(patches)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("git:{}@base..nowhere", "git does not know nowhere"),
-        ("git:{}@topic..base", "there is no commit in the range"),
-        ("git:{}@base...topic", "is not a range of commits in a repository"),
-        ("git:nowhere@a..b", "no such repository: nowhere"),
-        ("base..topic", "is not a range of commits in a repository"),
-        ("git:{}@--output=x..topic", "is not a range of commits in a repository"),
-    ],
-)
+@pytest.mark.parametrize(("name", "message"), data(__file__, "a_range_that_is_none"))
 def test_a_range_that_is_none(lab: Lab, name: str, message: str) -> None:
     folder = repository(lab, FASTER)
     with pytest.raises(UsageError, match=message):

@@ -10,7 +10,7 @@ from kernels.intake import take_in
 from kernels.patch_folder import as_counted
 from results.record import SeriesRecord
 from tests.kernels.fake import Lab, files_of, keep, patches_of
-from tests.values import spaced
+from tests.values import data, spaced
 
 LINES = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"]
 
@@ -83,15 +83,7 @@ def test_a_patch_that_is_turned_around(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("order", "message"),
-    [
-        ("a.patch\nb.pathc\n", r"series:2: no such patch: b.pathc\nnext: did you mean b.patch"),
-        ("../a.patch\n", "series:1: names a patch outside of the folder"),
-        ("/etc/passwd\n", "series:1: names a patch outside"),
-        ("a.patch -x\n", "series:1: unknown option of a patch: -x\nnext: one of: -p0"),
-        ("#a.patch\n", "series: names no patch"),
-        ("", "series: names no patch"),
-    ],
+    ("order", "message"), data(__file__, "a_series_file_that_is_wrong_is_named_by_line")
 )
 def test_a_series_file_that_is_wrong_is_named_by_line(lab: Lab, order: str, message: str) -> None:
     top = folder(lab, {"series": order, "a.patch": patch(2), "b.patch": patch(3)})

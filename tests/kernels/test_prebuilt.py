@@ -14,6 +14,7 @@ from kernels.settle import settle
 from tests.kernels import shipped
 from tests.kernels.fake import Lab
 from tests.kernels.shipped import Archive
+from tests.values import data
 
 NAME = "linux-image-6.1.2-test"
 DEB = KernelSpec(source=f"deb:{NAME}")
@@ -138,15 +139,7 @@ def test_kernel_without_tables_of_symbols_has_no_names(lab: Lab, tmp_path: Path)
     assert compare(kernel, kernel, ()) is None
 
 
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        ("image:nowhere", "no such file"),
-        ("image:{image}@nowhere", "no such folder"),
-        ("image:{image}@.", "no folder of modules"),
-        ("image:Makefile", "no x86 boot image"),
-    ],
-)
+@pytest.mark.parametrize(("source", "message"), data(__file__, "what_is_not_there_is_named"))
 def test_what_is_not_there_is_named(lab: Lab, image: Path, source: str, message: str) -> None:
     (lab.checkout / "Makefile").write_text("all:\n")
     with pytest.raises(UsageError, match=message):

@@ -40,15 +40,7 @@ def test_unknown_and_empty_folders_name_the_known_series(lab: Lab) -> None:
     assert known_series(lab.checkout) == ("configs/series/faster",)
 
 
-@pytest.mark.parametrize(
-    ("header", "subject"),
-    [
-        ("Subject: [PATCH v4 2/4] mm: a thing", "mm: a thing"),
-        ("Subject: [RFC] [PATCH] mm: a\n thing that goes on", "mm: a thing that goes on"),
-        ("Subject: =?UTF-8?q?mm:=20caf=C3=A9?=", "mm: café"),
-        ("From: nobody", "x"),
-    ],
-)
+@pytest.mark.parametrize(("header", "subject"), data(__file__, "subject_is_without_its_brackets"))
 def test_subject_is_without_its_brackets(tmp_path: Path, header: str, subject: str) -> None:
     assert read_patch(written(tmp_path, f"{header}\n\n---\n")).subject == subject
 

@@ -11,6 +11,7 @@ from kernels import source
 from kernels.source import identify, release_of, unpack
 from tests.kernels.fake import FAKE_LINUX, Lab
 from tests.kernels.shipped import Archive
+from tests.values import data
 from tests.waiting import completed
 
 
@@ -45,19 +46,7 @@ def repository(lab: Lab) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("spec", "release"),
-    [
-        ("deb:linux-source-7.3=7.3.4-1", "7.3"),
-        ("deb:linux-image-7.2.13+deb14-cloud-amd64", "7.2"),
-        ("tarball:../some-6.1/linux-6.12.3.tar.xz", "6.12"),
-        ("image:/boot/vmlinuz-6.18.15", "6.18"),
-        ("image:bzImage@/lib/modules/6.12", ""),
-        ("dir:mine", "6.11"),
-        ("dir:nowhere", ""),
-        ("git:mine", "6.11"),
-        ("git:mine@v1", "6.10"),
-        ("git:mine@v9", ""),
-    ],
+    ("spec", "release"), data(__file__, "a_release_is_in_the_name_or_the_makefile")
 )
 def test_a_release_is_in_the_name_or_the_makefile(lab: Lab, spec: str, release: str) -> None:
     (mine := lab.checkout / "mine").mkdir()

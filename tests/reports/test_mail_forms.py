@@ -19,7 +19,7 @@ from tests.analysis.measured import compare, measured
 from tests.analysis.test_execution import on_record
 from tests.analysis.test_gate import checked, compared
 from tests.analysis.wall_factory import WallSession
-from tests.values import but
+from tests.values import but, data
 
 MAIL = ("letter", "lkp", "mmtests")
 Either = Comparison | SessionComparison
@@ -167,12 +167,7 @@ def test_derived_reclaim_rows() -> None:
 
 @pytest.mark.parametrize(
     ("version", "name"),
-    [
-        ("gcc (Debian 12.2.0-14) 12.2.0; GNU ld 2.40", "gcc"),
-        ("aarch64-linux-gnu-gcc (Debian 12.2.0-14) 12.2.0; GNU ld 2.40", "aarch64-linux-gnu-gcc"),
-        ("Debian clang version 14.0.6; Debian LLD 14.0.6", "clang"),
-        ("gcc-12 (Debian 12.2.0-14) 12.2.0", "gcc"),
-    ],
+    data(__file__, "compiler_is_named_by_its_program"),
     ids=["gcc", "cross", "clang", "numbered"],
 )
 def test_compiler_is_named_by_its_program(version: str, name: str) -> None:

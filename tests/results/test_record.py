@@ -50,20 +50,7 @@ def test_a_manifest_survives_the_way_through_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("unit", "mode", "shown"),
-    [
-        ("MiB/s", "exact", "virtual MiB/s"),
-        ("1/s", "exact", "virtual 1/s"),
-        ("ns", "exact", "virtual ns"),
-        ("s", "exact", "virtual s"),
-        ("virtual ns", "exact", "virtual ns"),
-        ("MiB", "exact", "MiB"),
-        ("1", "exact", "1"),
-        ("%", "exact", "%"),
-        ("count", "exact", "count"),
-        ("MiB/s", "wall", "MiB/s"),
-        ("ns", "wall", "ns"),
-    ],
+    ("unit", "mode", "shown"), data(__file__, "virtual_only_where_time_is_counted")
 )
 def test_virtual_only_where_time_is_counted(unit: str, mode: Mode, shown: str) -> None:
     assert shown_unit(unit, mode) == shown

@@ -16,7 +16,7 @@ from results.session import open_session
 from results.store import CALLS, COSTS, MANIFEST, RUNS, SessionStore
 from results.table import COLUMNS, as_files, tidy
 from tests.analysis.factory import ExactSession, fails, stored
-from tests.values import but
+from tests.values import but, data
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -129,13 +129,7 @@ def test_damage_that_no_kill_explains_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("{", "not a manifest"),
-        ("[]", "not a manifest"),
-        ('{"schema_version": 99}', "schema_version 99; this lab reads 1"),
-        ('{"schema_version": 1}', "not a manifest"),
-    ],
+    ("text", "complaint"), data(__file__, "a_manifest_that_cannot_be_read_is_named")
 )
 def test_a_manifest_that_cannot_be_read_is_named(tmp_path: Path, text: str, complaint: str) -> None:
     (tmp_path / MANIFEST).write_text(text)

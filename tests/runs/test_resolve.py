@@ -219,22 +219,9 @@ def test_a_request_is_repeated_with_the_same_arguments(tmp_path: Path) -> None:
         check=False,
     )
     # What lies beside the user is named by its whole path: the command is for the checkout.
-    assert again(posted) == (
-        "--mode",
-        "wall",
-        "--diagnostics",
-        "--series",
-        str(tmp_path / "x.mbox"),
-        "--series",
-        "mid@example.org",
-        "--source",
-        "deb:linux-source-6.12",
-        "--workloads",
-        "a,b",
-        "--auto",
-        "--reverse",
-        "--per-patch",
-        "--no-check",
+    assert again(posted) == spaced(
+        f"--mode wall --diagnostics --series {tmp_path}/x.mbox --series mid@example.org --source "
+        "deb:linux-source-6.12 --workloads a,b --auto --reverse --per-patch --no-check"
     )
     assert again(Request(name="mine.toml")) == (str(tmp_path / "mine.toml"),)
     assert again(Request(arms=("deb:a=1", "deb:b=2"))) == ("--arm", "deb:a=1", "--arm", "deb:b=2")

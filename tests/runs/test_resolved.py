@@ -6,7 +6,7 @@ from experiment.load import known_experiments
 from experiment.spec import ArmSpec, CheckSpec
 from runs.resolved import MORE_MEMORY_MIB, CheckGuest, Resolved, check_guest
 from tests.runs.made_up import resolved, shipped
-from tests.values import but
+from tests.values import but, data
 
 INITRAMFS_MIB = 100
 
@@ -18,13 +18,7 @@ def load(name: str, *overrides: str) -> Resolved:
 
 
 @pytest.mark.parametrize(
-    ("sources", "opens"),
-    [
-        (["deb:linux-source-6.12", "deb:linux-source-6.12"], 1),
-        (["deb:linux-source-6.12", "deb:linux-source-7.3=7.3.4-1"], 8),
-        (["deb:linux-image-7.3.4+deb13-cloud-amd64", "image:bzImage"], 8),
-        (["image:bzImage", "image:bzImage"], 1),
-    ],
+    ("sources", "opens"), data(__file__, "arms_are_measured_as_the_newest_of_their_releases")
 )
 def test_arms_are_measured_as_the_newest_of_their_releases(sources: list[str], opens: int) -> None:
     experiment = shipped("filemap-v4")

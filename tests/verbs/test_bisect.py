@@ -61,15 +61,7 @@ def test_a_shipped_series_is_searched_by_the_one_metric() -> None:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "metric", "case", "message"),
-    [
-        ((), "4k.bww", "", "--metric: found '4k.bww'; the nearest of 42: 4k.bw, "),
-        ((), "bw", "", "--metric: found 'bw'"),
-        ((), "", "", "--metric: missing; the nearest of 42: "),
-        ((), "4k.bw", "filemap-thp", "--case: found 'filemap-thp'"),
-        (("mode=wall", "guest=wall"), "4k.bw", "", "exact mode only"),
-        (('arms=[{name="a"}, {name="b", patches=true}]',), "4k.bw", "", "bisect needs a series"),
-    ],
+    ("overrides", "metric", "case", "message"), data(__file__, "what_cannot_be_searched_is_refused")
 )
 def test_what_cannot_be_searched_is_refused(
     overrides: tuple[str, ...], metric: str, case: str, message: str

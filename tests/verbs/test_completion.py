@@ -37,26 +37,27 @@ WORDS = [
     (("run", "noop", "--mode", ""), {"exact", "native", "wall"}, {"noop"}),
     (("run", "--guest", "lap"), {"laptop", "laptop-numa"}, {"smoke"}),
     (("run", "--workloads", "filemap-4k,th"), {"filemap-4k,thp-matrix"}, set()),
-    (("report", "lat"), {"latest"}, set()),
     (("completion", ""), {"bash", "zsh", "fish", "man"}, set()),
 ]
+
+
+@pytest.fixture(scope="module")
+def script(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("script") / "twinboot.bash"
+    path.write_text(output("twinboot", "completion", "bash", env=environment))
+    return path
 
 
 @pytest.mark.parametrize(("words", "offered", "not_offered"), WORDS)
 def test_bash_completes(
     environment: dict[str, str],
-    tmp_path: Path,
+    script: Path,
     words: tuple[str, ...],
     offered: set[str],
     not_offered: set[str],
 ) -> None:
-    script = tmp_path / "twinboot.bash"
-    script.write_text(output("twinboot", "completion", "bash", env=environment))
-    completions = set(
-        output(
-            "bash", "--norc", "-c", BASH, "bash", str(script), "twinboot", *words, env=environment
-        ).split()
-    )
+    argv = ("bash", "--norc", "-c", BASH, "bash", str(script), "twinboot", *words)
+    completions = set(output(*argv, env=environment).split())
     assert offered <= completions
     assert not not_offered & completions
     assert all(word.startswith(words[-1]) for word in completions)

@@ -186,16 +186,7 @@ def test_sessions_of_one_night_share_its_id(
     assert HistoryStore(history).read().entries[0].night_key == "2025-12-31"
 
 
-@pytest.mark.parametrize(
-    ("night", "words"),
-    [
-        ("2072-03-21", "allowed: up to"),
-        ("2026-02-30", "is no date"),
-        ("2026-1-5", "is no date"),
-        ("the third", "neither a date nor an id"),
-        ("2026-01-03", "is 2 days after its session of 2026-01-01"),
-    ],
-)
+@pytest.mark.parametrize(("night", "words"), data(__file__, "a_night_that_cannot_be_is_refused"))
 def test_a_night_that_cannot_be_is_refused(
     tmp_path: Path, sessions: list[Path], capsys: pytest.CaptureFixture[str], night: str, words: str
 ) -> None:

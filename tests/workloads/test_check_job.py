@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiment.plan import Size
+from tests.values import data
 from tests.waiting import completed
 from workloads import check
 from workloads.check import (
@@ -85,14 +86,7 @@ def test_tmpfs_has_no_limit_and_the_gate_a_device_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "variant", "writes"),
-    [
-        ("filemap-4k", "default", "no"),
-        ("iomap-dirty", "1m", "some"),
-        ("reclaim-overwrite", "default", "all"),
-        ("thp-matrix", "mmap-randread", "no"),
-        ("thp-matrix", "libaio-randrw", "some"),
-    ],
+    ("name", "variant", "writes"), data(__file__, "what_a_phase_writes_is_known_by_its_job")
 )
 def test_what_a_phase_writes_is_known_by_its_job(name: str, variant: str, writes: str) -> None:
     chosen = case(name, variant)
@@ -306,18 +300,12 @@ def test_a_splat_is_reported_whatever_came_after_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("XArray: 149 of 149 tests passed", []),
-        ("XArray: 148 of 149 tests passed", ["selftest"]),
-        ("XArray: 0 of 0 tests passed", ["selftest"]),
-        ("", ["selftest"]),
-    ],
+    ("line", "expected"), data(__file__, "self_tests_have_to_pass_and_to_report")
 )
-def test_self_tests_have_to_pass_and_to_report(line: str, expected: list[str]) -> None:
+def test_self_tests_have_to_pass_and_to_report(line: str, expected: tuple[str, ...]) -> None:
     task = CheckTask(("xarray",), TASK.steps, lockdep=False)
     judged = judge(f"[    9.1] {line}\n", sound(), task)
-    assert [problem.kind for problem in judged.problems] == expected
+    assert [problem.kind for problem in judged.problems] == [*expected]
     assert (line in judged.checked) == (not expected)
 
 

@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from tests.values import spaced
+from tests.values import data, spaced
 from tests.workloads.conftest import Change, Run, swap
 from workloads import parse
 from workloads.parse import ParseError, Side, guest_result, timeline
@@ -75,17 +75,7 @@ def test_timeline_of_a_run(run_4k: Run) -> None:
 
 @pytest.mark.parametrize(
     ("log", "t_ms", "bw"),
-    [
-        ("", (), ()),
-        ("40, 7, 0, 0, 0\n", (), ()),
-        ("50, 7, 0, 0, 0\n100, 9, 0, 0, 0\n", (25.0, 75.0), (7.0, 9.0)),
-        # A line holds up to its own time.
-        ("25, 7, 0\n50, 9, 0\n", (25.0,), (7.0,)),
-        # Two jobs; the second begins where the time falls back, and ends earlier.
-        ("52, 7, 0\n104, 9, 0\n151, 5, 0\n48, 1, 0\n101, 2, 0\n", (25.0, 75.0), (8.0, 11.0)),
-        # A job without a line in an interval went on as its next line says.
-        ("50, 7, 0\n150, 3, 0\n", (25.0, 75.0, 125.0), (7.0, 3.0, 3.0)),
-    ],
+    data(__file__, "timeline"),
     ids=["nothing", "no whole interval", "one job", "line in the middle", "two jobs", "gap"],
 )
 def test_timeline(log: str, t_ms: tuple[float, ...], bw: tuple[float, ...]) -> None:

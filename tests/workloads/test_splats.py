@@ -26,18 +26,9 @@ def test_consoles_without_a_splat(name: str) -> None:
     assert complaints(name, GUESTS) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("sound", []),
-        ("allocates-under-the-lock", [("sleeping", "xas_split_alloc")]),
-        ("fails-its-xarray-tests", [("selftest", "check_get_order.constprop.0")]),
-        ("reads-freed-memory", [("memory", "ifs_free")]),
-        ("stores-over-a-larger-shadow", [("memory", ""), ("crash", "filemap_fault")]),
-    ],
-)
-def test_consoles_of_guests_of_the_gate(name: str, expected: list[tuple[str, str]]) -> None:
-    assert complaints(name) == expected
+@pytest.mark.parametrize(("name", "expected"), data(__file__, "consoles_of_guests_of_the_gate"))
+def test_consoles_of_guests_of_the_gate(name: str, expected: tuple[tuple[str, str], ...]) -> None:
+    assert complaints(name) == [*expected]
 
 
 def test_every_kind_has_a_recorded_log_or_a_line_below() -> None:

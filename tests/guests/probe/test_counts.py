@@ -10,47 +10,18 @@ from hypothesis import strategies as st
 from guests.probe import counts
 from guests.probe.counts import CountsError
 from guests.probe.models import LARGEST, PROGRAM_AT, STATIC_AT, UserMap, user_map
+from tests.values import data
 
 Row = tuple[int, int, int, int, int, int, int]
 # Without the last four numbers it is in no object, and nothing was missed.
 LockRow = tuple[int, ...]
+HELD, ADDS, TAKES = 0xFFFF888000001000, 0xFFFFFFFF81000120, 0xFFFFFFFF81000200
+IN_SLAB, NOWHERE = (counts.OF_SLAB + 64, 7, 6, 3), (0, 0, 0, 0)
 LOCKS: list[LockRow] = [
-    (
-        1,
-        0,
-        0xFFFF888000001000,
-        0xFFFFFFFF81000120,
-        0,
-        5,
-        500,
-        0,
-        0,
-        2,
-        counts.OF_SLAB + 64,
-        7,
-        6,
-        3,
-    ),
-    (2, 3, 0xFFFF888000002000, 0, 0, 1, 70, 1, 9, 0, 0, 0, 0, 0),
+    (1, 0, HELD, ADDS, 0, 5, 500, 0, 0, 2, *IN_SLAB),
+    (2, 3, HELD + 0x1000, 0, 0, 1, 70, 1, 9, 0, *NOWHERE),
 ]
-PAIRS: list[LockRow] = [
-    (
-        2,
-        counts.PAIR,
-        0xFFFF888000001000,
-        0xFFFFFFFF81000120,
-        0xFFFFFFFF81000200,
-        2,
-        0,
-        3,
-        99,
-        0,
-        0,
-        0,
-        0,
-        0,
-    )
-]
+PAIRS: list[LockRow] = [(2, counts.PAIR, HELD, ADDS, TAKES, 2, 0, 3, 99, 0, *NOWHERE)]
 MISSES: list[tuple[int, ...]] = [
     (1, 5, 0xFFFFFFFF81000000, 9, 8, 7, 6, 5, 4, 3),
     (2, 1, 0x400000, 0, 0, 0, 0, 0, 0, 1),
@@ -65,6 +36,14 @@ INTERRUPTIONS: list[tuple[int, ...]] = [
 PATHS: list[tuple[int, ...]] = [(0, 0, 0), (0, 0, 0xFFFFFFFF81000000), (1, 0, 0xFFFFFFFF81000120)]
 STACKS: list[tuple[int, ...]] = [(1, 1, 70, 3), (1, 2, 9, 0)]
 SLABS = [(b"xfs_inode", 952, 1), (b"kmalloc-64", 64, 3)]
+OTHERS: dict[str, Any] = {
+    "misses": MISSES,
+    "moves": MOVES,
+    "slabs": SLABS,
+    "interruptions": INTERRUPTIONS,
+    "paths": PATHS,
+    "stacks": STACKS,
+}
 # Of each instruction: loads, stores, atomics, barriers, divisions, system.
 KINDS: tuple[tuple[int, ...], ...] = ((0, 0, 0, 0, 0, 0), (3, 2, 1, 0, 1, 0))
 ROWS: list[Row] = [(1, 0, 0, 5, 1, 0xFFFFFFFF81000000, 3), (2, 0, 1, 1, 0, 0x400000, 1 << 40)]
@@ -106,55 +85,21 @@ def written(
 
 def test_all_tables_are_as_they_were_written() -> None:
     waited: list[Row] = [(1, 0, 1, 0, 0, counts.SPAN + 1, 77)]
+    given = {"locks": [*PAIRS, *LOCKS], **OTHERS}
     counted = counts.parse(
-        written(
-            [*ROWS, *waited],
-            window=7,
-            spans=2,
-            locks=[*PAIRS, *LOCKS],
-            lost=3,
-            misses=MISSES,
-            unmapped=2,
-            moves=MOVES,
-            slabs=SLABS,
-            interruptions=INTERRUPTIONS,
-            paths=PATHS,
-            stacks=STACKS,
-        )
+        written([*ROWS, *waited], window=7, spans=2, lost=3, unmapped=2, **given)
     )
-    tables = {
-        "rows": ROWS,
-        "spans": waited,
-        "locks": LOCKS,
-        "pairs": PAIRS,
-        "misses": MISSES,
-        "moves": MOVES,
-        "slabs": SLABS,
-        "interruptions": INTERRUPTIONS,
-        "paths": PATHS,
-        "stacks": STACKS,
-    }
+    tables = {"rows": ROWS, "spans": waited, "locks": LOCKS, "pairs": PAIRS, **OTHERS}
     assert {name: [*map(tuple, getattr(counted, name).tolist())] for name in tables} == tables
     assert (counted.vcpus, counted.window, counted.span_count) == (2, 7, 2)
     assert (counted.lost_locks, counted.unmapped) == (3, 2)
     second = counted.in_phase(2)
-    assert [len(table) for table in (second.rows, second.locks, second.pairs, second.moves)] == [
-        1,
-        1,
-        1,
-        0,
-    ]
+    tables_of_it = (second.rows, second.locks, second.pairs, second.moves)
+    assert [*map(len, tables_of_it)] == [1, 1, 1, 0]
 
 
 @pytest.mark.parametrize(
-    ("more", "watched"),
-    [
-        ({"misses": MISSES}, "modelled"),
-        ({"moves": MOVES}, "shared"),
-        ({"interruptions": INTERRUPTIONS}, "interrupted"),
-        ({"paths": PATHS, "stacks": STACKS}, "stacked"),
-        ({}, ""),
-    ],
+    ("more", "watched"), data(__file__, "what_nobody_looked_for_differs_from_what_never_was")
 )
 def test_what_nobody_looked_for_differs_from_what_never_was(
     more: dict[str, Any], watched: str
@@ -182,16 +127,7 @@ def test_a_run_without_phases_has_no_rows() -> None:
 
 
 def test_cut_anywhere_it_is_refused() -> None:
-    whole = written(
-        ROWS,
-        locks=LOCKS,
-        misses=MISSES,
-        moves=MOVES,
-        slabs=SLABS,
-        interruptions=INTERRUPTIONS,
-        paths=PATHS,
-        stacks=STACKS,
-    )
+    whole = written(ROWS, locks=LOCKS, **OTHERS)
     for length in range(len(whole)):
         with pytest.raises(CountsError):
             counts.parse(whole[:length])

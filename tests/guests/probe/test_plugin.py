@@ -8,7 +8,7 @@ from errors import InfraError
 from experiment.architecture import ARM64, X86_64
 from guests import programs
 from guests.probe import plugin
-from tests.values import spaced
+from tests.values import data, spaced
 from tests.waiting import completed
 
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
@@ -22,21 +22,7 @@ def fake_qemu(folder: Path, version: str, help_text: str) -> None:
     program.chmod(0o755)
 
 
-@pytest.mark.parametrize(
-    ("version", "api"),
-    [
-        ("7.2.22", 1),
-        ("8.2.2", 1),
-        ("9.0", 2),
-        ("9.0.4", 2),
-        ("9.1.0", 3),
-        ("9.2.1", 3),
-        ("10.0.2", 3),
-        ("11.0.0", 3),
-        ("11.1.3", 7),
-        ("12.0.0", 7),
-    ],
-)
+@pytest.mark.parametrize(("version", "api"), data(__file__, "form_of_the_interface_by_version"))
 def test_form_of_the_interface_by_version(version: str, api: int) -> None:
     assert plugin.api_of(version) == api
 
