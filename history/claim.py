@@ -59,7 +59,6 @@ COMMITS = tuple(
         rf"\[[\w. -]{{1,40}}\]\s+{HASH}:",
     )
 )
-TITLE = r'\b{}[0-9a-f]*\s*\("((?:[^"\n]|\n(?!\n)){{1,200}})"\)'
 RELEASE = r"v?\d\.\d{1,2}(?:\.\d{1,3})?(?:-rc\d{1,2})?\b"
 RELEASES = re.compile(rf"\b(?:between|from)\s+({RELEASE})\s+(?:and|to)\s+({RELEASE})", re.I)
 MACHINE = re.compile(r"^test machine: (.{1,200})$", re.M)
@@ -80,7 +79,6 @@ class ReportedChange(Frozen):
     message_id: str
     commit: str = ""
     releases: tuple[str, ...] = ()
-    title: str = ""
     kind: Change | None = None
     size: float = 0.0
     benchmark: str = ""
@@ -142,7 +140,6 @@ def read(subject: str, body: str, *, by: str, message_id: str, commit: str = "")
         step = "say which it is about: --commit HASH"
         raise UsageError(what, where=clean(subject, LONGEST) or "the mail", next_step=step)
     kind, size, benchmark = _change(text)
-    title = re.search(TITLE.format(named[:7]), text) if named else None
     machine = MACHINE.search(text)
     return ReportedChange(
         by=clean(by, LONGEST),
@@ -150,7 +147,6 @@ def read(subject: str, body: str, *, by: str, message_id: str, commit: str = "")
         message_id=clean(message_id, LONGEST),
         commit=named,
         releases=(releases[1], releases[2]) if releases and not named else (),
-        title=clean(" ".join(title[1].split()), LONGEST) if title else "",
         kind=kind,
         size=size,
         benchmark=clean(benchmark, LONGEST),

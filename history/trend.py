@@ -45,9 +45,7 @@ class Trend(Record):
     points: tuple[Point, ...]
 
 
-def trends(
-    entries: Sequence[Entry], changes: Iterable[NightlyChange] = (), *, primary_only: bool = False
-) -> tuple[Trend, ...]:
+def trends(entries: Sequence[Entry], changes: Iterable[NightlyChange] = ()) -> tuple[Trend, ...]:
     """The trends of one track: geometric means."""
     listed = list(changes)
     keys = {
@@ -57,7 +55,6 @@ def trends(
         for arm in case.arms
         for metric in case.metrics
         if metric.name in arm.metrics
-        and (metric.name in case.primary or not primary_only)
         and arm.arm in {each.name for each in entry.arms if each.role != "again"}
     }
     return tuple(_trend(entries, key, listed) for key in keys)

@@ -8,7 +8,6 @@ from analysis.verdict import Verdict
 from history.changes import FunctionsChange, Moved, NightlyChange
 from history.entry import ChangedFunctions, Conclusion, Entry
 from history.store import HistoryContents
-from history.trend import Trend
 from reports.sentences import changed_words
 from reports.wording import between, figure, percent
 from results.units import read_name
@@ -22,7 +21,6 @@ KINDS = {
     "unexplained": "same code in the same environment, different numbers",
     "incomparable": "not comparable: too few seeds in common with the nights before",
 }
-SHOWN_NIGHTS = 10
 
 
 def change_line(change: NightlyChange) -> str:
@@ -132,20 +130,6 @@ def overview(read: HistoryContents) -> list[str]:
     return lines or ["no entries"]
 
 
-def trend_lines(trends: Sequence[Trend], nights: int = SHOWN_NIGHTS) -> list[str]:
-    """The newest nights of each primary trend, a line a night."""
-    lines = []
-    for trend in trends:
-        lines.append(clean_line(f"{trend.course}, {trend.unit}"))
-        for point in trend.points[-nights:]:
-            mark = " ".join([*(f"change {name}" for name in point.changes), *point.lab])
-            value = figure(point.value) if point.value is not None else point.why_not
-            lines.append(
-                clean_line(f"  {point.night}  {value:<10}  {point.kernel}  {mark}").rstrip()
-            )
-    return lines
-
-
 def untested_lines(entries: Sequence[Entry]) -> list[str]:
     """What each track's newest night did not test, by case and metric."""
     newest = {entry.track: entry for entry in sorted(entries, key=lambda each: each.order)}
@@ -156,21 +140,3 @@ def untested_lines(entries: Sequence[Entry]) -> list[str]:
         for case, each in pair
         if each.verdict is Verdict.NOT_TESTED
     ]
-
-
-def entry_lines(entry: Entry) -> list[str]:
-    """One entry: kernels, setting, and what was said that night."""
-    lines = [f"{entry.night} {' '.join(entry.track)}: session {entry.session} ({entry.id})"]
-    lines += [f"  {arm.name} ({arm.role}): {arm.version}, {arm.kernel.key}" for arm in entry.arms]
-    lines += [f"  {name}: {value}" for name, value in sorted(entry.setting.items())]
-    for case in entry.cases:
-        for conclusion in case.conclusions:
-            change = percent(conclusion.estimate)
-            lines.append(
-                f"  {case.name} {read_name(conclusion.metric)} {conclusion.arm} against "
-                f"{conclusion.against}: {change} {conclusion.verdict.value} ({conclusion.reason})"
-            )
-        for each in case.functions:
-            of = f"{case.name} {each.phase}.functions {each.arm} against {each.against}"
-            lines.append(f"  {of}: {of_session(each)}")
-    return [clean_line(line) for line in lines]

@@ -151,12 +151,17 @@ def _read(name: str, checkout: Path, cache: Path, repository: str) -> _Series:
             "and name its range git:REPOSITORY@A..B",
         )
     identifier = message_id(name)
+    return _from_mails(name, "thread", thread_of(identifier, cache), identifier)
+
+
+def thread_of(identifier: str, cache: Path) -> bytes:
+    """The thread of a message-id as an mbox, fetched once; InfraError: not to be had."""
     fetched = cache / "threads" / f"{hashlib.sha256(identifier.encode()).hexdigest()[:32]}.mbox"
     if fetched.exists():
         log.info("the thread is taken as it was fetched before: %s", fetched)
     else:
         b4.fetch_thread(identifier, fetched)
-    return _from_mails(name, "thread", fetched.read_bytes(), identifier)
+    return fetched.read_bytes()
 
 
 def _from_folder(name: str, checkout: Path) -> _Series:

@@ -14,7 +14,7 @@ from pathlib import Path
 from textwrap import wrap
 
 from errors import LabError, SeriesError, UsageError
-from experiment.ad_hoc import from_kernels, from_series
+from experiment.ad_hoc import NoWorkloadError, from_kernels, from_series
 from experiment.load import Catalogue, known_experiments, load_experiment, load_machine, with_config
 from experiment.series_name import from_here
 from experiment.spec import LINES, MEMORY, REAL_TIME, CheckSpec, Experiment, Guest, TwinSpec
@@ -89,8 +89,8 @@ def taken_in(settled: Settled, options: Options) -> SeriesIntake:
     experiment, every = settled
     common = every[COMMON].records if COMMON in every else ()
     records = series_records(experiment, common, checkout=options.checkout)
-    for name, taken in every.items():
-        records += taken.records if name != COMMON else ()
+    for name, series in every.items():
+        records += series.records if name != COMMON else ()
     boxed = any(record.kind == "thread" for record in records)
     notes: list[str] = []
     problem = None
@@ -166,6 +166,8 @@ BESIDE = {
     "automatic": ("--auto", "its cases are in its file"),
 }
 NO_MEMORY = "none"
+# Workloads nearest to a benchmark, and those that are chosen.
+MOST_BESIDE = 3
 NO_USE = "leave it out"
 
 
@@ -178,11 +180,13 @@ def resolve_request(
     catalogue: Catalogue,
     on_intake: Callable[[Settled], None] = lambda settled: None,
     code: Callable[[Resolved], tuple[str, ...] | None] = lambda resolved: None,
+    nearest: tuple[str, ...] = (),
 ) -> Resolved:
     """What a request comes to, checked; ``here`` is where the user is.
 
     ``on_intake`` gets the series before anything is made of them; ``code`` says which functions are
-    compiled otherwise where patches do not tell, None where nothing is built.  Raises UsageError,
+    compiled otherwise where patches do not tell, None where nothing is built; ``nearest`` are
+    workloads to be measured beside those that are chosen.  Raises UsageError,
     SpecError: what is asked is wrong; SeriesError, InfraError: as ``kernels.intake.take_in``.
     """
     require_usable(cache, checkout)
@@ -193,7 +197,6 @@ def resolve_request(
     settled = settle(experiment, checkout=checkout, cache=cache)
     on_intake(settled)
     if not (request.name or request.arms or named):
-        release = release_of(settled.experiment.kernel.source, checkout)
 
         def built() -> tuple[str, ...] | None:
             if request.mode == "native":
@@ -201,8 +204,8 @@ def resolve_request(
             usual = with_config(settled.experiment, request.config)
             return code(resolve(usual, checkout=checkout, cache=cache, series=settled.series))
 
-        texts = texts_and_files(settled.series[COMMON])
-        chosen = automatic(*texts, release, built)
+        release = release_of(settled.experiment.kernel.source, checkout)
+        chosen = _chosen(settled, release, built, nearest)
         if request.mode == "native":
             # Of what is chosen for the user, what can be measured.
             left_out = without_phases(chosen)
@@ -246,6 +249,22 @@ def resolve_request(
     require_settings(resolved, checkout)
     require_prebuilt(resolved, checkout)
     return resolved
+
+
+def _chosen(
+    settled: Settled,
+    release: str,
+    built: Callable[[], tuple[str, ...] | None],
+    nearest: tuple[str, ...],
+) -> tuple[str, ...]:
+    """The workloads that execute what a series changes, behind those that are ``nearest``."""
+    try:
+        chosen = automatic(*texts_and_files(settled.series[COMMON]), release, built)
+    except NoWorkloadError:
+        if not nearest:
+            raise
+        chosen = ()
+    return tuple(dict.fromkeys((*nearest, *chosen)))[: MOST_BESIDE if nearest else None]
 
 
 def _require_one_subject(request: Request) -> None:

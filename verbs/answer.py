@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from errors import LabError, UsageError
+from errors import UsageError
+from host.facts import cache_folder
 from runs.request import SUBJECT, Request
 from verbs.cli import Without, flattened
-from verbs.invocation import log, options, resolved_of, write_out
+from verbs.invocation import log, options, write_out
 from verbs.options import Folder, Measuring, opt, session_folder
 from verbs.session import OfTree, measure
 
@@ -24,7 +24,6 @@ app = typer.Typer(add_completion=False)
 
 # Commits are the mail's, or a series has the same change.
 OF_ANSWER = Without("name", "automatic", "per_patch", "arms", "mode")
-MOST_WORKLOADS = 3
 
 
 @app.command("answer")
@@ -74,9 +73,11 @@ def answer_verb(
         return
     if of is None:
         request = _arms(request, claim, commits.tree)
-        if not request.named_workloads:
-            request = replace(request, workloads=",".join(_workloads(request, near)))
-        of = measure(request, options(measuring), measuring, folder=folder, verb="measure")
+        nearest = near.workloads if near and not request.named_workloads else ()
+        if request.arms and nearest:
+            request = replace(request, workloads=",".join(nearest))
+        on = options(measuring)
+        of = measure(request, on, measuring, folder=folder, verb="measure", nearest=nearest)
     write_out(_reply(claim, near, of), end="")
 
 
@@ -86,7 +87,7 @@ def _mail(name: str) -> bytes:
     Raises UsageError: there is none, or it is too large; InfraError: the archive is not at hand.
     """
     from experiment.series_name import kind_of, message_id
-    from kernels.b4 import fetch_thread
+    from kernels.intake import thread_of
     from kernels.mail import RAW_ID, split_mbox
     from kernels.series import LARGEST
 
@@ -97,9 +98,7 @@ def _mail(name: str) -> bytes:
             raw = opened.read(LARGEST + 1)
     elif kind_of(name) == "thread":
         identifier = message_id(name)
-        with tempfile.TemporaryDirectory() as beside:
-            fetch_thread(identifier, Path(beside) / "thread")
-            thread = split_mbox((Path(beside) / "thread").read_bytes())
+        thread = split_mbox(thread_of(identifier, cache_folder()))
         ids = ((each, RAW_ID.search(each)) for each in thread)
         raw = next((each for each, own in ids if own and own[1].decode() == identifier), thread[0])
     else:
@@ -146,21 +145,6 @@ def _arms(request: Request, claim: ReportedChange, tree: Path | None) -> Request
         return replace(request, arms=tuple(f"git:{top}@{name}" for name in names))
     first, last = names
     return OfTree(tree=top).of(replace(request, name=f"{first}..{last}"))
-
-
-def _workloads(request: Request, near: Benchmark | None) -> list[str]:
-    """Those nearest to the benchmark, and what executes most of the change."""
-    nearest = list(near.workloads) if near else []
-    if request.arms:
-        return nearest
-    try:
-        chosen = resolved_of(request).experiment.cases
-    except LabError:
-        if not nearest:
-            raise
-        return nearest
-    names = [*nearest, *(case.workload for case in chosen)]
-    return list(dict.fromkeys(names))[:MOST_WORKLOADS]
 
 
 def _reply(claim: ReportedChange, near: Benchmark | None, session: Path) -> str:

@@ -123,49 +123,25 @@ def add_verb(
 
 @app.command("show")
 def show_verb(
-    entry: Annotated[str, typer.Argument(help="an entry's id or session", metavar="ENTRY")] = "",
     folder: Folder = HISTORY,
     known_file: KnownFile = KNOWN,
     policy_file: PolicyFile = POLICY,
-    experiment: Annotated[
-        str, opt("--experiment NAME", "also list the nights of this experiment")
-    ] = "",
-    nights: Annotated[int, opt("--nights", "how many nights to list", min=1)] = 10,
     as_json: Json = False,
 ) -> None:
-    """Show every benchmark of the history and what changed, or one entry.
+    """Show every benchmark of the history and what changed; `pages` shows every night.
 
     Examples:
     ./lab.py history show  # every benchmark and every change
-    ./lab.py history show --experiment nightly --nights 30  # a month of one experiment
+    ./lab.py history show --json  # the changes, for a script
     """
-    from experiment.frozen import nearest
     from history import wording
     from history.changes import changes_of, function_changes
     from history.policy import load_known
     from history.store import HistoryStore
-    from history.trend import trends
     from results.record import as_json as as_json_values
 
     store, known_changes = HistoryStore(folder), load_known(known_file)
     read = store.read()
-    if entry:
-        of_name = read.entry(entry)
-        if of_name is None:
-            raise UsageError(
-                "no such entry", where=entry, next_step=f"./lab.py history show --history {folder}"
-            )
-        emit(of_name.model_dump(mode="json")) if as_json else write_out(
-            "\n".join(wording.entry_lines(of_name))
-        )
-        return
-    names = sorted({track[0] for track in read.tracks()})
-    if experiment and experiment not in names:
-        raise UsageError(
-            "no night of this experiment",
-            where=f"--experiment {experiment}",
-            next_step=f"the nearest of {len(names)}: {', '.join(nearest(experiment, names))}",
-        )
     changes = changes_of(read.entries, store.functions, known_changes, policy_of(policy_file))
     of_functions = [
         each for each in function_changes(read.entries, known_changes) if each.functions
@@ -189,10 +165,6 @@ def show_verb(
     write_out("\n".join(wording.overview(read)))
     lines = [*wording.change_lines(changes), *wording.function_change_lines(of_functions)]
     write_out("\n".join([*lines, *wording.untested_lines(read.entries)]) or "no change seen")
-    for track, entries in read.tracks().items():
-        if track[0] == experiment:
-            of_track = trends(entries, changes, primary_only=True)
-            write_out("\n".join(wording.trend_lines(of_track, nights)))
 
 
 def policy_of(file: Path) -> Policy:

@@ -82,6 +82,8 @@ def resolved_of(
     request: Request,
     on: Options | None = None,
     progress: Callable[[str, MakeProgress], None] = lambda arm, so_far: None,
+    *,
+    nearest: tuple[str, ...] = (),
 ) -> Resolved:
     """What the command line asks for, checked, its series unpacked and shown.
 
@@ -113,6 +115,7 @@ def resolved_of(
         catalogue=catalogue(CHECKOUT),
         on_intake=show_intake,
         code=code,
+        nearest=nearest,
     )
     if request.series:
         remark = "" if request.named_workloads else f" (chosen by {chosen})"

@@ -297,10 +297,12 @@ def measure(
     folder: Path | None = None,
     resume: Path | None = None,
     verb: str = "",
+    nearest: tuple[str, ...] = (),
 ) -> Path:
     """Measure a new session or finish an old one, wherever is asked; return its folder.
 
     ``verb`` is what goes on with a session that the user ends; empty where the caller says it.
+    ``nearest`` are workloads beside those that are chosen by what a series changes.
     """
     from results import native
     from results.store import MANIFEST
@@ -329,7 +331,7 @@ def measure(
                 )
                 make(opened, on, store, reporter)
             return resume
-        resolved = resolved_of(request, on, reporter.building)
+        resolved = resolved_of(request, on, reporter.building, nearest=nearest)
         if verb:
             # A queue's series are many, and the name is of one of them.
             require_trusted(resolved, on.trusted)

@@ -11,7 +11,7 @@ from tests.history.factory import Nights
 def test_a_trend_has_its_level_band_and_marks() -> None:
     entries = Nights((0.0,) * 20 + (-0.01,) * 10, lab={10: 0.03}).entries()
     changes = changes_of(entries)
-    by_arm = {t.course.arm: t for t in trends(entries, changes, primary_only=True)}
+    by_arm = {t.course.arm: t for t in trends(entries, changes) if t.primary}
     assert set(by_arm) == {PINNED, "tonight"}
     trend = by_arm["tonight"]
     assert trend.unit == "virtual MiB/s"

@@ -13,10 +13,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 # Who reads and writes sessions, histories, queues, stores, archives and sites.
 FOLDERS = ("results", "analysis", "history", "queues", "runs", "reports", "verbs")
 CALLS = {
-    *spaced(
-        "open read_text read_bytes write_text write_bytes copyfile copytree copy copy2 move "
-        "read_parquet"
-    )
+    *spaced("open read_text read_bytes write_text write_bytes copyfile copytree copy copy2 move")
 }
 OWN_DATA = "a file of the lab's own checkout"
 ALLOWED = {
@@ -39,14 +36,10 @@ ALLOWED = {
     "results/door.py": {"open": "the door"},
     "runs/archive.py": {"open": "an archive that is written; what is unpacked, in ours"},
     "runs/coverage.py": {"read_text": "patches that were read before"},
-    "runs/manifest.py": {"read_text": "files of a source's tree in the host's own cache"},
     "runs/requirements.py": {"read_text": OWN_DATA},
     "runs/repro.py": {"read_bytes": OWN_DATA, "read_text": OWN_DATA},
     "runs/resolved.py": {"read_text": "patches that were read before"},
-    "verbs/answer.py": {
-        "open": "a mail that the user named",
-        "read_bytes": "a thread just fetched",
-    },
+    "verbs/answer.py": {"open": "a mail that the user named"},
     "verbs/cli.py": {
         "read_text": "the help of verbs, from sources of ours",
         "write_text": "a line of help, to no file",

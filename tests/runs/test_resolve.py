@@ -272,3 +272,23 @@ def test_both_kernels_of_a_headers_series_are_compared_for_its_workloads(tmp_pat
     # Of the same words as the session's: what is built for the choice is what it measures.
     assert [len(arm.patches) for arm in usual.built] == [0, 1]
     assert [arm.kernels for arm in usual.built] == [arm.kernels for arm in made.built]
+
+
+def test_the_nearest_workloads_stand_before_those_that_are_chosen(tmp_path: Path) -> None:
+    request = Request(
+        series=("configs/series/slow-add-16",), source="deb:linux-source-6.12", seeds=1
+    )
+    alone, beside = (
+        resolve_request(
+            request,
+            checkout=CHECKOUT,
+            cache=tmp_path,
+            here=CHECKOUT,
+            catalogue=catalogue(CHECKOUT),
+            nearest=nearest,
+        )
+        for nearest in ((), ("messaging", "redis"))
+    )
+    chosen = [case.workload for case in alone.experiment.cases]
+    names = list(dict.fromkeys(case.workload for case in beside.experiment.cases))
+    assert names == ["messaging", "redis", chosen[0]]

@@ -68,12 +68,12 @@ def test_the_commit_and_its_parent_are_the_arms(
     parent, commit = git(tree, "rev-parse", "HEAD~1"), git(tree, "rev-parse", "HEAD")
     measured: list[Request] = []
 
-    def measure(request: Request, *_: object, **__: Any) -> Path:
+    def measure(request: Request, *_: object, nearest: tuple[str, ...], **__: Any) -> Path:
         measured.append(request)
+        assert nearest == ("messaging",)
         return session_folder(tmp_path / "s")
 
     monkeypatch.setattr(answer, "measure", measure)
-    monkeypatch.setattr(answer, "_workloads", lambda _, near: list(near.workloads))
     words = ["answer", str(mail), "--tree", str(tree)]
     # The mail's own commit is in another tree.
     assert lab.main(words) == 2
@@ -81,4 +81,4 @@ def test_the_commit_and_its_parent_are_the_arms(
     (request,) = measured
     assert request.source == f"git:{tree}@{parent}"
     assert request.series == (f"git:{tree}@{commit}~1..{commit}",)
-    assert request.named_workloads == ("messaging",)
+    assert request.named_workloads == ()
