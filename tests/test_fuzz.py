@@ -18,7 +18,6 @@ import pytest
 
 from tests.fuzz import TARGETS, Target, damaged, failure_of
 
-GUIDED_S = int(os.environ.get("TWINBOOT_GUIDED_FUZZ_S") or 60)
 INPUTS = int(os.environ.get("TWINBOOT_FUZZ") or 500)
 # Of one input.
 CPU_S = 5.0

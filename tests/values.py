@@ -40,6 +40,10 @@ def identity(key: str = "k", **fields: Any) -> KernelIdentity:
     return but(plain, **fields)
 
 
+def silent(word: str) -> None:
+    """Nobody watches."""
+
+
 def data(file: str, name: str) -> Any:
     """What ``tables.toml`` beside a file of tests has for it: a table, a text, names."""
 

@@ -28,7 +28,6 @@ SUBJECTS = {
     "2": "lib/xarray: introduce a new helper xas_get_order",
     "3": "mm/filemap: optimize filemap folio adding",
 }
-ENGINES = ("sync", "libaio", "mmap")
 
 
 @dataclass

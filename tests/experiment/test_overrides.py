@@ -102,9 +102,6 @@ def test_a_budget_of_seeds_is_refused_in_wall_mode(problems: Problems) -> None:
     assert line.startswith("--set max_seeds=16 (--max-seeds): max_seeds: found 16")
 
 
-EXAMPLE = "is not KEY=VALUE; for example blocks=4 or cases.0.times.laptop.4k.runtime_s=1.5"
-
-
 @pytest.mark.parametrize(
     ("override", "line"), data(__file__, "mistakes_name_the_option_as_their_place")
 )

@@ -12,6 +12,7 @@ from elftools.elf.elffile import ELFFile
 
 from errors import InfraError
 from guests import initramfs, programs
+from tests.values import spaced
 from tests.waiting import completed
 
 
@@ -101,12 +102,7 @@ def test_an_archive_is_what_cpio_makes_but_for_what_it_counts(tmp_path: Path) ->
         os.utime(folder / name, (0, 0), follow_symlinks=False)
     subprocess.run(
         [
-            "cpio",
-            "--create",
-            "--format=newc",
-            "--reproducible",
-            "--owner=+0:+0",
-            "--quiet",
+            *spaced("cpio --create --format=newc --reproducible --owner=+0:+0 --quiet"),
             f"--file={tmp_path / 'theirs'}",
         ],
         cwd=folder,

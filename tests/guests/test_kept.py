@@ -13,7 +13,7 @@ from experiment.plan import Size
 from guests import exact, kept
 from guests.exact import Machine, Snapshot
 from guests.probe.plugin import Probe
-from tests.values import but
+from tests.values import but, silent
 
 CHECKOUT = Path(__file__).parents[2]
 MIB = 1 << 20
@@ -32,10 +32,6 @@ MEMORY = (
     )[: 8 * MIB - 4096]
     + b"\xff" * 4096
 )
-
-
-def silent(word: str) -> None:
-    """Nobody watches."""
 
 
 class KeptBoots:

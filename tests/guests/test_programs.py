@@ -14,6 +14,7 @@ from guests import programs
 from guests.argv import METRONOME
 from guests.programs import BUSYBOX, PROGRAMS, host_files, refusing
 from host.process import spawn
+from tests.values import spaced
 from tests.waiting import completed
 
 
@@ -125,29 +126,12 @@ def printed(image: Path, preload: Path, folder: Path, vcpus: int = 2) -> bytes:
     """What a machine writes to the port 0xe9."""
     folder.mkdir()
     out = folder / "out"
-    argv = [
-        X86_64.board.qemu,
-        "-accel",
-        "tcg",
-        "-icount",
-        "shift=0,sleep=off",
-        "-smp",
-        str(vcpus),
-        "-seed",
-        "1",
-        "-nodefaults",
-        "-display",
-        "none",
-        "-no-reboot",
-        "-device",
-        "isa-debug-exit,iobase=0xf4",
-        "-chardev",
-        f"file,id=out,path={out}",
-        "-device",
-        "isa-debugcon,iobase=0xe9,chardev=out",
-        "-kernel",
-        str(image),
-    ]
+    argv = spaced(
+        f"{X86_64.board.qemu} -accel tcg -icount shift=0,sleep=off -smp {vcpus} -seed 1 "
+        "-nodefaults -display none -no-reboot -device isa-debug-exit,iobase=0xf4 "
+        f"-chardev file,id=out,path={out} -device isa-debugcon,iobase=0xe9,chardev=out "
+        f"-kernel {image}"
+    )
     env = os.environ | {"LD_PRELOAD": str(preload), METRONOME: str(TURN_NS)}
     done = completed(argv, check=False, env=env)
     assert done.returncode == X86_64.board.done_status, done.stderr

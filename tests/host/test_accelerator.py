@@ -2,8 +2,6 @@
 
 import json
 import os
-import re
-import shlex
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,7 +28,6 @@ from host.accelerator import (
 from host.facts import cache_folder
 from host.process import Finished
 from kernels import packages
-from tests.host import emulated_kvm
 from tests.values import data
 
 PACKAGE = "linux-image-6.12-cloud-amd64"
@@ -65,22 +62,6 @@ def test_text_names_what_was_refused() -> None:
     assert decide(booting("tcg")).text() == (
         "tcg boots a kernel; kvm: told not to; kvm,arch-capabilities=off: told not to"
     )
-
-
-# What QEMU 7.2 said, and a kernel, on hosts where KVM opens and does not run one.
-ABORTED = """\
-qemu-system-x86_64: error: failed to set MSR 0x10a to 0x69
-qemu-system-x86_64: ../../target/i386/kvm/kvm.c:3163: kvm_buf_set_msrs: Assertion `x' failed.
-"""
-DENIED = """\
-Could not access KVM kernel module: Permission denied
-qemu-system-x86_64: failed to initialize kvm: Permission denied
-"""
-EMULATION = """\
-KVM internal error. Suberror: 1
-emulation failure
-EAX=00000000 EBX=00000000
-"""
 
 
 @pytest.mark.parametrize(("stdout", "stderr", "reason"), data(__file__, "reasons"))
@@ -252,22 +233,6 @@ def test_a_real_decision_boots_a_real_kernel(tmp_path: Path, real_kernel: Path) 
     assert isinstance(decision, AcceleratorTest)
     assert decision.attempts[-1].works
     assert all(attempt.reason for attempt in decision.attempts[:-1])
-
-
-@pytest.mark.guest
-@pytest.mark.long
-def test_kvm_boots_a_kernel_where_it_works(tmp_path: Path, real_kernel: Path) -> None:
-    """With the command line that decides, on a host of which the translator emulates all."""
-    argv = boot_argv("kvm", Path("/vmlinuz"), Path("/initrd"))
-    console = emulated_kvm.run_in(
-        tmp_path,
-        PACKAGE,
-        cache_folder(),
-        {"/vmlinuz": real_kernel, "/initrd": accelerator.small_root(tmp_path)},
-        f"{shlex.join(argv)} </dev/null\n",
-    )
-    # By the kernel itself: what a program prints is lost where its console is slow.
-    assert re.search(rf"\[ *\d+\.\d+\] {WORD}", console)
 
 
 @pytest.mark.guest

@@ -15,6 +15,7 @@ from host.process import spawn
 from kernels.cache import Kernel
 from runs.local import Options
 from tests.integration.machines import machine_of
+from tests.values import silent
 from workloads.contention import phase_locks
 from workloads.job import job_text
 from workloads.spec import load_catalogue
@@ -29,10 +30,6 @@ SHAPES = {
 }
 WORKLOAD = load_catalogue()["filemap-4k"]
 PHASES = WORKLOAD.phases_of("default")
-
-
-def silent(word: str) -> None:
-    """Nobody watches."""
 
 
 # Four are in test_numa.py as well, each on a node of its own.

@@ -10,6 +10,7 @@ from guests.exact import Machine
 from kernels.cache import Kernel
 from runs.local import Options
 from tests.integration.machines import machine_of
+from tests.values import silent
 from workloads.job import job_text
 from workloads.spec import load_catalogue
 
@@ -25,10 +26,6 @@ SHAPE = ShapeSpec(
     more_memory_mib=128,
 )
 WORKLOAD = load_catalogue()["filemap-4k"]
-
-
-def silent(word: str) -> None:
-    """Nobody watches."""
 
 
 @pytest.fixture(scope="module")

@@ -49,21 +49,9 @@ class User:
         kept = [str(each) for each in dict.fromkeys(needed) if root in each.parents]
         shutil.rmtree(self.work, ignore_errors=True)
         self.work.mkdir()
+        given = (self.work, root, UID, len(kept), *kept, *argv)
         return subprocess.run(
-            [
-                "unshare",
-                "--mount",
-                "sh",
-                "-euc",
-                AS_USER,
-                "sh",
-                str(self.work),
-                str(root),
-                str(UID),
-                str(len(kept)),
-                *kept,
-                *argv,
-            ],
+            ["unshare", "--mount", "sh", "-euc", AS_USER, "sh", *map(str, given)],
             cwd=self.home,
             capture_output=True,
             text=True,

@@ -8,7 +8,7 @@ import pytest
 from kernels.cache import Kernel
 from results.store import SessionStore
 from tests.integration.lab_process import CHECKOUT, SMALL, records_of, run_lab
-from tests.values import but
+from tests.values import but, spaced
 
 pytestmark = pytest.mark.guest
 SERIES = CHECKOUT / "configs/series"
@@ -34,15 +34,7 @@ def test_the_one_slow_patch_of_three_is_named(kernels: dict[str, Kernel], tmp_pa
     done = run_lab(
         "bisect",
         *(word for part in stack for word in ("--series", str(part))),
-        "--workloads",
-        "filemap-4k",
-        "--metric",
-        "4k.bw",
-        "--threshold",
-        "4%",
-        "--set",
-        "guest=smoke",
-        "--session",
+        *spaced("--workloads filemap-4k --metric 4k.bw --threshold 4% --set guest=smoke --session"),
         str(folder),
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -28,7 +28,7 @@ from host.accelerator import QEMU, AcceleratorTest
 from kernels.cache import Kernel
 from runs.local import Options
 from tests.integration.lab_process import CHECKOUT
-from tests.values import but
+from tests.values import but, silent
 from tests.waiting import wait_until
 from workloads import metrics, parse, validity
 from workloads.job import job_text, prepare_text
@@ -66,10 +66,6 @@ def machine(request: pytest.FixtureRequest, wall_kernel: Kernel, options: Option
         preload=Path("of-exact-guests-alone"),
     )
     return virtme.on_host(plain, result, fitness.place(fitness.host_cpus(), vcpus=guest.vcpus))
-
-
-def silent(word: str) -> None:
-    """Nobody watches."""
 
 
 def ended(machine: WallMachine, logs: Path, text: str = NO_PHASES, **changes: object) -> Outcome:

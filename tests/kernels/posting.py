@@ -55,18 +55,8 @@ def post(lab: Lab, *edits: Callable[[Path], None], version: int = 1, cover: str 
         message = f"mm: change number {number}\n\nIt has a reason.\n"
         git(scratch, "commit", "-qm", message, "--allow-empty")
     options = ["--cover-letter"] if cover else []
-    git(
-        scratch,
-        "format-patch",
-        "-q",
-        "--thread",
-        "-n",
-        f"-v{version}",
-        *options,
-        "-o",
-        str(out),
-        f"-{len(edits)}",
-    )
+    form = ("-q", "--thread", "-n", f"-v{version}", *options)
+    git(scratch, "format-patch", *form, "-o", str(out), f"-{len(edits)}")
     posts = [read(path) for path in sorted(out.glob("*.patch"))]
     if cover:
         subject = posts[0].header("Subject").replace("*** SUBJECT HERE ***", cover)

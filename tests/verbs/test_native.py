@@ -14,7 +14,6 @@ from tests.analysis.native_factory import World, boots_of, head_of
 from tests.values import data
 
 SERIES = "configs/series/slow-add-256"
-NO_PLAN = "the plan of a session of native mode cannot be shown"
 
 
 @pytest.fixture

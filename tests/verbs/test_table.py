@@ -138,17 +138,9 @@ def test_an_option_is_shown_with_what_stands_behind_it() -> None:
 def test_an_interrupt_while_imports_run_is_no_traceback(moment: str, tmp_path: Path) -> None:
     process = subprocess.Popen(
         [
-            *AT_A_TERMINAL,
-            sys.executable,
-            "-X",
-            "importtime",
-            str(CHECKOUT / "lab.py"),
-            "run",
-            "noop",
-            "--session",
-            str(tmp_path / "session"),
-            "--executor",
-            "dask://127.0.0.1:1",
+            *(*AT_A_TERMINAL, sys.executable, "-X", "importtime", str(CHECKOUT / "lab.py")),
+            *("run", "noop", "--session", str(tmp_path / "session")),
+            *("--executor", "dask://127.0.0.1:1"),
         ],
         env={**os.environ, "TWINBOOT_CACHE": str(tmp_path)},
         stderr=subprocess.PIPE,
@@ -182,19 +174,9 @@ def test_an_interrupt_while_a_kernel_is_built_says_what_is_kept(tmp_path: Path) 
     )
     process = subprocess.Popen(
         [
-            *AT_A_TERMINAL,
-            sys.executable,
-            str(CHECKOUT / "lab.py"),
-            "run",
-            "--series",
-            str(series),
-            "--workloads",
-            "filemap-4k",
-            "--no-check",
-            "--set",
-            f"kernel.source=dir:{fake}",
-            "--session",
-            str(tmp_path / "session"),
+            *(*AT_A_TERMINAL, sys.executable, str(CHECKOUT / "lab.py"), "run"),
+            *("--series", str(series), "--workloads", "filemap-4k", "--no-check"),
+            *("--set", f"kernel.source=dir:{fake}", "--session", str(tmp_path / "session")),
         ],
         env={
             **os.environ,

@@ -59,30 +59,22 @@ def test_self_tests_that_are_not_requested_are_left_out_of_the_boot() -> None:
     assert "xarray_checks" not in word
 
 
-def test_an_experiment_s_own_limit_and_file_are_those_of_the_gate() -> None:
-    given = size(cgroup_limit_mib=32, brd_mib=80, file_mib=65)
-    assert room(given, CATALOGUE["filemap-4k"]) == Room(
-        brd=80, limit=32, left=0, image=65, own_limit=32
-    )
-
-
-def test_without_a_limit_the_gate_has_one_of_its_own() -> None:
-    assert room(size(), CATALOGUE["iomap-dirty"]) == Room(
-        brd=64, limit=48, left=0, image=52, own_limit=32
-    )
-
-
-def test_memory_that_is_to_be_left_is_no_limit() -> None:
-    given = size(brd_mib=240, file_mib=188, memory_mib=64)
-    assert room(given, CATALOGUE["reclaim-overwrite"]) == Room(
-        brd=240, limit=0, left=64, image=52, own_limit=32
-    )
-
-
-def test_tmpfs_has_no_limit_and_the_gate_a_device_of_its_own() -> None:
-    assert room(size(brd_mib=0, file_mib=16), CATALOGUE["thp-matrix"]) == Room(
-        brd=64, limit=0, left=0, image=52, own_limit=32
-    )
+@pytest.mark.parametrize(
+    ("workload", "given", "expected"),
+    [
+        # An experiment's own limit and file; where it has none the gate has one of its own.
+        ("filemap-4k", size(cgroup_limit_mib=32, brd_mib=80, file_mib=65), (80, 32, 0, 65, 32)),
+        ("iomap-dirty", size(), (64, 48, 0, 52, 32)),
+        # Memory that is to be left is no limit, and tmpfs has a device of the gate's own.
+        ("reclaim-overwrite", size(brd_mib=240, memory_mib=64), (240, 0, 64, 52, 32)),
+        ("thp-matrix", size(brd_mib=0, file_mib=16), (64, 0, 0, 52, 32)),
+    ],
+)
+def test_the_gate_has_the_room_of_the_experiment_or_its_own(
+    workload: str, given: Size, expected: tuple[int, ...]
+) -> None:
+    brd, limit, left, image, own = expected
+    assert room(given, CATALOGUE[workload]) == Room(brd, limit, left, image, own)
 
 
 @pytest.mark.parametrize(

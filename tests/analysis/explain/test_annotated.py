@@ -17,23 +17,10 @@ from results.store import ANNOTATION, SessionStore
 from tests.analysis import counts_factory as counts
 from tests.analysis.factory import ExactSession
 from tests.analysis.measured import measured
+from tests.values import data
 
 FILE = "mm/filemap.c"
-HUNKS = "\n".join(
-    (
-        "@@ -10,4 +10,5 @@",
-        " \tfolio = next(folio);",
-        "-\twalk(folio);",
-        "+\tif (unlikely(!folio))",
-        "+\t\treturn NULL;",
-        " ",
-        " \t/* a comment */",
-        "@@ -90,2 +91,3 @@",
-        " \tint never;",
-        "+\tnever++;",
-        " \treturn;",
-    )
-)
+HUNKS = data(__file__, "hunks")
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from pathlib import Path
 from experiment.architecture import X86_64
 from guests.probe.counts import Counts
 from guests.probe.plugin import Probe
+from tests.values import spaced
 from tests.waiting import completed
 
 
@@ -32,24 +33,10 @@ def run(
     """What the plugin wrote, given ``more`` words; ``options`` are QEMU's."""
     words = f"file={probe.path},out={out}" + (f",window={window}" if window else "") + more
     argv = [
-        X86_64.board.qemu,
-        "-accel",
-        "tcg",
-        "-icount",
-        "shift=0,sleep=off",
-        "-smp",
-        str(vcpus),
+        *spaced(f"{X86_64.board.qemu} -accel tcg -icount shift=0,sleep=off -smp {vcpus}"),
         *options,
-        "-nodefaults",
-        "-display",
-        "none",
-        "-no-reboot",
-        "-device",
-        "isa-debug-exit,iobase=0xf4",
-        "-kernel",
-        str(image),
-        "-plugin",
-        words,
+        *spaced("-nodefaults -display none -no-reboot -device isa-debug-exit,iobase=0xf4"),
+        *("-kernel", str(image), "-plugin", words),
     ]
     done = completed(argv, check=False)
     assert done.returncode == X86_64.board.done_status, done.stderr

@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.values import spaced
+
 CHECKOUT = Path(__file__).resolve().parents[3]
 PATIENCE_S = 120.0
 MOST_KILLS = 6
@@ -82,17 +84,8 @@ class Cluster:
         self.environments[name] = environment
         self.prefixes[name] = tuple(prefix)
         words = [
-            "worker",
-            f"tcp://{self.host}:{self.port}",
-            "--nthreads",
-            "1",
-            "--no-nanny",
-            "--no-dashboard",
-            "--host",
-            host or self.host,
-            "--memory-limit",
-            "0",
-            "--local-directory",
+            *spaced(f"worker tcp://{self.host}:{self.port} --nthreads 1 --no-nanny --no-dashboard"),
+            *spaced(f"--host {host or self.host} --memory-limit 0 --local-directory"),
             str(self.folder / f"dask-{name}"),
         ]
         words += ["--preload", self.preload] if self.preload else []
