@@ -136,7 +136,8 @@ def as_annotated(session: SessionComparison, form: str) -> str:
 
 def as_summary(session: SessionComparison) -> str:
     """One screen of Markdown, with the whole report in a fold."""
-    return summary.render(View(of_operations(session)), as_markdown(session))
+    view = View(of_operations(session), of_others=True)
+    return summary.render(view, markdown.text(_blocks(MARKDOWN, view)))
 
 
 def as_session(comparison: Comparison | SessionComparison) -> SessionComparison:

@@ -272,7 +272,7 @@ def letter(session: SessionComparison) -> str:
         lines += [line for part in parts if part for line in (*part, "")]
     if len(session.primary) > 1 and any(m.judgement.change for m in session.primary):
         lines += paragraph(f"{sentences.family(session)}.")
-    notes = [subject.path_and_work(metric.name for metric in session.primary)]
+    notes = [subject.path_and_work(session.comparisons[0])]
     notes.append(trust.checks_sentence(session.gates) if not session.is_pair else "")
     # Whoever applies the series is to know it before a build of their own.
     for series in session.manifest.series:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
 
+from analysis.model import Comparison
 from reports import repeat, sentences, wording
 from reports.document import (
     Block,
@@ -155,7 +155,7 @@ def published(view: View) -> list[Block]:
 
 def again(view: View) -> list[Block]:
     """The commands that make the session again, and the numbers that must come out."""
-    made = repeat.repeat(view.session, view.folder)
+    made = repeat.repeat(view.session, view.folder, of_others=view.of_others)
     blocks: list[Block] = [Paragraph(f"{made.lab}."), Code("\n".join(made.commands), "sh")]
     blocks += [Paragraph(" ".join(made.notes), "note")] if made.notes else []
     blocks += [Fold(made.expected, tuple(listing(made.results)))] if made.results else []
@@ -232,15 +232,16 @@ def _kernel(arm: ArmRecord) -> tuple[str, Rows]:
     return f"Kernel of {arm.name}: {arm.label or arm.name}", rows
 
 
-def path_and_work(names: Iterable[str]) -> str:
-    """What path and work are, where a metric of these names is one; else empty."""
-    return PATH_AND_WORK if {n.partition(".")[2] for n in names} & {INSTRUCTIONS, WORK} else ""
+def path_and_work(pair: Comparison) -> str:
+    """What path and work are, where one of a phase that has both is judged; else empty."""
+    judged = (m for m in pair.primary if m.name.partition(".")[2] in (INSTRUCTIONS, WORK))
+    return PATH_AND_WORK if any(pair.metric(m.case, f"{m.phase}.{WORK}") for m in judged) else ""
 
 
 def meaning(view: View) -> list[Block]:
     """One paragraph for each of the ways to measure, and one for path and work."""
     wall = view.first.wall
     text = EXACT if wall is None else f"{REAL_TIME if wall.real_time else TRANSLATED} {DESIGN}"
-    more = path_and_work(metric.name for metric in view.session.primary)
+    more = path_and_work(view.first)
     body: list[Block] = [Paragraph(part, "note") for part in (text, more) if part]
     return titled("What these numbers mean", "meaning", body)

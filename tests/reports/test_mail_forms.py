@@ -223,8 +223,11 @@ def test_no_form_for_others_names_a_place_of_the_senders(form: str) -> None:
     assert experiment.series
     series = but(experiment.series, path="/home/me/linux/series", title="")
     manifest = but(
-        session.manifest, experiment=but(experiment, series=series, title=f"series {series.path}")
+        session.manifest,
+        experiment=but(experiment, series=series, title=f"series {series.path}"),
+        arguments=("--series", series.path, "--guest", "smoke"),
     )
     rendered = forms.render(compare_session(replace(session, manifest=manifest)), form)
     assert "/home/me" not in rendered
+    assert "repro sessions" not in rendered
     assert "not tested" in rendered.lower()

@@ -55,15 +55,20 @@ def test_bandwidth_stands_beside_phases_that_are_judged_by_something_else(
     ("names", "expected"),
     [
         (("4k.instructions", "4k.work"), PATH_AND_WORK),
-        (("thp.bw", "thp.work"), PATH_AND_WORK),
+        (("4k.bw", "4k.work"), PATH_AND_WORK),
         (("4k.bw", "path.bw"), ""),
+        (("getppid.instructions",), ""),
         ((), ""),
     ],
 )
 def test_path_and_work_are_explained_where_they_are_judged(
     names: tuple[str, ...], expected: str
 ) -> None:
-    assert path_and_work(names) == expected
+    session = ExactSession()
+    pair = compare(session.manifest(), session.records())
+    case, made = pair.cases[0], pair.primary[0]
+    metrics = tuple(but(made, name=each, phase=each.partition(".")[0]) for each in names)
+    assert path_and_work(but(pair, cases=(but(case, metrics=metrics),))) == expected
 
 
 def test_many_arms_say_in_the_answer_of_which_runs_were_kept() -> None:
