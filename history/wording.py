@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from analysis.verdict import Verdict
+from analysis.verdict import MISSING, Verdict
 from history.changes import FunctionsChange, Moved, NightlyChange
 from history.entry import ChangedFunctions, Conclusion, Entry
 from history.store import HistoryContents
@@ -130,13 +130,29 @@ def overview(read: HistoryContents) -> list[str]:
     return lines or ["no entries"]
 
 
-def untested_lines(entries: Sequence[Entry]) -> list[str]:
-    """What each track's newest night did not test, by case and metric."""
+# Of which a night says nothing: no change of them can be seen, or nobody knows of what.
+UNSEEN = (*MISSING, Verdict.NOT_TESTED, Verdict.UNEXPLAINED)
+
+
+def unseen(entries: Sequence[Entry]) -> list[dict[str, str]]:
+    """What each track's newest night has no verdict of, by case and metric, and why."""
     newest = {entry.track: entry for entry in sorted(entries, key=lambda each: each.order)}
     return [
-        clean_line(f"{entry.night} {case} {read_name(each.metric)}: not tested: {each.reason}")
+        {
+            "night": entry.night,
+            "case": case,
+            "metric": read_name(each.metric),
+            "verdict": each.verdict.value,
+            "reason": each.reason,
+        }
         for entry in newest.values()
         for pair in entry.of_series.values()
         for case, each in pair
-        if each.verdict is Verdict.NOT_TESTED
+        if each.verdict in UNSEEN
     ]
+
+
+def unseen_lines(entries: Sequence[Entry]) -> list[str]:
+    """The same as lines."""
+    line = "{night} {case} {metric}: {verdict}: {reason}"
+    return [clean_line(line.format_map(each)) for each in unseen(entries)]

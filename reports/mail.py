@@ -191,8 +191,10 @@ def _over(cell: ArmCell) -> str:
     What is not judged and does not stand out either has none, and says so.
     """
     metric = cell.against
-    if metric is None or metric.judgement.change is None or cell.withheld:
+    if metric is None or cell.withheld:
         return ""
+    if metric.judgement.change is None:
+        return " (not judged)"
     if not metric.primary and not metric.judgement.differs:
         return " (not judged, not significant)"
     return f" ({_percentage(metric)})"

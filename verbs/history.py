@@ -158,13 +158,14 @@ def show_verb(
                     }
                     for change in of_functions
                 ],
+                "unseen": wording.unseen(read.entries),
                 "left_out": [str(problem) for problem in read.problems],
             }
         )
         return
     write_out("\n".join(wording.overview(read)))
     lines = [*wording.change_lines(changes), *wording.function_change_lines(of_functions)]
-    write_out("\n".join([*lines, *wording.untested_lines(read.entries)]) or "no change seen")
+    write_out("\n".join([*lines, *wording.unseen_lines(read.entries)]) or "no change seen")
 
 
 def policy_of(file: Path) -> Policy:

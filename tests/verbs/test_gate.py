@@ -86,6 +86,13 @@ def test_a_broken_arm_is_broken_for_all(tmp_path: Path, capsys: pytest.CaptureFi
     assert {conclusion.blame for case in entry.cases for conclusion in case.conclusions} == {
         "series"
     }
+    of_history = ("history", "show", "--history", str(tmp_path / "h"))
+    assert lab.main([*of_history, "--json"]) == 0
+    unseen = json.loads(capsys.readouterr().out)["unseen"]
+    assert {f"{each['case']} {each['metric']}" for each in unseen} == set(shown)
+    assert lab.main([*of_history]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum("failed: not judged: a correctness check failed" in line for line in lines) == 3
 
 
 def test_a_verdict_whose_checks_are_pending_passes_nowhere(
