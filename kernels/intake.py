@@ -39,7 +39,15 @@ from kernels.mail import (
 )
 from kernels.patch_folder import ORDER, missing, read_folder
 from kernels.products import LARGEST_MBOX, mailbox_too_large, unpacked
-from kernels.series import LARGEST, host_code, patch_of, read_patch, reverted, too_large
+from kernels.series import (
+    LARGEST,
+    host_code,
+    patch_of,
+    read_patch,
+    reverted,
+    too_large,
+    who_runs_it,
+)
 from kernels.threads import MOST_PATCHES, Thread, select
 from results import door
 from results.record import PatchRecord, SeriesRecord
@@ -104,6 +112,7 @@ def take_in(spec: SeriesSpec, *, checkout: Path, cache: Path, repository: str = 
         record = _vetted(series, name)
         text = "\n".join(mail.text for mail in (series.cover, *series.mails) if mail)
         series.findings += unmet(text, clean(name), offered, patch_ids)
+        series.findings += who_runs_it(each.decode(errors="replace") for _, each in series.patches)
         offered |= {record.message_id, *CHANGE_ID.findall(text)}
         offered |= {patch.message_id for patch in record.patches}
         parts.append((series, record.model_copy(update={"findings": tuple(series.findings)})))

@@ -278,6 +278,29 @@ READS = re.compile(
 COMMAND = re.compile(r'\$\(|^\+\s*o?r?source\s+(?!["\'](?:[^"\']*/)?Kconfig[^/"\']*["\'])', re.M)
 EXECUTABLE = re.compile(r"new (?:file )?mode\s+[0-7]*[1357][0-7]{2}\b")
 
+# What code asks to know who runs it: the name of the task, the command line, the hypervisor.
+ASKS = re.compile(
+    r"(?:str\w*|mem)cmp\s*\([^;]{0,200}(?:->comm\b|command_line\b)|strstr\s*\([^;]{0,200}command_line\b"
+    r"|\bX86_FEATURE_HYPERVISOR\b|\bhypervisor_is_type\b|\bx86_hyper_type\b"
+)
+
+
+def who_runs_it(texts: Iterable[str]) -> tuple[str, ...]:
+    """A finding for each file of these patches where added code depends on who runs it."""
+    by_file: dict[str, str] = {}
+    for text in texts:
+        diff = read_diff(text, "")
+        lines = diff.text.split("\n")
+        for names, where in diff.parts:
+            added = " ".join(line[1:].strip() for line in lines[where] if line.startswith("+"))
+            if names and (asks := ASKS.search(added)):
+                by_file.setdefault(names[-1], asks[0])
+    return tuple(
+        f"{file} depends on who runs it ({clean(asks)[:60]}): other programs and machines may take "
+        "another path than those measured here"
+        for file, asks in by_file.items()
+    )
+
 
 def host_code(texts: Iterable[str]) -> tuple[str, ...]:
     """``FILE (WHY)`` of each file of these patches that the host executes or is read on it."""

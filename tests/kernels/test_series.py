@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from errors import SeriesError, UsageError
 from kernels.patch_folder import known_series, read_folder
-from kernels.series import apply, host_code, read_patch, reverted
+from kernels.series import apply, host_code, read_patch, reverted, who_runs_it
 from tests.kernels.fake import FASTER, GROWN, Lab, replace
 from tests.kernels.posting import git
 from tests.values import data
@@ -186,6 +186,20 @@ def diff(file: str, *lines: str, made: str = "") -> str:
     head += f"new file mode {made}\n" if made else ""
     body = "".join(f"+{line}\n" for line in lines)
     return f"{head}--- {old}\n+++ b/{file}\n@@ -0,0 +1,{len(lines)} @@\n{body}"
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_named"),
+    [
+        (["if (strncmp(current->comm,", '\t    "fio", 3))'], True),
+        (['if (strstr(boot_command_line, "nokaslr"))'], True),
+        (["if (boot_cpu_has(X86_FEATURE_HYPERVISOR))"], True),
+        (['pr_warn("%s: bad offset", current->comm);', "strcmp(a, b);"], False),
+    ],
+)
+def test_code_that_asks_who_runs_it_is_a_finding(lines: list[str], is_named: bool) -> None:
+    text = diff("mm/before.c", "x") + diff("mm/filemap.c", *lines)
+    assert [each.partition(" ")[0] for each in who_runs_it([text])] == ["mm/filemap.c"] * is_named
 
 
 @pytest.mark.parametrize(
