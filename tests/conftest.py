@@ -1,17 +1,50 @@
 """What every test run has: an order of files, and a table of how long each took."""
 
 import csv
+import logging
 import os
+import signal
 from collections import defaultdict
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+import lab
 from host.process import collect_seldom
 
 SLOWEST = 10
+
+
+class Terminal:
+    """The program called in this process, and what its last call printed."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.out = self.err = ""
+
+    def __call__(self, *words: object) -> int:
+        self._capsys.readouterr()
+        try:
+            return lab.main([str(word) for word in words])
+        finally:
+            self.out, self.err = self._capsys.readouterr()
+
+
+@pytest.fixture
+def main(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Terminal]:
+    """The program with a cache of its own, and the test's folder for sessions."""
+    monkeypatch.setenv("TWINBOOT_CACHE", str(tmp_path / "cache"))
+    for module in ("verbs.options", "runs.request"):
+        monkeypatch.setattr(f"{module}.SESSIONS", tmp_path)
+    # It would bind to the stream that pytest captures in this test only.
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+    before = signal.getsignal(signal.SIGTERM)
+    yield Terminal(capsys)
+    signal.signal(signal.SIGTERM, before)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -2,13 +2,11 @@
 
 import errno
 import json
-import logging
 import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import jsonschema
@@ -22,26 +20,13 @@ from kernels import build
 from results.door import StoreError
 from runs import building, session
 from tests.analysis.factory import ExactSession, fails, stored
+from tests.conftest import Terminal
 from tests.kernels import shipped
 from tests.values import data
 from tests.waiting import completed
 
 CHECKOUT = Path(lab.__file__).resolve().parent
 FORMS = ("text", "markdown", "letter", "html", "json", "summary")
-Main = Callable[..., int]
-
-
-@pytest.fixture
-def main(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Main]:
-    """``lab.main`` with an empty cache of its own; what was printed before is forgotten."""
-    monkeypatch.setenv("TWINBOOT_CACHE", str(tmp_path / "cache"))
-    # It would bind to the stream that pytest captures in this test only.
-    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
-    before = signal.getsignal(signal.SIGTERM)
-    yield lambda *arguments: lab.main(list(arguments))
-    signal.signal(signal.SIGTERM, before)
 
 
 def as_process(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -58,48 +43,40 @@ KCONFIG = Path(__file__).parents[1] / "configs/kconfig"
 
 
 @pytest.mark.parametrize(("arguments", "message"), data(__file__, "mistakes_of_the_user"))
-def test_mistakes_of_the_user(
-    main: Main, capsys: pytest.CaptureFixture[str], arguments: str, message: str
-) -> None:
+def test_mistakes_of_the_user(main: Terminal, arguments: str, message: str) -> None:
     assert main(*arguments.split()) == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert message in shown.err
-    assert shown.err.startswith("error: ")
-    assert "Traceback" not in shown.err
+    assert main.out == ""
+    assert message in main.err
+    assert main.err.startswith("error: ")
+    assert "Traceback" not in main.err
 
 
-def test_every_mistake_is_reported_at_once(main: Main, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_mistake_is_reported_at_once(main: Terminal) -> None:
     assert main("plan", "filemap-v4", "--set", "blokcs=2", "--set", "guest=lap") == 2
-    assert [line[:14] for line in capsys.readouterr().err.splitlines()] == [
-        "error: --set b",
-        "error: --set g",
-    ]
+    assert [line[:14] for line in main.err.splitlines()] == ["error: --set b", "error: --set g"]
 
 
-def test_what_is_refused_leaves_no_folder(main: Main, tmp_path: Path) -> None:
+def test_what_is_refused_leaves_no_folder(main: Terminal, tmp_path: Path) -> None:
     folder = tmp_path / "session"
-    assert main("run", "filemap-v5", "--session", str(folder)) == 2
-    assert main("run", "--resume", str(folder)) == 2
+    assert main("run", "filemap-v5", "--session", folder) == 2
+    assert main("run", "--resume", folder) == 2
     assert not folder.exists()
 
 
-def test_list_as_json(main: Main, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_as_json(main: Terminal) -> None:
     assert main("list", "--json") == 0
-    shown = capsys.readouterr()
-    known = json.loads(shown.out)
-    assert shown.err == ""
+    known = json.loads(main.out)
+    assert main.err == ""
     assert "filemap-v4" in known["experiments"]
     assert {"smoke", "laptop", "full"} <= set(known["guests"])
     assert "configs/series/noop" in known["series"]
     assert known["kernels"] == []
 
 
-def test_plan_as_json_is_the_plan(main: Main, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_as_json_is_the_plan(main: Terminal) -> None:
     assert main("plan", "filemap-v4", "--set", "blocks=2", "--json") == 0
-    shown = capsys.readouterr()
-    plan = json.loads(shown.out)
-    assert shown.err.startswith('series: "mm/filemap')
+    plan = json.loads(main.out)
+    assert main.err.startswith('series: "mm/filemap')
     assert plan["seeds"] == [1, 2]
     assert len([run for run in plan["runs"] if not run["twin"]]) == 10
     assert {run["twin"] for run in plan["runs"]} == {
@@ -128,12 +105,12 @@ def test_plan_as_json_is_the_plan(main: Main, capsys: pytest.CaptureFixture[str]
     ]
 
 
-def test_plan_for_people_has_a_line_a_run(main: Main, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_for_people_has_a_line_a_run(main: Terminal) -> None:
     words = ("plan", "filemap-v4", "--set", "blocks=2", "--set", "guest=smoke")
     assert main(*words, "--json") == 0
-    plan = json.loads(capsys.readouterr().out)
+    plan = json.loads(main.out)
     assert main(*words) == 0
-    head, _, runs_and_checks = capsys.readouterr().out.partition("\n\n")
+    head, _, runs_and_checks = main.out.partition("\n\n")
     lines = runs_and_checks.splitlines()
     assert lines[0].split() == ["filemap-4k.b00.base", "seed", "1"]
     # The runs that are judged come first, those that explain last.
@@ -153,15 +130,13 @@ def test_plan_for_people_has_a_line_a_run(main: Main, capsys: pytest.CaptureFixt
     assert re.match(r"26 runs, \d+ at once: about \d+m\d\ds \(an estimate ", runs)
     assert sizes == "cgroup limit 32 MiB, file 52 MiB, brd 64 MiB, 4 jobs"
     assert main("plan", "filemap-v4", "--no-check") == 0
-    assert "check." not in capsys.readouterr().out
+    assert "check." not in main.out
 
 
-def test_the_cache_key_takes_the_options_of_a_run(
-    main: Main, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_cache_key_takes_the_options_of_a_run(main: Terminal, tmp_path: Path) -> None:
     def key(*arguments: str) -> str:
         assert main("cache-key", *arguments) == 0
-        return capsys.readouterr().out
+        return main.out
 
     images = []
     for name in ("one", "two"):
@@ -199,12 +174,7 @@ def test_the_cache_key_takes_the_options_of_a_run(
     ],
 )
 def test_whose_fault_it_was_is_the_exit_code(
-    main: Main,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    error: BaseException,
-    code: int,
-    message: str,
+    main: Terminal, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, message: str
 ) -> None:
     def fail(*_: object) -> None:
         raise error
@@ -212,11 +182,10 @@ def test_whose_fault_it_was_is_the_exit_code(
     monkeypatch.setattr(build, "require_applies", lambda request: None)  # unpacks a kernel
     monkeypatch.setattr(building, "build_arms", fail)
     assert main("build", "filemap-v4") == code
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert shown.err.endswith(message) or message in shown.err.splitlines()[-1]
+    assert main.out == ""
+    assert main.err.endswith(message) or message in main.err.splitlines()[-1]
     # People need the traceback of a bug, and no other.
-    assert ("Traceback" in shown.err) == ("a bug in the lab" in message)
+    assert ("Traceback" in main.err) == ("a bug in the lab" in message)
 
 
 @pytest.mark.parametrize(
@@ -224,18 +193,17 @@ def test_whose_fault_it_was_is_the_exit_code(
     data(__file__, "a_folder_that_cannot_be_written_is_named_with_its_option"),
 )
 def test_a_folder_that_cannot_be_written_is_named_with_its_option(
-    main: Main, capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: str, option: str
+    main: Terminal, tmp_path: Path, arguments: str, option: str
 ) -> None:
     file = tmp_path / "file"
     file.touch()
     store(tmp_path / "store")
-    assert main("history", "add", str(tmp_path / "store"), "--history", str(tmp_path / "h")) == 0
-    capsys.readouterr()
+    assert main("history", "add", tmp_path / "store", "--history", tmp_path / "h") == 0
     places = {"FILE": str(file), "STORE": str(tmp_path / "store"), "HISTORY": str(tmp_path / "h")}
     for word, place in places.items():
         arguments = arguments.replace(word, place)
     assert main(*arguments.split()) == Exit.USAGE
-    shown = capsys.readouterr().err
+    shown = main.err
     assert f"\nerror: {option} {file}/" in f"\n{shown}"
     assert "Errno" not in shown
     assert "doctor" not in shown
@@ -253,12 +221,7 @@ def test_a_place_that_nobody_named_is_the_hosts() -> None:
 @pytest.mark.parametrize("begun", [True, False])
 @pytest.mark.parametrize("verb", ["run", "measure"])
 def test_an_interrupt_names_what_can_be_resumed(
-    main: Main,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    verb: str,
-    begun: bool,
+    main: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, verb: str, begun: bool
 ) -> None:
     folder = tmp_path / "my session"
 
@@ -268,8 +231,8 @@ def test_an_interrupt_names_what_can_be_resumed(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(session, "start", start)
-    assert main(verb, "noop", "--session", str(folder)) == lab.INTERRUPTED
-    lines = capsys.readouterr().err.splitlines()
+    assert main(verb, "noop", "--session", folder) == lab.INTERRUPTED
+    lines = main.err.splitlines()
     assert lines[-1] == "interrupted"
     resumed = f"./lab.py {verb} --resume '{folder}'"
     assert (resumed in lines[-2]) == begun
@@ -277,7 +240,7 @@ def test_an_interrupt_names_what_can_be_resumed(
 
 
 def test_doctor_fails_only_where_a_check_does(
-    main: Main, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    main: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good = doctor.DoctorCheck("fio", "ok", "3.33", "measures")
     old = doctor.DoctorCheck("fio", "warn", "3.1", "measures", "apt-get install fio")
@@ -285,9 +248,9 @@ def test_doctor_fails_only_where_a_check_does(
     for check, code in ((good, 0), (old, 0), (none, 3)):
         monkeypatch.setattr(doctor, "run_checks", lambda check=check: [good, check])
         assert main("doctor") == code
-        assert ("apt-get install fio" in capsys.readouterr().out) == bool(check.mend)
+        assert ("apt-get install fio" in main.out) == bool(check.mend)
         assert main("doctor", "--json") == code
-        shown = json.loads(capsys.readouterr().out)
+        shown = json.loads(main.out)
         assert [row["status"] for row in shown] == ["ok", check.status]
 
 
@@ -310,7 +273,7 @@ PATCHED = tuple(f"filemap-4k-{block:03d}-patched" for block in range(8))
     ],
 )
 def test_the_exit_code_of_a_report_is_its_verdict(
-    main: Main,
+    main: Terminal,
     tmp_path: Path,
     session: ExactSession,
     broken: tuple[str, ...],
@@ -319,24 +282,22 @@ def test_the_exit_code_of_a_report_is_its_verdict(
     code: int,
 ) -> None:
     folder = store(tmp_path / "session", *broken, session=session, **failure)
-    assert main("report", str(folder), *(["--strict"] if strict else [])) == code
+    assert main("report", folder, *(["--strict"] if strict else [])) == code
 
 
-def test_json_is_the_verdicts_and_in_full_everything(
-    main: Main, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_is_the_verdicts_and_in_full_everything(main: Terminal, tmp_path: Path) -> None:
     slower = ExactSession(effect={"4k": -0.02, "thp": 0.0, "switch": 0.0})
     folder = store(tmp_path / "session", session=slower)
-    assert main("report", str(folder), "--json") == Exit.REGRESSION
-    printed = capsys.readouterr().out
+    assert main("report", folder, "--json") == Exit.REGRESSION
+    printed = main.out
     shown = json.loads(printed)
     assert len(printed) < 20_000
     schema = json.loads((CHECKOUT / "docs/schema/verdicts.schema.json").read_text())
     jsonschema.validate(shown, schema)
     assert (shown["exit_code"], shown["primary"][0]["verdict"]) == (1, "regression")
     assert shown["primary"][0]["low"] < shown["primary"][0]["change"] < shown["primary"][0]["high"]
-    assert main("report", str(folder), "--json=full") == Exit.REGRESSION
-    assert "cases" in json.loads(capsys.readouterr().out)["comparisons"][0]
+    assert main("report", folder, "--json=full") == Exit.REGRESSION
+    assert "cases" in json.loads(main.out)["comparisons"][0]
 
 
 def test_a_form_without_drawings_does_not_import_what_draws(tmp_path: Path) -> None:
@@ -350,61 +311,59 @@ def test_a_form_without_drawings_does_not_import_what_draws(tmp_path: Path) -> N
     completed([sys.executable, "-c", code], cwd=CHECKOUT)
 
 
-def test_a_report_that_does_not_judge_ends_well(main: Main, tmp_path: Path) -> None:
+def test_a_report_that_does_not_judge_ends_well(main: Terminal, tmp_path: Path) -> None:
     slower = ExactSession(effect={"4k": -0.02, "thp": 0.0, "switch": 0.0})
     folder = store(tmp_path / "session", session=slower)
-    assert main("report", str(folder)) == Exit.REGRESSION
-    assert main("report", str(folder), "--no-judge") == 0
+    assert main("report", folder) == Exit.REGRESSION
+    assert main("report", folder, "--no-judge") == 0
 
 
 def test_overrides_of_the_environment_are_those_of_set(
-    main: Main, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    main: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TWINBOOT_SET", "guest=smoke blocks=3")
     assert main("plan", "filemap-v4", "--json") == 0
-    printed = capsys.readouterr().out
+    printed = main.out
     monkeypatch.delenv("TWINBOOT_SET")
     assert main("plan", "filemap-v4", "--json", "--set", "guest=smoke", "--set", "blocks=3") == 0
-    assert capsys.readouterr().out == printed
+    assert main.out == printed
 
 
-def test_pages_of_a_history(main: Main, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pages_of_a_history(main: Terminal, tmp_path: Path) -> None:
     history, output = tmp_path / "history", tmp_path / "site"
     folder = store(tmp_path / "sessions" / "one")
-    assert main("history", "add", str(folder), "--history", str(history)) == 0
-    capsys.readouterr()
-    assert main("pages", str(history), "-o", str(output)) == 0
-    assert capsys.readouterr().out == f"{output / 'index.html'}\n"
+    assert main("history", "add", folder, "--history", history) == 0
+    assert main("pages", history, "-o", output) == 0
+    assert main.out == f"{output / 'index.html'}\n"
     (output / "twinboot-site").unlink()
-    assert main("pages", str(history), "-o", str(output)) == Exit.USAGE
-    assert "no site of the lab's" in capsys.readouterr().err
-    assert main("pages", str(history), "-o", str(output), "--sessions", "nowhere") == Exit.USAGE
+    assert main("pages", history, "-o", output) == Exit.USAGE
+    assert "no site of the lab's" in main.err
+    assert main("pages", history, "-o", output, "--sessions", "nowhere") == Exit.USAGE
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_is_the_product_and_the_rest_is_log(
-    main: Main, capsys: pytest.CaptureFixture[str], tmp_path: Path, form: str
+    main: Terminal, tmp_path: Path, form: str
 ) -> None:
     folder = store(tmp_path / "session")
     before = set(folder.iterdir())
-    assert main("report", str(folder), "--form", form) == 0
+    assert main("report", folder, "--form", form) == 0
     assert set(folder.iterdir()) == before
-    assert "report.html" not in capsys.readouterr().err
-    assert main("report", str(folder), "--write", "--form", form) == 0
-    shown = capsys.readouterr()
+    assert "report.html" not in main.err
+    assert main("report", folder, "--write", "--form", form) == 0
     written = {"html": "report.html", "markdown": "report.md"}
     if form in written:
         # Printed: with the newline that print adds.
-        assert shown.out.rstrip("\n") == (folder / written[form]).read_text().rstrip("\n")
+        assert main.out.rstrip("\n") == (folder / written[form]).read_text().rstrip("\n")
     elif form == "json":
-        assert json.loads(shown.out)["manifest"]["session"] == "filemap-v4-20260101-000000"
+        assert json.loads(main.out)["manifest"]["session"] == "filemap-v4-20260101-000000"
     else:
-        assert "+1.3" in shown.out
-    assert shown.err.endswith(f"report: {folder / 'report.html'}\n")
+        assert "+1.3" in main.out
+    assert main.err.endswith(f"report: {folder / 'report.html'}\n")
     # A form is printed and nothing else.
-    assert "improvement" not in shown.err
+    assert "improvement" not in main.err
     # Text for people names the folder where it lies; a file says the same wherever it is.
-    assert (str(folder) in shown.out) == (form == "text")
+    assert (str(folder) in main.out) == (form == "text")
 
 
 def test_as_a_process_from_anywhere(tmp_path: Path) -> None:
@@ -448,66 +407,59 @@ def test_a_reader_that_leaves_is_no_regression(verb: tuple[str, ...], unbuffered
     assert "Exception ignored" not in done.stderr
 
 
-def planned(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    runs = json.loads(capsys.readouterr().out)["runs"]
+def planned(main: Terminal) -> list[str]:
+    runs = json.loads(main.out)["runs"]
     return sorted({run["case"] for run in runs})
 
 
 def test_a_series_alone_makes_a_plan(
-    main: Main, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    main: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     walks = CHECKOUT / "configs/series/filemap-walks"
     patches = sorted(walks.glob("*.patch"))
     (tmp_path / "walks.mbox").write_bytes(b"".join(path.read_bytes() for path in patches))
     monkeypatch.chdir(tmp_path)
     assert main("plan", "--series", "walks.mbox", "--json") == 0
-    assert planned(capsys) == ["filemap-4k", "filemap-thp"]
+    assert planned(main) == ["filemap-4k", "filemap-thp"]
     argv = ["--series", "walks.mbox", "--workloads", "filemap-thp", "--set", "blocks=2", "--json"]
     assert main("plan", *argv) == 0
-    assert planned(capsys) == ["filemap-thp"]
+    assert planned(main) == ["filemap-thp"]
     stack = ["--series", "walks.mbox", "--series", str(CHECKOUT / "configs/series/noop")]
     assert main("plan", *stack, "--auto", "--json") == 0
-    assert planned(capsys) == ["filemap-4k", "filemap-thp"]
+    assert planned(main) == ["filemap-4k", "filemap-thp"]
 
 
 @pytest.mark.parametrize("words", [(), ("--auto",)])
-def test_a_series_is_measured_by_what_executes_it(
-    main: Main, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
-) -> None:
+def test_a_series_is_measured_by_what_executes_it(main: Terminal, words: tuple[str, ...]) -> None:
     series = str(CHECKOUT / "configs/series/vmalloc-per-page")
     assert main("plan", "--series", series, *words, "--json") == 0
-    shown = capsys.readouterr()
-    assert "workloads: vmalloc (chosen by what the series changes)" in shown.err
-    assert {run["case"] for run in json.loads(shown.out)["runs"]} == {"vmalloc"}
+    assert "workloads: vmalloc (chosen by what the series changes)" in main.err
+    assert {run["case"] for run in json.loads(main.out)["runs"]} == {"vmalloc"}
 
 
-def test_a_series_says_when_no_workload_is_known(
-    main: Main, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_series_says_when_no_workload_is_known(main: Terminal, tmp_path: Path) -> None:
     patch = tmp_path / "tcp.patch"
     patch.write_text("--- a/net/tcp.c\n+++ b/net/tcp.c\n@@ -1 +1 @@\n-x\n+y\n")
-    assert main("plan", "--series", str(patch)) == 2
-    assert "--series: no workload is known for net/tcp.c" in capsys.readouterr().err
-    assert main("plan", "--series", str(patch), "--auto", "--workloads", "filemap-4k") == 0
+    assert main("plan", "--series", patch) == 2
+    assert "--series: no workload is known for net/tcp.c" in main.err
+    assert main("plan", "--series", patch, "--workloads", "filemap-4k") == 0
 
 
-def test_a_hostile_series_ends_before_anything_is_built(
-    main: Main, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_hostile_series_ends_before_anything_is_built(main: Terminal, tmp_path: Path) -> None:
     patch = tmp_path / "evil.patch"
     patch.write_text(
         "From: a <a@b>\nSubject: [PATCH] \x1b[2Jx\n\n--- /dev/null\n+++ b/../\x1b[2Jevil\n"
         "@@ -0,0 +1 @@\n+x\n"
     )
-    assert main("run", "--series", str(patch)) == 4
-    shown = capsys.readouterr().err
+    assert main("run", "--series", patch) == 4
+    shown = main.err
     assert "names a path outside the kernel tree: b/../?[2Jevil" in shown
     assert "\x1b" not in shown
     assert not (tmp_path / "cache/trees").exists()
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root's boxes run as another user")
-def test_boxes_can_read_what_a_careful_root_writes(main: Main, tmp_path: Path) -> None:
+def test_boxes_can_read_what_a_careful_root_writes(main: Terminal, tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
         main("list", "--json")

@@ -8,13 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from results.record import (
-    Failure,
-    Manifest,
-    Metric,
-    RunRecord,
-    Timeline,
-)
+from results.record import Failure, Manifest, Metric, RunRecord, Timeline
 from results.store import SessionStore
 from tests.values import but
 

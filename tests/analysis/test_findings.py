@@ -18,7 +18,7 @@ from results.record import (
 from tests.analysis.counts_factory import counted, profiles
 from tests.analysis.factory import ExactSession, fails, repeat_of
 from tests.analysis.measured import compare
-from tests.values import but
+from tests.values import but, data
 
 
 def texts(session: ExactSession, records: list[RunRecord]) -> list[tuple[str, str]]:
@@ -202,22 +202,7 @@ def test_forms_say_them(with_findings: Comparison, form: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "level", "text"),
-    [
-        (
-            ("xas_load", "xa_get_order.constprop.0", "vmscan_only"),
-            "note",
-            "executed: 2 of 3 changed functions: xas_load in 4k, thp, switch; "
-            "xa_get_order.constprop.0 in 4k, thp, switch; not executed: vmscan_only",
-        ),
-        (("xas_load",), "note", "executed: 1 of 1 changed functions: xas_load in 4k, thp, switch"),
-        (
-            ("f1", "f2", "f3", "f4", "f5", "f6"),
-            "warning",
-            "none of the changed functions was executed (f1, f2, f3, f4, f5 and 1 more): these "
-            "workloads cannot show an effect of the series; choose others",
-        ),
-    ],
+    ("names", "level", "text"), data(__file__, "which_changed_functions_were_executed")
 )
 def test_which_changed_functions_were_executed(
     names: tuple[str, ...], level: str, text: str

@@ -188,24 +188,7 @@ def test_phases_of_prebuilt_kernels_that_end_by_time_are_longer() -> None:
     assert plain["laptop"]["thp"] == longer["laptop"]["thp"]
 
 
-@pytest.mark.parametrize(
-    ("sources", "names"),
-    [
-        (
-            (CLOUD.format(115), CLOUD.format(115)),
-            ("6-12-115-deb12-cloud-amd64-1", "6-12-115-deb12-cloud-amd64-2"),
-        ),
-        (
-            ("deb:linux-image-6.1-amd64=6.1.9-1", "deb:linux-image-6.1-rt-amd64"),
-            ("6-1-amd64", "6-1-rt-amd64"),
-        ),
-        (
-            ("image:/boot/vmlinuz-6.1.2@/lib/modules/6.1.2", "image:bzImage"),
-            ("vmlinuz-6-1-2", "bzimage"),
-        ),
-        (("deb:linux-source-6.12", "git:../linux@master"), ("source-6-12", "master")),
-    ],
-)
+@pytest.mark.parametrize(("sources", "names"), data(__file__, "names_tell_kernels_apart"))
 def test_names_tell_kernels_apart(sources: tuple[str, ...], names: tuple[str, ...]) -> None:
     assert arm_names(sources) == names
     assert from_kernels(sources, catalogue=CATALOGUE)

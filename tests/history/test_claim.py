@@ -18,38 +18,10 @@ from tests.analysis.test_execution import on_record
 from tests.values import data
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-ROBOT = f"""
-kernel test robot noticed a 37.3% regression of stress-ng.bigheap.realloc_calls_per_sec on:
-
-
-commit: {COMMIT} ("mm: expand in
-place")
-https://git.example.org/linux.git master
-
-testcase: stress-ng
-test machine: 64 threads 2 sockets with 256G memory
-parameters:
-
-\tnr_threads: 100%
-\ttest: bigheap
-\tcpufreq_governor: performance
-"""
-SCALE = f"""
-kernel test robot noticed a -8.7% improvement of will-it-scale.per_thread_ops on:
-
-commit: {COMMIT[:12]} ("x")
-
-testcase: will-it-scale
-parameters:
-
-\tmode: thread
-\ttest: page_fault3
-"""
+ROBOT = data(__file__, "robot")
+SCALE = data(__file__, "scale")
 FASTPATH = data(__file__, "fastpath")
-PERSON = f"""
-Since the update hackbench is 13 % slower here.  I bisected it to
-{COMMIT[:12]} ("sched: another order").  Not commit fedcba9876543 that was blamed before.
-"""
+PERSON = data(__file__, "person")
 READ = {
     "robot": (
         ROBOT,

@@ -17,36 +17,7 @@ MIB = 1 << 20
 TOUCH = "for at in range(0, len(held), 4096): held[at] = 1\n"
 KEPT = "import time; time.sleep(250); print('kept')"
 # Each wants 400 MiB of a box of 200, or what would give them.
-HOLDERS = {
-    "plain memory": f"held = bytearray(400 << 20)\n{TOUCH}{KEPT}",
-    "shared memory that is not mapped any more": (
-        f"import mmap\nheld = mmap.mmap(-1, 400 << 20)\n{TOUCH}held.madvise(4)\n{KEPT}"
-    ),
-    "many processes": (
-        "import os\nfor _ in range(20):\n  if not os.fork():\n    held = bytearray(20 << 20)\n"
-        f"    {TOUCH.strip()}\n    import time; time.sleep(250); os._exit(0)\n{KEPT}"
-    ),
-    "files in /tmp": (
-        f"file = open('/tmp/x', 'wb')\nfor _ in range(400): file.write(bytes(1 << 20))\n{KEPT}"
-    ),
-    "a process a thousand deep": (
-        "import os\nfor _ in range(1000):\n  if os.fork(): os.wait(); os._exit(0)\n"
-        f"held = bytearray(400 << 20)\n{TOUCH}{KEPT}"
-    ),
-    "memory without a mapping": (
-        "import os\nfile = os.memfd_create('x')\n"
-        f"for _ in range(400): os.write(file, bytes(1 << 20))\n{KEPT}"
-    ),
-    "memory of System V": (
-        f"import ctypes\nassert ctypes.CDLL(None).shmget(0, 400 << 20, 0o1600) >= 0\n{KEPT}"
-    ),
-    "a namespace with a file system in memory": (
-        "import subprocess\nsubprocess.run(['unshare', '-Urm', 'true'], check=True)\n" + KEPT
-    ),
-    "buffers of sockets": f"import socket\nsocket.socketpair()\n{KEPT}",
-    "files of the box's root": f"open('/x', 'w')\n{KEPT}",
-    "files of the box's devices": f"open('/dev/x', 'w')\n{KEPT}",
-}
+HOLDERS = data(__file__, "holders")
 WITHOUT = data(__file__, "without")
 
 

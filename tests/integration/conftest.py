@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-import lab
 from experiment.load import load_experiment
 from experiment.spec import KernelSpec
 from host import facts
@@ -20,6 +19,7 @@ from kernels.cache import Kernel
 from runs import resolved
 from runs.building import build_arms
 from runs.local import Options
+from tests.conftest import Terminal
 from tests.integration.lab_process import CHECKOUT, SMALL, SMALL_SESSION, run_lab
 
 SOURCE = "deb:linux-source-6.12"
@@ -126,9 +126,9 @@ def selftest(options: Options) -> None:
 
 
 @pytest.fixture
-def main(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
-    """``lab.main`` in this process, for what has to be broken from inside."""
+def main(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Terminal]:
+    """``lab.main`` in this process and with the real cache, for what is broken from inside."""
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1767225600")
     before = signal.getsignal(signal.SIGTERM)
-    yield lambda *arguments: lab.main(list(arguments))
+    yield Terminal(capsys)
     signal.signal(signal.SIGTERM, before)

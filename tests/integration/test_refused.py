@@ -1,7 +1,7 @@
 """Runs that are no data point: each refused for its own reason, and blamed on who has to act."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,13 @@ from runs.boots import Reporter
 from runs.local import Options
 from runs.manifest import manifest_of
 from runs.resolved import catalogue, resolve
+from tests.conftest import Terminal
 from tests.integration.lab_process import CHECKOUT, SMALL, guests_of, records_of
 from tests.values import but
 from workloads.job import job_text
 from workloads.spec import Phase, load_catalogue
 
 pytestmark = pytest.mark.guest
-Main = Callable[..., int]
 
 
 def failures(folder: Path) -> dict[str, Failure]:
@@ -93,15 +93,11 @@ def test_the_mistake_of_the_first_posting_is_refused(
 
 
 def test_a_patched_kernel_that_panics_is_the_series_fault(
-    kernels: dict[str, Kernel],
-    main: Main,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    kernels: dict[str, Kernel], main: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_init(monkeypatch, kernels["patched"])
     folder = tmp_path / "session"
-    assert main("run", SMALL, "--session", str(folder)) == 4
+    assert main("run", SMALL, "--session", folder) == 4
     records = records_of(folder)
     assert records["filemap-4k.b00.base"].samples is not None
     for name in ("filemap-4k.b00.patched", "filemap-4k.b00.patched.repeat"):
@@ -110,14 +106,14 @@ def test_a_patched_kernel_that_panics_is_the_series_fault(
         assert (failure.kind, failure.blame) == ("panic", "series")
         assert "Kernel panic - not syncing" in failure.message
         assert failure.evidence
-    shown = " ".join(capsys.readouterr().out.split())
+    shown = " ".join(main.out.split())
     assert "blame series" in shown
     assert "Kernel panic - not syncing" in shown
     assert guests_of(folder) == []
 
 
 def test_a_boot_clock_that_ends_is_not_the_series_fault(
-    kernels: dict[str, Kernel], main: Main, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kernels: dict[str, Kernel], main: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     guest_of = resolved.guest_of
 
@@ -126,7 +122,7 @@ def test_a_boot_clock_that_ends_is_not_the_series_fault(
 
     monkeypatch.setattr(runs.resolve, "guest_of", hurried)
     folder = tmp_path / "session"
-    assert main("run", SMALL, "--session", str(folder)) == 3
+    assert main("run", SMALL, "--session", folder) == 3
     failed = failures(folder)
     assert len(failed) == 3
     assert {(f.kind, f.blame) for f in failed.values()} == {("boot", "lab")}
@@ -135,16 +131,16 @@ def test_a_boot_clock_that_ends_is_not_the_series_fault(
 
 
 def test_an_agent_that_fails_is_the_workloads_fault(
-    kernels: dict[str, Kernel], main: Main, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kernels: dict[str, Kernel], main: Terminal, tmp_path: Path
 ) -> None:
     folder = tmp_path / "session"
     # 63 of 64 MiB: no room for the file beside XFS's log.
-    arguments = ("--set", "dataset.file_mib=16128", "--session", str(folder))
+    arguments = ("--set", "dataset.file_mib=16128", "--session", folder)
     assert main("run", SMALL, *arguments) == 3
     failed = failures(folder)
     assert {(f.kind, f.blame) for f in failed.values()} == {("failed", "workload")}
     assert all("layout: " in f.message for f in failed.values())
-    assert "failed: failed, blame workload" in " ".join(capsys.readouterr().out.split())
+    assert "failed: failed, blame workload" in " ".join(main.out.split())
 
 
 def break_init(monkeypatch: pytest.MonkeyPatch, *broken: Kernel) -> None:

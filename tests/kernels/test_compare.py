@@ -186,18 +186,7 @@ def test_looking_at_many_lines_takes_linear_time() -> None:
 
 START = 0xFFFFFFFF81000000
 FUNCTIONS = data(__file__, "functions")
-MAP = "\n".join(
-    (
-        f"{START:x} T _stext",
-        *(f"{START + at:x} T {name}" for name, at in FUNCTIONS.items()),
-        f"{START + 0xE0:x} t caller.cold",
-        f"{START + 0x200:x} T _etext",
-        f"{START + 0x1000:x} T _sinittext",
-        f"{START + 0x1100:x} T _einittext",
-        f"{START + 0x2000:x} D table",
-        f"{START + 0x3000:x} D end",
-    )
-)
+MAP = data(__file__, "map")
 
 
 def code(pieces: dict[int, bytes], size: int, address: int) -> Section:

@@ -10,6 +10,7 @@ from host import packages
 from kernels import source
 from kernels.source import identify, release_of, unpack
 from tests.kernels.fake import FAKE_LINUX, Lab
+from tests.kernels.posting import git
 from tests.kernels.shipped import Archive
 from tests.values import data
 from tests.waiting import completed
@@ -21,12 +22,6 @@ def listing(folder: Path) -> dict[str, bytes]:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
-
-
-def git(folder: Path, *arguments: str) -> str:
-    identity = ["-c", "user.name=T", "-c", "user.email=t@example.org"]
-    argv = ["git", "-C", str(folder), *identity, *arguments]
-    return completed(argv).stdout.strip()
 
 
 def tarball(lab: Lab, path: Path) -> Path:

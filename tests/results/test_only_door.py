@@ -16,36 +16,7 @@ CALLS = {
     *spaced("open read_text read_bytes write_text write_bytes copyfile copytree copy copy2 move")
 }
 OWN_DATA = "a file of the lab's own checkout"
-ALLOWED = {
-    "runs/fleet/artefacts.py": {
-        "read_bytes": "the client's own kernels",
-        "open": "an artefact into the host's own cache",
-    },
-    "runs/fleet/worker.py": {"read_bytes": OWN_DATA},
-    "history/recall.py": {"read_text": OWN_DATA},
-    "runs/keeping.py": {"read_text": "hosts that are set aside, of a folder of the lab's"},
-    "history/pages/site.py": {"read_text": OWN_DATA},
-    "queues/mailboxes.py": {
-        "open": "a mailbox that the user named; what is no file is passed over",
-        "read_bytes": "the same, bounded before",
-    },
-    "analysis/explain/locks.py": {"open": OWN_DATA},
-    "reports/render/html.py": {"read_text": OWN_DATA},
-    "analysis/explain/functions.py": {"open": OWN_DATA},
-    "results/coverage.py": {"read_bytes": OWN_DATA, "open": OWN_DATA},
-    "results/door.py": {"open": "the door"},
-    "runs/archive.py": {"open": "an archive that is written; what is unpacked, in ours"},
-    "runs/coverage.py": {"read_text": "patches that were read before"},
-    "runs/requirements.py": {"read_text": OWN_DATA},
-    "runs/repro.py": {"read_bytes": OWN_DATA, "read_text": OWN_DATA},
-    "runs/resolved.py": {"read_text": "patches that were read before"},
-    "verbs/answer.py": {"open": "a mail that the user named"},
-    "verbs/cli.py": {
-        "read_text": "the help of verbs, from sources of ours",
-        "write_text": "a line of help, to no file",
-    },
-    "verbs/reference.py": {"open": OWN_DATA, "write_text": OWN_DATA},
-}
+ALLOWED = data(__file__, "allowed")
 
 
 def opening(tree: ast.AST) -> Iterator[str]:

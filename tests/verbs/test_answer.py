@@ -1,14 +1,14 @@
 """`answer` measures the commit that a mail names, and replies from a session that is there."""
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import lab
 from runs.request import Request
+from tests.conftest import Terminal
 from tests.history.test_claim import PERSON, ROBOT
+from tests.kernels.posting import git
 from tests.verbs.test_gate import session_folder
 from verbs import answer
 
@@ -22,12 +22,10 @@ def mail(tmp_path: Path) -> Path:
     return file
 
 
-def test_a_reply_is_made_of_a_session(
-    mail: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_reply_is_made_of_a_session(main: Terminal, mail: Path, tmp_path: Path) -> None:
     mail.write_text(HEAD + ROBOT)
-    assert lab.main(["answer", str(mail), "--of", str(session_folder(tmp_path / "s"))]) == 0
-    head, _, body = capsys.readouterr().out.partition("\n\n")
+    assert main("answer", mail, "--of", str(session_folder(tmp_path / "s"))) == 0
+    head, _, body = main.out.partition("\n\n")
     assert head.splitlines() == ["Subject: Re: hackbench is slower", "In-Reply-To: <m-1@b.example>"]
     assert "path, the other way" in body
     assert "emulation" in body
@@ -39,23 +37,15 @@ def test_a_reply_is_made_of_a_session(
     [("", ()), (HEAD + "it is slow\n", ()), (HEAD + PERSON, ("--tree", "nowhere"))],
 )
 def test_what_cannot_be_answered_is_refused(
-    mail: Path, text: str, arguments: tuple[str, ...]
+    main: Terminal, mail: Path, text: str, arguments: tuple[str, ...]
 ) -> None:
     mail.write_text(text)
-    assert lab.main(["answer", str(mail), *arguments]) == 2
-    assert lab.main(["answer", str(mail.with_name("none.eml"))]) == 2
-
-
-def git(tree: Path, *words: str) -> str:
-    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    done = subprocess.run(
-        ["git", "-C", str(tree), *identity, *words], check=True, capture_output=True, text=True
-    )
-    return done.stdout.strip()
+    assert main("answer", mail, *arguments) == 2
+    assert main("answer", str(mail.with_name("none.eml"))) == 2
 
 
 def test_the_commit_and_its_parent_are_the_arms(
-    mail: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    main: Terminal, mail: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree = tmp_path / "linux"
     tree.mkdir()
@@ -76,8 +66,8 @@ def test_the_commit_and_its_parent_are_the_arms(
     monkeypatch.setattr(answer, "measure", measure)
     words = ["answer", str(mail), "--tree", str(tree)]
     # The mail's own commit is in another tree.
-    assert lab.main(words) == 2
-    assert lab.main([*words, "--commit", commit]) == 0
+    assert main(*words) == 2
+    assert main(*words, "--commit", commit) == 0
     (request,) = measured
     assert request.source == f"git:{tree}@{parent}"
     assert request.series == (f"git:{tree}@{commit}~1..{commit}",)

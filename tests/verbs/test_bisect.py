@@ -1,8 +1,5 @@
 """What the command line asks for, and what it is told."""
 
-import logging
-import signal
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -10,7 +7,6 @@ from typing import Any
 import pytest
 
 from errors import SpecError, UsageError
-from lab import main
 from reports.sentences import changed_per_unit
 from results.record import FunctionRecord, TriageRecord
 from results.store import SessionStore
@@ -18,6 +14,7 @@ from runs.bisect import BisectStep, Result, Search
 from runs.request import Request
 from tests.analysis import counts_factory, factory
 from tests.analysis.measured import measured
+from tests.conftest import Terminal
 from tests.kernels.conftest import lab as a_lab
 from tests.kernels.fake import Lab
 from tests.kernels.posting import git
@@ -31,13 +28,8 @@ lab = a_lab
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TWINBOOT_CACHE", str(tmp_path / "cache-of-verbs"))
-    # It would bind to the stream that pytest captures in this test only.
-    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
-    before = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, before)
 
 
 def searched(request: Request, metric: str = "4k.bw", case: str = "", **more: Any) -> Search:
@@ -158,21 +150,18 @@ def test_a_step_of_which_nothing_ran_is_no_good_one() -> None:
 
 
 @pytest.mark.parametrize("words", data(__file__, "wrong_words_are_a_usage_error"))
-def test_wrong_words_are_a_usage_error(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(words) == 2
-    assert "error: " in capsys.readouterr().err
+def test_wrong_words_are_a_usage_error(main: Terminal, words: list[str]) -> None:
+    assert main(*words) == 2
+    assert "error: " in main.err
 
 
-def test_a_plan_patch_by_patch(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "filemap-v4", "--per-patch", "--set", "blocks=1"]) == 0
-    printed = capsys.readouterr().out
-    assert "filemap-4k.b00.patch-2 " in printed
+def test_a_plan_patch_by_patch(main: Terminal) -> None:
+    assert main("plan", "filemap-v4", "--per-patch", "--set", "blocks=1") == 0
+    assert "filemap-4k.b00.patch-2 " in main.out
     # Twins are left out.
-    assert "contended" not in printed
-    assert main(["plan", "filemap-v4", "--set", "blocks=1"]) == 0
-    assert "filemap-4k.b00.patched.contended" in capsys.readouterr().out
+    assert "contended" not in main.out
+    assert main("plan", "filemap-v4", "--set", "blocks=1") == 0
+    assert "filemap-4k.b00.patched.contended" in main.out
 
 
 def test_where_it_came_from_is_shown_of_two_arms_among_others(

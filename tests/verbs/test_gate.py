@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-import lab
 from errors import Exit
 from experiment.spec import CheckSpec
 from history.store import HistoryStore
@@ -14,6 +13,7 @@ from results.record import RunCost
 from results.store import SessionStore
 from tests.analysis.factory import ExactSession
 from tests.analysis.test_gate import SLEEPS, checked
+from tests.conftest import Terminal
 from tests.values import but
 
 
@@ -33,17 +33,18 @@ def session_folder(
     return folder
 
 
-def exit_codes(folder: Path, history: Path) -> tuple[int, int]:
+def exit_codes(main: Terminal, folder: Path, history: Path) -> tuple[int, int]:
     """Those of ``report`` and ``gate``; the session is added to the history, too."""
-    reported = lab.main(["report", str(folder)])
-    gated = lab.main(["gate", str(folder)])
-    assert lab.main(["history", "add", str(folder), "--history", str(history)]) == 0
+    reported = main("report", folder)
+    gated = main("gate", folder)
+    assert main("history", "add", folder, "--history", history) == 0
     return reported, gated
 
 
-def verdicts(folder: Path, history: Path) -> tuple[dict[str, str], dict[str, str]]:
+def verdicts(main: Terminal, folder: Path, history: Path) -> tuple[dict[str, str], dict[str, str]]:
     """What the report and the history say of each primary metric."""
-    report = json.loads((folder / "report.json").read_text())
+    main("report", folder, "--form", "json")
+    report = json.loads(main.out)
     shown = {
         f"{case['name']} {metric['name']}": metric["judgement"]["verdict"]
         for comparison in report["comparisons"]
@@ -58,29 +59,19 @@ def verdicts(folder: Path, history: Path) -> tuple[dict[str, str], dict[str, str
     return shown, kept
 
 
-def report_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    capsys.readouterr()
-    lab.main(["report", str(folder), "--form", "json"])
-    (folder / "report.json").write_text(capsys.readouterr().out)
-
-
-def test_checks_that_passed_are_known_to_all(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_checks_that_passed_are_known_to_all(main: Terminal, tmp_path: Path) -> None:
     folder = session_folder(tmp_path / "s", checked("base"), checked("patched"))
-    assert exit_codes(folder, tmp_path / "h") == (0, 0)
-    report_json(folder, capsys)
-    shown, kept = verdicts(folder, tmp_path / "h")
+    assert exit_codes(main, folder, tmp_path / "h") == (0, 0)
+    shown, kept = verdicts(main, folder, tmp_path / "h")
     assert shown == kept
     assert "improvement" in shown.values()
     assert "failed" not in shown.values()
 
 
-def test_a_broken_arm_is_broken_for_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_arm_is_broken_for_all(main: Terminal, tmp_path: Path) -> None:
     folder = session_folder(tmp_path / "s", checked("base"), checked("patched", SLEEPS), recorded=0)
-    assert exit_codes(folder, tmp_path / "h") == (Exit.SERIES, Exit.SERIES)
-    report_json(folder, capsys)
-    shown, kept = verdicts(folder, tmp_path / "h")
+    assert exit_codes(main, folder, tmp_path / "h") == (Exit.SERIES, Exit.SERIES)
+    shown, kept = verdicts(main, folder, tmp_path / "h")
     assert shown == kept == dict.fromkeys(shown, "failed")
     (entry,) = HistoryStore(tmp_path / "h").read().entries
     assert {conclusion.blame for case in entry.cases for conclusion in case.conclusions} == {
@@ -95,42 +86,32 @@ def test_a_broken_arm_is_broken_for_all(tmp_path: Path, capsys: pytest.CaptureFi
     assert sum("failed: not judged: a correctness check failed" in line for line in lines) == 3
 
 
-def test_a_verdict_whose_checks_are_pending_passes_nowhere(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_verdict_whose_checks_are_pending_passes_nowhere(main: Terminal, tmp_path: Path) -> None:
     folder = session_folder(tmp_path / "s")
-    assert lab.main(["report", str(folder)]) == Exit.INFRASTRUCTURE
-    assert "improvement" in capsys.readouterr().out
-    assert lab.main(["gate", str(folder)]) == Exit.INFRASTRUCTURE
-    assert f"./lab.py run --resume {folder}" in capsys.readouterr().err
-    assert lab.main(["history", "add", str(folder), "--history", str(tmp_path / "h")]) != 0
+    assert main("report", folder) == Exit.INFRASTRUCTURE
+    assert "improvement" in main.out
+    assert main("gate", folder) == Exit.INFRASTRUCTURE
+    assert f"./lab.py run --resume {folder}" in main.err
+    assert main("history", "add", folder, "--history", tmp_path / "h") != 0
     assert not (tmp_path / "h").exists()
 
 
-def test_an_unfinished_session_is_not_judged(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unfinished_session_is_not_judged(main: Terminal, tmp_path: Path) -> None:
     # Half of the blocks are there, and enough of them for an interval.
     folder = session_folder(tmp_path / "s", with_check=False, recorded=29)
-    assert lab.main(["report", str(folder)]) == Exit.INFRASTRUCTURE
-    capsys.readouterr()
-    assert lab.main(["gate", str(folder)]) == Exit.INFRASTRUCTURE
-    message = capsys.readouterr().err
+    assert main("report", folder) == Exit.INFRASTRUCTURE
+    assert main("gate", folder) == Exit.INFRASTRUCTURE
+    message = main.err
     assert "29 of 32 runs" in message
     assert f"./lab.py run --resume {folder}" in message
-    assert lab.main(["history", "add", str(folder), "--history", str(tmp_path / "h")]) == Exit.USAGE
+    assert main("history", "add", folder, "--history", tmp_path / "h") == Exit.USAGE
     assert not (tmp_path / "h").exists()
 
 
 @pytest.mark.parametrize("name", ["latest", "one"])
-def test_a_session_is_named_as_for_report(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("verbs.options.SESSIONS", tmp_path)
-    assert lab.main(["gate", name]) == Exit.USAGE
+def test_a_session_is_named_as_for_report(main: Terminal, name: str, tmp_path: Path) -> None:
+    assert main("gate", name) == Exit.USAGE
     session_folder(tmp_path / "one", with_check=False)
-    capsys.readouterr()
-    assert lab.main(["gate", name]) == lab.main(["gate", str(tmp_path / "one")]) == 0
-    history = ["--history", str(tmp_path / "h")]
-    assert lab.main(["history", "add", name, *history]) == 0
+    assert main("gate", name) == main("gate", tmp_path / "one") == 0
+    assert main("history", "add", name, "--history", tmp_path / "h") == 0
     assert len(HistoryStore(tmp_path / "h").read().entries) == 1

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-import lab
 from history.entry import CaseEntry, Entry
 from history.store import HistoryStore
+from tests.conftest import Terminal
 from tests.history.altered import (
     each_case,
     judged_by,
@@ -48,7 +48,7 @@ Gated = Callable[..., GateOutput]
 
 
 @pytest.fixture
-def gated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Gated:
+def gated(main: Terminal, tmp_path: Path) -> Gated:
     """Judge entries by the shipped policy, or by files of these texts."""
 
     def gate(entries: Iterable[Entry], known: str = "", policy: str = "") -> GateOutput:
@@ -61,12 +61,10 @@ def gated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Gated:
         if policy:
             (tmp_path / "policy.toml").write_text(policy)
             given += ["--policy", str(tmp_path / "policy.toml")]
-        capsys.readouterr()
-        code = lab.main(["gate", "--history", str(folder), "--json", "--no-annotations", *given])
-        shown = capsys.readouterr()
-        if not shown.out:
-            return GateOutput(code, [{"title": "refused", "text": shown.err}])
-        return GateOutput(code, json.loads(shown.out)["messages"])
+        code = main("gate", "--history", folder, "--json", "--no-annotations", *given)
+        if not main.out:
+            return GateOutput(code, [{"title": "refused", "text": main.err}])
+        return GateOutput(code, json.loads(main.out)["messages"])
 
     return gate
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-import lab
 from experiment.arms import ArmSpec
 from history.entry import PINNED
 from history.store import HistoryStore
@@ -14,6 +13,7 @@ from results.record import Manifest, RunRecord
 from results.store import SessionStore
 from tests.analysis import counts_factory
 from tests.analysis.factory import ExactSession, fails, stored
+from tests.conftest import Terminal
 from tests.history.factory import Nights
 from tests.values import but, data
 
@@ -78,22 +78,17 @@ def sessions(tmp_path: Path) -> list[Path]:
     return [night(tmp_path, number, slow=number >= 4) for number in range(1, 6)]
 
 
-def run(*arguments: str | Path) -> int:
-    return lab.main([str(argument) for argument in arguments])
-
-
 def test_the_night_and_the_function_are_named(
-    tmp_path: Path, sessions: list[Path], capsys: pytest.CaptureFixture[str]
+    main: Terminal, tmp_path: Path, sessions: list[Path]
 ) -> None:
     history = tmp_path / "history"
     codes = []
     for session in sessions:
-        assert run("history", "add", session, "--history", history) == 0
-        codes.append(run("gate", "--history", history))
+        assert main("history", "add", session, "--history", history) == 0
+        codes.append(main("gate", "--history", history))
     assert codes == [0, 0, 0, 1, 1]
-    capsys.readouterr()
-    assert run("history", "show", "--history", history) == 0
-    shown = capsys.readouterr().out
+    assert main("history", "show", "--history", history) == 0
+    shown = main.out
     assert "nightly laptop exact: 5 nights, 2026-01-01 to 2026-01-05" in shown
     lines = [line for line in shown.splitlines() if "regression" in line]
     assert len(lines) == 1
@@ -103,35 +98,31 @@ def test_the_night_and_the_function_are_named(
     assert "(lib/xarray.c)" in shown
 
 
-def test_json_is_for_scripts(
-    tmp_path: Path, sessions: list[Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_is_for_scripts(main: Terminal, tmp_path: Path, sessions: list[Path]) -> None:
     history = tmp_path / "history"
-    run("history", "add", *sessions[:4], "--history", history)
-    capsys.readouterr()
-    run("history", "show", "--history", history, "--json")
-    (change,) = json.loads(capsys.readouterr().out)["changes"]
+    main("history", "add", *sessions[:4], "--history", history)
+    main("history", "show", "--history", history, "--json")
+    (change,) = json.loads(main.out)["changes"]
     assert change["night"] == "2026-01-04"
     assert change["functions"][0]["name"] == "xas_load"
-    assert run("gate", "--history", history, "--json") == 1
-    assert json.loads(capsys.readouterr().out)["exit_code"] == 1
+    assert main("gate", "--history", history, "--json") == 1
+    assert json.loads(main.out)["exit_code"] == 1
 
 
 def test_an_acknowledged_change_passes(
-    tmp_path: Path, sessions: list[Path], capsys: pytest.CaptureFixture[str]
+    main: Terminal, tmp_path: Path, sessions: list[Path]
 ) -> None:
     history, known = tmp_path / "history", tmp_path / "known.toml"
-    run("history", "add", *sessions[:4], "--history", history)
-    capsys.readouterr()
-    run("history", "show", "--history", history, "--json")
-    (change,) = json.loads(capsys.readouterr().out)["changes"]
+    main("history", "add", *sessions[:4], "--history", history)
+    main("history", "show", "--history", history, "--json")
+    (change,) = json.loads(main.out)["changes"]
     known.write_text(f'[[known]]\nchange = "{change["id"]}"\nreason = "wanted"\n')
-    assert run("gate", "--history", history, "--known", known) == 0
-    assert "acknowledged: wanted" in capsys.readouterr().out
+    assert main("gate", "--history", history, "--known", known) == 0
+    assert "acknowledged: wanted" in main.out
 
 
 def test_annotations_are_lines_of_their_own_and_nothing_else(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    main: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     session = ExactSession()
@@ -141,8 +132,8 @@ def test_annotations_are_lines_of_their_own_and_nothing_else(
         session,
         fails(session.records(), *lost, kind="panic", blame="series", message=EVIL),
     )
-    assert run("gate", store.folder) == 4
-    out = capsys.readouterr().out
+    assert main("gate", store.folder) == 4
+    out = main.out
     commands = [line for line in out.splitlines() if line.startswith("::")]
     assert commands
     heads = ("::error title=", "::warning title=", "::notice title=")
@@ -152,70 +143,69 @@ def test_annotations_are_lines_of_their_own_and_nothing_else(
     assert broken[0].startswith("::error title=broken%3A filemap-v4 laptop exact::16 runs")
     assert broken[0].endswith("evil%0A::error::pwned?[2J")
     assert "\x1b" not in out
-    capsys.readouterr()
-    run("gate", store.folder, "--no-annotations")
-    assert "::error title" not in capsys.readouterr().out
+    main("gate", store.folder, "--no-annotations")
+    assert "::error title" not in main.out
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"), data(__file__, "mistakes_of_the_user_end_with_2")
 )
 def test_mistakes_of_the_user_end_with_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+    main: Terminal, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     HistoryStore(tmp_path / "h").add(Nights((0.0,)).entries()[0])
     for path in (tmp_path / "h").glob("nights/*/*"):
         path.unlink()
     given = [argument.replace("TMP", str(tmp_path)) for argument in arguments]
-    assert run(*given) == 2
-    assert message in capsys.readouterr().err
+    assert main(*given) == 2
+    assert message in main.err
 
 
 def test_sessions_of_one_night_share_its_id(
-    tmp_path: Path, sessions: list[Path], capsys: pytest.CaptureFixture[str]
+    main: Terminal, tmp_path: Path, sessions: list[Path]
 ) -> None:
     history = tmp_path / "history"
-    assert run("history", "add", *sessions[:2], "--history", history, "--night", "run-17") == 0
+    assert main("history", "add", *sessions[:2], "--history", history, "--night", "run-17") == 0
     read = HistoryStore(history).read()
     assert [entry.night_key for entry in read.entries] == ["run-17"] * 2
     assert [entry.night for entry in read.entries] == ["2026-01-01", "2026-01-02"]
-    assert run("history", "add", sessions[2], "--history", history, "--night", "2025-12-31") == 0
+    assert main("history", "add", sessions[2], "--history", history, "--night", "2025-12-31") == 0
     assert HistoryStore(history).read().entries[0].night_key == "2025-12-31"
 
 
 @pytest.mark.parametrize(("night", "words"), data(__file__, "a_night_that_cannot_be_is_refused"))
 def test_a_night_that_cannot_be_is_refused(
-    tmp_path: Path, sessions: list[Path], capsys: pytest.CaptureFixture[str], night: str, words: str
+    main: Terminal, tmp_path: Path, sessions: list[Path], night: str, words: str
 ) -> None:
     history = tmp_path / "history"
-    assert run("history", "add", sessions[0], "--history", history, "--night", night) == 2
-    assert words in capsys.readouterr().err
+    assert main("history", "add", sessions[0], "--history", history, "--night", night) == 2
+    assert words in main.err
     assert not list(history.rglob("*.json"))
 
 
 def test_a_session_that_cannot_be_added_takes_no_other_with_it(
-    tmp_path: Path, sessions: list[Path], capsys: pytest.CaptureFixture[str]
+    main: Terminal, tmp_path: Path, sessions: list[Path]
 ) -> None:
     history, torn = tmp_path / "history", sessions[0]
     (torn / "manifest.json").write_text("{")
     given = (torn, sessions[1], "--history", history, "--night", "run-17")
-    assert run("history", "add", *given) == 2
-    assert f"left out: {torn}" in capsys.readouterr().err
+    assert main("history", "add", *given) == 2
+    assert f"left out: {torn}" in main.err
     assert len(HistoryStore(history).read().entries) == 1
 
 
 def test_a_night_of_which_nothing_was_added_is_no_pass(
-    tmp_path: Path, sessions: list[Path], capsys: pytest.CaptureFixture[str]
+    main: Terminal, tmp_path: Path, sessions: list[Path]
 ) -> None:
     history = tmp_path / "history"
-    run("history", "add", sessions[0], "--history", history, "--night", "run-16")
-    assert run("gate", "--history", history, "--night", "run-16") == 0
-    assert run("gate", "--history", history, "--night", "run-17") == 3
-    assert "no entry of night 'run-17'" in capsys.readouterr().err
+    main("history", "add", sessions[0], "--history", history, "--night", "run-16")
+    assert main("gate", "--history", history, "--night", "run-16") == 0
+    assert main("gate", "--history", history, "--night", "run-17") == 3
+    assert "no entry of night 'run-17'" in main.err
 
 
 def test_a_session_judged_by_laxer_thresholds_than_the_policys_is_no_pass(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    main: Terminal, tmp_path: Path
 ) -> None:
     session = ExactSession(effect={"4k": -0.02, "thp": 0.0, "switch": 0.0})
     manifest = session.manifest()
@@ -225,8 +215,8 @@ def test_a_session_judged_by_laxer_thresholds_than_the_policys_is_no_pass(
     store.create(but(manifest, experiment=experiment))
     for record in session.records():
         store.append(record)
-    assert run("gate", store.folder) == 2
-    assert "change 10 % and not 0.25 %" in capsys.readouterr().out
+    assert main("gate", store.folder) == 2
+    assert "change 10 % and not 0.25 %" in main.out
     policy = tmp_path / "gate.toml"
     policy.write_text("[[rules]]\nchange = 0.1\n")
-    assert run("gate", store.folder, "--policy", policy) == 0
+    assert main("gate", store.folder, "--policy", policy) == 0

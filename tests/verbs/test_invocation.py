@@ -11,12 +11,12 @@ from typing import cast
 
 import pytest
 
-import lab
 from results.store import SessionStore
 from runs.boots import Reporter
 from runs.local import Options
 from runs.prepare import Prepared
 from tests.analysis.factory import ExactSession, stored
+from tests.conftest import Terminal
 from verbs import session
 from verbs.options import CHECKOUT
 
@@ -33,21 +33,18 @@ SERIES = "configs/series/slow-add-16"
     ids=lambda arguments: arguments[0],
 )
 def test_a_scheduler_that_is_not_there_ends_every_verb_alike(
-    arguments: tuple[str, ...],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    main: Terminal, arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TWINBOOT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("runs.fleet.executor.CONNECT_S", 0.5)
     where = ("--session", str(tmp_path / "session"), "--executor", "dask://127.0.0.1:1")
-    assert lab.main([*arguments, *where]) == 3
-    assert "no scheduler answers" in capsys.readouterr().err
+    assert main(*arguments, *where) == 3
+    assert "no scheduler answers" in main.err
 
 
 @pytest.mark.parametrize("verb", ["run", "measure", "bisect", "repro"])
 def test_an_unknown_executor_is_refused_with_the_known_ones(
-    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    main: Terminal, verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TWINBOOT_CACHE", str(tmp_path / "cache"))
     rest = {
@@ -57,8 +54,8 @@ def test_an_unknown_executor_is_refused_with_the_known_ones(
     if verb == "bisect":
         (tmp_path / "none").mkdir()
         (tmp_path / "none" / "bisect.json").write_text("{}")
-    assert lab.main([verb, *rest, "--executor", "ray://x"]) == 2
-    message = capsys.readouterr().err
+    assert main(verb, *rest, "--executor", "ray://x") == 2
+    message = main.err
     assert "unknown executor 'ray://x'" in message
     assert "tls://HOST:PORT" in message
 

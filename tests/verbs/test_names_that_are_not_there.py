@@ -1,25 +1,15 @@
 """A name that is not there ends every verb with 2, and nothing is made in its place."""
 
 import json
-import logging
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-import lab
 from history.store import HistoryStore
 from tests.analysis.factory import ExactSession, stored
+from tests.conftest import Terminal
 from tests.history.factory import Nights, with_functions
 from tests.values import data
-
-Main = Callable[..., int]
-
-
-@pytest.fixture
-def main(monkeypatch: pytest.MonkeyPatch) -> Main:
-    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
-    return lambda *arguments: lab.main([str(argument) for argument in arguments])
 
 
 @pytest.fixture
@@ -32,12 +22,10 @@ def places(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("line", data(__file__, "each_verb_says_so"))
-def test_each_verb_says_so(
-    main: Main, places: Path, line: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_verb_says_so(main: Terminal, places: Path, line: str) -> None:
     before = set(places.rglob("*"))
     assert main(*(word.replace("TMP", str(places)) for word in line.split())) == 2
-    shown = capsys.readouterr().err
+    shown = main.err
     assert "none" in shown or "manifest.json" in line or "--auto" in line
     steps = ("next: ", "allowed: ", "known in", "in none", "the nearest")
     assert any(words in shown for words in steps)
@@ -45,25 +33,23 @@ def test_each_verb_says_so(
 
 
 def test_json_of_a_history_has_the_changes_of_functions_that_its_text_has(
-    main: Main, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    main: Terminal, tmp_path: Path
 ) -> None:
     nights = Nights(levels=(0.0, 0.0), codes=("a", "a")).entries()
     store = HistoryStore(tmp_path / "h")
     for entry, sizes in zip(nights, ({}, {"xas_load": 0.002, "xas_start": -0.003}), strict=True):
         store.add(with_functions(entry, sizes))
     assert main("history", "show", "--history", store.folder) == 0
-    text = capsys.readouterr().out
+    text = main.out
     assert main("history", "show", "--history", store.folder, "--json") == 0
-    shown = json.loads(capsys.readouterr().out)
+    shown = json.loads(main.out)
     (change,) = shown["functions"]
     assert f"change {change['id']}" in text
     assert [each["name"] for each in change["functions"]] == ["xas_start", "xas_load"]
     assert (shown["changes"], shown["left_out"]) == ([], [])
 
 
-def test_the_next_step_of_a_mistaken_option_names_its_verb(
-    main: Main, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_next_step_of_a_mistaken_option_names_its_verb(main: Terminal) -> None:
     for verb in ("gate", "queue list", "run"):
         assert main(*verb.split(), "--mistyped") == 2
-        assert f"./lab.py {verb} --help" in capsys.readouterr().err
+        assert f"./lab.py {verb} --help" in main.err

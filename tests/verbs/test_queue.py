@@ -1,13 +1,11 @@
 """The queue from the command line: what is flavours, what is told, and what is refused."""
 
 import json
-import logging
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from host import sandbox
 from queues.store import QueueStore
 from runs.local import Options
 from runs.request import Request
+from tests.conftest import Terminal
 from tests.kernels.poison import UNREADABLE
 from tests.queues.archive import DAY, MailArchive, patch, series
 from tests.values import but, data, spaced
@@ -29,23 +28,17 @@ from verbs.options import Booting
 
 LAB = Path(lab.__file__).resolve()
 WALKS = LAB.parent / "configs/series/filemap-walks"
-Main = Callable[..., int]
 
 
 @pytest.fixture
-def main(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Main]:
-    """``lab.main`` from an empty folder, with a cache of its own."""
-    monkeypatch.setenv("TWINBOOT_CACHE", str(tmp_path / "cache"))
-    # It would bind to the stream that pytest captures in this test only.
-    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+def main(main: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Terminal:
+    """The program from an empty folder."""
     # What no workload is known for is built to see what it changes: minutes, of a real kernel.
     monkeypatch.setattr(invocation, "build_judged", lambda *_: None)
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
-    before = signal.getsignal(signal.SIGTERM)
-    yield lambda *arguments: lab.main(list(arguments))
-    signal.signal(signal.SIGTERM, before)
+    return main
 
 
 @pytest.fixture
@@ -74,22 +67,21 @@ def evil() -> None:
     Path("tcp.patch").write_text("--- a/net/tcp.c\n+++ b/net/tcp.c\n@@ -1 +1 @@\n-x\n+y\n")
 
 
-def test_from_adding_to_the_page(main: Main, capsys: pytest.CaptureFixture[str]) -> None:
+def test_from_adding_to_the_page(main: Terminal) -> None:
     sound("evil.patch", "tcp.patch")
     assert main("queue", "add", "evil.patch", "tcp.patch", "--auto", "--queue", "q") == 0
-    ids = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    ids = [line.split()[0] for line in main.out.splitlines()]
     assert [each.rpartition("-")[0] for each in ids] == ["evil", "tcp"]
     assert main("queue", "add", "tcp.patch", "--auto", "--priority", "1", "--queue", "q") == 0
-    assert "is queued already, now with priority 1" in capsys.readouterr().out
+    assert "is queued already, now with priority 1" in main.out
     evil()
     assert main("queue", "list", "--queue", "q", "--json") == 0
-    assert [entry["id"] for entry in json.loads(capsys.readouterr().out)] == ids[::-1]
+    assert [entry["id"] for entry in json.loads(main.out)] == ids[::-1]
     assert main("queue", "run", "--queue", "q") == 0
-    shown = capsys.readouterr()
-    assert shown.out == f"{Path.cwd() / 'q' / 'index.html'}\n"
-    assert shown.err.index("tcp") < shown.err.index("evil")
+    assert main.out == f"{Path.cwd() / 'q' / 'index.html'}\n"
+    assert main.err.index("tcp") < main.err.index("evil")
     assert main("queue", "list", "--queue", "q") == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = main.out.splitlines()
     assert "no workload is known for net/tcp.c" in lines[0]
     assert lines[1].startswith("series failed")
     assert "names a path outside the kernel tree" in lines[1]
@@ -97,59 +89,52 @@ def test_from_adding_to_the_page(main: Main, capsys: pytest.CaptureFixture[str])
     assert "1 series failed, 1 usage error" in page
 
 
-def test_remove_and_retry(main: Main, capsys: pytest.CaptureFixture[str]) -> None:
+def test_remove_and_retry(main: Terminal) -> None:
     sound("evil.patch")
     main("queue", "add", "evil.patch", "--queue", "q")
     evil()
     assert main("queue", "remove", "evil", "--queue", "q") == 0
     assert main("queue", "run", "--queue", "q") == 0
+    assert "begins" not in main.err
     assert main("queue", "list", "--queue", "q") == 0
-    shown = capsys.readouterr()
-    assert "begins" not in shown.err
-    assert shown.err.endswith("the queue is empty\n")
+    assert main.err.endswith("the queue is empty\n")
     assert main("queue", "list", "--all", "--queue", "q") == 0
-    assert capsys.readouterr().out.startswith("removed ")
+    assert main.out.startswith("removed ")
     assert main("queue", "retry", "evil", "--queue", "q") == 0
     assert main("queue", "run", "--queue", "q", "--limit", "1") == 0
-    assert "goes on" not in capsys.readouterr().err
+    assert "goes on" not in main.err
     assert main("queue", "retry", "evil", "--queue", "q") == 0
-    assert "session evil-" in capsys.readouterr().out
+    assert "session evil-" in main.out
 
 
-def test_what_is_queued_is_taken_in_first(main: Main, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_queued_is_taken_in_first(main: Terminal) -> None:
     sound("x.patch")
     evil()
-    assert main("queue", "add", "x.patch", "--queue", "q") == 0, capsys.readouterr()
-    lines = capsys.readouterr().err.splitlines()
+    assert main("queue", "add", "x.patch", "--queue", "q") == 0, main.err
+    lines = main.err.splitlines()
     assert lines[0] == 'series: "mm: x", by a <a@b>'
     assert "  changes mm/filemap.c" in lines
     assert max(map(len, lines)) <= 80
     # Whatever is wrong with it is said now, and nothing is queued.
     assert main("queue", "add", "x.patch", "evil.patch", "--queue", "r") == 4
     assert main("queue", "add", "https://forge.example/o/r/8.patch", "--queue", "r") == 2
-    assert "only archives of mails are fetched" in capsys.readouterr().err
+    assert "only archives of mails are fetched" in main.err
     assert not Path("r").exists()
 
 
 @pytest.mark.parametrize(("arguments", "message"), data(__file__, "mistakes_of_the_user"))
-def test_mistakes_of_the_user(
-    main: Main, capsys: pytest.CaptureFixture[str], arguments: str, message: str
-) -> None:
+def test_mistakes_of_the_user(main: Terminal, arguments: str, message: str) -> None:
     Path("thesis.txt").write_text("mine")
     QueueStore(Path("q")).create()
     assert main(*arguments.split()) == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert message in shown.err
-    assert "Traceback" not in shown.err
+    assert main.out == ""
+    assert message in main.err
+    assert "Traceback" not in main.err
     assert {path.name for path in Path.cwd().iterdir()} <= {"thesis.txt", "q"}
 
 
 def test_watch_prints_what_it_queued_and_takes_paths_in_two_ways(
-    main: Main,
-    archive: MailArchive,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    main: Terminal, archive: MailArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive.add(
         [
@@ -162,12 +147,11 @@ def test_watch_prints_what_it_queued_and_takes_paths_in_two_ways(
     )
     at = ("watch", str(archive.folder), "--queue", "q", "--once", "--priority", "2")
     assert main(*at, "--set", "guest=smoke", "--paths", "mm/", "fs/") == 0
-    shown = capsys.readouterr()
-    assert [line.split()[0] for line in shown.out.splitlines()] == [
+    assert [line.split()[0] for line in main.out.splitlines()] == [
         *spaced("queued queued waits ignored")
     ]
-    assert "2/2 missing" in shown.out
-    assert shown.err == "9 new mails; 2 series queued, 1 incomplete\n"
+    assert "2/2 missing" in main.out
+    assert main.err == "9 new mails; 2 series queued, 1 incomplete\n"
     entries = QueueStore(Path("q")).read().entries
     assert [entry.title for entry in entries] == ["mm: make it fast", "fs: b"]
     for entry in entries:
@@ -182,20 +166,17 @@ def test_watch_prints_what_it_queued_and_takes_paths_in_two_ways(
     )
     assert main("queue", "remove", entries[0].id, "--queue", "q") == 0
     assert main("queue", "run", "--queue", "q", "--trust-authors") == 0
-    assert "no workload is known for fs/b.c" in capsys.readouterr().err
+    assert "no workload is known for fs/b.c" in main.err
     assert flavours == []
 
 
 def test_what_came_by_mail_is_built_only_where_its_authors_are_trusted(
-    main: Main,
-    archive: MailArchive,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    main: Terminal, archive: MailArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sandbox, "available", lambda: None)
     sound("tcp.patch")
     archive.add(series("b", 1, title="fs: b", file="fs/b.c"), at=recently())
-    assert main("watch", str(archive.folder), "--queue", "q", "--once") == 0
+    assert main("watch", archive.folder, "--queue", "q", "--once") == 0
     # A file is the decision of whoever adds it; a message-id or a link is whatever was mailed.
     names = ("tcp.patch", "mid:a@example.org", "https://lore.kernel.org/all/b@example.org/")
     assert main("queue", "add", *names, "--auto", "--queue", "q") == 0
@@ -203,9 +184,8 @@ def test_what_came_by_mail_is_built_only_where_its_authors_are_trusted(
     queue = QueueStore(Path("q"))
     mailed = [entry.id for entry in queue.read().entries if entry.is_from_mail]
     assert len(mailed) == 3
-    capsys.readouterr()
     assert main("queue", "run", "--queue", "q") == 2
-    shown = capsys.readouterr().err
+    shown = main.err
     assert "3 entries came by mail" in shown
     assert "add --trust-authors" in shown
     for entry in queue.read().entries:
@@ -235,7 +215,7 @@ def test_what_came_by_mail_is_built_only_where_its_authors_are_trusted(
     ],
 )
 def test_what_came_by_mail_is_built_in_a_sandbox(
-    main: Main,
+    main: Terminal,
     archive: MailArchive,
     monkeypatch: pytest.MonkeyPatch,
     flags: tuple[str, ...],
@@ -251,30 +231,28 @@ def test_what_came_by_mail_is_built_in_a_sandbox(
     monkeypatch.setattr(sandbox, "available", lambda: tool)
     monkeypatch.setattr(actions, "measure", measure)
     archive.add(series("b", 1, title="fs: b", file="fs/b.c"), at=recently())
-    assert main("watch", str(archive.folder), "--queue", "q", "--once") == 0
+    assert main("watch", archive.folder, "--queue", "q", "--once") == 0
     assert main("queue", "run", "--queue", "q", *flags) == 0
     assert sandboxes == [boxed]
 
 
 @pytest.mark.parametrize("name", [*UNREADABLE][:2])
 def test_a_mail_that_cannot_be_read_stops_no_watch_and_is_a_broken_series(
-    main: Main, archive: MailArchive, capsys: pytest.CaptureFixture[str], name: str
+    main: Terminal, archive: MailArchive, name: str
 ) -> None:
     after = patch("[PATCH] fs: after", "after", file="fs/b.c")
     archive.add([UNREADABLE[name], after], at=recently())
-    assert main("watch", str(archive.folder), "--queue", "q", "--once") == 0
-    shown = capsys.readouterr()
-    assert [line.split()[0] for line in shown.out.splitlines()] == ["queued", "left"]
-    assert name in shown.out.splitlines()[1]
-    assert shown.err == "2 new mails; 1 series queued, 0 incomplete\n"
+    assert main("watch", archive.folder, "--queue", "q", "--once") == 0
+    assert [line.split()[0] for line in main.out.splitlines()] == ["queued", "left"]
+    assert name in main.out.splitlines()[1]
+    assert main.err == "2 new mails; 1 series queued, 0 incomplete\n"
     Path("thread.mbox").write_bytes(b"From a@b Thu Jan  1 00:00:00 1970\n" + UNREADABLE[name])
     named = ("--series", "thread.mbox", "--workloads", "filemap-4k")
     assert main("plan", *named) == 4
-    shown = capsys.readouterr()
-    assert "Traceback" not in shown.err
-    assert shown.err.startswith("error: ")
-    assert name in shown.err.splitlines()[0]
-    assert "next: " in shown.err
+    assert "Traceback" not in main.err
+    assert main.err.startswith("error: ")
+    assert name in main.err.splitlines()[0]
+    assert "next: " in main.err
 
 
 @pytest.mark.slow
@@ -308,7 +286,7 @@ def test_a_watch_killed_again_and_again_loses_nothing_and_queues_nothing_twice(
 
 
 def test_a_session_is_requested_as_by_run(
-    main: Main, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    main: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     calls: list[dict[str, Any]] = []
 

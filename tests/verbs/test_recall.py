@@ -2,14 +2,12 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-import lab
 from errors import SeriesError
 from experiment.ad_hoc import NoWorkloadError
 from files import sha256_of
@@ -20,12 +18,14 @@ from results.store import SessionStore
 from runs.coverage import shipped
 from runs.request import Request
 from tests.analysis.factory import ExactSession
+from tests.conftest import Terminal
 from tests.history.test_recall import folders
 from tests.values import but
 from verbs.options import Measuring
 from verbs.recall import request_of
 
 Measured = list[tuple[str, str]]
+RECALL = ("recall", "--sessions", "sessions")
 
 
 def stored(folder: Path, patches: Path, runs: int | None = None) -> None:
@@ -45,9 +45,7 @@ def of_patches(manifest: Manifest, patches: Path) -> Manifest:
 
 
 @pytest.fixture
-def lab_with(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> tuple[Callable[..., int], Measured]:
+def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Measured:
     """The command line with three entries, and what it has measured: verb and entry."""
     monkeypatch.setattr("history.recall.FOLDERS", folders(tmp_path))
     calls: Measured = []
@@ -82,10 +80,8 @@ def lab_with(
         ),
     )
 
-    def main(*words: str) -> int:
-        return lab.main(["recall", *words, "--sessions", str(tmp_path / "sessions")])
-
-    return main, calls
+    monkeypatch.chdir(tmp_path)
+    return calls
 
 
 def rows(shown: str) -> dict[str, dict[str, Any]]:
@@ -93,62 +89,55 @@ def rows(shown: str) -> dict[str, dict[str, Any]]:
 
 
 def test_one_that_cannot_be_measured_is_named_and_the_others_are_kept(
-    lab_with: tuple[Callable[..., int], Measured], capsys: pytest.CaptureFixture[str]
+    main: Terminal, calls: Measured
 ) -> None:
-    main, calls = lab_with
-    assert main("--json") == 3
-    shown = capsys.readouterr()
+    assert main(*RECALL, "--json") == 3
+    shown = main.out
     assert calls == [
         ("series.reverse=true", "p02-code"),
         ("forward", "comment"),
         ("series.reverse=true", "p01-header"),
     ]
-    assert {name: each["recalled"] for name, each in rows(shown.out).items()} == {
+    assert {name: each["recalled"] for name, each in rows(shown).items()} == {
         "p01-header": "caught",
         "p02-code": "not measured",
         "comment": "not executed",
     }
-    assert "does not apply" in rows(shown.out)["p02-code"]["why"]
-    assert "error: p02-code: not measured" in shown.err
+    assert "does not apply" in rows(shown)["p02-code"]["why"]
+    assert "error: p02-code: not measured" in main.err
     # The same is on disk: the table is made of that alone.
-    assert main("--json", "--no-measure") == 3
-    assert rows(capsys.readouterr().out) == rows(shown.out)
+    assert main(*RECALL, "--json", "--no-measure") == 3
+    assert rows(main.out) == rows(shown)
 
 
 def test_what_is_finished_is_read_and_what_is_not_goes_on(
-    lab_with: tuple[Callable[..., int], Measured], tmp_path: Path
+    main: Terminal, calls: Measured, tmp_path: Path
 ) -> None:
-    main, calls = lab_with
     folder = tmp_path / "sessions" / "p01-header"
     stored(folder, tmp_path / "published" / "p01-header", runs=5)
-    assert main("p01") == 0
-    assert main("p01") == 0
+    assert main(*RECALL, "p01") == 0
+    assert main(*RECALL, "p01") == 0
     assert calls == [("resume", "p01-header")]
     shutil.rmtree(folder)
-    assert main("p01") == 0
+    assert main(*RECALL, "p01") == 0
     assert calls[1:] == [("series.reverse=true", "p01-header")]
 
 
 def test_a_session_of_other_patches_is_none_of_the_entry(
-    lab_with: tuple[Callable[..., int], Measured],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    main: Terminal, calls: Measured, tmp_path: Path
 ) -> None:
-    main, calls = lab_with
     stored(tmp_path / "sessions" / "p01-header", tmp_path / "published" / "p02-code")
-    assert main("p01", "--json") == 3
-    shown = capsys.readouterr()
+    assert main(*RECALL, "p01", "--json") == 3
     assert calls == []
-    assert "of other patches" in rows(shown.out)["p01-header"]["why"]
+    assert "of other patches" in rows(main.out)["p01-header"]["why"]
 
 
 def test_an_entry_that_is_measured_later_loses_its_problem(
-    lab_with: tuple[Callable[..., int], Measured], tmp_path: Path
+    main: Terminal, calls: Measured, tmp_path: Path
 ) -> None:
-    main, _ = lab_with
-    assert main("p02") == 3
+    assert main(*RECALL, "p02") == 3
     stored(tmp_path / "sessions" / "p02-code", tmp_path / "published" / "p02-code")
-    assert main("p02") == 0
+    assert main(*RECALL, "p02") == 0
     (entry,) = recall.chosen(recall.entries(recall.FOLDERS), ["p02"])
     assert recall.row(entry, tmp_path / "sessions").recalled is recall.Recalled.CAUGHT
 

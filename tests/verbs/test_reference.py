@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 import lab
 from experiment.frozen import WRITTEN_BY_LAB, Frozen, Name
 from experiment.load import known_experiments
+from tests.conftest import Terminal
 from tests.verbs.test_table import verbs
 from verbs import options, reference
 from verbs.reference import DOCS, generated, markdown, meanings, schema_of, tables_of, write
@@ -186,9 +187,9 @@ def test_every_help_has_two_examples() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES))
-def test_the_help_shows_them(path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert lab.main([*path.split(), "--help"]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
+def test_the_help_shows_them(main: Terminal, path: str) -> None:
+    assert main(*path.split(), "--help") == 0
+    shown = " ".join(main.out.split())
     # The lab has a verb for that; typer's would be of a program named after the verb.
     assert "--install-completion" not in shown
     for line in EXAMPLES[path]:

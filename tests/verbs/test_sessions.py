@@ -1,14 +1,11 @@
 """The list of sessions tells what each one's report tells."""
 
 import json
-import logging
-import signal
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
-import lab
 from results.profile import Profile
 from results.store import SessionStore
 from tests.analysis import counts_factory
@@ -16,19 +13,10 @@ from tests.analysis.factory import ExactSession, fails
 from tests.analysis.factory import stored as on_disk
 from tests.analysis.many_factory import Many
 from tests.analysis.test_gate import SLEEPS, checked
+from tests.conftest import Terminal
 from tests.verbs.test_gate import session_folder
 
-Main = Callable[..., int]
 SLOWER = ExactSession(effect={"4k": -0.013, "thp": 0.0, "switch": 0.0})
-
-
-@pytest.fixture
-def main(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Main]:
-    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
-    monkeypatch.setattr("verbs.options.SESSIONS", tmp_path)
-    before = signal.getsignal(signal.SIGTERM)
-    yield lambda *arguments: lab.main(list(arguments))
-    signal.signal(signal.SIGTERM, before)
 
 
 def stored(
@@ -44,9 +32,7 @@ def stored(
     return on_disk(folder, session, records, created=f"2026-01-{day:02d}T08:00:00Z").folder
 
 
-def test_each_line_is_what_its_report_exits_with_and_says(
-    main: Main, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_line_is_what_its_report_exits_with_and_says(main: Terminal, tmp_path: Path) -> None:
     stored(tmp_path / "good", 1, ExactSession())
     stored(tmp_path / "slower", 4, SLOWER)
     stored(tmp_path / "panics", 3, ExactSession(), broken="filemap-4k-000-patched")
@@ -55,13 +41,13 @@ def test_each_line_is_what_its_report_exits_with_and_says(
     session_folder(tmp_path / "broken", checked("base"), checked("patched", SLEEPS), recorded=0)
     (tmp_path / "torn").mkdir()
     (tmp_path / "torn" / "manifest.json").write_text("{")
-    assert main("sessions", str(tmp_path), "--json") == 0
-    shown = json.loads(capsys.readouterr().out)
+    assert main("sessions", tmp_path, "--json") == 0
+    shown = json.loads(main.out)
     names = [Path(entry["folder"]).name for entry in shown]
     assert names == ["many", "slower", "panics", "half", "good", "broken", "torn"]
     for entry in shown[:-1]:
         code = main("report", entry["folder"], "--form", "json")
-        report = json.loads(capsys.readouterr().out)
+        report = json.loads(main.out)
         assert entry["exit_code"] == code
         judged = [
             (m["case"], m["name"], m["judgement"]["verdict"])
@@ -84,35 +70,34 @@ def test_each_line_is_what_its_report_exits_with_and_says(
     assert shown[0]["primary"][0]["line"].startswith("vanilla -> sleepy: filemap-4k")
 
 
-def test_the_newest_few_and_the_rest(
-    main: Main, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main("sessions", str(tmp_path)) == 0
-    assert capsys.readouterr() == ("", f"no session in {tmp_path}\n")
+def test_the_newest_few_and_the_rest(main: Terminal, tmp_path: Path) -> None:
+    assert main("sessions", tmp_path) == 0
+    assert (main.out, main.err) == ("", f"no session in {tmp_path}\n")
     stored(tmp_path / "slower", 2, SLOWER)
     stored(tmp_path / "good", 1, ExactSession())
-    assert main("sessions", str(tmp_path), "--limit", "1") == 0
-    shown = capsys.readouterr()
-    lines = shown.out.splitlines()
+    assert main("sessions", tmp_path, "--limit", "1") == 0
+    lines = main.out.splitlines()
     assert lines[0].startswith("2026-01-02 08:00  exit 1  slower  1 regression, ")
     assert [line.split()[:2] for line in lines[1:]] == [
         ["filemap-4k", "4k.bw"],
         ["filemap-thp", "thp.bw"],
         ["filemap-thp", "switch.bw"],
     ]
-    assert shown.err.startswith("1 older ")
+    assert main.err.startswith("1 older ")
     assert main("report", "latest", "--form", "summary") == 1
+    assert main("report", "lates") == 2
+    assert "next: the nearest: latest" in main.err
     assert main("report", "good", "--write", "--form", "summary") == 0
     assert (tmp_path / "good" / "report.html").exists()
 
 
-def test_latest_of_none(main: Main, capsys: pytest.CaptureFixture[str]) -> None:
+def test_latest_of_none(main: Terminal) -> None:
     assert main("report", "latest") == 2
-    assert "there is no session yet" in capsys.readouterr().err
+    assert "there is no session yet" in main.err
 
 
 def test_what_reaches_no_verdict_is_not_read(
-    main: Main, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    main: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a large session it took gigabytes and most of a minute."""
     store = SessionStore(tmp_path / "slower")
@@ -121,8 +106,8 @@ def test_what_reaches_no_verdict_is_not_read(
     for record in SLOWER.records():
         store.append(record, *([profiles[record.run_id]] if record.run_id in profiles else []))
     assert store.profiles()
-    main("sessions", str(tmp_path), "--json")
-    shown = capsys.readouterr().out
+    main("sessions", tmp_path, "--json")
+    shown = main.out
     assert json.loads(shown)[0]["exit_code"] == 1
 
     read = SessionStore.profiles
@@ -138,5 +123,5 @@ def test_what_reaches_no_verdict_is_not_read(
 
     monkeypatch.setattr(SessionStore, "profiles", of_judged)
     monkeypatch.setattr(SessionStore, "locks", unread)
-    main("sessions", str(tmp_path), "--json")
-    assert capsys.readouterr().out == shown
+    main("sessions", tmp_path, "--json")
+    assert main.out == shown

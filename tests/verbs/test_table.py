@@ -17,6 +17,7 @@ from typer.main import get_command
 
 import lab
 from runs.request import Request
+from tests.conftest import Terminal
 from tests.values import spaced
 from tests.waiting import completed
 from verbs import bisect, queue
@@ -100,13 +101,13 @@ def test_help_lists_every_verb_and_h_is_help() -> None:
 
 
 def test_helps_fit_a_screen_and_help_all_has_every_option(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    main: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
     def shown(*words: str) -> list[str]:
-        assert lab.main([*words]) == 0
-        lines = capsys.readouterr().out.splitlines()
+        assert main(*words) == 0
+        lines = main.out.splitlines()
         assert all(len(line) <= 80 for line in lines)
         return lines
 

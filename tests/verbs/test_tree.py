@@ -1,27 +1,20 @@
 """``twinboot HEAD~1..`` in a kernel tree, and its other short forms."""
 
 import json
-import logging
 import shutil
-import signal
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-import lab
+from tests.conftest import Terminal
 from tests.kernels.fake import FAKE_LINUX, FASTER, GROWN
 from tests.kernels.posting import git
 from verbs.cli import expanded
 
-Main = Callable[..., int]
-
 
 @pytest.fixture
-def main(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Main]:
-    """``lab.main`` from a folder of a kernel tree with a branch, with a cache of its own."""
-    monkeypatch.setenv("TWINBOOT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+def main(main: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Terminal:
+    """The program from a folder of a kernel tree with a branch."""
     tree = tmp_path / "linux"
     shutil.copytree(FAKE_LINUX, tree)
     git(tree, "init", "-q", "-b", "mainline")
@@ -32,9 +25,7 @@ def main(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Main]:
         git(tree, "add", "-A")
         git(tree, "commit", "-qm", subject)
     monkeypatch.chdir(tree / "mm")
-    before = signal.getsignal(signal.SIGTERM)
-    yield lambda *arguments: lab.main(list(arguments))
-    signal.signal(signal.SIGTERM, before)
+    return main
 
 
 @pytest.mark.parametrize(
@@ -60,12 +51,9 @@ def test_short_forms(words: list[str], expected: list[str]) -> None:
 @pytest.mark.parametrize(
     "words", [["HEAD~1.."], ["topic", "--base", "mainline"], ["--base", "mainline"]]
 )
-def test_a_range_becomes_source_series_and_workloads(
-    main: Main, capsys: pytest.CaptureFixture[str], words: list[str]
-) -> None:
+def test_a_range_becomes_source_series_and_workloads(main: Terminal, words: list[str]) -> None:
     assert main("plan", *words, "--guest", "smoke", "--no-check") == 0
-    shown = capsys.readouterr()
-    lines = shown.err.splitlines()
+    lines = main.err.splitlines()
     assert lines[0].startswith("source: ")
     assert lines[0].endswith('("Linux 6.12")')
     assert lines[1].endswith('("mm: faster")')
@@ -77,46 +65,39 @@ def test_a_range_becomes_source_series_and_workloads(
     )
 
 
-def test_what_is_not_committed_is_the_patched_arm(
-    main: Main, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_not_committed_is_the_patched_arm(main: Terminal) -> None:
     GROWN(Path.cwd().parent)
     words = ("--set", "guest=smoke", "--no-check", "--workloads", "filemap-4k")
     assert main("plan", "--dirty", *words) == 0
-    shown = capsys.readouterr()
-    assert "uncommitted: mm/filemap.c" in shown.err
-    assert shown.err.splitlines()[-1] == "workloads: filemap-4k"
+    assert "uncommitted: mm/filemap.c" in main.err
+    assert main.err.splitlines()[-1] == "workloads: filemap-4k"
     series = Path.cwd().parents[1] / "cache" / "series"
     (record,) = series.glob("*/series.json")
     (entry,) = json.loads(record.read_text())
     assert entry["patches"][0]["files"] == ["mm/filemap.c"]
 
 
-def test_a_range_is_planned_and_is_all_the_series_there_is(
-    main: Main, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_range_is_planned_and_is_all_the_series_there_is(main: Terminal) -> None:
     options = ("--guest", "smoke", "--workloads", "filemap-4k", "--no-check", "--seeds", "1")
     assert main("plan", "HEAD~1..", *options, "--json") == 0
-    plan = json.loads(capsys.readouterr().out)
+    plan = json.loads(main.out)
     judged = [run["run_id"] for run in plan["runs"] if not run["twin"]]
     assert judged[:2] == ["filemap-4k.b00.base", "filemap-4k.b00.patched"]
     assert main("run", "HEAD~1..", "--series", "x.mbox") == 2
-    assert "next: leave out --series" in capsys.readouterr().err
+    assert "next: leave out --series" in main.err
 
 
-def test_files_that_no_workload_is_known_for_are_named(
-    main: Main, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_that_no_workload_is_known_for_are_named(main: Terminal) -> None:
     (Path.cwd().parent / "init.c").write_text("int changed;\n")
     assert main("plan", "--dirty") == 2
-    assert "no workload is known for init.c" in capsys.readouterr().err
+    assert "no workload is known for init.c" in main.err
 
 
 def test_outside_of_a_kernel_tree(
-    main: Main, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    main: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main("HEAD~1..") == 2
-    shown = capsys.readouterr().err
+    shown = main.err
     assert f"{tmp_path}: not a git work tree of a kernel" in shown
     assert "next: " in shown

@@ -38,58 +38,7 @@ def test_every_kind_has_a_recorded_log_or_a_line_below() -> None:
     assert recorded >= {kind for kind, _, _ in check.SPLATS}
 
 
-LINES = {
-    "sleeping": [
-        "BUG: scheduling while atomic: fio/93/0x00000002",
-        "do not call blocking ops when !TASK_RUNNING; state=1 set at [<ffffffff810a1b2c>]",
-    ],
-    "locks": [
-        "WARNING: possible recursive locking detected",
-        "WARNING: possible irq lock inversion dependency detected",
-        "WARNING: inconsistent lock state",
-        "WARNING: bad unlock balance detected!",
-        "WARNING: held lock freed!",
-        "WARNING: SOFTIRQ-safe -> SOFTIRQ-unsafe lock order detected",
-        "WARNING: lock held when returning to user space!",
-        "WARNING: fio/91 still has locks held!",
-        "[ BUG: Invalid wait context ]",
-        "BUG: spinlock bad magic on CPU#0, fio/91",
-        "BUG: MAX_LOCKDEP_ENTRIES too low!",
-        "INFO: trying to register non-static key.",
-        "DEBUG_LOCKS_WARN_ON(1)",
-    ],
-    "rcu": ["WARNING: suspicious RCU usage", "rcu: INFO: rcu_sched detected stalls on CPUs/tasks:"],
-    "memory": [
-        "BUG: KASAN: slab-use-after-free in xas_load+0x1b/0x70",
-        "BUG: Bad page state in process fio  pfn:0a1b2",
-        "BUG: Bad page cache in process fio  pfn:0a1b2",
-        "BUG radix_tree_node (Not tainted): Left Redzone overwritten",
-        "BUG xfs_inode (Not tainted): Objects remaining in xfs_inode on __kmem_cache_shutdown()",
-        "list_del corruption. prev->next should be ffff888001, but was ffff888002",
-        "fio: page allocation failure: order:0, mode:0xcc0(GFP_KERNEL)",
-        "VFS: Busy inodes after unmount of ram0 (xfs)",
-    ],
-    "hang": ["BUG: workqueue lockup - pool cpus=0 node=0 flags=0x0 nice=0 stuck for 32s!"],
-    "crash": [
-        "BUG: kernel NULL pointer dereference, address: 0000000000000008",
-        "Kernel BUG at filemap_fault+0x996/0x1060 [verbose debug info unavailable]",
-        "Oops: general protection fault, probably for non-canonical address: 0000 [#1] SMP",
-    ],
-    "selftest": ["BUG at check_xas_get_order:1934"],
-    "filesystem": [
-        "XFS (ram0): Corruption detected. Unmount and run xfs_repair",
-        "XFS (ram0): Metadata corruption detected at xfs_agf_read_verify+0x1, block 1",
-        "XFS (ram0): Internal error ltbno + ltlen > bno at line 1 of xfs_alloc.c",
-        "EXT4-fs error (device ram0): ext4_lookup:1855: inode #2: comm ls: deleted inode",
-        "Buffer I/O error on dev ram0, logical block 0, async page read",
-    ],
-    "warning": [
-        "WARNING: CPU: 0 PID: 91 at mm/filemap.c:993 filemap_add_folio+0x1a/0x60",
-        "UBSAN: array-index-out-of-bounds in lib/xarray.c:1730:5",
-        "refcount_t: underflow; use-after-free.",
-    ],
-    "panic": ["Kernel panic - not syncing: Fatal exception"],
-}
+LINES = data(__file__, "lines")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from errors import InfraError
 from experiment.architecture import ARM64, X86_64
 from guests import programs
 from guests.probe import plugin
-from tests.values import data, spaced
+from tests.values import data
 from tests.waiting import completed
 
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
@@ -78,21 +78,7 @@ def test_qemu_without_plugins_differs_from_one_with(
 
 
 SMALL = "cache=l1d:64:2,cache=l1i:64:2,cache=l2:64:4,cache=llc:128:8"
-REFUSED = {
-    "no span": ("span=7", "span=9-5", "span=a-b-c", "span=x-y"),
-    "no function": ("spin=7", "free=9-5", "slow=7-7", "sleep_shared=x-y"),
-    "unknown argument": ("colour=red",),
-    "cannot be used": spaced(
-        "functions=/nowhere enter=1000 begin=x cache=l1d:60:2 cache=l1d:32:2 "
-        "cache=l3:64:2 cache=l1d:64 tlb=d1:8:1:4 tlb=d3:1:1:4 tlb=d1:1:3:4 prefetch=x "
-        "root=12z cache=l1d:65536:1 private=3:1 private=4 private=4:0 private=a:b"
-    ),
-    "a machine is": (
-        "cache=l1d:64:2",
-        f"{SMALL},root=1000",
-        f"{SMALL},tlb=d1:1:16:4,swapper=1000,ram=/x",
-    ),
-}
+REFUSED = data(__file__, "refused")
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,7 @@ from tests.history.pages.made_up import fill
 pytestmark = pytest.mark.slow
 
 TRACK, NIGHT = "track/tonight.laptop.exact.html", "night"
-PAGES = (
-    "index.html",
-    TRACK,
-    "track/hostile.laptop.exact.html",
-)
+PAGES = ("index.html", TRACK, "track/hostile.laptop.exact.html")
 
 
 @pytest.fixture(scope="module")
