@@ -174,16 +174,6 @@ def test_a_lost_verdict_is_not_a_slow_kernel(blame: str, code: int) -> None:
     )
 
 
-def test_what_is_known_does_not_fail_and_is_named() -> None:
-    entries = track((0.0, 20), (-0.01, 1))
-    change = changes_of(entries)[0]
-    acknowledged = KnownChange(change=change.id, until="2027-01-01", reason="accepted by mail")
-    known = KnownChanges(known=(acknowledged,))
-    gate = of_history(entries, changes_of(entries, None, known), Policy(), known_changes=known)
-    assert gate.exit_code == 0
-    assert "acknowledged: accepted by mail" in gate.messages[0].text
-
-
 def test_expired_entries_are_named() -> None:
     entries = track((0.0, 3))
     old = KnownChange(change="0" * 12, until="2026-01-02", reason="old")
@@ -335,11 +325,3 @@ def test_codes_win_in_the_order_of_the_documents() -> None:
     assert gate(5, 2, 3) == 3
     assert gate(0, 0) == 0
     assert gate() == 0
-
-
-def test_a_broken_kernel_of_the_newest_night_fails_the_history() -> None:
-    session = ExactSession()
-    lost = [r.run_id for r in session.records() if r.case == "filemap-4k" and not r.repeat]
-    records = fails(session.records(), *lost, kind="panic", blame="series")
-    entry, _ = entry_of(measured(session.manifest(), records))
-    assert of_history([entry], (), Policy()).exit_code == 4

@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from queues import watch as watching
 from queues.entry import QueueEntry
 from queues.mailboxes import MailBatch, mailbox_of
 from queues.store import QueueStore
-from queues.watch import Attest, PollReport, Selection, Watch, read_posted
+from queues.watch import PollReport, Selection, Watch, read_posted
 from results import door
 from runs.request import Request
 from tests.kernels.fake import keep
@@ -28,16 +29,6 @@ from tests.kernels.posting import Post, mbox, reply
 from tests.queues.archive import DAY, NOW, MailArchive, diff, git, patch, series
 from tests.values import but
 from verbs.queue import lines_of
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> QueueStore:
-    return QueueStore(tmp_path / "queue")
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> MailArchive:
-    return MailArchive(tmp_path / "linux-mm")
 
 
 def vouched(mails: Sequence[bytes], sender: str) -> str:
@@ -50,290 +41,276 @@ def forged(mails: Sequence[bytes], sender: str) -> str:
     return "" if any(b"forged" in raw for raw in mails) else vouched(mails, sender)
 
 
-def poll(
-    store: QueueStore,
-    place: Path,
-    *paths: str,
-    now: float = NOW,
-    days: float = 14.0,
-    attest: Attest = vouched,
-) -> PollReport:
-    selection = Selection(Request(automatic=True), paths, days=days)
-    return Watch(store, place, selection, attest).poll(mailbox_of(place), now)
+class Box:
+    """A queue, and an archive of mails that it follows."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = QueueStore(folder / "queue")
+        self.archive = MailArchive(folder / "linux-mm")
+        self.add = self.archive.add
+
+    def poll(self, *paths: str, place: Path | None = None, **more: Any) -> PollReport:
+        now, attest = more.pop("now", NOW), more.pop("attest", vouched)
+        place = place or self.archive.folder
+        selection = Selection(Request(automatic=True), paths, **{"days": 14.0, **more})
+        return Watch(self.store, place, selection, attest).poll(mailbox_of(place), now)
+
+    @property
+    def waiting(self) -> list[QueueEntry]:
+        return [entry for entry in self.store.read().entries if entry.state == "waiting"]
+
+    @property
+    def titles(self) -> list[str]:
+        return [f"v{entry.version} {entry.title}" for entry in self.waiting]
 
 
-def waiting(store: QueueStore) -> list[QueueEntry]:
-    return [entry for entry in store.read().entries if entry.state == "waiting"]
+@pytest.fixture
+def box(tmp_path: Path) -> Box:
+    return Box(tmp_path)
 
 
-def titles(store: QueueStore) -> list[str]:
-    return [f"v{entry.version} {entry.title}" for entry in waiting(store)]
-
-
-def test_a_whole_series_is_queued_with_its_mails(
-    store: QueueStore, archive: MailArchive, tmp_path: Path
-) -> None:
+def test_a_whole_series_is_queued_with_its_mails(box: Box, tmp_path: Path) -> None:
     posts = series("a", 2)
-    archive.add([posts[2], posts[0], reply(posts[1], "Nice"), posts[1]])
-    result = poll(store, archive.folder, "mm/")
+    box.add([posts[2], posts[0], reply(posts[1], "Nice"), posts[1]])
+    result = box.poll("mm/")
     assert len(result.queued) == 1
-    (entry,) = waiting(store)
+    (entry,) = box.waiting
     assert (entry.title, entry.version) == ("mm: make it fast", 1)
     assert entry.author == "Ada L <ada@example.org>"
     # What intake makes of it is the series, in its order.
-    spec = keep(SeriesSpec(path=str(store.mails(entry))), checkout=tmp_path, cache=tmp_path)
+    spec = keep(SeriesSpec(path=str(box.store.mails(entry))), checkout=tmp_path, cache=tmp_path)
     (record,) = take_in(spec, checkout=tmp_path, cache=tmp_path).records
     assert [each.subject for each in record.patches] == ["mm: step 1 of a", "mm: step 2 of a"]
     assert record.title == "mm: make it fast"
     assert (result.waiting, result.left_out, result.mails) == ([], [], 4)
 
 
-def test_what_was_read_is_not_read_again(store: QueueStore, archive: MailArchive) -> None:
-    archive.add(series("a", 1))
-    assert len(poll(store, archive.folder).queued) == 1
-    again = poll(store, archive.folder)
+def test_what_was_read_is_not_read_again(box: Box) -> None:
+    box.add(series("a", 1))
+    assert len(box.poll().queued) == 1
+    again = box.poll()
     assert (again.mails, again.queued) == (0, [])
-    archive.add(series("b", 1, title="mm: another"))
-    later = poll(store, archive.folder)
+    box.add(series("b", 1, title="mm: another"))
+    later = box.poll()
     assert later.mails == 2
-    assert titles(store) == ["v1 mm: make it fast", "v1 mm: another"]
+    assert box.titles == ["v1 mm: make it fast", "v1 mm: another"]
 
 
-def test_an_incomplete_series_waits_until_it_is_whole(
-    store: QueueStore, archive: MailArchive
-) -> None:
+def test_an_incomplete_series_waits_until_it_is_whole(box: Box) -> None:
     posts = series("a", 4)
-    archive.add([*posts[:3], posts[4]])
-    result = poll(store, archive.folder)
+    box.add([*posts[:3], posts[4]])
+    result = box.poll()
     assert result.queued == []
     assert result.waiting == ['v1 of "mm: make it fast" (Ada L <ada@example.org>): 3/4 missing']
-    assert poll(store, archive.folder, now=NOW + DAY).waiting == result.waiting
-    archive.add([posts[3]], at=NOW + DAY)
-    assert len(poll(store, archive.folder, now=NOW + 2 * DAY).queued) == 1
-    (entry,) = waiting(store)
-    assert store.mails(entry).read_bytes().count(b"\nSubject: [PATCH ") == 5
+    assert box.poll(now=NOW + DAY).waiting == result.waiting
+    box.add([posts[3]], at=NOW + DAY)
+    assert len(box.poll(now=NOW + 2 * DAY).queued) == 1
+    (entry,) = box.waiting
+    assert box.store.mails(entry).read_bytes().count(b"\nSubject: [PATCH ") == 5
 
 
-def test_one_that_stays_incomplete_is_given_up(store: QueueStore, archive: MailArchive) -> None:
+def test_one_that_stays_incomplete_is_given_up(box: Box) -> None:
     posts = series("a", 2)
-    archive.add(posts[:2])
-    poll(store, archive.folder, days=3)
-    result = poll(store, archive.folder, now=NOW + 4 * DAY, days=3)
+    box.add(posts[:2])
+    box.poll(days=3)
+    result = box.poll(now=NOW + 4 * DAY, days=3)
     assert result.given_up == [
         'v1 of "mm: make it fast" (Ada L <ada@example.org>): 1 of 2 patches missing (3 days)'
     ]
     assert result.waiting == []
-    assert not list((store.folder / "watch").glob("*/*.eml"))
+    assert not list((box.store.folder / "watch").glob("*/*.eml"))
 
 
-def test_several_epochs_and_a_new_one(store: QueueStore, archive: MailArchive) -> None:
+def test_several_epochs_and_a_new_one(box: Box) -> None:
     posts = series("a", 2)
-    archive.add(posts[:2], epoch=0)
-    archive.add([posts[2]], epoch=1)
-    archive.epoch(2)  # made, and empty
-    assert len(poll(store, archive.folder).queued) == 1
-    archive.add(series("b", 1, title="mm: in a new epoch"), epoch=10)
-    archive.add(series("c", 1, title="mm: in an old one"), epoch=1)
-    assert len(poll(store, archive.folder).queued) == 2
-    assert len(waiting(store)) == 3
+    box.add(posts[:2], epoch=0)
+    box.add([posts[2]], epoch=1)
+    box.archive.epoch(2)  # made, and empty
+    assert len(box.poll().queued) == 1
+    box.add(series("b", 1, title="mm: in a new epoch"), epoch=10)
+    box.add(series("c", 1, title="mm: in an old one"), epoch=1)
+    assert len(box.poll().queued) == 2
+    assert len(box.waiting) == 3
 
 
 @pytest.mark.parametrize("below", ["", "git", "git/0.git"])
-def test_an_archive_may_be_named_in_three_ways(
-    store: QueueStore, archive: MailArchive, below: str
-) -> None:
-    archive.add(series("a", 1))
-    assert len(poll(store, archive.folder / below).queued) == 1
+def test_an_archive_may_be_named_in_three_ways(box: Box, below: str) -> None:
+    box.add(series("a", 1))
+    assert len(box.poll(place=box.archive.folder / below).queued) == 1
 
 
-def test_a_first_look_goes_back_so_many_days(store: QueueStore, archive: MailArchive) -> None:
-    archive.add(series("old", 1, title="mm: old"), at=NOW - 20 * DAY)
-    archive.add(series("new", 1, title="mm: new"), at=NOW - 5 * DAY)
-    poll(store, archive.folder)
-    assert titles(store) == ["v1 mm: new"]
+def test_a_first_look_goes_back_so_many_days(box: Box) -> None:
+    box.add(series("old", 1, title="mm: old"), at=NOW - 20 * DAY)
+    box.add(series("new", 1, title="mm: new"), at=NOW - 5 * DAY)
+    box.poll()
+    assert box.titles == ["v1 mm: new"]
     # Later looks take whatever is new, however long nobody looked.
-    archive.add(series("late", 1, title="mm: late"), at=NOW + DAY)
-    poll(store, archive.folder, now=NOW + 40 * DAY)
-    assert titles(store) == ["v1 mm: new", "v1 mm: late"]
+    box.add(series("late", 1, title="mm: late"), at=NOW + DAY)
+    box.poll(now=NOW + 40 * DAY)
+    assert box.titles == ["v1 mm: new", "v1 mm: late"]
 
 
-def test_only_what_touches_the_paths(store: QueueStore, archive: MailArchive) -> None:
+def test_only_what_touches_the_paths(box: Box) -> None:
     for number, file in enumerate(("mm/slub.c", "mm2/x.c", "fs/xfs/xfs_file.c", "net/tcp.c")):
-        archive.add(series(f"s{number}", 1, title=file, file=file))
-    result = poll(store, archive.folder, "mm", "fs/*/xfs_f*.c")
-    assert titles(store) == ["v1 mm/slub.c", "v1 fs/xfs/xfs_file.c"]
+        box.add(series(f"s{number}", 1, title=file, file=file))
+    result = box.poll("mm", "fs/*/xfs_f*.c")
+    assert box.titles == ["v1 mm/slub.c", "v1 fs/xfs/xfs_file.c"]
     assert result.elsewhere == 2
-    assert poll(store, archive.folder).elsewhere == 0
+    assert box.poll().elsewhere == 0
 
 
-def test_a_deep_thread_whose_mails_say_only_what_they_answer(
-    store: QueueStore, archive: MailArchive
-) -> None:
+def test_a_deep_thread_whose_mails_say_only_what_they_answer(box: Box) -> None:
     posts = [
         patch(f"[PATCH {n}/3] mm: deep {n}", f"d{n}", answers=[f"d{n - 1}"] if n > 1 else [])
         for n in (1, 2, 3)
     ]
     plain = [Post(tuple(h for h in p.headers if h[0] != "References"), p.body) for p in posts]
-    archive.add([plain[2], plain[0]])
-    assert poll(store, archive.folder).queued == []
-    archive.add([plain[1]])
-    poll(store, archive.folder)
-    assert titles(store) == ["v1 mm: deep 1"]
+    box.add([plain[2], plain[0]])
+    assert box.poll().queued == []
+    box.add([plain[1]])
+    box.poll()
+    assert box.titles == ["v1 mm: deep 1"]
 
 
-def test_replies_and_other_mails_are_no_series(store: QueueStore, archive: MailArchive) -> None:
+def test_replies_and_other_mails_are_no_series(box: Box) -> None:
     (mail,) = series("a", 1, cover=False)
     quoting = patch(f"Re: {mail.header('Subject')}", "r1", answers=["a-1"])
     robot = patch("[linux-next:master] [mm] 0123456789: regression", "r2")
     pull = patch("[GIT PULL] MM updates", "r3", body="The following changes\n")
     bare = patch("mm: a diff and no tag", "r4")
-    archive.add([quoting, robot, pull, bare])
-    result = poll(store, archive.folder)
+    box.add([quoting, robot, pull, bare])
+    result = box.poll()
     assert (result.queued, result.waiting, result.left_out) == ([], [], [])
 
 
-def test_a_new_version_takes_the_place_of_one_that_waits(
-    store: QueueStore, archive: MailArchive
-) -> None:
-    archive.add(series("a", 2))
-    poll(store, archive.folder)
-    archive.add(series("a2", 2, version=2, under=["a-0"], title="mm: make it faster"))
-    result = poll(store, archive.folder)
-    assert titles(store) == ["v2 mm: make it faster"]
+def test_a_new_version_takes_the_place_of_one_that_waits(box: Box) -> None:
+    box.add(series("a", 2))
+    box.poll()
+    box.add(series("a2", 2, version=2, under=["a-0"], title="mm: make it faster"))
+    result = box.poll()
+    assert box.titles == ["v2 mm: make it faster"]
     assert len(result.replaced) == 1
-    old = next(entry for entry in store.read().entries if entry.version == 1)
+    old = next(entry for entry in box.store.read().entries if entry.version == 1)
     assert old.state == "replaced"
-    assert old.message == f"replaced by {waiting(store)[0].id}"
+    assert old.message == f"replaced by {box.waiting[0].id}"
     # By title alone, in a thread of its own; and both at once.
-    archive.add(series("a3", 3, version=3, title="MM: make it  faster"))
-    archive.add(series("a4", 3, version=4, title="mm: make it faster"))
-    poll(store, archive.folder)
-    assert titles(store) == ["v4 mm: make it faster"]
+    box.add(series("a3", 3, version=3, title="MM: make it  faster"))
+    box.add(series("a4", 3, version=4, title="mm: make it faster"))
+    box.poll()
+    assert box.titles == ["v4 mm: make it faster"]
 
 
-def test_a_new_version_of_what_was_measured_or_is_someone_elses_waits_beside_it(
-    store: QueueStore, archive: MailArchive
-) -> None:
-    archive.add(series("a", 1))
-    poll(store, archive.folder)
-    (entry,) = waiting(store)
-    with store.change(entry.id) as entry:
-        store.save(but(entry, state="done", code=0))
-    archive.add(series("a2", 1, version=2))
-    archive.add(series("b2", 1, version=2, sender="Eve <eve@example.org>"))
-    result = poll(store, archive.folder)
+def test_a_new_version_of_what_was_measured_or_is_someone_elses_waits_beside_it(box: Box) -> None:
+    box.add(series("a", 1))
+    box.poll()
+    (entry,) = box.waiting
+    with box.store.change(entry.id) as entry:
+        box.store.save(but(entry, state="done", code=0))
+    box.add(series("a2", 1, version=2))
+    box.add(series("b2", 1, version=2, sender="Eve <eve@example.org>"))
+    result = box.poll()
     assert result.replaced == []
-    assert titles(store) == ["v2 mm: make it fast"] * 2
+    assert box.titles == ["v2 mm: make it fast"] * 2
 
 
-def test_an_old_version_that_comes_late_is_left_out(
-    store: QueueStore, archive: MailArchive
-) -> None:
-    archive.add(series("a2", 1, version=2))
-    poll(store, archive.folder)
-    archive.add(series("a", 1))
-    result = poll(store, archive.folder)
+def test_an_old_version_that_comes_late_is_left_out(box: Box) -> None:
+    box.add(series("a2", 1, version=2))
+    box.poll()
+    box.add(series("a", 1))
+    result = box.poll()
     assert result.left_out == ['v1 of "mm: make it fast" (Ada L <ada@example.org>): v2 is queued']
-    assert titles(store) == ["v2 mm: make it fast"]
+    assert box.titles == ["v2 mm: make it fast"]
 
 
-def test_a_series_sent_again_takes_the_place_of_the_first(
-    store: QueueStore, archive: MailArchive
-) -> None:
-    archive.add(series("a", 2))
-    archive.add(series("again", 2, tag="PATCH RESEND"))
-    result = poll(store, archive.folder)
+def test_a_series_sent_again_takes_the_place_of_the_first(box: Box) -> None:
+    box.add(series("a", 2))
+    box.add(series("again", 2, tag="PATCH RESEND"))
+    result = box.poll()
     assert len(result.replaced) == 1
-    assert len(waiting(store)) == 1
+    assert len(box.waiting) == 1
     # In the thread of the first, too.
-    archive.add(series("third", 2, tag="PATCH RESEND", under=["a-0"], title="mm: b"))
-    assert len(poll(store, archive.folder).queued) == 1
+    box.add(series("third", 2, tag="PATCH RESEND", under=["a-0"], title="mm: b"))
+    assert len(box.poll().queued) == 1
     # The same title twice without a word of it is two series.
-    archive.add(series("other", 2))
-    assert poll(store, archive.folder).replaced == []
+    box.add(series("other", 2))
+    assert box.poll().replaced == []
 
 
-def test_copies_late_covers_and_patches_of_reviewers(
-    store: QueueStore, archive: MailArchive
-) -> None:
+def test_copies_late_covers_and_patches_of_reviewers(box: Box) -> None:
     posts = series("a", 2)
-    archive.add([posts[1], posts[2]])
-    assert len(poll(store, archive.folder).queued) == 1
+    box.add([posts[1], posts[2]])
+    assert len(box.poll().queued) == 1
     fix = patch("[PATCH] mm: like this?", "fix", answers=["a-0", "a-2"], sender="R <r@example.org>")
-    archive.add([posts[0], posts[1], fix])
-    result = poll(store, archive.folder)
+    box.add([posts[0], posts[1], fix])
+    result = box.poll()
     assert (result.queued, result.waiting) == ([], [])
     assert result.left_out == [
         'v1 of "mm: like this?" (R <r@example.org>): a patch by itself in the thread of a series'
     ]
 
 
-def test_a_mail_that_is_taken_out_of_the_archive(store: QueueStore, archive: MailArchive) -> None:
+def test_a_mail_that_is_taken_out_of_the_archive(box: Box) -> None:
     posts = series("a", 2)
-    archive.add(posts[:2])
-    poll(store, archive.folder)
-    archive.add([posts[1]], name="d")
-    archive.add([posts[2]])
-    result = poll(store, archive.folder)
+    box.add(posts[:2])
+    box.poll()
+    box.add([posts[1]], name="d")
+    box.add([posts[2]])
+    result = box.poll()
     assert result.queued == []
     assert "1/2 missing" in result.waiting[0]
 
 
-def test_rewritten_history_is_noted_and_read_from_where_it_forks(
-    store: QueueStore, archive: MailArchive
-) -> None:
-    base = archive.add(series("a", 1))
-    archive.add([patch("[PATCH] mm: purged", "purged")])
-    archive.add(series("b", 1, title="mm: kept"))
-    poll(store, archive.folder)
-    assert len(waiting(store)) == 3
-    archive.add(series("b", 1, title="mm: kept"), parent=base)
-    archive.add(series("c", 1, title="mm: new"))
-    result = poll(store, archive.folder)
+def test_rewritten_history_is_noted_and_read_from_where_it_forks(box: Box) -> None:
+    base = box.add(series("a", 1))
+    box.add([patch("[PATCH] mm: purged", "purged")])
+    box.add(series("b", 1, title="mm: kept"))
+    box.poll()
+    assert len(box.waiting) == 3
+    box.add(series("b", 1, title="mm: kept"), parent=base)
+    box.add(series("c", 1, title="mm: new"))
+    result = box.poll()
     assert len(result.notes) == 1
     assert f"mails since commit {base[:12]} are read again" in result.notes[0]
     assert [line.split()[0][:6] for line in result.queued] == ["mm-new"]
-    assert poll(store, archive.folder).notes == []
+    assert box.poll().notes == []
 
 
-def test_history_without_a_common_commit(store: QueueStore, archive: MailArchive) -> None:
-    archive.add(series("a", 1))
-    poll(store, archive.folder)
-    repository = archive.epoch(0)
-    archive.add(series("z", 1, title="mm: very old"), parent="", at=NOW - 30 * DAY)
-    archive.add([*series("a", 1), *series("b", 1, title="mm: other")])
+def test_history_without_a_common_commit(box: Box) -> None:
+    box.add(series("a", 1))
+    box.poll()
+    repository = box.archive.epoch(0)
+    box.add(series("z", 1, title="mm: very old"), parent="", at=NOW - 30 * DAY)
+    box.add([*series("a", 1), *series("b", 1, title="mm: other")])
     git(repository, "reflog", "expire", "--expire=now", "--all")
     git(repository, "gc", "-q", "--prune=now")
-    result = poll(store, archive.folder)
+    result = box.poll()
     assert "nor anything before it; its newest mails are read again" in result.notes[0]
-    assert titles(store) == ["v1 mm: make it fast", "v1 mm: other"]
+    assert box.titles == ["v1 mm: make it fast", "v1 mm: other"]
 
 
-def test_a_damaged_archive_is_named(store: QueueStore, archive: MailArchive) -> None:
-    archive.add(series("a", 1))
-    shutil.rmtree(archive.epoch(0) / "objects")
-    (archive.epoch(0) / "objects").mkdir()
+def test_a_damaged_archive_is_named(box: Box) -> None:
+    box.add(series("a", 1))
+    shutil.rmtree(box.archive.epoch(0) / "objects")
+    (box.archive.epoch(0) / "objects").mkdir()
     with pytest.raises(InfraError, match=r"0\.git: cannot be read"):
-        poll(store, archive.folder)
+        box.poll()
 
 
-def test_what_the_user_removed_stays_removed(store: QueueStore, archive: MailArchive) -> None:
-    archive.add(series("a", 1))
-    poll(store, archive.folder)
-    (entry,) = waiting(store)
-    with store.change(entry.id) as entry:
-        store.save(but(entry, state="removed"))
-    shutil.rmtree(store.folder / "watch")
-    assert poll(store, archive.folder).queued == []
-    assert waiting(store) == []
+def test_what_the_user_removed_stays_removed(box: Box) -> None:
+    box.add(series("a", 1))
+    box.poll()
+    (entry,) = box.waiting
+    with box.store.change(entry.id) as entry:
+        box.store.save(but(entry, state="removed"))
+    shutil.rmtree(box.store.folder / "watch")
+    assert box.poll().queued == []
+    assert box.waiting == []
 
 
-def test_killed_between_queueing_and_remembering(
-    store: QueueStore, archive: MailArchive, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    archive.add(series("a", 1))
-    poll(store, archive.folder)
-    archive.add([*series("a2", 1, version=2), *series("b", 3, title="mm: half")[:2]])
+def test_killed_between_queueing_and_remembering(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    box.add(series("a", 1))
+    box.poll()
+    box.add([*series("a2", 1, version=2), *series("b", 3, title="mm: half")[:2]])
 
     write = door.write
 
@@ -345,29 +322,27 @@ def test_killed_between_queueing_and_remembering(
     with monkeypatch.context() as patched:
         patched.setattr(door, "write", killed)
         with pytest.raises(KeyboardInterrupt):
-            poll(store, archive.folder)
-    assert titles(store) == ["v2 mm: make it fast"]
-    result = poll(store, archive.folder)
+            box.poll()
+    assert box.titles == ["v2 mm: make it fast"]
+    result = box.poll()
     assert result.mails == 4
-    assert titles(store) == ["v2 mm: make it fast"]
+    assert box.titles == ["v2 mm: make it fast"]
     assert "2/3, 3/3 missing" in result.waiting[0]
 
 
-def test_one_watch_at_a_time_and_a_state_of_another_version(
-    store: QueueStore, archive: MailArchive
-) -> None:
-    archive.add(series("a", 1))
-    watch = Watch(store, archive.folder, Selection(Request()), vouched)
+def test_one_watch_at_a_time_and_a_state_of_another_version(box: Box) -> None:
+    box.add(series("a", 1))
+    watch = Watch(box.store, box.archive.folder, Selection(Request()), vouched)
 
     def reentered(positions: object, since: float, now: float) -> Iterator[MailBatch]:
         with pytest.raises(UsageError, match="another lab process watches it"):
-            poll(store, archive.folder)
+            box.poll()
         yield MailBatch((), {})
 
     watch.poll(reentered, NOW)
     (watch.folder / "state.json").write_text('{"schema_version": 2, "mailbox": "x"}')
     with pytest.raises(UsageError, match="another version of the lab"):
-        poll(store, archive.folder)
+        box.poll()
 
 
 def old(path: Path, age_s: float = 60) -> Path:
@@ -377,38 +352,38 @@ def old(path: Path, age_s: float = 60) -> Path:
     return path
 
 
-def test_a_folder_of_mboxes(store: QueueStore, tmp_path: Path) -> None:
+def test_a_folder_of_mboxes(box: Box, tmp_path: Path) -> None:
     folder = tmp_path / "mails"
     folder.mkdir()
     posts = series("a", 2)
     old(folder / "one.mbox") if (folder / "one.mbox").write_bytes(mbox(posts[:2])) else None
-    assert "2/2 missing" in poll(store, folder).waiting[0]
+    assert "2/2 missing" in box.poll(place=folder).waiting[0]
     (folder / "two.eml").write_bytes(posts[2].encoded())
     (folder / "notes.txt").write_bytes(mbox(series("c", 1)))
     old(folder / "two.eml")
-    assert len(poll(store, folder).queued) == 1
-    assert poll(store, folder).mails == 0
+    assert len(box.poll(place=folder).queued) == 1
+    assert box.poll(place=folder).mails == 0
 
 
-def test_an_mbox_that_grows_is_read_from_where_it_was(store: QueueStore, tmp_path: Path) -> None:
+def test_an_mbox_that_grows_is_read_from_where_it_was(box: Box, tmp_path: Path) -> None:
     file = tmp_path / "mm.mbox"
     file.write_bytes(mbox(series("a", 1)))
     old(file)
-    assert len(poll(store, file).queued) == 1
+    assert len(box.poll(place=file).queued) == 1
     with file.open("ab") as sink:
         sink.write(mbox(series("b", 1, title="mm: b")))
     old(file)
-    result = poll(store, file)
+    result = box.poll(place=file)
     assert (result.mails, len(result.queued)) == (2, 1)
     # Sorted anew, or cut: all of it is read, and nothing queued twice.
     file.write_bytes(mbox([*series("c", 1, title="mm: c"), *series("a", 1)]))
     old(file)
-    result = poll(store, file)
+    result = box.poll(place=file)
     assert (result.mails, len(result.queued)) == (4, 1)
 
 
 def test_an_mbox_in_the_middle_of_a_delivery(
-    store: QueueStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "mm.mbox"
     whole = mbox(series("a", 1))
@@ -418,35 +393,35 @@ def test_an_mbox_in_the_middle_of_a_delivery(
         file.write_bytes(whole[:-30])
 
     monkeypatch.setattr("queues.mailboxes.time.sleep", delivered)
-    result = poll(store, file)
+    result = box.poll(place=file)
     assert result.queued == []
     assert "is being written; its last mail waits" in result.notes[0]
     file.write_bytes(whole)
     old(file)
-    assert len(poll(store, file).queued) == 1
+    assert len(box.poll(place=file).queued) == 1
 
 
-def test_a_maildir(store: QueueStore, tmp_path: Path) -> None:
+def test_a_maildir(box: Box, tmp_path: Path) -> None:
     folder = tmp_path / "Maildir"
     for name in ("cur", "new", "tmp"):
         (folder / name).mkdir(parents=True)
     posts = series("a", 2)
     (folder / "new" / "1.x").write_bytes(posts[1].encoded())
     (folder / "cur" / "2.x:2,S").write_bytes(posts[0].encoded())
-    assert "2/2 missing" in poll(store, folder).waiting[0]
+    assert "2/2 missing" in box.poll(place=folder).waiting[0]
     (folder / "new" / "1.x").rename(folder / "cur" / "1.x:2,S")
     (folder / "new" / "3.x").write_bytes(posts[2].encoded())
-    result = poll(store, folder)
+    result = box.poll(place=folder)
     assert (result.mails, len(result.queued)) == (1, 1)
 
 
-def test_old_mails_of_files_are_counted_and_left(store: QueueStore, tmp_path: Path) -> None:
+def test_old_mails_of_files_are_counted_and_left(box: Box, tmp_path: Path) -> None:
     file = tmp_path / "mm.mbox"
     posts = series("a", 1)
     ancient = [post.with_header("Date", "Mon, 1 Jan 2024 00:00:00 +0000") for post in posts]
     file.write_bytes(mbox(ancient))
     old(file)
-    result = poll(store, file)
+    result = box.poll(place=file)
     assert result.notes == ["mm.mbox: 2 mails are older (--days)"]
     assert result.queued == []
 
@@ -465,9 +440,7 @@ def test_what_is_no_mailbox(tmp_path: Path, make: str) -> None:
 HOSTILE_DIFF = diff("../../etc/passwd")
 
 
-def test_hostile_mails_queue_nothing_and_stop_nobody(
-    store: QueueStore, archive: MailArchive
-) -> None:
+def test_hostile_mails_queue_nothing_and_stop_nobody(box: Box) -> None:
     mail = series("x", 1, cover=False)[0]
     raw = mail.encoded()
     nested = b"".join(
@@ -490,8 +463,8 @@ def test_hostile_mails_queue_nothing_and_stop_nobody(
         patch("[PATCH 1/2] mm: same place", "p2", answers=["p1"]),
         *series("good", 2, title="mm: good"),
     ]
-    archive.add(mails)
-    result = poll(store, archive.folder, "mm/")
+    box.add(mails)
+    result = box.poll("mm/")
     text = "\n".join([*result.left_out, *result.waiting, *result.queued])
     assert "\x1b" not in text
     assert "\u202e" not in text
@@ -499,20 +472,20 @@ def test_hostile_mails_queue_nothing_and_stop_nobody(
     assert "1/9999: mm: bomb: no such place" in text
     assert "70/3: mm: beyond: no such place" in text
     assert '"[PATCH] mm: heads": has a header of more than 256 KiB' in text
-    assert "v1 mm: good" in titles(store)
-    assert not any("evil" in entry.id or "bomb" in entry.id for entry in waiting(store))
+    assert "v1 mm: good" in box.titles
+    assert not any("evil" in entry.id or "bomb" in entry.id for entry in box.waiting)
     # Nothing was written but below the queue, by names of the lab's own making.
-    assert {path.name for path in store.folder.parent.iterdir()} == {"queue", "linux-mm"}
-    for path in store.folder.rglob("*"):
+    assert {path.name for path in box.store.folder.parent.iterdir()} == {"queue", "linux-mm"}
+    for path in box.store.folder.rglob("*"):
         assert ".." not in path.name
-        assert path.resolve().is_relative_to(store.folder.resolve())
-    assert poll(store, archive.folder).mails == 0
+        assert path.resolve().is_relative_to(box.store.folder.resolve())
+    assert box.poll().mails == 0
 
 
-def test_a_huge_mail_is_left_out(store: QueueStore, archive: MailArchive) -> None:
-    archive.add([b"Subject: [PATCH] mm: huge\n\n" + b"x" * (33 << 20), *series("a", 1)])
-    result = poll(store, archive.folder)
-    commit = git(archive.epoch(0), "rev-list", "--max-parents=0", "master")[:12]
+def test_a_huge_mail_is_left_out(box: Box) -> None:
+    box.add([b"Subject: [PATCH] mm: huge\n\n" + b"x" * (33 << 20), *series("a", 1)])
+    result = box.poll()
+    commit = git(box.archive.epoch(0), "rev-list", "--max-parents=0", "master")[:12]
     assert len(result.left_out) == 1
     assert result.left_out[0].startswith(f"0.git {commit}: ")
     assert result.left_out[0].endswith(": has more than 32 MiB")
@@ -522,8 +495,7 @@ def test_a_huge_mail_is_left_out(store: QueueStore, archive: MailArchive) -> Non
 def put(kind: str, folder: Path, mails: list[bytes]) -> Path:
     """A mailbox of this kind, new or with these mails after what it has."""
     if kind == "archive":
-        archive = MailArchive(folder)
-        archive.add(mails)
+        MailArchive(folder).add(mails)
     elif kind == "maildir":
         for name in ("cur", "new", "tmp"):
             (folder / name).mkdir(parents=True, exist_ok=True)
@@ -539,14 +511,14 @@ def put(kind: str, folder: Path, mails: list[bytes]) -> Path:
 
 @pytest.mark.parametrize("kind", ["archive", "maildir", "mbox"])
 def test_a_mail_that_cannot_be_read_is_named_and_the_ones_after_it_are_read(
-    store: QueueStore, tmp_path: Path, kind: str
+    box: Box, tmp_path: Path, kind: str
 ) -> None:
     (before,) = series("before", 1, cover=False, title="mm: before")
     posts = series("after", 2, title="mm: after")
     mails = [before.encoded(), *UNREADABLE.values(), *(post.encoded() for post in posts)]
     place = put(kind, tmp_path / "box", mails)
-    result = poll(store, place, "mm/")
-    assert titles(store) == ["v1 mm: step 1 of before", "v1 mm: after"]
+    result = box.poll("mm/", place=place)
+    assert box.titles == ["v1 mm: step 1 of before", "v1 mm: after"]
     assert len(result.left_out) == len(UNREADABLE)
     for name in UNREADABLE:
         assert (
@@ -556,44 +528,42 @@ def test_a_mail_that_cannot_be_read_is_named_and_the_ones_after_it_are_read(
             == 1
         )
     # It is on record, and the mailbox is past it.
-    watch = Watch(store, place, Selection(Request()), vouched)
+    watch = Watch(box.store, place, Selection(Request()), vouched)
     state = watching.State.model_validate_json((watch.folder / "state.json").read_bytes())
     assert [each.what for each in state.left_out] == result.left_out
     assert {each.at for each in state.left_out} == {NOW}
-    again = poll(store, place, "mm/")
+    again = box.poll("mm/", place=place)
     assert (again.mails, again.left_out) == (0, [])
     put(kind, place, [post.encoded() for post in series("new", 1, cover=False, title="mm: new")])
-    assert len(poll(store, place, "mm/").queued) == 1
+    assert len(box.poll("mm/", place=place).queued) == 1
 
 
 def test_so_much_is_remembered_of_what_was_left_out(
-    store: QueueStore, archive: MailArchive, monkeypatch: pytest.MonkeyPatch
+    box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "MOST_LEFT_OUT", 2)
-    archive.add([patch(f"[PATCH 20/1] mm: {n}", f"m{n}") for n in range(3)])
-    poll(store, archive.folder)
-    archive.add([patch("[PATCH 20/1] mm: last", "m4")])
-    poll(store, archive.folder)
-    state = json.loads(next((store.folder / "watch").glob("*/state.json")).read_text())
+    box.add([patch(f"[PATCH 20/1] mm: {n}", f"m{n}") for n in range(3)])
+    box.poll()
+    box.add([patch("[PATCH 20/1] mm: last", "m4")])
+    box.poll()
+    state = json.loads(next((box.store.folder / "watch").glob("*/state.json")).read_text())
     assert [each["what"].split()[-8:-6] for each in state["left_out"]] == [
         ["mm:", "2:"],
         ["mm:", "last:"],
     ]
 
 
-def test_a_mailbox_cannot_fill_the_disk(
-    store: QueueStore, archive: MailArchive, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mailbox_cannot_fill_the_disk(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "MOST_PENDING", 5)
-    archive.add([patch(f"[PATCH 1/2] mm: half {n}", f"h{n}") for n in range(9)])
-    result = poll(store, archive.folder)
+    box.add([patch(f"[PATCH 1/2] mm: half {n}", f"h{n}") for n in range(9)])
+    result = box.poll()
     assert len(result.given_up) == 4
     assert "too many mails wait" in result.given_up[0]
-    assert len(list((store.folder / "watch").glob("*/*.eml"))) == 5
+    assert len(list((box.store.folder / "watch").glob("*/*.eml"))) == 5
 
 
 def test_whatever_one_mail_has_somebody_raise_the_next_is_queued(
-    store: QueueStore, archive: MailArchive, monkeypatch: pytest.MonkeyPatch
+    box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
     def raising(raw: bytes) -> Mail:
@@ -602,23 +572,21 @@ def test_whatever_one_mail_has_somebody_raise_the_next_is_queued(
         return read_posted(raw)
 
     monkeypatch.setattr(watching, "read_posted", raising)
-    archive.add(series("a", 1, title="mm: bad"))
-    archive.add(series("b", 1, title="mm: good"))
-    result = poll(store, archive.folder)
-    assert titles(store) == ["v1 mm: good"]
+    box.add(series("a", 1, title="mm: bad"))
+    box.add(series("b", 1, title="mm: good"))
+    result = box.poll()
+    assert box.titles == ["v1 mm: good"]
     assert any("RecursionError: brackets" in line for line in result.left_out)
-    assert poll(store, archive.folder).mails == 0
+    assert box.poll().mails == 0
 
 
-def test_who_writes_a_name_into_from_empties_no_queue(
-    store: QueueStore, archive: MailArchive
-) -> None:
-    archive.add(series("a", 1))
-    assert len(poll(store, archive.folder, attest=forged).queued) == 1
-    archive.add(series("forged", 1, version=99))
-    result = poll(store, archive.folder, attest=forged)
+def test_who_writes_a_name_into_from_empties_no_queue(box: Box) -> None:
+    box.add(series("a", 1))
+    assert len(box.poll(attest=forged).queued) == 1
+    box.add(series("forged", 1, version=99))
+    result = box.poll(attest=forged)
     assert result.replaced == []
-    first, later = waiting(store)
+    first, later = box.waiting
     assert (first.version, later.version) == (1, 99)
     assert (first.attested, later.attested) == ("DKIM example.org", "")
     assert later.sender == "Ada L <ada@example.org> (sender not attested)"
@@ -626,45 +594,41 @@ def test_who_writes_a_name_into_from_empties_no_queue(
         f"{first.id} stays beside {later.id}: nothing proves that both are of one sender"
     ]
     # The real second version is not left out for it, and replaces the real first one.
-    archive.add(series("b", 1, version=2))
-    result = poll(store, archive.folder, attest=forged)
+    box.add(series("b", 1, version=2))
+    result = box.poll(attest=forged)
     assert len(result.replaced) == 1
-    assert sorted(entry.version for entry in waiting(store)) == [2, 99]
+    assert sorted(entry.version for entry in box.waiting) == [2, 99]
 
 
-def test_a_patch_that_came_too_late_is_named(store: QueueStore, archive: MailArchive) -> None:
+def test_a_patch_that_came_too_late_is_named(box: Box) -> None:
     cover, first, second = series("a", 2)
     other = series("forged", 2)[2].with_header("References", "<a-0@example.org>")
-    archive.add([cover, first, other.with_header("In-Reply-To", "<a-0@example.org>")])
-    poll(store, archive.folder, attest=forged)
-    (entry,) = waiting(store)
+    box.add([cover, first, other.with_header("In-Reply-To", "<a-0@example.org>")])
+    box.poll(attest=forged)
+    (entry,) = box.waiting
     assert entry.attested == ""
-    archive.add([second, first])
-    result = poll(store, archive.folder, attest=forged)
+    box.add([second, first])
+    result = box.poll(attest=forged)
     (line,) = result.left_out
     assert "a-2@example.org" in line
     assert line.endswith("its series was whole without it")
 
 
-def test_of_two_for_one_place_the_one_that_is_dropped_is_named(
-    store: QueueStore, archive: MailArchive
-) -> None:
+def test_of_two_for_one_place_the_one_that_is_dropped_is_named(box: Box) -> None:
     cover, first, second = series("a", 2)
     again = first.with_header("Message-ID", "<a-again@example.org>")
-    archive.add([cover, first, again, second])
-    result = poll(store, archive.folder)
+    box.add([cover, first, again, second])
+    result = box.poll()
     (line,) = result.left_out
     assert "a-again@example.org" in line
     assert "another mail came for its place" in line
     assert result.waiting == []
 
 
-def test_mails_with_a_diff_that_are_no_posting_are_counted_by_the_reason(
-    store: QueueStore, archive: MailArchive
-) -> None:
+def test_mails_with_a_diff_that_are_no_posting_are_counted_by_the_reason(box: Box) -> None:
     posts = series("a", 1)
     page = patch("[PATCH] mm: html", "h", body="<pre>diff --git a/x b/x</pre>\n")
-    archive.add(
+    box.add(
         [
             *posts,
             reply(posts[1], "Nice"),
@@ -674,18 +638,18 @@ def test_mails_with_a_diff_that_are_no_posting_are_counted_by_the_reason(
             page.with_header("Content-Type", "text/html"),
         ]
     )
-    result = poll(store, archive.folder)
+    result = box.poll()
     counts = {why: len(names) for why, names in result.unposted.items()}
     assert counts == {"a reply": 2, "no [PATCH] in its subject": 1, "its diff is in HTML only": 1}
     lines = [line for line in lines_of(result, []) if line.startswith("no series")]
     assert lines[0].startswith("no series 2 mails have a diff and no place in a series (a reply): ")
     assert "<r@example.org>; " in lines[0]
-    assert poll(store, archive.folder).unposted == {}
+    assert box.poll().unposted == {}
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
 def test_a_packed_mailbox_is_read_whenever_it_is_another(
-    store: QueueStore, tmp_path: Path, pack: Callable[[bytes], bytes]
+    box: Box, tmp_path: Path, pack: Callable[[bytes], bytes]
 ) -> None:
     folder = tmp_path / "mails"
     folder.mkdir()
@@ -694,21 +658,19 @@ def test_a_packed_mailbox_is_read_whenever_it_is_another(
     (folder / "cut.mbox.gz").write_bytes(pack(mbox(series("c", 2)))[:100])
     for path in folder.iterdir():
         old(path)
-    result = poll(store, folder)
+    result = box.poll(place=folder)
     assert (result.mails, len(result.queued)) == (3, 1)
     assert result.notes[0].startswith("cut.mbox.gz: is damaged and cannot be unpacked")
-    assert (poll(store, folder).mails, poll(store, folder).notes) == (0, [])
+    assert (box.poll(place=folder).mails, box.poll(place=folder).notes) == (0, [])
     file.write_bytes(pack(mbox([*series("a", 2), *series("b", 1, title="mm: b")])))
     old(file)
-    assert len(poll(store, folder).queued) == 1
+    assert len(box.poll(place=folder).queued) == 1
 
 
 @pytest.mark.parametrize("cover", [True, False])
-def test_a_series_in_the_thread_of_one_that_is_queued_is_another_one(
-    store: QueueStore, archive: MailArchive, cover: bool
-) -> None:
-    archive.add(series("a", 2))
-    poll(store, archive.folder)
-    archive.add(series("b", 2 if cover else 3, title="mm: b", under=["a-0"], cover=cover))
-    result = poll(store, archive.folder)
+def test_a_series_in_the_thread_of_one_that_is_queued_is_another_one(box: Box, cover: bool) -> None:
+    box.add(series("a", 2))
+    box.poll()
+    box.add(series("b", 2 if cover else 3, title="mm: b", under=["a-0"], cover=cover))
+    result = box.poll()
     assert (len(result.queued), result.left_out) == (1, [])

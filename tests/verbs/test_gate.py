@@ -77,12 +77,12 @@ def test_a_broken_arm_is_broken_for_all(main: Terminal, tmp_path: Path) -> None:
     assert {conclusion.blame for case in entry.cases for conclusion in case.conclusions} == {
         "series"
     }
-    of_history = ("history", "show", "--history", str(tmp_path / "h"))
-    assert lab.main([*of_history, "--json"]) == 0
-    unseen = json.loads(capsys.readouterr().out)["unseen"]
+    of_history = ("history", "show", "--history", tmp_path / "h")
+    assert main(*of_history, "--json") == 0
+    unseen = json.loads(main.out)["unseen"]
     assert {f"{each['case']} {each['metric']}" for each in unseen} == set(shown)
-    assert lab.main([*of_history]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    assert main(*of_history) == 0
+    lines = main.out.splitlines()
     assert sum("failed: not judged: a correctness check failed" in line for line in lines) == 3
 
 
