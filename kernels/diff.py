@@ -23,7 +23,9 @@ MOST_PARTS = 64
 MOST_LINES = 1_000_000
 # A release changes 13,000.
 MOST_FILES = 20_000
-MODE = re.compile(r"(?:new file mode|deleted file mode|old mode|new mode|index \S+) (\d{6})$")
+MODE = re.compile(r"(?:new file mode|deleted file mode|old mode|new mode|index \S+) (.+)$")
+# git reads octal digits with a sign and zeros before them, and takes any rights of a link.
+PLAIN = re.compile(r"100[0-7]{3}\s*")
 KINDS = {"120000": "a symbolic link", "160000": "a submodule"}
 BINARY = re.compile(r"GIT binary patch$|Binary files .* differ$")
 MOVED = re.compile(r"((?:rename|copy) (from|to) )(.+)$")
@@ -213,8 +215,9 @@ class _Reader:
                 file.moved.append(_unquoted(match[3]))
             elif BINARY.match(line):
                 self._refuse(f"changes a binary file: {file.shown}", LEAVE_OUT)
-            elif (match := MODE.match(line)) and match[1] in KINDS:
-                self._refuse(f"makes or changes {KINDS[match[1]]}: {file.shown}", LEAVE_OUT)
+            elif (match := MODE.match(line)) and not PLAIN.fullmatch(match[1]):
+                kind = KINDS.get(match[1], f"what is no plain file (mode {clean(match[1], 20)})")
+                self._refuse(f"makes or changes {kind}: {file.shown}", LEAVE_OUT)
             elif line.startswith("new file mode"):
                 file.is_made = True
         return 1
