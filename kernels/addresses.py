@@ -16,7 +16,16 @@ from errors import InfraError
 from host import folders
 from host.process import run
 from kernels.products import MOST_BYTES
-from kernels.symbols import STT_FILE, STT_FUNC, STT_NOTYPE, Elf, load_table, read, save_table
+from kernels.symbols import (
+    STT_FILE,
+    STT_FUNC,
+    STT_NOTYPE,
+    Elf,
+    load_table,
+    of_a_build,
+    read,
+    save_table,
+)
 from results import door
 from results.door import StoreError
 
@@ -50,6 +59,7 @@ class _Built(NamedTuple):
     object: str
 
 
+@of_a_build
 def collect(objects: Path, source: Path) -> dict[int, Origin]:
     """Address of each function of ``objects``/vmlinux → its definition; InfraError: nm failed."""
     if not (objects / ARCHIVE).exists():

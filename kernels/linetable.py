@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from elftools.common.exceptions import DWARFError, ELFError
 from elftools.elf.elffile import ELFFile
 
 from errors import InfraError
@@ -68,6 +67,7 @@ def name_of(file: str) -> str:
     return f"{PREFIX}{file.rpartition('.')[0].replace('/', '-')}.o"
 
 
+@symbols.of_a_build
 def read(path: Path, built: Path, files: Collection[str]) -> ObjectLines:
     """The lines of ``files`` in an object built with -g; InfraError: not the code of ``built``."""
     elf, linked = symbols.read(path), symbols.read(built)
@@ -83,13 +83,10 @@ def read(path: Path, built: Path, files: Collection[str]) -> ObjectLines:
         symbol = elf.symbols[index]
         section = elf.sections[int(symbol["section"])]
         functions[section.name][elf.name(int(symbol["name"]))] = int(symbol["value"])
-    try:
-        rows = dict.fromkeys(
-            row if row.file in files else Statement(*row[:2], "", 0, 0, begins=False)
-            for row in statements(path, elf)
-        )
-    except (DWARFError, ELFError, LookupError, ValueError, StopIteration) as error:
-        raise InfraError(f"its line table cannot be read: {error}", where=built.name) from None
+    rows = dict.fromkeys(
+        row if row.file in files else Statement(*row[:2], "", 0, 0, begins=False)
+        for row in statements(path, elf)
+    )
     return ObjectLines(tuple(rows), instructions(path, elf), dict(functions))
 
 

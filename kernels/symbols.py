@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
 import json
@@ -12,15 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
-from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import NoteSection
 from numpy.typing import NDArray
 
-from errors import InfraError
+from errors import InfraError, LabError
+from text import clean
 
 SHF_ALLOC = 0x2
 SHF_EXECINSTR = 0x4
@@ -44,6 +45,7 @@ SYMBOL = np.dtype(
 )
 RELOCATION = np.dtype([("offset", "<u8"), ("type", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
 Table = NDArray[np.void]
+P = ParamSpec("P")
 Value = TypeVar("Value")
 
 
@@ -80,18 +82,38 @@ class Elf:
         return self.strings[offset : self.strings.index(b"\0", offset)].decode(errors="replace")
 
 
+def of_a_build(
+    reader: Callable[Concatenate[Path, P], Value],
+) -> Callable[Concatenate[Path, P], Value]:
+    """A reader of a file that a stranger's build may have made: all that it raises is InfraError.
+
+    Offsets, indices and sizes are what the file says, and lead anywhere.
+    """
+
+    @functools.wraps(reader)
+    def read_or_say(path: Path, /, *arguments: P.args, **named: P.kwargs) -> Value:
+        try:
+            return reader(path, *arguments, **named)
+        except LabError:
+            raise
+        except Exception as error:
+            what = clean(str(error) or type(error).__name__, 200)
+            raise InfraError(f"cannot be read as ELF: {what}", where=str(path)) from None
+
+    return read_or_say
+
+
+@of_a_build
 def read(path: Path) -> Elf:
     """Read a 64-bit little-endian ELF file.  Raises InfraError: it is none."""
-    try:
-        with path.open("rb") as stream:
-            elf = ELFFile(stream)
-            if elf.elfclass != 64 or not elf.little_endian:
-                raise InfraError("not a 64-bit little-endian ELF file", where=str(path))
-            return _read(elf)
-    except (ELFError, OSError, ValueError) as error:  # an offset that no file has
-        raise InfraError(f"cannot be read as ELF: {error}", where=str(path)) from None
+    with path.open("rb") as stream:
+        elf = ELFFile(stream)
+        if elf.elfclass != 64 or not elf.little_endian:
+            raise InfraError("not a 64-bit little-endian ELF file", where=str(path))
+        return _read(elf)
 
 
+@of_a_build
 def build_id(path: Path) -> str:
     """The linker's build id (hexadecimal); empty when the file has none."""
     with path.open("rb") as stream:
@@ -310,6 +332,7 @@ class CodeChange:
     after: int | None
 
 
+@of_a_build
 def code_key(vmlinux: Path, modules: Sequence[Path] = ()) -> str:
     """SHA-256 over all that is loaded, without notes (the build id) and the banners.
 
@@ -337,6 +360,7 @@ def code_key(vmlinux: Path, modules: Sequence[Path] = ()) -> str:
     return digest.hexdigest()
 
 
+@of_a_build
 def functions(image: Path) -> dict[str, FunctionCode]:
     """The code of every function, by name.
 
@@ -377,6 +401,7 @@ def functions(image: Path) -> dict[str, FunctionCode]:
     return table
 
 
+@of_a_build
 def variables(image: Path) -> dict[str, list[tuple[int, str]]]:
     """The contents of every variable by name, as of :func:`functions`; InfraError: no ELF."""
     elf = read(image)

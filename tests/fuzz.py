@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from pydantic import BaseModel
@@ -29,7 +30,7 @@ from history.changes import changes_of
 from history.ingest import entry_of
 from history.policy import Policy, load_known
 from history.store import FUNCTIONS, HistoryStore, parse_entry
-from kernels import addresses, symbols, vmlinux
+from kernels import addresses, blame, btf, linetable, symbols, vmlinux
 from kernels.diff import read_diff
 from kernels.intake import read_series
 from kernels.mail import as_patch, read_mail, read_mails
@@ -50,8 +51,12 @@ from tests.analysis.measured import measured
 from tests.guests.probe.test_counts import LOCKS, MISSES, ROWS, written
 from tests.kernels.poison import ODD, UNREADABLE
 from tests.kernels.posting import mbox
+from tests.kernels.test_blame import COMPILER
+from tests.kernels.test_btf import SOURCE, types_of
+from tests.kernels.test_linetable import WORK
 from tests.queues.archive import series
 from tests.values import spaced
+from tests.waiting import completed
 from text import is_unfit
 from workloads import check, contention, metrics, parse
 from workloads.spec import load_catalogue
@@ -441,6 +446,30 @@ def _elves() -> list[bytes]:
     return [Path("/bin/true").read_bytes()[:20_000]]
 
 
+@cache
+def _objects() -> list[bytes]:
+    """An object as it is built, with lines, and the types of another, of the host's gcc."""
+    with TemporaryDirectory() as folder:
+        place = Path(folder) / "x.o"
+        completed(["gcc", *linetable.FLAGS.split(), "-O2", "-c", "-o", place, WORK])
+        return [place.read_bytes(), types_of(SOURCE, place.parent)]
+
+
+def _line_table(path: Path) -> object:
+    return linetable.read(path, path, {"work.c"})
+
+
+def _members(path: Path) -> object:
+    types = btf.load.__wrapped__((path,))
+    return [types.member_at("outer", offset) for offset in range(64)]
+
+
+def _log(data: bytes, scratch: Path) -> object:
+    log = text(data)
+    objects = [blame.failed_object(log, mistake) for mistake in blame.mistakes(log)]
+    return objects, blame.host_trouble(log), blame.new_warnings("", log)
+
+
 TARGETS = (
     Target("a mail", lambda data, scratch: read_posted(data), _mails),
     Target("a mailbox", lambda data, scratch: read_mails(data, "x.mbox"), _posted, 0.5),
@@ -466,6 +495,12 @@ TARGETS = (
     ),
     Target("kallsyms", lambda data, scratch: vmlinux.symbols(data), _elves, 0.05),
     Target("ELF", in_file("vmlinux", symbols.read), _elves, 0.3),
+    Target(
+        "functions of an object", in_file("x.o", symbols.functions), lambda: _objects()[:1], 0.3
+    ),
+    Target("lines of an object", in_file("x.o", _line_table), lambda: _objects()[:1], 0.1),
+    Target("types", in_file("x.btf", _members), lambda: _objects()[1:]),
+    Target("a build's log", _log, lambda: [COMPILER.encode()]),
     Target("known changes", in_file("known.toml", load_known), _known, 0.3),
     Target("a policy", in_file("gate.toml", lambda file: load(file, Policy)), _policies, 0.3),
     *(
