@@ -4,6 +4,7 @@ import importlib
 import itertools
 import math
 import pkgutil
+import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,13 +19,19 @@ import experiment
 import results
 from analysis.many import compare_session
 from experiment.frozen import Frozen
-from experiment.spec import Experiment, Guest
+from experiment.spec import MOST_ARMS, Experiment, Guest
+from guests import channel
 from history.ingest import entry_of
+from host import limited
+from kernels import diff, git_range, mail, products, series, threads
 from reports import forms
+from results import door
 from results.door import StoreError
-from results.record import MOST, Record, RunRecord
+from results.record import MOST, MOST_ITEMS, Record, RunRecord
 from results.session import MeasuredSession, open_session
-from results.store import RUNS, SessionStore
+from results.store import MOST_BYTES, RUNS, SessionStore
+from runs import archive, repro
+from runs.fleet import parcel
 from tests.analysis import factory
 from tests.analysis.measured import measured
 
@@ -111,3 +118,23 @@ def test_a_sample_that_is_no_measurement_is_named_with_its_file_and_line(
     (tmp_path / RUNS).write_text(f"{record.replace(number, value, 1)}\n")
     with pytest.raises(StoreError, match=r"runs\.jsonl:1: not a RunRecord: "):
         open_session(tmp_path)
+
+
+def test_the_bounds_that_security_names_are_those_there_are() -> None:
+    page = (Path(__file__).parents[2] / "SECURITY.md").read_text().partition("## Bounds")[2]
+    rows = page.partition("\n## ")[0].splitlines()
+    bounds = (
+        ("a mailbox", products.LARGEST_MBOX >> 20, mail.MOST_MAILS),
+        ("a series", series.LARGEST >> 20, diff.MOST_LINES, diff.MOST_FILES, threads.MOST_PATCHES),
+        ("a range", git_range.MOST_COMMITS),
+        ("an archive", archive.MOST_BYTES >> 20, archive.MOST_FILES, repro.MOST_RUNS),
+        ("a session's", door.TEXT >> 20, MOST_BYTES[RUNS] >> 20),
+        ("an experiment", MOST_ARMS, MOST_ITEMS, 8 * MOST_ITEMS),
+        ("a folder", door.MOST_NAMES),
+        ("a guest's", channel.LARGEST >> 20, channel.MOST_LINES),
+        ("a worker's", parcel.LARGEST >> 20, parcel.MOST_FILES),
+        ("reading", limited.CPU_S, limited.MEMORY_BYTES >> 20),
+    )
+    for what, *numbers in bounds:
+        (row,) = (row for row in rows if row.startswith(f"| {what}"))
+        assert {str(number) for number in numbers} <= {*re.findall(r"\d+", row)}, row
