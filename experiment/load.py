@@ -228,6 +228,9 @@ EXPERIMENTS = CONFIGS / "experiments"
 GUESTS = CONFIGS / "guests"
 # The deepest key there is has five parts: cases[0].times.laptop.4k.ramp_s.
 MAX_DEPTH = 12
+# Of a file; and of a key with dots, which the parser keeps the square of.
+MOST_BYTES, MOST_PARTS = 1 << 20, 16
+DOTTED = re.compile(rf"""(?<![\w"'.-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){{{MOST_PARTS}}}""")
 
 S = TypeVar("S", bound=Frozen)
 
@@ -405,12 +408,19 @@ def _names(folder: Path) -> tuple[str, ...]:
 def read_toml(file: Path) -> dict[str, Any]:
     """Raw data of a file; raises ``SpecError`` where it is not TOML that can be read."""
     try:
-        text = file.read_bytes().decode("utf-8")
+        with file.open("rb") as stream:
+            data = stream.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise SpecError([f"{file}: has more than {MOST_BYTES >> 20} MiB"])
+        text = data.decode("utf-8")
     except OSError as error:
         raise SpecError([f"{file}: cannot be read: {error.strerror}"]) from None
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise SpecError([f"{file}:{line}: is not UTF-8 (byte {error.start})"]) from None
+    if dotted := DOTTED.search(text):
+        line = text.count("\n", 0, dotted.start()) + 1
+        raise SpecError([f"{file}:{line}: has a key of more than {MOST_PARTS} parts"])
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

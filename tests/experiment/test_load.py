@@ -16,6 +16,7 @@ from experiment.load import (
     load_experiment,
     load_guest,
     load_subsystems,
+    read_toml,
 )
 from experiment.spec import CheckSpec, PhaseTimes
 from tests.experiment.conftest import GOOD, Problems, swap
@@ -68,6 +69,28 @@ def test_what_is_no_text_at_all(tmp_path: Path, catalogue: Catalogue) -> None:
     file.write_text(f"a = {'[' * 5000}")
     with pytest.raises(SpecError, match=r"a\.toml: not TOML that can be read"):
         load_experiment(file, catalogue=catalogue)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"# x\n{'a.' * 50_000}b = 1",
+        f"# x\n[{'a . ' * 50_000}b]",
+        "# x\n" + '"a".' * 50_000 + "b = 1",
+        "x" * (5 << 20),
+        " " * (5 << 20),
+    ],
+    ids=["a key", "a table", "a key in quotes", "a word", "blanks"],
+)
+def test_a_file_that_no_experiment_is_ends_at_once(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.toml").write_text(text)
+    with pytest.raises(SpecError, match=r"a\.toml(:2: has a key of|: has) more than"):
+        read_toml(tmp_path / "a.toml")
+
+
+def test_a_device_without_an_end_is_no_experiment() -> None:
+    with pytest.raises(SpecError, match="/dev/zero: has more than 1 MiB"):
+        read_toml(Path("/dev/zero"))
 
 
 def test_hostile_text_stays_on_its_line_and_is_not_printed_whole(problems: Problems) -> None:
