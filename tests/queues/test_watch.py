@@ -41,7 +41,7 @@ def forged(mails: Sequence[bytes], sender: str) -> str:
     return "" if any(b"forged" in raw for raw in mails) else vouched(mails, sender)
 
 
-class Box:
+class WatchedQueue:
     """A queue, and an archive of mails that it follows."""
 
     def __init__(self, folder: Path) -> None:
@@ -65,11 +65,11 @@ class Box:
 
 
 @pytest.fixture
-def box(tmp_path: Path) -> Box:
-    return Box(tmp_path)
+def box(tmp_path: Path) -> WatchedQueue:
+    return WatchedQueue(tmp_path)
 
 
-def test_a_whole_series_is_queued_with_its_mails(box: Box, tmp_path: Path) -> None:
+def test_a_whole_series_is_queued_with_its_mails(box: WatchedQueue, tmp_path: Path) -> None:
     posts = series("a", 2)
     box.add([posts[2], posts[0], reply(posts[1], "Nice"), posts[1]])
     result = box.poll("mm/")
@@ -85,7 +85,7 @@ def test_a_whole_series_is_queued_with_its_mails(box: Box, tmp_path: Path) -> No
     assert (result.waiting, result.left_out, result.mails) == ([], [], 4)
 
 
-def test_what_was_read_is_not_read_again(box: Box) -> None:
+def test_what_was_read_is_not_read_again(box: WatchedQueue) -> None:
     box.add(series("a", 1))
     assert len(box.poll().queued) == 1
     again = box.poll()
@@ -96,7 +96,7 @@ def test_what_was_read_is_not_read_again(box: Box) -> None:
     assert box.titles == ["v1 mm: make it fast", "v1 mm: another"]
 
 
-def test_an_incomplete_series_waits_until_it_is_whole(box: Box) -> None:
+def test_an_incomplete_series_waits_until_it_is_whole(box: WatchedQueue) -> None:
     posts = series("a", 4)
     box.add([*posts[:3], posts[4]])
     result = box.poll()
@@ -109,7 +109,7 @@ def test_an_incomplete_series_waits_until_it_is_whole(box: Box) -> None:
     assert box.store.mails(entry).read_bytes().count(b"\nSubject: [PATCH ") == 5
 
 
-def test_one_that_stays_incomplete_is_given_up(box: Box) -> None:
+def test_one_that_stays_incomplete_is_given_up(box: WatchedQueue) -> None:
     posts = series("a", 2)
     box.add(posts[:2])
     box.poll(days=3)
@@ -121,7 +121,7 @@ def test_one_that_stays_incomplete_is_given_up(box: Box) -> None:
     assert not list((box.store.folder / "watch").glob("*/*.eml"))
 
 
-def test_several_epochs_and_a_new_one(box: Box) -> None:
+def test_several_epochs_and_a_new_one(box: WatchedQueue) -> None:
     posts = series("a", 2)
     box.add(posts[:2], epoch=0)
     box.add([posts[2]], epoch=1)
@@ -134,12 +134,12 @@ def test_several_epochs_and_a_new_one(box: Box) -> None:
 
 
 @pytest.mark.parametrize("below", ["", "git", "git/0.git"])
-def test_an_archive_may_be_named_in_three_ways(box: Box, below: str) -> None:
+def test_an_archive_may_be_named_in_three_ways(box: WatchedQueue, below: str) -> None:
     box.add(series("a", 1))
     assert len(box.poll(place=box.archive.folder / below).queued) == 1
 
 
-def test_a_first_look_goes_back_so_many_days(box: Box) -> None:
+def test_a_first_look_goes_back_so_many_days(box: WatchedQueue) -> None:
     box.add(series("old", 1, title="mm: old"), at=NOW - 20 * DAY)
     box.add(series("new", 1, title="mm: new"), at=NOW - 5 * DAY)
     box.poll()
@@ -150,7 +150,7 @@ def test_a_first_look_goes_back_so_many_days(box: Box) -> None:
     assert box.titles == ["v1 mm: new", "v1 mm: late"]
 
 
-def test_only_what_touches_the_paths(box: Box) -> None:
+def test_only_what_touches_the_paths(box: WatchedQueue) -> None:
     for number, file in enumerate(("mm/slub.c", "mm2/x.c", "fs/xfs/xfs_file.c", "net/tcp.c")):
         box.add(series(f"s{number}", 1, title=file, file=file))
     result = box.poll("mm", "fs/*/xfs_f*.c")
@@ -159,7 +159,7 @@ def test_only_what_touches_the_paths(box: Box) -> None:
     assert box.poll().elsewhere == 0
 
 
-def test_a_deep_thread_whose_mails_say_only_what_they_answer(box: Box) -> None:
+def test_a_deep_thread_whose_mails_say_only_what_they_answer(box: WatchedQueue) -> None:
     posts = [
         patch(f"[PATCH {n}/3] mm: deep {n}", f"d{n}", answers=[f"d{n - 1}"] if n > 1 else [])
         for n in (1, 2, 3)
@@ -172,7 +172,7 @@ def test_a_deep_thread_whose_mails_say_only_what_they_answer(box: Box) -> None:
     assert box.titles == ["v1 mm: deep 1"]
 
 
-def test_replies_and_other_mails_are_no_series(box: Box) -> None:
+def test_replies_and_other_mails_are_no_series(box: WatchedQueue) -> None:
     (mail,) = series("a", 1, cover=False)
     quoting = patch(f"Re: {mail.header('Subject')}", "r1", answers=["a-1"])
     robot = patch("[linux-next:master] [mm] 0123456789: regression", "r2")
@@ -183,7 +183,7 @@ def test_replies_and_other_mails_are_no_series(box: Box) -> None:
     assert (result.queued, result.waiting, result.left_out) == ([], [], [])
 
 
-def test_a_new_version_takes_the_place_of_one_that_waits(box: Box) -> None:
+def test_a_new_version_takes_the_place_of_one_that_waits(box: WatchedQueue) -> None:
     box.add(series("a", 2))
     box.poll()
     box.add(series("a2", 2, version=2, under=["a-0"], title="mm: make it faster"))
@@ -200,7 +200,9 @@ def test_a_new_version_takes_the_place_of_one_that_waits(box: Box) -> None:
     assert box.titles == ["v4 mm: make it faster"]
 
 
-def test_a_new_version_of_what_was_measured_or_is_someone_elses_waits_beside_it(box: Box) -> None:
+def test_a_new_version_of_what_was_measured_or_is_someone_elses_waits_beside_it(
+    box: WatchedQueue,
+) -> None:
     box.add(series("a", 1))
     box.poll()
     (entry,) = box.waiting
@@ -213,7 +215,7 @@ def test_a_new_version_of_what_was_measured_or_is_someone_elses_waits_beside_it(
     assert box.titles == ["v2 mm: make it fast"] * 2
 
 
-def test_an_old_version_that_comes_late_is_left_out(box: Box) -> None:
+def test_an_old_version_that_comes_late_is_left_out(box: WatchedQueue) -> None:
     box.add(series("a2", 1, version=2))
     box.poll()
     box.add(series("a", 1))
@@ -222,7 +224,7 @@ def test_an_old_version_that_comes_late_is_left_out(box: Box) -> None:
     assert box.titles == ["v2 mm: make it fast"]
 
 
-def test_a_series_sent_again_takes_the_place_of_the_first(box: Box) -> None:
+def test_a_series_sent_again_takes_the_place_of_the_first(box: WatchedQueue) -> None:
     box.add(series("a", 2))
     box.add(series("again", 2, tag="PATCH RESEND"))
     result = box.poll()
@@ -236,7 +238,7 @@ def test_a_series_sent_again_takes_the_place_of_the_first(box: Box) -> None:
     assert box.poll().replaced == []
 
 
-def test_copies_late_covers_and_patches_of_reviewers(box: Box) -> None:
+def test_copies_late_covers_and_patches_of_reviewers(box: WatchedQueue) -> None:
     posts = series("a", 2)
     box.add([posts[1], posts[2]])
     assert len(box.poll().queued) == 1
@@ -249,7 +251,7 @@ def test_copies_late_covers_and_patches_of_reviewers(box: Box) -> None:
     ]
 
 
-def test_a_mail_that_is_taken_out_of_the_archive(box: Box) -> None:
+def test_a_mail_that_is_taken_out_of_the_archive(box: WatchedQueue) -> None:
     posts = series("a", 2)
     box.add(posts[:2])
     box.poll()
@@ -260,7 +262,7 @@ def test_a_mail_that_is_taken_out_of_the_archive(box: Box) -> None:
     assert "1/2 missing" in result.waiting[0]
 
 
-def test_rewritten_history_is_noted_and_read_from_where_it_forks(box: Box) -> None:
+def test_rewritten_history_is_noted_and_read_from_where_it_forks(box: WatchedQueue) -> None:
     base = box.add(series("a", 1))
     box.add([patch("[PATCH] mm: purged", "purged")])
     box.add(series("b", 1, title="mm: kept"))
@@ -275,7 +277,7 @@ def test_rewritten_history_is_noted_and_read_from_where_it_forks(box: Box) -> No
     assert box.poll().notes == []
 
 
-def test_history_without_a_common_commit(box: Box) -> None:
+def test_history_without_a_common_commit(box: WatchedQueue) -> None:
     box.add(series("a", 1))
     box.poll()
     repository = box.archive.epoch(0)
@@ -288,7 +290,7 @@ def test_history_without_a_common_commit(box: Box) -> None:
     assert box.titles == ["v1 mm: make it fast", "v1 mm: other"]
 
 
-def test_a_damaged_archive_is_named(box: Box) -> None:
+def test_a_damaged_archive_is_named(box: WatchedQueue) -> None:
     box.add(series("a", 1))
     shutil.rmtree(box.archive.epoch(0) / "objects")
     (box.archive.epoch(0) / "objects").mkdir()
@@ -296,7 +298,7 @@ def test_a_damaged_archive_is_named(box: Box) -> None:
         box.poll()
 
 
-def test_what_the_user_removed_stays_removed(box: Box) -> None:
+def test_what_the_user_removed_stays_removed(box: WatchedQueue) -> None:
     box.add(series("a", 1))
     box.poll()
     (entry,) = box.waiting
@@ -307,7 +309,9 @@ def test_what_the_user_removed_stays_removed(box: Box) -> None:
     assert box.waiting == []
 
 
-def test_killed_between_queueing_and_remembering(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_between_queueing_and_remembering(
+    box: WatchedQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     box.add(series("a", 1))
     box.poll()
     box.add([*series("a2", 1, version=2), *series("b", 3, title="mm: half")[:2]])
@@ -330,7 +334,7 @@ def test_killed_between_queueing_and_remembering(box: Box, monkeypatch: pytest.M
     assert "2/3, 3/3 missing" in result.waiting[0]
 
 
-def test_one_watch_at_a_time_and_a_state_of_another_version(box: Box) -> None:
+def test_one_watch_at_a_time_and_a_state_of_another_version(box: WatchedQueue) -> None:
     box.add(series("a", 1))
     watch = Watch(box.store, box.archive.folder, Selection(Request()), vouched)
 
@@ -352,7 +356,7 @@ def old(path: Path, age_s: float = 60) -> Path:
     return path
 
 
-def test_a_folder_of_mboxes(box: Box, tmp_path: Path) -> None:
+def test_a_folder_of_mboxes(box: WatchedQueue, tmp_path: Path) -> None:
     folder = tmp_path / "mails"
     folder.mkdir()
     posts = series("a", 2)
@@ -365,7 +369,7 @@ def test_a_folder_of_mboxes(box: Box, tmp_path: Path) -> None:
     assert box.poll(place=folder).mails == 0
 
 
-def test_an_mbox_that_grows_is_read_from_where_it_was(box: Box, tmp_path: Path) -> None:
+def test_an_mbox_that_grows_is_read_from_where_it_was(box: WatchedQueue, tmp_path: Path) -> None:
     file = tmp_path / "mm.mbox"
     file.write_bytes(mbox(series("a", 1)))
     old(file)
@@ -383,7 +387,7 @@ def test_an_mbox_that_grows_is_read_from_where_it_was(box: Box, tmp_path: Path) 
 
 
 def test_an_mbox_in_the_middle_of_a_delivery(
-    box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    box: WatchedQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "mm.mbox"
     whole = mbox(series("a", 1))
@@ -401,7 +405,7 @@ def test_an_mbox_in_the_middle_of_a_delivery(
     assert len(box.poll(place=file).queued) == 1
 
 
-def test_a_maildir(box: Box, tmp_path: Path) -> None:
+def test_a_maildir(box: WatchedQueue, tmp_path: Path) -> None:
     folder = tmp_path / "Maildir"
     for name in ("cur", "new", "tmp"):
         (folder / name).mkdir(parents=True)
@@ -415,7 +419,7 @@ def test_a_maildir(box: Box, tmp_path: Path) -> None:
     assert (result.mails, len(result.queued)) == (1, 1)
 
 
-def test_old_mails_of_files_are_counted_and_left(box: Box, tmp_path: Path) -> None:
+def test_old_mails_of_files_are_counted_and_left(box: WatchedQueue, tmp_path: Path) -> None:
     file = tmp_path / "mm.mbox"
     posts = series("a", 1)
     ancient = [post.with_header("Date", "Mon, 1 Jan 2024 00:00:00 +0000") for post in posts]
@@ -440,7 +444,7 @@ def test_what_is_no_mailbox(tmp_path: Path, make: str) -> None:
 HOSTILE_DIFF = diff("../../etc/passwd")
 
 
-def test_hostile_mails_queue_nothing_and_stop_nobody(box: Box) -> None:
+def test_hostile_mails_queue_nothing_and_stop_nobody(box: WatchedQueue) -> None:
     mail = series("x", 1, cover=False)[0]
     raw = mail.encoded()
     nested = b"".join(
@@ -482,7 +486,7 @@ def test_hostile_mails_queue_nothing_and_stop_nobody(box: Box) -> None:
     assert box.poll().mails == 0
 
 
-def test_a_huge_mail_is_left_out(box: Box) -> None:
+def test_a_huge_mail_is_left_out(box: WatchedQueue) -> None:
     box.add([b"Subject: [PATCH] mm: huge\n\n" + b"x" * (33 << 20), *series("a", 1)])
     result = box.poll()
     commit = git(box.archive.epoch(0), "rev-list", "--max-parents=0", "master")[:12]
@@ -511,7 +515,7 @@ def put(kind: str, folder: Path, mails: list[bytes]) -> Path:
 
 @pytest.mark.parametrize("kind", ["archive", "maildir", "mbox"])
 def test_a_mail_that_cannot_be_read_is_named_and_the_ones_after_it_are_read(
-    box: Box, tmp_path: Path, kind: str
+    box: WatchedQueue, tmp_path: Path, kind: str
 ) -> None:
     (before,) = series("before", 1, cover=False, title="mm: before")
     posts = series("after", 2, title="mm: after")
@@ -539,7 +543,7 @@ def test_a_mail_that_cannot_be_read_is_named_and_the_ones_after_it_are_read(
 
 
 def test_so_much_is_remembered_of_what_was_left_out(
-    box: Box, monkeypatch: pytest.MonkeyPatch
+    box: WatchedQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "MOST_LEFT_OUT", 2)
     box.add([patch(f"[PATCH 20/1] mm: {n}", f"m{n}") for n in range(3)])
@@ -553,7 +557,7 @@ def test_so_much_is_remembered_of_what_was_left_out(
     ]
 
 
-def test_a_mailbox_cannot_fill_the_disk(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mailbox_cannot_fill_the_disk(box: WatchedQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "MOST_PENDING", 5)
     box.add([patch(f"[PATCH 1/2] mm: half {n}", f"h{n}") for n in range(9)])
     result = box.poll()
@@ -563,7 +567,7 @@ def test_a_mailbox_cannot_fill_the_disk(box: Box, monkeypatch: pytest.MonkeyPatc
 
 
 def test_whatever_one_mail_has_somebody_raise_the_next_is_queued(
-    box: Box, monkeypatch: pytest.MonkeyPatch
+    box: WatchedQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
     def raising(raw: bytes) -> Mail:
@@ -580,7 +584,7 @@ def test_whatever_one_mail_has_somebody_raise_the_next_is_queued(
     assert box.poll().mails == 0
 
 
-def test_who_writes_a_name_into_from_empties_no_queue(box: Box) -> None:
+def test_who_writes_a_name_into_from_empties_no_queue(box: WatchedQueue) -> None:
     box.add(series("a", 1))
     assert len(box.poll(attest=forged).queued) == 1
     box.add(series("forged", 1, version=99))
@@ -600,7 +604,7 @@ def test_who_writes_a_name_into_from_empties_no_queue(box: Box) -> None:
     assert sorted(entry.version for entry in box.waiting) == [2, 99]
 
 
-def test_a_patch_that_came_too_late_is_named(box: Box) -> None:
+def test_a_patch_that_came_too_late_is_named(box: WatchedQueue) -> None:
     cover, first, second = series("a", 2)
     other = series("forged", 2)[2].with_header("References", "<a-0@example.org>")
     box.add([cover, first, other.with_header("In-Reply-To", "<a-0@example.org>")])
@@ -614,7 +618,7 @@ def test_a_patch_that_came_too_late_is_named(box: Box) -> None:
     assert line.endswith("its series was whole without it")
 
 
-def test_of_two_for_one_place_the_one_that_is_dropped_is_named(box: Box) -> None:
+def test_of_two_for_one_place_the_one_that_is_dropped_is_named(box: WatchedQueue) -> None:
     cover, first, second = series("a", 2)
     again = first.with_header("Message-ID", "<a-again@example.org>")
     box.add([cover, first, again, second])
@@ -625,7 +629,7 @@ def test_of_two_for_one_place_the_one_that_is_dropped_is_named(box: Box) -> None
     assert result.waiting == []
 
 
-def test_mails_with_a_diff_that_are_no_posting_are_counted_by_the_reason(box: Box) -> None:
+def test_mails_with_a_diff_that_are_no_posting_are_counted_by_the_reason(box: WatchedQueue) -> None:
     posts = series("a", 1)
     page = patch("[PATCH] mm: html", "h", body="<pre>diff --git a/x b/x</pre>\n")
     box.add(
@@ -649,7 +653,7 @@ def test_mails_with_a_diff_that_are_no_posting_are_counted_by_the_reason(box: Bo
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
 def test_a_packed_mailbox_is_read_whenever_it_is_another(
-    box: Box, tmp_path: Path, pack: Callable[[bytes], bytes]
+    box: WatchedQueue, tmp_path: Path, pack: Callable[[bytes], bytes]
 ) -> None:
     folder = tmp_path / "mails"
     folder.mkdir()
@@ -668,7 +672,9 @@ def test_a_packed_mailbox_is_read_whenever_it_is_another(
 
 
 @pytest.mark.parametrize("cover", [True, False])
-def test_a_series_in_the_thread_of_one_that_is_queued_is_another_one(box: Box, cover: bool) -> None:
+def test_a_series_in_the_thread_of_one_that_is_queued_is_another_one(
+    box: WatchedQueue, cover: bool
+) -> None:
     box.add(series("a", 2))
     box.poll()
     box.add(series("b", 2 if cover else 3, title="mm: b", under=["a-0"], cover=cover))
