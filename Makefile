@@ -15,6 +15,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 VENV_PYTHON := .venv/bin/python
 ACTIONLINT := .make/actionlint
 ACTIONLINT_VERSION := v1.7.12
+FUZZER := atheris==3.0.0
 
 .PHONY: help setup link run lint lint-types lint-rest actionlint browser check test test-all try-newest \
 	measure-newest lock schema gallery \
@@ -100,6 +101,7 @@ test: lint browser
 
 # Also the long ones, with every kernel that any of them needs.
 test-all: lint browser
+	@$(VENV_PYTHON) -m pip install --quiet --only-binary :all: $(FUZZER) || echo "no build of $(FUZZER): its tests are skipped"
 	@TWINBOOT_TEST_KERNELS=all $(PYTEST) $(PYTEST_FLAGS)
 	@$(MAKE) --no-print-directory try-newest measure-newest
 

@@ -9,6 +9,7 @@ million in all.
 import os
 import resource
 import signal
+import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz import TARGETS, Target, damaged, failure_of
+from tests.fuzz import CHECKOUT, TARGETS, Target, damaged, failure_of
+from tests.waiting import completed
 
 INPUTS = int(os.environ.get("TWINBOOT_FUZZ") or 500)
 # Of one input.
@@ -103,3 +105,20 @@ def test_a_reader_that_does_not_end_is_noticed(
     monkeypatch.setattr("tests.test_fuzz.CPU_S", 0.05)
     with pytest.raises(_TooLongError, match=r"more than 0\.05 s"):
         ending_of(Target("a reader", for_ever, lambda: [b"a"]), b"a", tmp_path)
+
+
+# The four with most code behind them, each for a minute of the clock.
+LARGEST = ("a mailbox", "a diff", "a result", "an archive's headers")
+GUIDED_S = int(os.environ.get("TWINBOOT_GUIDED_FUZZ_S") or 60)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", LARGEST)
+def test_fuzzing_by_what_is_reached_finds_nothing(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("atheris", reason="there is no build of it for this machine")
+    argv = [sys.executable, "-m", "tests.guided", name, str(GUIDED_S), str(tmp_path)]
+    ended = completed(argv, check=False, cwd=CHECKOUT)
+    inputs = [path.name for path in tmp_path.glob("found-*")]
+    assert (ended.returncode, inputs) == (0, []), ended.stderr[-2000:]
+    # It did run: the inputs that reached new code are beside the real ones.
+    assert "Done " in ended.stderr
