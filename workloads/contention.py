@@ -22,7 +22,10 @@ ENTRY = re.compile(
     r"\{ flags: +(\d{1,19}), stack\.stacktrace(.*?)\} hitcount: +(\d{1,19}) +wait_ns: +(\d{1,20})",
     re.DOTALL,
 )
-FRAME = re.compile(r"([^\s+]+)\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[\S+\])?|(0x[0-9a-f]+|[0-9a-f]{16})")
+# Only from where a word begins: looked for from each of its letters, a long one takes minutes.
+FRAME = re.compile(
+    r"(?<![^\s+])([^\s+]+)\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[\S+\])?|(0x[0-9a-f]+|[0-9a-f]{16})"
+)
 TOTALS = re.compile(
     r"Totals:\n +Hits: (\d{1,20})\n +Entries: (\d{1,20})\n +Dropped: (\d{1,20})\n?\Z"
 )
