@@ -147,8 +147,9 @@ def scaled(dataset: Dataset, guest: Guest) -> Size:
     """
     original = dataset.model_dump(exclude={"jobs"})
     problems = [
-        f"{_file(guest)}: scale: found {guest.scale}; dataset.{key} = {value} MiB leaves a "
-        f"remainder of {value % guest.scale} MiB; a scale that divides it is wanted"
+        f"dataset.{key}: found {value} (MiB); {_file(guest)} divides sizes by its scale of "
+        f"{guest.scale}, and wants a multiple: "
+        f"{max(guest.scale, round(value / guest.scale) * guest.scale)}"
         for key, value in original.items()
         if value % guest.scale
     ]

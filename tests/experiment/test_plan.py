@@ -172,12 +172,12 @@ def test_a_division_with_a_remainder_is_refused_for_each_size() -> None:
     with pytest.raises(SpecError) as caught:
         scaled(DATASET, but(GUEST, scale=100))
     assert caught.value.problems == [
-        f"configs/guests/laptop.toml: scale: found 100; dataset.{key} = {value} MiB leaves a "
-        f"remainder of {rest} MiB; a scale that divides it is wanted"
-        for key, value, rest in (
-            ("cgroup_limit_mib", 8192, 92),
-            ("brd_mib", 16384, 84),
-            ("file_mib", 13312, 12),
+        f"dataset.{key}: found {value} (MiB); configs/guests/laptop.toml divides sizes by its "
+        f"scale of 100, and wants a multiple: {multiple}"
+        for key, value, multiple in (
+            ("cgroup_limit_mib", 8192, 8200),
+            ("brd_mib", 16384, 16400),
+            ("file_mib", 13312, 13300),
         )
     ]
 
@@ -208,7 +208,7 @@ def test_memory_that_is_left_for_the_page_cache_is_part_of_the_guest() -> None:
     with pytest.raises(SpecError, match="page cache 32, initramfs 700"):
         require_memory(size, GUEST, 700)
     odd = Dataset(memory_mib=4097, brd_mib=16384, file_mib=13312, jobs=16)
-    with pytest.raises(SpecError, match=r"dataset.memory_mib = 4097 MiB leaves a remainder"):
+    with pytest.raises(SpecError, match=r"dataset.memory_mib: found 4097 .* multiple: 4096"):
         scaled(odd, GUEST)
 
 
