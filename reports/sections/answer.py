@@ -30,7 +30,7 @@ from reports.document import (
     facts,
     row,
 )
-from reports.headline import headline
+from reports.headline import headline, runs
 from reports.sections import annotated, functions, locks, trust
 from reports.sections import counted as counts
 from reports.sections.view import View
@@ -83,8 +83,10 @@ def made(view: View) -> str:
     """Which kernels were compared, how many samples there are of each, and what all numbers are."""
     session, wall = view.session, view.first.wall
     many = counted(wall.blocks, "block") if wall else counted(len(session.manifest.seeds), "seed")
-    kernel = session.arms[0].kernel.release
-    return f"{kernel}, {sentences.against(session)}, {many}. {is_of(session)}"
+    what = f"{session.arms[0].kernel.release}, {sentences.against(session)}"
+    if session.manifest.same_code and not runs(session).recorded:
+        return f"{what}."
+    return f"{what}, {many}. {is_of(session)}"
 
 
 def label(comparison: Comparison, metric: MetricComparison) -> str:

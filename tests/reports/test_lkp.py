@@ -237,3 +237,5 @@ def test_nothing_measured_claims_nothing() -> None:
     letter = forms.render(compare(session.manifest(), []), "letter")
     assert "Before" not in letter
     assert letter.startswith("Identical machine code: nothing was booted.")
+    assert "counted under emulation" not in letter
+    assert "seeds" not in letter.partition("\n\n")[2].partition("\n\n")[0]
