@@ -36,7 +36,7 @@ KEPT = {
     **{
         (file, "look"): INTERIM
         for file in spaced(
-            "benchmarks/simulation.py experiment/plan.py experiment/load.py "
+            "tests/analysis/simulation.py experiment/plan.py experiment/load.py "
             "analysis/wall.py runs/stages.py"
         )
     },

@@ -9,9 +9,9 @@ import pytest
 from analysis import statistics
 from analysis.statistics import Floats, rate_interval
 from analysis.verdict import Evidence, Verdict, judge_primary
-from benchmarks import simulation as s
 from experiment.plan import LOOKS, Look, at_look
 from experiment.spec import Looks
+from tests.analysis import simulation as s
 
 CALLED = (Verdict.IMPROVEMENT, Verdict.REGRESSION)
 

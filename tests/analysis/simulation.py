@@ -1,6 +1,6 @@
 """How often verdicts are wrong, and how often they find what is there: simulated sessions.
 
-    PYTHONPATH=. .venv/bin/python benchmarks/simulation.py [--trials 2000]
+    PYTHONPATH=. .venv/bin/python tests/analysis/simulation.py [--trials 2000]
 
 Drawn here and by nothing else, with bounds and levels of ``analysis``; tests hold the fast forms
 below against ``analysis.verdict``.  Prints tables of docs/notebook/evidence.md.
