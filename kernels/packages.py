@@ -88,7 +88,7 @@ def _options(folder: Path) -> tuple[str, ...]:
         "Dir::Etc::SourceParts": "/dev/null",
         "Dir::State::Lists": folder / "lists",
         "Dir::Cache::Archives": folder / "archives",
-        "Dir::Cache::pkgcache": "",
+        "Dir::Cache::pkgcache": folder / "packages.bin",
         "Dir::Cache::srcpkgcache": "",
         "APT::Sandbox::User": "root",
         "Acquire::Languages": "none",
@@ -119,7 +119,8 @@ STANDS_FOR = re.compile(rf"(?P<name>{NAME.pattern}) \(= (?P<version>{VERSION.pat
 HOLDS = re.compile(rf"(linux-(?:base|binary|modules)-[a-z0-9.+~-]+) \(= ({VERSION.pattern})\)")
 # What stands for the newest source there is.
 NEWEST = "linux-source"
-QUERY_TIMEOUT_S = 60.0
+# Reading all of Debian takes seconds of CPU time, of which a loaded host gives a twentieth.
+QUERY_TIMEOUT_S = 300.0
 FETCH_TIMEOUT_S = 900.0
 UNPACK_TIMEOUT_S = 600.0
 MIB = 1 << 20
