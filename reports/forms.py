@@ -29,7 +29,7 @@ from reports.sections.view import View, of_each_pair
 from results import door
 from results.profile import KINDS
 from results.record import Record
-from results.session import MeasuredSession, open_session, samples_csv
+from results.session import MeasuredSession, open_session
 from text import clean_line
 
 HTML, TEXT_FILE = "report.html", "report.txt"
@@ -250,7 +250,10 @@ def published(folder: Path) -> dict[str, str | bytes]:
 def _files(
     session: MeasuredSession, comparison: SessionComparison
 ) -> Iterator[tuple[str, str | bytes]]:
-    yield SAMPLES_FILE, samples_csv(session.manifest, session.records)
+    # Imported here: pandas takes most of a second, and no form needs it.
+    from results import table
+
+    yield from table.as_files(table.tidy(session.manifest, session.records)).items()
     for number, pair in enumerate(comparison.comparisons):
         # The first pair has the plain names, the others are named for their arms.
         apart = f"-{pair.manifest.base}-{pair.manifest.patched}" if number else ""

@@ -235,15 +235,17 @@ def _lost(session: Session) -> tuple[str, ...]:
 
 
 def _failures(session: Session) -> tuple[str, ...]:
-    """``7 runs of patched failed: invalid, blame workload: THP was on``, a cause each."""
+    """``7 runs of patched failed, none of base: invalid, blame workload: THP was on``."""
     by_kind: dict[tuple[str, str, str], list[FailedRun]] = {}
     for run in session.failed_runs:
         by_kind.setdefault((run.arm, run.failure.kind, run.failure.blame), []).append(run)
     sentences = []
+    base = session.manifest.arms[0].name
+    spared = f", none of {base}" if base not in {run.arm for run in session.failed_runs} else ""
     for alike in by_kind.values():
         failure = alike[0].failure
         sentences.append(
-            f"{counted(len(alike), 'run')} of {alike[0].arm} failed: {failure.kind}, blame "
+            f"{counted(len(alike), 'run')} of {alike[0].arm} failed{spared}: {failure.kind}, blame "
             f"{failure.blame}: {failure.message}"
         )
     left_out = len(sentences) - MOST_CAUSES

@@ -7,9 +7,7 @@ may be under measurement by another process.  Sessions in a folder are listed ne
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -22,8 +20,7 @@ from results.native import NativeHead
 from results.profile import Annotation, Locks, Profile
 from results.record import Manifest, RunCost, RunRecord
 from results.store import MANIFEST, RUNS, SessionStore
-from results.units import shown_unit
-from text import clean, words
+from text import clean
 
 
 @dataclass(frozen=True)
@@ -155,35 +152,3 @@ def head_of(sessions: Path, name: str) -> SessionHead | None:
         # Beside sessions there may be files of any kind.
         is_one = folder.is_dir()
         return SessionHead(folder, None, str(error).splitlines()[0]) if is_one else None
-
-
-COLUMNS = words("session experiment guest case metric unit direction primary arm block seed value")
-
-
-def samples_csv(manifest: Manifest, records: Iterable[RunRecord]) -> str:
-    """``samples.csv``: a row a sample of all valid runs, with :data:`COLUMNS`.
-
-    Units are as shown: what is counted in virtual time says so.
-    Repeats (they check exactness), twins and failed runs are not in it.  Rows are sorted
-    by case, metric, block and arm order, so that equal sessions give equal tables.
-    """
-    arms = [arm.name for arm in manifest.arms]
-    cases = {case.name: case for case in manifest.cases}
-    of = (manifest.session, manifest.experiment.name, manifest.guest.name)
-    rows = []
-    for run in records:
-        if run.samples is None or run.repeat or run.twin:
-            continue
-        for metric in cases[run.case].metrics:
-            if metric.name in run.samples:
-                place = (run.case, metric.name, run.block, arms.index(run.arm))
-                is_primary = metric.name in cases[run.case].primary
-                unit = shown_unit(metric.unit, manifest.experiment.mode)
-                of_metric = (metric.name, unit, metric.direction, is_primary)
-                value = float(run.samples[metric.name])
-                row = (*of, run.case, *of_metric, run.arm, run.block, run.seed, value)
-                rows.append((place, row))
-    sink = io.StringIO()
-    table = csv.writer(sink, lineterminator="\n")
-    table.writerows([COLUMNS, *(row for _, row in sorted(rows, key=lambda each: each[0]))])
-    return sink.getvalue()

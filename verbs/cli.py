@@ -1,6 +1,6 @@
 """The command line: its verbs, their help and examples, options of dataclasses, and completion.
 
-What measures or reports needs scipy and matplotlib: seconds of CPU time that ``--help``,
+What measures or reports needs scipy, pandas and matplotlib: seconds of CPU time that ``--help``,
 ``list`` and a mistyped verb must not cost.  So a verb's module is imported when it is called, and
 imports next to nothing until then.
 """

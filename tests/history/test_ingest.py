@@ -223,7 +223,7 @@ def test_another_libc_is_another_environment() -> None:
 
 
 def test_what_is_kept_is_read_without_what_draws() -> None:
-    heavy = "{'matplotlib', 'scipy'}"
+    heavy = "{'matplotlib', 'scipy', 'pandas'}"
     code = f"import sys, history.entry; print(sorted({heavy} & sys.modules.keys()))"
     done = completed([sys.executable, "-c", code], cwd=Path(__file__).parents[2])
     assert done.stdout == "[]\n"

@@ -16,7 +16,7 @@ from tests.waiting import wait_until
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 SMALL = str(Path(__file__).with_name("small.toml"))
 SMALL_SESSION = (SMALL, "--set", "blocks=2")
-FORMS = ("report.html", "report.md", "samples.csv")
+FORMS = ("report.html", "report.md", "samples.csv", "samples.parquet")
 # Ten minutes are a kernel from nothing on two cores; other guests may run as well.
 TIMEOUT_S = 1800.0
 Lab = subprocess.Popen[str]

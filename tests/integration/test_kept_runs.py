@@ -57,4 +57,6 @@ def test_a_killed_session_is_resumed_with_kept_runs(small: EndedSession, tmp_pat
     done = finish(start("run", "--resume", str(folder)))
     assert done.returncode == 0, done.stderr
     assert records_of(folder) == records_of(small.folder)
-    assert bytes_of(folder, ("samples.csv",)) == bytes_of(small.folder, ("samples.csv",))
+    assert bytes_of(folder, ("samples.csv", "samples.parquet")) == bytes_of(
+        small.folder, ("samples.csv", "samples.parquet")
+    )

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from kernels.cache import Kernel
@@ -58,9 +59,12 @@ def test_reports_tables_and_costs_are_left(filemap: EndedSession) -> None:
     assert all((filemap.folder / name).stat().st_size for name in FORMS)
     assert f"report: {filemap.folder / 'report.html'}" in filemap.err
     assert filemap.out.startswith("mm/filemap: one tree walk for a folio added")
-    rows = (filemap.folder / "samples.csv").read_text().splitlines()[1:]
+    table = pd.read_parquet(filemap.folder / "samples.parquet")
+    text = pd.read_csv(filemap.folder / "samples.csv")
+    # A reader of CSV guesses types; the values have to be the same to the last digit.
+    pd.testing.assert_frame_equal(text.astype(table.dtypes.to_dict()), table, check_exact=True)
     points = [r for r in records_of(filemap.folder).values() if not r.repeat]
-    assert len(rows) == sum(len(record.samples or {}) for record in points)
+    assert len(table) == sum(len(record.samples or {}) for record in points)
     costs = {cost.run_id: cost for cost in SessionStore(filemap.folder).costs()}
     assert costs.keys() == records_of(filemap.folder).keys()
     assert all(0.1 < cost.guest_cpu_s < 2 * cost.elapsed_s for cost in costs.values())

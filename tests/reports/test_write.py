@@ -3,6 +3,7 @@
 import hashlib
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from analysis.explain.locks import WAITS as LOCKS
@@ -16,7 +17,7 @@ from tests.analysis import counts_factory
 from tests.analysis.factory import ExactSession
 from tests.reports.drawn import draw_anew
 
-WRITTEN = ("report.html", "report.md", "report.txt", "samples.csv")
+WRITTEN = ("report.html", "report.md", "report.txt", "samples.csv", "samples.parquet")
 
 
 def store(folder: Path, *, backwards: bool = False) -> None:
@@ -43,8 +44,8 @@ def test_byte_for_byte_whenever_and_in_whatever_order_the_runs_ended(tmp_path: P
     assert write_all(tmp_path / "a") == first == write_all(tmp_path / "b")
     assert digests(tmp_path / "a") == before == digests(tmp_path / "b")
     assert not (tmp_path / "a" / "functions.csv").exists()
-    rows = (tmp_path / "a" / "samples.csv").read_text().splitlines()
-    assert len(rows) == 1 + 8 * 2 * (7 + 14)
+    frame = pd.read_parquet(tmp_path / "a" / "samples.parquet")
+    assert len(frame) == 8 * 2 * (7 + 14)
 
 
 def test_counts_come_from_the_folder_and_stay_byte_for_byte(tmp_path: Path) -> None:

@@ -13,7 +13,10 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 # Who reads and writes sessions, histories, queues, stores, archives and sites.
 FOLDERS = ("results", "analysis", "history", "queues", "runs", "reports", "verbs")
 CALLS = {
-    *spaced("open read_text read_bytes write_text write_bytes copyfile copytree copy copy2 move")
+    *spaced(
+        "open read_text read_bytes write_text write_bytes copyfile copytree copy copy2 move "
+        "read_parquet"
+    )
 }
 OWN_DATA = "a file of the lab's own checkout"
 ALLOWED = data(__file__, "allowed")

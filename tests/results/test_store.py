@@ -1,19 +1,20 @@
 """A session folder survives being killed at any byte."""
 
-import csv
 import gzip
 import io
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from results.calls import calls_of
 from results.door import StoreError
 from results.profile import FunctionCount, Locks, PhaseLocks, PhaseProfile, Profile
-from results.record import RunCost, RunRecord
-from results.session import COLUMNS, open_session, samples_csv
+from results.record import RunCost
+from results.session import open_session
 from results.store import CALLS, COSTS, MANIFEST, RUNS, SessionStore
+from results.table import COLUMNS, as_files, tidy
 from tests.analysis.factory import ExactSession, fails, stored
 from tests.values import but, data
 
@@ -144,27 +145,23 @@ def test_no_manifest(tmp_path: Path) -> None:
     assert not (tmp_path / COSTS).exists()
 
 
-def table_of(session: ExactSession, records: list[RunRecord]) -> list[dict[str, str]]:
-    text = samples_csv(session.manifest(), records)
-    return list(csv.DictReader(io.StringIO(text)))
-
-
 def test_one_row_a_sample_and_none_for_repeats_or_failures() -> None:
     session = ExactSession()
-    rows = table_of(session, fails(session.records(), "filemap-4k-002-patched"))
-    assert tuple(rows[0]) == COLUMNS
-    assert len(rows) == 15 * 7 + 16 * 14
-    places = [(row["case"], row["metric"], row["arm"], row["block"]) for row in rows]
-    assert len(set(places)) == len(places)
-    lost = [row for row in rows if (row["case"], row["block"]) == ("filemap-4k", "2")]
-    assert {row["arm"] for row in lost} == {"base"}
-    primary = {row["metric"] for row in rows if row["primary"] == "True"}
-    assert primary == {"4k.bw", "thp.bw", "switch.bw"}
+    records = fails(session.records(), "filemap-4k-002-patched")
+    frame = tidy(session.manifest(), records)
+    assert tuple(frame.columns) == COLUMNS
+    assert len(frame) == 15 * 7 + 16 * 14
+    assert not frame.duplicated(["case", "metric", "arm", "block"]).any()
+    lost = frame[(frame.case == "filemap-4k") & (frame.block == 2)]
+    assert set(lost.arm) == {"base"}
+    assert set(frame[frame.primary].metric) == {"4k.bw", "thp.bw", "switch.bw"}
 
 
 def test_units_are_those_that_are_shown() -> None:
     session = ExactSession()
-    units = {row["metric"]: row["unit"] for row in table_of(session, session.records())}
+    files = as_files(tidy(session.manifest(), session.records()))
+    read = pd.read_csv(io.BytesIO(files["samples.csv"]))
+    units = dict(zip(read.metric, read.unit, strict=True))
     assert units["4k.bw"] == "virtual MiB/s"
     assert units["4k.iops"] == "virtual 1/s"
     assert units["4k.ios"] == "count"
@@ -173,31 +170,37 @@ def test_units_are_those_that_are_shown() -> None:
 def test_no_sample_of_a_twin_stands_beside_those_measured() -> None:
     session = ExactSession()
     twins = [but(r, twin="held") for r in session.records() if not r.repeat]
-    alone = table_of(session, session.records())
-    assert table_of(session, [*session.records(), *twins]) == alone
-    assert table_of(session, twins) == []
+    pd.testing.assert_frame_equal(
+        tidy(session.manifest(), [*session.records(), *twins]),
+        tidy(session.manifest(), session.records()),
+    )
+    assert tidy(session.manifest(), twins).empty
 
 
 def test_equal_sessions_give_equal_tables_in_whatever_order_runs_ended() -> None:
     session = ExactSession()
     records = session.records()
-    forward, backward = (table_of(session, order) for order in (records, records[::-1]))
-    assert forward == backward
-    assert [row["arm"] for row in forward[:2]] == ["base", "patched"]
+    forward, backward = (tidy(session.manifest(), order) for order in (records, records[::-1]))
+    pd.testing.assert_frame_equal(forward, backward)
+    first = forward.iloc[:2]
+    assert list(first.arm) == ["base", "patched"]
 
 
 def test_values_are_those_recorded_to_the_last_digit() -> None:
     session = ExactSession()
     records = session.records()
-    (value,) = (
-        row["value"]
-        for row in table_of(session, records)
-        if (row["metric"], row["arm"], row["block"]) == ("4k.bw", "base", "0")
-    )
-    assert records[0].samples is not None
-    assert float(value) == records[0].samples["4k.bw"]
+    frame = tidy(session.manifest(), records)
+    parquet, csv = map(io.BytesIO, as_files(frame).values())
+    for read in (pd.read_parquet(parquet), pd.read_csv(csv)):
+        rows = read[(read.metric == "4k.bw") & (read.arm == "base") & (read.block == 0)]
+        assert records[0].samples is not None
+        assert list(rows.value) == [records[0].samples["4k.bw"]]
 
 
 def test_a_session_without_samples_is_an_empty_table_with_columns() -> None:
-    text = samples_csv(ExactSession(same_code=True).manifest(), [])
-    assert text.strip() == ",".join(COLUMNS)
+    frame = tidy(ExactSession(same_code=True).manifest(), [])
+    assert tuple(frame.columns) == COLUMNS
+    assert frame.empty
+    parquet, csv = as_files(frame).values()
+    assert len(pd.read_parquet(io.BytesIO(parquet))) == 0
+    assert csv.decode().strip() == ",".join(COLUMNS)

@@ -25,7 +25,7 @@ from verbs.cli import LazyVerb, Without, flattened, options_of
 from verbs.options import Booting, ExecutorOptions, Measuring
 
 CHECKOUT = Path(lab.__file__).resolve().parent
-HEAVY = ("scipy", "matplotlib", "pygit2", "distributed", "jinja2")
+HEAVY = ("scipy", "pandas", "matplotlib", "pygit2", "distributed", "jinja2")
 SLOW = (*HEAVY, "numpy", "experiment.spec", "runs.local")
 # A shell that starts something in the background lets it and its children ignore SIGINT.
 AT_A_TERMINAL = ("env", "--default-signal=INT")
