@@ -25,7 +25,7 @@ MOST_LINES = 1_000_000
 MOST_FILES = 20_000
 MODE = re.compile(r"(?:new file mode|deleted file mode|old mode|new mode|index \S+) (.+)$")
 # git reads octal digits with a sign and zeros before them, and takes any rights of a link.
-PLAIN = re.compile(r"100[0-7]{3}\s*")
+PLAIN = re.compile(r"0*100[0-7]{3}\s*")
 KINDS = {"120000": "a symbolic link", "160000": "a submodule"}
 BINARY = re.compile(r"GIT binary patch$|Binary files .* differ$")
 MOVED = re.compile(r"((?:rename|copy) (from|to) )(.+)$")
