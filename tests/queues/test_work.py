@@ -132,7 +132,9 @@ def test_without_a_verdict_the_page_has_the_headline_of_the_report(
 
     work(store, MadeUpMeasuring(sessions={entry.id: Broken()}), quiet)
     kept = store.find(entry.id)
-    sentence = "No verdict: 16 runs of patched failed, none of base: panic, blame series: Oops: 0002"
+    sentence = (
+        "No verdict: 16 runs of patched failed, none of base: panic, blame series: Oops: 0002"
+    )
     assert (kept.blame, kept.headline, kept.message) == ("series", sentence, sentence)
     assert sentence in (store.session(entry) / "report.md").read_text()
     page = (store.folder / INDEX).read_text()
