@@ -6,7 +6,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from email.errors import MessageError
 from email.header import decode_header, make_header
@@ -288,13 +288,10 @@ ASKS = re.compile(
 def who_runs_it(texts: Iterable[str]) -> tuple[str, ...]:
     """A finding for each file of these patches where added code depends on who runs it."""
     by_file: dict[str, str] = {}
-    for text in texts:
-        diff = read_diff(text, "")
-        lines = diff.text.split("\n")
-        for names, where in diff.parts:
-            added = " ".join(line[1:].strip() for line in lines[where] if line.startswith("+"))
-            if names and (asks := ASKS.search(added)):
-                by_file.setdefault(names[-1], asks[0])
+    for names, section in _sections(texts):
+        added = " ".join(line[1:].strip() for line in section if line.startswith("+"))
+        if names and (asks := ASKS.search(added)):
+            by_file.setdefault(names[-1], asks[0])
     return tuple(
         f"{file} depends on who runs it ({clean(asks)[:60]}): other programs and machines may take "
         "another path than those measured here"
@@ -305,14 +302,20 @@ def who_runs_it(texts: Iterable[str]) -> tuple[str, ...]:
 def host_code(texts: Iterable[str]) -> tuple[str, ...]:
     """``FILE (WHY)`` of each file of these patches that the host executes or is read on it."""
     reasons: dict[str, str] = {}
+    for names, section in _sections(texts):
+        for file in names:
+            if file not in reasons and (reason := _reason(file, section)):
+                reasons[file] = reason
+    return tuple(f"{file} ({reason})" for file, reason in reasons.items())
+
+
+def _sections(texts: Iterable[str]) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    """Each file's change in these patches: its old and new names, and its lines."""
     for text in texts:
         diff = read_diff(text, "")
         lines = diff.text.split("\n")
         for names, where in diff.parts:
-            for file in names:
-                if file not in reasons and (reason := _reason(file, lines[where])):
-                    reasons[file] = reason
-    return tuple(f"{file} ({reason})" for file, reason in reasons.items())
+            yield names, lines[where]
 
 
 def _reason(file: str, section: Sequence[str]) -> str:

@@ -1,6 +1,7 @@
 """What may be asked on the command line, and what may not be asked together."""
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,22 @@ def resolved(request: Request, cache: Path, here: Path = CHECKOUT) -> Experiment
     return whole(request, cache, here).experiment
 
 
-def whole(request: Request, cache: Path, here: Path = CHECKOUT) -> Resolved:
+def whole(
+    request: Request,
+    cache: Path,
+    here: Path = CHECKOUT,
+    *,
+    code: Callable[[Resolved], tuple[str, ...] | None] = lambda resolved: None,
+    nearest: tuple[str, ...] = (),
+) -> Resolved:
     return resolve_request(
-        request, checkout=CHECKOUT, cache=cache, here=here, catalogue=catalogue(CHECKOUT)
+        request,
+        checkout=CHECKOUT,
+        cache=cache,
+        here=here,
+        catalogue=catalogue(CHECKOUT),
+        code=code,
+        nearest=nearest,
     )
 
 
@@ -259,14 +273,7 @@ def test_both_kernels_of_a_headers_series_are_compared_for_its_workloads(tmp_pat
     request = Request(
         series=("configs/series/published/p17-block-clock-each-time",), config=("CONFIG_LRU_GEN=y",)
     )
-    made = resolve_request(
-        request,
-        checkout=CHECKOUT,
-        cache=tmp_path,
-        here=CHECKOUT,
-        catalogue=catalogue(CHECKOUT),
-        code=code,
-    )
+    made = whole(request, tmp_path, code=code)
     assert {case.workload for case in made.experiment.cases} & {"block", "direct"}
     (usual,) = compared
     # Of the same words as the session's: what is built for the choice is what it measures.
@@ -279,15 +286,7 @@ def test_the_nearest_workloads_stand_before_those_that_are_chosen(tmp_path: Path
         series=("configs/series/slow-add-16",), source="deb:linux-source-6.12", seeds=1
     )
     alone, beside = (
-        resolve_request(
-            request,
-            checkout=CHECKOUT,
-            cache=tmp_path,
-            here=CHECKOUT,
-            catalogue=catalogue(CHECKOUT),
-            nearest=nearest,
-        )
-        for nearest in ((), ("messaging", "redis"))
+        whole(request, tmp_path, nearest=nearest) for nearest in ((), ("messaging", "redis"))
     )
     chosen = [case.workload for case in alone.experiment.cases]
     names = list(dict.fromkeys(case.workload for case in beside.experiment.cases))
