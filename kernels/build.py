@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import itertools
 import logging
+import os
 import shutil
 import tempfile
 import time
@@ -55,7 +55,15 @@ from kernels.make import identify as identify_toolchain
 from kernels.series import Patch, apply, read_patch
 from kernels.source import Source, release_of
 from kernels.source import identify as identify_source
-from kernels.worktree import COPY_TIMEOUT_S, WorkTree, copy_objects, lay_out, prepare, switch
+from kernels.worktree import (
+    COPY_TIMEOUT_S,
+    WorkTree,
+    copy_objects,
+    folders_of,
+    lay_out,
+    prepare,
+    switch,
+)
 from results.record import KernelIdentity
 from text import clean, words
 
@@ -83,16 +91,6 @@ LONGEST_LINE = 4096
 MOST_LOGS = 32
 # There until what the other configuration has more is removed, by the first build that ends well.
 COPIED = "copied"
-# What a full or failing disk, or memory, says to the lab itself.
-HOST_ERRNOS = (
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EIO,
-    errno.EROFS,
-    errno.ENOMEM,
-    errno.EMFILE,
-    errno.ENFILE,
-)
 CULPRIT = "see which of its makefiles or programs does"
 
 # What a build took last time is remembered in the cache: there is no way to ask make beforehand
@@ -233,6 +231,26 @@ class _Plan:
         patch = self.patches[number]
         return SeriesError(what, where=f"{patch.name} ({patch.subject})", next_step=next_step)
 
+    def made(self, error: OSError) -> bool:
+        """Whether what a call of the lab's failed at is made by the series: its paths, objects.
+
+        It makes nothing elsewhere.  Nor does it fill a disk, or own what is another user's.
+        """
+        tree = self.tree
+        named = {name for patch in self.patches for name in patch.files}
+        paths = {above for name in named for above in (name, *folders_of(name))}
+        for place in map(Path, filter(None, (error.filename, error.filename2))):
+            there = next(each for each in (place, *place.parents) if os.path.lexists(each))
+            if error.errno in products.OF_HOST or there.lstat().st_uid != os.getuid():
+                return False
+            for top in (self.objects, tree.folder / BOXED / self.objects.name):
+                if top in place.parents:
+                    return True
+            for top in (tree.src, tree.patched):
+                if top in place.parents and place.relative_to(top).as_posix() in paths:
+                    return True
+        return False
+
     def beginning(self, objects: Path) -> tuple[Kind, Path | None]:
         """What a build in a folder starts from, and the objects to be copied there, if any.
 
@@ -372,8 +390,8 @@ def _contained(plan: _Plan, work: Callable[[_Site], Made], *, boxed: bool) -> Ma
         ):
             what = f"its build makes what no build makes: {error.what}"
             raise plan.fails(what, CULPRIT) from error
-        of_host = isinstance(error, OSError) and error.errno in HOST_ERRNOS
-        if isinstance(error, LabError) or of_host:
+        of_host = isinstance(error, OSError) and not plan.made(error)
+        if of_host or isinstance(error, LabError | MemoryError):
             raise
         what = f"cannot be built: {type(error).__name__}: {clean(str(error))}"
         raise plan.fails(what, "see what it changes beside text in files") from error

@@ -8,10 +8,12 @@ an image is packed is told by its first bytes, and no more is unpacked than the 
 from __future__ import annotations
 
 import bz2
+import errno
 import lzma
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -33,6 +35,11 @@ MOST_BYTES: Mapping[Kind, int] = {
     "image": 256 * MIB,
     "program": 1024 * MIB,
 }
+# What a full or failing disk, or memory, says to the lab itself.
+OF_HOST = (
+    *(errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS),
+    *(errno.ENOMEM, errno.EMFILE, errno.ENFILE),
+)
 RELEASE = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+~_-]*")
 
 
@@ -41,10 +48,21 @@ class ProductError(InfraError):
 
 
 def read(objects: Path, name: str, kind: Kind) -> bytes:
-    """A file below an object folder; ProductError: not there, no plain file, too large."""
-    try:
+    """A file below an object folder.
+
+    Raises ProductError: it is not there, no plain file, or too large; OSError: the host failed.
+    """
+    with _in_words(name, kind):
         return door.read(objects, name, MOST_BYTES[kind])
+
+
+@contextmanager
+def _in_words(name: str, kind: Kind) -> Iterator[None]:
+    try:
+        yield
     except (LabError, OSError) as error:
+        if isinstance(error, OSError) and error.errno in OF_HOST:
+            raise
         reason = error.what if isinstance(error, LabError) else error.strerror
         raise ProductError(f"{clean(name)} ({kind}): {reason}") from None
 
@@ -76,11 +94,9 @@ def modules(objects: Path, names: Sequence[str], folder: Path) -> None:
 
 def require_size(objects: Path, name: str) -> None:
     """Raise as :func:`read`, without reading, where an ELF file is not one that a build makes."""
-    try:
-        with door.opened(objects, name, MOST_BYTES["program"]):
-            pass
-    except (LabError, OSError) as error:
-        raise ProductError(f"{name}: {error}") from None
+    most = MOST_BYTES["program"]
+    with _in_words(name, "program"), door.opened(objects, name, most):
+        pass
 
 
 LARGEST_MBOX = 256 << 20

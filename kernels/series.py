@@ -117,6 +117,7 @@ def _apply_one(patch: Patch, file: Path, folder: Path, box: Box | None, until: f
     git = partial(_git_apply, patch, file, folder, box, until)
     checked = git("--check", "--numstat", "-z")
     if checked.returncode != 0:
+        _require_host(patch, folder, box)
         loosely = git("--check", "--ignore-whitespace")
         raise _does_not_apply(patch, checked.stderr, only_whitespace=loosely.returncode == 0)
     # What git sees and ``read_diff`` did not was not vetted.
@@ -127,7 +128,18 @@ def _apply_one(patch: Patch, file: Path, folder: Path, box: Box | None, until: f
         step = "make it anew with git format-patch"
         raise SeriesError(what, where=f"{patch.name} ({patch.subject})", next_step=step)
     if (done := git()).returncode != 0:
+        _require_host(patch, folder, box)
         raise _does_not_apply(patch, done.stderr)
+
+
+def _require_host(patch: Patch, folder: Path, box: Box | None) -> None:
+    """See that git runs here, and can write its files; InfraError, OSError: it cannot."""
+    argv = ["git", "--version"]
+    run(box.argv(argv, folder) if box else argv, timeout_s=APPLY_TIMEOUT_S)
+    paths = [patch.path, *(folder / name for name in patch.files)]
+    with tempfile.TemporaryFile(dir=folder) as file:
+        size = sum(path.lstat().st_size for path in paths if os.path.lexists(path))
+        os.posix_fallocate(file.fileno(), 0, size)
 
 
 def _git_apply(

@@ -67,6 +67,11 @@ class WorkTree:
         """Scratch on the same file system; nothing in it is worth keeping."""
         return self.folder / "spare"
 
+    @property
+    def patched(self) -> Path:
+        """The files that patches change, while they are applied."""
+        return self.spare / "patched"
+
     def objects(self, key: str) -> Path:
         """The object folder of one configuration."""
         return self.src / f"{OBJECTS}{key}"
@@ -129,7 +134,7 @@ def _strange(tree: WorkTree) -> str:
         for name in changed
         if originals.get(name, FOLDER) != (before[name].what if name in before else FOLDER)
     ]
-    between = {above for name in changed for above in _folders_of(name)}
+    between = {above for name in changed for above in folders_of(name)}
     odd = [
         name
         for name in {*before, *now}
@@ -155,7 +160,7 @@ def _is_odd(before: _Content | None, now: _Content | None, *, changed: bool, bet
     return what != (before.what if before else "")
 
 
-def _folders_of(name: str) -> tuple[str, ...]:
+def folders_of(name: str) -> tuple[str, ...]:
     """The folders that a path lies in."""
     parts = name.split("/")
     return tuple("/".join(parts[:end]) for end in range(1, len(parts)))
@@ -220,7 +225,7 @@ def switch(tree: WorkTree, patches: Sequence[Patch], *, boxed: bool = False) -> 
     Raises SeriesError: a patch does not apply; the tree is as it was.
     """
     folders.remove(tree.spare)
-    patched = tree.spare / "patched"
+    patched = tree.patched
     patched.mkdir(parents=True)
     former = frozenset(_changed(tree))
     touched = sorted({name for patch in patches for name in patch.files})
@@ -248,7 +253,7 @@ def switch(tree: WorkTree, patches: Sequence[Patch], *, boxed: bool = False) -> 
     gone = [name for name in changed if not _is_file(intended[name])]
     for name in gone:
         (tree.src / name).unlink(missing_ok=True)
-    for above in sorted({above for name in gone for above in _folders_of(name)}, reverse=True):
+    for above in sorted({above for name in gone for above in folders_of(name)}, reverse=True):
         with suppress(OSError):  # there is something else in it
             (tree.src / above).rmdir()
     for name in changed:
@@ -270,7 +275,7 @@ def _vet_applied(
 
     git and ``kernels.diff`` may read a line differently; what counts is what there is now.
     """
-    inhabited = {above for patch in patches for name in patch.files for above in _folders_of(name)}
+    inhabited = {above for patch in patches for name in patch.files for above in folders_of(name)}
     for inside, entry in folders.entries(patched):
         path, before = Path(entry.path), _original(tree, inside, former)
         mode = path.lstat().st_mode
@@ -328,7 +333,7 @@ def _replace(tree: WorkTree, original: Path, target: Path) -> None:
 
 def _refuse_strange(tree: WorkTree, name: str, patches: Sequence[Patch]) -> None:
     """Refuse a path that no file of a kernel has, or that leads out of the tree."""
-    above = _folders_of(name)
+    above = folders_of(name)
     linked = next((each for each in above if (tree.src / each).is_symlink()), "")
     if linked:
         what = f"changes a file beyond a symbolic link: {clean(name)}"

@@ -4,6 +4,7 @@ import csv
 import logging
 import os
 import signal
+import subprocess
 from collections import defaultdict
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import settings
 
 import lab
 from host.process import collect_seldom
+from tests.waiting import completed
 
 SLOWEST = 10
 
@@ -45,6 +47,21 @@ def main(
     before = signal.getsignal(signal.SIGTERM)
     yield Terminal(capsys)
     signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder with 40 MiB, of which a guest of 16 MiB finds enough at first."""
+    if os.geteuid():
+        pytest.skip("mounting a small disk needs root")
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", str(folder)]
+    done = completed(mount, check=False)
+    if done.returncode:
+        pytest.skip(f"no file systems can be mounted here: {done.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

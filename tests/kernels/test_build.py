@@ -1,3 +1,4 @@
+import errno
 import os
 import re
 import shutil
@@ -455,25 +456,55 @@ def test_a_build_that_never_ends_is_the_series_where_the_base_ended(
     assert other.identity.code_key == base.identity.code_key
 
 
+@pytest.mark.usefixtures("base")
+@pytest.mark.parametrize("name", ["log", "originals", "builds"])
+def test_a_place_of_the_cache_that_cannot_be_written_is_the_hosts(lab: Lab, name: str) -> None:
+    patches = lab.series("noop", COMMENT)
+    (tree,), (builds,) = lab.cache.glob("trees/*"), lab.cache.glob("builds-*")
+    log = tree / f"{key_of(lab.request(patches))}.log"
+    path = {"log": log, "originals": tree / "originals/x", "builds": builds}[name]
+    path.unlink(missing_ok=True)
+    path.parent.mkdir(exist_ok=True)
+    path.mkdir()
+    with pytest.raises(OSError, match=r"\[Errno 21\] Is a directory"):
+        provide(lab.request(patches))
+
+
 @pytest.mark.parametrize(
-    ("raised", "expected"),
+    ("number", "place", "is_series"),
     [
-        (IsADirectoryError(21, "Is a directory"), SeriesError),
-        (RecursionError("too deep"), SeriesError),
-        (OSError(28, "No space left on device"), OSError),
+        (errno.EISDIR, "src/obj-x/.config", True),
+        (errno.EISDIR, "src/obj-x", False),
+        (errno.EACCES, "boxed/obj-x/a/b", True),
+        (errno.EACCES, "boxed/obj-x", False),
+        (errno.ENAMETOOLONG, "spare/patched/mm/filemap.c", True),
+        (errno.ENOTDIR, "src/mm", True),
+        (errno.EACCES, "src/kernel", False),
+        (errno.EACCES, "spare/saving", False),
+        (errno.ENOSPC, "src/mm/filemap.c", False),
+        (errno.EAGAIN, "", False),
     ],
 )
-def test_whatever_is_raised_is_the_series_unless_the_host_says_it(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, raised: Exception, expected: type[Exception]
+def test_what_a_call_failed_at_says_whether_the_series_made_it(
+    lab: Lab, number: int, place: str, is_series: bool
 ) -> None:
-    def switch(*_: object, boxed: bool) -> tuple[str, ...]:
-        raise raised
+    plan = build._Plan.of(lab.request(lab.series("noop", COMMENT)))
+    path = plan.tree.folder / place.replace("obj-x", plan.objects.name)
+    assert (
+        plan.made(OSError(number, "x", str(path)) if place else OSError(number, "x")) == is_series
+    )
 
-    monkeypatch.setattr(build, "switch", switch)
-    with pytest.raises(expected):
-        provide(lab.request(lab.series("noop", COMMENT)))
-    with pytest.raises(type(raised)):
-        provide(lab.request())
+
+def test_what_a_build_of_another_user_left_is_not_the_series(lab: Lab) -> None:
+    if os.geteuid():
+        pytest.skip("files of another user need root")
+    plan = build._Plan.of(lab.request(lab.series("noop", COMMENT)))
+    file = plan.objects / "toolchain"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    assert plan.made(PermissionError(errno.EACCES, "x", str(file)))
+    os.chown(file, 1000, 1000)
+    assert not plan.made(PermissionError(errno.EACCES, "x", str(file)))
 
 
 def test_unknown_flavour_and_missing_source_are_the_users(lab: Lab) -> None:

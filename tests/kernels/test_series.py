@@ -1,5 +1,6 @@
 """What of a series a build executes on the host, by file."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -96,6 +97,23 @@ def test_the_users_git_settings_do_not_matter(
     path.write_text(path.read_text().replace("index >> 5;", "index >> 5; "))
     apply([read_patch(path)], lab.source)
     assert "index >> 5; \n" in (lab.source / "mm/filemap.c").read_text()
+
+
+@pytest.mark.parametrize("boxed", [True, False])
+def test_a_patch_that_a_full_disk_keeps_from_being_applied_is_not_to_blame(
+    tmp_path: Path, small_disk: Path, boxed: bool
+) -> None:
+    lines = "+x\n" * 10_000
+    new = "diff --git a/mm/x.c b/mm/x.c\nnew file mode 100644\n--- /dev/null\n+++ b/mm/x.c\n"
+    patch = read_patch(written(tmp_path, f"{HEADER}{new}@@ -0,0 +1,10000 @@\n{lines}"))
+    with (small_disk / "filler").open("wb") as stream:
+        free = shutil.disk_usage(small_disk).free
+        os.posix_fallocate(stream.fileno(), 0, free - (8 << 10))
+    with pytest.raises(OSError, match="No space left"):
+        apply([patch], small_disk, boxed=boxed)
+    (small_disk / "filler").unlink()
+    shutil.rmtree(small_disk / "mm", ignore_errors=True)
+    apply([patch], small_disk, boxed=boxed)
 
 
 def test_patch_that_does_not_apply_is_named_with_file_line_and_hunk(lab: Lab) -> None:

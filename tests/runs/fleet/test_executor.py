@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from runs.local import LocalExecutor
 from tests.runs.fleet.cluster import CHECKOUT, Cluster
 from tests.runs.fleet.conftest import MEMORY_MIB, FleetBench
 from tests.runs.made_up import shipped
-from tests.waiting import completed, wait_until
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -202,21 +202,6 @@ def test_the_client_is_killed_and_the_session_resumed(bench: FleetBench, three: 
     with bench.executor(three) as executor:
         bench.measure("fleet", 6, executor)
     bench.require_same("local", "fleet", resumed=True)
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder with 40 MiB, of which a guest of 16 MiB finds enough at first."""
-    if os.geteuid():
-        pytest.skip("mounting a small disk needs root")
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", str(folder)]
-    done = completed(mount, check=False)
-    if done.returncode:
-        pytest.skip(f"no file systems can be mounted here: {done.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 def test_a_worker_whose_disk_is_full_is_set_aside(
