@@ -101,7 +101,17 @@ LONGEST_LINE = 4096
 MOST_LINES = 100_000
 CHUNK = 1 << 20
 Kind = Literal[
-    "done", "failed", "panic", "oops", "oom", "hung", "lost", "silent", "boot", "unreadable"
+    "done",
+    "failed",
+    "panic",
+    "oops",
+    "oom",
+    "hung",
+    "lost",
+    "silent",
+    "boot",
+    "unreadable",
+    "inexact",  # of another worker's run
 ]
 
 

@@ -28,7 +28,7 @@ from host.facts import QEMU_OVERHEAD_MIB
 from runs.boots import ATTEMPTS, Boot, Executor, Judge, Place, diverging
 from runs.fleet.artefacts import ArtefactStore
 from runs.fleet.members import Flight, Member, Members
-from runs.fleet.parcel import RESULT, Answer, Parcel, answer_of, files_of, write_raw
+from runs.fleet.parcel import HOST_ENDINGS, RESULT, Answer, Parcel, answer_of, files_of, write_raw
 from runs.fleet.worker import identity
 from runs.local import LocalExecutor
 
@@ -36,6 +36,8 @@ DASK, TLS = "dask://", "tls://"
 FORMS = "local, dask://HOST:PORT or tls://HOST:PORT"
 CONNECT_S = 15.0
 POLL_S = 0.1
+# Behind the name of a repeat, in which nothing counts: the run once more, counted.
+COUNTED = ".counted"
 
 
 @dataclass
@@ -49,12 +51,18 @@ class Case:
     member: Member | None = None
     answer: Answer | None = None
     fingerprint: str = ""
+    counts: bytes | None = None
     is_recorded: bool = False
 
     @property
     def boot(self) -> Boot:
         """What is booted."""
         return self.parcel.boot
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it is booted to be compared alone, and no run of the plan."""
+        return self.boot.name.endswith(COUNTED)
 
 
 @dataclass
@@ -73,6 +81,7 @@ class BootBatch:
     # Of each machine, in the order of the plan, as a local session numbers its snapshots.
     _numbers: dict[Machine, int] = field(default_factory=dict)
     _alone: int = 0
+    _counted: set[str] = field(default_factory=set)
 
     def run(self) -> float:
         """Boot everything; return the CPU seconds.  InfraError: nobody serves, or bytes differ."""
@@ -80,6 +89,7 @@ class BootBatch:
             self.queued.append(case)
             if not case.boot.cold:
                 self._numbers.setdefault(case.boot.machine, len(self._numbers) + 1)
+        self._counted |= {case.boot.repeats for case in self.cases.values() if case.is_counted}
         kept_snapshots: set[Machine] = set()
         try:
             self.members.refresh(at_once=True)
@@ -109,6 +119,10 @@ class BootBatch:
             member = self._member_for(case)
             if member is None:
                 waiting.append(case)
+                continue
+            original = self.cases.get(case.boot.repeats)
+            if case.is_counted and original and original.member is member:
+                case.is_recorded = True  # nobody else serves
                 continue
             case.member = member
             flight = self.members.submit(case.parcel, member)
@@ -173,12 +187,27 @@ class BootBatch:
             answer = case.answer
             assert answer is not None
             assert answer.outcome is not None
-            first = self.cases.get(self.judge.first(case.boot, answer.outcome))
-            if first is not None and not first.is_recorded:
+            name = case.boot.name
+            first = "" if case.is_counted else self.judge.first(case.boot, answer.outcome)
+            # Of a repeat the counted one, too, which says whether it may pass.
+            before = (first or case.boot.repeats, f"{name}{COUNTED}")
+            if not all(self.cases[each].is_recorded for each in before if each in self.cases):
                 continue
-            write_raw(self.place.raw / case.boot.name, answer.raw)
             files = answer.outcome.files
             case.fingerprint = channel.fingerprint(files) if files is not None else ""
+            if case.is_counted or name in self._counted:  # of others nobody asks, and it is much
+                case.counts = answer.outcome.counts
+            if case.is_counted:
+                case.is_recorded, case.answer = True, None
+                self.place.reporter.finished(name, counts=False)
+                if difference := self._difference(case, answer):
+                    # On record, so that this session never passes.
+                    ending = Ending("inexact", difference)
+                    repeat = self.cases[name.removesuffix(COUNTED)].boot
+                    self.judge.receive(repeat, Outcome(None, ending, 0.0, 0.0), last=True)
+                    raise _broken(difference)
+                continue
+            write_raw(self.place.raw / name, answer.raw)
             outcome = replace(answer.outcome, host=answer.host)
             if self.judge.receive(case.boot, outcome, last=case.attempt == ATTEMPTS):
                 case.attempt += 1
@@ -187,30 +216,49 @@ class BootBatch:
                 self.queued.appendleft(case)
                 continue
             case.is_recorded = True
-            self._compare(case, answer)
+            if difference := self._difference(case, answer):
+                raise _broken(difference)
             # Of a run that others may be compared with its name stays, and its bytes are on disk.
             case.answer = Answer(answer.worker, answer.host, None)
 
-    def _compare(self, case: Case, answer: Answer) -> None:
-        """See that a repeat on another worker has the run's bytes; InfraError: names both."""
+    def _difference(self, case: Case, answer: Answer) -> str:
+        """How what another worker made of a run differs, with both hosts; empty where it is not."""
         original = self.cases.get(case.boot.repeats)
         if original is None or original.answer is None or answer.outcome is None:
-            return
+            return ""
         if original.answer.worker == answer.worker:
-            self._alone += 1
-            return
-        files = answer.outcome.files
-        if files is None or not original.fingerprint or case.fingerprint == original.fingerprint:
-            return
-        before = limited.call(channel.read_result, self.place.raw / original.boot.name / RESULT)
-        raise InfraError(
+            self._alone += not case.is_counted
+            return ""
+        files, ending = answer.outcome.files, answer.outcome.ending
+        differs: tuple[str, ...] = ()
+        if not original.fingerprint:
+            return ""
+        if files is None:
+            # Of a repeat it is judged, as a run that failed.
+            if case.is_counted and ending.kind not in HOST_ENDINGS:
+                differs = (f"it ended: {ending.message}",)
+        elif case.fingerprint != original.fingerprint:
+            path = self.place.raw / original.boot.name / RESULT
+            differs = diverging(limited.call(channel.read_result, path), files)
+        elif case.is_counted:
+            sides = ({"what the probe counted": each.counts or b""} for each in (original, case))
+            differs = diverging(*sides)
+        if not differs:
+            return ""
+        return (
             f"{case.boot.name} has other bytes on {answer.host} ({answer.worker}) than "
             f"{original.boot.name} on {original.answer.host} ({original.answer.worker}): "
-            f"{'; '.join(diverging(before, files)[:1])}",
-            where="fleet",
-            next_step="one of these hosts is broken: measure on each of them alone to see which "
-            "repeats itself, then in a new session without the other",
+            f"{differs[0]}"
         )
+
+
+def _broken(difference: str) -> InfraError:
+    return InfraError(
+        difference,
+        where="fleet",
+        next_step="one of these hosts is broken: measure on each of them alone to see which "
+        "repeats itself, then in a new session without the other",
+    )
 
 
 @dataclass
@@ -269,7 +317,7 @@ class DaskExecutor:
         members = self.members
         members.resume = f"./lab.py run --resume {place.raw.parent}"
         topic = f"twinboot-{uuid.uuid4().hex}"
-        boots = [boot for batch in batches for boot in batch]
+        boots = with_counted([boot for batch in batches for boot in batch])
         kept = {path: self.store.put(path) for boot in boots for path in files_of(boot)}
         cases = {
             boot.name: Case(
@@ -307,6 +355,18 @@ class DaskExecutor:
         if arch != X86_64.name:
             what = f"workers boot guests of {X86_64.name} only, and this kernel is for {arch}"
             raise UsageError(what, where=where, next_step=step)
+
+
+def with_counted(boots: Sequence[Boot]) -> list[Boot]:
+    """The boots, and before each repeat in which nothing counts its run as it is, once more."""
+    by_name = {boot.name: boot for boot in boots}
+    result = []
+    for boot in boots:
+        run = by_name.get(boot.repeats)
+        if run is not None and run.probe and not boot.probe:
+            result.append(replace(run, name=f"{boot.name}{COUNTED}", repeats=run.name))
+        result.append(boot)
+    return result
 
 
 def executor_of(

@@ -5,11 +5,15 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+import runs.measure
 from guests import exact
 from guests.initramfs import Initramfs
+from guests.probe import fold, models
+from guests.probe.plugin import Probe
 from host import limited
 from results.record import RunRecord
 from results.store import SessionStore
@@ -55,7 +59,7 @@ class FleetBench:
         for arm, kernel in made.measured.items():
             kernel.folder.mkdir(parents=True, exist_ok=True)
             (kernel.folder / "bzImage").write_bytes(f"kernel of {arm}".encode())
-        for name in ("initramfs", "preload"):
+        for name in ("initramfs", "preload", "probe"):
             (self.folder / name).write_bytes(name.encode() * 1000)
         bench = made.resolved.measured
         small = {"memory_mib": MEMORY_MIB}
@@ -66,6 +70,7 @@ class FleetBench:
             resolved=dataclasses.replace(made.resolved, measured=bench),
             initramfs=Initramfs(self.folder / "initramfs", "0"),
             preload=self.folder / "preload",
+            probe=Probe(self.folder / "probe", "", 1, "7"),
         )
 
     def store(self, name: str) -> SessionStore:
@@ -139,20 +144,25 @@ def _serving(executor: DaskExecutor) -> int:
     return len(executor.members.serving)
 
 
+# What stands in for the reader is a function of this process.
+STAND_INS: tuple[tuple[Any, str, Any], ...] = (
+    (exact, "take_snapshot", stand_in.take_snapshot),
+    (exact, "run", stand_in.run_guest),
+    (local, "RESERVE_BYTES", 0),
+    (limited, "call", lambda function, *given, **named: function(*given, **named)),
+    (parse, "guest_result", lambda files, names: SimpleNamespace(phases=(), build_id="")),
+    (validity, "problems", lambda result, claim: ()),
+    (models, "lock_words", lambda kernel: ()),
+    (fold, "locks_of", lambda kernel: ()),
+    (runs.measure, "observe", lambda *of_run: ((), ())),
+)
+
+
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FleetBench:
     """Guests stand in here, too; the client judges them as it judges real ones."""
-    monkeypatch.setattr(exact, "take_snapshot", stand_in.take_snapshot)
-    monkeypatch.setattr(exact, "run", stand_in.run_guest)
-    monkeypatch.setattr(local, "RESERVE_BYTES", 0)
-    # What stands in for the reader is a function of this process.
-    monkeypatch.setattr(
-        limited, "call", lambda function, *given, **named: function(*given, **named)
-    )
-    monkeypatch.setattr(
-        parse, "guest_result", lambda files, names: SimpleNamespace(phases=(), build_id="")
-    )
-    monkeypatch.setattr(validity, "problems", lambda result, claim: ())
+    for stand in STAND_INS:
+        monkeypatch.setattr(*stand)
     return FleetBench(tmp_path)
 
 

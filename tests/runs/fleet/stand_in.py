@@ -19,8 +19,8 @@ from runs import local
 from tests.guests.framing import sent
 from tests.values import spaced
 
-SECONDS, LIES, FILLS_MIB, DIES = spaced(
-    "STAND_IN_SECONDS STAND_IN_LIES STAND_IN_FILLS_MIB STAND_IN_DIES_OF"
+SECONDS, LIES, MISCOUNTS, FILLS_MIB, DIES = spaced(
+    "STAND_IN_SECONDS STAND_IN_LIES STAND_IN_MISCOUNTS STAND_IN_FILLS_MIB STAND_IN_DIES_OF"
 )
 
 
@@ -72,7 +72,10 @@ def run_guest(
     if os.environ.get(LIES):
         files["out"] = bytes([files["out"][0] ^ 1]) + files["out"][1:]
     (logs / "result").write_bytes(sent(files))
-    return Outcome(files, Ending("done", "the agent finished"), 0.1, 0.2)
+    counts = f"instructions {len(inputs)}\n".encode() if probe else None
+    if counts and os.environ.get(MISCOUNTS):
+        counts = counts.replace(b"s ", b"s 1")
+    return Outcome(files, Ending("done", "the agent finished"), 0.1, 0.2, counts)
 
 
 def dask_setup(worker: Any) -> None:
