@@ -109,10 +109,9 @@ def take_in(spec: SeriesSpec, *, checkout: Path, cache: Path, repository: str = 
 
     for name in spec.parts:
         series = _read(name, checkout, cache, repository)
-        record = _vetted(series, name)
+        record, asking = _vetted(series, name)
         text = "\n".join(mail.text for mail in (series.cover, *series.mails) if mail)
-        series.findings += unmet(text, clean(name), offered, patch_ids)
-        series.findings += who_runs_it(each.decode(errors="replace") for _, each in series.patches)
+        series.findings += (*unmet(text, clean(name), offered, patch_ids), *asking)
         offered |= {record.message_id, *CHANGE_ID.findall(text)}
         offered |= {patch.message_id for patch in record.patches}
         parts.append((series, record.model_copy(update={"findings": tuple(series.findings)})))
@@ -295,8 +294,11 @@ def _require_bounds(name: str, sizes: Sequence[int], lines: int = 0, files: int 
         raise too_large(sum(sizes), clean(name))
 
 
-def _vetted(series: _Series, name: str) -> SeriesRecord:
-    """Read and describe every patch as the build will; contents get git's prefixes."""
+def _vetted(series: _Series, name: str) -> tuple[SeriesRecord, tuple[str, ...]]:
+    """Read and describe every patch as the build will; contents get git's prefixes.
+
+    Returns the record, and the findings of ``who_runs_it``.
+    """
     patches = series.patches
     lines = sum(content.count(b"\n") for _, content in patches)
     _require_bounds(name, [len(content) for _, content in patches], lines)
@@ -305,26 +307,27 @@ def _vetted(series: _Series, name: str) -> SeriesRecord:
         patch_of(Path(file), content, level)
         for (file, content), level in zip(patches, levels, strict=True)
     ]
-    for patch, _ in read:
+    for patch, _, _ in read:
         if not patch.files:
             step = "take it out of the series"
             raise SeriesError("changes no file", where=patch.name, next_step=step)
-    contents = [content for _, content in read]
-    _require_bounds(name, [], files=sum(len(patch.files) for patch, _ in read))
+    contents = [content for _, content, _ in read]
+    _require_bounds(name, [], files=sum(len(patch.files) for patch, _, _ in read))
     respelled = [
         file for (file, given), content in zip(patches, contents, strict=True) if given != content
     ]
     if respelled:
         names = enumerated(respelled)
         series.findings.append(f"other prefixes of paths than git's a/ and b/: {names}")
-    series.patches = [(patch.name, content) for patch, content in read]
+    series.patches = [(patch.name, content) for patch, content, _ in read]
     if contents != [mail.raw for mail in series.mails]:
         series.files = ()
     cover, mails = series.cover, series.mails
     bases = (BASE_COMMIT.search(mail.text) for mail in (cover, *mails) if mail)
     base = next((match[1] for match in bases if match), series.base_commit)
     head = cover or mails[0]
-    return SeriesRecord(
+    diffs = [diff for _, _, diff in read]
+    record = SeriesRecord(
         kind=series.kind,
         origin=clean(name),
         title=clean(head.subject) or read[0][0].subject,
@@ -341,10 +344,11 @@ def _vetted(series: _Series, name: str) -> SeriesRecord:
                 author=mail.author,
                 message_id=mail.message_id if mail.has_id else "",
             )
-            for (patch, content), mail in zip(read, mails, strict=True)
+            for (patch, content, _), mail in zip(read, mails, strict=True)
         ),
-        host_code=host_code(content.decode(errors="replace") for content in contents),
+        host_code=host_code(diffs),
     )
+    return record, who_runs_it(diffs)
 
 
 def kept_folder(cache: Path, key: str) -> Path:

@@ -17,7 +17,7 @@ from errors import SeriesError, UsageError
 from host import sandbox
 from host.process import Finished, TimedOutError, run
 from host.sandbox import Box
-from kernels.diff import HUNK, Hunk, hunk_numbers, read_diff
+from kernels.diff import HUNK, Diff, Hunk, hunk_numbers, read_diff
 from text import clean
 
 # Of all patches of a series together.
@@ -60,8 +60,8 @@ def read_patch(path: Path) -> Patch:
     return patch_of(path, content)[0]
 
 
-def patch_of(path: Path, content: bytes, level: int | None = None) -> tuple[Patch, bytes]:
-    """A patch of this name and content, and the content with the prefixes that git apply wants.
+def patch_of(path: Path, content: bytes, level: int | None = None) -> tuple[Patch, bytes, Diff]:
+    """A patch of this name and content, the content with git's prefixes, and what was read of it.
 
     ``level`` is that of ``kernels.diff.read_diff``.
     Raises SeriesError: the patch was damaged, or names or makes what no patch may, see
@@ -78,7 +78,7 @@ def patch_of(path: Path, content: bytes, level: int | None = None) -> tuple[Patc
     content = content if same else diff.text.encode(errors="surrogateescape")
     subject = subject_of(text) or re.sub(r"^[0-9]{4}-", "", path.stem)
     patch = Patch(path, subject, diff.files, diff.hunks, diff.made)
-    return patch, content
+    return patch, content, diff
 
 
 def too_large(size: int, where: str) -> SeriesError:
@@ -297,10 +297,10 @@ ASKS = re.compile(
 )
 
 
-def who_runs_it(texts: Iterable[str]) -> tuple[str, ...]:
+def who_runs_it(diffs: Iterable[Diff]) -> tuple[str, ...]:
     """A finding for each file of these patches where added code depends on who runs it."""
     by_file: dict[str, str] = {}
-    for names, section in _sections(texts):
+    for names, section in _sections(diffs):
         added = " ".join(line[1:].strip() for line in section if line.startswith("+"))
         if names and (asks := ASKS.search(added)):
             by_file.setdefault(names[-1], asks[0])
@@ -311,20 +311,19 @@ def who_runs_it(texts: Iterable[str]) -> tuple[str, ...]:
     )
 
 
-def host_code(texts: Iterable[str]) -> tuple[str, ...]:
+def host_code(diffs: Iterable[Diff]) -> tuple[str, ...]:
     """``FILE (WHY)`` of each file of these patches that the host executes or is read on it."""
     reasons: dict[str, str] = {}
-    for names, section in _sections(texts):
+    for names, section in _sections(diffs):
         for file in names:
             if file not in reasons and (reason := _reason(file, section)):
                 reasons[file] = reason
     return tuple(f"{file} ({reason})" for file, reason in reasons.items())
 
 
-def _sections(texts: Iterable[str]) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+def _sections(diffs: Iterable[Diff]) -> Iterator[tuple[tuple[str, ...], list[str]]]:
     """Each file's change in these patches: its old and new names, and its lines."""
-    for text in texts:
-        diff = read_diff(text, "")
+    for diff in diffs:
         lines = diff.text.split("\n")
         for names, where in diff.parts:
             yield names, lines[where]

@@ -441,7 +441,7 @@ class _Poll:
         )
         if self.store.add(entry):
             count = sum(len(post.attached) or 1 for post in group.patches)
-            executed = host_code(post.text for post in group.patches)
+            executed = host_code(read_diff(post.text, "") for post in group.patches)
             of_host = f"; its build executes {clean(', '.join(executed))}" if executed else ""
             self.report.queued.append(
                 f"{entry_id}  {group.words}, {counted(count, 'patch')}{of_host}"

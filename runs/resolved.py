@@ -19,6 +19,7 @@ from experiment.machine import MachineSpec
 from experiment.plan import Plan, Size, make_plan, memory_needed_mib, scaled, wall_arms, wall_plan
 from experiment.spec import ArmSpec, CaseSpec, Experiment, Guest, KernelSpec, Observed
 from kernels import build, config, patch_folder
+from kernels.diff import read_diff
 from kernels.intake import Taken, take_in
 from kernels.series import host_code
 from kernels.settle import COMMON, series_of
@@ -393,8 +394,8 @@ def executed_by_builds(resolved: Resolved) -> dict[str, tuple[str, ...]]:
     """What a build of each series executes on this host, by arm as in ``Resolved.series``."""
     # Of the patches themselves: a record may come with the session of somebody else.
     return {
-        name: host_code(path.read_text(errors="replace") for path in taken.patches)
-        for name, taken in resolved.series.items()
+        name: host_code(read_diff(path.read_text(errors="replace"), path.name) for path in paths)
+        for name, paths in ((name, taken.patches) for name, taken in resolved.series.items())
     }
 
 

@@ -12,6 +12,7 @@ import pytest
 from errors import InfraError, SeriesError, UsageError
 from experiment.spec import SeriesSpec
 from kernels.build import provide
+from kernels.diff import Diff, read_diff
 from kernels.intake import RECORDS, adopt, copy_out, take_in
 from kernels.series import apply, read_patch
 from results.record import SeriesRecord
@@ -58,6 +59,18 @@ def test_a_thread_with_cover_letter_and_replies(lab: Lab) -> None:
     text = applied(lab, patches)
     assert "index >> 5" in text
     assert "index * 37" in text
+
+
+def test_a_patch_is_read_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def read_and_noted(text: str, where: str, level: int | None = None) -> Diff:
+        read.append(text)
+        return read_diff(text, where, level)
+
+    monkeypatch.setattr("kernels.series.read_diff", read_and_noted)
+    patches, _ = taken(lab, file(lab, post(lab, FASTER, GROWN)))
+    assert read == [path.read_text() for path in patches]
 
 
 def test_the_same_thread_gives_the_same_kernel(lab: Lab) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from errors import SeriesError, UsageError
+from kernels.diff import read_diff
 from kernels.patch_folder import known_series, read_folder
 from kernels.series import apply, host_code, read_patch, reverted, who_runs_it
 from tests.kernels.fake import FASTER, GROWN, Lab, replace
@@ -217,7 +218,13 @@ def diff(file: str, *lines: str, made: str = "") -> str:
 )
 def test_code_that_asks_who_runs_it_is_a_finding(lines: list[str], is_named: bool) -> None:
     text = diff("mm/before.c", "x") + diff("mm/filemap.c", *lines)
-    assert [each.partition(" ")[0] for each in who_runs_it([text])] == ["mm/filemap.c"] * is_named
+    assert [each.partition(" ")[0] for each in who_runs_it([read_diff(text, "")])] == [
+        "mm/filemap.c"
+    ] * is_named
+
+
+def executed(*texts: str) -> tuple[str, ...]:
+    return host_code(read_diff(text, "") for text in texts)
 
 
 @pytest.mark.parametrize(
@@ -225,27 +232,27 @@ def test_code_that_asks_who_runs_it_is_a_finding(lines: list[str], is_named: boo
 )
 def test_what_a_build_executes_is_named_with_a_reason(text: str, reason: str) -> None:
     file = text.partition(" b/")[2].partition("\n")[0]
-    assert host_code([diff("mm/before.c", "x") + text + diff("mm/after.c", "x")]) == (
+    assert executed(diff("mm/before.c", "x") + text + diff("mm/after.c", "x")) == (
         f"{file} ({reason})",
     )
 
 
 @pytest.mark.parametrize("text", data(__file__, "code_of_the_kernel_is_not"))
 def test_code_of_the_kernel_is_not(text: str) -> None:
-    assert host_code([text]) == ()
+    assert executed(text) == ()
 
 
 def test_a_name_is_read_as_git_reads_it() -> None:
     quoted = '"%s/\\115akefile"'
     sides = [quoted % "a", quoted % "b"]
     octal = "diff --git {0} {1}\n--- {0}\n+++ {1}\n@@ -1 +1 @@\n-a\n+b\n".format(*sides)
-    assert host_code([octal]) == ("Makefile (a makefile)",)
+    assert executed(octal) == ("Makefile (a makefile)",)
     # Git takes names from these lines where its own says nothing.
     moved = "diff --git a/a.c b/c.c\nsimilarity index 100%\nrename from mm/a b.c\n"
-    assert host_code([moved + "rename to mm/Makefile\n"]) == ("mm/Makefile (a makefile)",)
+    assert executed(moved + "rename to mm/Makefile\n") == ("mm/Makefile (a makefile)",)
     # Words around a diff are none, whatever they look like.
     words = "Subject: [PATCH] x\n\n--- a/\x1b]52;c;aGk=\x07Makefile\n+++ b/Makefile\n\n---\n"
-    assert host_code([words + diff("mm/x.c", "x")]) == ()
+    assert executed(words + diff("mm/x.c", "x")) == ()
 
 
 def test_a_removed_and_a_renamed_script_are_named_too() -> None:
@@ -254,7 +261,7 @@ def test_a_removed_and_a_renamed_script_are_named_too() -> None:
     renamed = "diff --git a/mm/x.c b/scripts/y.c\nsimilarity index 100%\nrename from mm/x.c\n"
     renamed += "rename to scripts/y.c\n"
     plain = "--- a/scripts/z\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n"
-    assert [each.partition(" ")[0] for each in host_code([removed, renamed, plain])] == [
+    assert [each.partition(" ")[0] for each in executed(removed, renamed, plain)] == [
         "scripts/x",
         "scripts/y.c",
         "scripts/z",
