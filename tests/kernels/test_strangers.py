@@ -86,7 +86,7 @@ SIZES: dict[str, tuple[str, str]] = {
     ),
     "a map of 3 GiB": ("truncate -s 3G System.map", "System.map (map): has more than 64 MiB"),
     "a map that is a link": ("mv System.map x; ln -s x System.map", "(map): is a link"),
-    "a vmlinux of 3 GiB": ("truncate -s 3G vmlinux", "vmlinux: "),
+    "a vmlinux of 3 GiB": ("truncate -s 3G vmlinux", "vmlinux (program): has more than"),
     "a vmlinux of one byte": ("echo > vmlinux", "cannot be read as ELF"),
     "a log of 20 MiB": ("head -c 20M /dev/zero; sleep 2", "prints more than 16 MiB"),
     "a log of one line": ("head -c 10M /dev/zero | tr '\\0' ld; false", "does not build"),
