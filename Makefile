@@ -19,7 +19,7 @@ FUZZER := atheris==3.0.0
 
 .PHONY: help setup link run lint lint-types lint-rest actionlint browser check test test-all try-newest \
 	measure-newest lock schema gallery \
-	gallery-site gallery-records clean
+	gallery-site gallery-records picture clean
 
 help:
 	@echo "make run     set up, then measure $(EXPERIMENT) and name the report"
@@ -33,6 +33,7 @@ help:
 	@echo "make gallery measure shipped experiments ($(GALLERY)) and make a"
 	@echo "             site of their reports, gallery/site; an hour or two with nothing cached"
 	@echo "make gallery-records  the same site of five recorded sessions, without measuring"
+	@echo "make picture draw docs/filemap-v4.svg, the picture in README, from a recorded session"
 	@echo "make clean   remove .venv and what checks leave; sessions and the cache stay"
 
 setup:
@@ -165,6 +166,14 @@ gallery-records: setup
 	@mkdir -p gallery/sessions
 	@set -e; for record in configs/gallery/*.tar.xz; do tar -xJf $$record -C gallery/sessions; done
 	@$(MAKE) gallery-site
+
+# README's picture, of a recorded session.  It stands alone: colours of the light page, on white.
+PICTURE := waterfall-filemap-4k-4k-alt
+picture: setup
+	@mkdir -p gallery/sessions && tar -xJf configs/gallery/filemap-v4.tar.xz -C gallery/sessions
+	@$(VENV_PYTHON) lab.py report gallery/sessions/filemap-v4 --form html --no-judge | \
+		sed -n '/<svg[^>]*$(PICTURE)/,/<\/svg>/p' | sed -E 's/var\(--[a-z]+, ([^)]*)\)/\1/g' | \
+		sed '1s|<svg |<svg width="700" style="background: \#fff" |' >docs/filemap-v4.svg
 
 clean:
 	rm -rf .venv .make .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -186,7 +186,7 @@ def to_svg(fig: Figure, name: str, alt: str) -> str:
     svg = re.sub(r"\s*<defs>\s*<style.*?</style>\s*</defs>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'\b(id|xlink:href|href)="(#?)([^"]+)"', rf'\1="\2{name}-\3"', svg)
     svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", svg)
-    svg = re.sub(r'(font: [^;"]*?[0-9.]+px) [^;"]*', r"\1 var(--sans, system-ui, sans-serif)", svg)
+    svg = re.sub(r'(font-family: )[^;"]*', r"\1var(--sans, system-ui, sans-serif)", svg)
     for placeholder, variable, fallback in COLOURS:
         svg = svg.replace(placeholder, f"var({variable}, {fallback})")
     box = re.search(r'viewBox="[^"]+"', svg)

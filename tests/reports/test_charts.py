@@ -62,6 +62,7 @@ def test_charts_are_well_formed_follow_the_page_and_say_in_words_what_they_show(
         assert title.text == chart.alt != ""
         loose = re.sub(r"var\(--[a-z]+, #[0-9a-f]{6}\)", "", chart.svg)
         assert not re.search(r"#[0-9a-f]{6}\b", loose), chart.name
+        assert "DejaVu" not in chart.svg, chart.name
         assert "http" not in re.sub(r'(href="https://[^"]+)|http://www.w3.org/', "", loose)
     ids = re.findall(r'\bid="([^"]+)"', page_of(session))
     assert len(ids) == len(set(ids))
