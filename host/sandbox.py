@@ -64,8 +64,8 @@ class Box:
 
     ``shared`` files are written by several boxes at once, so they stay with the boxes' user.
     ``empty`` folders are there for what wants to mount on them; ``devices`` are opened with the
-    rights of their files' groups.  With ``network`` it has that of the host; with ``sockets`` those
-    within the box, and with ``memfd`` files of memory without a name.
+    rights of their files' groups.  With ``sockets`` it has those within the box, and with ``memfd``
+    files of memory without a name.
     """
 
     tool: Tool
@@ -75,7 +75,6 @@ class Box:
     shared: tuple[Path, ...] = ()
     empty: tuple[Path, ...] = ()
     devices: tuple[Path, ...] = ()
-    network: bool = False
     sockets: bool = False
     memfd: bool = False
 
@@ -101,7 +100,7 @@ class Box:
             return [*outside, *_bwrap(self, cwd), *as_root, *limits, *argv]
         # Arguments of UNSHARED: how, from where and to where each part is mounted.
         parts = _parts(self)
-        mounts = ["" if self.network else "--net", str(len(parts)), str(_uid()), str(TMP_BYTES)]
+        mounts = [str(len(parts)), str(_uid()), str(TMP_BYTES)]
         mounts += [_groups(self), *(str(word) for part in parts for word in part)]
         return [*outside, "sh", "-c", UNSHARED, "sh", *mounts, str(cwd), *limits, *argv]
 
@@ -165,7 +164,7 @@ def accounting() -> str:
 def programs(*names: str) -> tuple[Path, ...]:
     """Where programs of these names are if no system folder holds them: read-only parts of a box.
 
-    With them comes this Python, which kernel builds and b4 run.
+    With them comes this Python, which kernel builds run.
     """
     paths = [Path(path) for name in names if (path := shutil.which(name)) is not None]
     places = [place for path in paths for place in (path.absolute().parent, path.resolve().parent)]
@@ -214,8 +213,8 @@ def _parts(box: Box) -> list[tuple[str, Path, Path]]:
 
 
 def _bwrap(box: Box, cwd: Path) -> list[str]:
-    argv = ["bwrap", "--die-with-parent", *([] if box.network else ["--unshare-net"])]
-    argv += words("--unshare-pid --unshare-ipc --unshare-uts --unshare-cgroup-try --hostname box")
+    argv = list(words("bwrap --die-with-parent --unshare-net --unshare-pid --unshare-ipc"))
+    argv += words("--unshare-uts --unshare-cgroup-try --hostname box")
     argv += words("--dev /dev --proc /proc --perms 1777 --size")
     argv += [str(TMP_BYTES), "--tmpfs", "/tmp"]  # noqa: S108
     # Root makes its box as root, and leaves that behind at its door.
@@ -249,9 +248,8 @@ def _groups(box: Box) -> str:
 # The root is made over /sys, which every host has and no part of a box is in: a folder made for it
 # would stay behind outside, and could not be removed while the box is there.
 UNSHARED = r"""
-net=$1; shift
 [ "$(id -u)" = 0 ] && user= || user='--user --map-root-user'
-exec unshare $user --mount $net --ipc --uts --pid --fork --kill-child sh -ec '
+exec unshare $user --mount --net --ipc --uts --pid --fork --kill-child sh -ec '
 own=$1 count=$2 uid=$3 bytes=$4 groups=$5; shift 5
 root=/sys
 mount -t tmpfs -o mode=755 box "$root"

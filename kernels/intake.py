@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,8 +22,9 @@ from pydantic import TypeAdapter, ValidationError
 from errors import InfraError, SeriesError, UsageError
 from experiment.series_name import Kind, kind_of, message_id, split_mail
 from experiment.spec import SeriesSpec
+from files import written_beside
 from host.process import run
-from kernels import b4, git_range
+from kernels import git_range
 from kernels.diff import MOST_FILES, MOST_LINES, read_diff
 from kernels.mail import (
     BASE_COMMIT,
@@ -57,6 +60,10 @@ log = logging.getLogger(__name__)
 
 RECORDS = "series.json"
 GIT_TIMEOUT_S = 60.0
+FETCH_TIMEOUT_S = 120.0
+MESSAGE_CHARACTERS = 400
+# What a fetch needs of the caller's environment to get out of some networks.
+NETWORK = ("http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 STACK = TypeAdapter(tuple[SeriesRecord, ...])
 
 
@@ -168,8 +175,39 @@ def thread_of(identifier: str, cache: Path) -> bytes:
     if fetched.exists():
         log.info("the thread is taken as it was fetched before: %s", fetched)
     else:
-        b4.fetch_thread(identifier, fetched)
+        _fetch_thread(identifier, fetched)
     return fetched.read_bytes()
+
+
+def _fetch_thread(message_id: str, into: Path) -> None:
+    """Write a message's thread from the public archive as an mbox; InfraError: not to be had."""
+    with tempfile.TemporaryDirectory(prefix="twinboot-b4-") as name:
+        folder = Path(name)
+        (folder / "home").mkdir()
+        variables = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "HOME": str(folder / "home"),
+            "GIT_CEILING_DIRECTORIES": str(folder.parent),
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "LC_ALL": "C.UTF-8",
+        }
+        variables |= {key: os.environ[key] for key in NETWORK if key in os.environ}
+        assigned = [f"{key}={value}" for key, value in variables.items()]
+        # -I: neither PYTHONPATH nor a file in the folder can stand in for a module.
+        b4 = ["env", "-i", *assigned, sys.executable, "-I", "-m", "b4.command"]
+        quiet = ["--no-interactive", "--no-stdin", "-c", "b4.attestation-policy=off"]
+        argv = [*b4, *quiet, "mbox", "-o", name, "-n", "thread", message_id]
+        result = run(argv, timeout_s=FETCH_TIMEOUT_S, cwd=folder, check=False)
+        if "No module named" in result.stderr:
+            raise InfraError("b4 is not installed", where="b4", next_step="make setup")
+        files = sorted(folder.glob("thread*"))
+        if result.returncode != 0 or not files:
+            what = f"the thread cannot be fetched: {clean(result.tail(), MESSAGE_CHARACTERS)}"
+            step = "save the thread as an mbox file where there is a network, and name it"
+            raise InfraError(what, where=clean(message_id), next_step=step)
+        with written_beside(into) as beside:
+            shutil.copyfile(files[0], beside)
 
 
 def _from_folder(name: str, checkout: Path) -> _Series:

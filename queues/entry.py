@@ -17,7 +17,7 @@ from results.record import Record
 from runs.request import Request
 from text import clean
 
-State = Literal["waiting", "running", "done", "failed", "replaced", "removed"]
+State = Literal["waiting", "running", "done", "failed", "removed"]
 Blame = Literal["", "user", "series", "workload", "host", "lab"]
 # It names files: nothing that leads anywhere else.
 ID = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,120}$"
@@ -83,8 +83,8 @@ class QueueEntry(EntryOutcome):
 
     ``mailbox`` names the mails that the queue itself keeps; they then stand for the
     question's series.  ``added``, ``began`` and ``ended`` are UTC, ``2026-01-01T00:00:00.000000Z``.
-    ``attempt`` counts sessions, ``tries`` how often the host ended this one.  ``attested`` is what
-    vouches for the author of mails (``kernels.b4``), or empty.
+    ``attempt`` counts sessions, ``tries`` how often the host ended this one.  ``author`` is as a
+    mail has it, which proves nothing.
     """
 
     id: Annotated[str, Field(pattern=ID)]
@@ -101,7 +101,6 @@ class QueueEntry(EntryOutcome):
     worker: str = ""
     began: str = ""
     ended: str = ""
-    attested: str = ""
 
     @property
     def is_open(self) -> bool:
@@ -116,12 +115,6 @@ class QueueEntry(EntryOutcome):
         chosen by whoever added it.
         """
         return bool(self.mailbox) or "thread" in map(kind_of, self.question.series)
-
-    @property
-    def sender(self) -> str:
-        """Who posted it, and what vouches for that."""
-        vouched = f" ({self.attested or 'sender not attested'})" if self.mailbox else ""
-        return f"{self.author}{vouched}"
 
     @property
     def order(self) -> tuple[int, str, str]:

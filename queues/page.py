@@ -12,7 +12,6 @@ from queues.store import QueueStore, Read
 from reports import sentences
 from reports.document import (
     Block,
-    Fold,
     Heading,
     Item,
     Link,
@@ -22,7 +21,6 @@ from reports.document import (
     VerdictRow,
     Verdicts,
     Words,
-    listing,
 )
 from reports.forms import HTML
 from reports.render import html
@@ -52,7 +50,6 @@ def render(store: QueueStore, read: Read) -> str:
     running, waiting = by_state.get("running", []), by_state.get("waiting", [])
     ended = [*by_state.get("done", []), *by_state.get("failed", [])]
     ended.sort(key=lambda entry: (entry.ended, entry.id), reverse=True)
-    replaced = by_state.get("replaced", [])[-MOST_SHOWN:]
     blocks: list[Block] = []
     for title, anchor, entries, most in (
         ("Being measured", "running", running, len(running)),
@@ -67,10 +64,6 @@ def render(store: QueueStore, read: Read) -> str:
     if not blocks:
         add = Mono("./lab.py queue add SERIES")
         blocks.append(Paragraph(("The queue is empty. ", add, " adds a series.")))
-    if replaced:
-        summary = f"Replaced by a newer version before they were measured: {len(replaced)}"
-        lines = tuple(listing(f"{entry.name}: {entry.message}" for entry in replaced))
-        blocks.append(Fold(summary, lines))
     if read.problems:
         items = tuple(Item(line, "warning") for line in read.problems)
         blocks += [Heading("Entries that cannot be read", 2, "problems"), Listing(items)]
@@ -97,7 +90,7 @@ def _row(store: QueueStore, entry: QueueEntry) -> VerdictRow:
     """One entry: what became of it, and below it version, author, id and posting in a line."""
     facts = [
         *([f"v{entry.version}"] if entry.version > 1 else []),
-        *filter(None, [entry.sender]),
+        *filter(None, [entry.author]),
         entry.id,
         *([f"priority {entry.priority}"] if entry.priority and entry.is_open else []),
     ]

@@ -37,7 +37,7 @@ from results.door import StoreError
 from runs.request import Request
 from text import clean
 
-HEAD, FORMAT, SCHEMA_VERSION = "queue.json", "twinboot queue", 2
+HEAD, FORMAT, SCHEMA_VERSION = "queue.json", "twinboot queue", 3
 ENTRIES, LOCKS, MAILS, SESSIONS, WATCH = "entries", "locks", "mails", "sessions", "watch"
 ENDING = ".json"
 # Whoever changes an entry holds its lock for an instant; a worker for as long as it measures.
@@ -268,7 +268,7 @@ def put(store: QueueStore, entry: QueueEntry) -> str:
     if known.state == "running":
         return "is being measured"
     with store.change(entry.id) as known:
-        if known.state in ("removed", "replaced"):
+        if known.state == "removed":
             update = {"added": entry.added, "priority": entry.priority}
             store.save(known.requeued().model_copy(update=update))
             return "requeued"

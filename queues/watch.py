@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from filelock import FileLock, Timeout
 from pydantic import Field, ValidationError
 
 from errors import SeriesError, UsageError
-from kernels.b4 import attested
 from kernels.diff import of_kernel, read_diff
 from kernels.mail import Mail, diff_of, name_of, read_mail, reading, slug
 from kernels.series import LARGEST, host_code
@@ -77,39 +76,29 @@ def touches(files: Iterable[str], paths: Sequence[str]) -> bool:
 
 
 class KnownSeries(Record):
-    """A series that was whole; ``entry`` is its id in the queue, or empty; ids are hashes.
-
-    ``attested`` is what vouches for its sender (``kernels.b4``), or empty.
-    """
+    """A series that was whole; ids are hashes."""
 
     key: str
-    entry: str
     sender: str
-    title: str
     version: int
     total: int
     resent: bool
     root: str
-    change_id: str
     ids: tuple[str, ...]
     at: float
-    attested: str = ""
 
     @classmethod
     def of(cls, group: Group, now: float) -> KnownSeries:
-        """What is remembered of a series that is not queued, or not yet."""
+        """What is remembered of a series, queued or not."""
         # The mail that the first patch answers, where the cover letter is not there.
         cover = () if 0 in group.members else group.ordered[0].references[-1:]
         return cls(
             key=group.id,
-            entry="",
             sender=group.sender,
-            title=" ".join(group.title.lower().split()),
             version=group.version,
             total=group.total,
             resent=group.is_resent,
             root=group.root,
-            change_id=next((post.change_id for post in group.ordered if post.change_id), ""),
             ids=(*(mail.id for mail in group.ordered), *cover),
             at=now,
         )
@@ -152,29 +141,6 @@ def is_remark(
     return any(root == new.root or not references.isdisjoint(ids) for root, ids in threads)
 
 
-def other_versions(
-    new: KnownSeries, known: Iterable[KnownSeries]
-) -> Iterator[tuple[Literal["older", "newer", "unproven"], KnownSeries]]:
-    """The queued series that are other postings of this one: a sender's, and thread, title or id.
-
-    ``older`` ones this one replaces, ``newer`` ones make it needless.  Both have to be vouched
-    for: who may write a name into ``From:`` must not empty a queue.
-    """
-    for other in known:
-        is_same = (
-            new.root == other.root
-            or new.title == other.title
-            or new.change_id == other.change_id != ""
-        )
-        older = other.version < new.version or (new.resent and other.version == new.version)
-        is_another = other.version > new.version or (older and other.key != new.key)
-        if other.entry and new.sender == other.sender and is_same and is_another:
-            if new.attested == "" or other.attested == "":
-                yield "unproven", other
-            else:
-                yield "older" if older else "newer", other
-
-
 STATE, MAIL = "state.json", ".eml"
 DAY_S = 86400.0
 # Beyond these the oldest are given up: a mailbox must not fill the disk.
@@ -197,16 +163,12 @@ class State(Record):
     ``left_out`` has the newest ``MOST_LEFT_OUT``, the newest last.
     """
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     mailbox: str
     positions: dict[str, str] = Field(default_factory=dict)
     pending: dict[str, float] = Field(default_factory=dict)
     seen: tuple[KnownSeries, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
-
-
-# Raw mails and their sender's address to what vouches for it, or nothing.
-Attest: TypeAlias = Callable[[Sequence[bytes], str], str]
 
 
 @dataclass(frozen=True)
@@ -230,7 +192,6 @@ class PollReport:
     """
 
     queued: list[str] = field(default_factory=list)
-    replaced: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     given_up: list[str] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
@@ -243,10 +204,8 @@ class PollReport:
 class Watch:
     """One mailbox followed for one queue."""
 
-    def __init__(
-        self, store: QueueStore, place: Path, selection: Selection, attest: Attest = attested
-    ) -> None:
-        self.store, self.attest, self.selection = store, attest, selection
+    def __init__(self, store: QueueStore, place: Path, selection: Selection) -> None:
+        self.store, self.selection = store, selection
         self.place = place.absolute()
         name = hashlib.sha256(str(self.place).encode(errors="surrogateescape")).hexdigest()[:8]
         self.name = f"{WATCH}/{slug(self.place.name).lower()}-{name}"
@@ -320,7 +279,7 @@ class _Poll:
             numbers = ", ".join(f"{number}/{group.total}" for number in group.missing[:5])
             more = f" and {len(group.missing) - 5} more" if len(group.missing) > 5 else ""
             self.report.waiting.append(f"{group.words}: {numbers or 'nothing'}{more} missing")
-        if self.report.queued or self.report.replaced:
+        if self.report.queued:
             page.write(self.store)
         return self.report
 
@@ -398,9 +357,7 @@ class _Poll:
                     group.words, f"no path or folder of it is in a kernel's source: {names}"
                 )
             else:
-                vouched = self.watch.attest([post.raw for post in group.ordered], new.sender)
-                new = new.model_copy(update={"attested": vouched})
-                new = new.model_copy(update={"entry": self._queue(group, new, groups)})
+                self._queue(group, new, groups)
         except (OSError, StoreError):
             raise
         except Exception as error:  # as for a mail
@@ -409,16 +366,10 @@ class _Poll:
         for each, series in by_id([new]).items():
             self.known.setdefault(each, []).extend(series)
 
-    def _queue(self, group: Group, new: KnownSeries, groups: tuple[Group, ...]) -> str:
-        """Queue a series, and say of others what it is to them; its entry, or nothing."""
-        versions = list(other_versions(new, self.series.values()))
-        for kind, other in versions:
-            if kind == "newer":
-                self._leave_out(group.words, f"v{other.version} is queued")
-                return ""
+    def _queue(self, group: Group, new: KnownSeries, groups: tuple[Group, ...]) -> None:
         if is_remark(group, new, groups, self.series.values()):
             self._leave_out(group.words, "a patch by itself in the thread of a series")
-            return ""
+            return
         entry_id = f"{slug(group.title).lower()[:40].strip('-.') or 'series'}-{group.id}"
         name = f"{entry_id}.mbox"
         mails = b""
@@ -437,7 +388,6 @@ class _Poll:
             origin=str(self.watch.place),
             priority=self.selection.priority,
             added=stamp(),
-            attested=new.attested,
         )
         if self.store.add(entry):
             count = sum(len(post.attached) or 1 for post in group.patches)
@@ -446,26 +396,6 @@ class _Poll:
             self.report.queued.append(
                 f"{entry_id}  {group.words}, {counted(count, 'patch')}{of_host}"
             )
-        for kind, other in versions:
-            if other.entry == entry_id:
-                continue
-            if kind == "older":
-                self._replace(other.entry, entry_id)
-            else:
-                unproven = "nothing proves that both are of one sender"
-                self.report.notes.append(f"{other.entry} stays beside {entry_id}: {unproven}")
-        return entry_id
-
-    def _replace(self, old: str, new: str) -> None:
-        try:
-            with self.store.change(old) as entry:
-                if entry.state == "waiting":
-                    update = {"state": "replaced", "message": f"replaced by {new}"}
-                    self.store.save(entry.model_copy(update=update))
-                    self.report.replaced.append(f"{old} by {new}")
-        except UsageError:
-            # It is being measured: both are.
-            self.report.notes.append(f"{old} is being measured, and {new} waits")
 
     def _give_up(self, since: float) -> None:
         """Let go of series that stayed incomplete for too long, and of the oldest of too many."""

@@ -48,7 +48,7 @@ def require_queued(experiment: Experiment) -> None:
 def list_verb(
     folder: Folder = QUEUE,
     everything: Annotated[
-        bool, opt("--all", "also entries that were removed or replaced", QUEUE_PANEL)
+        bool, opt("--all", "also entries that were removed", QUEUE_PANEL)
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -62,8 +62,7 @@ def list_verb(
     from results.record import as_json as as_json_values
 
     read = QueueStore(folder).read()
-    hidden = () if everything else ("removed", "replaced")
-    entries = [entry for entry in read.entries if entry.state not in hidden]
+    entries = [entry for entry in read.entries if everything or entry.state != "removed"]
     entries.sort(key=lambda entry: (not entry.is_open, entry.ended, entry.order))
     for problem in read.problems:
         log(f"left out: {problem}")
@@ -78,7 +77,7 @@ def list_verb(
             word = "interrupted"
         parts = [
             f"priority {entry.priority}" if entry.priority and entry.is_open else "",
-            f"{entry.name}  {entry.sender}" if entry.mailbox else entry.name,
+            f"{entry.name}  {entry.author}" if entry.mailbox else entry.name,
         ]
         if text := entry.message or "; ".join(map(str, entry.results)):
             parts.append(f"({text})")
@@ -310,8 +309,8 @@ def watch_verb(
 ) -> None:
     """Watch a mailbox, and queue each new series that changes the paths.
 
-    A series with a missing patch waits until it is complete or --days old.  A newer version
-    replaces an older one that is not measured yet.  The queue remembers which mails were read.
+    A series with a missing patch waits until it is complete or --days old.  Each version of a
+    series is an entry.  The queue remembers which mails were read.
     Without --workloads, those are measured that execute what a series changes (see suggest).
 
     Examples:
@@ -367,7 +366,6 @@ def lines_of(report: PollReport, waited: list[str]) -> list[str]:
     kinds = {
         "note": report.notes,
         "queued": report.queued,
-        "replaced": report.replaced,
         "left out": report.left_out,
         "given up": report.given_up,
         "waits": [line for line in report.waiting if line not in waited],

@@ -46,10 +46,9 @@ def test_put_moves_up_queues_again_and_leaves_what_is_done(store: QueueStore) ->
     entry = queued(store, "a")
     assert put(store, entry) == "is queued already"
     assert put(store, but(entry, priority=4)) == ("is queued already, now with priority 4")
-    for state, outcome in (("removed", "requeued"), ("replaced", "requeued")):
-        store.save(but(entry, state=state))
-        assert put(store, entry) == outcome
-        assert store.find(entry.id).state == "waiting"
+    store.save(but(entry, state="removed"))
+    assert put(store, entry) == "requeued"
+    assert store.find(entry.id).state == "waiting"
     store.save(but(entry, state="done", code=0))
     assert put(store, entry) == "done already; see retry"
     with store.claim() as nothing:

@@ -6,7 +6,7 @@ import json
 import lzma
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +31,6 @@ from tests.values import but
 from verbs.queue import lines_of
 
 
-def vouched(mails: Sequence[bytes], sender: str) -> str:
-    """Whatever is posted, its sender is who it says."""
-    return f"DKIM {sender.rpartition('@')[2]}"
-
-
-def forged(mails: Sequence[bytes], sender: str) -> str:
-    """Nothing vouches for a mail with the word in it."""
-    return "" if any(b"forged" in raw for raw in mails) else vouched(mails, sender)
-
-
 class WatchedQueue:
     """A queue, and an archive of mails that it follows."""
 
@@ -50,10 +40,10 @@ class WatchedQueue:
         self.add = self.archive.add
 
     def poll(self, *paths: str, place: Path | None = None, **more: Any) -> PollReport:
-        now, attest = more.pop("now", NOW), more.pop("attest", vouched)
+        now = more.pop("now", NOW)
         place = place or self.archive.folder
         selection = Selection(Request(automatic=True), paths, **{"days": 14.0, **more})
-        return Watch(self.store, place, selection, attest).poll(mailbox_of(place), now)
+        return Watch(self.store, place, selection).poll(mailbox_of(place), now)
 
     @property
     def waiting(self) -> list[QueueEntry]:
@@ -183,59 +173,14 @@ def test_replies_and_other_mails_are_no_series(box: WatchedQueue) -> None:
     assert (result.queued, result.waiting, result.left_out) == ([], [], [])
 
 
-def test_a_new_version_takes_the_place_of_one_that_waits(box: WatchedQueue) -> None:
-    box.add(series("a", 2))
-    box.poll()
-    box.add(series("a2", 2, version=2, under=["a-0"], title="mm: make it faster"))
-    result = box.poll()
-    assert box.titles == ["v2 mm: make it faster"]
-    assert len(result.replaced) == 1
-    old = next(entry for entry in box.store.read().entries if entry.version == 1)
-    assert old.state == "replaced"
-    assert old.message == f"replaced by {box.waiting[0].id}"
-    # By title alone, in a thread of its own; and both at once.
-    box.add(series("a3", 3, version=3, title="MM: make it  faster"))
-    box.add(series("a4", 3, version=4, title="mm: make it faster"))
-    box.poll()
-    assert box.titles == ["v4 mm: make it faster"]
-
-
-def test_a_new_version_of_what_was_measured_or_is_someone_elses_waits_beside_it(
-    box: WatchedQueue,
-) -> None:
-    box.add(series("a", 1))
-    box.poll()
-    (entry,) = box.waiting
-    with box.store.change(entry.id) as entry:
-        box.store.save(but(entry, state="done", code=0))
-    box.add(series("a2", 1, version=2))
-    box.add(series("b2", 1, version=2, sender="Eve <eve@example.org>"))
-    result = box.poll()
-    assert result.replaced == []
-    assert box.titles == ["v2 mm: make it fast"] * 2
-
-
-def test_an_old_version_that_comes_late_is_left_out(box: WatchedQueue) -> None:
+def test_each_version_of_a_series_is_an_entry_whoever_sends_it(box: WatchedQueue) -> None:
     box.add(series("a2", 1, version=2))
     box.poll()
     box.add(series("a", 1))
-    result = box.poll()
-    assert result.left_out == ['v1 of "mm: make it fast" (Ada L <ada@example.org>): v2 is queued']
-    assert box.titles == ["v2 mm: make it fast"]
-
-
-def test_a_series_sent_again_takes_the_place_of_the_first(box: WatchedQueue) -> None:
-    box.add(series("a", 2))
-    box.add(series("again", 2, tag="PATCH RESEND"))
-    result = box.poll()
-    assert len(result.replaced) == 1
-    assert len(box.waiting) == 1
-    # In the thread of the first, too.
-    box.add(series("third", 2, tag="PATCH RESEND", under=["a-0"], title="mm: b"))
-    assert len(box.poll().queued) == 1
-    # The same title twice without a word of it is two series.
-    box.add(series("other", 2))
-    assert box.poll().replaced == []
+    box.add(series("b99", 1, version=99, sender="Ada L <eve@example.org>"))
+    box.add(series("again", 1, version=2, tag="PATCH RESEND"))
+    assert len(box.poll().queued) == 3
+    assert sorted(entry.version for entry in box.waiting) == [1, 2, 2, 99]
 
 
 def test_copies_late_covers_and_patches_of_reviewers(box: WatchedQueue) -> None:
@@ -336,7 +281,7 @@ def test_killed_between_queueing_and_remembering(
 
 def test_one_watch_at_a_time_and_a_state_of_another_version(box: WatchedQueue) -> None:
     box.add(series("a", 1))
-    watch = Watch(box.store, box.archive.folder, Selection(Request()), vouched)
+    watch = Watch(box.store, box.archive.folder, Selection(Request()))
 
     def reentered(positions: object, since: float, now: float) -> Iterator[MailBatch]:
         with pytest.raises(UsageError, match="another lab process watches it"):
@@ -532,7 +477,7 @@ def test_a_mail_that_cannot_be_read_is_named_and_the_ones_after_it_are_read(
             == 1
         )
     # It is on record, and the mailbox is past it.
-    watch = Watch(box.store, place, Selection(Request()), vouched)
+    watch = Watch(box.store, place, Selection(Request()))
     state = watching.State.model_validate_json((watch.folder / "state.json").read_bytes())
     assert [each.what for each in state.left_out] == result.left_out
     assert {each.at for each in state.left_out} == {NOW}
@@ -584,35 +529,13 @@ def test_whatever_one_mail_has_somebody_raise_the_next_is_queued(
     assert box.poll().mails == 0
 
 
-def test_who_writes_a_name_into_from_empties_no_queue(box: WatchedQueue) -> None:
-    box.add(series("a", 1))
-    assert len(box.poll(attest=forged).queued) == 1
-    box.add(series("forged", 1, version=99))
-    result = box.poll(attest=forged)
-    assert result.replaced == []
-    first, later = box.waiting
-    assert (first.version, later.version) == (1, 99)
-    assert (first.attested, later.attested) == ("DKIM example.org", "")
-    assert later.sender == "Ada L <ada@example.org> (sender not attested)"
-    assert result.notes == [
-        f"{first.id} stays beside {later.id}: nothing proves that both are of one sender"
-    ]
-    # The real second version is not left out for it, and replaces the real first one.
-    box.add(series("b", 1, version=2))
-    result = box.poll(attest=forged)
-    assert len(result.replaced) == 1
-    assert sorted(entry.version for entry in box.waiting) == [2, 99]
-
-
 def test_a_patch_that_came_too_late_is_named(box: WatchedQueue) -> None:
     cover, first, second = series("a", 2)
     other = series("forged", 2)[2].with_header("References", "<a-0@example.org>")
     box.add([cover, first, other.with_header("In-Reply-To", "<a-0@example.org>")])
-    box.poll(attest=forged)
-    (entry,) = box.waiting
-    assert entry.attested == ""
+    box.poll()
     box.add([second, first])
-    result = box.poll(attest=forged)
+    result = box.poll()
     (line,) = result.left_out
     assert "a-2@example.org" in line
     assert line.endswith("its series was whole without it")
