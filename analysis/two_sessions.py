@@ -12,7 +12,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from analysis.comparison import complete_blocks, evidence_of, first_words, gate_of, summarize
 from analysis.findings import check_exactness
@@ -21,6 +21,7 @@ from analysis.model import Summary
 from analysis.verdict import Evidence, Judgement, Verdict, judge_primary, judge_secondary
 from experiment.plan import AGAIN
 from experiment.spec import Direction
+from results.profile import Locks, Profile
 from results.record import ArmRecord, Manifest, PhaseRecord, Record
 from results.session import MeasuredSession
 from results.units import shown_unit
@@ -28,6 +29,16 @@ from results.units import shown_unit
 DIGEST = 12
 # Programs that build kernels are in each kernel's own row, and others move no number of a guest.
 OF_GUESTS = ("qemu", "fio", "mkfs", "busybox", "libc")
+
+
+# Numbers of a run that are named where they differ.
+NAMED = 5
+
+
+class _RunResult(NamedTuple):
+    ended: str
+    samples: dict[str, float]
+    counted: list[Record]
 
 
 class SessionDifference(Record):
@@ -136,6 +147,46 @@ def compare_two(first: MeasuredSession, second: MeasuredSession) -> SessionPair:
         ),
         notes=tuple(notes),
     )
+
+
+def unequal_runs(first: MeasuredSession, second: MeasuredSession) -> dict[str, str]:
+    """What is not the same, to the last bit, of each run of the first that the second has not so.
+
+    Compared are how a run ended, its samples, and everything that was counted in it.
+    """
+    before, after = _results(first), _results(second)
+    return {
+        run_id: _apart(result, after.get(run_id))
+        for run_id, result in before.items()
+        if result != after.get(run_id)
+    }
+
+
+def _results(session: MeasuredSession) -> dict[str, _RunResult]:
+    counted: dict[str, list[Record]] = {}
+    records: list[Profile | Locks] = [*session.profiles, *session.locks]
+    for each in records:
+        counted.setdefault(each.run_id, []).append(each)
+    return {
+        run.run_id: _RunResult(
+            f"failed: {run.failure.kind}" if run.failure else run.fingerprint,
+            dict(run.samples or {}),
+            counted.get(run.run_id, []),
+        )
+        for run in session.records
+    }
+
+
+def _apart(before: _RunResult, after: _RunResult | None) -> str:
+    if after is None:
+        return "was not made"
+    texts = [f"{before.ended} then {after.ended}"] * (before.ended != after.ended)
+    names = dict.fromkeys([*before.samples, *after.samples])
+    pairs = [(name, before.samples.get(name), after.samples.get(name)) for name in names]
+    numbers = [f"{name} {was} then {now}" for name, was, now in pairs if was != now]
+    texts += numbers[:NAMED]
+    texts += [f"{len(numbers) - NAMED} more numbers"] * (len(numbers) > NAMED)
+    return "; ".join([*texts, *["what was counted"] * (before.counted != after.counted)])
 
 
 def _untested(session: MeasuredSession) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""One archive from which another machine repeats a session, and what it finds there.
+"""One archive from which another machine repeats a session.
 
 The archive holds what was asked (experiment, patches, guest, configuration, workload
 files), what it was done with (versions, kernels, commands) and what came out (records).
@@ -7,11 +7,10 @@ files), what it was done with (versions, kernels, commands) and what came out (r
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from errors import UsageError
 from experiment.architecture import ARCHITECTURES
@@ -27,99 +26,12 @@ from kernels.settle import series_of
 from kernels.source import identify
 from results import door
 from results.door import StoreError
-from results.profile import Locks, Profile
-from results.record import KernelIdentity, Manifest, Record, RunRecord
+from results.record import KernelIdentity, Manifest, Record
 from results.store import ANNOTATION, CALLS, CHECKS, LOCKS, MANIFEST, PROFILES, RUNS, SessionStore
 from runs.archive import MOST_BYTES, pack, unpack
 from runs.local import Options
-from runs.prepare import Prepared
 from runs.session import SERIES, folder_of, with_series_of
 from text import clean, words
-
-Value = float | str | None
-
-
-class Number(NamedTuple):
-    """One value of one run, then and now; None where there is none."""
-
-    name: str
-    then: Value
-    now: Value
-
-    @property
-    def same(self) -> bool:
-        """Whether it is the same to the last digit."""
-        return self.then == self.now
-
-
-@dataclass(frozen=True)
-class RunAgain:
-    """One run made again: digest of what it sent or how it failed, samples, counts."""
-
-    run_id: str
-    result: Number
-    numbers: tuple[Number, ...]
-    counts: tuple[Number, ...]
-
-    @property
-    def same(self) -> bool:
-        """Whether everything is the same."""
-        return self.result.same and all(each.same for each in (*self.numbers, *self.counts))
-
-
-@dataclass(frozen=True)
-class Kept:
-    """What a session has on record."""
-
-    records: Sequence[RunRecord]
-    profiles: Sequence[Profile] = ()
-    locks: Sequence[Locks] = ()
-
-    def values(self) -> dict[str, tuple[Value, dict[str, Value], dict[str, Value]]]:
-        """By run: how it ended, its samples, and everything counted by place in its record."""
-        counted: dict[str, dict[str, Value]] = {}
-        records: list[Profile | Locks] = [*self.profiles, *self.locks]
-        for record in records:
-            leaves = _leaves(record.model_dump(mode="json"))
-            counted.setdefault(record.run_id, {}).update(leaves)
-        return {
-            run.run_id: (
-                f"failed: {run.failure.kind}" if run.failure else run.fingerprint,
-                dict(run.samples or {}),
-                counted.get(run.run_id, {}),
-            )
-            for run in self.records
-        }
-
-
-def compare_sessions(then: Kept, now: Kept) -> tuple[RunAgain, ...]:
-    """Each run that was on record then, compared with the same run now."""
-    after = now.values()
-    again = []
-    for run_id, (ended, *before) in then.values().items():
-        now_ended, *today = after.get(run_id, (None, {}, {}))
-        numbers, counted = (
-            tuple(
-                Number(name, was.get(name), is_.get(name)) for name in dict.fromkeys([*was, *is_])
-            )
-            for was, is_ in zip(before, today, strict=True)
-        )
-        again.append(RunAgain(run_id, Number("result", ended, now_ended), numbers, counted))
-    return tuple(again)
-
-
-def _leaves(value: object, place: str = "") -> Iterator[tuple[str, Value]]:
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            if key != "run_id":
-                yield from _leaves(inner, f"{place}.{key}" if place else str(key))
-    elif isinstance(value, list):
-        for number, inner in enumerate(value):
-            named = inner.get("name") or inner.get("phase") if isinstance(inner, dict) else None
-            yield from _leaves(inner, f"{place}[{number}{f' {named}' if named else ''}]")
-    elif isinstance(value, float | int | str) or value is None:
-        yield place, value
-
 
 FORMAT = 1
 # 32 arms of 32 seeds, or 9 cases of two arms and 56 seeds.
@@ -167,12 +79,6 @@ class Repro:
     def root(self) -> Path | None:
         """The initramfs that was booted there, if it is in the archive."""
         return self.folder / ROOT if ROOT in self.files else None
-
-
-def kept_in(folder: Path) -> Kept:
-    """What a session has on record.  Raises StoreError: it cannot be read."""
-    store = SessionStore(folder)
-    return Kept(store.records(), store.profiles(), store.locks())
 
 
 def write_archive(folder: Path, archive: Path, options: Options) -> tuple[str, ...]:
@@ -355,26 +261,6 @@ def differs_here(repro: Repro, options: Options, tools: Mapping[str, str]) -> tu
         if today.get(name) != then_inputs.get(name)
     ]
     return tuple(lines)
-
-
-def differs_built(manifest: Manifest, session: Prepared) -> tuple[str, ...]:
-    """What came out otherwise when kernels, initramfs and guest were made again."""
-    then, guest = manifest.provenance, session.resolved.measured.guest
-    pairs = [
-        ("initramfs", then.initramfs_sha256[:12], session.roots_sha256[:12]),
-        ("probe", then.probe[:12], session.probe.sha256[:12] if session.probe else ""),
-        ("guest", manifest.guest.model_dump_json(), guest.model_dump_json()),
-    ]
-    for arm in manifest.arms:
-        if kernel := session.measured.get(arm.name):
-            pairs += [
-                (
-                    f"kernel {arm.name}: {field}",
-                    *(getattr(k, field) for k in (arm.kernel, kernel.identity)),
-                )
-                for field in ("source", "compiler", "config_sha256", "code_key")
-            ]
-    return tuple(_line(*pair) for pair in pairs if pair[1] != pair[2])
 
 
 def _line(name: str, then: str, now: str) -> str:

@@ -51,7 +51,7 @@ VERBS = {
     "build": "session",
     "measure": "session",
     "cache-key": "session",
-    "repro": "repro",
+    "repro": "sessions",
     "fetch": "host",
     "clean": "host",
     "completion": "cli",

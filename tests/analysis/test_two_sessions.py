@@ -1,15 +1,17 @@
 """Two sessions side by side: what may be judged, and that all differences are named."""
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from analysis.two_sessions import SessionPair, compare_two
+from analysis.two_sessions import SessionPair, compare_two, unequal_runs
 from analysis.verdict import Verdict
 from experiment.spec import CheckSpec
 from reports.sessions import side_by_side
-from results.record import Manifest
+from results.profile import FunctionCount, PhaseProfile, Profile
+from results.record import Failure, Manifest, RunRecord
 from results.session import MeasuredSession
 from tests.analysis.factory import SEEDS, ExactSession, fails
 from tests.analysis.measured import measured
@@ -192,3 +194,68 @@ def test_an_arm_that_panics_in_one_of_them_is_a_failure_and_not_left_out() -> No
     assert metric.judgement is not None
     assert (metric.judgement.verdict, metric.judgement.blame) == (Verdict.FAILED, "series")
     assert "8 runs failed" in side_by_side(pair)
+
+
+def record(run_id: str, **changes: object) -> RunRecord:
+    fields: dict[str, object] = {
+        "run_id": run_id,
+        "case": "c",
+        "arm": "base",
+        "block": 0,
+        "seed": 1,
+        "kernel_key": "k",
+        "samples": {"4k.bw": 258.1234567890123, "4k.iops": 66000.0},
+        "fingerprint": "f" * 64,
+    }
+    return RunRecord.model_validate({**fields, **changes})
+
+
+def profile(run_id: str, instructions: int = 1234567) -> Profile:
+    xas = FunctionCount(name="xas_load", file="lib/xarray.c", instructions=instructions, calls=7)
+    phase = PhaseProfile(
+        phase="4k",
+        instructions=instructions + 5,
+        kernel=(xas,),
+        user={"fio": 5},
+        by_vcpu=(instructions + 5,),
+        units={"io": 100.0},
+    )
+    return Profile(run_id=run_id, phases=(phase,))
+
+
+def recorded(*records: RunRecord, profiles: Sequence[Profile] = ()) -> MeasuredSession:
+    return dataclasses.replace(session(FIRST), records=records, profiles=tuple(profiles))
+
+
+def test_the_last_digit_of_a_run_counts() -> None:
+    first = recorded(record("a"), record("b"), profiles=[profile("a")])
+    assert unequal_runs(first, first) == {}
+    samples = {"4k.bw": 258.1234567890124, "4k.iops": 66000.0}
+    last = recorded(record("a", samples=samples), record("b"), profiles=[profile("a")])
+    apart = "4k.bw 258.1234567890123 then 258.1234567890124"
+    assert unequal_runs(first, last) == {"a": apart}
+    # What only the second has is nobody's business.
+    assert unequal_runs(recorded(record("b")), last) == {}
+    failed = record("a", samples=None, failure=Failure(kind="panic", blame="series", message="x"))
+    assert unequal_runs(recorded(failed), recorded(failed)) == {}
+
+
+@pytest.mark.parametrize(
+    ("now", "apart"),
+    [
+        (recorded(record("a", fingerprint="e" * 64), profiles=[profile("a")]), "then eeee"),
+        (recorded(record("a"), profiles=[profile("a", 1234568)]), "what was counted"),
+        (recorded(record("a")), "what was counted"),
+        (recorded(), "was not made"),
+        (
+            recorded(
+                record("a", samples=None, failure=Failure(kind="panic", blame="lab", message="")),
+                profiles=[profile("a")],
+            ),
+            "then failed: panic",
+        ),
+    ],
+)
+def test_what_is_not_the_same_of_a_run_is_named(now: MeasuredSession, apart: str) -> None:
+    then = recorded(record("a"), profiles=[profile("a")])
+    assert apart in unequal_runs(then, now)["a"]
