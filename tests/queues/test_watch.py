@@ -272,10 +272,10 @@ def test_killed_between_queueing_and_remembering(
         patched.setattr(door, "write", killed)
         with pytest.raises(KeyboardInterrupt):
             box.poll()
-    assert box.titles == ["v2 mm: make it fast"]
+    assert sorted(box.titles) == ["v1 mm: make it fast", "v2 mm: make it fast"]
     result = box.poll()
     assert result.mails == 4
-    assert box.titles == ["v2 mm: make it fast"]
+    assert sorted(box.titles) == ["v1 mm: make it fast", "v2 mm: make it fast"]
     assert "2/3, 3/3 missing" in result.waiting[0]
 
 
@@ -289,7 +289,7 @@ def test_one_watch_at_a_time_and_a_state_of_another_version(box: WatchedQueue) -
         yield MailBatch((), {})
 
     watch.poll(reentered, NOW)
-    (watch.folder / "state.json").write_text('{"schema_version": 2, "mailbox": "x"}')
+    (watch.folder / "state.json").write_text('{"schema_version": 1, "mailbox": "x"}')
     with pytest.raises(UsageError, match="another version of the lab"):
         box.poll()
 
