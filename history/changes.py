@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -14,12 +14,10 @@ from experiment.spec import Direction, Mode
 from files import digest
 from history import exact
 from history.entry import (
-    SMALLEST,
     Entry,
     FunctionDifference,
-    NightFunctions,
-    PhaseCost,
     by_track,
+    role_of,
 )
 from history.exact import DetectedChange, Kind
 from history.policy import KnownChanges, Policy, PolicyTarget, Status
@@ -43,24 +41,13 @@ class Course(NamedTuple):
         return f"{self.experiment} {self.guest} {self.mode}: {self.case} {metric} ({self.arm})"
 
 
-class Moved(Record):
-    """One function per unit of work on both nights; None where it was too small to be kept."""
-
-    name: str
-    file: str = ""
-    before: float | None
-    after: float | None
-    difference: float
-    calls_before: float | None = None
-    calls_after: float | None = None
-
-
 class NightlyChange(Record):
     """One change of one metric, reported once.
 
     ``night`` and ``entry`` are the first that show it, ``before`` the last without it,
     ``detected`` when it was known.  ``estimate``, ``low`` and ``high`` are fractions, None where
     nothing was judged; ``lab`` has a line for each thing of the setting that moved that night.
+    ``functions`` are those that differ otherwise from the pinned arm's than before.
     """
 
     kind: Kind
@@ -80,8 +67,7 @@ class NightlyChange(Record):
     kernels: tuple[str, str] = ("", "")
     commits: str = ""
     lab: tuple[str, ...] = ()
-    functions: tuple[Moved, ...] = ()
-    unit_of_work: str = ""
+    functions: tuple[str, ...] = ()
     status: Status = "open"
     why: str = ""
 
@@ -91,58 +77,6 @@ class NightlyChange(Record):
         whose = "lab" if self.kind == "lab" else "kernel"
         text = "\0".join((whose, *self.course, self.entry))
         return digest(text)[:12]
-
-
-# Shown functions make up this share of all that moved, and are at most this many.
-SHARE = 0.8
-MOST = 12
-# Counts explain and gate nothing: two standard errors, without correction for their number.
-ERRORS = 2.0
-
-
-def moved(before: PhaseCost, after: PhaseCost, *, most: int = MOST) -> tuple[Moved, ...]:
-    """The functions that the difference of two nights is in, the largest first.
-
-    One that was too small to be kept counts as nothing; what was kept only as a sum is
-    ``[others]``.
-    """
-    costs = [{cost.name: cost for cost in night.functions} for night in (before, after)]
-    rows = []
-    for name in costs[0].keys() | costs[1].keys():
-        first, second = costs[0].get(name), costs[1].get(name)
-        difference = (second.instructions if second else 0) - (first.instructions if first else 0)
-        error = math.sqrt(
-            (first.scatter**2 / before.seeds if first else 0.0)
-            + (second.scatter**2 / after.seeds if second else 0.0)
-        )
-        either = first or second
-        assert either is not None
-        if abs(difference) > ERRORS * error:
-            rows.append(
-                Moved(
-                    name=name,
-                    file=either.file,
-                    before=first.instructions if first else None,
-                    after=second.instructions if second else None,
-                    difference=difference,
-                    calls_before=first.calls if first else None,
-                    calls_after=second.calls if second else None,
-                )
-            )
-    others = {"before": before.others, "after": after.others}
-    difference = after.others - before.others
-    rows.append(Moved(name="[others]", difference=difference, **others))
-    least = SMALLEST * max(before.total, after.total)
-    rows = [row for row in rows if abs(row.difference) >= least]
-    rows.sort(key=lambda row: (-abs(row.difference), row.name))
-    everything = sum(abs(row.difference) for row in rows)
-    lines, total = [], 0.0
-    for row in rows[:most]:
-        if total >= SHARE * everything:
-            break
-        lines.append(row)
-        total += abs(row.difference)
-    return tuple(lines)
 
 
 def newest_entry(entries: Iterable[Entry]) -> Entry | None:
@@ -326,26 +260,20 @@ def _seeds(track: Sequence[Entry]) -> Iterator[Gap]:
         yield from (gap for _, gap in standing)
 
 
-FunctionsOf = Callable[[Entry], NightFunctions | None]
-
-
 def changes_of(
     entries: Iterable[Entry],
-    functions: FunctionsOf | None = None,
     known_changes: KnownChanges | None = None,
     policy: Policy | None = None,
 ) -> tuple[NightlyChange, ...]:
     """Every change that the history shows, in the order it was seen, each once.
 
-    ``functions`` reads the functions of an entry (``HistoryStore.functions``).  Nights are judged
-    by the thresholds of ``policy``, whatever theirs were; ``status`` is that on the newest night.
+    Nights are judged by the thresholds of ``policy``, whatever theirs were; ``status`` is that on
+    the newest night.
     """
     policy = policy or Policy()
     nights = list(entries)
     tracks = [[policy.judging(entry) for entry in track] for track in by_track(nights).values()]
-    changes = [
-        _change(track, change, functions) for track in tracks for change in exact.find(track)
-    ]
+    changes = [_change(track, change) for track in tracks for change in exact.find(track)]
     if not changes:
         return ()
     changes.sort(key=lambda change: (change.detected, change.course))
@@ -353,9 +281,7 @@ def changes_of(
     return marked(changes, known_changes or KnownChanges(), newest.night, policy)
 
 
-def _change(
-    track: Sequence[Entry], detected: DetectedChange, functions: FunctionsOf | None
-) -> NightlyChange:
+def _change(track: Sequence[Entry], detected: DetectedChange) -> NightlyChange:
     before, after, detected_on = (
         track[n] for n in (detected.before, detected.at, detected.detected)
     )
@@ -368,7 +294,7 @@ def _change(
         kernels.append(f"{arm.version}{with_patches}" if arm else "")
         commits.append(arm.commit if arm else "")
     estimate = detected.estimate
-    change = NightlyChange(
+    return NightlyChange(
         kind=detected.kind,
         course=Course(*after.track[:2], after.mode, detected.case, detected.metric, detected.arm),
         unit=shown_unit(metric.unit, after.mode) if metric else "",
@@ -386,21 +312,29 @@ def _change(
         kernels=(kernels[0], kernels[1]),
         commits="..".join(commit[:12] for commit in commits) if all(commits) else "",
         lab=detected.lab,
+        # A drift has no night of its own: its functions are those of the whole way.
+        functions=_moved(before, detected_on if detected.kind == "drift" else after, detected),
     )
-    # A drift has no night of its own: its functions are those of the whole way.
-    last = detected_on if detected.kind == "drift" else after
-    if functions is None or not (before.counted and last.counted):
-        return change
-    phase = detected.metric.partition(".")[0]
-    both = [
-        stored.phase(detected.case, phase, detected.arm) if (stored := functions(entry)) else None
-        for entry in (before, last)
-    ]
-    if both[0] is None or both[1] is None or both[0].unit != both[1].unit:
-        return change
-    return change.model_copy(
-        update={"functions": moved(both[0], both[1]), "unit_of_work": both[1].unit_title}
-    )
+
+
+def _moved(before: Entry, after: Entry, detected: DetectedChange) -> tuple[str, ...]:
+    """The functions that differ otherwise from the pinned arm's than before, the largest first."""
+    nights: list[dict[str, FunctionDifference]] = []
+    key = (detected.metric.partition(".")[0], detected.arm, "pinned")
+    for entry in (before, after):
+        case = entry.case(detected.case)
+        for each in case.functions if case else ():
+            if (each.phase, each.arm, role_of(each.against)) == key:
+                nights.append({moved.name: moved for moved in each.differences})
+    if len(nights) != 2:
+        return ()
+    was, now = nights
+    sizes = {
+        name: abs((now[name].size if name in now else 0) - (was[name].size if name in was else 0))
+        for name in (*was, *now)
+        if name not in was or name not in now or moved_on(was[name], now[name])
+    }
+    return tuple(sorted(sizes, key=lambda name: (-sizes[name], name)))
 
 
 # Functions that changed between two arms.  A session says of each phase which functions differ

@@ -19,9 +19,6 @@ from results.record import MOST, KernelIdentity, Metric, Record
 SCHEMA_VERSION = 5
 # An arm of this name is the same kernel every night: what it moves by is the lab's.
 PINNED = "pinned"
-# Functions below this share of a phase's instructions are kept as one sum: a change of
-# a quarter of a percent, the threshold of exact mode, is 25 times as much.
-SMALLEST = 1e-4
 
 
 def calendar_date(text: str) -> str:
@@ -190,7 +187,7 @@ class Entry(Record):
     ``night`` is a date in UTC; ``night_id`` is shared by the sessions of one night, and empty
     where the date is all there is.  ``setting`` has all that may move a number besides the kernel.
     ``looks`` are the numbers of seeds after which its session was judged, empty where one was
-    fixed. ``counted`` tells whether functions are kept beside it.
+    fixed. ``counted`` tells whether functions were counted.
     """
 
     schema_version: Literal[5] = 5
@@ -325,42 +322,3 @@ def role_of(name: str) -> Role:
     if name == PINNED:
         return "pinned"
     return "again" if name == AGAIN else "followed"
-
-
-class FunctionCost(NamedTuple):
-    """One function per unit of work, mean over the seeds; an array of five in the file.
-
-    ``scatter`` is the standard deviation over the seeds.  User code is ``user: FILE``.
-    """
-
-    name: str
-    file: str
-    instructions: Value
-    calls: Value
-    scatter: Value
-
-
-class PhaseCost(Record):
-    """Instructions per ``unit`` in one phase of one arm; ``others`` is the sum of small ones."""
-
-    case: str
-    phase: str
-    arm: str
-    unit: str
-    unit_title: str
-    seeds: int
-    total: Value
-    others: Value
-    functions: tuple[FunctionCost, ...]
-
-
-class NightFunctions(Record):
-    """What is kept of the functions of one night, in a file beside the entry."""
-
-    schema_version: Literal[1] = 1
-    phases: tuple[PhaseCost, ...]
-
-    def phase(self, case: str, phase: str, arm: str) -> PhaseCost | None:
-        """The counts of one phase of one arm."""
-        key = (case, phase, arm)
-        return next((p for p in self.phases if (p.case, p.phase, p.arm) == key), None)

@@ -7,17 +7,15 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from analysis.comparison import summarize, unfinished
-from analysis.explain.functions import MOST_CHANGED, USER, Attribution
+from analysis.explain.functions import MOST_CHANGED, Attribution
 from analysis.many import compare_session
 from analysis.model import Comparison
 from errors import RecordError
 from history.entry import (
     PINNED,
-    SMALLEST,
     ArmCase,
     ArmEntry,
     CaseEntry,
@@ -26,16 +24,12 @@ from history.entry import (
     Conclusion,
     Ensemble,
     Entry,
-    FunctionCost,
     FunctionDifference,
-    NightFunctions,
-    PhaseCost,
     role_of,
 )
 from reports.headline import pending
 from reports.sentences import of_finding
-from results.profile import PhaseProfile, Profile
-from results.record import CaseRecord, Manifest, PhaseRecord, RunRecord
+from results.record import CaseRecord, Manifest, RunRecord
 from results.session import MeasuredSession, open_session
 from text import clean
 
@@ -44,10 +38,8 @@ DIGITS = 7
 MOST_TEXTS = 20
 
 
-def read_session(
-    folder: Path, *, night: str = "", link: str = ""
-) -> tuple[Entry, NightFunctions | None]:
-    """The entry of the session in ``folder``, and its functions where they were counted.
+def read_session(folder: Path, *, night: str = "", link: str = "") -> Entry:
+    """The entry of the session in ``folder``.
 
     ``night`` is a date that takes the place of the session's own; ``link`` leads to the
     session's reports.
@@ -67,9 +59,7 @@ def read_session(
         raise RecordError(f"{session.manifest.session}: {place}: {clean(first['msg'])}") from None
 
 
-def entry_of(
-    session: MeasuredSession, *, night: str = "", link: str = ""
-) -> tuple[Entry, NightFunctions | None]:
+def entry_of(session: MeasuredSession, *, night: str = "", link: str = "") -> Entry:
     """:func:`read_session` from what is in a session folder."""
     manifest = session.manifest
     experiment, provenance = manifest.experiment, manifest.provenance
@@ -84,11 +74,10 @@ def entry_of(
     if pending(compared):
         raise RecordError(f"{manifest.session}: checks pending; finish it with --resume")
     measured = [record for record in session.records if not record.twin and not record.repeat]
-    functions = _functions(manifest, measured, session.profiles)
     looks = experiment.looks(len(manifest.seeds))
     warnings = [of_finding(each) for each in compared.findings if each.level == "warning"]
     sources = {arm.name: arm.kernel.source for arm in experiment.all_arms if arm.kernel}
-    entry = Entry(
+    return Entry(
         night=night or manifest.created[:10],
         created=manifest.created,
         session=manifest.session,
@@ -121,9 +110,8 @@ def entry_of(
         looks=looks.seeds if looks.sequential else (),
         same_code=manifest.same_code,
         findings=tuple(warnings[:MOST_TEXTS]),
-        counted=functions is not None,
+        counted=bool(session.profiles),
     )
-    return entry, functions
 
 
 def commit_of(source: str) -> str:
@@ -274,73 +262,6 @@ def _changed(pair: Mapping[str, str], attribution: Attribution) -> ChangedFuncti
     )
 
 
-def _functions(
-    manifest: Manifest, records: Sequence[RunRecord], profiles: Sequence[Profile]
-) -> NightFunctions | None:
-    by_run = {profile.run_id: profile for profile in profiles}
-    counted: dict[tuple[str, str, str], list[PhaseProfile]] = {}
-    for record in records:
-        if record.samples and record.run_id in by_run:
-            for profile in by_run[record.run_id].phases:
-                key = (record.case, profile.phase, record.arm)
-                counted.setdefault(key, []).append(profile)
-    costs = [
-        phase_cost(case.name, phase, arm.name, counted.get((case.name, phase.name, arm.name), []))
-        for case in manifest.cases
-        for phase in case.phases
-        for arm in manifest.arms
-    ]
-    phases = tuple(cost for cost in costs if cost)
-    return NightFunctions(phases=phases) if phases else None
-
-
-def phase_cost(
-    case: str, phase: PhaseRecord, arm: str, profiles: Sequence[PhaseProfile]
-) -> PhaseCost | None:
-    """Instructions per the phase's first unit by function; None where a run did no unit of work."""
-    units = (
-        [profile.units.get(phase.units[0].name, 0.0) for profile in profiles] if phase.units else []
-    )
-    if not units or min(units) <= 0:
-        return None
-    rows: dict[str, tuple[str, list[float], list[float]]] = {}
-    for at, profile in enumerate(profiles):
-        user = [(f"{USER}{name}", "", number, 0) for name, number in profile.user.items()]
-        kernel = [(f.name, f.file, f.instructions, f.calls) for f in profile.kernel]
-        for name, file, instructions, calls in (*kernel, *user):
-            row = rows.setdefault(name, (file, [0.0] * len(units), [0.0] * len(units)))
-            row[1][at] += instructions / units[at]
-            row[2][at] += calls / units[at]
-    total = float(
-        np.mean([profile.instructions / u for profile, u in zip(profiles, units, strict=True)])
-    )
-    costs = [
-        FunctionCost(
-            name=name,
-            file=file,
-            instructions=_short(np.mean(instructions)),
-            calls=_short(np.mean(calls)),
-            scatter=_short(np.std(instructions, ddof=1)) if len(units) > 1 else 0.0,
-        )
-        for name, (file, instructions, calls) in rows.items()
-    ]
-    functions = sorted(
-        (cost for cost in costs if cost.instructions >= SMALLEST * total),
-        key=lambda cost: (-cost.instructions, cost.name),
-    )
-    return PhaseCost(
-        case=case,
-        phase=phase.name,
-        arm=arm,
-        unit=phase.units[0].name,
-        unit_title=phase.units[0].title,
-        seeds=len(units),
-        total=_short(total),
-        others=_short(total - sum(cost.instructions for cost in functions)),
-        functions=tuple(functions),
-    )
-
-
-def _short(value: float | np.floating) -> float:
+def _short(value: float) -> float:
     """Seven significant digits: counts per unit explain, and are many."""
     return float(f"{value:.{DIGITS}g}")

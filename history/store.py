@@ -1,7 +1,7 @@
 """The history on disk: one file an entry, so that any number of writers never meet.
 
     HISTORY/history.json                                       what this folder is
-    HISTORY/nights/2026/2026-11-21.EXPERIMENT.GUEST.MODE.ID.json      functions/ alike
+    HISTORY/nights/2026/2026-11-21.EXPERIMENT.GUEST.MODE.ID.json
 
 A name comes from what the entry is of: git merges two branches without a conflict, and a session
 that is added twice is one entry.  A file that cannot be read is named, left out, never removed.
@@ -20,17 +20,15 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from history.entry import SCHEMA_VERSION, Entry, NightFunctions, by_track
+from history.entry import SCHEMA_VERSION, Entry, by_track
 from results import door
 from results.door import StoreError
 from text import clean
 
 HEAD = "history.json"
 NIGHTS = "nights"
-FUNCTIONS = "functions"
 FORMAT = "twinboot history"
 SHOWN = 200
-MOST_FUNCTIONS = 64 * door.MIB
 # What begins with a dot is another writer's on its way.
 ENTRY = re.compile(r"[^.].*\.json", re.DOTALL)
 
@@ -69,7 +67,7 @@ class HistoryStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def add(self, entry: Entry, functions: NightFunctions | None = None) -> bool:
+    def add(self, entry: Entry) -> bool:
         """Keep an entry; False where it is there already with as many runs.
 
         Raises:
@@ -83,7 +81,7 @@ class HistoryStore:
         else:
             head = {"format": FORMAT, "schema_version": SCHEMA_VERSION}
             door.write(self.folder, HEAD, f"{json.dumps(head)}\n")
-        name = self._name(NIGHTS, entry)
+        name = self._name(entry)
         if door.exists(self.folder, name):
             stored = self._parsed(name)
             runs = [
@@ -93,9 +91,6 @@ class HistoryStore:
             ]
             if len(runs) == 2 and runs[0] >= runs[1]:
                 return False
-        if functions is not None:
-            text = functions.model_dump_json()
-            door.write(self.folder, self._name(FUNCTIONS, entry), f"{text}\n")
         door.write(self.folder, name, f"{entry.model_dump_json()}\n")
         return True
 
@@ -128,21 +123,13 @@ class HistoryStore:
             tuple(sorted(entries.values(), key=lambda e: e.order)), tuple(problems)
         )
 
-    def functions(self, entry: Entry) -> NightFunctions | None:
-        """The functions of an entry; None where none are kept or they cannot be read."""
-        try:
-            text = door.read(self.folder, self._name(FUNCTIONS, entry), MOST_FUNCTIONS)
-            return NightFunctions.model_validate_json(text)
-        except (OSError, StoreError, ValidationError):
-            return None
+    def path(self, entry: Entry) -> Path:
+        """Where an entry is kept."""
+        return self.folder / self._name(entry)
 
-    def path(self, entry: Entry, kind: str = NIGHTS) -> Path:
-        """Where an entry is kept, or its functions (``FUNCTIONS``)."""
-        return self.folder / self._name(kind, entry)
-
-    def _name(self, kind: str, entry: Entry) -> str:
+    def _name(self, entry: Entry) -> str:
         name = ".".join((entry.night, *entry.track, entry.id, "json"))
-        return f"{kind}/{entry.night[:4]}/{name}"
+        return f"{NIGHTS}/{entry.night[:4]}/{name}"
 
     def _night_files(self, problems: list[UnreadFile]) -> Iterator[str]:
         """The names of what may be an entry; a link in place of a year is a problem."""

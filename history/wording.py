@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from analysis.verdict import MISSING, Verdict
-from history.changes import FunctionsChange, Moved, NightlyChange
+from history.changes import FunctionsChange, NightlyChange
 from history.entry import ChangedFunctions, Conclusion, Entry
 from history.store import HistoryContents
 from reports.sentences import changed_words
-from reports.wording import between, figure, percent
+from reports.wording import between, percent
 from results.units import read_name
-from text import clean_line, counted
+from text import clean_line, counted, enumerated
 
 KINDS = {
     "step": "caused by the kernel",
@@ -45,13 +45,13 @@ def interval(of: NightlyChange | Conclusion) -> str:
     return between(of.low, of.high) if of.low is not None and of.high is not None else ""
 
 
-def reasons(change: NightlyChange, *, functions: bool = True) -> tuple[str, ...]:
+def reasons(change: NightlyChange) -> tuple[str, ...]:
     """Whose a change is, a line each: kind, kernels, what moved of the lab, who knows of it."""
     lines = [KINDS[change.kind]]
     if change.kind in ("step", "drift", "mixed") and all(change.kernels):
         lines.append(f"kernel {change.commits or ' -> '.join(change.kernels)}")
-    if functions and change.functions:
-        lines.append(f"functions {', '.join(map(moved_words, change.functions[:3]))}")
+    if change.functions:
+        lines.append(f"functions {enumerated(change.functions)}")
     lines += change.lab
     if change.detected != change.night:
         lines.append(f"seen {change.detected}")
@@ -59,29 +59,6 @@ def reasons(change: NightlyChange, *, functions: bool = True) -> tuple[str, ...]
     if change.status != "open" or change.why:
         lines.append(f"{change.status}: {change.why}")
     return tuple(lines)
-
-
-def moved_words(moved: Moved) -> str:
-    """``xas_load 494.9 -> 634.6``, instructions per unit of work."""
-    before = figure(moved.before, 4) if moved.before is not None else "none"
-    after = figure(moved.after, 4) if moved.after is not None else "none"
-    return f"{moved.name} {before} -> {after}"
-
-
-def change_lines(changes: Iterable[NightlyChange]) -> list[str]:
-    """A line a change, and below it a line for each function that moved."""
-    lines = []
-    for change in changes:
-        lines.append(change_line(change))
-        for function in change.functions:
-            calls = ""
-            if function.calls_before is not None and function.calls_after is not None:
-                numbers = (figure(function.calls_before, 4), figure(function.calls_after, 4))
-                calls = f", calls {' -> '.join(numbers)}"
-            file = f" ({function.file})" if function.file else ""
-            unit = f" instructions per {change.unit_of_work}" if change.unit_of_work else ""
-            lines.append(clean_line(f"    {moved_words(function)}{unit}{calls}{file}"))
-    return lines
 
 
 def of_session(functions: ChangedFunctions) -> str:

@@ -29,7 +29,7 @@ from history import wording
 from history.changes import changes_of
 from history.ingest import entry_of
 from history.policy import Policy, load_known
-from history.store import FUNCTIONS, HistoryStore, parse_entry
+from history.store import HistoryStore
 from kernels import addresses, blame, btf, linetable, symbols, vmlinux
 from kernels.diff import read_diff
 from kernels.intake import read_series
@@ -277,45 +277,32 @@ def _session(name: str) -> Callable[[bytes, Path], object]:
 
 
 @cache
-def _night_bytes() -> tuple[bytes, bytes]:
-    """An entry of a history, and its functions."""
+def _night_bytes() -> bytes:
+    """An entry of a history."""
     session = factory.ExactSession(seeds=factory.SEEDS[:2])
     manifest = counts_factory.counted(session.manifest())
-    entry, functions = entry_of(
-        measured(manifest, session.records(), counts_factory.profiles(session))
-    )
-    assert functions is not None
-    return entry.model_dump_json().encode(), functions.model_dump_json().encode()
+    made = measured(manifest, session.records(), counts_factory.profiles(session))
+    return entry_of(made).model_dump_json().encode()
 
 
 def _history(name: str) -> Callable[[bytes, Path], object]:
     """A history of one night with this file damaged, as a gate and a site would read it."""
 
     def act(data: bytes, scratch: Path) -> object:
-        files = {"history.json": HISTORY_HEAD, "nights/2026/a.json": _night_bytes()[0]}
+        files = {"history.json": HISTORY_HEAD, "nights/2026/a.json": _night_bytes()}
         for each, made in files.items():
             place = scratch / "history" / each
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(data if each == name else made)
         store = HistoryStore(scratch / "history")
         read = store.read()
-        return wording.overview(read), changes_of(read.entries, store.functions)
+        return wording.overview(read), changes_of(read.entries)
 
     return act
 
 
-def _functions(data: bytes, scratch: Path) -> object:
-    (entry,) = [parse_entry(_night_bytes()[0])]
-    store = HistoryStore(scratch / "functions")
-    store.add(entry)
-    place = store.path(entry, FUNCTIONS)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_bytes(data)
-    return store.functions(entry)
-
-
 HISTORY_HEAD = b'{"format": "twinboot history", "schema_version": 5}'
-QUEUE_HEAD = b'{"format": "twinboot queue", "schema_version": 2}'
+QUEUE_HEAD = b'{"format": "twinboot queue", "schema_version": 3}'
 
 
 def _queue(name: str) -> Callable[[bytes, Path], object]:
@@ -507,8 +494,7 @@ TARGETS = (
         Target(f"a session's {name}", _session(name), _of_session(name), 0.02, is_json=True)
         for name in ("manifest.json", "runs.jsonl", "profiles.jsonl", "locks.jsonl")
     ),
-    Target("a night", _history("nights/2026/a.json"), lambda: [_night_bytes()[0]], 0.1, True),
-    Target("a night's functions", _functions, lambda: [_night_bytes()[1]], 0.1, True),
+    Target("a night", _history("nights/2026/a.json"), lambda: [_night_bytes()], 0.1, True),
     Target("a history's head", _history("history.json"), lambda: [HISTORY_HEAD], 0.03, True),
     Target("a queue's entry", _queue("entries/a.json"), _entries, 0.1, True),
     Target("a queue's head", _queue("queue.json"), lambda: [QUEUE_HEAD], 0.1, True),

@@ -100,13 +100,13 @@ def add_verb(
     store, bad = HistoryStore(folder), []
     for session in sessions:
         try:
-            entry, functions = read_session(session, night=night if is_date else "", link=link)
+            entry = read_session(session, night=night if is_date else "", link=link)
             latest = datetime.now(UTC).date() + AHEAD
             if date.fromisoformat(entry.night) > latest:
                 what = f"night: found {entry.night!r}; allowed: up to {latest}"
                 raise RecordError(f"{what}; write --night, or set this host's clock")
             entry = entry.model_copy(update={"night_id": "" if is_date else night})
-            added = store.add(entry, functions)
+            added = store.add(entry)
         except RecordError as error:
             # A night that lost one experiment still has the others.
             log(clean_line(f"left out: {session}: {error.in_one_line}"))
@@ -142,7 +142,7 @@ def show_verb(
 
     store, known_changes = HistoryStore(folder), load_known(known_file)
     read = store.read()
-    changes = changes_of(read.entries, store.functions, known_changes, policy_of(policy_file))
+    changes = changes_of(read.entries, known_changes, policy_of(policy_file))
     of_functions = [
         each for each in function_changes(read.entries, known_changes) if each.functions
     ]
@@ -164,7 +164,7 @@ def show_verb(
         )
         return
     write_out("\n".join(wording.overview(read)))
-    lines = [*wording.change_lines(changes), *wording.function_change_lines(of_functions)]
+    lines = [*map(wording.change_line, changes), *wording.function_change_lines(of_functions)]
     write_out("\n".join([*lines, *wording.unseen_lines(read.entries)]) or "no change seen")
 
 
@@ -291,7 +291,7 @@ def _of_history(folder: Path, policy: Policy, known_file: Path, night: str) -> G
             where=str(folder),
             next_step=f"./lab.py history add SESSION --night {night}",
         )
-    changes = changes_of(read.entries, store.functions, known_changes, policy)
+    changes = changes_of(read.entries, known_changes, policy)
     return of_history(
         read.entries, changes, policy, problems=read.problems, known_changes=known_changes
     )

@@ -9,7 +9,7 @@ from history.changes import NightlyChange
 from history.entry import CaseEntry, ChangedFunctions, Entry
 from history.pages import tracks
 from history.pages.tracks import TrendChart
-from history.wording import interval, moved_words, of_session, reasons
+from history.wording import interval, of_session, reasons
 from reports import sentences, wording
 from reports.document import (
     Block,
@@ -48,14 +48,7 @@ def changes(
 
 def _change(change: NightlyChange, root: str, entries: Mapping[str, Entry]) -> VerdictRow:
     word = tracks.of_change(change)
-    lines: list[Words] = [*reasons(change, functions=False)]
-    if change.functions:
-        moved = [
-            f"{moved_words(each)}{f' ({each.file})' if each.file else ''}"
-            for each in change.functions
-        ]
-        unit = change.unit_of_work or "unit of work"
-        lines.append((f"functions, instructions per {unit}: ", Mono("; ".join(moved))))
+    lines: list[Words] = [*reasons(change)]
     lines += [(f"{what}: ", Mono(command)) for what, command in search(change, entries)]
     return VerdictRow(
         word.word,

@@ -121,7 +121,7 @@ def build(
             where=str(folder),
             next_step="name the history that it was made of, or a new folder",
         )
-    changes = changes_of(read.entries, store.functions, known_changes, policy)
+    changes = changes_of(read.entries, known_changes, policy)
     gaps = gaps_of(read.entries, known_changes)
     of_functions = function_changes(read.entries, known_changes)
     tracks = tracks_of(read, changes, gaps, of_functions, load_subsystems())

@@ -150,7 +150,7 @@ def test_lists_and_histories_have_the_same_verdict(tmp_path: Path) -> None:
     assert listed.exit_code == 3
     assert listed.verdict == headline(compare_session(session)).text
     assert {metric.verdict for metric in listed.primary} == {"not tested"}
-    entry = read_session(store.folder)[0]
+    entry = read_session(store.folder)
     assert {each.verdict for case in entry.cases for each in case.conclusions} == {
         Verdict.NOT_TESTED
     }

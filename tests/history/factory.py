@@ -16,10 +16,7 @@ from history.entry import (
     ChangedFunctions,
     Ensemble,
     Entry,
-    FunctionCost,
     FunctionDifference,
-    NightFunctions,
-    PhaseCost,
     role_of,
 )
 from results.record import KernelIdentity, Metric
@@ -162,26 +159,3 @@ def with_functions(entry: Entry, sizes: dict[str, float] | None, half: float = 1
     )
     (case,) = entry.cases
     return but(entry, cases=(but(case, functions=(changed,)),))
-
-
-def costs(arm: str = "tonight", **instructions: float) -> NightFunctions:
-    """Functions of one phase; ``instructions`` per folio by name."""
-    rows = tuple(
-        FunctionCost(name, f"mm/{name}.c", value, 1.0, value * 0.001)
-        for name, value in sorted(instructions.items(), key=lambda each: -each[1])
-    )
-    return NightFunctions(
-        phases=(
-            PhaseCost(
-                case="filemap-4k",
-                phase="4k",
-                arm=arm,
-                unit="folio",
-                unit_title="folio added",
-                seeds=8,
-                total=sum(instructions.values()) + 5.0,
-                others=5.0,
-                functions=rows,
-            ),
-        )
-    )

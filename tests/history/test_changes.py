@@ -11,11 +11,11 @@ import pytest
 from analysis.comparison import summarize
 from analysis.verdict import Verdict
 from history import exact
-from history.changes import Course, NightlyChange, changes_of, fixed_by, is_open, marked, moved
-from history.entry import PINNED, ArmCase, Entry, NightFunctions
+from history.changes import Course, NightlyChange, changes_of, fixed_by, is_open, marked
+from history.entry import PINNED, ArmCase, Entry
 from history.exact import Kind
 from history.policy import KnownChange, KnownChanges, Policy
-from tests.history.factory import Nights, costs, release_of
+from tests.history.factory import Nights, release_of, with_functions
 from tests.values import but, data
 
 
@@ -244,31 +244,13 @@ def test_kernels_and_commits_between_are_named() -> None:
     assert change.commits == ""
 
 
-def test_the_functions_that_moved_are_named() -> None:
-    entries = Nights(levels((0.0, 20), (-0.01, 5)), functions=True).entries()
-    calm, slow = (
-        costs(xas_load=500.0, filemap_fault=300.0),
-        costs(xas_load=640.0, filemap_fault=300.0),
-    )
-
-    def functions(entry: Entry) -> NightFunctions:
-        return slow if entry.night >= "2026-01-21" else calm
-
-    (change,) = changes_of(entries, functions)
-    assert [function.name for function in change.functions] == ["xas_load"]
-    assert change.functions[0].difference == pytest.approx(140)
-    assert change.unit_of_work == "folio added"
-
-
-def test_moved_functions_say_what_is_new_gone_and_within_scatter() -> None:
-    before = costs(a=100.0, gone=50.0, steady=1000.0).phases[0]
-    after = costs(a=100.01, new=30.0, steady=1000.2).phases[0]
-    functions = moved(before, after)
-    assert [(function.name, function.before, function.after) for function in functions] == [
-        ("gone", 50.0, None),
-        ("new", None, 30.0),
+def test_the_functions_that_differ_otherwise_from_the_pinned_kernel_are_named() -> None:
+    entries = [
+        with_functions(entry, {"xas_load": 0.01, "b": 0.5} if number >= 20 else {"b": 0.5})
+        for number, entry in enumerate(Nights(levels((0.0, 20), (-0.01, 5))).entries())
     ]
-    assert moved(before, before) == ()
+    (change,) = changes_of(entries)
+    assert change.functions == ("xas_load",)
 
 
 def test_the_cheap_question_is_never_stricter_than_the_verdict() -> None:

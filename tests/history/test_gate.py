@@ -93,7 +93,7 @@ def test_functions_of_the_newest_night_are_what_the_session_s_gate_says() -> Non
         session.records(),
         counts_factory.profiles(session),
     )
-    first, _ = entry_of(made)
+    first = entry_of(made)
     later = {"night": "2026-01-02", "created": "2026-01-02T00:00:00Z", "session": "later"}
     untested, equal = (
         tuple(
@@ -111,9 +111,7 @@ def test_functions_of_the_newest_night_are_what_the_session_s_gate_says() -> Non
     )
 
     def gate(policy: Policy, *nights: Entry) -> list[Message]:
-        result = of_history(
-            nights, changes_of(nights, lambda _: None, KnownChanges(), policy), policy
-        )
+        result = of_history(nights, changes_of(nights, KnownChanges(), policy), policy)
         listed = [message for message in result.messages if message.title.startswith("functions: ")]
         # A session's own cannot be acknowledged.
         assert all(message.change for message in listed)

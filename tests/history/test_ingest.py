@@ -3,7 +3,6 @@
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from analysis.many import compare_session
@@ -28,8 +27,7 @@ from tests.waiting import completed
 
 def test_an_entry_has_what_the_session_measured_and_concluded() -> None:
     session = ExactSession()
-    entry, functions = entry_of(measured(session.manifest(), session.records()))
-    assert functions is None
+    entry = entry_of(measured(session.manifest(), session.records()))
     assert entry.night == "2026-01-01"
     assert entry.track == ("filemap-v4", "laptop", "exact")
     compared = compare(session.manifest(), session.records())
@@ -52,10 +50,10 @@ def test_an_entry_says_by_how_many_seeds_and_which_rule_it_was_judged() -> None:
     session = ExactSession(seeds=tuple(range(1, 13)))
     manifest = session.manifest()
     adding = but(manifest.experiment, blocks=8, max_seeds=32)
-    added, _ = entry_of(measured(but(manifest, experiment=adding), session.records()))
+    added = entry_of(measured(but(manifest, experiment=adding), session.records()))
     assert added.looks == (8, 10, 12)
     assert len(added.cases[0].seeds) == 12
-    fixed, _ = entry_of(measured(manifest, session.records()))
+    fixed = entry_of(measured(manifest, session.records()))
     assert fixed.looks == ()
     assert added.method != fixed.method
 
@@ -73,42 +71,21 @@ def test_repeats_and_twins_are_no_values() -> None:
     session = ExactSession()
     manifest = counts_factory.with_twins(counts_factory.counted(session.manifest()))
     twins, profiles, _ = counts_factory.twin_runs(manifest)
-    entry, _ = entry_of(measured(manifest, session.records() + twins, profiles))
-    plain, _ = entry_of(measured(manifest, session.records()))
+    entry = entry_of(measured(manifest, session.records() + twins, profiles))
+    plain = entry_of(measured(manifest, session.records()))
     assert entry.cases == plain.cases
 
 
 def test_a_failed_run_leaves_a_hole_at_its_seed() -> None:
     session = ExactSession()
     records = fails(session.records(), "filemap-4k-002-base", message="one\nline")
-    entry, _ = entry_of(measured(session.manifest(), records))
+    entry = entry_of(measured(session.manifest(), records))
     arm = entry.cases[0].arm("base")
     assert arm is not None
     assert arm.metrics["4k.bw"].values[2] is None
     assert arm.metrics["4k.bw"].values[1] is not None
     assert (arm.runs, arm.failed) == (8, 1)
     assert arm.failures[0].startswith("invalid (blame: workload): one")
-
-
-def test_functions_add_up_to_the_whole() -> None:
-    session = ExactSession()
-    manifest = counts_factory.counted(session.manifest())
-    entry, functions = entry_of(
-        measured(manifest, session.records(), counts_factory.profiles(session))
-    )
-    assert entry.counted
-    assert functions is not None
-    phase = functions.phase("filemap-4k", "4k", "patched")
-    assert phase is not None
-    assert phase.unit == "io"
-    listed = sum(cost.instructions for cost in phase.functions)
-    assert listed + phase.others == pytest.approx(phase.total, rel=1e-5)
-    profiles = [p for p in counts_factory.profiles(session) if p.run_id.endswith("patched")]
-    ours = [p.phases[0] for p in profiles if p.run_id.startswith("filemap-4k")]
-    load = [f.instructions / p.units["io"] for p in ours for f in p.kernel if f.name == "xas_load"]
-    cost = next(cost for cost in phase.functions if cost.name == "xas_load")
-    assert cost.instructions == pytest.approx(np.mean(load), rel=1e-6)
-    assert cost.scatter == pytest.approx(np.std(load, ddof=1), rel=1e-6)
 
 
 def test_an_entry_has_which_functions_changed_in_the_words_of_the_report() -> None:
@@ -118,7 +95,7 @@ def test_an_entry_has_which_functions_changed_in_the_words_of_the_report() -> No
         session.records(),
         counts_factory.profiles(session),
     )
-    entry, _ = entry_of(made)
+    entry = entry_of(made)
     (compared,) = compare_session(made).comparisons
     kept = {(case.name, each.phase): each for case in entry.cases for each in case.functions}
     assert {key: wording.of_session(each) for key, each in kept.items()} == {
@@ -146,14 +123,14 @@ def test_an_entry_has_which_functions_changed_in_the_words_of_the_report() -> No
 def test_the_pinned_arm_gives_the_lab_its_compiler_and_configuration() -> None:
     manifest = _named(ExactSession(), PINNED, "tonight")
     records = _renamed(ExactSession().records(), {"base": PINNED, "patched": "tonight"})
-    entry, _ = entry_of(measured(manifest, records))
+    entry = entry_of(measured(manifest, records))
     assert [arm.role for arm in entry.arms] == ["pinned", "followed"]
     assert entry.subject.name == "tonight"
     assert "config" in entry.setting
     assert PINNED in entry.setting
     assert (
         "config"
-        not in entry_of(measured(ExactSession().manifest(), ExactSession().records()))[0].setting
+        not in entry_of(measured(ExactSession().manifest(), ExactSession().records())).setting
     )
 
 
@@ -164,10 +141,10 @@ def test_a_wall_session_is_none_of_a_history() -> None:
 
 
 def test_the_id_is_of_what_was_measured_not_of_the_numbers() -> None:
-    entry, _ = entry_of(measured(ExactSession().manifest(), ExactSession().records()))
-    other, _ = entry_of(measured(ExactSession().manifest(), ExactSession(spread=0.01).records()))
+    entry = entry_of(measured(ExactSession().manifest(), ExactSession().records()))
+    other = entry_of(measured(ExactSession().manifest(), ExactSession(spread=0.01).records()))
     assert entry.id == other.id
-    later, _ = entry_of(
+    later = entry_of(
         measured(ExactSession().manifest(), ExactSession().records()), night="2026-01-02"
     )
     assert later.id != entry.id
@@ -181,9 +158,9 @@ def test_a_session_without_runs_is_no_night() -> None:
 def test_from_a_folder(tmp_path: Path) -> None:
     session = ExactSession()
     store = stored(tmp_path / "session", session)
-    entry, _ = read_session(store.folder, link="https://example.org/report")
+    entry = read_session(store.folder, link="https://example.org/report")
     assert entry.link == "https://example.org/report"
-    assert entry == entry_of(measured(session.manifest(), session.records()), link=entry.link)[0]
+    assert entry == entry_of(measured(session.manifest(), session.records()), link=entry.link)
     store = stored(tmp_path / "other", session, created="99999-01-01")
     with pytest.raises(RecordError, match=r"night: .*is no date"):
         read_session(store.folder)
@@ -214,7 +191,7 @@ def of_libc(libc: str) -> Entry:
     tools = manifest.provenance.tools | ({"libc": libc} if libc else {})
     provenance = but(manifest.provenance, tools=tools)
     manifest = but(manifest, provenance=provenance)
-    return entry_of(measured(manifest, ExactSession().records()))[0]
+    return entry_of(measured(manifest, ExactSession().records()))
 
 
 def test_another_libc_is_another_environment() -> None:

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from history.entry import Entry
-from history.store import FUNCTIONS, HistoryStore
+from history.store import HistoryStore
 from results.door import StoreError
-from tests.history.factory import Nights, costs
+from tests.history.factory import Nights
 from tests.values import but
 
 HOSTILE = "<script>alert(1)</script>\n::error::x\x1b[31m\u202e\u2028,;\"'`|=cmd()\x00%0A"
@@ -57,14 +57,6 @@ def test_an_unfinished_session_gives_way_to_the_whole_one(store: HistoryStore) -
     assert store.add(whole)
     assert not store.add(partial)
     assert store.read().entries == (whole,)
-
-
-def test_functions_lie_beside_and_come_back(store: HistoryStore) -> None:
-    entry = entries(1, functions=True)[0]
-    store.add(entry, costs(xas_load=494.9))
-    assert store.functions(entry) == costs(xas_load=494.9)
-    store.path(entry, FUNCTIONS).write_text("{torn")
-    assert store.functions(entry) is None
 
 
 def test_a_foreign_folder_is_refused(tmp_path: Path) -> None:
@@ -146,15 +138,15 @@ def test_two_branches_that_both_grew_merge_without_conflict(tmp_path: Path) -> N
 
     top.mkdir()
     git("init", "-b", "main")
-    store.add(made[0], costs(a=1.0))
+    store.add(made[0])
     commit("first")
     git("checkout", "-b", "other")
     for entry in (made[1], made[2], made[3]):
-        store.add(entry, costs(a=1.0))
+        store.add(entry)
     commit("three")
     git("checkout", "main")
     for entry in (made[3], made[4], made[5]):
-        store.add(entry, costs(a=1.0))
+        store.add(entry)
     commit("three others, one of them the same")
     git("merge", "other")
     assert list(store.read().entries) == made

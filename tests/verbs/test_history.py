@@ -95,7 +95,6 @@ def test_the_night_and_the_function_are_named(
     assert lines[0].startswith("2026-01-04 filemap-4k 4k.bw (tonight)")
     assert "kernel 6.12.43-1 -> 6.12.44-1" in lines[0]
     assert "functions xas_load" in lines[0]
-    assert "(lib/xarray.c)" in shown
 
 
 def test_json_is_for_scripts(main: Terminal, tmp_path: Path, sessions: list[Path]) -> None:
@@ -104,7 +103,7 @@ def test_json_is_for_scripts(main: Terminal, tmp_path: Path, sessions: list[Path
     main("history", "show", "--history", history, "--json")
     (change,) = json.loads(main.out)["changes"]
     assert change["night"] == "2026-01-04"
-    assert change["functions"][0]["name"] == "xas_load"
+    assert change["functions"][0] == "xas_load"
     assert main("gate", "--history", history, "--json") == 1
     assert json.loads(main.out)["exit_code"] == 1
 

@@ -2,12 +2,10 @@
 
 from pathlib import Path
 
-import numpy as np
-
 from history.entry import Entry
 from history.store import HistoryStore
 from tests.analysis.factory import ExactSession
-from tests.history.factory import Nights, costs
+from tests.history.factory import Nights
 from tests.values import but
 
 # What ends an element, an attribute, a string or a line, and what turns text around.
@@ -57,15 +55,8 @@ def hostile(entry: Entry) -> Entry:
 def fill(folder: Path) -> HistoryStore:
     """A history with a track, and a hostile one."""
     store = HistoryStore(folder)
-    dice = np.random.default_rng(1)
-    for night, entry in enumerate(exact_nights()):
-        slow = 260.0 if STEP <= night < BACK else 180.0
-        near = {f"function_{n}": 40.0 - n + float(dice.normal(0, 0.05)) for n in range(12)}
-        kept = [
-            costs(name, xas_load=slow, fio_loop=900.0, **near) for name in ("pinned", "tonight")
-        ]
-        phases = tuple(phase for each in kept for phase in each.phases)
-        store.add(but(entry, link="https://example.org/run/1"), but(kept[0], phases=phases))
+    for entry in exact_nights():
+        store.add(but(entry, link="https://example.org/run/1"))
     for entry in Nights((0.0, 0.01, 0.0), experiment="hostile").entries():
         store.add(hostile(entry))
     return store

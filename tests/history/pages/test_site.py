@@ -153,7 +153,7 @@ def test_reports_of_sessions_are_made_of_their_records(tmp_path: Path) -> None:
     target = stored(tmp_path / "sessions" / "deep" / "one", session)
     forms.write_all(tmp_path / "sessions" / "deep" / "one")
     store = HistoryStore(tmp_path / "history")
-    entry, _ = read_session(tmp_path / "sessions" / "deep" / "one")
+    entry = read_session(tmp_path / "sessions" / "deep" / "one")
     store.add(entry)
     expected = (target.folder / "report.html").read_bytes()
     # What a stranger put in their place is neither read nor shown.
@@ -181,9 +181,9 @@ def test_reports_of_sessions_are_made_of_their_records(tmp_path: Path) -> None:
 def test_a_night_s_page_says_which_functions_changed(tmp_path: Path) -> None:
     session = ExactSession()
     manifest, records = counts_factory.counted(session.manifest()), session.records()
-    entry, functions = entry_of(measured(manifest, records, counts_factory.profiles(session)))
+    entry = entry_of(measured(manifest, records, counts_factory.profiles(session)))
     store = HistoryStore(tmp_path / "history")
-    store.add(entry, functions)
+    store.add(entry)
     made = site.build(store, tmp_path / "site")
     marked = (made.folder / "night" / f"{entry.id}.html").read_text()
     # As typeset: a minus sign and an arrow.
@@ -306,7 +306,7 @@ def test_only_addresses_become_links(link: str, kept: str) -> None:
 def story(entries: list[Entry], known: KnownChanges) -> tuple[set[str], set[str]]:
     """Ids that fail the gate, and ids that the pages show as open."""
     policy = Policy()
-    changes = changes_of(entries, None, known, policy)
+    changes = changes_of(entries, known, policy)
     gate = of_history(entries, changes, policy, known_changes=known)
     failing = {message.change for message in gate.messages if message.level == "error"}
     tracks = tracks_of(HistoryContents(tuple(entries)), changes, gaps_of(entries, known))
