@@ -139,7 +139,7 @@ PREBUILT_SOURCES = ("deb:linux-image-", "image:")
 class KernelSpec(Frozen):
     """Where the source comes from, how it is configured, and what compiles it.
 
-    A kernel that is built already has no flavour of ours, and no patches.
+    A kernel that is built already has neither flavour nor patches.
     """
 
     source: Annotated[
@@ -222,7 +222,7 @@ class SeriesSpec(Frozen):
     title: str = ""
     """What reports call it; without it the series' own title."""
     reverse: bool = False
-    """The source holds the series already, and the patches take it out: ``base`` is built with
+    """The source holds the series already, and the patches remove it: ``base`` is built with
     them.
     """
     revert: bool = False

@@ -52,7 +52,7 @@ def _subject(series: SeriesSpec, subjects: Sequence[str], number: int) -> str:
     subject = subjects[shipped - 1]
     if series.revert:
         return subject.removeprefix(REVERTED)
-    return f'undoes "{subject}" (patch {shipped} of {len(subjects)} takes it out)'
+    return f'undoes "{subject}" (patch {shipped} of {len(subjects)} removes it)'
 
 
 def per_patch(experiment: Experiment, subjects: Sequence[str]) -> Experiment:

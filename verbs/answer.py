@@ -47,8 +47,8 @@ def answer_verb(
     """Measure the commit that a mail reports, and print a reply: what holds here, and what not.
 
     Read are reports of the kernel test robot, of Fastpath, and of people. The arms are the
-    commit and its parent in the tree that you stand in (or --tree); where they are not to be
-    had, --series has the same change as a patch. Workloads are those nearest to the benchmark,
+    commit and its parent in the tree that you stand in (or --tree); where they are not available,
+    --series has the same change as a patch. Workloads are those nearest to the benchmark,
     and the one that executes most of what changed. The reply ends with the letter of the session.
 
     Examples:

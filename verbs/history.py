@@ -307,7 +307,7 @@ def pages_verb(
     ] = Path("site"),
     sessions: Annotated[
         Path | None,
-        typer.Option(help="a folder of sessions; their reports are made anew for the site"),
+        typer.Option(help="a folder of sessions; their reports are made again for the site"),
     ] = None,
     known_file: KnownFile = KNOWN,
     policy_file: PolicyFile = POLICY,

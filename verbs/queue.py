@@ -247,7 +247,7 @@ def retry_verb(
         opt("--new-session", "start a new session even if the old can be resumed", QUEUE_PANEL),
     ] = False,
 ) -> None:
-    """Measure entries again; a session that the host interrupted is resumed, others start anew.
+    """Measure entries again; a session that the host interrupted is resumed, others start again.
 
     Examples:
     ./lab.py queue retry v3-1a2b3c4d  # resume its session

@@ -159,8 +159,8 @@ def test_forward_patches_are_added_one_by_one() -> None:
 def test_a_source_that_holds_the_series_loses_the_last_patch_first() -> None:
     arms = step_arms(SeriesSpec(path="x", reverse=True), SUBJECTS)
     assert [applied(arm, 3) for arm in arms] == [3, 2, 1, 0]
-    assert arms[1].label == '1: undoes "mm: three" (patch 3 of 3 takes it out)'
-    assert arms[3].label == '3: undoes "mm: one" (patch 1 of 3 takes it out)'
+    assert arms[1].label == '1: undoes "mm: three" (patch 3 of 3 removes it)'
+    assert arms[3].label == '3: undoes "mm: one" (patch 1 of 3 removes it)'
 
 
 def test_a_posted_series_that_was_turned_around_has_its_own_subjects() -> None:
