@@ -57,6 +57,8 @@ SPINNING, IDLE = "spinning", "idle"
 IDLE_PROGRAM = "busybox"
 # The names of what is measured by counting: what an I/O takes is path times work.
 PATH, WORK = "path", "work"
+# What went by on the guest's clock before a phase, in milliseconds.
+BEFORE = "before"
 # Kinds of instructions, in the order of their counts.
 KINDS = ("loads", "stores", "atomics", "barriers", "divisions", "system")
 # What takes a vCPU from what it executes, in the order of the probe's file.

@@ -106,7 +106,7 @@ def _judged(
     samples = metrics.samples(result.phases, phases, real_time=session.wall is not None)
     findings = (*validity.few_ios(result, phases), *findings)
     for profile in profiles:
-        samples |= metrics.of_profile(profile, phases)
+        samples |= metrics.of_profile(profile, phases) | metrics.before_phases(result.phases)
         findings += tuple(metrics.uncounted(profile, phases))
     valid = {
         "samples": samples,

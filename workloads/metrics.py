@@ -9,9 +9,9 @@ from pathlib import Path
 
 from errors import SpecError
 from experiment.spec import FUNCTIONS
+from results.profile import BEFORE, Profile
 from results.profile import PATH as PATH
 from results.profile import WORK as WORK
-from results.profile import Profile
 from results.record import Metric
 from workloads.parse import FioResult, PhaseResult, ProgramResult
 from workloads.spec import Phase, Workload
@@ -146,7 +146,7 @@ SLOWPATH_SHARE = "slowpath_share"
 PER_WORK = 1000
 # That is also the unit that counts of functions are given per first.
 WORK_TITLE = "1,000 ns of work"
-METRIC_NAMES: tuple[str, ...] = (*OF_FIO, *OF_PROGRAM, PATH, WORK, SLOWPATH_SHARE)
+METRIC_NAMES: tuple[str, ...] = (*OF_FIO, *OF_PROGRAM, PATH, WORK, BEFORE, SLOWPATH_SHARE)
 
 
 def shown_by(phase: Phase) -> tuple[str, ...]:
@@ -157,7 +157,7 @@ def shown_by(phase: Phase) -> tuple[str, ...]:
 
 
 def _counted(phase: Phase) -> tuple[str, ...]:
-    return (PATH, WORK) if phase.costs else (PATH,) if phase.program else ()
+    return (*((PATH, WORK) if phase.costs else (PATH,) if phase.program else ()), BEFORE)
 
 
 def names_of(phase: Phase) -> tuple[str, ...]:
@@ -205,6 +205,12 @@ def metrics_of(
             name, title = f"{phase.name}.{name}", f"{phase.name}: {title}"
             metrics.append(Metric(name=name, title=title, unit=unit, direction=direction))
     return tuple(metrics)
+
+
+def before_phases(phases: Sequence[PhaseResult]) -> dict[str, float]:
+    """Samples of a guest that is counted: milliseconds of its clock before each phase."""
+    values = {f"{phase.name}.{BEFORE}": phase.before_ns for phase in phases}
+    return {name: ns / 1e6 for name, ns in values.items() if ns is not None}
 
 
 def of_profile(profile: Profile, phases: Sequence[Phase]) -> dict[str, float]:

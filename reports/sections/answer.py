@@ -35,7 +35,7 @@ from reports.sections import annotated, functions, locks, trust
 from reports.sections import counted as counts
 from reports.sections.view import View
 from reports.sentences import of_finding
-from results.profile import WORK
+from results.profile import BEFORE, WORK
 from results.units import shown_name
 from text import counted, in_words
 
@@ -60,6 +60,8 @@ TRANSLATED = (
     "All times are those of a translator (TCG without -icount): they say nothing of any "
     "machine, and no verdict is given."
 )
+# A timer's period in the guest (CONFIG_HZ=250).
+TICK_MS = 4.0
 Line = Callable[[View, Comparison], Iterator[tuple[str, Words]]]
 
 
@@ -201,6 +203,26 @@ def _ran(_: View, comparison: Comparison) -> Iterator[tuple[str, Words]]:
                 yield name, "; ".join(filter(None, (own, text)))
 
 
+def _earlier(_: View, comparison: Comparison) -> Iterator[tuple[str, Words]]:
+    """What an arm does more or less of before a phase, where no number of the phase has it."""
+    texts = []
+    for metric in (each for case in comparison.cases for each in case.metrics):
+        change = metric.judgement.change
+        if not metric.name.endswith(f".{BEFORE}") or not change or not metric.base:
+            continue
+        low, high = change.low or 0.0, change.high or 0.0
+        # Set-up waits for the guest's timer: it begins a period earlier or later by chance.
+        least = max(low, -high, 0.0)
+        if least * metric.base.mean > TICK_MS and metric.patched:
+            values = " -> ".join(wording.sides(metric.base.mean, metric.patched.mean))
+            texts.append(
+                f"{_place(comparison, (metric.case, metric.phase))}{values} ms of the guest's "
+                f"clock, {wording.change(metric)} {wording.bounds(metric)}".rstrip()
+            )
+    if texts:
+        yield "Before", f"{'; '.join(texts)}: what runs before a phase is in no other number"
+
+
 def _checked(view: View, _: Comparison) -> Iterator[tuple[str, Words]]:
     """How correctness and exactness stand, where these were asked for."""
     exactness = view.session.exactness.status
@@ -245,7 +267,7 @@ def _published(_: View, comparison: Comparison) -> Iterator[tuple[str, Words]]:
 
 
 # Below the results, in the order of reading.
-LINES: tuple[Line, ...] = (_why, _modelled, _ran, _checked, beside, _published)
+LINES: tuple[Line, ...] = (_why, _modelled, _ran, _earlier, _checked, beside, _published)
 
 
 def every(view: View) -> list[Block]:

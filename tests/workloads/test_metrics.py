@@ -12,6 +12,7 @@ from workloads.metrics import (
     METRIC_NAMES,
     OF_FIO,
     TABLE,
+    before_phases,
     metrics_of,
     of_profile,
     samples,
@@ -86,8 +87,19 @@ def test_path_and_work_are_metrics_where_somebody_counts_and_costs_are_known(
     def names(phases: Sequence[Phase], counted: bool) -> set[str]:
         return {metric.name for metric in metrics_of(phases, counted=counted)}
 
-    assert names((COSTED,), True) - names((COSTED,), False) == {"4k.path", "4k.work"}
-    assert names(run_matrix.phases, True) == names(run_matrix.phases, False)
+    of_both = names((COSTED,), True) - names((COSTED,), False)
+    assert of_both == {"4k.path", "4k.work", "4k.before"}
+    more = names(run_matrix.phases, True) - names(run_matrix.phases, False)
+    assert more == {f"{phase.name}.before" for phase in run_matrix.phases}
+
+
+def test_what_goes_by_before_a_phase_is_since_the_one_before(run_thp: Run) -> None:
+    """1,060 ms from power-on, 12.5 ms from the end of the first phase; nothing on arm64."""
+    marks = {"thp/clock": b"1 1060000000\n0 1900000000\n", "switch/clock": b"2 1912500000\n0 2\n"}
+    run = replace(run_thp, files={**run_thp.files, **marks, "uname": b"Linux (none) 6.12 x86_64"})
+    assert before_phases(run.result.phases) == {"thp.before": 1060.0, "switch.before": 12.5}
+    other = replace(run, files={**run.files, "uname": b"Linux (none) 6.12 aarch64"})
+    assert before_phases(other.result.phases) == {}
 
 
 def test_rates_of_a_number_of_ios_are_over_the_time_they_took(run_4k: Run) -> None:
@@ -255,5 +267,5 @@ def test_a_threshold_of_no_metric_is_named() -> None:
         thresholds_of({"redis": but(workload, phases=phases)})
     assert raised.value.problems == [
         "workloads/catalogue/redis.toml: thresholds of phase append (default): no metric is named "
-        "'work'; allowed: time, ops, path, slowpath_share, functions"
+        "'work'; allowed: time, ops, path, before, slowpath_share, functions"
     ]

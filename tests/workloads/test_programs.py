@@ -248,6 +248,7 @@ def test_metrics_of_a_program(run_4k: Run) -> None:
         "4k.time",
         "4k.ops",
         "4k.path",
+        "4k.before",
     ]
     assert [metric.name for metric in metrics_of([phase])] == ["4k.time", "4k.ops"]
 
