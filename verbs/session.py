@@ -437,7 +437,7 @@ def report(folder: Path, form: str, *, strict: bool, write: bool = True) -> int:
     from reports import native as of_native
     from reports.headline import exit_code, outcome
     from results import native
-    from results.session import open_session
+    from results.store import SessionStore
 
     if native.is_native(folder):
         written, judged = of_native.write_all(folder, form or "text", write=write)
@@ -463,13 +463,10 @@ def report(folder: Path, form: str, *, strict: bool, write: bool = True) -> int:
         comparison = forms.write_all(folder, show)
     else:
         show(comparison := forms.read_comparison(folder))
-    session = open_session(folder, counted=False)
-    if form in ("", "text") and session.manifest.experiment.mode == "exact":
-        write_out(
-            "".join(f"{line}\n" for line in of_native.beside(folder, session.manifest)), end=""
-        )
-    costs = session.costs
-    if costs:
+    manifest = comparison.manifest
+    if form in ("", "text") and manifest.experiment.mode == "exact":
+        write_out("".join(f"{line}\n" for line in of_native.beside(folder, manifest)), end="")
+    if costs := SessionStore(folder).costs():
         made = [cost.guest_cpu_s for cost in costs if not cost.kept_at]
         log(f"{len(made)} guests used {duration(sum(made))} of CPU time")
     if not form:
