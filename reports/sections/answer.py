@@ -203,7 +203,7 @@ def _ran(_: View, comparison: Comparison) -> Iterator[tuple[str, Words]]:
                 yield name, "; ".join(filter(None, (own, text)))
 
 
-def _earlier(_: View, comparison: Comparison) -> Iterator[tuple[str, Words]]:
+def earlier(_: View, comparison: Comparison) -> Iterator[tuple[str, Words]]:
     """What an arm does more or less of before a phase, where no number of the phase has it."""
     texts = []
     for metric in (each for case in comparison.cases for each in case.metrics):
@@ -267,7 +267,7 @@ def _published(_: View, comparison: Comparison) -> Iterator[tuple[str, Words]]:
 
 
 # Below the results, in the order of reading.
-LINES: tuple[Line, ...] = (_why, _modelled, _ran, _earlier, _checked, beside, _published)
+LINES: tuple[Line, ...] = (_why, _modelled, _ran, earlier, _checked, beside, _published)
 
 
 def every(view: View) -> list[Block]:

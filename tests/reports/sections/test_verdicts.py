@@ -5,10 +5,10 @@ import pytest
 from analysis.many import compare_session
 from reports import forms
 from reports.document import plain
-from reports.sections.answer import beside
+from reports.sections.answer import beside, earlier
 from reports.sections.subject import PATH_AND_WORK, path_and_work
 from reports.sections.view import View
-from results.record import RunCost
+from results.record import Metric, RunCost
 from tests.analysis.factory import ExactSession
 from tests.analysis.many_factory import steps
 from tests.analysis.measured import compare, measured
@@ -49,6 +49,26 @@ def test_bandwidth_stands_beside_phases_that_are_judged_by_something_else(
         assert all(name in text for name in shown)
         assert text.count(".bw ") == len(shown)
         assert "published" in text
+
+
+@pytest.mark.parametrize(("more_ms", "shown"), [(20.0, True), (-8.0, True), (3.9, False)])
+def test_work_that_moved_before_a_phase_is_shown(more_ms: float, shown: bool) -> None:
+    """More than a period of the guest's timer: by that much a set-up that waits for it differs."""
+    session = ExactSession()
+    manifest = session.manifest()
+    before = Metric(name="4k.before", title="4k: before", unit="ms", direction="lower")
+    case = but(manifest.cases[0], metrics=(*manifest.cases[0].metrics, before))
+    records = [
+        but(record, samples={**(record.samples or {}), "4k.before": at})
+        for record in session.records()
+        for at in [1060.0 + record.block + more_ms * (record.arm == "patched")]
+    ]
+    comparison = compare(but(manifest, cases=(case, *manifest.cases[1:])), records)
+    lines = list(earlier(View(forms.as_session(comparison)), comparison))
+    assert len(lines) == shown
+    for name, words in lines:
+        assert name == "Before"
+        assert f"1,063.5 -> {1063.5 + more_ms:,.1f} ms" in plain(words)
 
 
 @pytest.mark.parametrize(
