@@ -19,6 +19,7 @@ from reports.render import markdown
 from reports.sections import answer
 from reports.sections.view import View
 from reports.sentences import of_finding, verdict_counts
+from results.units import read_name
 from text import counted
 
 # A step's summary may have 1 MiB; a comment 65,536 characters, and it is the smaller one.
@@ -59,7 +60,7 @@ def is_decided(session: SessionComparison) -> bool:
 def line(session: SessionComparison, since: SessionPair | None = None) -> str:
     """What happened, the result that changed most, its change since another session, and where.
 
-    ``1 regression: direct buffered.path +0.15 % [+0.15, +0.16]; since the last save
+    ``1 regression: direct buffered.instructions +0.15 % [+0.15, +0.16]; since the last save
     +0.05 % [+0.04, +0.06]; filemap_get_read_batch +4.3 instructions; 8 seeds``.
     """
     happened = headline(session)
@@ -81,7 +82,7 @@ def line(session: SessionComparison, since: SessionPair | None = None) -> str:
     if not bounds and (of_seeds := [each.change for each in most.pairs if each.change is not None]):
         bounds = f"({wording.within(most, min(of_seeds), max(of_seeds))} seed by seed)"
     words = verdict_counts(metric.judgement for metric in tested)
-    parts = [f"{words}: {most.case} {most.name} {wording.change(most)} {bounds}"]
+    parts = [f"{words}: {most.case} {read_name(most.name)} {wording.change(most)} {bounds}"]
     if since is not None:
         parts.append(f"since the last save {since_other(since, most.case, most.name)}")
     parts += [
