@@ -36,6 +36,7 @@ from results import door
 from results.record import Manifest, Record
 from results.session import open_session
 from results.store import MANIFEST
+from results.units import read_name
 from text import enumerated
 
 FOLDERS = (CONFIGS / "series" / "published", CONFIGS / "series" / "neutral")
@@ -401,7 +402,7 @@ def scores(rows: Sequence[RecallRow]) -> list[str]:
         ]
     if neutral:
         called = [each for each in neutral if each.recalled is Recalled.FALSE_ALARM]
-        texts += [f"Neutral changes that are called: {_share(called, neutral)}."]
+        texts += [f"Neutral changes reported as changes: {_share(called, neutral)}."]
     counts = Counter(each.recalled for each in rows)
     return [*texts, "All: " + ", ".join(f"{n} {each}" for each in Recalled if (n := counts[each]))]
 
@@ -440,15 +441,13 @@ def blocks(rows: Sequence[RecallRow]) -> list[Block]:
         Heading("Recall of known changes", 1),
         Paragraph(
             (
-                "Published results undone or redone by our patches, and no-op changes. All "
-                "are measured alike, by ",
+                "Published results that patches undo or redo, and no-op changes, each measured by ",
                 Mono("./lab.py recall"),
-                ": the two workloads that execute most of the functions whose machine code "
-                "differs, in the smallest guest, with eight seeds, judged once by thresholds of "
-                "every session, without diagnostic runs and correctness checks; without any guest "
-                "where no machine code differs. Sizes are of the path: instructions counted under "
-                "emulation. A published number is of the machine named beside it. The table is "
-                "made from sessions on disk.",
+                " in the same way: the two workloads that execute most of the functions whose "
+                "machine code differs, the smallest guest, eight seeds, the usual thresholds, no "
+                "diagnostic runs and no correctness checks. Nothing is booted where no machine "
+                "code differs. Sizes are of instructions counted under emulation; published "
+                "numbers are of the machine named with them.",
             )
         ),
         *listing(scores(rows)),
@@ -466,8 +465,8 @@ def blocks(rows: Sequence[RecallRow]) -> list[Block]:
 def cells(each: RecallRow) -> Row:
     """The row as it is shown."""
     result = each.result
-    count = f"({each.called} of {each.judged} called)" if each.judged else ""
-    where = " ".join(part for part in (each.case, each.metric, count) if part)
+    count = f"({each.called} of {each.judged} changed)" if each.judged else ""
+    where = " ".join(part for part in (each.case, read_name(each.metric), count) if part)
     known = each.low is not None and each.high is not None
     interval = wording.between(each.low or 0.0, each.high or 0.0) if known else ""
     size = wording.percent(each.change) if each.change is not None else ""
@@ -475,9 +474,7 @@ def cells(each: RecallRow) -> Row:
         size, small=" ".join(part for part in (interval, each.verdict) if part), under=where
     )
     rank = f"{each.function} ({each.rank})" if each.rank else each.function
-    others = "; ".join(
-        f"{name}: {text or 'nothing moved'}" for name, text in each.instruments.items()
-    )
+    others = "; ".join(f"{name}: {text or 'no change'}" for name, text in each.instruments.items())
     published = Cell(result.published, under=f"({result.machine})") if result else "changes nothing"
     mark = " *" if result and result.rule else ""
     return row_of(
