@@ -115,7 +115,7 @@ try-newest: browser
 	@./lab.py doctor --kernel "$(NEWEST)"
 	@$(VENV_PYTHON) -m pytest -q tests/kernels/test_shipped_series.py tests/runs/test_manifest.py
 
-# Each workload against itself, those of other files apart; the rows go into docs/kernels-table.md.
+# Each workload against itself, those of other files apart; the rows go into configs/kernels-tried.csv.
 # Nothing kept is taken for a run: both arms would be one.  What failed is in a row, and judged there.
 TRIED_AT := sessions/newest-kernel-$(shell date +%Y%m%d-%H%M%S)
 AGAINST_ITSELF = ./lab.py run --arm "$(NEWEST)" --arm "$(NEWEST)" --set guest=smoke --seeds 8 \

@@ -17,8 +17,7 @@ from pydantic import ConfigDict
 
 from analysis.statistics import student_quantile
 from experiment.spec import Published
-from results.calls import Calls
-from results.profile import Annotation, Locks, PhaseProfile, Profile
+from results.profile import Annotation, Calls, Locks, PhaseProfile, Profile
 from results.record import CaseRecord, Manifest, PhaseRecord, Record, RunCost, RunRecord
 
 T = TypeVar("T")

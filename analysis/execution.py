@@ -16,8 +16,7 @@ from analysis.explain.functions import Attribution
 from analysis.linked import stem
 from analysis.verdict import CALLED, MISSING, Cause, Evidence, Judgement, Verdict
 from experiment.spec import PREBUILT
-from results.calls import Calls
-from results.profile import PATH, Profile
+from results.profile import PATH, Calls, Profile
 from results.record import ArmRecord, Manifest, Record, RunRecord
 from text import enumerated, in_words
 

@@ -32,8 +32,8 @@ import numpy.typing as npt
 from pydantic import Field
 
 from analysis.counts import Floats, Paired, pair
-from results.calls import Calls
 from results.coverage import TRACING
+from results.profile import Calls
 from results.record import Record
 
 Bools = npt.NDArray[np.bool_]

@@ -3,7 +3,6 @@ r"""Which releases were tried with which workloads, and what came out: configs/k
 Of sessions that compare a kernel with itself.  A row a release, case and number of vCPUs: how many
 numbers of both arms are equal, whether the repeated run gave the same bits, how far the first
 judged metric scatters between the seeds, in %, and the kernel's functions that were executed.
-`make schema` makes docs/kernels-table.md of it.
 
     ./lab.py run --arm deb:linux-source-7.3 --arm deb:linux-source-7.3 --workloads all --seeds 8 \
         --set guest=smoke --no-twins --measure-anyway --measure-again --session sessions/aa

@@ -11,18 +11,16 @@ import json
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, get_args
 
-from filelock import FileLock
-from pydantic import TypeAdapter, ValidationError
-
 from errors import InfraError
-from files import write_atomically
-from host.facts import TOOLS, text_of, tool_version
+from host.facts import text_of
 from host.packages import locate
 from host.process import run
 from text import words
@@ -47,7 +45,6 @@ echo "<0>{WORD}" >/kmsg
 """
 PACK_TIMEOUT_S = 30.0
 REASON_CHARACTERS = 200
-KEPT = "accelerator.json"
 DEVICE = Path("/dev/kvm")
 # Flavours of configs/kconfig that look for bugs as they run.
 DEBUGGING = ("lockdep", "selftest", "kasan")
@@ -88,10 +85,6 @@ class AcceleratorTest:
         """One line: what was chosen, and what was refused with its reason."""
         refused = [f"{a.accelerator}: {a.reason}" for a in self.attempts if not a.works]
         return "; ".join([f"{self.name} boots a kernel", *refused])
-
-
-# What is kept of a host: by what it was found out, and what.
-ON_RECORD = TypeAdapter(tuple[list[str], AcceleratorTest])
 
 
 def machine_options(accelerator: Accelerator) -> list[str]:
@@ -179,23 +172,16 @@ def cpu_is_emulated(*, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> 
     )
 
 
-def provide(
-    cache: Path, kernel: Path, *, proc: Path = Path("/proc"), device: Path = DEVICE
-) -> AcceleratorTest:
-    """What this host can do, found out once a boot, QEMU version and access to the device.
+@lru_cache
+def provide(kernel: Path) -> AcceleratorTest:
+    """What this host can do, found out once a process.
 
     Raises InfraError: QEMU, busybox or cpio is missing, or QEMU boots no kernel at all.
     """
-    cache.mkdir(parents=True, exist_ok=True)
-    with FileLock(cache / "accelerator.lock"):
-        result = kept(cache, proc=proc, device=device)
-        if result is None:
-            initrd = small_root(cache)
-            result = decide(lambda accelerator: attempt(accelerator, kernel, initrd))
-            result = replace(result, emulated=cpu_is_emulated())
-            record = ON_RECORD.dump_json((_key(proc, device), result), indent=1)
-            write_atomically(cache / KEPT, record.decode())
-    return result
+    with tempfile.TemporaryDirectory(prefix="twinboot-accelerator-") as name:
+        initrd = small_root(Path(name))
+        result = decide(lambda accelerator: attempt(accelerator, kernel, initrd))
+    return replace(result, emulated=cpu_is_emulated())
 
 
 def require_device(ran_by: str, *, device: Path = DEVICE) -> None:
@@ -210,35 +196,14 @@ def require_device(ran_by: str, *, device: Path = DEVICE) -> None:
         raise InfraError(what, where=str(device), next_step=step) from None
 
 
-def kept(
-    cache: Path, *, proc: Path = Path("/proc"), device: Path = DEVICE
-) -> AcceleratorTest | None:
-    """What was found out since the host booted, without finding it out; None if nothing was."""
-    try:
-        key, test = ON_RECORD.validate_json((cache / KEPT).read_bytes())
-        return test if key == _key(proc, device) else None
-    except (OSError, ValidationError):
-        return None
-
-
-def _key(proc: Path, device: Path) -> list[str]:
-    qemu = next(tool for tool in TOOLS if tool.name == "qemu")
-    return [
-        text_of(proc / "sys/kernel/random/boot_id").strip(),
-        tool_version(qemu),
-        str(os.access(device, os.R_OK | os.W_OK)),
-    ]
-
-
-def small_root(cache: Path) -> Path:
-    """A root of busybox and one script, packed beside its place."""
+def small_root(folder: Path) -> Path:
+    """A root of busybox and one script, packed in a folder."""
     busybox = locate("busybox")
     if busybox is None:
         raise InfraError(
             "program not found", where="busybox", next_step="./lab.py doctor names its package"
         )
-    root, image = cache / "accelerator.root", cache / "accelerator.cpio"
-    shutil.rmtree(root, ignore_errors=True)
+    root, image = folder / "root", folder / "root.cpio"
     (root / "bin").mkdir(parents=True)
     shutil.copy(busybox.resolve(), root / "bin" / "busybox")
     (root / "init").write_text(INIT)
@@ -249,7 +214,6 @@ def small_root(cache: Path) -> Path:
         stdin_text="init\nbin\nbin/busybox\n",
         timeout_s=PACK_TIMEOUT_S,
     )
-    shutil.rmtree(root)
     return image
 
 

@@ -317,7 +317,7 @@ def wall_checks(cache: Path, *, guest_mib: int, vcpus: int) -> tuple[DoctorCheck
         vcpus=vcpus,
         huge_pages=False,
         placement=place(host_cpus(), vcpus=vcpus),
-        accelerator=accelerators.provide(cache, kernel) if kernel else None,
+        accelerator=accelerators.provide(kernel) if kernel else None,
     )
 
 

@@ -19,7 +19,7 @@ from kernels.cache import Kernel
 from kernels.compiled import Touched
 from kernels.configure import KCONFIG
 from kernels.symbols import CodeChange, FunctionCode, differing
-from results.calls import Calls, calls_of, together
+from results.profile import Calls, calls_of, together
 from results.record import FunctionRecord, OptionRecord, PatchRecord, TriageRecord
 
 HEADERS = (".h", ".lds.S", ".inc")

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from analysis.counts import OnePhase, Paired
 from analysis.explain.kinds import EXPLANATION as KINDS_COUNTED
@@ -28,9 +28,13 @@ from reports.sections import annotated, answer, arms, metrics, subject, trust, w
 from reports.sections.view import View, of_each_pair
 from results import door
 from results.profile import KINDS
-from results.record import Record
+from results.record import Manifest, Record, RunRecord
 from results.session import MeasuredSession, open_session
-from text import clean_line
+from results.units import shown_unit
+from text import clean_line, words
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 HTML, TEXT_FILE = "report.html", "report.txt"
 # What a page links to beside itself; functions and stacks only where they were counted.
@@ -250,10 +254,7 @@ def published(folder: Path) -> dict[str, str | bytes]:
 def _files(
     session: MeasuredSession, comparison: SessionComparison
 ) -> Iterator[tuple[str, str | bytes]]:
-    # Imported here: pandas takes most of a second, and no form needs it.
-    from results import table
-
-    yield from table.as_files(table.tidy(session.manifest, session.records)).items()
+    yield from as_files(tidy(session.manifest, session.records)).items()
     for number, pair in enumerate(comparison.comparisons):
         # The first pair has the plain names, the others are named for their arms.
         apart = f"-{pair.manifest.base}-{pair.manifest.patched}" if number else ""
@@ -265,6 +266,59 @@ def _files(
     yield HTML, render(comparison, "html")
     yield MARKDOWN_FILE, render(comparison, "markdown")
     yield TEXT_FILE, render(comparison, "text")
+
+
+SAMPLE_COLUMNS = words(
+    "session experiment guest case metric unit direction primary arm block seed value"
+)
+
+
+def tidy(manifest: Manifest, records: Iterable[RunRecord]) -> pd.DataFrame:
+    """Return the samples of all valid runs as a frame with :data:`SAMPLE_COLUMNS`.
+
+    Units are as shown: what is counted in virtual time says so.
+    Repeats (they check exactness), twins and failed runs are not in it.  Rows are sorted
+    by case, metric, block and arm order, so that equal sessions give equal tables.
+    """
+    # Imported here: pandas takes most of a second, and no form needs it.
+    import pandas as pd
+
+    mode = manifest.experiment.mode
+    arm_order = {arm.name: position for position, arm in enumerate(manifest.arms)}
+    cases = {case.name: case for case in manifest.cases}
+    rows: list[tuple[object, ...]] = []
+    for record in records:
+        if record.samples is None or record.repeat or record.twin:
+            continue
+        case = cases[record.case]
+        rows += [
+            (
+                manifest.session,
+                manifest.experiment.name,
+                manifest.guest.name,
+                case.name,
+                metric.name,
+                shown_unit(metric.unit, mode),
+                metric.direction,
+                metric.name in case.primary,
+                record.arm,
+                record.block,
+                record.seed,
+                record.samples[metric.name],
+            )
+            for metric in case.metrics
+            if metric.name in record.samples
+        ]
+    rows.sort(key=lambda row: (row[3], row[4], row[9], arm_order[str(row[8])]))
+    return pd.DataFrame(rows, columns=list(SAMPLE_COLUMNS)).astype({"value": float})
+
+
+def as_files(frame: pd.DataFrame) -> dict[str, bytes]:
+    """``samples.parquet`` and ``samples.csv``, by name."""
+    csv = frame.to_csv(index=False).encode()
+    sink = io.BytesIO()
+    frame.to_parquet(sink, index=False)
+    return {"samples.parquet": sink.getvalue(), "samples.csv": csv}
 
 
 def _csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

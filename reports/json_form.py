@@ -1,8 +1,8 @@
 """The session as JSON: one shape for any number of arms, docs/schema/report.schema.json.
 
 It is the session's head, and a comparison for each pair of arms that is compared: of two arms
-there is one.  Changes, thresholds and bounds are fractions; timelines are in the raw results,
-functions beyond the listed ones in functions.csv, and call paths beyond those in stacks.csv.
+there is one.  Changes, thresholds and bounds are fractions; functions beyond the listed ones are in
+functions.csv, and call paths beyond those in stacks.csv.
 """
 
 from __future__ import annotations

@@ -276,16 +276,6 @@ def by_folder(coverage: Coverage, folders: Sequence[str]) -> tuple[FolderCoverag
     return tuple(coverages)
 
 
-def unreached_in(coverage: Coverage, folders: Sequence[str]) -> tuple[Function, ...]:
-    """Functions below ``folders`` that no workload executes, in the order of files and names."""
-    return tuple(
-        row
-        for row in sorted(coverage.calls)
-        if not coverage.calls[row]
-        and any(PurePosixPath(row[0]).is_relative_to(folder) for folder in folders)
-    )
-
-
 def write(coverage: Coverage, table: Path) -> None:
     """Write ``table`` (.csv) and its .json; equal coverage is equal bytes."""
     names = [case.case for case in coverage.cases]

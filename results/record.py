@@ -94,19 +94,11 @@ class Failure(Record):
 
 
 class Timeline(Record):
-    """Bandwidth within one phase: equal-length arrays, time in ms since the phase began."""
+    """Bandwidth within one phase, which records had once."""
 
     phase: str
     t_ms: tuple[float, ...]
     bw_kib_s: tuple[float, ...]
-
-    @model_validator(mode="after")
-    def _are_equally_long(self) -> Timeline:
-        if len(self.t_ms) != len(self.bw_kib_s):
-            raise ValueError(
-                f"{self.phase}: {len(self.t_ms)} times, {len(self.bw_kib_s)} bandwidths"
-            )
-        return self
 
 
 def _can_be_divided_by(value: float) -> float:

@@ -111,7 +111,6 @@ def _judged(
     valid = {
         "samples": samples,
         "findings": findings,
-        "timelines": tuple(phase.timeline for phase in result.phases),
         "fingerprint": channel.fingerprint(dict(files)),
     }
     return _record(session, run, valid), observed

@@ -238,7 +238,7 @@ def wall_host(guests: Mapping[str, Mapping[str, Guest]], image: Path, options: O
         for name, of_arms in guests.items()
         for arm, guest in of_arms.items()
     }
-    result = accelerator.provide(options.cache, image)
+    result = accelerator.provide(image)
     first, guest = next(iter(guests[""].items()))
     checks = fitness.fitness(
         guest_mib=guest.memory_mib,

@@ -21,15 +21,7 @@ from runs.measure import host_failed
 from runs.prepare import Prepared, with_kernels
 from runs.resolved import kernel_keys
 from runs.session import with_seeds
-from text import counted, duration
-
-# CPU seconds of the host that a guest of the checks takes, about (docs/correctness.md).
-CHECK_S = 60.0
-# Host seconds of a run before any of a session is on record.
-RUN_S = 10.0
-# How many times as long as a judged run a diagnostic one takes, by what it reads: what
-# filemap-v4's do, with the several vCPUs of those that read lines and waits.
-TIMES_A_RUN: Mapping[str, float] = {"memory": 2.5, "lines": 3.25, "contention": 2.75}
+from text import counted
 
 Measure = Callable[[Prepared, Options], None]
 # The verdicts of each case by the names of its primary metrics, empty while more seeds may decide.
@@ -49,17 +41,16 @@ class Stage:
 
 @dataclass(frozen=True)
 class Pending:
-    """A stage that is not made: kernels to build, guests to boot, and seconds (an estimate)."""
+    """A stage that is not made: kernels to build, and guests to boot."""
 
     title: str
     kernels: tuple[str, ...]
     guests: int
-    seconds: float
 
     def __str__(self) -> str:
         kernels = f"{counted(len(self.kernels), 'kernel')} to build ({', '.join(self.kernels)})"
         parts = [*([kernels] if self.kernels else []), counted(self.guests, "guest")]
-        return f"{self.title} pending: {', '.join(parts)}, about {duration(self.seconds)}"
+        return f"{self.title} pending: {', '.join(parts)}"
 
 
 def stages_of(session: Prepared) -> tuple[Stage, ...]:
@@ -219,22 +210,9 @@ def _runs(stage: Stage, session: Prepared, store: SessionStore) -> tuple[Planned
 
 
 def _pending(stage: Stage, session: Prepared, options: Options, store: SessionStore) -> Pending:
-    missing = [
-        kernel
+    kernels = tuple(
+        f"{kernel.flavour} of {kernel.arm}"
         for kernel in forecast_kernels(session.resolved, options)
         if kernel.flavour in stage.flavours and not kernel.cached
-    ]
-    kernels = tuple(f"{kernel.flavour} of {kernel.arm}" for kernel in missing)
-    seconds = sum(kernel.seconds for kernel in missing)
-    guests = _guests(stage, session, options, store)
-    times = {twin.name: TIMES_A_RUN.get(twin.observe, 1.0) for twin in session.experiment.twins}
-    if stage.twins:
-        of_judged = sum(times.get(run.twin, 1.0) for run in _runs(stage, session, store))
-        judged = {record.run_id for record in store.records() if not record.twin}
-        costs = [cost.elapsed_s for cost in store.costs() if cost.run_id in judged]
-        guests_s = (sum(costs) / len(costs) if costs else RUN_S) * of_judged
-    else:
-        guests_s = CHECK_S * guests
-    guest = session.resolved.measured.guest
-    slots = max(1, options.executor.slots(guest.memory_mib, options.guests_at_once))
-    return Pending(stage.title, kernels, guests, seconds + guests_s / slots)
+    )
+    return Pending(stage.title, kernels, _guests(stage, session, options, store))

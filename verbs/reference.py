@@ -9,7 +9,6 @@ neither can say anything that the file's reader does not hold to.
 from __future__ import annotations
 
 import ast
-import csv
 import inspect
 import json
 import sys
@@ -22,13 +21,12 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter
 
 from experiment.frozen import Name
-from experiment.load import CONFIGS
 from experiment.machine import MachineSpec
 from experiment.spec import Experiment, Guest
 from history.policy import Policy
 from reports import json_form
 from reports.sessions import ListedSession
-from results.coverage import by_folder, unreached_in
+from results.coverage import by_folder
 from runs.coverage import FOLDERS, GOALS, shipped
 
 # Taplo, which most editors use for TOML, knows no newer draft.
@@ -205,7 +203,6 @@ def _type(value: Schema) -> str:
 
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-TRIED = CONFIGS / "kernels-tried.csv"
 EXPERIMENT_PAGE = """\
 # The experiment file
 
@@ -239,9 +236,8 @@ COVERAGE_PAGE = """\
 
 Functions of {release} that are built in, without init code, those that the workloads together
 execute, and those of each one ([how they were counted](coverage.md)). *Without tracing* are shares
-of the functions that are not made of a trace event, which run while somebody traces alone.
-Functions of folders with a goal that nothing executes are in
-[a separate file](coverage-unreached.csv).
+of the functions that are not made of a trace event, which run while somebody traces alone. What
+nothing executes are the rows of [configs/coverage](../configs/coverage) without a number.
 
 """
 
@@ -261,48 +257,6 @@ def coverage_page() -> str:
         )
     table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
     return COVERAGE_PAGE.format(release=coverage.release) + table
-
-
-TRIED_PAGE = """\
-# Releases that were tried
-
-<!-- Written by `make schema` from configs/kernels-tried.csv (benchmarks/kernels.py). -->
-
-Each kernel against itself, its base arm over the seeds: numbers of both arms that are equal,
-whether a run that was made again gave the same bits, the spread of the first judged metric between
-seeds in %, and the kernel's functions that were executed. What is not here was not run.
-
-"""
-
-
-def tried_page() -> str:
-    """The table of releases and cases."""
-    with TRIED.open(newline="") as file:
-        rows = [*csv.DictReader(file)]
-    heads = ("release", "case", "vCPUs", "seeds", "A/A", "repeat", "spread, %", "functions", "on")
-    lines = [heads, ("---",) * len(heads)]
-    for row in rows:
-        equal = f"{row['equal']} of {row['numbers']}"
-        lines.append(
-            (
-                row["release"],
-                row["case"],
-                row["vcpus"],
-                row["seeds"],
-                row["failed"] or equal,
-                row["repeat"],
-                row["spread"],
-                row["functions"],
-                row["date"],
-            )
-        )
-    return TRIED_PAGE + "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def unreached() -> str:
-    """Every function of folders with a goal that no workload executes, as CSV."""
-    rows = unreached_in(shipped(), tuple(GOALS))
-    return "file,function\n" + "".join(f"{file},{name}\n" for file, name in rows)
 
 
 def generated() -> dict[str, str]:
@@ -326,8 +280,6 @@ def generated() -> dict[str, str]:
         },
         "experiment-file.md": EXPERIMENT_PAGE + markdown(experiment),
         "coverage-table.md": coverage_page(),
-        "coverage-unreached.csv": unreached(),
-        "kernels-table.md": tried_page(),
     }
 
 

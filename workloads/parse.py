@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from errors import WorkloadError
-from results.record import Timeline
-from workloads.job import LOG_INTERVAL_MS
 from workloads.job_file import MOUNT
 
 BRD = "1:0"
@@ -26,10 +23,6 @@ VMSTAT = (
 )
 PERCENTILES = ("50.000000", "99.000000", "99.900000")
 CPU_STAT = ("usage_usec",)
-# 50 ms each: half a day.
-MAX_INTERVALS = 1_000_000
-# Of all jobs and directions together: 4 jobs that read and write for three hours.
-MOST_STEPS = 2_000_000
 # No counter of a kernel has more bits, with or without a sign.
 MOST_DIGITS, MOST = 20, 1 << 64
 Value = TypeVar("Value")
@@ -122,7 +115,6 @@ class PhaseResult:
     output: str
     before: Observation
     after: Observation
-    timeline: Timeline
     mounted: str = ""
     program: ProgramResult | None = None
     before_ns: int | None = None
@@ -275,44 +267,6 @@ def stalled_us(text: str) -> int:
     raise ParseError(f"no total of 'some' in {text[:80]!r}")
 
 
-def timeline(phase: str, log: str, interval_ms: float) -> Timeline:
-    """Bandwidth of all jobs together from a merged fio bandwidth log.
-
-    fio writes one job behind the other, each line the job's mean in one direction since its line
-    before, at times that differ a little between jobs.  So each direction of a job is read as a
-    step function and the steps are added up in the middle of every interval; times are in ms since
-    the jobs began, bandwidth in KiB/s.  Raises ParseError: a line without whole numbers, or of an
-    impossible time.
-    """
-    jobs: list[tuple[list[int], list[int]]] = []
-    # The steps that a direction (0 read, 1 write) is adding to.
-    steps: dict[str, tuple[list[int], list[int]]] = {}
-    for line in log.splitlines():
-        try:
-            at, value = (whole(field.strip()) for field in line.split(",")[:2])
-        except (ParseError, ValueError):
-            raise ParseError(f"no line of a bandwidth log: {line[:80]!r}") from None
-        direction = "".join(line.split(",")[2:3])
-        if direction not in steps or at <= steps[direction][0][-1]:
-            steps[direction] = ([], [])
-            jobs.append(steps[direction])
-        steps[direction][0].append(at)
-        steps[direction][1].append(value)
-    # Only where every job still ran: a sum that lacks one is no bandwidth.
-    end = min((times[-1] for times, _ in jobs), default=0)
-    if end > MAX_INTERVALS * interval_ms:
-        raise ParseError(f"bandwidth log of {end} ms, at most {MAX_INTERVALS * interval_ms:.0f}")
-    # A guest that writes times as they like makes a direction of each line.
-    if end // interval_ms * len(jobs) > MOST_STEPS:
-        raise ParseError(f"bandwidth log of {end} ms in {len(jobs)} jobs and directions")
-    middles = [(n + 0.5) * interval_ms for n in range(int(end // interval_ms))]
-    sums = [
-        float(sum(values[bisect_left(times, middle)] for times, values in jobs))
-        for middle in middles
-    ]
-    return Timeline(phase=phase, t_ms=tuple(middles), bw_kib_s=tuple(sums))
-
-
 def fio_result(text: str) -> FioResult | None:
     """Fio's JSON; None: it wrote none.  ParseError: cut short, or not what fio writes."""
     start = text.find("{")
@@ -376,7 +330,7 @@ def program_result(output: str) -> ProgramResult | None:
 
 
 def _phase(files: Mapping[str, bytes], name: str) -> PhaseResult:
-    json_name, log_name = f"{name}/fio.json", f"{name}/fio_bw.log"
+    json_name = f"{name}/fio.json"
     output = _text(files, f"{name}/fio.out")
     return PhaseResult(
         name=name,
@@ -386,9 +340,6 @@ def _phase(files: Mapping[str, bytes], name: str) -> PhaseResult:
         program=program_result(output),
         before=_observation(files, f"{name}/before"),
         after=_observation(files, f"{name}/after"),
-        timeline=_parsed(files, log_name, lambda log: timeline(name, log, LOG_INTERVAL_MS))
-        if log_name in files
-        else Timeline(phase=name, t_ms=(), bw_kib_s=()),
         mounted=mounted(_text(files, "mounts")) if "mounts" in files else "",
     )
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -66,17 +65,6 @@ Moved = Literal["instructions", "calls"]
 MOST_CHANGED = 12
 FILE = Path(__file__).parent.parent / "subsystems.toml"
 OTHER = "other kernel code"
-VARIANT = re.compile(r"(?:\.(?:constprop|isra|part|cold|llvm)(?:\.\d+)*)+$")
-# A rename keeps the number of calls and about the size.
-SAME_CALLS, SAME_SIZE = 0.10, 0.30
-# Inlined code gets shorter: its prologue goes, and what the compiler now knows.  A function
-# that moved by far more than what it may have taken in moved for another reason.
-KEPT, MORE = 0.30, 2.0
-# Taking code in or giving it away does not change how often a function is entered.
-SAME_CALLS_KEPT = 0.02
-# Below this share of all movement a hint would cost more attention than it is worth.
-LEAST = 0.01
-HintKind = Literal["variant", "renamed", "inlined", "split"]
 
 
 class FunctionRow(Record):
@@ -100,20 +88,6 @@ class FunctionRow(Record):
     def shown_name(self) -> str:
         """The name; a file of user code says so."""
         return f"{self.name} (user)" if self.user else self.name
-
-
-class Hint(Record):
-    """Two functions that may be one piece of code under another name.
-
-    ``kind`` is ``variant`` (the same name but for a suffix of the compiler),
-    ``renamed``, ``inlined`` (``name`` is gone and ``other`` grew) or ``split``
-    (``name`` is new and ``other`` shrank).  ``together`` is the sum of both differences.
-    """
-
-    kind: HintKind
-    name: str
-    other: str
-    together: float
 
 
 class FileRow(Record):
@@ -197,7 +171,6 @@ class Attribution(OnePhase):
     others: Paired | None
     groups: tuple[GroupRow, ...]
     ratios: tuple[RatioRow, ...] = ()
-    hints: tuple[Hint, ...] = ()
     identical: bool = False
     tested: int = 0
     changed: tuple[FunctionChange, ...] = ()
@@ -272,89 +245,6 @@ def subsystem(function: str, file: str) -> str:
             if (file or function).startswith(prefix) and len(prefix) > best:
                 best, title = len(prefix), entry.title
     return title
-
-
-def _near(first: float, second: float, tolerance: float) -> bool:
-    return abs(first - second) <= tolerance * max(abs(first), abs(second))
-
-
-def _size(row: FunctionRow) -> float:
-    return row.instructions.base or row.instructions.patched
-
-
-def _calls(row: FunctionRow) -> float:
-    return (row.calls.base or row.calls.patched) if row.calls else 0.0
-
-
-def _counterpart(
-    row: FunctionRow, rows: Sequence[FunctionRow]
-) -> tuple[HintKind, FunctionRow] | None:
-    """What a row that one arm alone has may be on the other, and how: the likeliest first."""
-    stem = VARIANT.sub("", row.name)
-    # Of the same stem, run on the other arm (on both, if none ran there alone).
-    variants = [
-        other
-        for other in rows
-        if other is not row
-        and VARIANT.sub("", other.name) == stem
-        and other.only_in != row.only_in
-        and (not row.file or not other.file or row.file == other.file)
-    ]
-    if variants:
-        return "variant", min(variants, key=lambda other: (not other.only_in, other.name))
-    beside = [other for other in rows if row.file and other.file == row.file]
-    renamed = [
-        other
-        for other in beside
-        if other.only_in not in ("", row.only_in)
-        and _near(_calls(row), _calls(other), SAME_CALLS)
-        and _near(_size(row), _size(other), SAME_SIZE)
-    ]
-    if renamed:
-        size = _size(row)
-        return "renamed", min(renamed, key=lambda other: (abs(_size(other) - size), other.name))
-    # Called as often on both arms, and moved most the other way.
-    sign = 1 if row.instructions.difference < 0 else -1
-    moved = [
-        other
-        for other in beside
-        if not other.only_in
-        and KEPT <= sign * other.instructions.difference / _size(row) <= MORE
-        and not other.instructions.within_scatter
-        and other.calls is not None
-        and _near(other.calls.base, other.calls.patched, SAME_CALLS_KEPT)
-    ]
-    if not moved:
-        return None
-    first = min(moved, key=lambda other: (-sign * other.instructions.difference, other.name))
-    return ("inlined" if row.only_in == "base" else "split"), first
-
-
-def find_hints(rows: Sequence[FunctionRow]) -> tuple[Hint, ...]:
-    """Hints on functions that ran on one arm only, in the order of the rows.
-
-    A compiler inlines, clones and splits, and a series renames.  Then a difference is shown at two
-    functions of which neither changed.  Counts alone cannot prove that, so rows stay as they were
-    counted and a hint stands beside them, never a merge.  A pair of functions is named once;
-    functions that moved less than :data:`LEAST` of all absolute differences get no hint.
-    """
-    least = LEAST * sum(abs(row.instructions.difference) for row in rows)
-    hints: list[Hint] = []
-    mentioned: set[str] = set()
-    for row in rows:
-        moved = abs(row.instructions.difference)
-        if row.user or not row.only_in or row.name in mentioned or not moved or moved < least:
-            continue
-        match = _counterpart(row, rows)
-        if match is None or match[1].name in mentioned:
-            continue
-        kind, other = match
-        new_first = kind in {"variant", "renamed"} and row.only_in == "patched"
-        first, second = (other, row) if new_first else (row, other)
-        together = row.instructions.difference + other.instructions.difference
-        hints.append(Hint(kind=kind, name=first.name, other=second.name, together=together))
-        mentioned |= {row.name, *([other.name] if other.only_in else [])}
-    return tuple(hints)
 
 
 class PhaseCounts(NamedTuple):
@@ -641,7 +531,6 @@ def _phase(
                 others=_summed(table, rest) if rest else None,
                 groups=_groups(rows, table, total),
                 ratios=_ratios(here, table) if here is every[0] else (),
-                hints=find_hints(functions),
                 identical=np.array_equal(*table.raw)
                 and all(block.base.units == block.patched.units for block in blocks),
             ),

@@ -1,20 +1,16 @@
-"""Every run behind a change, by seed or block, and the change patch by patch."""
+"""Every run behind a change, by seed or block."""
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from analysis.many import MetricRow, SessionComparison, Step
 from analysis.model import (
     Comparison,
     MetricComparison,
 )
-from analysis.verdict import CALLED
 from reports import wording
 from reports.charts import canvas
-from reports.charts.canvas import AGAIN, BASE, INK, MUTED, PATCHED, Chart, Keywords
+from reports.charts.canvas import AGAIN, BASE, INK, MUTED, PATCHED, Chart
 
 HEIGHT_IN = 2.9
 
@@ -104,70 +100,3 @@ def _samples(arms: tuple[str, ...], metric: MetricComparison) -> Chart:
     title = f"{metric.case}, {metric.name}"
     names = ("samples", metric.case, metric.name)
     return canvas.drawn(paint, "samples", names, title, caption, alt, HEIGHT_IN)
-
-
-def by_patch(session: SessionComparison) -> list[Chart]:
-    """Patch by patch, a chart a metric: what each step adds, and the change up to it."""
-    judged = [row for row in session.rows if row.primary and row.measured]
-    shown = most_changed(session, judged) if session.is_by_steps else []
-    rest = ""
-    if shown and len(shown) < len(judged):
-        rest = f" Of {len(judged)} judged metrics the {len(shown)} that changed most have a chart."
-    return [_by_patch(row, session.course(row), rest) for row in shown]
-
-
-def most_changed(session: SessionComparison, rows: list[MetricRow]) -> list[MetricRow]:
-    """The metrics that have a chart, in order: all, or those with a step that is called first."""
-
-    def importance(number: int) -> tuple[bool, float]:
-        judged = [step.own.judgement for step in session.course(rows[number])]
-        sizes = (abs(each.change.estimate) for each in judged if each.change)
-        return any(each.verdict in CALLED for each in judged), max(sizes, default=0.0)
-
-    chosen = heapq.nlargest(MOST_CHARTS, range(len(rows)), key=importance)
-    return [rows[number] for number in sorted(chosen)]
-
-
-def _by_patch(row: MetricRow, course: Sequence[Step], rest: str) -> Chart:
-    at = list(range(1, len(course) + 1))
-    own = [step.own.judgement.change for step in course]
-    so_far = [step.cell.change for step in course]
-
-    def paint(fig: Figure, axes: Axes) -> None:
-        totals = [100 * change.estimate if change else 0.0 for change in so_far]
-        steps = [100 * change.estimate if change else 0.0 for change in own]
-        beside = [x + 0.32 for x in at]
-        axes.bar(at, steps, width=0.5, color=BASE, alpha=0.55)
-        line: Keywords = {"color": PATCHED, "linewidth": 1.4, "markersize": 5}
-        axes.plot([0.32, *beside], [0.0, *totals], "-o", **line)
-        for places, intervals, colour in ((at, own, BASE), (beside, so_far, PATCHED)):
-            for x, change in zip(places, intervals, strict=True):
-                if change and change.low is not None and change.high is not None:
-                    axes.vlines(x, 100 * change.low, 100 * change.high, color=colour, linewidth=2)
-        axes.axhline(0, color=INK, linewidth=0.8)
-        labels = [
-            f"{x}  {canvas.cut(step.title, LONGEST)}" for x, step in zip(at, course, strict=True)
-        ]
-        axes.set_xticks(at, labels, rotation=24, ha="right", rotation_mode="anchor")
-        axes.tick_params(axis="x", length=0, labelcolor=INK, labelsize=9)
-        axes.set_xlim(0.1, len(at) + 0.65)
-        axes.set_ylabel("change, % of base")
-        canvas.legend(
-            fig,
-            ("all up to here", {"marker": "o", "color": PATCHED, "markersize": 5}),
-            ("this step", {"marker": "s", "color": BASE, "markersize": 7, "alpha": 0.6}),
-        )
-
-    alt = f"{row.case}, {row.name}, change by step: " + "; ".join(
-        f"{step.title}: {wording.change(step.own)} {wording.bounds(step.own)}, in all "
-        f"{wording.cell_change(row, step.cell)}"
-        for step in course
-    )
-    title = f"{row.case}, {row.name}: patch by patch"
-    caption = (
-        "Bars are what each step adds to the one before, the line is the change from the first "
-        f"arm; vertical lines are intervals. Steps are judged, sums in between are not.{rest}"
-    )
-    height = HEIGHT_IN + 0.2 + 0.12 * len(course)
-    names = ("patches", row.case, row.name)
-    return canvas.drawn(paint, "patches", names, title, caption, alt, height)

@@ -16,10 +16,9 @@ from analysis.many import (
 from analysis.verdict import CALLED, Change
 from reports import sentences, wording
 from reports.charts import changes as forest
-from reports.charts import runs as drawn_runs
 from reports.charts.canvas import Chart
 from reports.document import Block, Cell, Column, Heading, Paragraph, Row, Table, listing, row
-from reports.sections.view import View, figure, gallery, titled
+from reports.sections.view import View, figure, titled
 
 DIRECTIONS = {"read_bw": "read", "write_bw": "write"}
 
@@ -230,7 +229,6 @@ def patches(view: View) -> list[Block]:
             *listing(f"{text}." for text in answered),
             Table("Patch by patch", tuple(heads), tuple(rows), together=2),
             *listing(_functions_by_step(session)),
-            *gallery(drawn_runs.by_patch(session) if view.drawn else []),
         ],
     )
 

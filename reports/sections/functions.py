@@ -11,7 +11,6 @@ from analysis.explain.functions import (
     TOLERANCE,
     Attribution,
     FunctionRow,
-    Hint,
     RatioRow,
     programs,
 )
@@ -92,17 +91,6 @@ def absent(row: RatioRow) -> str:
     return f"{row.title}: {names} never entered on one arm; inlined there, the count is too low"
 
 
-def hint(each: Hint, base: str, patched: str) -> str:
-    """One sentence on two functions that may be one."""
-    sentences = {
-        "variant": f"{each.name} and {each.other} may be one function, renamed by the compiler",
-        "renamed": f"{each.name} (only in {base}) may be called {each.other} in {patched}",
-        "inlined": f"{each.name} ran only in {base} and {each.other} grew: perhaps inlined",
-        "split": f"{each.name} ran only in {patched} and {each.other} shrank: perhaps split off",
-    }[each.kind]
-    return f"{sentences}; together {wording.signed(each.together)}"
-
-
 def significant(attribution: Attribution) -> list[FunctionRow]:
     """The listed functions whose difference is no chance, the largest first."""
     return [row for row in attribution.rows if not row.instructions.within_scatter]
@@ -180,8 +168,7 @@ def tables(_: View, comparison: Comparison, each: Attribution) -> list[Block]:
     if each.identical:
         return [Paragraph((Strong(IDENTICAL),))]
     warnings = (Item(f"{text}.", "warning") for text in filter(None, map(absent, each.ratios)))
-    notes = (Item(hint(h, *_names(comparison)), "note") for h in each.hints)
-    items = (*warnings, *notes)
+    items = tuple(warnings)
     return [
         *([Listing(items)] if items else []),
         *_changed(comparison, each),

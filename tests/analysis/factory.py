@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from results.record import Failure, Manifest, Metric, RunRecord, Timeline
+from results.record import Failure, Manifest, Metric, RunRecord
 from results.store import SessionStore
 from tests.values import but
 
@@ -76,13 +76,11 @@ def run(session: ExactSession, case: str, arm: str, block: int) -> RunRecord:
     seed = session.seeds[block]
     shared = np.random.default_rng(seed)
     samples: dict[str, float] = {}
-    timelines = []
     for phase in PHASES[case]:
         bw, refaults, device, thp = LOOKS[phase]
         common = session.spread * shared.standard_normal()
         own = session.noise * shared.standard_normal()
         factor = math.exp(common + (session.effect[phase] + own if arm == "patched" else 0.0))
-        shape = np.random.default_rng([seed, arm == "patched"]).standard_normal(40)
         bw *= factor
         samples |= {
             f"{phase}.bw": bw,
@@ -93,14 +91,6 @@ def run(session: ExactSession, case: str, arm: str, block: int) -> RunRecord:
             f"{phase}.ios": float(round(bw * 2560)),
             f"{phase}.file_thp_mib": thp,
         }
-        warm = 1 - 0.2 * np.exp(-np.arange(40) / 6)
-        timelines.append(
-            Timeline(
-                phase=phase,
-                t_ms=tuple(250.0 * (i + 1) for i in range(40)),
-                bw_kib_s=tuple(float(x) for x in 1024 * bw * warm * (1 + 0.01 * shape)),
-            )
-        )
     return RunRecord(
         run_id=f"{case}-{block:03d}-{arm}",
         case=case,
@@ -109,7 +99,6 @@ def run(session: ExactSession, case: str, arm: str, block: int) -> RunRecord:
         seed=seed,
         kernel_key=arm,
         samples=samples,
-        timelines=tuple(timelines),
         fingerprint=f"{case}{seed}{arm}",
     )
 
@@ -142,23 +131,13 @@ def fails(
     )
     missing = set(run_ids) - {record.run_id for record in runs}
     assert not missing, missing
-    return [
-        but(r, samples=None, timelines=(), failure=failure) if r.run_id in run_ids else r
-        for r in runs
-    ]
+    return [but(r, samples=None, failure=failure) if r.run_id in run_ids else r for r in runs]
 
 
 def all_equal(runs: Sequence[RunRecord]) -> list[RunRecord]:
     """An A/A: the patched arm's numbers are those of the base arm, to the last digit."""
     base = {(r.case, r.block): r for r in runs if r.arm == "base" and not r.repeat}
-    return [
-        r
-        if r.arm == "base"
-        else but(
-            r, samples=base[r.case, r.block].samples, timelines=base[r.case, r.block].timelines
-        )
-        for r in runs
-    ]
+    return [r if r.arm == "base" else but(r, samples=base[r.case, r.block].samples) for r in runs]
 
 
 def stored(

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from analysis.comparison import compare_views
 from analysis.model import Comparison
-from results.calls import Calls
 from results.checks import Check
-from results.profile import Annotation, Locks, Profile
+from results.profile import Annotation, Calls, Locks, Profile
 from results.record import Manifest, RunRecord
 from results.session import MeasuredSession
 

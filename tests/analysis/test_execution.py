@@ -20,8 +20,7 @@ from reports import forms, sessions
 from reports.headline import headline, outcome
 from reports.sentences import of_finding
 from reports.wording import percent
-from results.calls import Calls, calls_of
-from results.profile import FunctionCount, Profile
+from results.profile import Calls, FunctionCount, Profile, calls_of
 from results.record import (
     ArmRecord,
     FunctionRecord,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from analysis.linked import Counted, Split, network, split
-from results.calls import calls_of
+from results.profile import calls_of
 from tests.values import data
 
 SEEDS = 8

@@ -269,7 +269,7 @@ def _shaken(record: RunRecord, random: np.random.Generator) -> RunRecord:
         name: value * factor if name.endswith(".bw") else value
         for name, value in (record.samples or {}).items()
     }
-    return but(record, samples=samples, timelines=())
+    return but(record, samples=samples)
 
 
 ALPHA = 0.01

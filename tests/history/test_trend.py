@@ -4,7 +4,7 @@ import pytest
 
 from history.changes import changes_of
 from history.entry import PINNED
-from history.trend import trends
+from history.pages.tracks import trends
 from tests.history.factory import Nights
 
 

@@ -131,54 +131,6 @@ def test_an_emulated_host_has_more_time_to_boot(
     assert given[1] >= 5 * given[0]
 
 
-@pytest.fixture
-def boots(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Boots that only note that they were asked for; TCG works."""
-    tried: list[str] = []
-
-    def attempt(name: Accelerator, kernel: Path, initrd: Path) -> Attempt:
-        assert initrd.stat().st_size > 1000
-        tried.append(name)
-        return booting("tcg")(name)
-
-    monkeypatch.setattr(accelerator, "attempt", attempt)
-    return tried
-
-
-def test_finding_is_kept_until_the_host_boots_again(boots: list[str], tmp_path: Path) -> None:
-    proc = tmp_path / "proc"
-    boot_id = proc / "sys/kernel/random/boot_id"
-    boot_id.parent.mkdir(parents=True)
-    boot_id.write_text("one\n")
-    first = provide(tmp_path / "cache", Path("k"), proc=proc)
-    assert boots == list(ACCELERATORS)
-    assert provide(tmp_path / "cache", Path("k"), proc=proc) == first
-    assert len(boots) == 3
-    boot_id.write_text("two\n")
-    provide(tmp_path / "cache", Path("k"), proc=proc)
-    assert len(boots) == 6
-
-
-@pytest.mark.parametrize("damage", ["", "{}", "[]", '{"key": 1}'])
-def test_kept_decision_that_is_damaged_is_made_again(
-    boots: list[str], tmp_path: Path, damage: str
-) -> None:
-    provide(tmp_path, Path("k"))
-    (tmp_path / "accelerator.json").write_text(damage)
-    assert provide(tmp_path, Path("k")).accelerator == "tcg"
-    assert len(boots) == 6
-
-
-def test_access_to_the_device_is_part_of_the_key(boots: list[str], tmp_path: Path) -> None:
-    provide(tmp_path, Path("k"), device=tmp_path / "none")
-    device = tmp_path / "kvm"
-    device.touch()
-    provide(tmp_path, Path("k"), device=device)
-    assert len(boots) == 6
-    _, kept = json.loads((tmp_path / "accelerator.json").read_text())
-    assert kept["accelerator"] == "tcg"
-
-
 @pytest.mark.parametrize(
     ("vendor", "flags", "clocks", "emulated"), data(__file__, "a_host_that_is_emulated_itself")
 )
@@ -228,8 +180,8 @@ def real_kernel(tmp_path: Path) -> Path:
 
 
 @pytest.mark.guest
-def test_a_real_decision_boots_a_real_kernel(tmp_path: Path, real_kernel: Path) -> None:
-    decision = provide(tmp_path, real_kernel)
+def test_a_real_decision_boots_a_real_kernel(real_kernel: Path) -> None:
+    decision = provide(real_kernel)
     assert isinstance(decision, AcceleratorTest)
     assert decision.attempts[-1].works
     assert all(attempt.reason for attempt in decision.attempts[:-1])

@@ -51,7 +51,7 @@ def machine(request: pytest.FixtureRequest, wall_kernel: Kernel, options: Option
     """By the translator, and by KVM where it boots kernels: tests/systems/wall-on-kvm.sh."""
     result = AcceleratorTest("tcg", ())
     if request.param == "kvm":
-        result = accelerator.provide(options.cache, wall_kernel.image)
+        result = accelerator.provide(wall_kernel.image)
         if result.accelerator == "tcg":
             pytest.skip("KVM boots no kernel here")
     # Translated on a loaded host a boot takes minutes.
@@ -188,7 +188,7 @@ def test_what_the_host_does_not_have_is_the_hosts_fault(
     machine: WallMachine, options: Options, tmp_path: Path, changes: dict[str, object], message: str
 ) -> None:
     if "accelerator" in changes:
-        if accelerator.provide(options.cache, machine.kernel).accelerator == "kvm":
+        if accelerator.provide(machine.kernel).accelerator == "kvm":
             pytest.skip("KVM boots a kernel here")
         without = replace(machine, accelerator="kvm")
     else:

@@ -34,7 +34,7 @@ GUEST_S = 900.0
 @pytest.fixture(scope="module")
 def kvm(wall_kernel: Kernel, options: Options) -> AcceleratorTest:
     """What runs guests here, where that is KVM."""
-    result = accelerator.provide(options.cache, wall_kernel.image)
+    result = accelerator.provide(wall_kernel.image)
     if result.accelerator == "tcg":
         pytest.skip("KVM boots no kernel here")
     return result

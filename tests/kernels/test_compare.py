@@ -17,7 +17,7 @@ from kernels.compare import triage
 from kernels.compiled import Touched, governing, load, unmet
 from kernels.intake import take_in
 from kernels.symbols import SHF_ALLOC, SHF_EXECINSTR, FunctionCode, Section
-from results.calls import Calls, calls_of, together
+from results.profile import Calls, calls_of, together
 from results.record import PatchRecord, TriageRecord
 from tests.kernels.fake import COMMENT, GROWN, Lab, replace
 from tests.kernels.shipped import boot_image, packed

@@ -198,28 +198,6 @@ def test_seeds_are_shown_of_what_is_judged() -> None:
     assert [metric.name for metric in metrics] == ["4k.refaults_per_io", "thp.bw", "switch.bw"]
 
 
-def test_steps_of_many_metrics_have_charts_of_those_that_changed_most(
-    stepwise: SessionComparison, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    every = runs.by_patch(stepwise)
-    assert "xas_get_order: +1.17 %" in every[0].alt
-    rows = [row for row in stepwise.rows if row.primary and row.measured]
-    largest = max(
-        rows,
-        key=lambda row: max(
-            abs(change.estimate)
-            for step in stepwise.course(row)
-            if (change := step.own.judgement.change)
-        ),
-    )
-    monkeypatch.setattr(runs, "MOST_CHARTS", 1)
-    assert runs.most_changed(stepwise, rows) == [largest]
-    (chart,) = runs.by_patch(stepwise)
-    assert chart.name in {each.name for each in every}
-    assert f"Of {len(rows)} judged metrics the 1" in chart.caption
-    assert not any("judged metrics" in each.caption for each in every)
-
-
 def test_a_renamed_chart_keeps_its_references(normal: Comparison) -> None:
     (chart, *_) = runs.samples(normal)
     other = canvas.within(chart, "pair2")

@@ -12,7 +12,6 @@ from results.coverage import (
     plain,
     read,
     suggest,
-    unreached_in,
     write,
 )
 
@@ -131,7 +130,6 @@ def test_folders_are_counted_by_whole_names() -> None:
     assert mm.by_workload == {"faults": 1, "reads": 2, "writes": 2}
     assert (fs.functions, fs.executed) == (1, 1)
     assert (file.functions, file.executed) == (3, 2)
-    assert unreached_in(COVERAGE, ("mm", "fs")) == (("mm/a.c", "never"),)
     assert by_folder(COVERAGE, ("m",))[0].functions == 0
 
 

@@ -8,13 +8,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from results.calls import calls_of
+from reports.forms import SAMPLE_COLUMNS, as_files, tidy
 from results.door import StoreError
-from results.profile import FunctionCount, Locks, PhaseLocks, PhaseProfile, Profile
+from results.profile import FunctionCount, Locks, PhaseLocks, PhaseProfile, Profile, calls_of
 from results.record import RunCost
 from results.session import open_session
 from results.store import CALLS, COSTS, MANIFEST, RUNS, SessionStore
-from results.table import COLUMNS, as_files, tidy
 from tests.analysis.factory import ExactSession, fails, stored
 from tests.values import but, data
 
@@ -78,9 +77,7 @@ def test_profiles_and_locks_are_there_before_the_record_they_belong_to(tmp_path:
 def test_killed_at_every_byte_of_an_append_loses_at_most_that_run(tmp_path: Path) -> None:
     session = ExactSession()
     # Short records keep the number of bytes, each of which is tried, small.
-    first, second, third = (
-        but(record, timelines=(), samples={"4k.bw": 1.0}) for record in session.records()[:3]
-    )
+    first, second, third = (but(record, samples={"4k.bw": 1.0}) for record in session.records()[:3])
     store = SessionStore(tmp_path)
     for record in (first, second):
         store.append(record)
@@ -149,7 +146,7 @@ def test_one_row_a_sample_and_none_for_repeats_or_failures() -> None:
     session = ExactSession()
     records = fails(session.records(), "filemap-4k-002-patched")
     frame = tidy(session.manifest(), records)
-    assert tuple(frame.columns) == COLUMNS
+    assert tuple(frame.columns) == SAMPLE_COLUMNS
     assert len(frame) == 15 * 7 + 16 * 14
     assert not frame.duplicated(["case", "metric", "arm", "block"]).any()
     lost = frame[(frame.case == "filemap-4k") & (frame.block == 2)]
@@ -199,8 +196,8 @@ def test_values_are_those_recorded_to_the_last_digit() -> None:
 
 def test_a_session_without_samples_is_an_empty_table_with_columns() -> None:
     frame = tidy(ExactSession(same_code=True).manifest(), [])
-    assert tuple(frame.columns) == COLUMNS
+    assert tuple(frame.columns) == SAMPLE_COLUMNS
     assert frame.empty
     parquet, csv = as_files(frame).values()
     assert len(pd.read_parquet(io.BytesIO(parquet))) == 0
-    assert csv.decode().strip() == ",".join(COLUMNS)
+    assert csv.decode().strip() == ",".join(SAMPLE_COLUMNS)

@@ -15,8 +15,8 @@ from errors import InfraError, UsageError
 from experiment.spec import Experiment
 from host import accelerator
 from host.accelerator import Accelerator, AcceleratorTest
-from results.calls import calls_of
 from results.door import StoreError
+from results.profile import calls_of
 from results.record import Manifest
 from results.store import SessionStore
 from runs.boots import WallHost

@@ -192,7 +192,7 @@ def test_what_is_judged_is_on_record_before_any_other_kernel_is_built(lab: Stage
     ]
 
 
-def test_what_is_pending_has_its_kernels_guests_and_time(lab: StagedLab) -> None:
+def test_what_is_pending_has_its_kernels_and_guests(lab: StagedLab) -> None:
     lab.stop_before = "checks"
     with pytest.raises(KeyboardInterrupt):
         lab.make()
@@ -203,21 +203,9 @@ def test_what_is_pending_has_its_kernels_guests_and_time(lab: StagedLab) -> None
         "selftest of base",
         "selftest of patched",
     )
-    assert (checks.guests, checks.seconds) == (6, 4 * 60 + 6 * stages.CHECK_S / 2)
+    assert checks.guests == 6
     assert (waits.kernels, waits.guests) == ((), 4)
-    assert waits.seconds == 2 * 4.0 * stages.TIMES_A_RUN["contention"]
-    assert str(waits) == "diagnostic runs pending: 4 guests, about 22s"
-
-
-@pytest.mark.parametrize("observed", ["memory", "lines", "contention"])
-def test_what_a_modelled_run_takes_is_more_than_what_a_judged_one_does(
-    lab: StagedLab, observed: Observed
-) -> None:
-    lab.observed, lab.stop_before = observed, "checks"
-    with pytest.raises(KeyboardInterrupt):
-        lab.make()
-    both = stages.TIMES_A_RUN[observed] + stages.TIMES_A_RUN["contention"]
-    assert lab.pending[1].seconds == 4.0 * both > 8.0
+    assert str(waits) == "diagnostic runs pending: 4 guests"
 
 
 @pytest.mark.parametrize("at", ["checks", "runs held waits"])

@@ -47,7 +47,7 @@ def test_nothing_generated_is_stale() -> None:
 
 
 def test_every_file_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (DOCS / "kernels-table.md").is_file()
+    assert (DOCS / "experiment-file.md").is_file()
     monkeypatch.setattr(reference, "generated", texts)
     write(tmp_path)
     written = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*")}

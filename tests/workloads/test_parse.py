@@ -1,11 +1,9 @@
-import time
-
 import pytest
 
-from tests.values import data, spaced
+from tests.values import spaced
 from tests.workloads.conftest import Change, Run, swap
 from workloads import parse
-from workloads.parse import ParseError, Side, guest_result, timeline
+from workloads.parse import ParseError, Side, guest_result
 
 
 def test_whole_run(run_4k: Run) -> None:
@@ -60,36 +58,6 @@ def test_phases_follow_each_other(run_thp: Run) -> None:
     assert thp.after.memory_stat == switch.before.memory_stat
     assert thp.after.memory_stat["file_thp"] == 56623104
     assert switch.after.memory_stat["file_thp"] == 0
-
-
-def test_timeline_of_a_run(run_4k: Run) -> None:
-    line = run_4k.result.phases[0].timeline
-    assert line.phase == "4k"
-    assert len(line.t_ms) == len(line.bw_kib_s) == 39
-    assert (line.t_ms[0], line.t_ms[1], line.t_ms[-1]) == (25.0, 75.0, 1925.0)
-    assert (line.bw_kib_s[0], line.bw_kib_s[1], line.bw_kib_s[-1]) == (337428.0, 305671.0, 304320.0)
-    # fio's own mean is over a few ms more and the tail of every job.
-    mean = sum(line.bw_kib_s) / len(line.bw_kib_s)
-    assert mean == pytest.approx(74524.663677 * 4, rel=0.02)
-
-
-@pytest.mark.parametrize(
-    ("log", "t_ms", "bw"),
-    data(__file__, "timeline"),
-    ids=["nothing", "no whole interval", "one job", "line in the middle", "two jobs", "gap"],
-)
-def test_timeline(log: str, t_ms: tuple[float, ...], bw: tuple[float, ...]) -> None:
-    line = parse.timeline("4k", log, 50)
-    assert (line.t_ms, line.bw_kib_s) == (t_ms, bw)
-
-
-def test_timeline_of_the_full_guest_is_quick() -> None:
-    job = "".join(f"{50 * n}, 1000, 0, 0, 0\n" for n in range(1, 12601))
-    began = time.process_time()
-    line = parse.timeline("thp", job * 16, 50)
-    assert time.process_time() - began < 5
-    assert set(line.bw_kib_s) == {16000.0}
-    assert len(line.t_ms) == 12600
 
 
 def test_build_id_among_other_notes() -> None:
@@ -239,21 +207,6 @@ def test_how_long_syncs_took(run_matrix: Run, run_dirty: Run) -> None:
     assert (written.syncs, written.sync_ns) == (66802, (22144.0, 22144.0, 11993088.0))
 
 
-def test_both_directions_of_a_job_are_added_up() -> None:
-    log = (
-        "50, 10, 0, 0, 0\n50, 1, 1, 0, 0\n100, 20, 0, 0, 0\n100, 2, 1, 0, 0\n"
-        "51, 100, 0, 0, 0\n51, 1000, 1, 0, 0\n101, 200, 0, 0, 0\n101, 2000, 1, 0, 0\n"
-    )
-    assert parse.timeline("io", log, 50).bw_kib_s == (1111.0, 2222.0)
-
-
-def test_timeline_of_reads_and_writes_is_their_bandwidth(run_matrix: Run) -> None:
-    (phase,) = run_matrix.result.phases
-    assert phase.fio is not None
-    mean = sum(phase.timeline.bw_kib_s) / len(phase.timeline.bw_kib_s)
-    assert mean == pytest.approx(phase.fio.iops * 4, rel=0.03)
-
-
 def test_what_is_mounted(run_matrix: Run, run_dirty: Run, run_4k: Run) -> None:
     assert run_matrix.result.phases[0].mounted == "tmpfs rw,relatime,huge=always"
     assert run_dirty.result.phases[0].mounted.startswith("xfs rw,noatime,")
@@ -283,15 +236,3 @@ HUGE = "9" * 401
 def test_numbers_of_guests_are_bounded(run_4k: Run, name: str, old: str, new: str) -> None:
     with pytest.raises(ParseError, match=name):
         _ = run_4k.but(name, swap(old, new)).result
-
-
-@pytest.mark.parametrize("value", ["1" + "0" * 400, "-1" + "0" * 400, "inf", "1e9", ""])
-def test_bandwidth_is_bounded(value: str) -> None:
-    with pytest.raises(ParseError, match="no line of a bandwidth log"):
-        timeline("4k", f"50, {value}, 0, 4096, 0\n", 50)
-
-
-def test_a_log_of_as_many_directions_as_lines_is_refused_at_once() -> None:
-    log = "".join(f"{40_000_000}, 1, {n}\n" for n in range(20_000))
-    with pytest.raises(ParseError, match="20000 jobs and directions"):
-        timeline("4k", log, 50)

@@ -24,7 +24,6 @@ from results.profile import (
     PhaseProfile,
     Profile,
 )
-from results.record import Timeline
 from tests.guests.probe.test_counts import Row, written
 from tests.kernels.test_btf import types_of
 from tests.values import but, data, identity
@@ -102,7 +101,6 @@ def phase_result(name: str = "4k") -> PhaseResult:
         "",
         observation(1000),
         observation(1300),
-        Timeline(phase=name, t_ms=(), bw_kib_s=()),
     )
 
 
