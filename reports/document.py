@@ -142,15 +142,13 @@ class Table:
 class Figure:
     """A drawing with its words; ``svg`` is an element made here, with its texts escaped.
 
-    ``alt`` says what it shows and is inside the drawing, too.  ``wide_rem`` is the width of one
-    that scrolls, 0 for one that fits.
+    ``alt`` says what it shows and is inside the drawing, too.
     """
 
     title: str
     caption: str
     alt: str
     svg: str
-    wide_rem: float = 0.0
     level: int = 3
 
 

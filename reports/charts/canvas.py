@@ -47,9 +47,6 @@ COLOURS = (
 # How something is drawn, as keywords of matplotlib.
 Keywords = dict[str, Any]
 WIDTH_IN = 5.0
-REM_AN_INCH = 6.8
-# Colour of an area is for the eye, the number for reading: never so deep that ink is lost on it.
-FAINTEST, DEEPEST = 0.16, 0.55
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     # Titles and labels come from experiment files and guests; "$" must stay a dollar sign.
@@ -148,24 +145,6 @@ def legend(fig: Figure, *entries: tuple[str, Keywords]) -> None:
     fig.legend(handles=handles, **room)
 
 
-def area(difference: float, largest: float, *, sure: bool) -> Any:
-    """The colour of an area: fewer or more, the deeper the larger; none where it may be chance."""
-    if not sure or not difference:
-        return BAND
-    share = min(1.0, abs(difference) / largest)
-    from matplotlib.colors import to_rgba
-
-    return to_rgba(GOOD if difference < 0 else BAD, FAINTEST + (DEEPEST - FAINTEST) * share)
-
-
-def legend_of_areas(fig: Figure) -> None:
-    """Name the colours of areas: fewer, more, and what is not significant."""
-    colours = (("fewer", GOOD, DEEPEST), ("more", BAD, DEEPEST), ("not significant", BAND, 1.0))
-    square: Keywords = {"marker": "s", "markersize": 8}
-    entries = ((words, {"color": c, "alpha": alpha, **square}) for words, c, alpha in colours)
-    legend(fig, *entries)
-
-
 def to_svg(fig: Figure, name: str, alt: str) -> str:
     """The figure as an ``<svg>`` element without prologue, its ids prefixed with ``name``."""
     import matplotlib as mpl
@@ -209,9 +188,3 @@ def within(chart: Chart, prefix: str) -> Chart:
     name = f"{prefix}-{chart.name}"
     pattern = re.compile(rf'(\bid="|href="#|url\(#|aria-labelledby="){re.escape(chart.name)}-')
     return replace(chart, name=name, svg=pattern.sub(rf"\g<1>{name}-", chart.svg))
-
-
-def rem(chart: Chart) -> float:
-    """The drawing's own width on a page: that of a chart of 5 inches is 34 rem."""
-    box = re.search(r'viewBox="0 0 ([0-9.]+) ', chart.svg)
-    return REM_AN_INCH * float(box.group(1)) / 72 if box else REM_AN_INCH * WIDTH_IN

@@ -1,7 +1,8 @@
 """Changes with their intervals on one axis, on which double is as far as half.
 
 Where a metric has a few lines each stands under its name; many metrics of one pair of arms are a
-line each, from the largest change to the smallest.
+line each, from the largest change to the smallest.  What the functions of a phase added or took
+away are steps from base to patched.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from analysis.model import Again
+from analysis.explain.functions import Attribution
+from analysis.model import Again, Comparison
 from analysis.verdict import Change
+from reports import wording
 from reports.charts import canvas
-from reports.charts.canvas import AGAIN, BAND, INK, MUTED, PATCHED, Chart, Keywords
+from reports.charts.canvas import AGAIN, BAD, BAND, GOOD, INK, MUTED, PATCHED, Chart, Keywords
 from text import typeset
 
 if TYPE_CHECKING:
@@ -224,3 +227,94 @@ def without_common(names: Sequence[str]) -> list[str]:
     if len({name.partition(":")[0] for name in names}) == 1 and all(":" in name for name in names):
         return [name.partition(":")[2] for name in names]
     return list(names)
+
+
+# Of steps from function to function, in inches.
+STEP_IN, STEP_EDGES_IN = 0.43, 0.8
+MOST_BARS = 8
+FAINT = 0.35
+
+
+class Bar(NamedTuple):
+    """One step from ``start`` to ``end``, both relative to base."""
+
+    label: str
+    start: float
+    end: float
+    faint: bool
+
+
+def bars(attribution: Attribution) -> list[Bar]:
+    """The steps in order: listed functions, everything else, and the whole change.
+
+    Those that are not significant are drawn only where hardly anything is.
+    """
+    clear = [row for row in attribution.rows if not row.instructions.within_scatter]
+    rows = (clear or list(attribution.rows))[:MOST_BARS]
+    steps, reached = [], 0.0
+    for row in rows:
+        end = reached + row.instructions.difference
+        steps.append(Bar(row.shown_name, reached, end, row.instructions.within_scatter))
+        reached = end
+    rest = len(attribution.functions) - len(rows)
+    whole = attribution.total.difference
+    if rest:
+        faint = attribution.others is not None and attribution.others.within_scatter
+        faint = faint or len(rows) == len(clear) < attribution.listed
+        steps.append(Bar(f"{rest} other functions", reached, whole, faint))
+    return [*steps, Bar("all", 0.0, whole, faint=False)]
+
+
+def _draw_bar(axes: Axes, position: int, bar: Bar, last: bool) -> None:
+    change = bar.end - bar.start
+    colour = MUTED if last else GOOD if change < 0 else BAD
+    style: Keywords = {"color": colour, "alpha": FAINT if bar.faint else 0.9, "linewidth": 0}
+    axes.barh(position, change, left=bar.start, height=0.34, **style)
+    # In pieces: one line over the whole height would run through the names.
+    axes.vlines(0, position - 0.2, position + 0.2, color=INK, linewidth=0.9)
+    if not change:
+        axes.plot(bar.start, position, "|", color=MUTED, markersize=8)
+    if not last:
+        down: Keywords = {"color": MUTED, "linewidth": 0.6, "alpha": 0.5}
+        axes.vlines(bar.end, position - 0.17, position + 1.17, **down)
+    weight = "bold" if last else "normal"
+    words: Keywords = {"va": "center", "fontsize": 9.5, "fontweight": weight}
+    words["transform"] = axes.get_yaxis_transform()
+    axes.text(0, position - 0.36, bar.label, **words)
+    axes.text(1, position - 0.36, typeset(wording.signed(change)), ha="right", **words)
+
+
+def waterfall(comparison: Comparison, attribution: Attribution) -> list[Chart]:
+    """The chart of a phase; none where all its functions stayed the same."""
+    if attribution.identical or not attribution.listed:
+        return []
+    steps = bars(attribution)
+    base, patched = comparison.manifest.base, comparison.manifest.patched
+    unit = attribution.unit_title
+
+    def paint(_: Figure, axes: Axes) -> None:
+        for position, bar in enumerate(steps):
+            _draw_bar(axes, position, bar, last=position == len(steps) - 1)
+        ends = [end for bar in steps for end in (bar.start, bar.end)]
+        room = 0.04 * (max(ends) - min(ends))
+        axes.set_xlim(min(ends) - room, max(ends) + room)
+        axes.set_ylim(len(steps) - 0.65, -0.65)
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+        axes.set_xlabel(f"instructions per {unit}, {patched} minus {base}")
+
+    changes = "; ".join(f"{bar.label} {wording.signed(bar.end - bar.start)}" for bar in steps)
+    before, after = (
+        wording.amount(each) for each in (attribution.total.base, attribution.total.patched)
+    )
+    where = f"{attribution.case}, phase {attribution.phase}"
+    executed = f"from {base} {before} to {patched} {after}"
+    alt = f"Instructions per {unit} in {where}, {executed}: {changes}"
+    caption = (
+        "Each step begins where the one above it ended; the last is the whole change. Faint steps "
+        f"are not significant. The axis shows the change alone: {base} is {before} instructions."
+    )
+    names = ("waterfall", attribution.case, attribution.phase)
+    height = STEP_EDGES_IN + STEP_IN * len(steps)
+    title = f"{where}: per {unit}"
+    return [canvas.drawn(paint, "waterfall", names, title, caption, alt, height, "x")]

@@ -174,10 +174,7 @@ def _fact(fact: doc.Fact) -> str:
 def _figure(figure: doc.Figure) -> str:
     head = f"<h{figure.level}>{escaped(figure.title)}</h{figure.level}>" if figure.title else ""
     caption = f"<figcaption>{escaped(figure.caption)}</figcaption>"
-    if not figure.wide_rem:
-        return f"<figure>\n{head}\n{figure.svg}\n{caption}\n</figure>"
-    box, wide = _box(figure.title, figure.svg), f'style="--wide: {figure.wide_rem:.1f}rem"'
-    return f'<figure class="heat" {wide}>\n{head}\n{box}\n{caption}\n</figure>'
+    return f"<figure>\n{head}\n{figure.svg}\n{caption}\n</figure>"
 
 
 def _box(label: str, inner: str) -> str:

@@ -23,7 +23,6 @@ from analysis.explain.memory import MemoryComparison, Missed
 from analysis.explain.stacks import StackComparison, StackRow
 from analysis.model import Comparison
 from reports import wording
-from reports.charts import functions as charts
 from reports.document import Block, Cell, Column, Paragraph, Row, Strong, Table, row
 from reports.sections.view import (
     Instrument,
@@ -32,7 +31,6 @@ from reports.sections.view import (
     arms,
     at_most,
     change,
-    figure,
     foremost,
     line,
     notes,
@@ -161,23 +159,21 @@ FOLLOWED = (
     "follows every call, jump and return of the kernel. A function's instructions are its own on "
     "this path, without what it called. A function that the compiler put into its caller is part "
     "of that, and a module's code of what called the module. stacks.csv beside this report has "
-    "every path."
+    "every path, as tools that draw flame graphs read them."
 )
 MOST_CALLERS = 3
 
 
-def stack_tables(view: View, comparison: Comparison, each: StackComparison) -> list[Block]:
-    """The graph of call paths, and those that changed."""
+def stack_tables(_: View, comparison: Comparison, each: StackComparison) -> list[Block]:
+    """The call paths that changed."""
     columns = (
         *(Column("function, and its callers", left=True), *arms(comparison)),
         *(Column("change"), Column("calls", drop=1)),
     )
-    draws = view.charts(comparison, lambda pair: charts.stacks(pair, each))
-    drawn: list[Block] = [figure(chart, 4, wide=True) for chart in draws] if each.listed else []
     moved = (each.rows[number] for number in each.listed)
     rows = [_path_row(path) for path in moved if worth(path.instructions, each.total)]
     where = f"per {each.unit_title}, virtual, {each.case}, phase {each.phase}"
-    return [*drawn, *at_most(f"Instructions by call path {where}", columns, rows)]
+    return at_most(f"Instructions by call path {where}", columns, rows)
 
 
 def stack_lines(each: StackComparison) -> list[Line]:

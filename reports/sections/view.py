@@ -10,7 +10,7 @@ from analysis.counts import Arm, Paired
 from analysis.many import MANY_CASES, SessionComparison
 from analysis.model import Comparison
 from reports import wording
-from reports.charts.canvas import Chart, rem, within
+from reports.charts.canvas import Chart, within
 from reports.document import (
     Block,
     Column,
@@ -76,10 +76,9 @@ class View:
         return [within(chart, prefix) for chart in charts] if prefix else charts
 
 
-def figure(chart: Chart, level: int = 3, *, wide: bool = False) -> Figure:
-    """A drawing as a block; a ``wide`` one keeps its own width and scrolls."""
-    own = rem(chart) if wide else 0.0
-    return Figure(chart.title, chart.caption, chart.alt, chart.svg, own, level)
+def figure(chart: Chart, level: int = 3) -> Figure:
+    """A drawing as a block."""
+    return Figure(chart.title, chart.caption, chart.alt, chart.svg, level)
 
 
 def gallery(charts: Iterable[Chart], level: int = 3) -> list[Block]:

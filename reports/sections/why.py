@@ -10,7 +10,7 @@ from analysis.explain import explanations
 from analysis.explain.annotated import EXPLANATION as ANNOTATED
 from analysis.model import Comparison
 from analysis.verdict import CALLED
-from reports.charts import functions as charted
+from reports.charts import changes as charted
 from reports.charts.canvas import Chart
 from reports.document import Block, Cell, Column, Fold, Heading, Paragraph, Table, row
 from reports.sections import counted, functions, locks, scaling

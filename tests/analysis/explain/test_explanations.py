@@ -18,7 +18,6 @@ from analysis.explain.scaling import EXPLANATION as SCALING
 from analysis.explain.scaling import LINES
 from analysis.model import Comparison
 from reports import forms
-from reports.charts import functions as chart
 from reports.sections import counted as sections
 from results.profile import (
     KINDS,
@@ -454,26 +453,6 @@ def test_paths_that_changed_are_listed_and_the_focus_has_most_of_it(comparison: 
     assert [each["path"] for each in rows] == [";".join(each.path) for each in followed.rows]
     (load,) = (each for each in rows if each["path"] == ";".join((ENTRY, READ, ADD, LOAD)))
     assert (float(load["base"]), float(load["patched"])) == pytest.approx((0.405, 0))
-
-
-def test_bars_lie_in_their_callers_and_say_their_numbers(comparison: Comparison) -> None:
-    followed = first(stacks.EXPLANATION, comparison)
-    bars = {bar.row.path: bar for bar in chart.paths(followed)}
-    whole = (followed.total.base + followed.total.patched) / 2
-    for path, bar in bars.items():
-        size = (bar.row.total.base + bar.row.total.patched) / 2
-        assert bar.end - bar.start == pytest.approx(size / whole)
-        if path[:-1]:
-            above = bars[path[:-1]]
-            assert above.start - 1e-9 <= bar.start
-            assert bar.end <= above.end + 1e-9
-    load, store = (bars[ENTRY, READ, ADD, name] for name in (LOAD, "xas_store"))
-    assert load.end == pytest.approx(store.start)
-    (drawn,) = chart.stacks(comparison, followed)
-    titles = re.findall(r"<title>(.*?)</title>", drawn.svg)
-    assert len(titles) == len(bars)
-    (title,) = (title for title in titles if title.startswith(f"{LOAD}: "))
-    assert "0.4050 -&gt; 0 instructions per folio added itself (-0.4)" in title
 
 
 def test_lines_are_per_unit_by_object_and_by_functions(comparison: Comparison) -> None:

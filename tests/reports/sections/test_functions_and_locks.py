@@ -11,7 +11,7 @@ from analysis.explain.locks import WAITS as LOCKS
 from analysis.model import Comparison
 from analysis.verdict import Verdict
 from reports import forms, wording
-from reports.charts import functions as charted
+from reports.charts import changes as charted
 from reports.document import Block, Fold, Table
 from reports.sections import functions, locks
 from reports.sections.view import worth
