@@ -512,7 +512,7 @@ TARGETS = (
     *(
         Target(f"a guest's {name}", one_file(name), _guest_file(name), 0.1)
         for name in spaced(
-            "4k/fio.json 4k/fio_bw.log 4k/after/proc/vmstat 4k/after/proc/stat notes "
+            "4k/fio.json 4k/after/proc/vmstat 4k/after/proc/stat notes "
             "4k/after/proc/diskstats 4k/after/cgroup/io.stat 4k/after/cgroup/cpu.stat "
             "4k/after/cgroup/memory.pressure 4k/after/cgroup/memory.stat"
         )
