@@ -284,6 +284,8 @@ if ! venv_ready; then
         [ -n "$python" ] || python=$(find_python)
         [ -n "$python" ] ||
             give_up "no Python 3.11 or newer with venv and ssl; tried ${PYTHON:-$PYTHONS}"
+        [ ! -L .venv ] || give_up ".venv is a link to an environment of another lock: make setup in its" \
+            "checkout, or remove the link"
         "$python" -m venv --clear .venv || give_up "$python cannot make a virtual environment"
     fi
     fill_venv

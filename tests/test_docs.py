@@ -175,6 +175,15 @@ def test_the_notebook_is_linked_from_the_method_and_no_page_for_users_needs_it()
     assert {name for name, links in linking.items() if links} <= allowed
 
 
+def test_the_picture_has_the_numbers_that_readme_prints() -> None:
+    readme = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    why = re.search(r"fewer instructions per read: (.*?);", " ".join(readme.split()))
+    title = re.search(r"<title[^>]*>(.*?)</title>", (DOCS / "filemap-v4.svg").read_text("utf-8"))
+    assert why
+    assert title
+    assert set(why[1].split(", ")) < set(re.split(r"[:;] ", title[1]))
+
+
 def test_the_workload_that_is_shown_can_be_used_as_it_stands(tmp_path: Path) -> None:
     text = (DOCS / "adding-a-workload.md").read_text(encoding="utf-8")
     workload, experiment = re.findall(r"^```toml\n(.*?)^```", text, re.M | re.S)

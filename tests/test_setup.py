@@ -179,6 +179,17 @@ def test_a_changed_lock_builds_the_environment_anew(machine: FreshMachine) -> No
     assert (again.returncode, again.stdout, again.stderr, machine.calls()) == (0, "", "", [])
 
 
+def test_a_linked_environment_is_anothers_and_is_not_cleared(machine: FreshMachine) -> None:
+    machine.setup()
+    (machine.checkout / ".venv").rename(machine.fake / "theirs")
+    (machine.checkout / ".venv").symlink_to(machine.fake / "theirs")
+    (machine.fake / "theirs/.made-from").unlink()
+    machine.calls()
+    done = machine.setup()
+    assert (done.returncode, machine.calls()) == (3, [])
+    assert (machine.fake / "theirs/bin/python").exists()
+
+
 def test_a_failed_pip_is_tried_again_next_time(machine: FreshMachine) -> None:
     done = machine.setup(PIP_STATUS="1", UV_STATUS="1")
     assert done.returncode == 3
