@@ -46,6 +46,9 @@ from text import escaped
 SHORT = {"guest": "--guest", "mode": "--mode", "max_seeds": "--max-seeds"}
 # The keys of a case that name what is judged.
 PRIMARY = ("primary", "wall_primary")
+# What every experiment has and no other file, and what names those by their folders.
+REQUIRED = {"kernel", "dataset", "cases"}
+OPTION_OF = {"guests": "--guest", "machines": "--memory", "catalogue": "--workloads"}
 
 
 @dataclass(frozen=True)
@@ -254,7 +257,13 @@ def load_experiment(
     order.  Raises SpecError: one line for each mistake in file or overrides.
     """
     file = _find(path, EXPERIMENTS, "experiment")
-    return check_experiment(read_toml(file), file, overrides=overrides, catalogue=catalogue)
+    data = read_toml(file)
+    if data and not data.keys() & REQUIRED:
+        option = OPTION_OF.get(file.parent.name)
+        step = f"; name it with {option} {file.stem}" if option else ""
+        what = f"is no experiment: it has none of {', '.join(sorted(REQUIRED))}{step}"
+        raise SpecError([f"{file}: {what}"])
+    return check_experiment(data, file, overrides=overrides, catalogue=catalogue)
 
 
 def check_experiment(
@@ -292,6 +301,10 @@ def check_experiment(
             "max_seeds (--max-seeds) and write the most blocks as blocks (--seeds)"
         )
         mistakes.append(Problem(("max_seeds",), words, data["max_seeds"]))
+    if experiment and not any(case.judged(experiment.mode) for case in experiment.cases):
+        # Sessions on record are read all the same.
+        words = "no case has a metric that is judged; name one, as PHASE.METRIC"
+        mistakes.append(Problem(("cases", 0, "primary"), words))
     unknown = list(unknown_names(data, catalogue))
     # A name that is unknown needs no second line about its spelling.
     paths = {problem.path for problem in unknown}

@@ -67,6 +67,8 @@ QUIET_S = 2.0
 OF_MAILS = re.compile(rb"^(?:From |(?:message-id|subject|from|date|received):)", re.M | re.I)
 EPOCH = re.compile(r"(\d{1,6})\.git")
 BATCH = 500
+# A link of which a path keeps one slash.
+LINK = re.compile(r"(\w+):/+(.+)")
 SHORT = 12
 
 
@@ -87,8 +89,12 @@ def mailbox_of(place: Path) -> Mailbox:
             return partial(_maildir, place)
         if any(path.name.endswith(ENDINGS) for path in place.iterdir()):
             return partial(_mboxes, place)
+    what = "no mailbox" if place.exists() else "no such mailbox"
+    if link := LINK.fullmatch(str(place)):
+        what = f"{link[1]}:// is read by git and browsers: mirror or save it, and name the copy"
+        place = Path(link[2])
     raise UsageError(
-        "no mailbox" if place.exists() else "no such mailbox",
+        what,
         where=clean(str(place)),
         next_step="name a public-inbox archive (N.git, format v2), a maildir, an mbox or a folder "
         f"of files that end in {', '.join(ENDINGS[:3])}, packed or not",

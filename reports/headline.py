@@ -45,7 +45,7 @@ class Headline(NamedTuple):
     """``text`` has no full stop; ``causes`` say why, a line each.
 
     ``has_verdicts`` is false where a list of verdicts would only say the same once a
-    metric.  ``command`` goes on with a session that is not finished, and is empty else.
+    metric.  ``command`` goes on with a session that is not finished, for whoever has its folder.
     """
 
     text: str
@@ -55,8 +55,8 @@ class Headline(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """The text as a sentence; with the command, behind which no full stop gets in the way."""
-        return f"{self.text}; to finish: {self.command}" if self.command else f"{self.text}."
+        """The text as a sentence, for those who have no folder of the session."""
+        return f"{self.text}."
 
 
 class Runs(NamedTuple):
@@ -69,11 +69,10 @@ class Runs(NamedTuple):
 def headline(session: Session, folder: str = "") -> Headline:
     """What happened.
 
-    ``folder`` is where the session lies, for the command that goes on with it; the folder
-    that ``run`` would have made where it is not known.
+    ``folder`` is where the session lies, for the command that goes on with it; there is none
+    in what is read elsewhere.
     """
-    place = folder or f"sessions/{session.manifest.session}"
-    resume = f"./lab.py run --resume {shlex.quote(place)}"
+    resume = folder and f"./lab.py run --resume {shlex.quote(folder)}"
     if not session.primary:
         return Headline("No verdict: the experiment has no primary metric")
     if session.exactness.status == "inexact":

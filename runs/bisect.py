@@ -30,10 +30,10 @@ from runs.manifest import manifest_of
 from runs.measure import measure
 from runs.prepare import Prepared, prepare
 from runs.resolved import resolve
-from runs.session import copy_series, now, require_same, with_series_of
+from runs.session import SEARCH, copy_series, now, require_new, require_same, with_series_of
 from text import percent
 
-STATE = "bisect.json"
+STATE = SEARCH
 
 
 class Search(Record):
@@ -102,11 +102,7 @@ class Result:
 
 def begin(search: Search, series: Mapping[str, Taken], folder: Path, options: Options) -> None:
     """Write down a new search.  Raises UsageError: the folder holds one, or a session."""
-    for name in (STATE, MANIFEST):
-        if (folder / name).exists():
-            raise UsageError(
-                "holds a session already", where=str(folder), next_step=f"--resume {folder}"
-            )
+    require_new(folder)
     copy_series(series, folder, options)
     _save(search, folder)
 

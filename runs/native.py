@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from errors import InfraError, SeriesError, SpecError, UsageError
+from errors import InfraError, SeriesError, SpecError
 from experiment.plan import Conditions
 from experiment.spec import Experiment, Guest
 from files import sha256_of
@@ -32,6 +32,7 @@ from runs.boots import Reporter
 from runs.building import needs_box
 from runs.local import Options, workspace
 from runs.resolved import Resolved
+from runs.session import require_new
 from runs.wall import MIB, lab_kept_off, watched
 from text import duration
 
@@ -94,9 +95,7 @@ def measure_native(
     not build or boot; InfraError: the base does not.
     """
     options.executor.require(resolved.experiment)
-    if native.is_native(folder):
-        step = "name another folder: a session of native mode is made in one go"
-        raise UsageError("holds a session already", where=str(folder), next_step=step)
+    require_new(folder)
     kernels = build_all(resolved, options, reporter)
     door.make_folder(folder, RAW)
     experiment = resolved.experiment

@@ -19,7 +19,7 @@ from host import accelerator
 from kernels.compare import of_kernels
 from kernels.intake import Taken, adopt, copy_out
 from kernels.settle import COMMON, series_of
-from results import door
+from results import door, native
 from results.record import Manifest
 from results.store import MANIFEST, SessionStore
 from runs.building import Building
@@ -27,12 +27,14 @@ from runs.local import Options
 from runs.manifest import manifest_of
 from runs.prepare import Prepared, prepare
 from runs.resolved import Resolved, catalogue, resolve
-from text import clean
+from text import clean, in_words
 
 # Patches of a session, in its own folder: what it can be finished and repeated from.  Those of the
 # experiment are in ``series/common``, those of one arm in ``series/arm-NAME``: no arm can be
 # mistaken for what is common to all.
 SERIES = "series"
+# Of a search, in place of a manifest.
+SEARCH, LOCK, NAMED = "bisect.json", ".lock", 3
 
 
 def now() -> str:
@@ -56,6 +58,22 @@ def new_folder(sessions: Path, experiment: Experiment) -> Path:
     raise InfraError("no free session name", where=str(sessions))
 
 
+def require_new(folder: Path) -> None:
+    """Raise UsageError for the folder of a session or search, or of anything else.
+
+    What is begun anew is what was ended before its manifest was written.
+    """
+    if folder.parts[:1] and folder.parts[0].endswith(":"):
+        raise UsageError("is a link", where=str(folder), next_step="name a folder of this host")
+    files = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    if files & {MANIFEST, SEARCH, native.NATIVE}:
+        step = f"--resume {folder}, or name another folder"
+        raise UsageError("holds a session already", where=str(folder), next_step=step)
+    if others := sorted(files - {LOCK, SERIES}):
+        what = f"holds other files: {in_words(others[:NAMED])}"
+        raise UsageError(clean(what), where=str(folder), next_step="name a folder that is new")
+
+
 def start(
     resolved: Resolved,
     options: Options,
@@ -69,10 +87,7 @@ def start(
     Raises UsageError: the folder holds a session already; LabError: whatever building says.
     """
     store = SessionStore(folder)
-    if (folder / MANIFEST).exists():
-        raise UsageError(
-            "holds a session already", where=str(folder), next_step=f"--resume {folder}"
-        )
+    require_new(folder)
     if resolved.experiment.mode == "native":
         what = "a session of native mode is made in one go, by this host"
         raise UsageError(what, where="mode = native", next_step="./lab.py run or ./lab.py measure")
@@ -261,7 +276,7 @@ class SessionLock:
         # It may be a stranger's that is to be finished, and QEMU opens files in it, too.
         door.require_plain(folder)
         self._folder = folder
-        self._lock = FileLock(folder / ".lock")
+        self._lock = FileLock(folder / LOCK)
 
     def __enter__(self) -> None:
         try:

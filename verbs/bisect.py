@@ -122,6 +122,8 @@ def bisect_verb(
     else:
         with ExitStack() as stack:
             on = stack.enter_context(placed(run_options, booting, reporter))
+            if folder is not None:
+                session.require_new(folder)
             resolved, commits = _resolved(request, between, stack)
             require_trusted(resolved, on.trusted)
             search = _search(

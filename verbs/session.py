@@ -331,6 +331,8 @@ def measure(
                 )
                 make(opened, on, store, reporter)
             return resume
+        if folder is not None:
+            sessions.require_new(folder)
         resolved = resolved_of(request, on, reporter.building, nearest=nearest)
         if verb:
             # A queue's series are many, and the name is of one of them.

@@ -182,6 +182,8 @@ def _repeat(
         placed(replace(options(booting), kept=None), booting, reporter) as here,
         tempfile.TemporaryDirectory(prefix="twinboot-repro-") as scratch,
     ):
+        if folder is not None and not (folder / MANIFEST).exists():
+            session.require_new(folder)
         opened = repro.read_archive(archive, Path(scratch))
         manifest = opened.manifest
         session.require_known(manifest.experiment, archive, here)

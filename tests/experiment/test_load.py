@@ -150,6 +150,33 @@ def test_a_guest_by_path_with_its_mistakes(tmp_path: Path) -> None:
         load_guest(Path("labtop"))
 
 
+@pytest.mark.parametrize(
+    ("place", "step"),
+    [
+        ("configs/guests/smoke.toml", "; name it with --guest smoke"),
+        ("configs/machines/zen3-epyc.toml", "; name it with --memory zen3-epyc"),
+        ("workloads/catalogue/swap.toml", "; name it with --workloads swap"),
+        ("configs/gate.toml", ""),
+    ],
+)
+def test_a_file_of_another_kind_is_one_mistake(catalogue: Catalogue, place: str, step: str) -> None:
+    file = Path(__file__).parents[2] / place
+    with pytest.raises(SpecError) as caught:
+        load_experiment(file, catalogue=catalogue)
+    none = "is no experiment: it has none of cases, dataset, kernel"
+    assert caught.value.problems == [f"{file}: {none}{step}"]
+
+
+def test_an_experiment_judges_something(catalogue: Catalogue) -> None:
+    file = Path(__file__).parents[2] / "configs/experiments/noop.toml"
+    with pytest.raises(SpecError, match=r"cases\[0\]\.primary: no case has a metric") as caught:
+        load_experiment(file, overrides=("cases.0.primary=[]",), catalogue=catalogue)
+    assert len(caught.value.problems) == 1
+    # In wall mode others are judged.
+    on = ("mode=wall", "guest=wall", "cases.0.primary=[]")
+    assert load_experiment(file, overrides=on, catalogue=catalogue).cases[0].primary == ()
+
+
 def test_a_guest_says_what_only_wall_mode_has(tmp_path: Path) -> None:
     text = (Path(__file__).parents[2] / "configs/guests/full.toml").read_text()
     path = tmp_path / "full.toml"

@@ -43,7 +43,10 @@ def test_values_are_toml_or_plain_text(file: Path, catalogue: Catalogue) -> None
     assert series_of(load(f"series.path={link}")).parts == (link,)
     assert series_of(load('series.stack=["x.mbox"]')).parts == ("configs/series/noop", "x.mbox")
     assert load('cases.0.primary=["4k.ios"]').cases[0].primary == ("4k.ios",)
-    both = "guest=smoke", "cases=[{workload='filemap-4k', times.smoke.4k={ramp_s=0, runtime_s=1}}]"
+    both = (
+        "guest=smoke",
+        "cases=[{workload='filemap-4k', primary=['4k.bw'], times.smoke.4k={runtime_s=1}}]",
+    )
     assert load(*both).guest == "smoke"
 
 

@@ -384,6 +384,8 @@ def test_what_is_no_mailbox(tmp_path: Path, make: str) -> None:
         (place / "notes.txt").write_text("x")
     with pytest.raises(UsageError, match=r"no mailbox|no such mailbox"):
         mailbox_of(place)
+    with pytest.raises(UsageError, match=r"lore\.kernel\.org/linux-mm: https:// is read by git"):
+        mailbox_of(Path("https://lore.kernel.org/linux-mm/"))
 
 
 HOSTILE_DIFF = diff("../../etc/passwd")

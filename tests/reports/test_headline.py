@@ -14,7 +14,7 @@ from tests.analysis.wall_factory import WallSession
 from tests.reports.test_words import arms_of
 from tests.values import but
 
-RESUME = "./lab.py run --resume sessions/filemap-v4-20260101-000000"
+RESUME = "./lab.py run --resume /srv/ab"
 
 
 def unfinished(many: int = 7) -> SessionComparison:
@@ -48,7 +48,12 @@ def test_verdicts_are_counted(normal: Comparison) -> None:
 def test_the_command_names_the_folder_that_is_known() -> None:
     assert headline(unfinished(), "/srv/a b").command == "./lab.py run --resume '/srv/a b'"
     rendered = forms.render(unfinished(), "text", width=80, folder="/srv/ab")
-    assert "Not finished: 7 of 32 runs; to finish: ./lab.py run --resume /srv/ab\n" in rendered
+    assert f"Not finished: 7 of 32 runs; to finish: {RESUME}\n" in rendered
+    # What is sent to others names no folder of the sender.
+    for form in ("letter", "lkp", "mmtests", "summary", "markdown", "html"):
+        rendered = forms.render(unfinished(), form, drawn=False)
+        assert "Not finished: 7 of 32 runs." in rendered
+        assert "run --resume" not in rendered
 
 
 def test_a_wall_session_that_ended_at_a_look_is_finished() -> None:
@@ -75,12 +80,14 @@ def test_failures_that_cost_no_verdict_are_no_headline() -> None:
 
 def test_checks_that_were_not_made_are_made_by_going_on() -> None:
     session = compared(checked("base"), checked("patched", of=3))
-    top = headline(session)
+    top = headline(session, "/srv/ab")
     assert top.text.endswith("; checks pending")
     assert top.has_verdicts
     assert top.command == RESUME
     assert outcome(session) == 3
-    before = headline(compared(checked("base"), checked("patched", of=3), measured=False))
+    before = headline(
+        compared(checked("base"), checked("patched", of=3), measured=False), "/srv/ab"
+    )
     assert (before.text, before.command) == ("Not finished: 0 of 32 runs", RESUME)
 
 

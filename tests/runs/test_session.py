@@ -22,7 +22,15 @@ from results.store import SessionStore
 from runs.boots import WallHost
 from runs.local import Options
 from runs.resolved import resolve
-from runs.session import SessionLock, keep_calls, new_folder, now, reopen, start
+from runs.session import (
+    SessionLock,
+    keep_calls,
+    new_folder,
+    now,
+    reopen,
+    require_new,
+    start,
+)
 from tests.analysis import factory
 from tests.values import but, data
 
@@ -118,9 +126,22 @@ def test_a_session_is_not_begun_over_another(
     resolved: Any = SimpleNamespace(experiment=manifest.experiment)
     with pytest.raises(UsageError, match="holds a session already") as caught:
         start(resolved, options, tmp_path, (), progress)
-    assert caught.value.next_step == f"--resume {tmp_path}"
+    assert str(caught.value.next_step).startswith(f"--resume {tmp_path}")
     # Refused before a kernel is built for it.
     assert prepared.inputs is None
+
+
+def test_a_session_is_begun_in_a_folder_of_its_own(tmp_path: Path) -> None:
+    require_new(tmp_path / "new")
+    # What was ended before its manifest was written.
+    for name in (".lock", "series"):
+        (tmp_path / name).touch()
+    require_new(tmp_path)
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(UsageError, match=r"holds other files: thesis\.tex"):
+        require_new(tmp_path)
+    with pytest.raises(UsageError, match="is a link"):
+        require_new(Path("https://example.org/mine"))
 
 
 @pytest.mark.usefixtures("prepared")
