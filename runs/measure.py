@@ -250,7 +250,7 @@ class Measurement:
         run = self.runs[boot.name]
         if run.repeat and outcome.files is not None:
             return run.original_id
-        base = _base_of(self.session, run) if outcome.files is None else ""
+        base = _base_of(self.session, run)
         return base if base != run.run_id else ""
 
     def receive(self, boot: Boot, outcome: Outcome, *, last: bool) -> bool:
@@ -294,12 +294,18 @@ class Measurement:
 
     def _blamed(self, run: PlannedRun, failure: Failure, *, killed: bool) -> Failure:
         """The failure, blamed on the series only for what the base arm in this block has not."""
-        twin = _base_of(self.session, run)
+        twin, session = _base_of(self.session, run), self.session
+        # An exact guest that works on one kernel and not on another is no accident; in real time,
+        # or where settings alone differ, a run may be invalid for other reasons.
+        key = parts_of(session, run).kernel.identity.key
+        base = session.measured[session.resolved.arms[0].spec.name].identity.key
+        of_kernel = failure.blame == "workload" and session.wall is None and key != base
+        doubtful = of_kernel or (failure.kind in DOUBTFUL and not killed)
         if failure.blame == "series" and twin in self.failures:
             if self.failures[twin].blame == "lab":
                 return failure.model_copy(update={"blame": "lab"})
-        elif failure.kind in DOUBTFUL and not killed and twin != run.run_id and twin in self.good:
-            message = f"{failure.message}; the base arm's run was measured"
+        elif doubtful and twin != run.run_id and twin in self.good:
+            message = f"{failure.message}; the base arm's run with this seed was measured"
             return failure.model_copy(update={"blame": "series", "message": message})
         return failure
 

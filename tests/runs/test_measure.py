@@ -82,7 +82,7 @@ class ExactGuests:
             raise self.error
         if kind != "done":
             return Outcome(None, Ending(kind, f"told {kind}"), 1.0, 2.0)
-        if folder.name == self.hostile:
+        if self.hostile and folder.name.startswith(self.hostile):
             files = {"out": b"hostile"}
         folder.mkdir(parents=True)
         logs.mkdir(parents=True, exist_ok=True)
@@ -342,6 +342,39 @@ def test_whatever_a_result_has_a_reader_raise_is_one_failure(
     assert type(raised).__name__ in broken[guests.hostile].message
     assert records["filemap-4k.b01.patched"].failure is None
     assert guests.booted.count(f"restored {guests.hostile}") == 2
+
+
+@pytest.mark.parametrize("slots", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("hostile", "blames"),
+    [
+        ("filemap-4k.b00.patched", {"filemap-4k.b00.patched": "series"}),
+        ("filemap-4k.b01.base", {"filemap-4k.b01.base": "workload"}),
+        ("filemap-4k.b01", {f"filemap-4k.b01.{arm}": "workload" for arm in ("base", "patched")}),
+    ],
+)
+def test_a_workload_that_fails_on_the_patched_kernel_alone_is_the_series_doing(
+    run: Run,
+    guests: ExactGuests,
+    monkeypatch: pytest.MonkeyPatch,
+    hostile: str,
+    blames: Mapping[str, str],
+    slots: int,
+) -> None:
+    monkeypatch.setattr(parse, "guest_result", lambda files, _: SimpleNamespace(phases=(), **files))
+    monkeypatch.setattr(
+        validity,
+        "problems",
+        lambda result, _: ("4k: fio ended with 1",) if result.out == b"hostile" else (),
+    )
+    monkeypatch.setattr(validity, "of_user", lambda *_: False)
+    guests.hostile = hostile
+    found = failed(run(2, slots=slots))
+    of_runs = {name: failure for name, failure in found.items() if "repeat" not in name}
+    assert {name: failure.blame for name, failure in of_runs.items()} == blames
+    assert {failure.kind for failure in of_runs.values()} == {"invalid"}
+    by_base = [failure for failure in of_runs.values() if "base arm's run" in failure.message]
+    assert {failure.blame for failure in by_base} <= {"series"}
 
 
 def test_a_run_with_a_sample_that_is_not_finite_is_no_record(
