@@ -168,12 +168,17 @@ def add(sessions: Sequence[Path], kernels: Path, folder: Path = FOLDER) -> tuple
 def changed_by(
     resolved: Resolved, patches: Mapping[str, str], options: Options
 ) -> tuple[tuple[str, ...], bool]:
-    """Functions that a series changes, and whether by kernels in the cache, else by ``patches``."""
+    """Functions that a series changes, and whether by kernels in the cache, else by ``patches``.
+
+    Raises UsageError: there is no such source.
+    """
     judged, kernels = resolved.flavours[0], []
     try:
         for arm in (resolved.built[0], resolved.built[-1]):
             key = build.key_of(options.kernel(arm.kernels[judged], arm.patches))
             kernels.append(cache.load(options.cache, key))
+    except UsageError:
+        raise
     except LabError:
         # What is missing to build a kernel is no reason not to read patches.
         kernels = []
