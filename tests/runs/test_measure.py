@@ -369,8 +369,8 @@ def test_a_workload_that_fails_on_the_patched_kernel_alone_is_the_series_doing(
     )
     monkeypatch.setattr(validity, "of_user", lambda *_: False)
     guests.hostile = hostile
-    found = failed(run(2, slots=slots))
-    of_runs = {name: failure for name, failure in found.items() if "repeat" not in name}
+    broken = failed(run(2, slots=slots))
+    of_runs = {name: failure for name, failure in broken.items() if "repeat" not in name}
     assert {name: failure.blame for name, failure in of_runs.items()} == blames
     assert {failure.kind for failure in of_runs.values()} == {"invalid"}
     by_base = [failure for failure in of_runs.values() if "base arm's run" in failure.message]
