@@ -18,7 +18,7 @@ from experiment.plan import AGAIN
 from experiment.spec import CaseSpec, ShapeSpec
 from guests import programs, virtme
 from guests.argv import kernel_command_line, machine_argv
-from guests.probe import models
+from guests.probe import plugin
 from guests.virtme import vng_argv
 from host import facts, fitness
 from kernels import btf
@@ -75,10 +75,10 @@ def of_workload(workload: Workload) -> Iterator[NameUse]:
 
 def of_lab() -> Iterator[NameUse]:
     """What the probe watches, and the files whose types are kept."""
-    for kind, names in models.NAMES["waiting"].items():
+    for kind, names in plugin.NAMES["waiting"].items():
         where = f"probe: vCPUs that are {kind}"
         yield from (NameUse(name, "function", where, instead=True) for name in names)
-    for kind, names in models.NAMES["locks"].items():
+    for kind, names in plugin.NAMES["locks"].items():
         # That of another architecture does for the one of x86-64.
         instead = kind == "slow"
         yield from (NameUse(name, "function", f"probe: locks, {kind}", instead) for name in names)

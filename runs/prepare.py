@@ -15,7 +15,7 @@ from guests import initramfs, programs
 from guests.argv import ROOT_IN_RAMFS
 from guests.exact import Machine
 from guests.initramfs import Initramfs, Lacks
-from guests.probe import fold, models, plugin
+from guests.probe import fold, plugin
 from guests.probe.plugin import Probe
 from guests.virtme import WallMachine, on_host
 from host import accelerator, doctor, fitness
@@ -201,8 +201,8 @@ def _probe_of(prepared: Prepared, parts: RunParts) -> Probe | None:
     if probe is None or parts.run.repeat:
         return None
     if bench.observe == MEMORY and bench.machine:
-        modelled = models.memory_words(bench.machine, kernel)
-        named = (*modelled, *models.slab_words(kernel)) if modelled else ()
+        modelled = plugin.memory_words(bench.machine, kernel)
+        named = (*modelled, *plugin.slab_words(kernel)) if modelled else ()
         stacks = fold.stack_words(kernel)
         return replace(
             probe,
@@ -211,7 +211,7 @@ def _probe_of(prepared: Prepared, parts: RunParts) -> Probe | None:
             functions=kernel.system_map if stacks else None,
             stacks=stacks,
         )
-    model = models.line_words(bench.machine, kernel) if bench.machine else models.lock_words(kernel)
+    model = plugin.line_words(bench.machine, kernel) if bench.machine else plugin.lock_words(kernel)
     waits = fold.spans_of(kernel) if parts.guest.vcpus > 1 else ()
     return replace(probe, spans=waits, locks=fold.locks_of(kernel), model=model)
 

@@ -20,7 +20,7 @@ from errors import InfraError
 from experiment.architecture import ARCHITECTURES
 from guests.probe import counts
 from guests.probe.counts import Counts, CountsError, Rows
-from guests.probe.models import (
+from guests.probe.plugin import (
     NAMES,
     SHARED,
     SLEEPS,
@@ -30,7 +30,7 @@ from guests.probe.models import (
     member_of_slab,
     user_map,
 )
-from guests.probe.models import places as lock_places
+from guests.probe.plugin import places as lock_places
 from kernels import addresses, btf
 from kernels.addresses import KERNEL_HALF, AddressesError, AddressTable, FunctionMap
 from kernels.btf import Types

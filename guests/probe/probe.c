@@ -18,7 +18,7 @@
  * which is waited for by spinning or by sleeping, for itself or beside others; slow=START-END is
  * where a spin lock that was not had at once is waited for; free=START-END
  * is one that lets go of a lock, and switch=START-END goes from one task's stack to another's
- * (x86-64 alone; guests/probe/models.py chooses them).
+ * (x86-64 alone; guests/probe/plugin.py chooses them).
  * The instruction in it that exchanges, or adds and returns, writes the lock, so that its
  * address tells locks apart.  Where a lock is let go of is anywhere in the kernel, for that is
  * inlined: a store of the byte 0 to a lock that is held, or an addition that returns, for

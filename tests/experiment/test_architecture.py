@@ -9,7 +9,7 @@ from experiment.architecture import ARCHITECTURES, Arch
 from experiment.load import load_machine
 from experiment.machine import MACHINES, known_machines
 from experiment.spec import Experiment, KernelSpec
-from guests.probe.models import machine_words
+from guests.probe.plugin import machine_words
 from tests.values import data, spaced
 
 CHECKOUT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ from experiment.load import load_machine
 from experiment.spec import PhaseTimes, ShapeSpec
 from guests import channel, exact
 from guests.exact import Machine
-from guests.probe import counts, fold, models, plugin
+from guests.probe import counts, fold, plugin
 from host.process import spawn
 from kernels.cache import Kernel
 from runs.local import Options
@@ -70,7 +70,7 @@ def test_cold_restored_and_counted_runs_are_equal_and_locks_are_waited_for(
     assert len(entered.rows) > 10_000
     executed = (entered.rows["entries"] * entered.rows["instructions"]).sum()
     assert int(entered.stacks["instructions"].sum()) == pytest.approx(int(executed), rel=1e-4)
-    model = models.line_words(load_machine(Path("ice-lake-sp")), kernel)
+    model = plugin.line_words(load_machine(Path("ice-lake-sp")), kernel)
     modelled = exact.run(
         snapshot,
         text,

@@ -10,7 +10,7 @@ from experiment.load import load_experiment
 from guests import channel, exact, initramfs
 from guests.exact import Outcome
 from guests.probe import counts, fold
-from guests.probe.models import NAMES, PROGRAM, STATIC_AT, VDSO, user_map
+from guests.probe.plugin import NAMES, PROGRAM, STATIC_AT, VDSO, user_map
 from kernels.cache import Kernel
 from results.profile import PhaseProfile
 from runs.local import Options

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from guests.probe import counts
 from guests.probe.counts import CountsError
-from guests.probe.models import LARGEST, PROGRAM_AT, STATIC_AT, UserMap, user_map
+from guests.probe.plugin import LARGEST, PROGRAM_AT, STATIC_AT, UserMap, user_map
 from tests.values import data
 
 Row = tuple[int, int, int, int, int, int, int]

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from errors import InfraError
-from guests.probe import counts, fold, models
+from guests.probe import counts, fold, plugin
 from kernels import addresses
 from kernels.addresses import KERNEL_HALF, Origin
 from kernels.cache import Kernel
@@ -395,7 +395,7 @@ def test_who_waited_for_whom_is_by_function(locking_kernel: Kernel) -> None:
             (1, counts.PAIR, FIRST, adds, removes, 2, 0, 3, 80, 0),
             (1, counts.PAIR, FIRST, again, removes, 1, 0, 0, 7, 0),
             (1, counts.PAIR, SECOND, adds, 0, 1, 0, 1, 20, 0),
-            (1, counts.PAIR | models.SHARED, THIRD, adds, removes, 0, 0, 1, 0, 0),
+            (1, counts.PAIR | plugin.SHARED, THIRD, adds, removes, 0, 0, 1, 0, 0),
             (2, counts.PAIR, FIRST, adds, removes, 99, 0, 99, 99, 0),
         ],
     )
@@ -427,8 +427,8 @@ def test_a_kernel_whose_locks_are_not_watched_has_unknown_locks_and_not_none(
     assert fold.locks_of(arm64) == ()
     assert folded(arm64, row(0x100, 1), files=ADDING).locks is None
     debugged = LOCKS_MAP.replace("T last", "T do_raw_spin_lock")
-    assert models.places(addresses.parse(debugged), "x86_64") == ()
-    assert models.places(addresses.parse(LOCKS_MAP), "x86_64") == fold.locks_of(locking_kernel)
+    assert plugin.places(addresses.parse(debugged), "x86_64") == ()
+    assert plugin.places(addresses.parse(LOCKS_MAP), "x86_64") == fold.locks_of(locking_kernel)
     assert folded(locking_kernel, row(0x100, 1), files=ADDING).locks == ()
     assert folded(kernel, row(0x100, 1)).locks is None
 

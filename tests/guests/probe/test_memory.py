@@ -8,8 +8,7 @@ from experiment.load import load_machine
 from experiment.machine import MachineSpec, known_machines
 from guests.probe import counts
 from guests.probe.counts import Counts
-from guests.probe.models import machine_words
-from guests.probe.plugin import Probe
+from guests.probe.plugin import Probe, machine_words
 from tests.guests.probe import machines
 from tests.guests.probe.machines import symbols
 

@@ -12,7 +12,7 @@ import pytest
 import runs.measure
 from guests import exact
 from guests.initramfs import Initramfs
-from guests.probe import fold, models
+from guests.probe import fold, plugin
 from guests.probe.plugin import Probe
 from host import limited
 from results.record import RunRecord
@@ -152,7 +152,7 @@ STAND_INS: tuple[tuple[Any, str, Any], ...] = (
     (limited, "call", lambda function, *given, **named: function(*given, **named)),
     (parse, "guest_result", lambda files, names: SimpleNamespace(phases=(), build_id="")),
     (validity, "problems", lambda result, claim: ()),
-    (models, "lock_words", lambda kernel: ()),
+    (plugin, "lock_words", lambda kernel: ()),
     (fold, "locks_of", lambda kernel: ()),
     (runs.measure, "observe", lambda *of_run: ((), ())),
 )
