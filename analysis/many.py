@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
-
-import numpy as np
 
 from analysis import statistics
 from analysis.comparison import compare_views, gated, summarize, unfinished
@@ -193,37 +191,6 @@ def chosen_columns(rows: Sequence[MetricRow]) -> tuple[MetricRow, ...]:
     published = [row for row in rows if any(cell.published for cell in row.cells)]
     preferred = [row for short in CHOSEN for row in rows if row.short == short and row.measured]
     return tuple({(row.case, row.name): row for row in (*primary, *preferred, *published)}.values())
-
-
-# P. J. Fleming and J. J. Wallace, "How not to lie with statistics: the correct way to summarize
-# benchmark results", Communications of the ACM 29(3), 1986.
-class Overall(NamedTuple):
-    """The geometric mean of ``n`` changes of metrics of one unit; ``change`` is a fraction."""
-
-    unit: str
-    change: float
-    n: int
-
-
-def geometric_means(metrics: Iterable[MetricComparison]) -> tuple[Overall, ...]:
-    """One for each unit and direction of which there are two changes or more.
-
-    Shares are left out: what changes in them is points.  So is what was not tested.
-    """
-    ratios: dict[tuple[str, str], list[float]] = {}
-    for metric in metrics:
-        change = metric.judgement.change
-        if metric.judgement.verdict is Verdict.NOT_TESTED:
-            continue
-        if change is not None and change.estimate > -1 and not is_share(metric.unit):
-            # One of reads and one of writes are both instructions.
-            unit = metric.unit.partition(" per ")[0]
-            ratios.setdefault((unit, metric.direction), []).append(change.estimate)
-    return tuple(
-        Overall(unit, statistics.as_change(statistics.mean(np.log1p(changes))), len(changes))
-        for (unit, _), changes in ratios.items()
-        if len(changes) > 1
-    )
 
 
 class Step(NamedTuple):

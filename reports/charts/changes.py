@@ -55,7 +55,6 @@ class ChangeLine(NamedTuple):
     called: bool = False
     again: Again | None = None
     published: tuple[float, ...] = ()
-    is_mean: bool = False
 
 
 class ChangeGroup(NamedTuple):
@@ -105,12 +104,11 @@ def limits_of(groups: Sequence[ChangeGroup]) -> tuple[float, float]:
 
 def draw(
     groups: Sequence[ChangeGroup],
-    means: Sequence[ChangeLine] = (),
     band: str = "",
 ) -> list[Chart]:
     """One chart; none without a change, or where lines are too many.
 
-    ``means`` stand below many lines, and ``band`` says what the threshold is, where there is one.
+    ``band`` says what the threshold is, where there is one.
     """
     lines = [(group, line) for group in groups for line in group.lines]
     changes = [line.change for _, line in lines if line.change]
@@ -128,7 +126,7 @@ def draw(
         ]
         rows.sort(key=lambda row: -row[0])
         own = max(group.threshold for group in groups)
-        groups = [ChangeGroup("", own, (*(line for _, line in rows), *means))]
+        groups = [ChangeGroup("", own, tuple(line for _, line in rows))]
         lines = [(groups[0], line) for line in groups[0].lines]
     alt = "Changes with their intervals: " + "; ".join(
         " ".join(filter(None, (group.title, line.label, line.text))) for group, line in lines
@@ -177,7 +175,6 @@ def draw(
         f"The band is the threshold of {band}.": band,
         "Squares are A/A, base against itself with its interval; the tinted band is the noise "
         "floor, half that interval's width on either side of zero.": noise,
-        "Squares are geometric means, which are not judged.": means,
         "Published changes were measured on other machines, in real time; an arrow means "
         "further out.": published,
     }
@@ -191,16 +188,14 @@ def _draw_line(axes: Axes, position: float, line: ChangeLine, *, thin: bool) -> 
     right_of, size = axes.get_yaxis_transform(), 8.5 if thin else 9.5
     # Of many lines those stand out that say something.
     colour = PATCHED if line.called or not thin else MUTED
-    weight = "bold" if line.is_mean else None
     beside: Keywords = {"transform": right_of, "va": "center_baseline", "fontsize": size}
     ink = INK if thin else MUTED
-    axes.text(1.01, position, typeset(line.text), color=ink, fontweight=weight, **beside)
+    axes.text(1.01, position, typeset(line.text), color=ink, **beside)
     change, again = line.change, line.again
     if change:
         if change.low is not None and change.high is not None:
             axes.hlines(position, at(change.low), at(change.high), color=colour, linewidth=2)
-        marker, colour = ("s", INK) if line.is_mean else ("o", colour)
-        axes.plot(at(change.estimate), position, marker, color=colour, markersize=size - 4)
+        axes.plot(at(change.estimate), position, "o", color=colour, markersize=size - 4)
     if again and again.floor is not None:
         low, wide = at(-again.floor), at(again.floor) - at(-again.floor)
         tint: Keywords = {"color": AGAIN, "alpha": 0.22, "linewidth": 0}

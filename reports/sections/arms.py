@@ -11,13 +11,12 @@ from analysis.many import (
     SessionComparison,
     Step,
     chosen_columns,
-    geometric_means,
 )
-from analysis.verdict import CALLED, Change
+from analysis.verdict import CALLED
 from reports import sentences, wording
 from reports.charts import changes as forest
 from reports.charts.canvas import Chart
-from reports.document import Block, Cell, Column, Heading, Paragraph, Row, Table, listing, row
+from reports.document import Block, Cell, Column, Heading, Paragraph, Table, listing, row
 from reports.sections.view import View, figure, titled
 
 DIRECTIONS = {"read_bw": "read", "write_bw": "write"}
@@ -97,33 +96,10 @@ def workloads(view: View) -> list[Block]:
         title,
         "workloads",
         [
-            Table(title, columns, (*rows, *_overall(view, judged)), together=2),
+            Table(title, columns, tuple(rows), together=2),
             Paragraph(f"Means and standard deviations over the {over}, {units}.", "note"),
         ],
     )
-
-
-def _overall(view: View, judged: Sequence[MetricRow]) -> list[Row]:
-    """A row for each unit: the geometric mean of each arm's changes."""
-    names = [arm.name for arm in view.session.arms[1:]]
-    means = []
-    for name in names:
-        cells = [row.cell(name) for row in judged]
-        of_arm = geometric_means(
-            cell.against for cell in cells if cell.against and not cell.withheld
-        )
-        means.append({mean.unit: mean for mean in of_arm})
-    rows = []
-    for unit in dict.fromkeys(unit for of_arm in means for unit in of_arm):
-        changes = [
-            Cell(f"{100 * mean.change:+.2f}%", small=f"of {mean.n}")
-            if (mean := of_arm.get(unit))
-            else Cell(wording.NOTHING)
-            for of_arm in means
-        ]
-        blank = (Cell(),) * (len(names) + 1)
-        rows.append(row("geometric mean", Cell(), *changes, *blank, strong=True, total=True))
-    return rows
 
 
 def changes(view: View) -> list[Chart]:
@@ -155,17 +131,7 @@ def changes(view: View) -> list[Chart]:
         if any(line.change for line in lines):
             own = thresholds.of(each.case, each.name).change
             groups.append(forest.ChangeGroup(f"{each.case} {each.name}", own, tuple(lines)))
-    compared = (cell.against for each in judged for cell in each.others if cell.against)
-    means = [
-        forest.ChangeLine(
-            label=f"geometric mean of {mean.n}",
-            text=wording.percent(mean.change),
-            change=Change(estimate=mean.change, hodges_lehmann=mean.change, level=0.0),
-            is_mean=True,
-        )
-        for mean in geometric_means(compared)
-    ]
-    return forest.draw(groups, means, wording.threshold(thresholds))
+    return forest.draw(groups, wording.threshold(thresholds))
 
 
 def blocks(view: View) -> list[Block]:

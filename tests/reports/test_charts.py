@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from analysis.many import SessionComparison, compare_session, geometric_means
+from analysis.many import SessionComparison, compare_session
 from analysis.model import Comparison
 from analysis.verdict import Change
 from experiment.spec import Thresholds
@@ -117,16 +117,16 @@ def test_a_published_change_far_away_does_not_flatten_ours() -> None:
 def test_few_changes_are_a_forest_and_many_are_ranked() -> None:
     sizes = [0.01 * number for number in range(-4, 6)]
     every = [ChangeLine("", f"{size:+.2f}", change(size)) for size in sizes]
-    assert [chart.kind for chart in changes.draw(groups(*every[:3]), [], "±1 %")] == ["forest"]
-    (chart,) = changes.draw(groups(*every), [], "±1 %")
+    assert [chart.kind for chart in changes.draw(groups(*every[:3]), "±1 %")] == ["forest"]
+    (chart,) = changes.draw(groups(*every), "±1 %")
     shown = [float(text) for text in re.findall(r"[+-]0\.\d\d", chart.alt)]
     assert chart.kind == "ranked"
     assert shown == sorted(shown, reverse=True)
     # Of many arms a chart that nobody can read is none; a pair of arms has one of any length.
     wall = ChangeGroup("", 0.01, tuple(every * 7))
-    assert changes.draw([wall], [], "") == []
-    assert len(changes.draw(groups(*every * 7), [], "")) == 1
-    assert changes.draw(groups(ChangeLine("", "failed", None)), [], "") == []
+    assert changes.draw([wall], "") == []
+    assert len(changes.draw(groups(*every * 7), "")) == 1
+    assert changes.draw(groups(ChangeLine("", "failed", None)), "") == []
 
 
 @pytest.mark.parametrize("size", [0.01, -0.05])
@@ -136,19 +136,6 @@ def test_a_change_that_is_tenfold_does_not_hide_the_others(size: float) -> None:
     both = ChangeLine("", "", change(size)), ChangeLine("", "", change(9.0))
     low, high = changes.limits_of(groups(*both, threshold=0.0))
     assert low < changes.at(size) < changes.at(9.0) < high
-
-
-def test_the_ranked_end_with_the_geometric_mean(many: SessionComparison) -> None:
-    (pair,) = many.comparisons
-    (mean,) = geometric_means(pair.primary)
-    estimates = [m.judgement.change.estimate for m in pair.primary if m.judgement.change]
-    assert mean.n == len(estimates)
-    product = math.prod(1 + estimate for estimate in estimates)
-    assert mean.change == pytest.approx(product ** (1 / mean.n) - 1)
-    assert not geometric_means(pair.primary[:1])
-    *lines, last = named(many)["ranked"].alt.partition(": ")[2].split("; ")
-    assert len(lines) == len(estimates)
-    assert last.startswith(f"geometric mean of {mean.n}")
 
 
 def test_on_the_axis_double_is_as_far_as_half() -> None:

@@ -1,8 +1,8 @@
-"""Many changes at once: the ranked chart, and geometric means."""
+"""Many changes at once: the table of workloads, files and addresses."""
 
 import pytest
 
-from analysis.many import SessionComparison, compare_session, geometric_means
+from analysis.many import SessionComparison, compare_session
 from analysis.model import Comparison
 from reports import forms
 from reports.document import Table
@@ -20,14 +20,7 @@ def many() -> SessionComparison:
     return compare_session(measured(*workloads(9)))
 
 
-def test_the_mean_is_the_last_row_of_the_workloads(many: SessionComparison) -> None:
-    (mean,) = geometric_means(many.comparisons[0].primary)
-    for form in ("text", "markdown"):
-        lines = [line for line in forms.render(many, form).splitlines() if "geometric mean" in line]
-        assert any(f"{100 * mean.change:+.2f}%" in line for line in lines)
-
-
-def test_changes_stand_before_means(many: SessionComparison) -> None:
+def test_the_changes_stand_before_the_arms(many: SessionComparison) -> None:
     [table] = [
         block for block in arms.workloads(View(many, drawn=False)) if isinstance(block, Table)
     ]
