@@ -175,6 +175,15 @@ def test_the_notebook_is_linked_from_the_method_and_no_page_for_users_needs_it()
     assert {name for name, links in linking.items() if links} <= allowed
 
 
+def test_documents_for_users_have_bounds() -> None:
+    others = ("architecture.md", "inside.md", "experiment-file.md", "coverage-table.md")
+    words = {page: len(page.read_text("utf-8").split()) for page in PAGES if page not in NOTEBOOK}
+    users = [page for page in words if page.parent == DOCS and page.name not in others]
+    readme = words[CHECKOUT / "README.md"]
+    assert readme <= 650
+    assert readme + sum(words[page] for page in users) <= 25_000
+
+
 def test_the_picture_has_the_numbers_that_readme_prints() -> None:
     readme = (CHECKOUT / "README.md").read_text(encoding="utf-8")
     why = re.search(r"fewer instructions per read: (.*?);", " ".join(readme.split()))
