@@ -52,9 +52,8 @@ from analysis.verdict import (
     judge_secondary,
 )
 from experiment.plan import AGAIN
-from results.checks import Check
-from results.checks import standing as standing_of
-from results.record import CaseRecord, Manifest, Metric, RunRecord
+from results.record import CaseRecord, Check, Manifest, Metric, RunRecord
+from results.record import standing as standing_of
 from results.session import MeasuredSession
 from results.units import shown_unit
 

@@ -16,8 +16,16 @@ from analysis.explain.functions import Attribution
 from analysis.verdict import Judgement, Verdict
 from errors import RecordError
 from experiment.spec import Direction
-from results.checks import ArmStanding, Check, CheckProblem
-from results.record import CaseSize, Failure, Manifest, PhaseRecord, Record
+from results.record import (
+    ArmStanding,
+    CaseSize,
+    Check,
+    CheckProblem,
+    Failure,
+    Manifest,
+    PhaseRecord,
+    Record,
+)
 
 
 class ReportError(RecordError):

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from results import door, native
-from results.checks import Check
 from results.door import StoreError
 from results.native import NativeHead
 from results.profile import Annotation, Calls, Locks, Profile
-from results.record import Manifest, RunCost, RunRecord
+from results.record import Check, Manifest, RunCost, RunRecord
 from results.store import MANIFEST, RUNS, SessionStore
 from text import clean
 

@@ -21,11 +21,10 @@ from pydantic import ValidationError
 
 from experiment.frozen import from_validation
 from results import door
-from results.checks import Check
 from results.door import StoreError
 from results.native import IS_NATIVE, NATIVE
 from results.profile import Annotation, Calls, Locks, Profile
-from results.record import SCHEMA_VERSION, Manifest, Record, RunCost, RunRecord
+from results.record import SCHEMA_VERSION, Check, Manifest, Record, RunCost, RunRecord
 from text import counted
 
 MANIFEST = "manifest.json"

@@ -12,8 +12,7 @@ from guests import channel
 from guests.exact import Machine, Outcome
 from host import limited
 from kernels.cache import hold
-from results.checks import Check, CheckStatus, standing
-from results.record import RunCost
+from results.record import Check, CheckStatus, RunCost, standing
 from results.store import SessionStore
 from runs import keeping
 from runs.boots import Boot, Place, Reporter

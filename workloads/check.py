@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from experiment.plan import MIN_BRD_MIB, Size
-from results.checks import CheckProblem
+from results.record import CheckProblem
 from workloads.job import arm_files, limit_text
 from workloads.job_file import names_of
 from workloads.parse import MOST_DIGITS, ParseError, whole

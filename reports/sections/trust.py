@@ -23,7 +23,7 @@ from reports.document import (
 )
 from reports.sections.view import View, titled
 from reports.sentences import of_finding
-from results.checks import CheckProblem
+from results.record import CheckProblem
 from text import counted
 
 # So many lines stand beside the cause; a console's are folded.

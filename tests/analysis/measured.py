@@ -6,9 +6,8 @@ from pathlib import Path
 
 from analysis.comparison import compare_views
 from analysis.model import Comparison
-from results.checks import Check
 from results.profile import Annotation, Calls, Locks, Profile
-from results.record import Manifest, RunRecord
+from results.record import Check, Manifest, RunRecord
 from results.session import MeasuredSession
 
 GOLDEN = Path(__file__).resolve().parents[1] / "reports/golden"

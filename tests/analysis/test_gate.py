@@ -10,7 +10,7 @@ from analysis.verdict import Verdict
 from experiment.spec import CheckSpec
 from reports import forms, sentences
 from reports.headline import outcome, pending
-from results.checks import Check, CheckProblem, CheckStatus
+from results.record import Check, CheckProblem, CheckStatus
 from tests.analysis.factory import ExactSession
 from tests.analysis.measured import measured as on_record
 from tests.values import but

@@ -12,7 +12,7 @@ import pytest
 from analysis.verdict import Verdict
 from guests import channel
 from reports.forms import read_comparison
-from results.checks import Check
+from results.record import Check
 from results.store import SessionStore
 from tests.integration.conftest import EndedSession, measured
 from tests.integration.lab_process import run_lab

@@ -12,7 +12,7 @@ from experiment.spec import CheckSpec
 from reports import FORM_NAMES, forms
 from reports.document import Block, Fold, Heading
 from reports.sections.view import View
-from results.checks import Check, CheckProblem
+from results.record import Check, CheckProblem
 from tests.analysis.factory import ExactSession
 from tests.analysis.measured import measured
 from tests.analysis.wall_factory import WallSession

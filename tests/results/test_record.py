@@ -7,9 +7,17 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from experiment.spec import Mode
-from results.checks import ArmStanding, Check, CheckProblem, CheckStatus, standing
 from results.profile import FunctionCount, LockSite, PhaseProfile
-from results.record import Failure, RunRecord, as_json
+from results.record import (
+    ArmStanding,
+    Check,
+    CheckProblem,
+    CheckStatus,
+    Failure,
+    RunRecord,
+    as_json,
+    standing,
+)
 from results.units import is_virtual, shown_unit, with_shown_units
 from tests.analysis.factory import ExactSession
 from tests.analysis.wall_factory import WallSession

@@ -14,7 +14,7 @@ from guests import exact
 from guests.channel import Ending, Kind
 from guests.exact import Machine, Outcome
 from guests.initramfs import Initramfs
-from results.checks import Check
+from results.record import Check
 from results.store import SessionStore
 from runs import check as gate
 from runs.boots import Reporter

@@ -9,8 +9,7 @@ import pytest
 
 from experiment.plan import Plan
 from experiment.spec import MODELLED, CheckSpec, Observed, TwinSpec, looks_of
-from results.checks import Check, CheckStatus
-from results.record import Failure, RunCost, RunRecord
+from results.record import Check, CheckStatus, Failure, RunCost, RunRecord
 from results.store import SessionStore
 from runs import stages
 from runs.boots import Executor, Reporter

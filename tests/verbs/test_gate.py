@@ -8,8 +8,7 @@ import pytest
 from errors import Exit
 from experiment.spec import CheckSpec
 from history.store import HistoryStore
-from results.checks import Check
-from results.record import RunCost
+from results.record import Check, RunCost
 from results.store import SessionStore
 from tests.analysis.factory import ExactSession
 from tests.analysis.test_gate import SLEEPS, checked
