@@ -7,8 +7,7 @@ from pathlib import Path
 
 from analysis.verdict import MISSING, UNDECIDED
 from experiment.series_name import message_id
-from queues.entry import BLAMES, WORST_FIRST, QueueEntry
-from queues.store import QueueStore, Read
+from queues.store import BLAMES, WORST_FIRST, QueueEntry, QueueStore, Read
 from reports import sentences
 from reports.document import (
     Block,

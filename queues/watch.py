@@ -25,9 +25,8 @@ from kernels.mail import Mail, diff_of, name_of, read_mail, reading, slug
 from kernels.series import LARGEST, host_code
 from kernels.threads import MOST_PATCHES, Group, groups_of
 from queues import page
-from queues.entry import QueueEntry
 from queues.mailboxes import Arrival, Mailbox
-from queues.store import MAILS, WATCH, QueueStore, stamp
+from queues.store import MAILS, WATCH, QueueEntry, QueueStore, stamp
 from results import door
 from results.door import StoreError
 from results.record import Record

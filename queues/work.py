@@ -14,8 +14,7 @@ from analysis.many import SessionComparison
 from analysis.verdict import Verdict
 from errors import Exit, InfraError, LabError
 from queues import page
-from queues.entry import Blame, EntryOutcome, PrimaryResult, QueueEntry
-from queues.store import SESSIONS, QueueStore, stamp
+from queues.store import SESSIONS, Blame, EntryOutcome, PrimaryResult, QueueEntry, QueueStore, stamp
 from reports.forms import write_all
 from reports.headline import headline, outcome
 from reports.sentences import changed_per_unit

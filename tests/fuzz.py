@@ -36,8 +36,7 @@ from kernels.intake import read_series
 from kernels.mail import as_patch, read_mail, read_mails
 from kernels.series import read_patch, reverted
 from queues import page as queue_page
-from queues.entry import QueueEntry
-from queues.store import QueueStore
+from queues.store import QueueEntry, QueueStore
 from queues.watch import read_posted
 from reports import forms
 from results.session import open_session

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from analysis.many import SessionComparison, compare_session
 from kernels.mail import slug
-from queues.entry import QueueEntry
-from queues.store import QueueStore, entry_of, stamp
+from queues.store import QueueEntry, QueueStore, entry_of, stamp
 from queues.work import Job
 from reports.forms import HTML
 from results.session import open_session

@@ -1,7 +1,7 @@
 """What a session's comparison leaves in the queue's entry."""
 
 from analysis.many import compare_session
-from queues.entry import QueueEntry
+from queues.store import QueueEntry
 from queues.work import of_session
 from reports.sentences import changed_per_unit
 from runs.request import Request

@@ -10,8 +10,7 @@ from playwright.sync_api import Browser, ViewportSize
 
 from errors import InfraError, SeriesError
 from queues import page
-from queues.entry import PrimaryResult
-from queues.store import QueueStore
+from queues.store import PrimaryResult, QueueStore
 from tests.browser import DESK, PHONE, opened
 from tests.browser import browser as browser
 from tests.browser import shots as shots

@@ -9,8 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from errors import InfraError, UsageError
-from queues.entry import QueueEntry, id_of
-from queues.store import QueueStore, put, stamp
+from queues.store import QueueEntry, QueueStore, id_of, put, stamp
 from runs.request import Request
 from tests.queues.made_up import queued
 from tests.values import but

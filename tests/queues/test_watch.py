@@ -17,9 +17,8 @@ from experiment.spec import SeriesSpec
 from kernels.intake import take_in
 from kernels.mail import Mail
 from queues import watch as watching
-from queues.entry import QueueEntry
 from queues.mailboxes import MailBatch, mailbox_of
-from queues.store import QueueStore
+from queues.store import QueueEntry, QueueStore
 from queues.watch import PollReport, Selection, Watch, read_posted
 from results import door
 from runs.request import Request
