@@ -36,8 +36,10 @@ PARSE_S, REFUSAL_LINES = 20.0, 2
 
 
 def require_supported(resolved: Resolved) -> None:
-    """Raise SpecError for what guests of the kernel's architecture were not seen to do."""
+    """Raise SpecError for what a mode, or guests of the kernel's architecture, cannot do."""
     experiment = resolved.experiment
+    if experiment.mode == "wall":
+        require_counted(resolved, None)
     arch = experiment.kernel.arch
     if arch == "x86_64":
         return
@@ -154,6 +156,11 @@ def require_settings(resolved: Resolved, checkout: Path) -> None:
                 )
     if problems:
         raise SpecError(problems)
+
+
+def uncounted(metrics: Collection[str]) -> list[str]:
+    """Those of the metrics, as ``PHASE.METRIC``, that are counted by the probe alone."""
+    return [name for name in metrics if name.partition(".")[2] in (PATH, WORK, SLOWPATH_SHARE)]
 
 
 def require_counted(resolved: Resolved, probe: Probe | None) -> None:

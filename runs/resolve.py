@@ -37,6 +37,7 @@ from runs.requirements import (
     require_prebuilt,
     require_settings,
     require_supported,
+    uncounted,
 )
 from runs.resolved import Resolved, guest_of, patches_of, resolve
 from text import clean, counted
@@ -199,7 +200,8 @@ def resolve_request(
     if not (request.name or request.arms or named):
 
         def built() -> tuple[str, ...] | None:
-            if request.mode == "native":
+            if request.mode in REAL_TIME:
+                # What the choice builds is not what these modes measure.
                 return None
             usual = with_config(settled.experiment, request.config)
             return code(resolve(usual, checkout=checkout, cache=cache, series=settled.series))
@@ -210,6 +212,9 @@ def resolve_request(
             # Of what is chosen for the user, what can be measured.
             left_out = without_phases(chosen)
             chosen = tuple(name for name in chosen if name not in left_out) or chosen
+        if request.mode == "wall":
+            cases = _experiment(request, chosen, checkout, here, catalogue).cases
+            chosen = tuple(c.name for c in cases if not uncounted(c.judged("wall"))) or chosen
         experiment = _experiment(request, chosen, checkout, here, catalogue)
         settled = settle(experiment, checkout=checkout, cache=cache, known=settled.series)
     experiment = settled.experiment

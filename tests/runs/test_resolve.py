@@ -291,3 +291,20 @@ def test_the_nearest_workloads_stand_before_those_that_are_chosen(tmp_path: Path
     chosen = [case.workload for case in alone.experiment.cases]
     names = list(dict.fromkeys(case.workload for case in beside.experiment.cases))
     assert names == ["messaging", "redis", chosen[0]]
+
+
+def test_nothing_is_built_for_what_wall_mode_cannot_measure(tmp_path: Path) -> None:
+    def built(_: Resolved) -> None:
+        raise AssertionError("built")
+
+    series = ("configs/series/slab-events",)
+    exact = whole(Request(series=series), tmp_path).experiment
+    assert "memory" in {case.workload for case in exact.cases}
+    with pytest.raises(SpecError, match=r"counted by the probe; .* judge \w+\.bw"):
+        whole(Request(series=series, mode="wall"), tmp_path, code=built)
+    request = Request(series=series, workloads="filemap-4k,syscalls", mode="wall")
+    with pytest.raises(SpecError, match=r"^case syscalls: primary: getppid\.path"):
+        whole(request, tmp_path, code=built)
+    adding = Request(series=("configs/series/slow-add-16",), mode="wall")
+    cases = whole(adding, tmp_path, code=built).experiment.cases
+    assert {case.judged("wall") for case in cases} == {("4k.bw",), ("thp.bw",)}
