@@ -404,19 +404,3 @@ def noise_floor(differences: Sequence[float] | Floats, alpha: float) -> NoiseFlo
         interval=signed_rank_interval(differences, 1 - alpha),
         sd=standard_deviation(differences),
     )
-
-
-def rate_interval(calls: int, trials: int, level: float = 0.95) -> Interval:
-    """Exact interval of a rate from ``calls`` in ``trials`` (Clopper, Pearson 1934).
-
-    Raises:
-        ValueError: no trials, or more calls than trials.
-    """
-    from scipy import stats
-
-    if not 0 <= calls <= trials or trials < 1:
-        raise ValueError(f"{calls} of {trials} is no rate")
-    tail = (1 - level) / 2
-    low = 0.0 if calls == 0 else float(stats.beta.ppf(tail, calls, trials - calls + 1))
-    high = 1.0 if calls == trials else float(stats.beta.ppf(1 - tail, calls + 1, trials - calls))
-    return Interval(low, high, level)

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Beyond these a chart is a wall; the tables have all.
-MOST_CHARTS = 8
 LONGEST = 34
 DASHED = (0, (3, 3))
 # Beside the samples of an arm stand its mean and the interval of its change.

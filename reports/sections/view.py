@@ -81,9 +81,9 @@ def figure(chart: Chart, level: int = 3) -> Figure:
     return Figure(chart.title, chart.caption, chart.alt, chart.svg, level)
 
 
-def gallery(charts: Iterable[Chart], level: int = 3) -> list[Block]:
+def gallery(charts: Iterable[Chart]) -> list[Block]:
     """Drawings beside each other; nothing for none."""
-    figures = tuple(figure(chart, level) for chart in charts)
+    figures = tuple(figure(chart) for chart in charts)
     return [Gallery(figures)] if figures else []
 
 

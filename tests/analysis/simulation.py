@@ -21,10 +21,11 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy import stats
 
 from analysis import power as rates
 from analysis import statistics
-from analysis.statistics import Floats, rate_interval
+from analysis.statistics import Floats
 from analysis.verdict import CALLED, OPEN, Evidence, Verdict, judge_primary
 from experiment.plan import LOOKS, Look, at_look
 from experiment.spec import WALL_CHANGE, Looks, Thresholds, looks_of
@@ -49,6 +50,12 @@ EFFECTS = (0.0, 0.001, 0.0015, 0.0025, 0.005)
 SPREADS = (0.001, 0.0025, 0.005)
 FIXED = Looks((8,), sequential=False)
 ADDING = looks_of(8, 32)
+
+
+def rate_interval(calls: int, trials: int) -> tuple[float, float]:
+    """The exact 95 % interval of a rate (Clopper, Pearson 1934)."""
+    interval = stats.binomtest(calls, trials).proportion_ci(0.95, method="exact")
+    return interval.low, interval.high
 
 
 def normal(random: Random, trials: int, runs: int) -> Floats:
@@ -297,7 +304,7 @@ def wall_rows(trials: int, effect: float) -> Iterator[str]:
             random = np.random.default_rng([SEED, number])
             session = blocks(draw, random, trials, looks[-1].blocks, effect)
             count = int(ours(session, looks)[0].sum())
-            low, high, _ = rate_interval(count, trials)
+            low, high = rate_interval(count, trials)
             cells.append(f"{100 * count / trials:.2f} ({100 * low:.2f}–{100 * high:.2f})")
         yield f"| {' | '.join(cells)} |"
 

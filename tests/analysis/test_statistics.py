@@ -12,7 +12,7 @@ from statsmodels.stats.multitest import multipletests  # type: ignore[import-unt
 
 from analysis import counts
 from analysis import statistics as s
-from analysis.statistics import noise_floor, rate_interval
+from analysis.statistics import noise_floor
 
 finite = st.floats(-1, 1, allow_nan=False).map(lambda x: round(x, 6))
 
@@ -235,19 +235,6 @@ def test_few_pairs_have_no_floor() -> None:
     noise = noise_floor([0.01, -0.01], 0.01)
     assert (noise.floor, noise.interval, noise.differs) == (None, None, False)
     assert noise_floor([0.01], 0.01).sd is None
-
-
-@pytest.mark.parametrize(("calls", "trials"), [(0, 20), (1, 20), (7, 20), (20, 20), (13, 1000)])
-def test_rate_interval_is_scipys(calls: int, trials: int) -> None:
-    expected = stats.binomtest(calls, trials).proportion_ci(0.95, method="exact")
-    interval = rate_interval(calls, trials)
-    assert (interval.low, interval.high) == pytest.approx((expected.low, expected.high))
-
-
-@pytest.mark.parametrize(("calls", "trials"), [(1, 0), (-1, 5), (6, 5)])
-def test_what_is_no_rate_is_refused(calls: int, trials: int) -> None:
-    with pytest.raises(ValueError, match="is no rate"):
-        rate_interval(calls, trials)
 
 
 COUNTS = st.floats(0, 1e7, allow_nan=False)
