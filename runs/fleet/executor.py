@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -51,7 +52,7 @@ class Case:
     member: Member | None = None
     answer: Answer | None = None
     fingerprint: str = ""
-    counts: bytes | None = None
+    counted: str = ""
     is_recorded: bool = False
 
     @property
@@ -67,7 +68,10 @@ class Case:
 
 @dataclass
 class BootBatch:
-    """One call of ``Executor.boot``: repeats on another worker, ``most`` guests at once."""
+    """One call of ``Executor.boot``: repeats on another worker, ``most`` guests at once.
+
+    ``made`` are the runs of earlier calls for the session.
+    """
 
     members: Members
     judge: Judge
@@ -75,13 +79,18 @@ class BootBatch:
     losses: int
     most: int | None
     cases: Mapping[str, Case]
+    made: Mapping[str, Case]
     queued: deque[Case] = field(default_factory=deque)
     flights: dict[str, Flight] = field(default_factory=dict)
     cpu_s: float = 0.0
     # Of each machine, in the order of the plan, as a local session numbers its snapshots.
     _numbers: dict[Machine, int] = field(default_factory=dict)
     _alone: int = 0
-    _counted: set[str] = field(default_factory=set)
+
+    def _original(self, case: Case) -> Case | None:
+        """The run that a case repeats, if it was made for this session in this process."""
+        name = case.boot.repeats
+        return self.cases.get(name) or self.made.get(name)
 
     def run(self) -> float:
         """Boot everything; return the CPU seconds.  InfraError: nobody serves, or bytes differ."""
@@ -89,7 +98,6 @@ class BootBatch:
             self.queued.append(case)
             if not case.boot.cold:
                 self._numbers.setdefault(case.boot.machine, len(self._numbers) + 1)
-        self._counted |= {case.boot.repeats for case in self.cases.values() if case.is_counted}
         kept_snapshots: set[Machine] = set()
         try:
             self.members.refresh(at_once=True)
@@ -120,8 +128,9 @@ class BootBatch:
             if member is None:
                 waiting.append(case)
                 continue
-            original = self.cases.get(case.boot.repeats)
-            if case.is_counted and original and original.member is member:
+            original = self._original(case)
+            of = original.member.address if original and original.member else ""
+            if case.is_counted and member.address == of:
                 case.is_recorded = True  # nobody else serves
                 continue
             case.member = member
@@ -134,7 +143,7 @@ class BootBatch:
         """The least busy worker; of a repeat one that did not make the run, if any serves."""
         memory_mib = case.parcel.memory_mib
         able = [m for m in self.members.serving.values() if m.capacity(memory_mib)]
-        original = self.cases.get(case.boot.repeats)
+        original = self._original(case)
         if original is not None:
             if original.member is None:
                 return None
@@ -174,7 +183,7 @@ class BootBatch:
             return
         self.cpu_s += answer.outcome.cpu_s + answer.snapshot_cpu_s
         machine = case.boot.machine
-        if answer.snapshot_raw and machine not in kept_snapshots:
+        if answer.snapshot_raw and machine not in kept_snapshots and not case.is_counted:
             kept_snapshots.add(machine)
             name = f"snapshot-{self._numbers[machine]}-{case.boot.group}"
             write_raw(self.place.raw / name, answer.snapshot_raw)
@@ -195,8 +204,7 @@ class BootBatch:
                 continue
             files = answer.outcome.files
             case.fingerprint = channel.fingerprint(files) if files is not None else ""
-            if case.is_counted or name in self._counted:  # of others nobody asks, and it is much
-                case.counts = answer.outcome.counts
+            case.counted = sha256(answer.outcome.counts or b"").hexdigest()
             if case.is_counted:
                 case.is_recorded, case.answer = True, None
                 self.place.reporter.finished(name, counts=False)
@@ -223,7 +231,7 @@ class BootBatch:
 
     def _difference(self, case: Case, answer: Answer) -> str:
         """How what another worker made of a run differs, with both hosts; empty where it is not."""
-        original = self.cases.get(case.boot.repeats)
+        original = self._original(case)
         if original is None or original.answer is None or answer.outcome is None:
             return ""
         if original.answer.worker == answer.worker:
@@ -240,9 +248,8 @@ class BootBatch:
         elif case.fingerprint != original.fingerprint:
             path = self.place.raw / original.boot.name / RESULT
             differs = diverging(limited.call(channel.read_result, path), files)
-        elif case.is_counted:
-            sides = ({"what the probe counted": each.counts or b""} for each in (original, case))
-            differs = diverging(*sides)
+        elif case.is_counted and case.counted != original.counted:
+            differs = ("what the probe counted",)
         if not differs:
             return ""
         return (
@@ -278,6 +285,8 @@ class DaskExecutor:
     _stack: ExitStack = field(default_factory=ExitStack)
     _members: Members | None = None
     _most: int | None = None
+    # The runs that were made for the session of this raw folder.
+    _made: tuple[Path, dict[str, Case]] = field(default_factory=lambda: (Path(), {}))
 
     def __enter__(self) -> DaskExecutor:
         return self
@@ -317,7 +326,9 @@ class DaskExecutor:
         members = self.members
         members.resume = f"./lab.py run --resume {place.raw.parent}"
         topic = f"twinboot-{uuid.uuid4().hex}"
-        boots = with_counted([boot for batch in batches for boot in batch])
+        where, made = self._made
+        made = made if where == place.raw else {}
+        boots = with_counted([boot for batch in batches for boot in batch], made)
         kept = {path: self.store.put(path) for boot in boots for path in files_of(boot)}
         cases = {
             boot.name: Case(
@@ -335,11 +346,14 @@ class DaskExecutor:
             members.client.subscribe_topic(
                 topic, lambda event: place.reporter.reached(event[1]["name"], event[1]["word"])
             )
-            batch = BootBatch(members, judge, place, self.losses, self._most, cases)
+            batch = BootBatch(members, judge, place, self.losses, self._most, cases, made)
             return batch.run()
         except CommClosedError as error:
             what = f"the connection to the scheduler broke: {error}"
             raise InfraError(what, where=self.name, next_step=members.resume) from error
+        finally:
+            done = {name: case for name, case in cases.items() if case.is_recorded and case.answer}
+            self._made = (place.raw, made | done)
 
     def keeping(self) -> AbstractContextManager[DaskExecutor]:
         """As ``runs.boots.Executor.keeping``: workers keep snapshots of their own anyway."""
@@ -357,12 +371,12 @@ class DaskExecutor:
             raise UsageError(what, where=where, next_step=step)
 
 
-def with_counted(boots: Sequence[Boot]) -> list[Boot]:
-    """The boots, and before each repeat in which nothing counts its run as it is, once more."""
-    by_name = {boot.name: boot for boot in boots}
+def with_counted(boots: Sequence[Boot], made: Mapping[str, Case]) -> list[Boot]:
+    """The boots, and before each repeat in which nothing counts its run as it was, once more."""
+    runs = {name: case.boot for name, case in made.items()} | {boot.name: boot for boot in boots}
     result = []
     for boot in boots:
-        run = by_name.get(boot.repeats)
+        run = runs.get(boot.repeats)
         if run is not None and run.probe and not boot.probe:
             result.append(replace(run, name=f"{boot.name}{COUNTED}", repeats=run.name))
         result.append(boot)

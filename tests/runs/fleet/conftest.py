@@ -24,6 +24,7 @@ from runs.fleet.executor import DaskExecutor, _client
 from runs.local import LocalExecutor, Options
 from runs.measure import measure
 from runs.prepare import Prepared
+from runs.stages import of_twins
 from tests.integration.lab_process import written_ids
 from tests.runs.fleet import stand_in
 from tests.runs.fleet.cluster import Cluster
@@ -96,7 +97,10 @@ class FleetBench:
         options = Options(
             checkout=CHECKOUT, cache=cache, guests_at_once=4, executor=executor or LocalExecutor()
         )
-        measure(self.session(blocks), options, self.store(name), reporter)
+        session = self.session(blocks)
+        for repeats in (False, True):
+            part = of_twins(session, ("",), repeats=repeats)
+            measure(part, options, self.store(name), reporter)
         return reporter
 
     def executor(self, cluster: Cluster, losses: int = 10) -> DaskExecutor:
