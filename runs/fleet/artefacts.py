@@ -7,6 +7,7 @@ are named by their SHA-256, and are verified by it each time they arrive.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from kernels import cache as kernel_cache
 from results import door
 
 FETCHES = 2
+# The largest kernel with debug information, at 1 MiB/s.
+FETCH_S = 1024.0
 VERIFIED: dict[Path, tuple[int, int]] = {}
 MISSING = (FileNotFoundError, NotADirectoryError)
 
@@ -61,12 +64,14 @@ class ArtefactStore:
             digest = ""
             for _ in range(FETCHES):
                 beside = kept.with_suffix(".new")
-                digest = self._read_into(artefact, beside)
-                if digest == artefact.sha256:
-                    beside.replace(kept)
-                    VERIFIED[kept] = _stamp(kept)
-                    return kept
-                beside.unlink(missing_ok=True)
+                try:
+                    digest = self._read_into(artefact, beside)
+                    if digest == artefact.sha256:
+                        beside.replace(kept)
+                        VERIFIED[kept] = _stamp(kept)
+                        return kept
+                finally:
+                    beside.unlink(missing_ok=True)
         raise InfraError(
             f"{artefact.name} is damaged: SHA-256 {digest[:16]} arrived {FETCHES} times, "
             f"{artefact.sha256[:16]} is its name",
@@ -90,7 +95,8 @@ class ArtefactStore:
                     with door.opened(Path(top), blob, artefact.size) as source:
                         sink.write(source.read(artefact.size))
                 elif files.size(f"{top}/{blob}") <= artefact.size:
-                    files.get_file(f"{top}/{blob}", str(path))
+                    watch = _watch(artefact.size)
+                    files.get_file(f"{top}/{blob}", str(path), callback=watch)
             except MISSING:
                 what = f"{artefact.name} (SHA-256 {artefact.sha256[:16]}) is not there"
                 step = "name a store that every host sees: --store"
@@ -126,6 +132,24 @@ class ArtefactStore:
             what = f"cannot be {to_be}: {' '.join(str(error).split()) or type(error).__name__}"
             step = "see that it can be reached from here, or name another one: --store"
             raise InfraError(what, where=f"store {self.url}", next_step=step) from None
+
+
+def _watch(size: int) -> Any:
+    """What a driver tells of each piece, and ends it: a server may send more than it said."""
+    from fsspec.callbacks import Callback
+
+    ends_s = time.monotonic() + FETCH_S
+
+    class Watch(Callback):  # type: ignore[misc]
+        """Counts, too, without a total."""
+
+        def relative_update(self, inc: int = 1) -> None:
+            """Called with the bytes of a piece."""
+            super().relative_update(inc)
+            if self.value > size or time.monotonic() > ends_s:
+                raise ValueError(f"it sends more than {size} bytes, or for {FETCH_S:.0f} s")
+
+    return Watch()
 
 
 def held_in(cache: Path, artefact: Artefact) -> Path:

@@ -3,6 +3,7 @@
 import os
 import uuid
 from pathlib import Path
+from typing import IO
 
 import fsspec
 import pytest
@@ -144,3 +145,32 @@ def test_what_lies_in_a_store_by_an_artefacts_name_is_not_believed(
     with pytest.raises(InfraError, match=r"is a link|is no plain file|more than"):
         store.fetch(artefact, cache)
     assert not list(cache.rglob(artefact.sha256))
+
+
+class Endless(AbstractFileSystem):  # type: ignore[misc]
+    """A store whose server says a size and sends what it likes."""
+
+    protocol = "endless"
+
+    def size(self, path: str) -> int:
+        return 10
+
+    def open(self, path: str, mode: str = "rb", **more: object) -> IO[bytes]:
+        return Path("/dev/zero").open("rb")
+
+    def isdir(self, path: str) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("most_s", [1000.0, -1.0])
+def test_a_server_that_sends_more_than_it_said_is_not_heard_to_its_end(
+    most_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsspec.register_implementation("endless", Endless, clobber=True)
+    monkeypatch.setattr(artefacts, "FETCH_S", most_s)
+    size = 10 if most_s > 0 else 1 << 40
+    monkeypatch.setattr(Endless, "size", lambda self, path: size)
+    artefact = Artefact("bzImage", "0" * 64, size)
+    with pytest.raises(InfraError, match="it sends more than"):
+        ArtefactStore("endless://x").fetch(artefact, tmp_path)
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".lock"] == []
