@@ -153,11 +153,12 @@ def run(
     log: Path | None = None,
     stdin_text: str | None = None,
     check: bool = True,
+    output: IO[bytes] | None = None,
 ) -> Finished:
     """Run a child to its end.
 
-    With ``log`` its output is appended there and not returned; ``env`` is added
-    to the lab's own environment.
+    With ``log`` its output is appended there and not returned, with ``output`` standard output is
+    written there; ``env`` is added to the lab's own environment.
     Raises InfraError: not installed, deadline passed, or (with ``check``) a status other than 0;
     the message holds the command and the last lines.
     """
@@ -171,7 +172,7 @@ def run(
     else:
         process = _start(
             argv,
-            stdout=subprocess.PIPE,
+            stdout=output or subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=env,
             cwd=cwd,

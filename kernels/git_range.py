@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
-from dataclasses import dataclass
+import re
+import signal
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from errors import InfraError, UsageError
 from experiment.series_name import split_range
+from host import folders
 from host.process import Finished, paste, run
+from kernels.diff import LONGEST_PATH
 from kernels.mail import slug
 from text import clean, enumerated, words
 
 TIMEOUT_S = 300.0
+# What git may print or write into a file, and take for itself besides the files that it maps.
+MOST_BYTES, MOST_MEMORY = 256 << 20, 2 << 30
+MEMORY = re.compile("out of memory|cannot allocate memory", re.I)
 # More than any series has.
 MOST_COMMITS = 1000
 SHORT = 12
@@ -25,6 +35,8 @@ WORK_TREE = "WORKTREE"
 KEPT = "work-trees"
 # Else git refreshes the index by the way.
 QUIET = ("--no-optional-locks",)
+# Of a submodule git asks a git of its own, with settings of its own.
+STATUS = ("status", "--porcelain", "--ignore-submodules=all")
 # Settings of the repository that would change what a diff, or a patch, looks like.
 DIFF = words(
     "--src-prefix=a/ --dst-prefix=b/ --no-renames --no-ext-diff --no-textconv --no-color "
@@ -34,6 +46,17 @@ FORMAT = words(
     "--no-signature --zero-commit --no-attach --no-thread --no-cover-letter --no-notes --no-base "
     "--no-signoff --no-numbered --subject-prefix=PATCH --suffix=.patch --encode-email-headers"
 )
+ENVIRONMENT = {
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_NO_LAZY_FETCH": "1",
+    "LC_ALL": "C",
+}
+SETTINGS = words(
+    "core.quotePath=true core.fsmonitor=false core.hooksPath=/dev/null log.showSignature=false "
+    "submodule.recurse=false"
+)
+FILTERS = r"^filter\..*\.(clean|smudge|process|required)$"
 LOG_FORMAT = "%H%x00%P%x00%an <%ae>%x00%s"
 
 
@@ -44,6 +67,10 @@ def write_patches(name: str, into: Path, *, checkout: Path, repository: str = ""
     # Where history was cut off, all that is left of it would be the range.
     base = merge_base(folder, first, last, clean(name))
     require_files(folder, base, last, clean(name), changed_only=True)
+    count = int(run_git(folder, "rev-list", "--count", between).stdout)
+    if count > MOST_COMMITS:
+        what = f"has {count} commits, more than {MOST_COMMITS}"
+        raise UsageError(what, where=clean(name), next_step="name a shorter range")
     if run_git(folder, "rev-list", "--merges", "-1", between).stdout.strip():
         what = "there are merges in the range, and a merge is no patch"
         step = "name a range without merges, or rebase it"
@@ -194,7 +221,7 @@ def settled_commit(folder: Path, ref: str, where: str) -> str:
             raise UsageError(what, where=where, next_step="name a commit or a branch")
         return stash.stdout.strip() or commit_of(folder, HEAD, where)
     if not ref:
-        status = run_git(folder, "status", "--porcelain", "--untracked-files=no", check=False)
+        status = run_git(folder, *STATUS, "--untracked-files=no", check=False)
         # A bare repository has no files, and so no status.
         changed = status.stdout.splitlines() if status.returncode == 0 else []
         if changed:
@@ -207,27 +234,77 @@ def settled_commit(folder: Path, ref: str, where: str) -> str:
     return commit_of(folder, ref or HEAD, where)
 
 
-def run_git(folder: Path, *arguments: str, check: bool = True) -> Finished:
-    """Run git, whatever the user's settings; UsageError: somebody else's; InfraError: it failed."""
-    # Git reads no settings of a repository that somebody else owns: they name programs to run.
-    finished = run(
-        ["git", "-C", str(folder), "-c", "core.quotePath=true", *arguments],
-        timeout_s=TIMEOUT_S,
-        env={
-            "GIT_CONFIG_GLOBAL": os.devnull,
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_NO_LAZY_FETCH": "1",
-            "LC_ALL": "C",
-        },
-        check=False,
-    )
+def run_git(
+    folder: Path, *arguments: str, check: bool = True, stdin_text: str | None = None
+) -> Finished:
+    """Run git, whatever the settings of user and repository, which may be a stranger's.
+
+    Raises UsageError: it is another user's, has a pipe among its files, or git gives more than any
+    kernel has; InfraError: git failed.
+    """
+    _require_plain(folder.absolute())
+    bounds = ("prlimit", f"--data={MOST_MEMORY}", f"--fsize={MOST_BYTES}", "--")
+    with tempfile.TemporaryFile() as output:
+        finished = run(
+            [*bounds, "git", "-C", str(folder), *QUIET, *_settings(folder), *arguments],
+            timeout_s=TIMEOUT_S,
+            env=ENVIRONMENT,
+            check=False,
+            stdin_text=stdin_text,
+            output=output,
+        )
+        output.seek(0)
+        finished = replace(finished, stdout=output.read().decode(errors="replace"))
+    where = clean(str(folder))
     if DUBIOUS in finished.stderr:
         what = "a repository that somebody else owns, whose settings may run programs as you"
-        raise UsageError(what, where=clean(str(folder)), next_step="clone it, and name the clone")
+        raise UsageError(what, where=where, next_step="clone it, and name the clone")
+    if finished.returncode == -signal.SIGXFSZ or MEMORY.search(finished.stderr):
+        what = f"git {clean(arguments[0])} gives more than {MOST_BYTES >> 20} MiB, or takes "
+        what += f"more than {MOST_MEMORY >> 30} GiB of memory: no kernel's history does"
+        raise UsageError(what, where=where, next_step="name another repository, or a shorter range")
     if check and finished.returncode:
         what = f"exit status {finished.returncode}\n{finished.tail()}"
         raise InfraError(what, where=paste(finished.argv), next_step="run it by hand")
     return finished
+
+
+@functools.cache
+def _settings(folder: Path) -> tuple[str, ...]:
+    """Options of git by which no setting of a repository names a program to run."""
+    argv = ["git", "-C", str(folder), "config", "--null", "--name-only", "--get-regexp", FILTERS]
+    names = run(argv, timeout_s=TIMEOUT_S, env=ENVIRONMENT, check=False).stdout.split("\0")
+    filters = (f"{name}={'false' if name.endswith('.required') else ''}" for name in names if name)
+    return tuple(word for setting in (*SETTINGS, *filters) for word in ("-c", setting))
+
+
+@functools.cache
+def _require_plain(folder: Path) -> None:
+    """Refuse a repository with a pipe or device, at which git would wait for ever; UsageError."""
+    here = next((each for each in (folder, *folder.parents) if (each / ".git").exists()), folder)
+    top = here / ".git"
+    if not top.is_dir():
+        top = folder if not top.exists() else here / _word_of(top).removeprefix("gitdir: ")
+    if not (top / "objects").is_dir():
+        top = (top / _word_of(top / "commondir")).resolve()  # of a git worktree
+    try:
+        for _, entry in folders.entries(top):
+            path = Path(entry.path)
+            is_known = entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
+            if not is_known and path.exists() and not (path.is_file() or path.is_dir()):
+                what = "is no file, and git would wait for it"
+                raise UsageError(what, where=clean(entry.path), next_step="clone the repository")
+    except FileNotFoundError:
+        return  # no repository, which git says
+
+
+def _word_of(path: Path) -> str:
+    """The line of a file that names a folder, if it is one."""
+    with suppress(OSError):
+        if path.is_file():
+            with path.open(errors="replace") as file:
+                return file.readline(LONGEST_PATH).strip()
+    return ""
 
 
 @dataclass(frozen=True)
@@ -283,7 +360,7 @@ def series_of(tree: Path, commits: str, *, base: str, uncommitted: bool, cache: 
         series.append(f"git:{tree}@{first}..{branch if last == HEAD else last}")
         count = run_git(tree, "rev-list", "--count", f"{start}..{tip}").stdout.strip()
         notes.append(f"series: {count} commits up to {_words(tree, tip)}")
-    output = run_git(tree, *QUIET, "status", "--porcelain", "-z", "--no-renames").stdout
+    output = run_git(tree, *STATUS, "-z", "--no-renames").stdout
     entries = [entry for entry in output.split("\0") if entry]
     unknown = [entry[3:] for entry in entries if entry[:2] == "??"]
     changed = [entry[3:] for entry in entries if entry[:2] != "??"]
@@ -307,7 +384,7 @@ def series_of(tree: Path, commits: str, *, base: str, uncommitted: bool, cache: 
     folder.mkdir(parents=True, exist_ok=True)
     beside = folder / f".{os.getpid()}.new"
     # Into a file: what is no UTF-8 stays as it is.
-    run_git(tree, *QUIET, "diff", *DIFF, f"--output={beside}", HEAD)
+    run_git(tree, "diff", *DIFF, "--ignore-submodules=all", f"--output={beside}", HEAD)
     digest = hashlib.sha256(beside.read_bytes()).hexdigest()[:8]
     diff = beside.replace(folder / f"{slug(branch).lower()}-uncommitted-{digest}.diff")
     return TreeSeries(f"git:{tree}@{start}", (*series, str(diff)), tuple(notes))
@@ -315,7 +392,7 @@ def series_of(tree: Path, commits: str, *, base: str, uncommitted: bool, cache: 
 
 def changes_of(tree: Path, base: str) -> bytes:
     """What known files of a tree change of a commit, as a diff; raises as :func:`run_git`."""
-    diff = run_git(tree, *QUIET, "diff", *DIFF, "--binary", base).stdout
+    diff = run_git(tree, "diff", *DIFF, "--ignore-submodules=all", "--binary", base).stdout
     return diff.encode(errors="surrogateescape")
 
 

@@ -32,6 +32,8 @@ SHA256_LETTERS = 64
 UNPACK_TIMEOUT_S = 1800.0
 QUERY_TIMEOUT_S = 60.0
 CHUNK = 1 << 20
+# Of git, where it packs a tree: six times a kernel's, since a small one may name a file for ever.
+LIMITS = ("prlimit", f"--data={4 << 30}", f"--fsize={8 << 30}", "--")
 # What every kernel's source has at its top.
 TOP = ("Makefile", "Kconfig")
 
@@ -155,7 +157,7 @@ def unpack(source: Source, into: Path) -> None:
             run(init, timeout_s=QUERY_TIMEOUT_S)
             (bare / "objects/info/alternates").write_text(objects)
             argv = ["git", "--git-dir", str(bare), "archive", "-o", str(archive), source.tree_id]
-            run(argv, timeout_s=UNPACK_TIMEOUT_S)
+            run([*LIMITS, *argv], timeout_s=UNPACK_TIMEOUT_S)
         finally:
             shutil.rmtree(bare, ignore_errors=True)
         run(["tar", "-C", str(into), "-xf", str(archive)], timeout_s=UNPACK_TIMEOUT_S)

@@ -23,13 +23,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from errors import LabError, SeriesError
+from errors import LabError, SeriesError, UsageError
 from files import sha256_of
 from host import folders
 from host.process import run
 from kernels.cache import tree_folder
 from kernels.diff import OBJECTS
-from kernels.git_range import require_files
+from kernels.git_range import require_files, run_git
 from kernels.series import Patch, apply
 from kernels.source import Source, identify, require_source, stamp_of, unpack
 from results import door
@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 
 # Set-user-id and the like.
 SPECIAL_BITS = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX
+# The largest file of a kernel has 20 MiB.
+LARGEST_FILE = 64 << 20
 SYNC_TIMEOUT_S = 600.0
 COPY_TIMEOUT_S = 600.0
 # What the source consists of by path, and the paths of files that may differ from it.
@@ -392,7 +394,14 @@ def _from_git(source: Source, names: Sequence[str], into: Path) -> Present:
     import pygit2  # for few calls
     from pygit2.enums import FileMode
 
-    require_files(source.origin, source.tree_id, source.tree_id, clean(str(source.origin)))
+    where = clean(str(source.origin))
+    require_files(source.origin, source.tree_id, source.tree_id, where)
+    asked = "".join(f"{source.tree_id}:{name}\n" for name in names)
+    batch = ("cat-file", "--batch-check=%(objectsize)")
+    sizes = run_git(source.origin, *batch, stdin_text=asked).stdout.splitlines()
+    if any(size.isdigit() and int(size) > LARGEST_FILE for size in sizes):
+        what = f"has a file of more than {LARGEST_FILE >> 20} MiB, and no kernel has"
+        raise UsageError(what, where=where, next_step="name another source")
     top = pygit2.Repository(str(source.origin))[source.tree_id]
     assert isinstance(top, pygit2.Tree)
     files = []

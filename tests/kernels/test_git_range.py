@@ -9,9 +9,19 @@ import pytest
 from errors import UsageError
 from experiment.spec import SeriesSpec
 from host.process import run
-from kernels.git_range import run_git, series_of, tree_at, write_line, write_patches
+from kernels import git_range
+from kernels.git_range import (
+    WORK_TREE,
+    run_git,
+    series_of,
+    settled_commit,
+    tree_at,
+    write_line,
+    write_patches,
+)
 from kernels.series import apply, read_patch
 from kernels.source import identify, release_of, unpack
+from kernels.worktree import lay_out
 from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab, keep, patches_of
 from tests.kernels.posting import git, repository
 from tests.values import data
@@ -43,9 +53,96 @@ def test_the_settings_of_somebody_elses_repository_are_not_read(
     assert not (tmp_path / "canary").exists()
 
 
-def test_ones_own_are(strange: Path, tmp_path: Path) -> None:
-    assert run_git(strange, "status").returncode == 0
-    assert (tmp_path / "canary").exists()
+SIGNED = "gpgsig -----BEGIN PGP SIGNATURE-----\n \n iQEz\n -----END PGP SIGNATURE-----\n\n"
+
+
+@pytest.mark.parametrize("kind", ["monitor", "hooks", "signature", "filter", "submodule"])
+def test_what_a_repository_names_is_not_run(kind: str, lab: Lab, tmp_path: Path) -> None:
+    folder = repository(lab, FASTER)
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/canary\nexit 1\n")
+    program.chmod(0o755)
+    place = folder
+    if kind == "submodule":
+        git(folder, "clone", "-q", ".", "sub")
+        git(folder, "add", "sub")
+        git(folder, "commit", "-qm", "sub")
+        git(folder, "config", "submodule.sub.ignore", "none")
+        place = folder / "sub"
+    if kind in ("monitor", "submodule"):
+        git(place, "config", "core.fsmonitor", str(program))
+    elif kind == "hooks":
+        (folder / ".git/hooks/post-index-change").write_bytes(program.read_bytes())
+        (folder / ".git/hooks/post-index-change").chmod(0o755)
+    elif kind == "filter":
+        for name in ("clean", "required"):
+            git(
+                folder, "config", f"filter.x.{name}", "true" if name == "required" else str(program)
+            )
+        (folder / ".git/info/attributes").write_text("* filter=x\n")
+    else:
+        commit = git(folder, "cat-file", "commit", "HEAD").replace("\n\n", f"\n{SIGNED}", 1)
+        (tmp_path / "commit").write_text(f"{commit}\n")
+        name = git(folder, "hash-object", "-t", "commit", "-w", str(tmp_path / "commit"))
+        git(folder, "reset", "-q", "--soft", name)
+        git(folder, "config", "log.showSignature", "true")
+        git(folder, "config", "gpg.program", str(program))
+    for path in (folder / "mm/filemap.c", place / "mm/slow.c"):
+        path.write_text(f"{path.read_text()}// changed\n")
+    changed = ("mm/filemap.c",) if kind == "submodule" else ("mm/filemap.c", "mm/slow.c")
+    series = series_of(folder, "HEAD~1..", base="", uncommitted=True, cache=tmp_path)
+    assert read_patch(Path(series.series[-1])).files == changed
+    settled = settled_commit(folder, WORK_TREE, "")
+    assert git(folder, "diff", "--name-only", "HEAD", settled).splitlines() == [*changed]
+    assert not (tmp_path / "canary").exists()
+
+
+@pytest.mark.parametrize("name", ["HEAD", "packed-refs", "refs/heads/topic", "objects/info/x"])
+@pytest.mark.parametrize("worktree", [True, False])
+def test_a_pipe_in_a_repository_is_not_waited_for(lab: Lab, name: str, worktree: bool) -> None:
+    folder = repository(lab, FASTER)
+    if worktree:
+        git(folder, "worktree", "add", "-q", "--detach", "../other")
+    (folder / ".git" / name).unlink(missing_ok=True)
+    os.mkfifo(folder / ".git" / name)
+    with pytest.raises(UsageError, match="is no file") as error:
+        run_git(folder.with_name("other") if worktree else folder, "rev-parse", "HEAD")
+    assert error.value.where.endswith(f".git/{name}")
+
+
+def test_what_git_may_give_and_take_has_bounds(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = repository(lab)
+    (folder / "big").write_bytes(b"x" * (64 << 20))
+    git(folder, "add", "big")
+    git(folder, "commit", "-qm", "big")
+    monkeypatch.setattr(git_range, "MOST_BYTES", 1 << 20)
+    assert run_git(folder, "show", "HEAD:mm/slow.c").stdout
+    with pytest.raises(UsageError, match="gives more than 1 MiB"):
+        run_git(folder, "show", "HEAD:big", check=False)
+    monkeypatch.setattr(git_range, "MOST_MEMORY", 16 << 20)
+    with pytest.raises(UsageError, match="of memory"):
+        run_git(folder, "diff", "base", "HEAD", check=False)
+
+
+def test_a_range_of_more_commits_than_any_series_has(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = repository(lab, FASTER, GROWN, COMMENT)
+    monkeypatch.setattr(git_range, "MOST_COMMITS", 2)
+    with pytest.raises(UsageError, match="has 3 commits, more than 2"):
+        write_patches(f"git:{folder}@base..topic", tmp_path, checkout=lab.checkout)
+    assert not list(tmp_path.glob("*.patch"))
+
+
+def test_a_file_that_no_kernel_has_is_not_read(lab: Lab, tmp_path: Path) -> None:
+    folder = repository(lab)
+    with (folder / "mm/large.c").open("wb") as file:
+        file.truncate(65 << 20)
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "large")
+    with pytest.raises(UsageError, match="a file of more than 64 MiB"):
+        lay_out(f"git:{folder}@topic", ["mm/large.c"], tmp_path, **lab.where)
+    assert lay_out(f"git:{folder}@topic", ["mm/slow.c"], tmp_path, **lab.where)
 
 
 @pytest.fixture
