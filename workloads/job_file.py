@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 from errors import SpecError
 from experiment.frozen import as_name
+from results import door
+from results.door import StoreError
 from text import words
 
 # Where the file system is in a guest, and the file of jobs that name none.
@@ -141,6 +143,8 @@ REFUSED = {
     "unified_rw_reporting": "reads and writes are told apart in every result; leave it out",
 }
 INCLUDE, DEEPEST = "include", 8
+# Of one with all that it includes; those that people publish have some KiB.
+LARGEST, MOST_FILES = 256 << 10, 100
 BLANKS = " \t\n\v\f\r"
 COMMENT, OPERATOR = re.compile("[;#]"), re.compile(r"[-+*/]")
 VARIABLE = re.compile(r"\$\{([^}]+)\}")
@@ -177,7 +181,7 @@ def read_job_file(path: Path) -> dict[str, JobSection]:
         if options is not None and options is not shared:
             sections[variant_name(title, sections)] = _section(title, place, options)
 
-    for at, text in _lines(path, str(path), mistakes):
+    for at, text in _lines(path.parent, path.name, str(path), mistakes, []):
         if text.startswith("["):
             end()
             title, place = text[1:-1], at
@@ -205,18 +209,32 @@ def variant_name(title: str, taken: Collection[str] = ()) -> str:
 
 
 def _lines(
-    path: Path, named: str, mistakes: list[str], depth: int = 0
+    top: Path, name: str, named: str, mistakes: list[str], read: list[int], depth: int = 0
 ) -> Iterator[tuple[str, str]]:
-    """Place and text of a file's lines, and of included ones, without blanks and comments."""
+    """Place and text of a file's lines, and of included ones, without blanks and comments.
+
+    ``name`` is below ``top``; ``read`` are the sizes of the files so far.
+    """
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
+        if depth:
+            data = door.read(top, name, LARGEST)
+        else:
+            with door.opened_named(top / name, LARGEST) as file:
+                data = file.read(LARGEST)
+        text = data.decode()
+    except (StoreError, OSError, ValueError) as error:
         known = ", ".join(file.name for file in sorted(JOBS.glob("*.fio")))
-        why = " ".join(str(error).split())
+        why = error.what if isinstance(error, StoreError) else " ".join(str(error).split())
         mistakes.append(f"{named}: no job file that can be read: {why}; known: {known}")
+        return
+    read.append(len(data))
+    if sum(read) > LARGEST or len(read) > MOST_FILES:
+        mistakes.append(f"{named}: more than {MOST_FILES} files, or {LARGEST >> 10} KiB of them")
         return
     for number, raw in enumerate(text.split("\n"), start=1):
         place, line = f"{named}:{number}", COMMENT.split(raw)[0].strip(BLANKS)
+        if mistakes and depth:
+            return
         if line.startswith("[") and depth:
             mistakes.append(f"{place}: a section in a file that another one includes")
             return
@@ -225,8 +243,12 @@ def _lines(
                 mistakes.append(f"{place}: more than {DEEPEST} files include each other")
                 return
             # fio passes over one character, whatever it is.
-            included = path.parent / line[len(INCLUDE) + 1 :].strip(BLANKS)
-            yield from _lines(included, f"{place}: {included.name}", mistakes, depth + 1)
+            included = line[len(INCLUDE) + 1 :].strip(BLANKS)
+            within = f"{name.rpartition('/')[0]}/{included}".removeprefix("/")
+            if included.startswith("/"):
+                within = included  # which is no name of a file below
+            where = f"{place}: {Path(included).name}"
+            yield from _lines(top, within, where, mistakes, read, depth + 1)
         elif line:
             yield place, line
 

@@ -422,6 +422,41 @@ def test_mistake_is_named_with_its_place(tmp_path: Path, text: str | None, probl
     assert caught.value.problems[0].startswith(f"{tmp_path}/{problem}")
 
 
+@pytest.mark.parametrize(
+    ("included", "problem"),
+    [
+        ("pipe", "is no plain file"),
+        ("link", "is a link, which is not followed"),
+        ("large", "has more than"),
+        ("secret", "more than 100 files, or 256 KiB of them"),
+        ("/etc/passwd", "is no name below its folder"),
+        ("../secret", "is no name below its folder"),
+    ],
+)
+def test_what_a_job_file_includes_is_a_small_plain_file_beside_it(
+    tmp_path: Path, included: str, problem: str
+) -> None:
+    folder = tmp_path / "jobs"
+    folder.mkdir()
+    os.mkfifo(folder / "pipe")
+    (tmp_path / "secret").write_text("x\n")
+    (folder / "link").symlink_to(tmp_path / "secret")
+    (folder / "secret").write_text("bs=4k\n")
+    with (folder / "large").open("wb") as file:
+        file.truncate(1 << 40)
+    (folder / "x.fio").write_text("[a]\n" + f"include {included}\n" * 120)
+    with pytest.raises(SpecError) as caught:
+        read_job_file(folder / "x.fio")
+    assert problem in caught.value.problems[0]
+
+
+def test_files_that_include_themselves_many_times_end(tmp_path: Path) -> None:
+    (tmp_path / "self").write_text("include self\n" * 200)
+    (tmp_path / "x.fio").write_text("[a]\ninclude self\n")
+    with pytest.raises(SpecError, match="include each other"):
+        read_job_file(tmp_path / "x.fio")
+
+
 def test_every_mistake_of_a_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "x.fio"
     path.write_text("[a]\nread_iolog=1\n[b]\nbs=${TWINBOOT_NONE}\n")
