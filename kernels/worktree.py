@@ -396,9 +396,9 @@ def _from_git(source: Source, names: Sequence[str], into: Path) -> Present:
 
     where = clean(str(source.origin))
     require_files(source.origin, source.tree_id, source.tree_id, where)
-    asked = "".join(f"{source.tree_id}:{name}\n" for name in names)
+    lines = "".join(f"{source.tree_id}:{name}\n" for name in names)
     batch = ("cat-file", "--batch-check=%(objectsize)")
-    sizes = run_git(source.origin, *batch, stdin_text=asked).stdout.splitlines()
+    sizes = run_git(source.origin, *batch, stdin_text=lines).stdout.splitlines()
     if any(size.isdigit() and int(size) > LARGEST_FILE for size in sizes):
         what = f"has a file of more than {LARGEST_FILE >> 20} MiB, and no kernel has"
         raise UsageError(what, where=where, next_step="name another source")

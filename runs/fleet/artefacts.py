@@ -140,7 +140,7 @@ def _watch(size: int) -> Any:
 
     ends_s = time.monotonic() + FETCH_S
 
-    class Watch(Callback):  # type: ignore[misc]
+    class PieceCount(Callback):  # type: ignore[misc]
         """Counts, too, without a total."""
 
         def relative_update(self, inc: int = 1) -> None:
@@ -149,7 +149,7 @@ def _watch(size: int) -> Any:
             if self.value > size or time.monotonic() > ends_s:
                 raise ValueError(f"it sends more than {size} bytes, or for {FETCH_S:.0f} s")
 
-    return Watch()
+    return PieceCount()
 
 
 def held_in(cache: Path, artefact: Artefact) -> Path:

@@ -163,7 +163,7 @@ class Endless(AbstractFileSystem):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("most_s", [1000.0, -1.0])
-def test_a_server_that_sends_more_than_it_said_is_not_heard_to_its_end(
+def test_a_server_that_sends_for_ever_is_cut_off(
     most_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fsspec.register_implementation("endless", Endless, clobber=True)
