@@ -6,7 +6,6 @@ settings to the same phases; the variant ``default`` always exists.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -15,6 +14,7 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from errors import SpecError
 from experiment.frozen import WRITTEN_BY_LAB, Frozen, Name
+from experiment.load import read_toml
 from experiment.spec import Change
 from workloads.job_file import (
     JOBS,
@@ -348,7 +348,9 @@ def _place(release: str) -> tuple[int, ...]:
 def load_workload(path: Path) -> Workload:
     """Read one catalogue file; SpecError: names file and key of each mistake."""
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        if not path.is_file():
+            raise SpecError([f"{path}: is no plain file"])
+        data = read_toml(path)
         _read_job_files(data)
         # Validated as JSON: strict mode takes lists for tuples only from there.
         workload = Workload.model_validate_json(TypeAdapter(dict[str, object]).dump_json(data))
@@ -358,7 +360,7 @@ def load_workload(path: Path) -> Workload:
             for item in error.errors()
         ]
         raise SpecError(lines) from None
-    except (OSError, ValueError) as error:  # no TOML, no UTF-8
+    except ValueError as error:  # no JSON
         raise SpecError([f"{path}: {error}"]) from None
     mistakes = [f"{path}: {mistake}" for mistake in _mistakes(workload, path.stem)]
     if mistakes:

@@ -273,10 +273,13 @@ def test_a_file_that_cannot_be_used_stops_no_other(tmp_path: Path) -> None:
         (tmp_path / f"{name}.toml").write_text(text)
     (tmp_path / "bytes.toml").write_bytes(b"name = '\xff'")
     (tmp_path / "folder.toml").mkdir()
+    (tmp_path / "large.toml").write_text(f"{GOOD}#{'x' * (1 << 20)}")
+    (tmp_path / "nested.toml").write_text(f"name = {'[' * 5000}")
+    os.mkfifo(tmp_path / "pipe.toml")
     assert list(load_catalogue(tmp_path)) == ["small"]
     usable, broken = read_catalogue(tmp_path)
     assert list(usable) == ["small"]
-    assert list(broken) == ["bad", "bytes", "cut", "folder", "job"]
+    assert list(broken) == ["bad", "bytes", "cut", "folder", "job", "large", "nested", "pipe"]
     assert broken["bad"] == (
         f"{tmp_path}/bad.toml: name: found 'small'; the name of the file is wanted, 'bad'",
     )
