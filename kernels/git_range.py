@@ -214,6 +214,7 @@ def settled_commit(folder: Path, ref: str, where: str) -> str:
     Raises UsageError: there is none; files that git knows differ from it; or it has no work tree.
     """
     if ref == WORK_TREE:
+        _top_of(folder, where)
         who = ("-c", "user.name=twinboot", "-c", "user.email=twinboot@localhost")
         stash = run_git(folder, *who, "stash", "create", check=False)
         if stash.returncode:
@@ -318,7 +319,7 @@ class TreeSeries:
 
 def tree_at(here: Path) -> Path:
     """The top of the kernel tree (git) that a folder lies in; UsageError: there is none."""
-    top = run_git(here, "rev-parse", "--show-toplevel", check=False).stdout.strip()
+    top = _top_of(here, clean(str(here.absolute())))
     # Of the commit: a sparse checkout may have neither as a file.
     listed = ("ls-tree", "--name-only", "--full-tree", HEAD, "Makefile", "Kconfig")
     if not top or len(run_git(here, *listed, check=False).stdout.split()) != 2:
@@ -333,6 +334,17 @@ def tree_at(here: Path) -> Path:
         step = "go into a git worktree of it elsewhere: git worktree add FOLDER"
         raise UsageError(what, where=clean(top), next_step=step)
     return Path(top)
+
+
+def _top_of(folder: Path, where: str) -> str:
+    """The top of a work tree, if it has one; UsageError: settings place it in another's folder."""
+    top = run_git(folder, "rev-parse", "--show-toplevel", check=False).stdout.strip()
+    own = ("rev-parse", "--absolute-git-dir")
+    places = [run_git(Path(each), *own, check=False).stdout for each in (folder, top or folder)]
+    if places[0] != places[1]:
+        what = f"its settings say that its files are those of {clean(top)} (core.worktree)"
+        raise UsageError(what, where=where, next_step="name a commit, or clone the repository")
+    return top
 
 
 def series_of(tree: Path, commits: str, *, base: str, uncommitted: bool, cache: Path) -> TreeSeries:

@@ -97,6 +97,20 @@ def test_what_a_repository_names_is_not_run(kind: str, lab: Lab, tmp_path: Path)
     assert not (tmp_path / "canary").exists()
 
 
+def test_files_that_are_somewhere_else_are_not_taken(lab: Lab, tmp_path: Path) -> None:
+    folder = repository(lab, FASTER)
+    for other in (tmp_path / "private", tmp_path / "another"):
+        (other / "mm").mkdir(parents=True)
+        (other / "mm/slow.c").write_text("secret\n")
+    git(tmp_path / "another", "init", "-q")
+    for other in (tmp_path / "private", tmp_path / "another"):
+        git(folder, "config", "core.worktree", str(other))
+        with pytest.raises(UsageError, match=r"core\.worktree"):
+            settled_commit(folder, WORK_TREE, "")
+        with pytest.raises(UsageError, match=r"core\.worktree"):
+            tree_at(folder)
+
+
 @pytest.mark.parametrize("name", ["HEAD", "packed-refs", "refs/heads/topic", "objects/info/x"])
 @pytest.mark.parametrize("worktree", [True, False])
 def test_a_pipe_in_a_repository_is_not_waited_for(lab: Lab, name: str, worktree: bool) -> None:
