@@ -43,6 +43,7 @@ from kernels.cache import Kernel
 from kernels.configure import Configured, Reasons, load_reasons
 from kernels.linetable import ObjectLines
 from kernels.make import (
+    GIVEN,
     LogError,
     MakeProgress,
     Toolchain,
@@ -69,8 +70,8 @@ from text import clean, words
 
 log = logging.getLogger(__name__)
 
-# Part of every key: raise it when the same inputs would give another kernel.
-RECIPE = 4
+# Part of every key: raise the number when the same inputs would give another kernel.
+RECIPE = f"4 {GIVEN}"
 REQUESTED = "asked.config"
 VMLINUX = "vmlinux"
 BUSY = "busy"
@@ -192,7 +193,7 @@ class _Plan:
     @property
     def objects_key(self) -> str:
         """Names the object folder: everything except the patches."""
-        return digest(str(RECIPE), self.requested, self.toolchain.identity)[:12]
+        return digest(RECIPE, self.requested, self.toolchain.identity)[:12]
 
     @property
     def key(self) -> str:

@@ -37,6 +37,11 @@ FIXED = {
     "LC_ALL": "C",
     "TZ": "UTC",
 }
+# Kconfig writes their versions into .config, and nothing that is measured is made by them: with
+# those of a caller's PATH, one source would have several configurations.
+UNUSED = ("RUSTC=none", "PAHOLE=none")
+# What every make is given, whatever it makes.
+GIVEN = " ".join([*(f"{name}={value}" for name, value in FIXED.items()), *UNUSED])
 
 
 @dataclass(frozen=True)
@@ -138,9 +143,7 @@ def make_argv(
         *llvm,
         *([f"CC={cc}", f"HOSTCC={host_cc}"] if toolchain.ccache else []),
     ]
-    # Kconfig writes their versions into .config, and nothing that is measured is made by them: with
-    # those of a caller's PATH, one source would have several configurations.
-    words = [f"O={objects}", "RUSTC=none", "PAHOLE=none", *compilers, *targets]
+    words = [f"O={objects}", *UNUSED, *compilers, *targets]
     return ["env", "-i", *isolated, "make", f"-j{len(os.sched_getaffinity(0))}", *words]
 
 

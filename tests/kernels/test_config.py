@@ -235,3 +235,11 @@ def test_an_option_in_the_place_of_another_may_itself_be_replaced() -> None:
     instead = {"PREEMPT_VOLUNTARY": "PREEMPT_LAZY", "PREEMPT_LAZY": "PREEMPT_NONE"}
     options = [option for part in replaced(parts, instead) for option in part.options.items()]
     assert sorted(options) == [("BRD", "y"), ("PREEMPT_NONE", "y")]
+
+
+def test_a_kernel_does_not_contain_its_configuration() -> None:
+    """Its text differs with the host's tools, and its size decides where all data is."""
+    folder = CHECKOUT / "configs" / "kconfig"
+    texts = {path: path.read_text() for path in folder.rglob("*.config")}
+    assert not [path for path, text in texts.items() if "CONFIG_IKCONFIG=y" in text]
+    assert texts

@@ -1,0 +1,57 @@
+"""README's digits: its table is that of a recorded session, and guests here give them again."""
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from host.facts import CHECKOUT
+from reports import forms
+from results.session import MeasuredSession, open_session
+from tests.integration.conftest import measured
+
+RECORD = CHECKOUT / "configs" / "gallery" / "filemap-v4.tar.xz"
+# What a guest is made of and on; the rest of a host is not in its numbers.
+MADE_BY = ("qemu", "fio", "gcc", "ld", "busybox", "mkfs.xfs", "libc")
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("record")
+    with tarfile.open(RECORD) as packed:
+        packed.extractall(folder, filter="data")
+    return folder / "filemap-v4"
+
+
+def samples(session: MeasuredSession) -> dict[str, dict[str, float]]:
+    """What the first seed gave on each arm of each case."""
+    return {
+        run.run_id: dict(run.samples or {})
+        for run in session.records
+        if run.block == 0 and not run.twin and not run.repeat
+    }
+
+
+def test_the_table_of_readme_is_that_of_the_record(record: Path) -> None:
+    def rows(text: str) -> list[list[str]]:
+        return [line.split() for line in text.splitlines() if " %  [" in line]
+
+    shown = rows((CHECKOUT / "README.md").read_text(encoding="utf-8"))
+    assert shown == rows("\n".join(forms.answer_lines(forms.read_comparison(record))))
+    assert len(shown) == 4
+
+
+@pytest.mark.guest
+def test_guests_here_give_the_digits_of_the_record(record: Path, tmp_path: Path) -> None:
+    """To the last one, wherever what the guests are made of is the same."""
+    once = ("--seeds", "1", "--no-check", "--no-twins", "--measure-anyway")
+    ended = measured(tmp_path / "session", "filemap-v4", *once)
+    kept, here = open_session(record, counted=False), open_session(ended.folder, counted=False)
+    tools = [session.manifest.provenance.tools for session in (kept, here)]
+    others = [name for name in MADE_BY if tools[0].get(name) != tools[1].get(name)]
+    if others:
+        pytest.skip(f"made by another {', '.join(others)}: {[tools[1].get(n) for n in others]}")
+    kernels = [[arm.kernel.config_sha256 for arm in s.manifest.arms] for s in (kept, here)]
+    assert kernels[0] == kernels[1], "another configuration than the record's"
+    assert samples(kept) == samples(here)
+    assert len(samples(here)) == 4
