@@ -1,6 +1,5 @@
 """README's digits: its table is that of a recorded session, and guests here give them again."""
 
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ from host.facts import CHECKOUT
 from reports import forms
 from results.session import MeasuredSession, open_session
 from tests.integration.conftest import measured
+from tests.waiting import completed
 
 RECORD = CHECKOUT / "configs" / "gallery" / "filemap-v4.tar.xz"
 # What a guest is made of and on; the rest of a host is not in its numbers.
@@ -18,8 +18,7 @@ MADE_BY = ("qemu", "fio", "gcc", "ld", "busybox", "mkfs.xfs", "libc")
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("record")
-    with tarfile.open(RECORD) as packed:
-        packed.extractall(folder, filter="data")
+    completed(["tar", "-xJf", RECORD, "-C", folder])
     return folder / "filemap-v4"
 
 
