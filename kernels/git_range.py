@@ -288,15 +288,15 @@ def _require_plain(folder: Path) -> None:
         top = folder if not top.exists() else here / _word_of(top).removeprefix("gitdir: ")
     if not (top / "objects").is_dir():
         top = (top / _word_of(top / "commondir")).resolve()  # of a git worktree
-    try:
+    if not (top / "objects").is_dir():
+        return  # no repository, which git says
+    with suppress(FileNotFoundError):  # of a git that works there
         for _, entry in folders.entries(top):
             path = Path(entry.path)
             is_known = entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
             if not is_known and path.exists() and not (path.is_file() or path.is_dir()):
                 what = "is no file, and git would wait for it"
                 raise UsageError(what, where=clean(entry.path), next_step="clone the repository")
-    except FileNotFoundError:
-        return  # no repository, which git says
 
 
 def _word_of(path: Path) -> str:

@@ -124,6 +124,11 @@ def test_a_pipe_in_a_repository_is_not_waited_for(lab: Lab, name: str, worktree:
     assert error.value.where.endswith(f".git/{name}")
 
 
+def test_a_folder_that_is_no_repository_is_not_looked_through(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert run_git(tmp_path, "rev-parse", "HEAD", check=False).returncode
+
+
 def test_what_git_may_give_and_take_has_bounds(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = repository(lab)
     (folder / "big").write_bytes(b"x" * (64 << 20))
