@@ -211,8 +211,6 @@ def overlays(
     Raises InfraError as :func:`overlay`.
     """
     sets = [*dict.fromkeys(extras)] or [NOTHING]
-    # All that is not installed is named at once.
-    programs.more_programs(name for each in sets for name in each.host_programs)
     roots: dict[Lacks, Initramfs] = {}
     for kernel in kernels:
         for each in sets:

@@ -268,6 +268,9 @@ def prepare(resolved: Resolved, options: Options, progress: Building) -> Prepare
     for bench in resolved.benches:
         for arm, guest in bench.guests.items():
             require_memory(bench.sizes[arm], guest, image.mib)
+    # All that is not installed is named at once, and before a kernel is built for it.
+    extras = [extras_of(resolved.workloads[case.workload]) for case in experiment.cases]
+    programs.more_programs(name for each in extras for name in each.host_programs)
     require_set_up(resolved)
     require_job_fits(resolved)
     in_wall = experiment.mode == "wall"

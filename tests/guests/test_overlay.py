@@ -190,16 +190,6 @@ def test_a_missing_program_is_named_with_its_package(
     assert failure.value.next_step.endswith(" tcc, or leave out the workload")
 
 
-def test_all_missing_programs_of_a_session_are_named_at_once(
-    base: Initramfs, kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(programs, "locate", lambda name: None)
-    workloads = [Extras(host_programs=(name,)) for name in ("tcc", "sqlite3", "redis-check-rdb")]
-    with pytest.raises(InfraError, match="tcc, sqlite3, redis-check-rdb") as failure:
-        initramfs.overlays(base, [kernel], workloads, tmp_path)
-    assert failure.value.next_step.endswith(" redis-tools sqlite3 tcc, or leave out the workload")
-
-
 def test_a_program_of_another_name_is_another_image(base: Initramfs, tmp_path: Path) -> None:
     """One that was renamed was looked for in the image of before, which has it by its old name."""
     places = set()

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from errors import SeriesError, WorkloadError
+from errors import InfraError, SeriesError, WorkloadError
 from experiment.spec import Experiment
-from guests import initramfs
+from guests import initramfs, programs
 from kernels.cache import Kernel
 from runs import prepare
 from runs.local import Options
@@ -46,6 +46,25 @@ def test_kernels_of_the_checks_have_the_modules_of_a_workload(
     with pytest.raises(KeyError):
         session.root_of(kernel, needed)
     assert session.root_of(kernel, Extras()) == session.initramfs
+
+
+def test_all_missing_programs_of_a_session_are_named_at_once_and_before_a_kernel_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def built(*_: object) -> None:
+        raise AssertionError("nothing is to be built")
+
+    monkeypatch.setattr(prepare, "build_arms", built)
+    monkeypatch.setattr(programs, "locate", lambda name: None)
+    root = tmp_path / "root.cpio"
+    root.write_bytes(b"")
+    session = of_workload("sqlite", shipped(SMALL, "twins=[]"))
+    cases = [but(session.cases[0], workload=name, name=name) for name in ("compile", "sqlite")]
+    several = resolved(but(session, cases=tuple(cases)))
+    options = Options(CHECKOUT, tmp_path / "cache", root=root)
+    with pytest.raises(InfraError, match="not installed: tcc, sqlite3") as failure:
+        prepare.prepare(several, options, lambda *_: None)
+    assert failure.value.next_step.endswith(" sqlite3 tcc, or leave out the workload")
 
 
 def running(workload: str, *words: str) -> Prepared:
