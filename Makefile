@@ -17,9 +17,9 @@ ACTIONLINT := .make/actionlint
 ACTIONLINT_VERSION := v1.7.12
 FUZZER := atheris==3.0.0
 
-.PHONY: help setup link run lint lint-types lint-rest actionlint browser check test test-all try-newest \
-	measure-newest lock schema gallery \
-	gallery-site gallery-records picture clean
+.PHONY: help setup programs link run lint lint-types lint-rest actionlint browser check test test-all \
+	try-newest measure-newest lock schema gallery gallery-site gallery-records \
+	picture clean
 
 help:
 	@echo "make run     set up, then measure $(EXPERIMENT) and name the report"
@@ -38,6 +38,11 @@ help:
 
 setup:
 	@sh setup/prepare.sh
+
+# What workloads copy into guests, and set-up leaves out; who may not install it is told by lab.py.
+programs: setup
+	-@sed -n 's/^\([a-z0-9-]*\) *| special *|.*| workload .*/\1/p' host/packages.txt | \
+		xargs apt-get -qq install --yes --no-install-recommends
 
 # It needs no set-up: what is missing is said when it is called.
 link:
@@ -121,7 +126,7 @@ TRIED_AT := sessions/newest-kernel-$(shell date +%Y%m%d-%H%M%S)
 AGAINST_ITSELF = ./lab.py run --arm "$(NEWEST)" --arm "$(NEWEST)" --set guest=smoke --seeds 8 \
 	--no-twins --measure-anyway --measure-again --session $(TRIED_AT)
 
-measure-newest:
+measure-newest: programs
 	-@$(AGAINST_ITSELF) --workloads all
 	-@$(AGAINST_ITSELF)-iomap --workloads iomap-dirty
 	@$(VENV_PYTHON) benchmarks/kernels.py $(TRIED_AT) $(TRIED_AT)-iomap
