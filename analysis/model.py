@@ -300,6 +300,11 @@ class Comparison(Record):
         """The attribution of each phase that is shown in full: per its first unit."""
         return tuple(attribution for attribution in self.attributions if attribution.headline)
 
+    @property
+    def judged_functions(self) -> tuple[Attribution, ...]:
+        """The headlines, of which none is judged where an arm is broken or was not checked."""
+        return () if any(gate.withholds for gate in self.gates) else self.headlines
+
     def withholds(self, metric: MetricComparison) -> bool:
         """Whether nothing at all is claimed of a metric, not even a size; never in exact mode."""
         if self.wall is None:

@@ -100,7 +100,7 @@ def of_session(compared: SessionComparison, policy: Policy) -> Gate:
                 f"{arms}: {changed_per_unit(each)}",
                 each.largest_change,
             )
-            for each in comparison.headlines
+            for each in comparison.judged_functions
             if each.changed
         ]
     broken = [run for run in compared.failed_runs if run.failure.blame == "series"]

@@ -213,7 +213,7 @@ def _case(
             )
         functions += [
             _changed(pair, phase)
-            for phase in comparison.headlines
+            for phase in comparison.judged_functions
             if phase.case == case.name and phase.tested
         ]
     return CaseEntry(

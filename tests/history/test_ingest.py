@@ -9,16 +9,20 @@ from analysis.many import compare_session
 from analysis.verdict import Verdict
 from errors import RecordError
 from experiment.arms import ArmSpec
+from experiment.spec import CheckSpec
 from history import wording
 from history.changes import gaps_of
 from history.entry import PINNED, Entry
 from history.exact import moved_settings
+from history.gate import of_session
 from history.ingest import commit_of, entry_of, read_session
+from history.policy import Policy
 from reports.sentences import changed_per_unit
 from results.record import Manifest, RunRecord
 from tests.analysis import counts_factory
 from tests.analysis.factory import ExactSession, fails, stored
 from tests.analysis.measured import compare, measured
+from tests.analysis.test_gate import SLEEPS, checked
 from tests.analysis.wall_factory import WallSession
 from tests.history.factory import Nights
 from tests.values import but, data
@@ -118,6 +122,25 @@ def test_an_entry_has_which_functions_changed_in_the_words_of_the_report() -> No
     assert pair.high is not None
     assert first.half == pytest.approx((pair.high - pair.low) / 2 / head.total.base)
     assert len(kept) == 3
+
+
+def test_of_a_broken_arm_no_functions_are_news() -> None:
+    session = ExactSession()
+    manifest = counts_factory.counted(session.manifest())
+    manifest = but(manifest, experiment=but(manifest.experiment, check=CheckSpec()))
+    entries, gates = [], []
+    for problems in ((), (SLEEPS,)):
+        checks = [checked("base"), checked("patched", *problems)]
+        profiles = counts_factory.profiles(session)
+        made = measured(manifest, session.records(), profiles, checks=checks)
+        entries.append(entry_of(made))
+        gates.append(of_session(compare_session(made), Policy()))
+    sound, broken = entries
+    assert all(case.functions for case in sound.cases)
+    assert not any(case.functions for case in broken.cases)
+    titles = [{m.title.partition(":")[0] for m in gate.messages} for gate in gates]
+    assert "functions" in titles[0]
+    assert titles[1] == {"broken"}
 
 
 def test_the_pinned_arm_gives_the_lab_its_compiler_and_configuration() -> None:
