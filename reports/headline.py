@@ -111,7 +111,7 @@ def headline(session: Session, folder: str = "") -> Headline:
         return Headline(f"Not tested: {next(iter(reasons))}", causes, False)
     if session.manifest.same_code and not left.recorded:
         return Headline("Identical machine code: nothing was booted", has_verdicts=False)
-    words = f"{_all(session)}{_ran_in(session)}"
+    words = f"{_all(session)}{_ran_in(session)}{_of_data(session)}"
     if pending(session):
         return Headline(upper_first(f"{words}; {PENDING}"), causes, command=resume)
     return Headline(upper_first(words), causes)
@@ -151,6 +151,15 @@ def _all(session: Session) -> str:
     if first is Verdict.NOT_JUDGED:
         return f"{first}: {judged[0].reason}"
     return f"{words}{limits(judged)}"
+
+
+def _of_data(session: Session) -> str:
+    """That no arm differs in a function; empty where one does, or where it is not known."""
+    triages = [comparison.manifest.triage for comparison in session.comparisons]
+    if not all(triage and triage.verdict == "data or layout" for triage in triages):
+        return ""
+    has_modules = any(triage and triage.modules for triage in triages)
+    return f"; no function changed, {'modules' if has_modules else 'data or layout'} did"
 
 
 def _ran_in(session: Session) -> str:

@@ -7,6 +7,7 @@ from experiment.plan import LOOKS
 from reports import forms
 from reports.headline import Headline, headline, outcome, runs
 from reports.sentences import verdict_counts
+from results.record import FunctionRecord, TriageRecord
 from tests.analysis.factory import ExactSession, fails
 from tests.analysis.measured import compare, measured
 from tests.analysis.test_gate import checked, compared
@@ -106,3 +107,17 @@ def test_what_is_left_out_for_good_is_not_to_be_finished() -> None:
     assert headline(session).has_verdicts
     assert runs(session) == (64, 64)
     assert "--resume" not in forms.render(session, "text")
+
+
+def test_what_changed_where_no_function_did(normal: Comparison) -> None:
+    data = TriageRecord(
+        verdict="data or layout", data=(FunctionRecord(name="vm_swappiness", before=4, after=4),)
+    )
+    told = "; no function changed, data or layout did"
+    of_data = headline(but(normal, manifest=but(normal.manifest, triage=data))).text
+    assert of_data == f"{headline(normal).text}{told}"
+    module = but(data, data=(), modules=("zram.ko",))
+    of_module = headline(but(normal, manifest=but(normal.manifest, triage=module))).text
+    assert of_module.endswith("; no function changed, modules did")
+    code = but(data, verdict="functions")
+    assert told not in headline(but(normal, manifest=but(normal.manifest, triage=code))).text
