@@ -113,11 +113,11 @@ def test_what_changed_where_no_function_did(normal: Comparison) -> None:
     data = TriageRecord(
         verdict="data or layout", data=(FunctionRecord(name="vm_swappiness", before=4, after=4),)
     )
-    told = "; no function changed, data or layout did"
+    ending = "; no function changed, data or layout did"
     of_data = headline(but(normal, manifest=but(normal.manifest, triage=data))).text
-    assert of_data == f"{headline(normal).text}{told}"
+    assert of_data == f"{headline(normal).text}{ending}"
     module = but(data, data=(), modules=("zram.ko",))
     of_module = headline(but(normal, manifest=but(normal.manifest, triage=module))).text
     assert of_module.endswith("; no function changed, modules did")
     code = but(data, verdict="functions")
-    assert told not in headline(but(normal, manifest=but(normal.manifest, triage=code))).text
+    assert ending not in headline(but(normal, manifest=but(normal.manifest, triage=code))).text
