@@ -596,7 +596,9 @@ class _Site:
         try:
             if configure.changes_kconfig(plan.patches):
                 base = Configured.load(plan.base_config) or self.configure_source()
-                configured = configure.from_base(base, plan.spec.config, self.objects, self.makes)
+                configured = configure.from_base(
+                    base, plan.fragments, plan.spec.config, self.objects, self.makes
+                )
             else:
                 configured = self.configure_from_nothing()
         except configure.MakeFailedError as error:

@@ -244,10 +244,21 @@ def from_nothing(
         (objects / ADAPTED).write_text(config.merge(parts))
 
 
-def from_base(base: Configured, own: Mapping[str, str], objects: Path, make: Make) -> Configured:
+def from_base(
+    base: Configured, parts: Sequence[Fragment], own: Mapping[str, str], objects: Path, make: Make
+) -> Configured:
     """Configure a tree with a series from that without it; MakeFailedError: Kconfig fails."""
-    lines = "".join(f"{name}={value}\n" for name, value in sorted(own.items()))
-    (objects / ".config").write_text(base.text + lines)
+    # A number or a text that nobody asks for is a default, and the series may have another.
+    asked = config.parse(config.merge(config.replaced(parts, base.instead)))
+    lines = [
+        line
+        for line in base.text.splitlines()
+        if not line.startswith("CONFIG_")
+        or line.endswith(("=y", "=m"))
+        or line.removeprefix("CONFIG_").partition("=")[0] in asked
+    ]
+    lines += [f"{name}={value}" for name, value in sorted(own.items())]
+    (objects / ".config").write_text("\n".join(lines) + "\n")
     if not make(["olddefconfig"]):
         raise MakeFailedError(["olddefconfig"])
     return replace(base, text=products.text(objects, ".config", "configuration"))
