@@ -249,13 +249,13 @@ def from_base(
 ) -> Configured:
     """Configure a tree with a series from that without it; MakeFailedError: Kconfig fails."""
     # A number or a text that nobody asks for is a default, and the series may have another.
-    asked = config.parse(config.merge(config.replaced(parts, base.instead)))
+    requested = config.parse(config.merge(config.replaced(parts, base.instead)))
     lines = [
         line
         for line in base.text.splitlines()
         if not line.startswith("CONFIG_")
         or line.endswith(("=y", "=m"))
-        or line.removeprefix("CONFIG_").partition("=")[0] in asked
+        or line.removeprefix("CONFIG_").partition("=")[0] in requested
     ]
     lines += [f"{name}={value}" for name, value in sorted(own.items())]
     (objects / ".config").write_text("\n".join(lines) + "\n")

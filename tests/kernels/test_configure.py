@@ -109,19 +109,19 @@ def test_a_new_option_has_its_authors_default_in_the_patched_arm(reasons: Lab) -
     assert alone.identity == patched.identity
 
 
-@pytest.mark.parametrize(("asked", "after"), [({}, "18"), ({"CONFIG_LOG_SHIFT": "16"}, "16")])
-def test_another_default_of_a_number_is_the_patched_arms_unless_it_is_asked_for(
-    reasons: Lab, asked: dict[str, str], after: str
+@pytest.mark.parametrize(("own", "after"), [({}, "18"), ({"CONFIG_LOG_SHIFT": "16"}, "16")])
+def test_another_default_of_a_number_is_the_patched_arms_unless_it_is_set(
+    reasons: Lab, own: dict[str, str], after: str
 ) -> None:
     kconfig(reasons, "config SMP\n", 'config LOG_SHIFT\n\tint "Size"\n\tdefault 17\n\nconfig SMP\n')
     patches = reasons.series("larger", replace("Kconfig", "default 17", "default 18"))
-    spec = but(reasons.spec, config=asked)
+    spec = but(reasons.spec, config=own)
     base, patched = (
         provide(reasons.request(spec=spec)),
         provide(reasons.request(patches, spec=spec)),
     )
     shifts = [options_of(kernel)["LOG_SHIFT"] for kernel in (base, patched)]
-    assert shifts == [asked.get("CONFIG_LOG_SHIFT", "17"), after]
+    assert shifts == [own.get("CONFIG_LOG_SHIFT", "17"), after]
 
 
 @pytest.mark.skipif(sandbox.available() is None, reason="this host can make no boxes")
