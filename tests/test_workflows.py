@@ -182,7 +182,6 @@ def test_what_the_job_that_may_push_copies_is_json_by_name(tmp_path: Path) -> No
     made = {
         "history.json": "{}",
         "nights/2026/2026-11-21.x.json": "{}",
-        "functions/2026/x.json": "[1]",
         "nights/2026/torn.json": "{",
         "nights/2026/x.sh": "{}",
         "nights/2026/../y.json": "{}",
@@ -198,7 +197,7 @@ def test_what_the_job_that_may_push_copies_is_json_by_name(tmp_path: Path) -> No
         path.write_text(text)
         path.chmod(0o755)
     (came / "nights/2026/link.json").symlink_to("/etc/hostname")
-    (came / "functions/2027").symlink_to("/etc")
+    (came / "nights/2027").symlink_to("/etc")
     identity = ["-c", "user.name=T", "-c", "user.email=t@example.org"]
     subprocess.run(["git", "init", "-q", str(branch)], check=True)
     subprocess.run(
@@ -222,7 +221,6 @@ def test_what_the_job_that_may_push_copies_is_json_by_name(tmp_path: Path) -> No
     assert {line.split("\t")[1] for line in listed} == {
         "history.json",
         "nights/2026/2026-11-21.x.json",
-        "functions/2026/x.json",
     }
     assert {line.split()[0] for line in listed} == {"100644"}
     assert (branch / ".git/config").read_bytes() == config

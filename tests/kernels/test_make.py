@@ -44,7 +44,7 @@ def nested(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *targets: str, **more: object) -> tuple[int, int]:
-    arguments = {"timeout_s": 30.0, "most_log_bytes": 1 << 20, **more}
+    arguments = {"timeout_s": 300.0, "most_log_bytes": 1 << 20, **more}
     return run_make(
         ["make", *targets],
         cwd=folder,

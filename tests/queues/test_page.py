@@ -110,7 +110,6 @@ def test_in_a_browser(
     viewport: ViewportSize,
 ) -> None:
     drawn, messages = opened(browser, store.folder / page.INDEX, viewport, scheme)
-    drawn.locator("details").evaluate("each => { each.open = true }")
     drawn.screenshot(path=shots / f"queue-{viewport['width']}-{scheme}.png", full_page=True)
     assert messages == []
     assert drawn.evaluate("window.hurt") is None

@@ -45,7 +45,7 @@ def load(folder: Path, text: str) -> list[str]:
     file.write_text(text, encoding="utf-8")
     with pytest.raises(SpecError) as caught:
         load_workload(file)
-    assert all(problem.startswith(f"{file}: ") for problem in caught.value.problems)
+    assert all(problem.startswith(f"{file}:") for problem in caught.value.problems)
     return [problem.removeprefix(f"{folder}/") for problem in caught.value.problems]
 
 
