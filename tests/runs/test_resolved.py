@@ -59,7 +59,7 @@ def test_experiments_of_patches_ask_for_it_themselves(name: str) -> None:
 
 def test_cases_with_files_of_their_own_have_a_guest_of_their_own() -> None:
     cases = (
-        'cases=[{workload="filemap-4k", times={smoke={"4k"={runtime_s=1}}}},'
+        'cases=[{workload="filemap-4k", primary=["4k.bw"], times={smoke={"4k"={runtime_s=1}}}},'
         '{workload="iomap-dirty", times={smoke={overwrite={runtime_s=1}}}}]'
     )
     experiment = load(
