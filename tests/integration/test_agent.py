@@ -14,7 +14,7 @@ from mcp.client import Client
 from tests.integration.lab_process import CHECKOUT
 
 pytestmark = [pytest.mark.guest, pytest.mark.usefixtures("kept_runs")]
-SLOW = CHECKOUT / "configs/series/slow-add-locked-256"
+SLOW = CHECKOUT / "configs/series/slow-add-locked-4096"
 HOW = {"workloads": "filemap-4k", "guest": "smoke", "seeds": 8, "quick": True, "wait_s": 1}
 
 
@@ -48,7 +48,7 @@ def test_a_slow_patch_is_mended_and_measured_again(tmp_path: Path) -> None:
             assert slow["primary"][0]["verdict"] == "regression"
             assert reached
             diff = await tool("annotate", session=slow["session"])
-            (added,) = [line for line in diff.splitlines() if ".rept 256" in line]
+            (added,) = [line for line in diff.splitlines() if ".rept 4096" in line]
             assert float(added.split()[0]) > 0
             (first, *_) = json.loads(await tool("explain", session=slow["session"]))
             assert first["function"] == "__filemap_add_folio"

@@ -44,8 +44,10 @@ def test_a_restored_run_is_a_cold_one(filemap: EndedSession) -> None:
         assert restored.fingerprint == cold.fingerprint != ""
         assert restored.samples is not None
         assert cold.samples is not None
-        # Path and work are counted, and nobody counts in a repeat.
-        counted = {name for name in restored.samples if name.endswith((".path", ".work"))}
+        # These are of runs that are counted, and nobody counts in a repeat.
+        counted = {
+            name for name in restored.samples if name.endswith((".path", ".work", ".before"))
+        }
         assert counted
         assert restored.samples.items() - cold.samples.items() == {
             (name, restored.samples[name]) for name in counted
