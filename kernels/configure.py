@@ -249,7 +249,7 @@ def from_base(
 ) -> Configured:
     """Configure a tree with a series from that without it; MakeFailedError: Kconfig fails."""
     # A number or a text that nobody asks for is a default, and the series may have another.
-    requested = config.parse(config.merge(config.replaced(parts, base.instead)))
+    requested = {name for part in config.replaced(parts, base.instead) for name in part.options}
     lines = [
         line
         for line in base.text.splitlines()
