@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    JsonValue,
+    ValidationError,
+)
 from pydantic_core import ErrorDetails
 
 from text import escaped
@@ -46,10 +53,32 @@ READ_ONLY = {"readOnly": True}
 WRITTEN_BY_LAB = Field(json_schema_extra=dict[str, JsonValue](READ_ONLY))
 
 
-class Frozen(BaseModel):
-    """Base of every specification: immutable, strict about types and keys."""
+# No number of a run comes near these, and sums, squares and quotients of such numbers are numbers.
+MOST = {"int": 1 << 63, "float": 1e30}
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+def bounded(part: Any, model: type) -> Any:
+    """A copy of a schema in which each number has a bound; other models have their own."""
+    if isinstance(part, list | tuple):
+        return type(part)(bounded(each, model) for each in part)
+    if not isinstance(part, dict) or part.get("cls", model) is not model:
+        return part
+    copy = {key: bounded(value, model) for key, value in part.items()}
+    if (most := MOST.get(part.get("type", ""))) is not None:
+        copy |= {"le": most} if not {"le", "lt"} & part.keys() else {}
+        copy |= {"ge": -most} if not {"ge", "gt"} & part.keys() else {}
+    return copy
+
+
+class Frozen(BaseModel):
+    """Base of every specification: immutable, strict about types and keys, bounded in numbers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        """The model's, each number in it with a bound."""
+        return bounded(handler(source), cls)
 
 
 def plain_name(text: str) -> str:

@@ -11,10 +11,11 @@ from pydantic import AfterValidator, Field, model_validator
 from analysis.explain.functions import Moved
 from analysis.model import Summary
 from analysis.verdict import Verdict
+from experiment.frozen import MOST
 from experiment.plan import AGAIN
 from experiment.spec import Mode, Thresholds
 from files import digest
-from results.record import MOST, KernelIdentity, Metric, Record
+from results.record import KernelIdentity, Metric, Record
 
 SCHEMA_VERSION = 5
 # An arm of this name is the same kernel every night: what it moves by is the lab's.

@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from results.record import MOST, Record, Sample
+from experiment.frozen import MOST
+from results.record import Record, Sample
 
 
 class Wait(Record):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -18,9 +18,9 @@ from pydantic import (
     GetCoreSchemaHandler,
     model_validator,
 )
-from pydantic_core import CoreSchema
 
 from experiment.architecture import Arch
+from experiment.frozen import MOST, bounded
 from experiment.machine import MachineSpec
 from experiment.plan import Conditions
 from experiment.spec import Direction, Experiment, Guest, Observed
@@ -36,23 +36,6 @@ QUICK = "--quick"
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+-]{0,120}$")]
 
 
-# No number of a run comes near these, and sums, squares and quotients of such numbers are numbers.
-MOST = {"int": 1 << 63, "float": 1e30}
-
-
-def _bounded(part: Any, model: type) -> Any:
-    """A copy of a schema in which each number has a bound; other models have their own."""
-    if isinstance(part, list | tuple):
-        return type(part)(_bounded(each, model) for each in part)
-    if not isinstance(part, dict) or part.get("cls", model) is not model:
-        return part
-    copy = {key: _bounded(value, model) for key, value in part.items()}
-    if (most := MOST.get(part.get("type", ""))) is not None:
-        copy |= {"le": most} if not {"le", "lt"} & part.keys() else {}
-        copy |= {"ge": -most} if not {"ge", "gt"} & part.keys() else {}
-    return copy
-
-
 class Record(BaseModel):
     """Base of everything in a session folder: immutable, unknown keys refused."""
 
@@ -60,12 +43,12 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:
         """The model's, each number in it with a bound: a stranger's record may have any digits."""
         schema = handler(source)
         # What is calculated of records has no bound but that it is finite.
         is_stored = cls.__module__.startswith(f"{__package__}.")
-        return cast("CoreSchema", _bounded(schema, cls)) if is_stored else schema
+        return bounded(schema, cls) if is_stored else schema
 
 
 class Metric(Record):

@@ -45,6 +45,8 @@ Check = Literal[
     "zswapped",
 ]
 
+# No run lasts for as many operations (or their nanoseconds); a GiB is more than is read ahead.
+MOST_OPS, MOST_KIB = 10**12, 1 << 20
 # The lab gives the seed; each of these takes it away again.
 SEED_OPTIONS = ("randseed", "randrepeat", "allrandrepeat")
 
@@ -83,7 +85,7 @@ class Cost(Unit):
     kernel is measured: fitted to sessions of two lengths.
     """
 
-    ns: Annotated[float, Field(gt=0)]
+    ns: Annotated[float, Field(gt=0, le=MOST_OPS)]
 
 
 class Ratio(Frozen):
@@ -133,17 +135,17 @@ class Phase(Frozen):
     thp: Literal["always", "madvise", "never"]
     fio: tuple[str, ...] = ()
     program: Annotated[tuple[str, ...], Field(max_length=2)] = ()
-    ops: Annotated[int, Field(ge=0)] = 0
+    ops: Annotated[int, Field(ge=0, le=MOST_OPS)] = 0
     whole: bool = False
     prepares: bool = False
     thresholds: dict[str, Change] = Field(default_factory=dict)
     checks: tuple[Check, ...] = ()
-    min_ios: Annotated[int, Field(ge=1)] = 1000
+    min_ios: Annotated[int, Field(ge=1, le=MOST_OPS)] = 1000
     units: Annotated[tuple[Unit, ...], Field(min_length=1)] = (IO,)
     ratios: tuple[Ratio, ...] = ()
-    readahead_kib: Annotated[int, Field(ge=0)] = 0
+    readahead_kib: Annotated[int, Field(ge=0, le=MOST_KIB)] = 0
     costs: tuple[Cost, ...] = ()
-    start_ns: Annotated[float, Field(ge=0)] = 0.0
+    start_ns: Annotated[float, Field(ge=0, le=MOST_OPS)] = 0.0
     on_device: bool = True
     time_based: bool = True
     places: Annotated[dict[str, str], WRITTEN_BY_LAB] = Field(default_factory=dict)
@@ -233,7 +235,7 @@ class Variant(Frozen):
     mkfs: str | None = None
     mount_options: str | None = None
     fio: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    readahead_kib: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
+    readahead_kib: dict[str, Annotated[int, Field(ge=1, le=MOST_KIB)]] = Field(default_factory=dict)
     drop_caches: dict[str, bool] = Field(default_factory=dict)
     thresholds: dict[str, dict[str, Change]] = Field(default_factory=dict)
     places: Annotated[dict[str, dict[str, str]], WRITTEN_BY_LAB] = Field(default_factory=dict)

@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 import experiment
+import history
 import results
+import workloads
 from analysis.many import compare_session
-from experiment.frozen import Frozen
-from experiment.spec import MOST_ARMS, Experiment, Guest
+from experiment.frozen import MOST, Frozen
+from experiment.spec import MOST_ARMS, Experiment
 from guests import channel
 from history.ingest import entry_of
 from host import limited
@@ -27,7 +29,7 @@ from kernels import diff, git_range, mail, products, series, threads
 from reports import forms
 from results import door
 from results.door import StoreError
-from results.record import MOST, MOST_ITEMS, Record, RunRecord
+from results.record import MOST_ITEMS, Record, RunRecord
 from results.session import MeasuredSession, open_session
 from results.store import MOST_BYTES, RUNS, SessionStore
 from runs import archive, repro
@@ -43,7 +45,7 @@ def _kinds(base: type) -> Iterator[type[Any]]:
         yield from _kinds(kind)
 
 
-for package in (results, experiment):
+for package in (results, experiment, history, workloads):
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{module.name}")
 
@@ -62,9 +64,10 @@ def _unbounded(schema: Any, place: str) -> Iterator[str]:
 
 
 STORED = [kind for kind in _kinds(Record) if kind.__module__.startswith("results.")]
+SPECIFIED = sorted({*_kinds(Frozen)}, key=lambda kind: kind.__qualname__)
 
 
-@pytest.mark.parametrize("kind", [*STORED, Experiment, Guest], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [*STORED, *SPECIFIED], ids=lambda kind: kind.__name__)
 def test_every_number_has_a_bound(kind: type[Any]) -> None:
     assert list(_unbounded(TypeAdapter(kind).json_schema(), kind.__name__)) == []
 
