@@ -81,9 +81,11 @@ def cpu_s_of(pid: int) -> float:
     try:
         # The command's name may hold spaces: count fields behind its bracket.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except (FileNotFoundError, ProcessLookupError):
         return 0.0
+    children: list[str] = []
+    with suppress(FileNotFoundError, ProcessLookupError):  # not every kernel lists them
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     own = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
     return own + sum(cpu_s_of(int(child)) for child in children)
 
@@ -147,7 +149,7 @@ def helper(argv: Sequence[str]) -> Process:
 def run(
     argv: Sequence[str],
     *,
-    timeout_s: float,
+    timeout_s: float | tuple[float, float],
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     log: Path | None = None,
@@ -158,11 +160,13 @@ def run(
     """Run a child to its end.
 
     With ``log`` its output is appended there and not returned, with ``output`` standard output is
-    written there; ``env`` is added to the lab's own environment.
+    written there; ``env`` is added to the lab's own environment.  A second number
+    of ``timeout_s`` is for how long it may use no CPU time.
     Raises InfraError: not installed, deadline passed, or (with ``check``) a status other than 0;
     the message holds the command and the last lines.
     """
     started = time.monotonic()
+    timeout_s, idle_s = timeout_s if isinstance(timeout_s, tuple) else (timeout_s, 0.0)
     stdout_text = stderr_text = ""
     if log is not None:
         with log.open("ab") as sink:
@@ -180,11 +184,12 @@ def run(
         )
     try:
         payload = stdin_text.encode() if stdin_text is not None else None
-        out, err = process.communicate(payload, timeout=timeout_s)
+        out, err = _communicate(process, payload, timeout_s, idle_s)
         stdout_text = (out or b"").decode(errors="replace")
         stderr_text = (err or b"").decode(errors="replace")
-    except subprocess.TimeoutExpired:
+    except subprocess.TimeoutExpired as late:
         what = f"timed out after {timeout_s:.0f} s"
+        what = what if late.timeout >= timeout_s else f"did nothing for {idle_s:.0f} s"
         step = f"see {log}" if log else "run it by hand to see where it hangs"
         raise TimedOutError(what, where=paste(argv), next_step=step) from None
     finally:
@@ -201,6 +206,23 @@ def run(
         what = f"exit status {done.returncode}\n{done.tail()}"
         raise InfraError(what, where=paste(argv), next_step=next_step)
     return done
+
+
+def _communicate(
+    process: Process, payload: bytes | None, timeout_s: float, idle_s: float
+) -> tuple[bytes | None, bytes | None]:
+    """What a child writes; TimeoutExpired: of the deadline, or of ``idle_s``."""
+    used, began = -1.0, time.monotonic()
+    while True:
+        left = max(0.0, began + timeout_s - time.monotonic())
+        try:
+            return process.communicate(payload, timeout=min(left, idle_s or left))
+        except subprocess.TimeoutExpired:
+            if left <= (idle_s or left):
+                raise subprocess.TimeoutExpired(process.args, timeout_s) from None
+            before, used, payload = used, cpu_s(process), None
+            if used == before:
+                raise
 
 
 def _start(

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
 import re
 import signal
 import tempfile
-from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from errors import InfraError, UsageError
 from experiment.series_name import split_range
-from host import folders
-from host.process import Finished, paste, run
-from kernels.diff import LONGEST_PATH
+from host.process import Finished, TimedOutError, paste, run
 from kernels.mail import slug
 from text import clean, enumerated, words
 
-TIMEOUT_S = 300.0
+# Of a command, and of what it may wait for without doing anything.
+TIMEOUT_S, IDLE_S = 300.0, 10.0
 # What git may print or write into a file, and take for itself besides the files that it maps.
 MOST_BYTES, MOST_MEMORY = 256 << 20, 2 << 30
 MEMORY = re.compile("out of memory|cannot allocate memory", re.I)
@@ -240,23 +238,28 @@ def run_git(
 ) -> Finished:
     """Run git, whatever the settings of user and repository, which may be a stranger's.
 
-    Raises UsageError: it is another user's, has a pipe among its files, or git gives more than any
-    kernel has; InfraError: git failed.
+    Raises UsageError: it is another user's, git waits, as for a pipe among its files, or gives more
+    than any kernel has; InfraError: git failed.
     """
-    _require_plain(folder.absolute())
     bounds = ("prlimit", f"--data={MOST_MEMORY}", f"--fsize={MOST_BYTES}", "--")
-    with tempfile.TemporaryFile() as output:
-        finished = run(
-            [*bounds, "git", "-C", str(folder), *QUIET, *_settings(folder), *arguments],
-            timeout_s=TIMEOUT_S,
-            env=ENVIRONMENT,
-            check=False,
-            stdin_text=stdin_text,
-            output=output,
-        )
-        output.seek(0)
-        finished = replace(finished, stdout=output.read().decode(errors="replace"))
     where = clean(str(folder))
+    limited = partial(run, timeout_s=(TIMEOUT_S, IDLE_S), env=ENVIRONMENT, check=False)
+    git = ["git", "-C", str(folder)]
+    listing = [*git, "config", "--null", "--name-only", "--get-regexp", FILTERS]
+    try:
+        # Settings by which no one of the repository's names a program to run.
+        filters = [name for name in limited(listing).stdout.split("\0") if name]
+        settings = [f"{name}={'false' if name.endswith('.required') else ''}" for name in filters]
+        settings = [word for each in (*SETTINGS, *settings) for word in ("-c", each)]
+        with tempfile.TemporaryFile() as output:
+            argv = [*bounds, *git, *QUIET, *settings, *arguments]
+            finished = limited(argv, stdin_text=stdin_text, output=output)
+            if finished.returncode != -signal.SIGXFSZ:
+                output.seek(0)
+                finished = replace(finished, stdout=output.read().decode(errors="replace"))
+    except TimedOutError as error:
+        what = f"git {clean(arguments[0])} {error.what}, as at a pipe among its files"
+        raise UsageError(what, where=where, next_step="clone it, and name the clone") from None
     if DUBIOUS in finished.stderr:
         what = "a repository that somebody else owns, whose settings may run programs as you"
         raise UsageError(what, where=where, next_step="clone it, and name the clone")
@@ -268,44 +271,6 @@ def run_git(
         what = f"exit status {finished.returncode}\n{finished.tail()}"
         raise InfraError(what, where=paste(finished.argv), next_step="run it by hand")
     return finished
-
-
-@functools.cache
-def _settings(folder: Path) -> tuple[str, ...]:
-    """Options of git by which no setting of a repository names a program to run."""
-    argv = ["git", "-C", str(folder), "config", "--null", "--name-only", "--get-regexp", FILTERS]
-    names = run(argv, timeout_s=TIMEOUT_S, env=ENVIRONMENT, check=False).stdout.split("\0")
-    filters = (f"{name}={'false' if name.endswith('.required') else ''}" for name in names if name)
-    return tuple(word for setting in (*SETTINGS, *filters) for word in ("-c", setting))
-
-
-@functools.cache
-def _require_plain(folder: Path) -> None:
-    """Refuse a repository with a pipe or device, at which git would wait for ever; UsageError."""
-    here = next((each for each in (folder, *folder.parents) if (each / ".git").exists()), folder)
-    top = here / ".git"
-    if not top.is_dir():
-        top = folder if not top.exists() else here / _word_of(top).removeprefix("gitdir: ")
-    if not (top / "objects").is_dir():
-        top = (top / _word_of(top / "commondir")).resolve()  # of a git worktree
-    if not (top / "objects").is_dir():
-        return  # no repository, which git says
-    with suppress(FileNotFoundError):  # of a git that works there
-        for _, entry in folders.entries(top):
-            path = Path(entry.path)
-            is_known = entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
-            if not is_known and path.exists() and not (path.is_file() or path.is_dir()):
-                what = "is no file, and git would wait for it"
-                raise UsageError(what, where=clean(entry.path), next_step="clone the repository")
-
-
-def _word_of(path: Path) -> str:
-    """The line of a file that names a folder, if it is one."""
-    with suppress(OSError):
-        if path.is_file():
-            with path.open(errors="replace") as file:
-                return file.readline(LONGEST_PATH).strip()
-    return ""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from errors import InfraError, UsageError
 from files import sha256_of, write_atomically
+from host import folders
 from host.packages import install_line, locate
 from host.process import run
 from kernels import packages
@@ -32,8 +33,9 @@ SHA256_LETTERS = 64
 UNPACK_TIMEOUT_S = 1800.0
 QUERY_TIMEOUT_S = 60.0
 CHUNK = 1 << 20
-# Of git, where it packs a tree: six times a kernel's, since a small one may name a file for ever.
-LIMITS = ("prlimit", f"--data={4 << 30}", f"--fsize={8 << 30}", "--")
+# Of a tree in git, which may name itself for ever: ten times a kernel's files, twice its bytes.
+MOST_NAMES, MOST_BYTES = 1_000_000, 4 << 30
+LIMITS = ("prlimit", f"--data={2 << 30}", f"--fsize={MOST_BYTES}", "--")
 # What every kernel's source has at its top.
 TOP = ("Makefile", "Kconfig")
 
@@ -147,6 +149,7 @@ def unpack(source: Source, into: Path) -> None:
             run(_untar(tarball, into), timeout_s=UNPACK_TIMEOUT_S)
     elif source.kind == "git":
         require_files(source.origin, source.tree_id, source.tree_id, str(source.origin))
+        _require_bounds(source)
         archive, bare = into.with_name("source.tar"), into.with_name("source.git")
         # Settings and attributes of the repository can name programs: its objects are all we use.
         where = words("rev-parse --path-format=absolute --git-path objects")
@@ -158,10 +161,10 @@ def unpack(source: Source, into: Path) -> None:
             (bare / "objects/info/alternates").write_text(objects)
             argv = ["git", "--git-dir", str(bare), "archive", "-o", str(archive), source.tree_id]
             run([*LIMITS, *argv], timeout_s=UNPACK_TIMEOUT_S)
+            run(["tar", "-C", str(into), "-xf", str(archive)], timeout_s=UNPACK_TIMEOUT_S)
         finally:
             shutil.rmtree(bare, ignore_errors=True)
-        run(["tar", "-C", str(into), "-xf", str(archive)], timeout_s=UNPACK_TIMEOUT_S)
-        archive.unlink()
+            archive.unlink(missing_ok=True)
     else:
         run(_untar(source.origin, into), timeout_s=UNPACK_TIMEOUT_S)
     try:
@@ -170,6 +173,32 @@ def unpack(source: Source, into: Path) -> None:
         # It may be anything of the user's, and is not left where builds of others may read it.
         shutil.rmtree(into, ignore_errors=True)
         raise
+
+
+def _require_bounds(source: Source) -> None:
+    """Refuse a tree with more in it than any kernel; UsageError: says of what there is too much."""
+
+    def listed(how: str) -> str:
+        argv = ("ls-tree", "-rtz", how, "--full-tree", source.tree_id)
+        return run_git(source.origin, *argv).stdout
+
+    names, size, deepest = listed("--name-only"), 0, 0
+    count = names.count("\0")
+    if count <= MOST_NAMES:
+        deepest = 1 + max((name.count("/") for name in names.split("\0")), default=0)
+        # Mode, kind and id, of files alone a size, and behind a tab the path.
+        words_of = (line.partition("\t")[0].split() for line in listed("--long").split("\0"))
+        size = sum(int(found[3]) for found in words_of if found and found[3].isdigit())
+    for found, most, what in (
+        (count, MOST_NAMES, "files and folders"),
+        (size, MOST_BYTES, "bytes"),
+        (deepest, folders.MOST_PARTS, "folders in folders"),
+    ):
+        if found > most:
+            where = clean(f"git:{source.origin}@{source.tree_id}")
+            raise UsageError(
+                f"has {found} {what}, and no kernel more than {most}", where=where, next_step=OTHER
+            )
 
 
 def _untar(tarball: Path, into: Path) -> list[str]:

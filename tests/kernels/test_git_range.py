@@ -111,22 +111,40 @@ def test_files_that_are_somewhere_else_are_not_taken(lab: Lab, tmp_path: Path) -
             tree_at(folder)
 
 
-@pytest.mark.parametrize("name", ["HEAD", "packed-refs", "refs/heads/topic", "objects/info/x"])
+@pytest.mark.parametrize(
+    "name",
+    ["HEAD", "packed-refs", "objects/info/alternates", "../lent/info/alternates", "more"],
+)
 @pytest.mark.parametrize("worktree", [True, False])
-def test_a_pipe_in_a_repository_is_not_waited_for(lab: Lab, name: str, worktree: bool) -> None:
+def test_a_pipe_that_git_opens_is_not_waited_for(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, name: str, worktree: bool
+) -> None:
     folder = repository(lab, FASTER)
     if worktree:
         git(folder, "worktree", "add", "-q", "--detach", "../other")
-    (folder / ".git" / name).unlink(missing_ok=True)
-    os.mkfifo(folder / ".git" / name)
-    with pytest.raises(UsageError, match="is no file") as error:
-        run_git(folder.with_name("other") if worktree else folder, "rev-parse", "HEAD")
-    assert error.value.where.endswith(f".git/{name}")
+    pipe = folder / ".git" / name
+    pipe.parent.mkdir(parents=True, exist_ok=True)
+    pipe.unlink(missing_ok=True)
+    if name.startswith(".."):
+        (folder / ".git/objects/info/alternates").write_text(f"{pipe.parent.parent}\n")
+    if name == "more":
+        git(folder, "config", "include.path", str(pipe))
+    os.mkfifo(pipe)
+    monkeypatch.setattr(git_range, "IDLE_S", 0.2)
+    place = folder.with_name("other") if worktree else folder
+    with pytest.raises(UsageError, match=r"did nothing .* pipe") as error:
+        run_git(place, "rev-list", "--all")
+    assert error.value.where == str(place)
 
 
-def test_a_folder_that_is_no_repository_is_not_looked_through(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    assert run_git(tmp_path, "rev-parse", "HEAD", check=False).returncode
+def test_a_filter_that_is_set_later_is_not_run(lab: Lab, tmp_path: Path) -> None:
+    folder = repository(lab, FASTER)
+    run_git(folder, "rev-parse", "HEAD")
+    (folder / ".gitattributes").write_text("* filter=late\n")
+    git(folder, "config", "filter.late.clean", f"touch {tmp_path}/ran; cat")
+    (folder / "mm/slow.c").write_text("int x;\n")
+    run_git(folder, "diff", "HEAD")
+    assert not (tmp_path / "ran").exists()
 
 
 def test_what_git_may_give_and_take_has_bounds(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

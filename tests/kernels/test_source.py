@@ -7,6 +7,7 @@ import pytest
 
 from errors import InfraError, UsageError
 from host import packages
+from host.process import run
 from kernels import source
 from kernels.source import identify, release_of, unpack
 from tests.kernels.fake import FAKE_LINUX, Lab
@@ -298,3 +299,39 @@ def test_settings_and_attributes_of_a_repository_run_no_program(
     assert listing(tmp_path / "tree/mm") == plain
     assert not (tmp_path / "it-ran").exists()
     assert not (tmp_path / "source.git").exists()
+
+
+def put(repository: Path, kind: str, content: str) -> str:
+    """Write a git object; return its name."""
+    words = ["mktree"] if kind == "tree" else ["hash-object", "-w", "--stdin"]
+    argv = ["git", "-C", str(repository), *words]
+    return run(argv, stdin_text=content, timeout_s=60).stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("levels", "width", "size", "found"),
+    [
+        (9, 10, 2, "more than 256 MiB"),
+        (6, 12, 2, r"has \d{7} files and folders, and no kernel more than 1000000"),
+        (70, 1, 2, r"has 7\d folders in folders, and no kernel more than 64"),
+        (1, 100, 50 << 20, r"has \d+ bytes, and no kernel more than 4294967296"),
+        (3, 10, 2, ""),
+    ],
+)
+def test_a_tree_that_names_itself_again_and_again(
+    lab: Lab, repository: Path, tmp_path: Path, levels: int, width: int, size: int, found: str
+) -> None:
+    blob = put(repository, "blob", "x" * size)
+    kind, name = "100644 blob", blob
+    for _ in range(levels):
+        entries = "".join(f"{kind} {name}\tf{number}\n" for number in range(width))
+        kind, name = "040000 tree", put(repository, "tree", entries)
+    own = git(repository, "ls-tree", "HEAD")
+    tree = put(repository, "tree", f"{own}\n040000 tree {name}\tzoo\n")
+    source = identify(f"git:{repository}@{tree}", **lab.where)
+    if found:
+        with pytest.raises(UsageError, match=found):
+            unpack(source, tmp_path / "tree")
+    else:
+        unpack(source, tmp_path / "tree")
+    assert [path.name for path in tmp_path.glob("source.*")] == []
