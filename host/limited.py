@@ -50,6 +50,10 @@ _idle: list[Process] = []
 _lock = threading.Lock()
 
 
+class ReadingError(Exception):
+    """The cause of an error that a reader raised: of what it read, not of who asked."""
+
+
 class LimitError(LabError):
     """Reading took more CPU time or memory than there is for it."""
 
@@ -91,7 +95,7 @@ def call(function: Callable[P, Value], *arguments: P.args, **named: P.kwargs) ->
         return result
     if isinstance(value, MemoryError):
         raise _ended(function, 0)
-    raise value
+    raise value from ReadingError(function.__qualname__)
 
 
 def serve() -> None:

@@ -358,7 +358,7 @@ def require_applies(request: KernelRequest) -> None:
 
 
 def _contained(plan: _Plan, work: Callable[[_Site], Made], *, boxed: bool) -> Made:
-    """Build; whatever stops that, and is not seen to be the host's, is the series' failure."""
+    """Build; what stops that is the series' failure where it made, or wrote, what failed."""
     try:
         tree = prepare(plan.source, plan.tree.folder)
         build_log = tree.folder / f"{plan.key}.log"
@@ -391,11 +391,16 @@ def _contained(plan: _Plan, work: Callable[[_Site], Made], *, boxed: bool) -> Ma
         ):
             what = f"its build makes what no build makes: {error.what}"
             raise plan.fails(what, CULPRIT) from error
-        of_host = isinstance(error, OSError) and not plan.made(error)
-        if of_host or isinstance(error, LabError | MemoryError):
+        of_series = plan.made(error) if isinstance(error, OSError) else _read(error)
+        if isinstance(error, LabError | MemoryError) or not of_series:
             raise
         what = f"cannot be built: {type(error).__name__}: {clean(str(error))}"
         raise plan.fails(what, "see what it changes beside text in files") from error
+
+
+def _read(error: Exception) -> bool:
+    """Whether a reader of what a build wrote failed, and not this process's own code."""
+    return isinstance(error.__cause__, limited.ReadingError)
 
 
 @dataclass(frozen=True)

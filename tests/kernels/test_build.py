@@ -495,6 +495,25 @@ def test_what_a_call_failed_at_says_whether_the_series_made_it(
     )
 
 
+def test_a_mistake_of_the_labs_own_is_not_the_series(
+    lab: Lab, base: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patches = lab.series("noop", COMMENT)
+
+    def broken(*_: object) -> bool:
+        raise ValueError("of the lab")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("kernels.configure.changes_kconfig", broken)
+        with pytest.raises(ValueError, match="of the lab"):
+            provide(lab.request(patches, boxed=True))
+    with monkeypatch.context() as patch:  # one of a reader is of what it reads
+        patch.setattr(build, "_text", lambda path: 5)
+        with pytest.raises(SeriesError, match="cannot be built: TypeError"):
+            provide(lab.request(lab.series("bad", BROKEN), boxed=True))
+    assert provide(lab.request(patches, boxed=True))
+
+
 def test_what_a_build_of_another_user_left_is_not_the_series(lab: Lab) -> None:
     if os.geteuid():
         pytest.skip("files of another user need root")
