@@ -168,8 +168,8 @@ class Boot:
 
     ``name`` is that of its folder of raw logs, ``group`` names what boots alike for people.
     A ``cold`` one is booted on its own; others may be restored from a snapshot of their
-    machine.  A guest whose console grows beyond ``console_bytes`` is ended.  ``repeats`` is the
-    name of the boot whose bytes this one must have, empty for none.
+    machine.  A guest whose console grows beyond ``console_bytes`` is ended.  ``original`` is the
+    boot whose bytes this one must have, None for none.
     """
 
     name: str
@@ -179,7 +179,12 @@ class Boot:
     cold: bool
     probe: Probe | None = None
     console_bytes: int = LARGEST
-    repeats: str = ""
+    original: Boot | None = None
+
+    @property
+    def repeats(self) -> str:
+        """The name of the boot whose bytes this one must have; empty for none."""
+        return self.original.name if self.original else ""
 
     @property
     def inputs(self) -> str:

@@ -336,8 +336,7 @@ def measure(session: Prepared, options: Options, store: SessionStore, reporter: 
         began = time.monotonic()
         batches = [
             [
-                # A repeat boots from cold: it checks the snapshot as well as the run.
-                boot_of(session, run, cold=run.repeat or not options.snapshot)
+                boot_of(session, run, cold=not options.snapshot)
                 for run in todo
                 if run.twin == bench.name
             ]

@@ -149,7 +149,10 @@ def parts_of(prepared: Prepared, run: PlannedRun) -> RunParts:
 
 
 def boot_of(prepared: Prepared, run: PlannedRun, *, cold: bool) -> Boot:
-    """One run as a guest to boot; machines are equal for runs that prepare alike."""
+    """One run as a guest to boot, a repeat always a ``cold`` one: it checks the snapshot, too.
+
+    Machines are equal for runs that prepare alike.
+    """
     parts = parts_of(prepared, run)
     bench, arm, workload = parts.bench, parts.arm.spec, parts.workload
     size = bench.sizes[run.arm]
@@ -176,14 +179,15 @@ def boot_of(prepared: Prepared, run: PlannedRun, *, cold: bool) -> Boot:
         sysctl=arm.sysctl,
         files=arm.files,
     )
+    original = run.model_copy(update={"run_id": run.original_id, "repeat": False})
     return Boot(
         name=run.run_id,
         group=f"{run.arm}-{run.twin}" if run.twin else run.arm,
         machine=machine,
         job_text=job,
-        cold=cold,
+        cold=cold or run.repeat,
         probe=_probe_of(prepared, parts),
-        repeats=run.original_id if run.repeat else "",
+        original=boot_of(prepared, original, cold=cold) if run.repeat else None,
     )
 
 

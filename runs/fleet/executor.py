@@ -18,14 +18,18 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit
 
+from pydantic import ValidationError
+
 from errors import InfraError, UsageError
 from experiment.architecture import X86_64
+from experiment.frozen import Frozen
 from experiment.spec import REAL_TIME, Experiment
 from guests import channel
 from guests.channel import Ending
 from guests.exact import Machine, Outcome
 from host import limited
 from host.facts import QEMU_OVERHEAD_MIB
+from results import door
 from runs.boots import ATTEMPTS, Boot, Executor, Judge, Place, diverging
 from runs.fleet.artefacts import ArtefactStore
 from runs.fleet.members import Flight, Member, Members
@@ -41,9 +45,23 @@ POLL_S = 0.1
 COUNTED = ".counted"
 
 
+# Beside the records of a session: who made which run, for whoever goes on with it.
+MADE = "fleet.jsonl"
+
+
+class Made(Frozen):
+    """A run that was made: by which worker on which host, digests of its bytes and its counts."""
+
+    run_id: str
+    worker: str
+    host: str
+    fingerprint: str = ""
+    counted: str = ""
+
+
 @dataclass
 class Case:
-    """One boot on its way: its attempt, workers to avoid and lost, and who answered."""
+    """One boot on its way: its attempt, workers to avoid and lost, and who answered or made it."""
 
     parcel: Parcel
     attempt: int = 1
@@ -51,8 +69,7 @@ class Case:
     avoid: set[str] = field(default_factory=set)
     member: Member | None = None
     answer: Answer | None = None
-    fingerprint: str = ""
-    counted: str = ""
+    made: Made | None = None
     is_recorded: bool = False
 
     @property
@@ -70,7 +87,7 @@ class Case:
 class BootBatch:
     """One call of ``Executor.boot``: repeats on another worker, ``most`` guests at once.
 
-    ``made`` are the runs of earlier calls for the session.
+    ``made`` are the runs of earlier calls for the session, of this process or another.
     """
 
     members: Members
@@ -79,7 +96,7 @@ class BootBatch:
     losses: int
     most: int | None
     cases: Mapping[str, Case]
-    made: Mapping[str, Case]
+    made: Mapping[str, Made]
     queued: deque[Case] = field(default_factory=deque)
     flights: dict[str, Flight] = field(default_factory=dict)
     cpu_s: float = 0.0
@@ -87,10 +104,10 @@ class BootBatch:
     _numbers: dict[Machine, int] = field(default_factory=dict)
     _alone: int = 0
 
-    def _original(self, case: Case) -> Case | None:
-        """The run that a case repeats, if it was made for this session in this process."""
-        name = case.boot.repeats
-        return self.cases.get(name) or self.made.get(name)
+    def _original(self, case: Case) -> Made | Member | None:
+        """The run that a case repeats if a worker made it, else who makes it."""
+        original = self.cases.get(case.boot.repeats)
+        return (original.made or original.member) if original else self.made.get(case.boot.repeats)
 
     def run(self) -> float:
         """Boot everything; return the CPU seconds.  InfraError: nobody serves, or bytes differ."""
@@ -128,9 +145,7 @@ class BootBatch:
             if member is None:
                 waiting.append(case)
                 continue
-            original = self._original(case)
-            of = original.member.address if original and original.member else ""
-            if case.is_counted and member.address == of:
+            if case.is_counted and member.address == _address(self._original(case)):
                 case.is_recorded = True  # nobody else serves
                 continue
             case.member = member
@@ -145,10 +160,10 @@ class BootBatch:
         able = [m for m in self.members.serving.values() if m.capacity(memory_mib)]
         original = self._original(case)
         if original is not None:
-            if original.member is None:
-                return None
-            others = [m for m in able if m.address != original.member.address]
-            able = [m for m in others if m.host != original.member.host] or others or able
+            others = [m for m in able if m.address != _address(original)]
+            able = [m for m in others if m.host != original.host] or others or able
+        elif case.boot.repeats in self.cases:
+            return None
         able = [m for m in able if m.address not in case.avoid] or able
         free = [member for member in able if member.is_free(memory_mib)]
         return min(free, key=lambda member: (member.guests, member.address), default=None)
@@ -202,9 +217,14 @@ class BootBatch:
             before = (first or case.boot.repeats, f"{name}{COUNTED}")
             if not all(self.cases[each].is_recorded for each in before if each in self.cases):
                 continue
-            files = answer.outcome.files
-            case.fingerprint = channel.fingerprint(files) if files is not None else ""
-            case.counted = sha256(answer.outcome.counts or b"").hexdigest()
+            files, counts = answer.outcome.files, answer.outcome.counts or b""
+            case.made = Made(
+                run_id=name,
+                worker=answer.worker,
+                host=answer.host,
+                fingerprint=channel.fingerprint(files) if files is not None else "",
+                counted=sha256(counts).hexdigest(),
+            )
             if case.is_counted:
                 case.is_recorded, case.answer = True, None
                 self.place.reporter.finished(name, counts=False)
@@ -223,18 +243,18 @@ class BootBatch:
                 case.answer = None
                 self.queued.appendleft(case)
                 continue
-            case.is_recorded = True
             if difference := self._difference(case, answer):
                 raise _broken(difference)
-            # Of a run that others may be compared with its name stays, and its bytes are on disk.
-            case.answer = Answer(answer.worker, answer.host, None)
+            line = case.made.model_dump_json() + "\n"
+            door.append(self.place.raw.parent, MADE, line.encode())
+            case.is_recorded, case.answer = True, None
 
     def _difference(self, case: Case, answer: Answer) -> str:
         """How what another worker made of a run differs, with both hosts; empty where it is not."""
-        original = self._original(case)
-        if original is None or original.answer is None or answer.outcome is None:
+        original, made = self._original(case), case.made
+        if not isinstance(original, Made) or made is None or answer.outcome is None:
             return ""
-        if original.answer.worker == answer.worker:
+        if original.worker == made.worker:
             self._alone += not case.is_counted
             return ""
         files, ending = answer.outcome.files, answer.outcome.ending
@@ -245,18 +265,37 @@ class BootBatch:
             # Of a repeat it is judged, as a run that failed.
             if case.is_counted and ending.kind not in HOST_ENDINGS:
                 differs = (f"it ended: {ending.message}",)
-        elif case.fingerprint != original.fingerprint:
-            path = self.place.raw / original.boot.name / RESULT
+        elif made.fingerprint != original.fingerprint:
+            path = self.place.raw / original.run_id / RESULT
             differs = diverging(limited.call(channel.read_result, path), files)
-        elif case.is_counted and case.counted != original.counted:
+        elif case.is_counted and made.counted != original.counted:
             differs = ("what the probe counted",)
         if not differs:
             return ""
         return (
-            f"{case.boot.name} has other bytes on {answer.host} ({answer.worker}) than "
-            f"{original.boot.name} on {original.answer.host} ({original.answer.worker}): "
-            f"{differs[0]}"
+            f"{case.boot.name} has other bytes on {made.host} ({made.worker}) than "
+            f"{original.run_id} on {original.host} ({original.worker}): {differs[0]}"
         )
+
+
+def _address(maker: Made | Member | None) -> str:
+    """Of the worker that made, or makes, a run."""
+    if isinstance(maker, Made):
+        return maker.worker
+    return maker.address if maker else ""
+
+
+def _made_in(folder: Path) -> dict[str, Made]:
+    """The runs of a session's folder that workers made, by name; the last of a name counts."""
+    if not door.exists(folder, MADE):
+        return {}
+    lines = door.read(folder, MADE).splitlines()
+    try:
+        made = [Made.model_validate_json(line) for line in lines if line.endswith(b"}")]
+    except ValidationError:
+        step = "begin a new session"
+        raise door.StoreError("is damaged", where=str(folder / MADE), next_step=step) from None
+    return {each.run_id: each for each in made}
 
 
 def _broken(difference: str) -> InfraError:
@@ -285,8 +324,6 @@ class DaskExecutor:
     _stack: ExitStack = field(default_factory=ExitStack)
     _members: Members | None = None
     _most: int | None = None
-    # The runs that were made for the session of this raw folder.
-    _made: tuple[Path, dict[str, Case]] = field(default_factory=lambda: (Path(), {}))
 
     def __enter__(self) -> DaskExecutor:
         return self
@@ -326,9 +363,7 @@ class DaskExecutor:
         members = self.members
         members.resume = f"./lab.py run --resume {place.raw.parent}"
         topic = f"twinboot-{uuid.uuid4().hex}"
-        where, made = self._made
-        made = made if where == place.raw else {}
-        boots = with_counted([boot for batch in batches for boot in batch], made)
+        boots = with_counted([boot for batch in batches for boot in batch])
         kept = {path: self.store.put(path) for boot in boots for path in files_of(boot)}
         cases = {
             boot.name: Case(
@@ -346,14 +381,12 @@ class DaskExecutor:
             members.client.subscribe_topic(
                 topic, lambda event: place.reporter.reached(event[1]["name"], event[1]["word"])
             )
+            made = _made_in(place.raw.parent)
             batch = BootBatch(members, judge, place, self.losses, self._most, cases, made)
             return batch.run()
         except CommClosedError as error:
             what = f"the connection to the scheduler broke: {error}"
             raise InfraError(what, where=self.name, next_step=members.resume) from error
-        finally:
-            done = {name: case for name, case in cases.items() if case.is_recorded and case.answer}
-            self._made = (place.raw, made | done)
 
     def keeping(self) -> AbstractContextManager[DaskExecutor]:
         """As ``runs.boots.Executor.keeping``: workers keep snapshots of their own anyway."""
@@ -371,14 +404,13 @@ class DaskExecutor:
             raise UsageError(what, where=where, next_step=step)
 
 
-def with_counted(boots: Sequence[Boot], made: Mapping[str, Case]) -> list[Boot]:
+def with_counted(boots: Sequence[Boot]) -> list[Boot]:
     """The boots, and before each repeat in which nothing counts its run as it was, once more."""
-    runs = {name: case.boot for name, case in made.items()} | {boot.name: boot for boot in boots}
     result = []
     for boot in boots:
-        run = runs.get(boot.repeats)
+        run = boot.original
         if run is not None and run.probe and not boot.probe:
-            result.append(replace(run, name=f"{boot.name}{COUNTED}", repeats=run.name))
+            result.append(replace(run, name=f"{boot.name}{COUNTED}", original=run))
         result.append(boot)
     return result
 

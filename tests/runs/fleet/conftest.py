@@ -1,7 +1,7 @@
 """Sessions of stand-in guests, on this host and over a cluster."""
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -81,9 +81,17 @@ class FleetBench:
         return store
 
     def measure(
-        self, name: str, blocks: int, executor: Executor | None = None, *, workers: int = 0
+        self,
+        name: str,
+        blocks: int,
+        executor: Executor | None = None,
+        *,
+        workers: int = 0,
+        stages: Sequence[bool] = (False, True),
     ) -> LoggingReporter:
         """Measure, or go on measuring, one session, once so many workers serve.
+
+        ``stages`` are the judged runs, and their repeats.
 
         On a busy host one may start so late that it shows nothing of what it was started for.
         """
@@ -98,7 +106,7 @@ class FleetBench:
             checkout=CHECKOUT, cache=cache, guests_at_once=4, executor=executor or LocalExecutor()
         )
         session = self.session(blocks)
-        for repeats in (False, True):
+        for repeats in stages:
             part = of_twins(session, ("",), repeats=repeats)
             measure(part, options, self.store(name), reporter)
         return reporter

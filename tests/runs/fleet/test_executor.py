@@ -91,6 +91,22 @@ def test_a_worker_with_other_bytes_fails_the_session_and_both_hosts_are_named(
     assert (failure.blame, failure.kind) == ("lab", "inexact")
 
 
+def test_counts_are_compared_with_those_of_a_session_that_goes_on(
+    bench: FleetBench, cluster: Cluster
+) -> None:
+    cluster.start_worker("liar", STAND_IN_MISCOUNTS="1")
+    with bench.executor(cluster) as executor:
+        bench.measure("fleet", 1, executor, workers=1, stages=(False,))
+    cluster.start_worker("one")
+    with (
+        bench.executor(cluster) as executor,
+        pytest.raises(InfraError, match=r"has other bytes on .* what the probe counted"),
+    ):
+        bench.measure("fleet", 1, executor, workers=2)
+    (failure,) = [record.failure for record in bench.records("fleet").values() if record.failure]
+    assert (failure.blame, failure.kind) == ("lab", "inexact")
+
+
 @pytest.mark.parametrize("small", [False, True])
 def test_one_worker_is_enough_and_its_repeats_are_reported(
     small: bool, bench: FleetBench, cluster: Cluster
