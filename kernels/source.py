@@ -188,16 +188,16 @@ def _require_bounds(source: Source) -> None:
         deepest = 1 + max((name.count("/") for name in names.split("\0")), default=0)
         # Mode, kind and id, of files alone a size, and behind a tab the path.
         words_of = (line.partition("\t")[0].split() for line in listed("--long").split("\0"))
-        size = sum(int(found[3]) for found in words_of if found and found[3].isdigit())
-    for found, most, what in (
+        size = sum(int(parts[3]) for parts in words_of if parts and parts[3].isdigit())
+    for amount, most, what in (
         (count, MOST_NAMES, "files and folders"),
         (size, MOST_BYTES, "bytes"),
         (deepest, folders.MOST_PARTS, "folders in folders"),
     ):
-        if found > most:
+        if amount > most:
             where = clean(f"git:{source.origin}@{source.tree_id}")
             raise UsageError(
-                f"has {found} {what}, and no kernel more than {most}", where=where, next_step=OTHER
+                f"has {amount} {what}, and no kernel more than {most}", where=where, next_step=OTHER
             )
 
 

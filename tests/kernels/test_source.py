@@ -309,7 +309,7 @@ def put(repository: Path, kind: str, content: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("levels", "width", "size", "found"),
+    ("levels", "width", "size", "refusal"),
     [
         (9, 10, 2, "more than 256 MiB"),
         (6, 12, 2, r"has \d{7} files and folders, and no kernel more than 1000000"),
@@ -319,7 +319,7 @@ def put(repository: Path, kind: str, content: str) -> str:
     ],
 )
 def test_a_tree_that_names_itself_again_and_again(
-    lab: Lab, repository: Path, tmp_path: Path, levels: int, width: int, size: int, found: str
+    lab: Lab, repository: Path, tmp_path: Path, levels: int, width: int, size: int, refusal: str
 ) -> None:
     blob = put(repository, "blob", "x" * size)
     kind, name = "100644 blob", blob
@@ -329,8 +329,8 @@ def test_a_tree_that_names_itself_again_and_again(
     own = git(repository, "ls-tree", "HEAD")
     tree = put(repository, "tree", f"{own}\n040000 tree {name}\tzoo\n")
     source = identify(f"git:{repository}@{tree}", **lab.where)
-    if found:
-        with pytest.raises(UsageError, match=found):
+    if refusal:
+        with pytest.raises(UsageError, match=refusal):
             unpack(source, tmp_path / "tree")
     else:
         unpack(source, tmp_path / "tree")
