@@ -61,7 +61,9 @@ COMMITS = tuple(
 )
 RELEASE = r"v?\d\.\d{1,2}(?:\.\d{1,3})?(?:-rc\d{1,2})?\b"
 RELEASES = re.compile(rf"\b(?:between|from)\s+({RELEASE})\s+(?:and|to)\s+({RELEASE})", re.I)
-MACHINE = re.compile(r"^test machine: (.{1,200})$", re.M)
+MACHINE = re.compile(r"^(?:on )?test machine: (.{1,200})$", re.M)
+# What a person answers to is quoted, often more than once.
+QUOTED = re.compile(r"^(?:> ?)+", re.M)
 PARAMETER = re.compile(r"^\s*(?:test|case|testcase): *([\w.-]{1,60})$", re.M)
 
 Change = Literal["regression", "improvement"]
@@ -131,7 +133,7 @@ def read(subject: str, body: str, *, by: str, message_id: str, commit: str = "")
 
     Raises UsageError: it names no commit and no two releases.
     """
-    text = f"{subject}\n{body[:READ]}"
+    text = f"{subject}\n{QUOTED.sub('', body[:READ])}"
     releases = RELEASES.search(text)
     matches = (match for pattern in COMMITS if (match := pattern.search(text)))
     named = commit or next((match[1] for match in matches), "")

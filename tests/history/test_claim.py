@@ -50,8 +50,18 @@ def test_a_report_is_read(name: str) -> None:
     assert own.releases == (("v6.18", "v6.19-rc1") if name == "fastpath" else ())
 
 
-def test_the_machine_of_the_robot_is_read() -> None:
-    assert read(ROBOT).machine == "64 threads 2 sockets with 256G memory"
+@pytest.mark.parametrize("before", ["test machine: ", "on test machine: "])
+def test_the_machine_of_the_robot_is_read(before: str) -> None:
+    body = ROBOT.replace("test machine: ", before)
+    assert read(body).machine == "64 threads 2 sockets with 256G memory"
+
+
+@pytest.mark.parametrize("quote", ["> ", "> > ", ">>"])
+@pytest.mark.parametrize("name", READ)
+def test_a_report_that_is_quoted_in_an_answer_is_read_as_it_is(name: str, quote: str) -> None:
+    body = READ[name][0]
+    quoted = "".join(f"{quote}{line}" for line in body.splitlines(keepends=True))
+    assert read(f"On Monday A wrote:\n{quoted}\nI see that too.\n") == read(body)
 
 
 def test_what_the_user_says_that_it_is_about_counts() -> None:
