@@ -1,8 +1,9 @@
 r"""Which releases were tried with which workloads, and what came out: configs/kernels-tried.csv.
 
-Of sessions that compare a kernel with itself.  A row a release, case and number of vCPUs: how many
-numbers of both arms are equal, whether the repeated run gave the same bits, how far the first
-judged metric scatters between the seeds, in %, and the kernel's functions that were executed.
+Of sessions that compare a kernel with itself.  A row a release, architecture, case and number of
+vCPUs: how many numbers of both arms are equal, whether the repeated run gave the same bits, how far
+the first judged metric scatters between the seeds, in %, and the kernel's functions that were
+executed.
 
     ./lab.py run --arm deb:linux-source-7.3 --arm deb:linux-source-7.3 --workloads all --seeds 8 \
         --set guest=smoke --no-twins --measure-anyway --measure-again --session sessions/aa
@@ -26,7 +27,7 @@ from analysis.findings import check_exactness
 from results.session import MeasuredSession, open_session
 
 TABLE = CHECKOUT / "configs/kernels-tried.csv"
-KEY = ("release", "case", "vcpus")
+KEY = ("release", "arch", "case", "vcpus")
 REPEATS = {"bit-exact": "same bits", "inexact": "differs", "pending": "not made"}
 FIELDS = (*KEY, "seeds", "equal", "numbers", "repeat", "spread", "functions", "failed", "date")
 
@@ -67,6 +68,7 @@ def rows_of(session: MeasuredSession) -> Iterator[dict[str, str]]:
         spread = 100 * np.std(primary, ddof=1) / np.mean(primary) if len(primary) > 1 else np.nan
         yield {
             "release": manifest.arms[0].kernel.release,
+            "arch": manifest.guest.arch,
             "case": case.name,
             "vcpus": str(manifest.guest.vcpus),
             "seeds": str(len(by_arm[base])),
