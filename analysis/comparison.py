@@ -52,6 +52,7 @@ from analysis.verdict import (
     judge_secondary,
 )
 from experiment.plan import AGAIN
+from results.profile import BEFORE
 from results.record import CaseRecord, Check, Manifest, Metric, RunRecord
 from results.record import standing as standing_of
 from results.session import MeasuredSession
@@ -59,6 +60,8 @@ from results.units import shown_unit
 
 # fio prints how long its jobs ran in whole milliseconds.
 STEP_S = 0.001
+# A timer's period in the guest (CONFIG_HZ=250): by chance a phase begins one earlier or later.
+TICK_MS = 4.0
 # Of what is divided by, or is, the time that fio ran.
 TIMED = ("bw", "iops", "read_bw", "read_iops", "write_bw", "write_iops", "runtime")
 
@@ -127,11 +130,15 @@ def failure_count(manifest: Manifest, records: Sequence[RunRecord], case: str) -
 def time_resolution(
     manifest: Manifest, case: CaseRecord, metric: str, records: Iterable[RunRecord]
 ) -> float:
-    """The largest error that the step of fio's time leaves in the logarithm of a value; 0 for none.
+    """The largest error that the step of a time leaves in the logarithm of a value; 0 for none.
 
-    ``records`` are the case's; the shortest run has the largest error.
+    ``records`` are the case's; the shortest time has the largest error.
     """
     phase, _, short = metric.partition(".")
+    records = list(records)
+    if short == BEFORE:
+        waited = [ms for each in records if (ms := (each.samples or {}).get(metric, 0.0)) > 0]
+        return math.log1p(TICK_MS / min(waited)) if waited else 0.0
     if manifest.experiment.mode == "wall" or short not in TIMED:
         return 0.0
     times = next(

@@ -405,6 +405,8 @@ def judge_secondary(metrics: Sequence[Evidence], thresholds: Thresholds) -> list
     for evidence, measurement in zip(metrics, measured, strict=True):
         p_value = measurement.p_value if measurement else None
         q = None if p_value is None else next(values)
+        step, interval = evidence.resolution, measurement.interval if measurement else None
+        beyond = not step or (interval and (interval.low > step or interval.high < -step))
         judgements.append(
             Judgement(
                 verdict=None,
@@ -413,7 +415,8 @@ def judge_secondary(metrics: Sequence[Evidence], thresholds: Thresholds) -> list
                 pairs=len(evidence.base),
                 p_value=p_value,
                 p_adjusted=q,
-                differs=q is not None and q <= FALSE_DISCOVERY_RATE and not evidence.unusable,
+                differs=bool(beyond and q is not None and q <= FALSE_DISCOVERY_RATE)
+                and not evidence.unusable,
             )
         )
     return judgements

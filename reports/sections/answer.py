@@ -60,8 +60,6 @@ TRANSLATED = (
     "All times are those of a translator (TCG without -icount): they say nothing of any "
     "machine, and no verdict is given."
 )
-# A timer's period in the guest (CONFIG_HZ=250).
-TICK_MS = 4.0
 Line = Callable[[View, Comparison], Iterator[tuple[str, Words]]]
 
 
@@ -207,13 +205,8 @@ def earlier(_: View, comparison: Comparison) -> Iterator[tuple[str, Words]]:
     """What an arm does more or less of before a phase, where no number of the phase has it."""
     texts = []
     for metric in (each for case in comparison.cases for each in case.metrics):
-        change = metric.judgement.change
-        if not metric.name.endswith(f".{BEFORE}") or not change or not metric.base:
-            continue
-        low, high = change.low or 0.0, change.high or 0.0
-        # Set-up waits for the guest's timer: it begins a period earlier or later by chance.
-        least = max(low, -high, 0.0)
-        if least * metric.base.mean > TICK_MS and metric.patched:
+        differs = metric.judgement.differs and metric.name.endswith(f".{BEFORE}")
+        if differs and metric.base and metric.patched:
             values = " -> ".join(wording.sides(metric.base.mean, metric.patched.mean))
             texts.append(
                 f"{_place(comparison, (metric.case, metric.phase))}{values} ms of the guest's "

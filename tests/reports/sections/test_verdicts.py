@@ -64,6 +64,8 @@ def test_work_that_moved_before_a_phase_is_shown(more_ms: float, shown: bool) ->
         for at in [1060.0 + record.block + more_ms * (record.arm == "patched")]
     ]
     comparison = compare(but(manifest, cases=(case, *manifest.cases[1:])), records)
+    (waited,) = (each for each in comparison.cases[0].metrics if each.name == before.name)
+    assert waited.judgement.differs == shown
     lines = list(earlier(View(forms.as_session(comparison)), comparison))
     assert len(lines) == shown
     for name, words in lines:
