@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import re
@@ -280,6 +281,7 @@ def check_experiment(
     """
     lines: list[str] = []
     places: dict[KeyPath, str] = {}
+    common = copy.deepcopy(data.get("kernel"))
     for text in overrides:
         outcome = apply_override(data, text)
         if isinstance(outcome, str):
@@ -289,7 +291,9 @@ def check_experiment(
             places.pop(outcome, None)
             places[outcome] = place_of(text)
     _tidy(data, places)
+    unused = [*_kernel_for_arms(data, places, _table(common))]
     experiment, mistakes = validated(data, Experiment)
+    mistakes += unused
     mistakes += _across_cases_and_arms(data) if experiment is None else []
     if data.get("mode") in REAL_TIME and data.get("max_seeds") is not None:
         # Not a rule of the model: sessions on record were begun with both, and are still read.
@@ -301,13 +305,18 @@ def check_experiment(
             "max_seeds (--max-seeds) and write the most blocks as blocks (--seeds)"
         )
         mistakes.append(Problem(("max_seeds",), words, data["max_seeds"]))
+    if experiment and experiment.series and not any(arm.patches for arm in experiment.all_arms):
+        words = "no arm has these patches: patches = true is wanted in one, or no series"
+        mistakes.append(Problem(("series",), words))
     if experiment and not any(case.judged(experiment.mode) for case in experiment.cases):
         # Sessions on record are read all the same.
         words = "no case has a metric that is judged; name one, as PHASE.METRIC"
         mistakes.append(Problem(("cases", 0, "primary"), words))
     unknown = list(unknown_names(data, catalogue))
-    # A name that is unknown needs no second line about its spelling.
+    # A name that is unknown needs no second line about its spelling, nor a kernel's for each arm.
     paths = {problem.path for problem in unknown}
+    of_kernel = {problem.path for problem in mistakes if problem.path[:1] == ("kernel",)}
+    paths |= {problem.path for problem in mistakes if problem.path[2:] in of_kernel}
     mistakes = [*(problem for problem in mistakes if problem.path not in paths), *unknown]
     for problem in mistakes:
         # The last ``--set`` that wrote at, below or above the key, or the file.
@@ -619,6 +628,28 @@ def _value(text: str) -> object:
 
 
 FORM = re.compile(rf"(?:(?P<arm>[^:=]+):)?(?P<name>{OPTION_NAME})=(?P<value>{OPTION_VALUE})")
+
+
+def _kernel_for_arms(
+    data: dict[str, Any], overridden: Iterable[KeyPath], before: Mapping[str, object]
+) -> Iterator[Problem]:
+    """Set what is overridden of the kernel in arms' own kernels; a problem where no arm has it.
+
+    Of arms that all have kernels of their own those are changed that were as the common one.
+    """
+    own = [_table(arm).get("kernel") for arm in _array(data.get("arms"))]
+    kernels = [kernel for kernel in own if isinstance(kernel, dict)]
+    for path in overridden if kernels and len(kernels) == len(own) else ():
+        if path[0] != "kernel":
+            continue
+        key = str(path[1]) if path[1:] else "source"
+        same = [each for each in kernels if each.get(key, before.get(key)) == before.get(key)]
+        if key == "source" or not same:
+            words = "no arm has it: each has a kernel of its own, such as arms[0].kernel"
+            yield Problem(path, words)
+            continue
+        for kernel in same:
+            kernel[key] = _table(data["kernel"]).get(key)
 
 
 def with_config(experiment: Experiment, texts: Sequence[str]) -> Experiment:

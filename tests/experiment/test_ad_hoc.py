@@ -178,6 +178,25 @@ def test_kernels_are_arms_named_by_version() -> None:
     assert len(make_plan(made).runs) == 3 * made.blocks + 1
 
 
+def test_what_is_set_of_the_kernel_is_set_of_all_kernels_that_are_compared() -> None:
+    sources = ["deb:linux-source-6.12", "deb:linux-source-7.3"]
+    overrides = (
+        "arms.1.kernel.flavour=kasan",
+        'kernel.additions=["lru-gen"]',
+        "kernel.flavour=lockdep",
+        "kernel.config.CONFIG_X=y",
+    )
+    made = from_kernels(sources, overrides=overrides, catalogue=CATALOGUE)
+    first, second = (arm.kernel for arm in made.all_arms)
+    assert first
+    assert second
+    assert [first.source, second.source] == sources
+    assert first.additions == second.additions == ("lru-gen",)
+    assert first.config == second.config == {"CONFIG_X": "y"}
+    # What an arm has of its own stays.
+    assert (first.flavour, second.flavour) == ("lockdep", "kasan")
+
+
 def test_phases_of_prebuilt_kernels_that_end_by_time_are_longer() -> None:
     built, image = "deb:linux-source-6.12", "deb:linux-image-7.3-cloud-amd64"
     plain, longer = (

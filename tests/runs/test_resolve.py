@@ -177,7 +177,7 @@ def test_arm64_is_refused_what_is_not_known_to_work(tmp_path: Path) -> None:
 
 
 def test_an_arm_of_arm64_has_the_model_of_all(tmp_path: Path) -> None:
-    arm = 'arms=[{name="one"}, {name="two", guest={cpu="Nehalem"}}]'
+    arm = 'arms=[{name="one"}, {name="two", patches=true, guest={cpu="Nehalem"}}]'
     with pytest.raises(SpecError, match=r"arms: two: guest\.cpu = 'Nehalem' is a model of x86_64"):
         resolved(Request(name="noop", overrides=(*ARM64, arm)), tmp_path)
 
