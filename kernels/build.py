@@ -341,8 +341,8 @@ def sources_of(request: KernelRequest, kernel: Kernel, files: Collection[str]) -
 
 
 def require_applies(request: KernelRequest) -> None:
-    """Try patches on a source that is not unpacked yet; SeriesError: one does not apply."""
-    if request.spec.is_prebuilt or not request.patches:
+    """Unpack a source of which more is asked, and try patches; SeriesError: one does not apply."""
+    if request.spec.is_prebuilt or not (request.patches or request.spec.config):
         return
     plan = _Plan.of(request)
     unpacked = plan.source.kind in ("dir", "git") or plan.tree.src.is_dir()

@@ -213,16 +213,21 @@ def lost_options(parts: Sequence[Fragment], config: str) -> tuple[Lost, ...]:
     )
 
 
+def kconfigs(src: Path) -> list[Path]:
+    """The files of a tree that say which options there are, sorted."""
+    paths = []
+    for at, folders, names in os.walk(src):
+        folders[:] = [name for name in folders if not name.startswith(("obj-", "."))]
+        paths += [Path(at) / name for name in names if name.startswith("Kconfig")]
+    return sorted(paths)
+
+
 def likely_reason(src: Path, option: str, options: Mapping[str, str]) -> str:
     """Why an option may not be settable, from its Kconfig entry."""
     begins = re.compile(
         rf"^(?:menu)?config[ \t]+{option}[ \t]*\n(?P<body>(?:[ \t#].*(?:\n|\Z)|\n)*)", re.M
     )
-    paths = []
-    for at, folders, names in os.walk(src):
-        folders[:] = [name for name in folders if not name.startswith(("obj-", "."))]
-        paths += [Path(at) / name for name in names if name.startswith("Kconfig")]
-    for path in sorted(paths):
+    for path in kconfigs(src):
         text = path.read_text(errors="replace")
         if entry := begins.search(text):
             break

@@ -15,6 +15,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import shutil
 import stat
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -27,6 +28,7 @@ from errors import LabError, SeriesError, UsageError
 from files import sha256_of
 from host import folders
 from host.process import run
+from kernels import config
 from kernels.cache import tree_folder
 from kernels.diff import OBJECTS
 from kernels.git_range import require_files, run_git
@@ -47,6 +49,9 @@ COPY_TIMEOUT_S = 600.0
 CONTENTS, CHANGED = "contents.json", "changed.json"
 # What a path is where it is no file: a folder, or what no source has.
 FOLDER, OTHER = "folder", "device, pipe or socket"
+# Where an option begins, and about the same for git grep.
+OPTION_LINE = re.compile(r"^[ \t]*(?:menu)?config[ \t]+(\w+)", re.M)
+GREP = "^[[:space:]]*(menu)?config[[:space:]]"
 
 
 @dataclass(frozen=True)
@@ -362,6 +367,41 @@ def lay_out(
     source: str, names: Sequence[str], into: Path, *, checkout: Path, cache: Path
 ) -> Present | None:
     """Copy those of ``names`` that a source has into a folder; None where it is not at hand."""
+    found = _at_hand(source, checkout, cache)
+    if found is None:
+        return None
+    if isinstance(found, Source):
+        return _from_git(found, names, into)
+    top, own = found
+    # A folder of the tree that is a link leads elsewhere; building refuses it by name.
+    places = {name: own(name) for name in names}
+    files = {n: at for n, at in places.items() if at.is_file() and not at.is_symlink()}
+    for name, file in files.items():
+        (into / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, into / name)
+    return Present(tuple(files), _folders(names, lambda folder: (top / folder).is_dir()))
+
+
+def options_of(source: str, *, checkout: Path, cache: Path) -> frozenset[str] | None:
+    """Names of all options of a source, of whatever architecture; None where it is not at hand."""
+    found = _at_hand(source, checkout, cache)
+    if found is None:
+        return None
+    if isinstance(found, Source):
+        require_files(found.origin, found.tree_id, found.tree_id, clean(str(found.origin)))
+        arguments = ("grep", "-h", "-E", GREP, found.tree_id, "--", "*Kconfig*")
+        texts = [run_git(found.origin, *arguments, check=False).stdout]
+    else:
+        top, own = found
+        paths = [own(str(path.relative_to(top))) for path in config.kconfigs(top)]
+        texts = [path.read_text(errors="replace") for path in paths if path.is_file()]
+    return frozenset(name for text in texts for name in OPTION_LINE.findall(text))
+
+
+def _at_hand(
+    source: str, checkout: Path, cache: Path
+) -> Source | tuple[Path, Callable[[str], Path]] | None:
+    """A tree of git; or the top of a folder, and where its own version of a path is; or neither."""
     kind, _, place = source.partition(":")
     if source.startswith("deb:linux-image-") or kind == "image":
         return None
@@ -370,23 +410,16 @@ def lay_out(
         if not top.is_dir():
             return None
         require_source(source, top)
-        places = {name: top / name for name in names}
-    else:
-        identity = identify(source, checkout=checkout, cache=cache)
-        if kind == "git":
-            return _from_git(identity, names, into)
-        tree = WorkTree(tree_folder(cache, identity.key))
-        # One that nothing is known of is unpacked anew before it is used, and may hold anything.
-        if not (tree.src.is_dir() and (tree.folder / CONTENTS).is_file()):
-            return None
-        top, changed = tree.src, frozenset(_changed(tree))
-        places = {name: _original(tree, name, changed) for name in names}
-    # A folder of the tree that is a link leads elsewhere; building refuses it by name.
-    files = {n: at for n, at in places.items() if at.is_file() and not at.is_symlink()}
-    for name, file in files.items():
-        (into / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, into / name)
-    return Present(tuple(files), _folders(names, lambda folder: (top / folder).is_dir()))
+        return top, lambda name: top / name
+    identity = identify(source, checkout=checkout, cache=cache)
+    if kind == "git":
+        return identity
+    tree = WorkTree(tree_folder(cache, identity.key))
+    # One that nothing is known of is unpacked anew before it is used, and may hold anything.
+    if not (tree.src.is_dir() and (tree.folder / CONTENTS).is_file()):
+        return None
+    changed = frozenset(_changed(tree))
+    return tree.src, lambda name: _original(tree, name, changed)
 
 
 def _from_git(source: Source, names: Sequence[str], into: Path) -> Present:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 from errors import SpecError
 from experiment.architecture import X86_64
+from experiment.frozen import Problem
 from experiment.spec import Guest, PhaseTimes
 from guests.probe.plugin import Probe
 from host.packages import locate
 from host.process import run
 from kernels import config, prebuilt
 from kernels.config import ADDITIONS
+from kernels.configure import added_options
 from kernels.prebuilt import Want
+from kernels.series import read_patch
+from kernels.worktree import options_of
 from runs.boots import MIB
 from runs.resolved import Resolved
 from workloads.job import fio_arguments, job_text
@@ -33,6 +38,15 @@ OPTIONS = {
     "/sys/kernel/mm/damon/": "DAMON_SYSFS",
 }
 PARSE_S, REFUSAL_LINES = 20.0, 2
+
+
+def require_all(resolved: Resolved, checkout: Path, cache: Path) -> None:
+    """Ask all that needs no build; raise SpecError, of kernels of files UsageError."""
+    require_supported(resolved)
+    require_jobs(resolved)
+    require_settings(resolved, checkout)
+    require_options(resolved, checkout, cache)
+    require_prebuilt(resolved, checkout)
 
 
 def require_supported(resolved: Resolved) -> None:
@@ -156,6 +170,43 @@ def require_settings(resolved: Resolved, checkout: Path) -> None:
                 )
     if problems:
         raise SpecError(problems)
+
+
+def require_options(resolved: Resolved, checkout: Path, cache: Path) -> None:
+    """Raise SpecError for options that are asked of kernels and are in no Kconfig of theirs.
+
+    Those of a source that is not at hand yet are not looked for.
+    """
+    asking = [kernel for kernel in resolved.planned_kernels() if kernel.spec.config]
+    where = {"checkout": checkout, "cache": cache}
+    sources = {
+        source: options_of(source, **where)
+        for source in dict.fromkeys(kernel.spec.source for kernel in asking)
+    }
+    every = frozenset[str]().union(*(options or () for options in sources.values()))
+    brought: set[str] = set().union(*(_brought(kernel.patches) for kernel in asking))
+    problems = []
+    for kernel in asking:
+        options = sources[kernel.spec.source]
+        known = (options or frozenset()) | _brought(kernel.patches)
+        for name, value in kernel.spec.config.items() if options is not None else ():
+            short = name.removeprefix("CONFIG_")
+            # What one release of several does not have is off there.
+            if short in known or (value == "n" and short in every | brought):
+                continue
+            words = f"{kernel.spec.source} has no such option"
+            if short in brought:
+                words += f", and {kernel.arm} no patch that adds it; ask it of the arm that has one"
+            problem = Problem((), words, allowed=tuple(sorted({*known, *brought})), intended=short)
+            problem = replace(problem, allowed_word="nearest")
+            problems.append(problem.line(f"config (--config): {name}={value}"))
+    if problems:
+        raise SpecError(list(dict.fromkeys(problems)))
+
+
+def _brought(patches: Collection[Path]) -> frozenset[str]:
+    """Options that patches add."""
+    return frozenset(added_options([read_patch(path) for path in patches]))
 
 
 def uncounted(metrics: Collection[str]) -> list[str]:

@@ -31,14 +31,7 @@ from runs.coverage import automatic, texts_and_files
 from runs.local import Options
 from runs.native import in_native_form, without_phases
 from runs.request import Request
-from runs.requirements import (
-    can_be_modelled,
-    require_jobs,
-    require_prebuilt,
-    require_settings,
-    require_supported,
-    uncounted,
-)
+from runs.requirements import can_be_modelled, require_all, uncounted
 from runs.resolved import Resolved, guest_of, patches_of, resolve
 from text import clean, counted
 
@@ -249,10 +242,7 @@ def resolve_request(
         experiment, checkout=checkout, cache=cache, series=settled.series, guest=guest
     )
     resolved = dataclasses.replace(resolved, left_out=left_out)
-    require_supported(resolved)
-    require_jobs(resolved)
-    require_settings(resolved, checkout)
-    require_prebuilt(resolved, checkout)
+    require_all(resolved, checkout, cache)
     return resolved
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from errors import SeriesError, UsageError
+from errors import SeriesError, SpecError, UsageError
+from experiment.load import with_config
 from experiment.spec import KernelSpec, SeriesSpec
 from host import sandbox
 from kernels import worktree
@@ -19,6 +20,7 @@ from kernels.source import identify
 from kernels.worktree import prepare, switch
 from runs import building, resolved
 from runs.local import Options
+from runs.requirements import require_options
 from runs.resolve import SeriesIntake, taken_in
 from runs.resolved import resolve
 from tests.experiment.test_plan import make_experiment
@@ -119,6 +121,45 @@ def test_what_does_not_apply_is_named_before_the_first_build(lab: Lab) -> None:
     (tree,) = (lab.cache / "trees").iterdir()
     assert (tree / "src/mm/filemap.c").is_file()
     assert not [*tree.glob("src/obj*"), *tree.glob("*.log")]
+
+
+@pytest.mark.parametrize("kind", ["dir", "git", "unpacked"])
+def test_an_option_that_no_kconfig_has_is_named_before_a_build(lab: Lab, kind: str) -> None:
+    mine = lab.series(
+        "mine", replace("Kconfig", "config SMP", 'config MINE\n\tbool "x"\n\nconfig SMP')
+    )
+    lab.series("plain", FASTER)
+    source = as_repository(lab) if kind == "git" else ""
+
+    def refused(series: str, *asked: str) -> list[str]:
+        settled = experiment(lab, f"configs/series/{series}", source)
+        made = resolve(with_config(settled.experiment, asked), **lab.where)
+        try:
+            require_options(made, **lab.where)
+        except SpecError as error:
+            return error.problems
+        return []
+
+    if kind == "unpacked":
+        run_tar(lab)
+        source = f"tarball:{lab.source}.tar"
+        assert refused("mine", "CONFIG_NOPE=y") == []
+        identity = identify(source, **lab.where)
+        tree = prepare(identity, tree_folder(lab.cache, identity.key))
+        # In the state of another arm, with an option that the source has not.
+        switch(tree, [read_patch(path) for path in mine])
+    assert refused("mine", "CONFIG_NET=y", "patched:CONFIG_MINE=y", "CONFIG_MINE=n") == []
+    for series, asked in (
+        ("mine", "CONFIG_NETT=y"),
+        ("mine", "CONFIG_NETT=n"),
+        ("mine", "patched:CONFIG_NETT=y"),
+        ("plain", "CONFIG_MINE=y"),
+    ):
+        (line,) = refused(series, asked)
+        assert "no such option" in line
+        assert ("did you mean 'NET'?" in line) == ("NETT" in asked)
+    (line,) = refused("mine", "CONFIG_MINE=y")
+    assert "base no patch that adds it" in line
 
 
 def run_tar(lab: Lab) -> None:
