@@ -109,9 +109,15 @@ def unmeasured(session: SessionComparison) -> list[str]:
     return paragraph(*(f"{upper_first(text)}." for text in reasons if text))
 
 
+def checks_sentence(session: SessionComparison, *, withheld: bool = True) -> str:
+    """``Correctness checks: base, patched: passed (lockdep on 1 and 4 vCPUs).``"""
+    text = trust.checks_of(session, withheld=withheld).removeprefix("correctness: ")
+    return f"Correctness checks: {text}." if text else ""
+
+
 def closing(session: SessionComparison, *, measured: bool) -> list[str]:
     """What was checked of the arms whose verdicts stand; and that all verdicts are one family."""
-    checks = trust.checks_sentence([gate for gate in session.gates if not gate.withholds])
+    checks = checks_sentence(session, withheld=False)
     many = measured and len(session.primary) > 1
     family = paragraph(f"{sentences.family(session)}.") if many else []
     return [*(paragraph(checks) if checks else []), *family]
@@ -275,7 +281,7 @@ def letter(session: SessionComparison) -> str:
     if len(session.primary) > 1 and any(m.judgement.change for m in session.primary):
         lines += paragraph(f"{sentences.family(session)}.")
     notes = [subject.path_and_work(session.comparisons[0])]
-    notes.append(trust.checks_sentence(session.gates) if not session.is_pair else "")
+    notes.append(checks_sentence(session) if not session.is_pair else "")
     # Whoever applies the series is to know it before a build of their own.
     for series in session.manifest.series:
         notes += [f"The series {text}." for text in executed_on_host(series)]

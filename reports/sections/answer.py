@@ -217,9 +217,9 @@ def earlier(_: View, comparison: Comparison) -> Iterator[tuple[str, Words]]:
 
 
 def _checked(view: View, _: Comparison) -> Iterator[tuple[str, Words]]:
-    """How correctness and exactness stand, where these were asked for."""
+    """How correctness and exactness stand."""
     exactness = view.session.exactness.status
-    checks = trust.checks_sentence(view.session.gates).partition(": ")[2].removesuffix(".")
+    checks = trust.checks_of(view.session)
     repeated = "repeated runs are bit-identical" if exactness == "bit-exact" else ""
     if text := "; ".join(filter(None, (checks, repeated))):
         yield "Checks", text

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from analysis import execution as apart
+from analysis.many import SessionComparison
 from analysis.model import ArmGate, Comparison, FailedRun
 from reports import sentences
 from reports.document import (
@@ -143,16 +142,20 @@ def check_line(gate: ArmGate) -> str:
     return f"{gate.arm}: {_standing(gate)}"
 
 
-def checks_sentence(gates: Sequence[ArmGate]) -> str:
-    """How every arm stands, in one sentence for a mail; empty without checks.
+def checks_of(session: SessionComparison, *, withheld: bool = True) -> str:
+    """How every arm stands, or that nobody asked; empty where there is nothing to check.
 
-    ``Correctness checks: base, patched: passed (lockdep on 1 and 4 vCPUs).``
+    ``base, patched: passed (lockdep on 1 and 4 vCPUs)``; without ``withheld`` of those judged.
     """
+    manifest = session.manifest
+    experiment = manifest.experiment
+    if not (experiment.check or experiment.prebuilt or manifest.same_code):
+        return "correctness: none requested (--check)"
     alike: dict[str, list[str]] = {}
-    for gate in gates:
-        alike.setdefault(_standing(gate), []).append(gate.arm)
-    texts = "; ".join(f"{', '.join(arms)}: {text}" for text, arms in alike.items())
-    return f"Correctness checks: {texts}." if texts else ""
+    for gate in session.gates:
+        if withheld or not gate.withholds:
+            alike.setdefault(_standing(gate), []).append(gate.arm)
+    return "; ".join(f"{', '.join(arms)}: {text}" for text, arms in alike.items())
 
 
 def _details(gate: ArmGate) -> list[str]:
