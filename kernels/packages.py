@@ -24,6 +24,7 @@ LISTS, SOURCES = "apt", "lab.sources"
 # Where kernels are newest; a suite that an archive lacks is left out.
 SUITES = ("sid", "stable-backports", "testing")
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+NO_SUITE = "does not have a Release file"
 CODENAME = re.compile(r"^Codename: (\S+)$", re.M)
 # apt's own word for what its lists came from.
 TARGETS = ("apt-get", "indextargets", "--format", "$(ORIGIN) $(RELEASE) $(REPO_URI)")
@@ -39,7 +40,7 @@ def options(cache: Path) -> tuple[str, ...]:
 def update(cache: Path, *, mirror: str = "", suites: Sequence[str] = (), keyring: str = "") -> str:
     """Fetch lists of newer releases; return the mirror.
 
-    Raises UsageError: there is no mirror; InfraError: no suite can be fetched.
+    Raises UsageError: there is no mirror, or no such suite; InfraError: none can be fetched.
     """
     mirror = mirror or _mirror_of_host()
     keys = Path(keyring) if keyring else KEYRING
@@ -75,7 +76,9 @@ def update(cache: Path, *, mirror: str = "", suites: Sequence[str] = (), keyring
         shutil.rmtree(new)
         what = f"apt-get can fetch no list of packages: {'; '.join(failures)}"
         step = "name another --mirror, --suite or --keyring"
-        raise InfraError(what, where=mirror, next_step=step)
+        # A suite that a user names and an archive that answers has not.
+        unknown = suites and all(NO_SUITE in failure for failure in failures)
+        raise (UsageError if unknown else InfraError)(what, where=mirror, next_step=step)
     (new / SOURCES).write_text("".join(there))
     shutil.rmtree(cache / LISTS, ignore_errors=True)
     new.rename(cache / LISTS)

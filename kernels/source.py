@@ -73,11 +73,11 @@ def identify(spec: str, *, checkout: Path, cache: Path) -> Source:
     if kind == "deb":
         return _debian(name, cache)
     if kind == "tarball":
-        path = _existing(spec, checkout / Path(name).expanduser(), "file")
+        path = existing(spec, checkout / Path(name).expanduser(), "file")
         digest = _digest(path, cache, stamp_of(path.stat()), sha256_of)
         return Source("tarball", f"tarball:{digest}", path)
     if kind == "dir":
-        path = _existing(spec, checkout / Path(name).expanduser(), "folder")
+        path = existing(spec, checkout / Path(name).expanduser(), "folder")
         sparse = ["git", "-C", str(path), "config", "--bool", "core.sparseCheckout"]
         if (path / ".git").exists() and _query(sparse).strip() == "true":
             what = "a sparse checkout, in which files of the kernel are missing"
@@ -244,7 +244,7 @@ def _git(spec: str, name: str, checkout: Path) -> Source:
     place, at, ref = name.rpartition("@")
     if not at or not ref:
         raise UsageError("a git source needs a ref", where=spec, next_step="write git:PATH@REF")
-    path = _existing(spec, checkout / Path(place).expanduser(), "folder")
+    path = existing(spec, checkout / Path(place).expanduser(), "folder")
     arguments = ("rev-parse", "--verify", "--end-of-options", f"{ref}^{{tree}}")
     result = run_git(path, *arguments, check=False)
     if result.returncode != 0:
@@ -257,7 +257,8 @@ def _git(spec: str, name: str, checkout: Path) -> Source:
     return Source("git", f"git:{tree_id}", path, tree_id)
 
 
-def _existing(spec: str, path: Path, kind: str) -> Path:
+def existing(spec: str, path: Path, kind: str) -> Path:
+    """The whole path of a ``kind``, file or folder; UsageError: there is none."""
     if not (path.is_file() if kind == "file" else path.is_dir()):
         raise UsageError(f"no such {kind}: {path}", where=spec, next_step=OTHER)
     return path.resolve()

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from errors import LabError, SeriesError, UsageError
+from errors import InfraError, LabError, SeriesError, UsageError
 from files import sha256_of
 from host import folders
 from host.process import run
@@ -33,7 +33,7 @@ from kernels.cache import tree_folder
 from kernels.diff import OBJECTS
 from kernels.git_range import require_files, run_git
 from kernels.series import Patch, apply
-from kernels.source import Source, identify, require_source, stamp_of, unpack
+from kernels.source import Source, existing, identify, require_source, stamp_of, unpack
 from results import door
 from text import clean
 
@@ -382,6 +382,12 @@ def lay_out(
     return Present(tuple(files), _folders(names, lambda folder: (top / folder).is_dir()))
 
 
+def require_known(source: str, *, checkout: Path, cache: Path) -> None:
+    """Raise UsageError where there is no such package, path or ref, or it is no kernel's."""
+    with suppress(InfraError):  # a package that is not installed yet
+        _at_hand(source, checkout, cache)
+
+
 def options_of(source: str, *, checkout: Path, cache: Path) -> frozenset[str] | None:
     """Names of all options of a source, of whatever architecture; None where it is not at hand."""
     found = _at_hand(source, checkout, cache)
@@ -406,9 +412,7 @@ def _at_hand(
     if source.startswith("deb:linux-image-") or kind == "image":
         return None
     if kind == "dir":
-        top = checkout / Path(place).expanduser()
-        if not top.is_dir():
-            return None
+        top = existing(source, checkout / Path(place).expanduser(), "folder")
         require_source(source, top)
         return top, lambda name: top / name
     identity = identify(source, checkout=checkout, cache=cache)

@@ -20,7 +20,7 @@ from kernels.series import read_patch
 from results.store import MANIFEST, SessionStore
 from runs.coverage import shipped
 from runs.local import Options
-from runs.requirements import require_options
+from runs.requirements import require_sources
 from runs.resolved import Resolved, executed_by_builds
 from text import clean
 
@@ -50,7 +50,7 @@ def build_arms(
     boxed = needs_box(resolved, options)
     for arm in resolved.by_patches():  # a first build takes the whole host
         build.require_applies(options.kernel(arm.kernels[flavour], arm.patches, boxed=boxed))
-    require_options(resolved, options.checkout, options.cache)
+    require_sources(resolved.planned_kernels(), options.checkout, options.cache)
     for arm in resolved.by_patches():
         name, spec = arm.spec.name, arm.kernels[flavour]
         number = every.index((spec, arm.patches)) + 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,9 +19,9 @@ from kernels.config import ADDITIONS
 from kernels.configure import added_options
 from kernels.prebuilt import Want
 from kernels.series import read_patch
-from kernels.worktree import options_of
+from kernels.worktree import options_of, require_known
 from runs.boots import MIB
-from runs.resolved import Resolved
+from runs.resolved import PlannedKernel, Resolved
 from workloads.job import fio_arguments, job_text
 from workloads.job_file import place_of
 from workloads.metrics import PATH, SLOWPATH_SHARE, WORK
@@ -45,7 +45,7 @@ def require_all(resolved: Resolved, checkout: Path, cache: Path) -> None:
     require_supported(resolved)
     require_jobs(resolved)
     require_settings(resolved, checkout)
-    require_options(resolved, checkout, cache)
+    require_sources(resolved.planned_kernels(), checkout, cache)
     require_prebuilt(resolved, checkout)
 
 
@@ -172,13 +172,15 @@ def require_settings(resolved: Resolved, checkout: Path) -> None:
         raise SpecError(problems)
 
 
-def require_options(resolved: Resolved, checkout: Path, cache: Path) -> None:
-    """Raise SpecError for options that are asked of kernels and are in no Kconfig of theirs.
+def require_sources(kernels: Sequence[PlannedKernel], checkout: Path, cache: Path) -> None:
+    """Raise UsageError for a source that is not there, SpecError for options of no Kconfig of it.
 
-    Those of a source that is not at hand yet are not looked for.
+    What is not at hand yet is not looked for.
     """
-    asking = [kernel for kernel in resolved.planned_kernels() if kernel.spec.config]
     where = {"checkout": checkout, "cache": cache}
+    for source in dict.fromkeys(kernel.spec.source for kernel in kernels):
+        require_known(source, **where)
+    asking = [kernel for kernel in kernels if kernel.spec.config and not kernel.spec.is_prebuilt]
     sources = {
         source: options_of(source, **where)
         for source in dict.fromkeys(kernel.spec.source for kernel in asking)

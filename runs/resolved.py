@@ -198,6 +198,10 @@ class Resolved:
         """What a case does, with its variant's settings."""
         return self.workloads[case.workload].as_variant(case.variant)
 
+    def series_parts(self) -> tuple[str, ...]:
+        """What all series are made of, as they are named."""
+        return tuple(part for taken in self.series.values() for part in taken.spec.parts)
+
     def by_patches(self) -> list[ResolvedArm]:
         """The arms that have kernels of their own, those with fewest patches first."""
         return sorted(self.built, key=lambda arm: len(arm.patches))

@@ -125,7 +125,7 @@ def bisect_verb(
             if folder is not None:
                 session.require_new(folder)
             resolved, commits = _resolved(request, between, stack)
-            require_trusted(resolved, on.trusted)
+            require_trusted(resolved.series_parts(), on.trusted)
             search = _search(
                 resolved, commits, metric, case, threshold_of(threshold), seeds, request
             )

@@ -225,6 +225,9 @@ def gate_verb(
             where="gate",
             next_step="./lab.py gate SESSION, or ./lab.py gate --history FOLDER",
         )
+    if night and history is None:
+        what, step = "is of a history, and a session is named", "leave it out, or name --history"
+        raise UsageError(what, where=f"--night {night}", next_step=step)
     from history.gate import of_session, workflow_commands
 
     policy = policy_of(policy_file)

@@ -54,6 +54,10 @@ def doctor_verb(
     from experiment import load
     from host import doctor, facts, fitness
 
+    if (folder and not kernel) or (wall and kernel):
+        name = "--wall" if kernel else "--session"
+        what = "is of checks without --kernel" if kernel else "none is made without --kernel"
+        raise UsageError(what, where=name, next_step="leave it out, or see doctor --help")
     if kernel:
         checks = try_kernel(source_of(kernel, Path.cwd()), folder)
         emit([vars(check) for check in checks]) if as_json else write_out(doctor.as_text(checks))
@@ -220,6 +224,8 @@ def try_kernel(source: str, folder: Path | None = None) -> tuple[DoctorCheck, ..
     where = Measuring(measure_anyway=True, measure_again=True)
     try:
         session.measure(request, options(where), where, folder=target)
+    except UsageError:
+        raise  # nobody tried: it is no kernel
     except LabError as error:
         # Of what a kernel has to pass the first that it does not; no run, nothing more to read.
         name = "configuration and build"

@@ -124,12 +124,12 @@ def resolved_of(
     return resolved
 
 
-def require_trusted(resolved: Resolved, trusted: Iterable[str]) -> None:
-    """Raise UsageError for a name of ``--trust-series`` that no series of ``resolved`` has."""
+def require_trusted(parts: Iterable[str], trusted: Iterable[str]) -> None:
+    """Raise UsageError for a name of ``--trust-series`` that is of no series of ``parts``."""
     from experiment.ad_hoc import name_of
     from experiment.frozen import likely
 
-    names = {name_of(part) for taken in resolved.series.values() for part in taken.spec.parts}
+    names = {name_of(part) for part in parts}
     for name in trusted:
         if name not in names:
             step = f"it has {likely(name, sorted(names)) or 'none'}"

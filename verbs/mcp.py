@@ -21,6 +21,7 @@ import typer
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
+from errors import UsageError
 from host.process import Process, ended, run, spawn
 from results import door
 from verbs.options import CHECKOUT, SESSIONS, opt
@@ -58,6 +59,9 @@ def mcp_verb(
     ./lab.py mcp  # the command that a client's configuration names
     ./lab.py mcp --sessions ~/agent  # with another folder for sessions
     """
+    if sessions.exists() and not sessions.is_dir():
+        what, step = "is no folder", "name a folder, or one that is to be made"
+        raise UsageError(what, where=f"--sessions {sessions}", next_step=step)
     with ExitStack() as running:
         server_of(Tools(sessions.absolute(), running)).run()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,19 @@ import typer
 
 from errors import InfraError, UsageError
 from experiment.series_name import from_here
+from host import facts
 from runs.request import Request
 from verbs import session
 from verbs.cli import Without, flattened
-from verbs.invocation import emit, log, options, placed, resolved_of, write_out
+from verbs.invocation import (
+    emit,
+    log,
+    options,
+    placed,
+    require_trusted,
+    resolved_of,
+    write_out,
+)
 from verbs.options import CHECKOUT, Booting, Json, opt
 
 if TYPE_CHECKING:
@@ -36,8 +46,14 @@ OF_ENTRY = Without("name", "series", "arms")
 def require_queued(experiment: Experiment) -> None:
     """Refuse what the queue does not measure.
 
-    Raises UsageError: native mode, whose sessions a queue and its page cannot read.
+    Raises UsageError: native mode, whose sessions a queue and its page cannot read; there is no
+    such source, or an option that no Kconfig of it has is asked of it without a series.
     """
+    from runs.requirements import require_sources
+    from runs.resolved import PlannedKernel
+
+    kernel, where = experiment.kernel, {"checkout": CHECKOUT, "cache": facts.cache_folder()}
+    require_sources([PlannedKernel("base", kernel, ())], **where)
     if experiment.mode == "native":
         what = "a queue has no sessions of native mode"
         step = "./lab.py run --mode native --series SERIES measures one now"
@@ -177,7 +193,10 @@ def run_verb(
     from runs.boots import Reporter
 
     waiting, run_options = QueueStore(folder), options(where)
-    waiting.read()
+    entries = waiting.read().entries
+    if wait is None:
+        of_open = (entry.question.series for entry in entries if entry.is_open)
+        require_trusted(itertools.chain.from_iterable(of_open), run_options.trusted)
     # A word that is wrong ends this, and not every entry; nothing is connected yet.
     with placed(run_options, where, Reporter()):
         boxed = run_options.sandbox is not False and sandbox.available() is not None
@@ -318,6 +337,7 @@ def watch_verb(
     ./lab.py watch ~/mail/linux-mm.mbox --every 300 --guest smoke  # for ever
     """
     from experiment.ad_hoc import from_series
+    from experiment.load import with_config
     from queues.mailboxes import mailbox_of
     from queues.store import QueueStore
     from queues.watch import Selection, Watch
@@ -327,7 +347,7 @@ def watch_verb(
     source = from_here(source, here=Path.cwd(), checkout=CHECKOUT) if source else ""
     request = replace(request, source=source, automatic=not request.workloads)
     # What is wrong with it is said now, and not by every entry.
-    experiment = from_series(
+    made = from_series(
         ("x.mbox",),
         source=source,
         workloads=request.named_workloads,
@@ -335,7 +355,7 @@ def watch_verb(
         overrides=request.all_overrides,
         catalogue=catalogue(CHECKOUT),
     )
-    require_queued(experiment)
+    require_queued(with_config(made, request.config))
     conditions = Selection(request, (*paths, *(more_paths or ())), priority, days=days)
     watch = Watch(QueueStore(folder), mailbox, conditions)
     before: list[str] = []

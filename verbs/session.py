@@ -120,7 +120,7 @@ def build_verb(
     on = options(where)
     with resumable():
         resolved = resolved_of(request, on, reporter.building)
-        require_trusted(resolved, on.trusted)
+        require_trusted(resolved.series_parts(), on.trusted)
         built = {
             flavour: build_arms(
                 resolved, on, reporter.building, flavour, failures.setdefault(flavour, {})
@@ -336,7 +336,7 @@ def measure(
         resolved = resolved_of(request, on, reporter.building, nearest=nearest)
         if verb:
             # A queue's series are many, and the name is of one of them.
-            require_trusted(resolved, on.trusted)
+            require_trusted(resolved.series_parts(), on.trusted)
         target = folder or sessions.new_folder(SESSIONS, resolved.experiment)
         if resolved.experiment.mode == "native":
             from runs.native import measure_native

@@ -10,6 +10,7 @@ from analysis.verdict import Verdict
 from experiment.spec import CheckSpec
 from reports import forms, sentences
 from reports.headline import outcome, pending
+from reports.sections import trust
 from results.record import Check, CheckProblem, CheckStatus
 from tests.analysis.factory import ExactSession
 from tests.analysis.measured import measured as on_record
@@ -63,6 +64,21 @@ def test_green_arms_are_judged_and_say_what_was_checked() -> None:
         assert "patched: passed (lockdep on 1 vCPU)" in rendered
         # Where nothing can be folded the numbers come first.
         assert ("36602 blocks of 4 KiB read back" in rendered) == (form == "html")
+
+
+def test_a_session_says_that_no_checks_were_requested() -> None:
+    plain, asked = compared(with_check=False), compared(checked("base"), checked("patched"))
+    manifest = plain.manifest
+    same = compare_session(on_record(but(manifest, same_code=True), ExactSession().records()))
+    assert [
+        "none requested (--check)" in trust.checks_of(each) for each in (plain, asked, same)
+    ] == [
+        True,
+        False,
+        False,
+    ]
+    for form in ("text", "letter", "lkp", "html", "summary"):
+        assert "none requested (--check)" in forms.render(plain, form)
 
 
 def test_a_page_folds_what_is_green_and_shows_what_is_not() -> None:

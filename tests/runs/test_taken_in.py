@@ -20,7 +20,7 @@ from kernels.source import identify
 from kernels.worktree import prepare, switch
 from runs import building, resolved
 from runs.local import Options
-from runs.requirements import require_options
+from runs.requirements import require_sources
 from runs.resolve import SeriesIntake, taken_in
 from runs.resolved import resolve
 from tests.experiment.test_plan import make_experiment
@@ -135,7 +135,7 @@ def test_an_option_that_no_kconfig_has_is_named_before_a_build(lab: Lab, kind: s
         settled = experiment(lab, f"configs/series/{series}", source)
         made = resolve(with_config(settled.experiment, asked), **lab.where)
         try:
-            require_options(made, **lab.where)
+            require_sources(made.planned_kernels(), **lab.where)
         except SpecError as error:
             return error.problems
         return []

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from history.store import HistoryStore
+from queues.store import QueueStore
 from tests.analysis.factory import ExactSession, stored
 from tests.conftest import Terminal
 from tests.history.factory import Nights, with_functions
@@ -14,8 +15,10 @@ from tests.values import data
 
 @pytest.fixture
 def places(tmp_path: Path) -> Path:
-    """A folder with a session ``s``, a history ``h`` and an empty folder."""
-    (tmp_path / "none-yet").mkdir()
+    """A session ``s``, a history ``h``, a queue ``q``, a mailbox ``m`` and an empty folder."""
+    for name in ("none-yet", "m/cur", "m/new", "m/tmp"):
+        (tmp_path / name).mkdir(parents=True)
+    QueueStore(tmp_path / "q").create()
     HistoryStore(tmp_path / "h").add(Nights((0.0,)).entries()[0])
     stored(tmp_path / "s", ExactSession())
     return tmp_path
