@@ -209,6 +209,9 @@ def report_verb(
     ./lab.py report latest  # the newest session, as text
     ./lab.py report latest --form letter  # a mail for the list
     """
+    if as_json and (write or form not in ("text", "json")):
+        what, step = "writes no reports, and is a form", "leave out --json, or --form and --write"
+        raise UsageError(what, where="--json", next_step=step)
     if as_json:
         verdict = print_verdicts(folder, strict=strict)
     else:
