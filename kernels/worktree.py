@@ -367,12 +367,12 @@ def lay_out(
     source: str, names: Sequence[str], into: Path, *, checkout: Path, cache: Path
 ) -> Present | None:
     """Copy those of ``names`` that a source has into a folder; None where it is not at hand."""
-    found = _at_hand(source, checkout, cache)
-    if found is None:
+    tree = _at_hand(source, checkout, cache)
+    if tree is None:
         return None
-    if isinstance(found, Source):
-        return _from_git(found, names, into)
-    top, own = found
+    if isinstance(tree, Source):
+        return _from_git(tree, names, into)
+    top, own = tree
     # A folder of the tree that is a link leads elsewhere; building refuses it by name.
     places = {name: own(name) for name in names}
     files = {n: at for n, at in places.items() if at.is_file() and not at.is_symlink()}
@@ -390,15 +390,15 @@ def require_known(source: str, *, checkout: Path, cache: Path) -> None:
 
 def options_of(source: str, *, checkout: Path, cache: Path) -> frozenset[str] | None:
     """Names of all options of a source, of whatever architecture; None where it is not at hand."""
-    found = _at_hand(source, checkout, cache)
-    if found is None:
+    tree = _at_hand(source, checkout, cache)
+    if tree is None:
         return None
-    if isinstance(found, Source):
-        require_files(found.origin, found.tree_id, found.tree_id, clean(str(found.origin)))
-        arguments = ("grep", "-h", "-E", GREP, found.tree_id, "--", "*Kconfig*")
-        texts = [run_git(found.origin, *arguments, check=False).stdout]
+    if isinstance(tree, Source):
+        require_files(tree.origin, tree.tree_id, tree.tree_id, clean(str(tree.origin)))
+        arguments = ("grep", "-h", "-E", GREP, tree.tree_id, "--", "*Kconfig*")
+        texts = [run_git(tree.origin, *arguments, check=False).stdout]
     else:
-        top, own = found
+        top, own = tree
         paths = [own(str(path.relative_to(top))) for path in config.kconfigs(top)]
         texts = [path.read_text(errors="replace") for path in paths if path.is_file()]
     return frozenset(name for text in texts for name in OPTION_LINE.findall(text))

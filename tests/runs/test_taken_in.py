@@ -131,9 +131,9 @@ def test_an_option_that_no_kconfig_has_is_named_before_a_build(lab: Lab, kind: s
     lab.series("plain", FASTER)
     source = as_repository(lab) if kind == "git" else ""
 
-    def refused(series: str, *asked: str) -> list[str]:
-        settled = experiment(lab, f"configs/series/{series}", source)
-        made = resolve(with_config(settled.experiment, asked), **lab.where)
+    def mistakes(series: str, *texts: str) -> list[str]:
+        whole = experiment(lab, f"configs/series/{series}", source)
+        made = resolve(with_config(whole.experiment, texts), **lab.where)
         try:
             require_sources(made.planned_kernels(), **lab.where)
         except SpecError as error:
@@ -143,22 +143,22 @@ def test_an_option_that_no_kconfig_has_is_named_before_a_build(lab: Lab, kind: s
     if kind == "unpacked":
         run_tar(lab)
         source = f"tarball:{lab.source}.tar"
-        assert refused("mine", "CONFIG_NOPE=y") == []
+        assert mistakes("mine", "CONFIG_NOPE=y") == []
         identity = identify(source, **lab.where)
         tree = prepare(identity, tree_folder(lab.cache, identity.key))
         # In the state of another arm, with an option that the source has not.
         switch(tree, [read_patch(path) for path in mine])
-    assert refused("mine", "CONFIG_NET=y", "patched:CONFIG_MINE=y", "CONFIG_MINE=n") == []
-    for series, asked in (
+    assert mistakes("mine", "CONFIG_NET=y", "patched:CONFIG_MINE=y", "CONFIG_MINE=n") == []
+    for series, text in (
         ("mine", "CONFIG_NETT=y"),
         ("mine", "CONFIG_NETT=n"),
         ("mine", "patched:CONFIG_NETT=y"),
         ("plain", "CONFIG_MINE=y"),
     ):
-        (line,) = refused(series, asked)
+        (line,) = mistakes(series, text)
         assert "no such option" in line
-        assert ("did you mean 'NET'?" in line) == ("NETT" in asked)
-    (line,) = refused("mine", "CONFIG_MINE=y")
+        assert ("did you mean 'NET'?" in line) == ("NETT" in text)
+    (line,) = mistakes("mine", "CONFIG_MINE=y")
     assert "base no patch that adds it" in line
 
 
