@@ -160,8 +160,9 @@ def _why(_: View, comparison: Comparison) -> Iterator[tuple[str, Words]]:
             if each.calls.is_significant
         )
         behind = functions.explained(comparison, first[at]) or sentences.changed_per_unit(own)
+        parts = functions.in_parts(own.split) if own.split and at not in called else ""
         held = locks.brief(of_lock[at]) if at in of_lock and of_lock[at].moved_most else ""
-        text = "; ".join(filter(None, (*ratios, behind, held)))
+        text = "; ".join(filter(None, (*ratios, behind, parts, held)))
         texts += [(at, text)] if text else []
     for at, text in texts[:MOST_WHY]:
         yield "Why", f"{_place(comparison, at)}{text}"

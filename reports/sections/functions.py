@@ -122,6 +122,15 @@ def split_words(split: Split) -> str:
     )
 
 
+def in_parts(split: Split) -> str:
+    """``changed functions +0.48 %, their callers and callees -0.01 %, all other code -0.36 %``."""
+    own, linked, rest = (
+        wording.percent(split.share(part.difference))
+        for part in (split.changed, split.linked, split.rest)
+    )
+    return f"changed functions {own}, their callers and callees {linked}, all other code {rest}"
+
+
 def _of_phase(comparison: Comparison, metric: MetricComparison) -> Attribution | None:
     """What was counted in a metric's phase, where it is the first that is judged there."""
     here = (metric.case, metric.phase)

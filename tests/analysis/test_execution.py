@@ -7,7 +7,7 @@ import pytest
 
 from analysis.many import SessionComparison, compare_session
 from analysis.two_sessions import compare_two
-from analysis.verdict import Cause, Verdict
+from analysis.verdict import CALLED, Cause, Verdict
 from experiment.spec import SeriesSpec
 from history.gate import of_history
 from history.gate import of_session as gate_of_session
@@ -292,6 +292,16 @@ def test_a_function_changed_where_changed_code_is_linked_with_it() -> None:
     }
     assert of_walks.tested == of_other.tested > 0
     assert of_other.changed == ()
+
+
+def test_beside_a_result_that_is_no_change_stands_what_the_changed_code_made() -> None:
+    session = known(on_record(*WALKS))
+    assert verdicts(session)["4k.bw"] not in CALLED
+    (own, *_) = session.comparisons[0].headlines
+    assert own.split is not None
+    shown = " ".join(" ".join(forms.answer_lines(session)).split())
+    for part in (own.split.changed, own.split.linked, own.split.rest):
+        assert percent(own.split.share(part.difference)) in shown
 
 
 def test_a_slow_down_that_memory_hides_is_not_unchanged() -> None:
