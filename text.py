@@ -59,6 +59,16 @@ def _fit(text: str, kept: str) -> str:
     )
 
 
+# What GitHub Actions takes for a command wherever a step prints it: a line that begins with two
+# colons (``::stop-commands::``), and ``##[``.
+COMMAND = re.compile(r"^[ \t]*:(?=:)|##(?=\[)", re.M)
+
+
+def printed(text: str) -> str:
+    """``text`` as it may be printed: fit to be shown, and no line of it a command of a log."""
+    return COMMAND.sub(r"\g<0> ", clean_lines(text))
+
+
 def is_unfit(character: str) -> bool:
     """Whether a character must not reach a terminal as it is."""
     return unicodedata.category(character) in UNFIT

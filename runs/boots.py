@@ -31,7 +31,7 @@ from host.accelerator import AcceleratorTest
 from host.doctor import DoctorCheck
 from host.fitness import Placement
 from kernels.make import MakeProgress
-from text import clean, clean_lines, duration
+from text import clean, duration, printed
 
 PLAIN_INTERVAL_S = 20.0
 # Columns for what a guest says of itself.
@@ -55,7 +55,7 @@ class Reporter:
         """One line that stays."""
         with self._lock:
             # Not wrapped where there is no terminal: a line that is searched for is one.
-            self.console.print(Text(clean_lines(text)), soft_wrap=not self.console.is_terminal)
+            self.console.print(Text(printed(text)), soft_wrap=not self.console.is_terminal)
 
     def building(self, name: str, so_far: MakeProgress) -> None:
         """A kernel build: commands run, of those of the last build like it, 0 if none is known."""

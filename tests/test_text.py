@@ -19,6 +19,7 @@ from text import (
     escaped,
     in_words,
     plural,
+    printed,
     typeset,
     wrap_command,
 )
@@ -40,6 +41,15 @@ def test_whatever_a_stranger_says(text: str) -> None:
     for line in (clean(text), clean_line(text), escaped(text), ascii_only(text)):
         assert len(line.splitlines()) <= 1
     ascii_only(text).encode("ascii")
+
+
+@pytest.mark.parametrize("command", ["::stop-commands::x", "::error::x", "##[error]x", "::debug::"])
+@pytest.mark.parametrize("before", ["", "a title\n", "wrapped\n \t ", "\u00a0", "a\r\n"])
+def test_no_line_that_is_printed_commands_the_log_it_is_in(before: str, command: str) -> None:
+    for line in printed(f"{before}{command}").split("\n"):
+        assert not line.strip().startswith("::")
+        assert "##[" not in line
+    assert printed("rust: use kernel::sync::Arc, #[test]") == "rust: use kernel::sync::Arc, #[test]"
 
 
 def test_what_has_an_ascii_form_keeps_it() -> None:

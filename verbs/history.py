@@ -243,7 +243,7 @@ def gate_verb(
         write_out(f"gate: exit {gate.exit_code}")
     annotated = os.environ.get("GITHUB_ACTIONS") == "true" if annotate is None else annotate
     if annotated:
-        write_out(workflow_commands(gate.messages), end="")
+        print(workflow_commands(gate.messages), end="")
     raise typer.Exit(gate.exit_code)
 
 

@@ -24,7 +24,7 @@ import typer
 from errors import UsageError
 from host import facts
 from runs.request import Request
-from text import clean_lines
+from text import printed
 from verbs.options import CHECKOUT, ExecutorOptions
 
 # What makes experiments and boots is imported where it is called: ``--help`` would wait for it.
@@ -64,14 +64,14 @@ def terminal_width() -> int:
 
 def log(text: str) -> None:
     """A line on standard error."""
-    print(clean_lines(text), file=sys.stderr)
+    print(printed(text), file=sys.stderr)
 
 
 def write_out(
     text: object = "", *, end: str = "\n", flush: bool = False, verdicts: bool = False
 ) -> None:
     """Text on standard output; ``verdicts`` in it have their colours on a terminal."""
-    shown = clean_lines(str(text))
+    shown = printed(str(text))
     # https://no-color.org
     if verdicts and sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
         shown = VERDICT.sub(lambda word: typer.style(word[0], COLOURS[word[1]], bold=True), shown)
