@@ -274,7 +274,10 @@ SCRIPT = re.compile(
     r".*\.(?:sh|py|pl|awk|sed|bc)$|(?!Kconfig)(?=.*[a-z])(?!.*defconfig$)[^.]+$", re.S
 )
 # Folders of programs that are built for the host and run, or are run as they are.
-FOLDERS = re.compile(r"(?:scripts|tools|usr|certs|rust/macros|arch/\w+/(?:boot/)?tools)/")
+FOLDERS = re.compile(
+    r"(?:scripts|tools|usr|certs|rust/(?:macros|pin-init|proc-macro2|quote|syn)"
+    r"|arch/\w+/(?:boot/)?tools|.*/aicasm)/"
+)
 # Programs for the host among the kernel's own files, and headers that they include.
 PROGRAMS = re.compile(
     r".*/(?:(?:\w+_)?gen[_-][\w-]+|mkpiggy|mktables|mkcpustr|mkregtable|mkutf8data|vdso2c|vdsomunge"
@@ -282,9 +285,22 @@ PROGRAMS = re.compile(
     r"|include/linux/(?:mod_devicetable|kconfig|compiler-version)\.h$"
     r"|arch/x86/(?:include/asm|lib)/(?:cpufeatures|vmxfeatures|insn\w*|inat\w*)\.[ch]$"
 )
-# What added lines have the compiler or the assembler read, wherever it lies.
+# What added lines have the compiler, the assembler or the linker read, wherever it lies; before,
+# they are put together as a compiler does it: lines, comments, other spellings, pieces of strings.
+WRITTEN = (
+    (re.compile(r"\\\n\+"), ""),
+    (re.compile(r"/\*.{0,200}?\*/", re.S), " "),
+    (re.compile("%:"), "#"),
+    (re.compile(r'"[ \t\n+]*"'), ""),
+)
 READS = re.compile(
-    r'\.incbin\b|\.include\s|#\s*embed\b|#\s*include\s*[<"]/|\binclude_(?:bytes|str)!|\benv!'
+    r"\.incbin\b|\.include\s|#\s*embed\b|\binclude(?:_bytes|_str)?!|\benv!"
+    r"|(?:#\s*(?:import|include(?:_next)?|pragma\s+GCC\s+dependency)|__has_(?:include|embed)\s*\()"
+    r'\s*[<"](?:/|(?:\.\./){6})'
+)
+LINKED, LINKER = (
+    re.compile(r".*\.lds(?:\.[hS])?$"),
+    re.compile(r"\b(?:INCLUDE|INPUT|GROUP|STARTUP)\b"),
 )
 # A command, or a file of another name that may have one.
 COMMAND = re.compile(r'\$\(|^\+\s*o?r?source\s+(?!["\'](?:[^"\']*/)?Kconfig[^/"\']*["\'])', re.M)
@@ -345,6 +361,8 @@ def _reason(file: str, section: Sequence[str]) -> str:
     added = "\n".join(line for line in section if line.startswith("+"))
     if name.startswith("Kconfig") and COMMAND.search(added):
         return "a command in Kconfig"
-    if READS.search(added):
+    for spelling, plain in WRITTEN:
+        added = spelling.sub(plain, added)
+    if READS.search(added) or (LINKED.match(name) and LINKER.search(added)):
         return "reads files of the host"
     return ""
