@@ -147,7 +147,7 @@ INCLUDE, DEEPEST = "include", 8
 LARGEST, MOST_FILES = 256 << 10, 100
 BLANKS = " \t\n\v\f\r"
 COMMENT, OPERATOR = re.compile("[;#]"), re.compile(r"[-+*/]")
-VARIABLE = re.compile(r"\$\{([^}]+)\}")
+VARIABLE, OWN = re.compile(r"\$\{([^}]+)\}"), "FIO_"
 
 
 class JobSection(NamedTuple):
@@ -162,9 +162,10 @@ class _Option(NamedTuple):
     place: str
 
 
-def read_job_file(path: Path) -> dict[str, JobSection]:
+def read_job_file(path: Path, within: Path | None = None) -> dict[str, JobSection]:
     """The sections by the names of their variants (:func:`variant_name`), in the file's order.
 
+    A file that is not named by the user is below ``within``.
     A job has the options of every ``[global]`` above it, then its own.  What the lab gives itself
     (:data:`LAB_GIVES`) is left out.  Raises SpecError: the file cannot be read, fio would refuse
     it, it has no section to run, or it holds what no run of the lab can do; one line for each
@@ -181,7 +182,9 @@ def read_job_file(path: Path) -> dict[str, JobSection]:
         if options is not None and options is not shared:
             sections[variant_name(title, sections)] = _section(title, place, options)
 
-    for at, text in _lines(path.parent, path.name, str(path), mistakes, []):
+    top = within or path.parent
+    name = path.relative_to(top).as_posix()
+    for at, text in _lines(top, name, str(path), mistakes, [], is_named=not within):
         if text.startswith("["):
             end()
             title, place = text[1:-1], at
@@ -209,14 +212,22 @@ def variant_name(title: str, taken: Collection[str] = ()) -> str:
 
 
 def _lines(
-    top: Path, name: str, named: str, mistakes: list[str], read: list[int], depth: int = 0
+    top: Path,
+    name: str,
+    named: str,
+    mistakes: list[str],
+    read: list[int],
+    depth: int = 0,
+    *,
+    is_named: bool = False,
 ) -> Iterator[tuple[str, str]]:
     """Place and text of a file's lines, and of included ones, without blanks and comments.
 
-    ``name`` is below ``top``; ``read`` are the sizes of the files so far.
+    ``name`` is below ``top``; ``read`` are the sizes of the files so far.  One that ``is_named`` by
+    the user may be a link.
     """
     try:
-        if depth:
+        if not is_named:
             data = door.read(top, name, LARGEST)
         else:
             with door.opened_named(top / name, LARGEST) as file:
@@ -255,14 +266,17 @@ def _lines(
 
 def _add_option(line: str, options: dict[str, _Option], place: str, mistakes: list[str]) -> None:
     """Put one option among those of its section, where a run can have it."""
-    text = VARIABLE.sub(lambda word: os.environ.get(word[1], word[0]), line)
+    given = {name: value for name, value in os.environ.items() if name.startswith(OWN)}
+    text = VARIABLE.sub(lambda word: given.get(word[1], word[0]), line)
     key, is_given, value = text.partition("=")
     key = ALIASES.get(key.rstrip(BLANKS), key.rstrip(BLANKS))
     if key in LAB_GIVES:
         return
-    unset = VARIABLE.search(text)
-    if unset:
-        mistakes.append(f"{place}: {line}: {unset[1]} is not set in this environment")
+    if unset := VARIABLE.search(text):
+        why = "is not set in this environment"
+        if not unset[1].startswith(OWN):  # which may be a password, and would be on record
+            why = f"is of this host's environment, of which {OWN}... alone is put in; name it so"
+        mistakes.append(f"{place}: {line}: {unset[1]} {why}")
     refused = [key, *(word for word in REFUSED if word in value and word.startswith("$"))]
     if any(word in value for word in KEYWORDS) and OPERATOR.search(value):
         refused.append(CALCULATED)

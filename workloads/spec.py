@@ -350,7 +350,7 @@ def _place(release: str) -> tuple[int, ...]:
 def load_workload(path: Path) -> Workload:
     """Read one catalogue file; SpecError: names file and key of each mistake."""
     try:
-        if not path.is_file():
+        if not path.is_file() or path.is_symlink():
             raise SpecError([f"{path}: is no plain file"])
         data = read_toml(path)
         _read_job_files(data)
@@ -438,7 +438,7 @@ def _read_job_files(data: dict[str, Any]) -> None:
     for phase in phases if isinstance(phases, list) else ():
         if not isinstance(phase, dict) or not isinstance(phase.get("job_file"), str):
             continue
-        sections = read_job_file(JOBS / phase.pop("job_file"))
+        sections = read_job_file(JOBS / phase.pop("job_file"), JOBS)
         per_job = bool(data.get("file_per_job"))
         jobs = [
             (placed(job.fio, file_per_job=per_job), dict(job.places)) for job in sections.values()

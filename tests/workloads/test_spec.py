@@ -342,7 +342,7 @@ def test_any_file_is_what_fio_reads_in_it(blocks: list[tuple[str, str, list[str]
     texts = ["\n".join([form.format(title), *lines]) for title, form, lines in blocks]
     jobs = [number for number, block in enumerate(blocks) if not block[0].startswith("global")]
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TWINBOOT_BS", "32k")
+        patch.setenv("FIO_BS", "32k")
         place = Path(folder)
         (place / "common.fio").write_text("; of all\n  bs=2k ; c\n\nfsync=1\n")
         (place / "all.fio").write_text("\n; head\n" + "\n".join(texts))
@@ -409,8 +409,12 @@ def test_workloads_have_the_settings_of_their_files() -> None:
         ("[a]\nbs=$pagesize*2\n", "x.fio:2 [a]: bs=$pagesize*2: fio has bc calculate this"),
         ("[a b]\nrate=$mb_memory\n", "x.fio:2 [a b]: rate=$mb_memory: what a guest's kernel"),
         (
-            "[a]\n\nbs=${TWINBOOT_NONE}\n",
-            "x.fio:3 [a]: bs=${TWINBOOT_NONE}: TWINBOOT_NONE is not set in this environment",
+            "[a]\n\nbs=${FIO_NONE}\n",
+            "x.fio:3 [a]: bs=${FIO_NONE}: FIO_NONE is not set in this environment",
+        ),
+        (
+            "[a]\ndescription=${HOME}\n",
+            "x.fio:2 [a]: description=${HOME}: HOME is of this host's environment",
         ),
         ("[global]\nread_iolog=/x\n[a]\n", "x.fio:2 [global]: read_iolog=/x: the guest has no"),
         ("[a]\nunified_rw_reporting=1\n", "x.fio:2 [a]: unified_rw_reporting=1: reads and writes"),
@@ -453,6 +457,26 @@ def test_what_a_job_file_includes_is_a_small_plain_file_beside_it(
     assert problem in caught.value.problems[0]
 
 
+@pytest.mark.parametrize("name", ["../../secret", "/etc/passwd", "../jobs/../../secret"])
+def test_a_workload_names_no_file_beside_the_job_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "secret").write_text("[a]\nbs=4k\n")
+    (tmp_path / "workloads/jobs").mkdir(parents=True)
+    monkeypatch.setattr("workloads.spec.JOBS", tmp_path / "workloads/jobs")
+    job = swap('fio = ["--name=b", "--filename=/mnt/b"]', f'job_file = "{name}"')
+    (tmp_path / "small.toml").write_text(job)
+    with pytest.raises(SpecError, match=r"is no name below|is not in the subpath"):
+        load_workload(tmp_path / "small.toml")
+
+
+def test_a_workload_that_is_a_link_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret = [\n")
+    (tmp_path / "small.toml").symlink_to(tmp_path / "secret")
+    with pytest.raises(SpecError, match="is no plain file"):
+        load_workload(tmp_path / "small.toml")
+
+
 def test_files_that_include_themselves_many_times_end(tmp_path: Path) -> None:
     (tmp_path / "self").write_text("include self\n" * 200)
     (tmp_path / "x.fio").write_text("[a]\ninclude self\n")
@@ -462,7 +486,7 @@ def test_files_that_include_themselves_many_times_end(tmp_path: Path) -> None:
 
 def test_every_mistake_of_a_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "x.fio"
-    path.write_text("[a]\nread_iolog=1\n[b]\nbs=${TWINBOOT_NONE}\n")
+    path.write_text("[a]\nread_iolog=1\n[b]\nbs=${FIO_NONE}\n")
     with pytest.raises(SpecError) as caught:
         read_job_file(path)
     assert len(caught.value.problems) == 2
