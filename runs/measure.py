@@ -204,7 +204,15 @@ def failed(session: Prepared, run: PlannedRun, ending: Ending, kind: str = "") -
     """The record of a run that is no data point; ``kind`` is the ending's if not given."""
     kind = kind or ending.kind
     blame = _blame(session, run.arm, kind, by_clock=ending.by_clock)
-    failure = Failure(kind=kind, blame=blame, message=ending.message, evidence=ending.evidence)
+    says = ending.message.rpartition(STOPPED)[2]
+    # A kernel that somebody named, and that cannot even send why its agent stopped.
+    of_user = run.arm in session.experiment.prebuilt and validity.is_of_user(says)
+    failure = Failure(
+        kind=kind,
+        blame="user" if of_user else blame,
+        message=ending.message,
+        evidence=ending.evidence,
+    )
     return _record(session, run, {"failure": failure})
 
 
@@ -224,6 +232,8 @@ def _blame(session: Prepared, arm: str, kind: str, *, by_clock: bool) -> Blame:
 
 
 RESULT = "result"
+# How the last line of an agent that stopped begins (workloads/agent.sh).
+STOPPED = "twinboot: failed: "
 RETRIED = ("lost", "unreadable")
 # Endings that a host or a kernel may have caused; how the base arm ended in the same block decides.
 DOUBTFUL = ("lost", "silent")

@@ -124,7 +124,12 @@ def problems(result: GuestResult, claim: Claim) -> tuple[str, ...]:
 def of_user(result: GuestResult, claim: Claim) -> bool:
     """Whether what is wrong with a run is what its user named for the arm."""
     first = result.failure or next(iter(problems(result, claim)), "")
-    return first.startswith(OF_USER)
+    return is_of_user(first)
+
+
+def is_of_user(problem: str) -> bool:
+    """Whether a problem is of what a user named: settings, or a kernel that lacks something."""
+    return problem.startswith(OF_USER)
 
 
 def clock_problems(

@@ -11,6 +11,7 @@ import pytest
 
 import runs.measure
 from errors import SeriesError
+from experiment.ad_hoc import from_kernels
 from experiment.plan import PlannedRun
 from guests import channel, exact, kept
 from guests.channel import Ending, Kind
@@ -21,8 +22,9 @@ from results.store import SessionStore
 from runs import stages
 from runs.boots import Reporter
 from runs.local import LocalExecutor, Options
-from runs.measure import _base_of, measure
+from runs.measure import Measurement, _base_of, measure
 from runs.prepare import Prepared, parts_of
+from runs.resolved import catalogue
 from tests.runs.made_up import CHECKOUT, prepared, shipped
 from tests.waiting import wait_until
 from workloads import metrics, parse, validity
@@ -375,6 +377,33 @@ def test_a_workload_that_fails_on_the_patched_kernel_alone_is_the_series_doing(
     assert {failure.kind for failure in of_runs.values()} == {"invalid"}
     by_base = [failure for failure in of_runs.values() if "base arm's run" in failure.message]
     assert {failure.blame for failure in by_base} <= {"series"}
+
+
+@pytest.mark.parametrize(
+    ("says", "blames"),
+    [
+        ("kernel: lacks CONFIG_FW_CFG_SYSFS: the guest reads its job through it", ["user"] * 2),
+        ("mkfs: too small", ["series", "workload"]),
+    ],
+)
+def test_a_prebuilt_kernel_that_lacks_something_is_whose_it_is_that_named_it(
+    says: str, blames: list[str], tmp_path: Path
+) -> None:
+    sources = ["deb:linux-source-6.12", "image:/x/bzImage"]
+    known = catalogue(CHECKOUT)
+    session = prepared(from_kernels(sources, workloads=["syscalls"], catalogue=known))
+    store = SessionStore(tmp_path)
+    measurement = Measurement(session, store, Reporter(), {})
+    base, other = (run for run in session.plan.runs if not run.repeat and "b00" in run.run_id)
+    blame = []
+    for good in ({base.run_id}, set[str]()):
+        measurement.good = good
+        record = runs.measure.failed(
+            session, other, Ending("failed", f"the agent stopped: twinboot: failed: {says}")
+        )
+        assert record.failure
+        blame.append(measurement._blamed(other, record.failure, killed=False).blame)
+    assert blame == blames
 
 
 def test_a_run_with_a_sample_that_is_not_finite_is_no_record(
