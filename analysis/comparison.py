@@ -20,7 +20,13 @@ import numpy as np
 from analysis import findings as facts
 from analysis import statistics, wall
 from analysis.counts import Recorded
-from analysis.execution import Execution, as_explained, as_tested, executions
+from analysis.execution import (
+    Execution,
+    as_explained,
+    as_tested,
+    differ_in_settings,
+    executions,
+)
 from analysis.explain import explain
 from analysis.explain.functions import EXPLANATION as FUNCTIONS
 from analysis.explain.locks import WAITS
@@ -488,7 +494,9 @@ def _view(manifest: Manifest, session: MeasuredSession, *, trusted: bool) -> _Vi
             records,
             profiles,
             trusted=trusted,
-            ran={(each.case, each.phase): each.ran for each in every},
+            ran={}
+            if differ_in_settings(manifest)
+            else {(each.case, each.phase): each.ran for each in every},
             calls=session.calls,
             locks=[each for each in session.locks if each.run_id in run_ids],
             costs=session.costs,

@@ -194,7 +194,9 @@ class Recorded:
 
     Records, profiles and locks are those of diagnostic runs, too.  The session's numbers are
     ``trusted`` where it is finished and exact.  ``ran`` are the functions whose code differs, as
-    far as a case's phase executed them.  ``explained`` is what was explained before, by name.
+    far as a case's phase executed them; not there where that is unknown, or where arms differ in
+    settings, so that all code may act otherwise.  ``explained`` is what was explained before, by
+    name.
     """
 
     manifest: Manifest

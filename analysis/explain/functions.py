@@ -542,18 +542,21 @@ def attribute(recorded: Recorded) -> tuple[Attribution, ...]:
     """One attribution a case, phase and unit of work, in the order of the manifest.
 
     A unit of which some run did none is left out.  Where the session is not trusted, no function
-    is called changed, and none of a phase that prepares others.  What a phase moved by is split
-    where functions that differ ran and it is known who calls whom, and none is called changed of
-    the functions that are not linked with them.
+    is called changed, and none of a phase that prepares others, nor of one in which nothing ran
+    that differs.  What a phase moved by is split where functions that differ ran and it is known
+    who calls whom, and none is called changed of the functions that are not linked with them.
     """
     attributions: list[Attribution] = []
     counts_of: dict[int, PhaseCounts] = {}
+    alike: set[int] = set()
     thresholds = recorded.manifest.experiment.thresholds
     for case, phase, blocks in counts.profiled_phases(recorded):
         lines = _lines(blocks)
         for attribution, table in _phase(case, phase, blocks):
             if attribution.headline and not phase.prepares:
-                names = recorded.ran.get((case.name, phase.name), ())
+                names = recorded.ran.get((case.name, phase.name))
+                if names is not None and not names:
+                    alike.add(len(attributions))
                 own = thresholds.own(case.name, f"{phase.name}.{FUNCTIONS}")
                 if names and recorded.calls is not None:
                     # What boots differ by is in the rest.
@@ -567,7 +570,7 @@ def attribute(recorded: Recorded) -> tuple[Attribution, ...]:
     for at, tested in zip(counts_of, tests, strict=False):
         of = attributions[at].split
         functions = tuple(f for f in tested.changed if of is None or f.name in of.linked_with)
-        update = {"tested": tested.functions, "changed": functions}
+        update = {"tested": tested.functions, "changed": () if at in alike else functions}
         attributions[at] = attributions[at].model_copy(update=update)
     return tuple(attributions)
 

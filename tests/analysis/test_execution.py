@@ -284,6 +284,15 @@ def test_what_they_cannot_have_made_is_unexplained_and_named() -> None:
     assert gate_of_session(session, Policy(rules=(Rule(unexplained="warn"),))).exit_code == 0
 
 
+def test_no_function_changed_where_nothing_ran_that_differs() -> None:
+    session = on_record("vmalloc")
+    judged = compare_session(session)
+    own = judged.comparisons[0].headlines
+    assert all(each.tested > 0 and each.changed == () for each in own)
+    unknown = measured(but(session.manifest, triage=None), session.records, session.profiles)
+    assert any(each.changed for each in compare_session(unknown).comparisons[0].headlines)
+
+
 def test_a_function_changed_where_changed_code_is_linked_with_it() -> None:
     walks, other = (known(on_record(*names)) for names in (WALKS, ("lru_add",)))
     of_walks, of_other = (each.comparisons[0].headlines[0] for each in (walks, other))
