@@ -18,12 +18,10 @@ from analysis.counts import OnePhase, Paired
 from analysis.explain.functions import Attribution
 from analysis.many import SessionComparison, of_comparisons
 from analysis.model import Comparison, MetricComparison, Summary
-from results.profile import PATH, WORK
+from results.profile import PATH, PER_WORK, WORK
 from results.record import Manifest, PhaseRecord, Record
 from results.units import INSTRUCTIONS, read_name
 
-# Of what unit an index of a path is an amount.
-PER_WORK = 1000
 IO = "io"
 DIRECTIONS = re.compile(r"--rw=(?:rand)?(read|write)\b")
 # Numbers of records that are per unit of work and no pair.

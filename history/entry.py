@@ -15,7 +15,9 @@ from experiment.frozen import MOST
 from experiment.plan import AGAIN
 from experiment.spec import Mode, Thresholds
 from files import digest
+from results.profile import PATH, PER_WORK, WORK
 from results.record import KernelIdentity, Metric, Record
+from results.units import INSTRUCTIONS, shown_unit
 
 SCHEMA_VERSION = 5
 # An arm of this name is the same kernel every night: what it moves by is the lab's.
@@ -158,6 +160,20 @@ class CaseEntry(Record):
     def metric(self, name: str) -> Metric | None:
         """The metric of this name; None where the case has none."""
         return next((metric for metric in self.metrics if metric.name == name), None)
+
+    def shown(self, metric: Metric, mode: Mode) -> tuple[float, str]:
+        """By what a value is multiplied for people, and its unit then.
+
+        What is judged of a phase of I/Os is an index; it is shown as the instructions of an I/O
+        that needs as much work as one of this night's first arm (:mod:`analysis.operations`).
+        """
+        phase, _, short = metric.name.rpartition(".")
+        if short != PATH:
+            return 1.0, shown_unit(metric.unit, mode)
+        work = (arm.metrics.get(f"{phase}.{WORK}") for arm in self.arms)
+        means = [each.summary.mean for each in work if each and each.summary]
+        unit = "I/O" if means else "operation"
+        return means[0] / PER_WORK if means else 1.0, f"{INSTRUCTIONS} per {unit}"
 
 
 class ArmEntry(Record):

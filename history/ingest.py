@@ -28,7 +28,7 @@ from history.entry import (
     role_of,
 )
 from reports.headline import pending
-from reports.sentences import of_finding
+from reports.sentences import of_finding, title
 from results.record import CaseRecord, Manifest, RunRecord
 from results.session import MeasuredSession, open_session
 from text import clean
@@ -83,7 +83,7 @@ def entry_of(session: MeasuredSession, *, night: str = "", link: str = "") -> En
         session=manifest.session,
         link=link,
         experiment=experiment.name,
-        title=experiment.title,
+        title=title(manifest),
         mode=experiment.mode,
         guest=manifest.guest.name,
         thresholds=experiment.thresholds,

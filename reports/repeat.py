@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 from analysis.many import SessionComparison
 from analysis.model import Comparison, MetricComparison
-from analysis.operations import PER_WORK
 from reports import sentences, wording
 from reports.headline import Session, headline
-from results.profile import WORK
+from results.profile import PER_WORK, WORK
 from results.record import ArmRecord, Manifest
 from results.units import INSTRUCTIONS
 

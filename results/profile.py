@@ -59,6 +59,10 @@ SPINNING, IDLE = "spinning", "idle"
 IDLE_PROGRAM = "busybox"
 # The names of what is measured by counting: what an I/O takes is path times work.
 PATH, WORK = "path", "work"
+# Path is instructions for a standard amount of work, and work what an I/O needed: an index of
+# prices, and one of quantities at fixed prices (Laspeyres).  A path is given for so many ns of
+# work, so that tools that print two decimals show it.
+PER_WORK = 1000
 # What went by on the guest's clock before a phase, in milliseconds.
 BEFORE = "before"
 # Kinds of instructions, in the order of their counts.

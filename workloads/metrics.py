@@ -9,7 +9,7 @@ from pathlib import Path
 
 from errors import SpecError
 from experiment.spec import FUNCTIONS
-from results.profile import BEFORE, Profile
+from results.profile import BEFORE, PER_WORK, Profile
 from results.profile import PATH as PATH
 from results.profile import WORK as WORK
 from results.record import Metric
@@ -140,11 +140,7 @@ OF_PROGRAM: Mapping[str, Callable[[ProgramResult], float]] = {
 # What the document of reclaim-contention reads from a profile of a machine: the time in
 # the slow path of spin locks, of all the time that CPUs were not idle.
 SLOWPATH_SHARE = "slowpath_share"
-# Path is instructions for a standard amount of work, and work what an I/O needed: an index of
-# prices, and one of quantities at fixed prices (Laspeyres).  A path is given for so many ns of
-# work, so that tools that print two decimals show it.
-PER_WORK = 1000
-# That is also the unit that counts of functions are given per first.
+# What a path is per, and the unit that counts of functions are given per first.
 WORK_TITLE = "1,000 ns of work"
 METRIC_NAMES: tuple[str, ...] = (*OF_FIO, *OF_PROGRAM, PATH, WORK, BEFORE, SLOWPATH_SHARE)
 

@@ -36,7 +36,8 @@ from kernels.addresses import KERNEL_HALF, AddressesError, AddressTable, Functio
 from kernels.btf import Types
 from kernels.cache import Kernel
 from results import profile as profiles
-from workloads.metrics import PER_WORK, WORK, ios_of, work_ns
+from results.profile import PER_WORK, WORK
+from workloads.metrics import ios_of, work_ns
 from workloads.parse import GuestResult, PhaseResult
 from workloads.spec import Phase, Unit
 

@@ -31,7 +31,7 @@ from reports.document import (
     listing,
     row,
 )
-from results.units import read_name, shown_unit
+from results.units import read_name
 
 
 def changes(
@@ -167,12 +167,15 @@ def _metrics(entry: Entry, case: CaseEntry) -> Table:
     heads = (Column("metric", left=True), *(Column(arm.arm) for arm in case.arms))
     rows = []
     for metric in case.metrics:
-        cells = [Cell(read_name(metric.name), small=shown_unit(metric.unit, entry.mode))]
+        factor, unit = case.shown(metric, entry.mode)
+        cells = [Cell(read_name(metric.name), small=unit)]
         for arm in case.arms:
             stored = arm.metrics.get(metric.name)
             summary = stored.summary if stored else None
             spread = wording.spread(summary.stddev) if summary else ""
-            cells.append(Cell(wording.figure(summary.mean if summary else None), small=spread))
+            cells.append(
+                Cell(wording.figure(factor * summary.mean if summary else None), small=spread)
+            )
         rows.append(Row(tuple(cells), strong=metric.name in case.primary))
     return Table(f"Metrics of {case.name}", heads, tuple(rows))
 

@@ -28,7 +28,7 @@ from history.wording import size
 from reports.sentences import MARKS
 from reports.wording import figure, percent
 from results.record import Record
-from results.units import read_name, shown_unit
+from results.units import read_name
 
 # Words besides those of verdicts, which have theirs in reports.wording.
 OTHER_MARKS = {
@@ -164,10 +164,12 @@ def _trend(entries: Sequence[Entry], key: Key, changes: list[NightlyChange]) -> 
         if (head := entry.case(case)) and (metric := head.metric(name))
     )
     mode: Mode = newest.mode
+    factor, unit = head.shown(metric, mode)
     course = Course(*newest.track[:2], mode, *key)
     mine = [change for change in changes if change.course == course]
     width = newest.thresholds.of(case, name).change
-    values = [_mean(entry, *key) for entry in entries]
+    means = (_mean(entry, *key) for entry in entries)
+    values = [None if mean is None else factor * mean for mean in means]
     breaks = {change.entry for change in mine}
     breaks |= {c.entry for c in changes if c.kind in ("lab", "mixed")}
     starts = [at for at, entry in enumerate(entries) if at == 0 or entry.id in breaks]
@@ -201,8 +203,8 @@ def _trend(entries: Sequence[Entry], key: Key, changes: list[NightlyChange]) -> 
     return Trend(
         course=course,
         role=next((each.role for e in entries for each in e.arms if each.name == arm), "followed"),
-        title=metric.title,
-        unit=shown_unit(metric.unit, mode),
+        title=metric.title if read_name(name) == name else f"{name.partition('.')[0]}: {unit}",
+        unit=unit,
         direction=metric.direction,
         primary=name in head.primary,
         points=tuple(points),

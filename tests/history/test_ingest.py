@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from analysis.many import compare_session
+from analysis.operations import per_operation
 from analysis.verdict import Verdict
 from errors import RecordError
 from experiment.arms import ArmSpec
@@ -16,9 +17,12 @@ from history.entry import PINNED, Entry
 from history.exact import moved_settings
 from history.gate import of_session
 from history.ingest import commit_of, entry_of, read_session
+from history.pages.tracks import Track
 from history.policy import Policy
-from reports.sentences import changed_per_unit
+from host.facts import CHECKOUT
+from reports.sentences import changed_per_unit, title
 from results.record import Manifest, RunRecord
+from results.session import open_session
 from tests.analysis import counts_factory
 from tests.analysis.factory import ExactSession, fails, stored
 from tests.analysis.measured import compare, measured
@@ -48,6 +52,31 @@ def test_an_entry_has_what_the_session_measured_and_concluded() -> None:
             name: conclusion.verdict for name, conclusion in conclusions.items()
         }
     assert entry.cases[0].conclusions[0].verdict is Verdict.IMPROVEMENT
+
+
+@pytest.mark.parametrize(("record", "of"), [("regression", "I/O"), ("brk", "operation")])
+def test_instructions_are_shown_as_the_report_of_the_session_has_them(
+    record: str, of: str, tmp_path: Path
+) -> None:
+    packed = CHECKOUT / f"configs/gallery/{record}.tar.xz"
+    completed(["tar", "-xJf", packed, "-C", tmp_path])
+    session = open_session(tmp_path / record)
+    entry, reported = entry_of(session), per_operation(compare_session(session))
+    assert entry.title == title(session.manifest)
+    track = Track((entry,), ())
+    shown = {
+        (trend.course.case, chart.metric): trend
+        for chart in track.charts
+        for trend in chart.trends
+        if trend.course.arm == entry.arms[0].name
+    }
+    paths = [m for m in reported.comparisons[0].primary if m.name.endswith(".instructions")]
+    assert paths
+    for metric in paths:
+        trend = shown[metric.case, metric.name]
+        assert metric.base
+        assert trend.points[-1].value == pytest.approx(metric.base.mean)
+        assert trend.unit == f"instructions per {of}"
 
 
 def test_an_entry_says_by_how_many_seeds_and_which_rule_it_was_judged() -> None:
