@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.verdict import MISSING, UNDECIDED
+from analysis.verdict import CALLED
 from experiment.series_name import message_id
 from queues.store import BLAMES, WORST_FIRST, QueueEntry, QueueStore, Read
 from reports import sentences
@@ -24,6 +24,7 @@ from reports.document import (
 from reports.forms import HTML
 from reports.render import html
 from results import door
+from text import counted
 
 INDEX = "index.html"
 # The newest; the rest are a number, and on disk.
@@ -69,8 +70,10 @@ def render(store: QueueStore, read: Read) -> str:
     at_work = sum(entry.is_worked_on for entry in running)
     counts = _counts(ended)
     shown = f"{at_work} being measured, {len(waiting)} waiting{f'; {counts}' if counts else ''}"
-    head: list[Block] = [Heading(store.folder.name, 1), Paragraph(f"{shown}.", "bottom")]
-    return html.page(f"{store.folder.name}: {shown}", head, blocks, "Twinboot queue", FOOTER)
+    name = store.folder.name
+    return html.page(
+        f"{name}: {shown}", [Heading(f"{shown}.", 1)], blocks, f"Twinboot queue {name}", FOOTER
+    )
 
 
 def _counts(ended: Sequence[QueueEntry]) -> str:
@@ -110,16 +113,22 @@ def _row(store: QueueStore, entry: QueueEntry) -> VerdictRow:
     else:
         # Where there is no verdict the message says all that the headline does.
         details = [] if entry.message.startswith(entry.headline) else [f"{entry.headline}."]
-        lost = (*MISSING, *UNDECIDED)
-        details += [
-            entry.message,
-            *(str(r) for r in entry.results if r.change is not None or r.verdict not in lost),
-            *entry.functions,
-        ]
+        details += [entry.message, *_worst(entry)]
         word, style, when = entry.word, "failed" if entry.blame else entry.word, entry.ended
         mark, when = sentences.MARKS[style], _minute(when)
     lines = (of, *filter(None, details))
     return VerdictRow(word, mark, entry.name, interval=when, style=style, lines=lines, to=to)
+
+
+def _worst(entry: QueueEntry) -> list[str]:
+    """The largest of the changes that the entry's word is about, and which functions made it."""
+    called = [each for each in entry.results if each.verdict == entry.word]
+    if entry.word not in map(str, CALLED):
+        return []
+    worst = max(called, key=lambda each: abs(each.change or 0.0))
+    more = f"; {counted(len(called) - 1, f'more {entry.word}')}" if called[1:] else ""
+    of_phase = f"{worst.case} {worst.metric.partition('.')[0]}: "
+    return [f"{worst}{more}", *(line for line in entry.functions if line.startswith(of_phase))]
 
 
 def _minute(time: str) -> str:

@@ -39,6 +39,7 @@ from reports import wording
 from results import door
 from results.door import StoreError
 from results.record import Record
+from results.units import read_name
 from runs.request import Request
 from text import clean
 
@@ -87,7 +88,7 @@ class PrimaryResult(Record):
         if self.low is not None and self.high is not None:
             parts.append(wording.between(self.low, self.high))
         shown = f"{' '.join(parts)}, " if parts else ""
-        return f"{self.case} {self.metric}: {shown}{self.verdict}"
+        return f"{self.case} {read_name(self.metric)}: {shown}{self.verdict}"
 
 
 class EntryOutcome(Record):

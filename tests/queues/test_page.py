@@ -94,6 +94,29 @@ def test_only_reports_that_are_there_are_linked(store: QueueStore) -> None:
     assert ">mm: check every folio twice</a>" in text
 
 
+def test_of_a_series_with_many_results_the_worst_is_shown(tmp_path: Path) -> None:
+    store = QueueStore(tmp_path / "many")
+    store.create()
+    results = [
+        PrimaryResult(case="memory", metric=f"{phase}.path", verdict=verdict, change=change)
+        for phase, verdict, change in (
+            ("fork", "regression", 0.01),
+            ("exec", "regression", 0.03),
+            ("fault", "no change", 0.0),
+            ("mremap", "not tested", 0.001),
+        )
+    ]
+    of_phases = tuple(f"memory {phase}: 1 of 9 functions changed" for phase in ("fork", "exec"))
+    ended = "2026-11-21T10:00:00.000000Z"
+    made = {"state": "done", "code": 1, "ended": ended}
+    queued(store, "mm: slower", results=tuple(results), functions=of_phases, **made)
+    queued(store, "mm: elsewhere", results=tuple(results[3:]), message="not tested", **made)
+    text = page.render(store, store.read())
+    assert "memory exec.instructions: +3.00 %, regression; 1 more regression" in text
+    assert "memory exec: 1 of 9" in text
+    assert not any(f"memory {other}" in text for other in ("fork", "fault", "mremap"))
+
+
 def test_an_empty_queue_says_how_to_fill_it(tmp_path: Path) -> None:
     empty = QueueStore(tmp_path / "empty")
     empty.create()
@@ -116,7 +139,7 @@ def test_in_a_browser(
     assert drawn.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     # A stylesheet that the policy refuses would leave the page in the browser's own font.
     assert "Charter" in drawn.locator("h2").first.evaluate(
-        "e => getComputedStyle(e.ownerDocument.querySelector('.bottom')).fontFamily"
+        "e => getComputedStyle(e.ownerDocument.querySelector('h1')).fontFamily"
     ).replace("sans-serif", "")
     violations = Axe().run(drawn).response["violations"]
     assert [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in violations] == []
