@@ -160,8 +160,8 @@ def run(
     """Run a child to its end.
 
     With ``log`` its output is appended there and not returned, with ``output`` standard output is
-    written there; ``env`` is added to the lab's own environment.  A second number
-    of ``timeout_s`` is for how long it may use no CPU time.
+    written there; ``env`` is added to the lab's own environment without git's variables.  A second
+    number of ``timeout_s`` is for how long it may use no CPU time.
     Raises InfraError: not installed, deadline passed, or (with ``check``) a status other than 0;
     the message holds the command and the last lines.
     """
@@ -235,7 +235,9 @@ def _start(
     stdin: int = subprocess.DEVNULL,
     pass_fds: Sequence[int] = (),
 ) -> Process:
-    full_env = {**os.environ, **(env or {})}
+    # What a hook of git's was started with names a repository, and hides every other.
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    full_env = {**inherited, **(env or {})}
     for program in (DEATH_SIGNAL_ARGV[0], argv[0]):
         if shutil.which(program, path=full_env.get("PATH")) is None:
             raise InfraError(

@@ -137,6 +137,17 @@ def test_a_pipe_that_git_opens_is_not_waited_for(
     assert error.value.where == str(place)
 
 
+def test_the_repository_is_the_one_that_is_named(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = repository(lab, FASTER)
+    git(folder, "init", "-q", str(tmp_path / "hooked"))
+    head = run_git(folder, "rev-parse", "HEAD").stdout
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "hooked/.git"))
+    monkeypatch.setenv("GIT_OBJECT_DIRECTORY", str(tmp_path / "hooked"))
+    assert run_git(folder, "rev-parse", "HEAD").stdout == head
+
+
 def test_a_filter_that_is_set_later_is_not_run(lab: Lab, tmp_path: Path) -> None:
     folder = repository(lab, FASTER)
     run_git(folder, "rev-parse", "HEAD")
