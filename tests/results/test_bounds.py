@@ -25,7 +25,7 @@ from experiment.spec import MOST_ARMS, Experiment
 from guests import channel
 from history.ingest import entry_of
 from host import limited
-from kernels import diff, git_range, mail, products, series, threads
+from kernels import diff, git_range, mail, products, series, source, threads
 from reports import forms
 from results import door
 from results.door import StoreError
@@ -130,6 +130,8 @@ def test_the_bounds_that_security_names_are_those_there_are() -> None:
         ("a mailbox", products.LARGEST_MBOX >> 20, mail.MOST_MAILS),
         ("a series", series.LARGEST >> 20, diff.MOST_LINES, diff.MOST_FILES, threads.MOST_PATCHES),
         ("a range", git_range.MOST_COMMITS),
+        ("a source in git", source.MOST_NAMES),
+        ("a source in git", source.MOST_BYTES >> 20),
         ("an archive", archive.MOST_BYTES >> 20, archive.MOST_FILES, repro.MOST_RUNS),
         ("a session's", door.TEXT >> 20, MOST_BYTES[RUNS] >> 20),
         ("an experiment", MOST_ARMS, MOST_ITEMS, 8 * MOST_ITEMS),
