@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from analysis.many import SessionComparison
+from analysis.operations import per_operation
 from analysis.statistics import pairs_needed
 from analysis.verdict import Verdict
 from experiment.spec import FUNCTIONS, Thresholds
@@ -70,7 +71,8 @@ def of_session(compared: SessionComparison, policy: Policy) -> Gate:
     manifest = compared.manifest
     track = (manifest.experiment.name, manifest.guest.name, manifest.experiment.mode)
     messages = _lax(track, manifest.experiment.thresholds, judged_in(manifest.cases), policy)
-    for comparison in compared.comparisons:
+    shown = per_operation(compared).comparisons
+    for comparison, of_operations in zip(compared.comparisons, shown, strict=True):
         partly = comparison.count(Verdict.NOT_TESTED) < len(comparison.primary)
         arms = f"{comparison.manifest.patched} against {comparison.manifest.base}"
         for metric in comparison.primary:
@@ -100,7 +102,7 @@ def of_session(compared: SessionComparison, policy: Policy) -> Gate:
                 f"{arms}: {changed_per_unit(each)}",
                 each.largest_change,
             )
-            for each in comparison.judged_functions
+            for each in of_operations.judged_functions
             if each.changed
         ]
     broken = [run for run in compared.failed_runs if run.failure.blame == "series"]

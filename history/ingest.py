@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
 from analysis.comparison import summarize, unfinished
 from analysis.explain.functions import MOST_CHANGED, Attribution
-from analysis.many import compare_session
-from analysis.model import Comparison
+from analysis.many import SessionComparison, compare_session
+from analysis.operations import per_operation
 from errors import RecordError
 from history.entry import (
     PINNED,
@@ -69,6 +69,7 @@ def entry_of(session: MeasuredSession, *, night: str = "", link: str = "") -> En
             f"its own pinned kernel: ./lab.py gate {manifest.session}"
         )
     compared = compare_session(session)
+    of_operations = per_operation(compared)
     if open_runs := unfinished(session):
         raise RecordError(f"{manifest.session}: {open_runs}; finish it with --resume")
     if pending(compared):
@@ -104,7 +105,7 @@ def entry_of(session: MeasuredSession, *, night: str = "", link: str = "") -> En
             for arm in manifest.arms
         ),
         cases=tuple(
-            _case(manifest, measured, case, compared.comparisons) for case in manifest.cases
+            _case(manifest, measured, case, compared, of_operations) for case in manifest.cases
         ),
         exactness=compared.comparisons[0].exactness.status,
         looks=looks.seeds if looks.sequential else (),
@@ -168,7 +169,8 @@ def _case(
     manifest: Manifest,
     records: Sequence[RunRecord],
     case: CaseRecord,
-    comparisons: Iterable[Comparison],
+    compared: SessionComparison,
+    of_operations: SessionComparison,
 ) -> CaseEntry:
     seeds = manifest.seeds_of(case.name)
     arms = []
@@ -192,7 +194,7 @@ def _case(
             )
         )
     conclusions, functions = [], []
-    for comparison in comparisons:
+    for comparison, shown in zip(compared.comparisons, of_operations.comparisons, strict=True):
         pair = {"arm": comparison.manifest.patched, "against": comparison.manifest.base}
         for judged in (each for each in comparison.primary if each.case == case.name):
             judgement, change = judged.judgement, judged.judgement.change
@@ -213,7 +215,7 @@ def _case(
             )
         functions += [
             _changed(pair, phase)
-            for phase in comparison.judged_functions
+            for phase in shown.judged_functions
             if phase.case == case.name and phase.tested
         ]
     return CaseEntry(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from analysis.many import SessionComparison
+from analysis.operations import per_operation
 from analysis.verdict import Verdict
 from errors import Exit, InfraError, LabError
 from queues import page
@@ -50,7 +51,7 @@ def of_session(comparison: SessionComparison) -> EntryOutcome:
         pass
     elif code in (Exit.NO_REGRESSION, Exit.REGRESSION):
         message = ""
-        for pair in comparison.comparisons:
+        for pair in per_operation(comparison).comparisons:
             arm = "" if comparison.is_pair else f"{pair.manifest.patched} "
             functions += [
                 clean(f"{arm}{phase.case} {phase.phase}: {changed_per_unit(phase)}", LONGEST)

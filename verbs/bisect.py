@@ -298,6 +298,8 @@ def _untested(result: Result, session: MeasuredSession) -> dict[int, str]:
 def _shown(result: Result, folder: Path) -> Attribution | None:
     """Where the change between the two points came from, if the probe counted."""
     from analysis.comparison import compare_views
+    from analysis.many import of_comparisons
+    from analysis.operations import per_operation
     from results.session import open_session
 
     search = result.search
@@ -308,12 +310,12 @@ def _shown(result: Result, folder: Path) -> Attribution | None:
     manifest = session.manifest
     arms = tuple(arm for name in (old, new) for arm in manifest.arms if arm.name == name)
     view = manifest.model_copy(update={"arms": arms, "triage": None})
-    (compared,) = compare_views([view], session)
+    (shown,) = per_operation(of_comparisons(view, compare_views([view], session))).comparisons
     phase = search.metric.partition(".")[0]
     return next(
         (
             attribution
-            for attribution in compared.attributions
+            for attribution in shown.attributions
             if attribution.phase == phase and attribution.headline
         ),
         None,

@@ -32,6 +32,7 @@ from reports.document import (
     row,
 )
 from results.units import read_name
+from text import in_words
 
 
 def changes(
@@ -113,8 +114,10 @@ def night(
                 for each in case.conclusions
             )
             blocks.append(Verdicts(tuple(verdicts)))
-        for each in case.functions:
+        for each in (each for each in case.functions if each.count):
             blocks += _functions(each)
+        if same := [each.phase for each in case.functions if not each.count]:
+            blocks.append(Paragraph(f"No function changed in {in_words(same)}."))
         failed = []
         for arm in case.arms:
             if arm.failed:
@@ -141,9 +144,6 @@ def night(
 def _functions(functions: ChangedFunctions) -> list[Block]:
     """Which functions of a phase changed, in the words of the session's report."""
     head = f"{functions.phase}.functions, {functions.arm} against {functions.against}: "
-    blocks: list[Block] = [Paragraph((head, Strong(of_session(functions))))]
-    if not functions.count:
-        return blocks
     heads = (
         Column("function", left=True),
         Column("instructions"),
@@ -160,7 +160,7 @@ def _functions(functions: ChangedFunctions) -> list[Block]:
         for each in functions.largest
     )
     label = f"Functions that changed in {functions.phase}, per {functions.unit_title}"
-    return [*blocks, Table(label, heads, rows)]
+    return [Paragraph((head, Strong(of_session(functions)))), Table(label, heads, rows)]
 
 
 def _metrics(entry: Entry, case: CaseEntry) -> Table:

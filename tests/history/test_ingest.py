@@ -129,7 +129,7 @@ def test_an_entry_has_which_functions_changed_in_the_words_of_the_report() -> No
         counts_factory.profiles(session),
     )
     entry = entry_of(made)
-    (compared,) = compare_session(made).comparisons
+    (compared,) = per_operation(compare_session(made)).comparisons
     kept = {(case.name, each.phase): each for case in entry.cases for each in case.functions}
     assert {key: wording.of_session(each) for key, each in kept.items()} == {
         (each.case, each.phase): changed_per_unit(each) for each in compared.headlines

@@ -1,6 +1,7 @@
 """What a session's comparison leaves in the queue's entry."""
 
 from analysis.many import compare_session
+from analysis.operations import per_operation
 from queues.store import QueueEntry
 from queues.work import of_session
 from reports.sentences import changed_per_unit
@@ -16,7 +17,7 @@ def test_an_entry_says_which_functions_changed_in_the_words_of_the_report() -> N
     profiles = counts_factory.profiles(session)
     compared = compare_session(measured(manifest, records, profiles))
     ending = of_session(compared)
-    first = compared.comparisons[0].headlines[0]
+    first = per_operation(compared).comparisons[0].headlines[0]
     assert ending.functions[0] == f"filemap-4k 4k: {changed_per_unit(first)}"
     assert len(ending.functions) == 3
     waiting = QueueEntry(
