@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
@@ -243,7 +244,7 @@ def gate_verb(
         write_out(f"gate: exit {gate.exit_code}")
     annotated = os.environ.get("GITHUB_ACTIONS") == "true" if annotate is None else annotate
     if annotated:
-        print(workflow_commands(gate.messages), end="")
+        sys.stdout.write(workflow_commands(gate.messages))
     raise typer.Exit(gate.exit_code)
 
 

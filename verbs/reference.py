@@ -20,7 +20,7 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
 
-from experiment.frozen import Name
+from experiment.frozen import MOST, Name
 from experiment.machine import MachineSpec
 from experiment.spec import Experiment, Guest
 from history.policy import Policy
@@ -114,7 +114,13 @@ def _plain(value: Any) -> Any:
     if len(options) == 1:
         rest = {key: each for key, each in value.items() if key != "anyOf"}
         return _plain({**rest, **options[0]})
-    schema = {key: _plain(each) for key, each in value.items() if key != "title"}
+    schema = {
+        key: _plain(each)
+        for key, each in value.items()
+        # Bounds that all numbers have are none that anybody writes.
+        if key != "title"
+        and not (key in ("minimum", "maximum") and abs(each) >= min(MOST.values()))
+    }
     if "patternProperties" in schema:
         schema["additionalProperties"] = False
     if "$ref" in schema:
