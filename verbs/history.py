@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sys
 import re
+import sys
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
