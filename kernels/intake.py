@@ -65,6 +65,8 @@ MESSAGE_CHARACTERS = 400
 # What a fetch needs of the caller's environment to get out of some networks.
 NETWORK = ("http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 STACK = TypeAdapter(tuple[SeriesRecord, ...])
+# Of diff -c: the old file, the new one, and where a hunk begins.
+CONTEXT_DIFF = re.compile(rb"^\*\*\* \S.*\n--- \S.*\n\*{15}", re.M)
 
 
 @dataclass(frozen=True)
@@ -345,10 +347,12 @@ def _vetted(series: _Series, name: str) -> tuple[SeriesRecord, tuple[str, ...]]:
         patch_of(Path(file), content, level)
         for (file, content), level in zip(patches, levels, strict=True)
     ]
-    for patch, _, _ in read:
+    for patch, content, _ in read:
         if not patch.files:
-            step = "take it out of the series"
-            raise SeriesError("changes no file", where=patch.name, next_step=step)
+            what, step = "changes no file", "take it out of the series"
+            if CONTEXT_DIFF.search(content):
+                what, step = "is a context diff, which git does not read", "make it with diff -u"
+            raise SeriesError(what, where=patch.name, next_step=step)
     contents = [content for _, content, _ in read]
     _require_bounds(name, [], files=sum(len(patch.files) for patch, _, _ in read))
     respelled = [

@@ -242,6 +242,14 @@ def test_a_single_patch_and_a_bare_diff(lab: Lab) -> None:
         assert read_patch(patches[0]).files == ("mm/filemap.c",)
 
 
+def test_a_context_diff_is_named_for_what_it_is(lab: Lab) -> None:
+    text = "*** mm/filemap.c\n--- mm/filemap.c\n***************\n*** 1 ****\n! x\n--- 1 ----\n! y\n"
+    (lab.checkout / "context.diff").write_text(text)
+    with pytest.raises(SeriesError, match="is a context diff") as caught:
+        taken(lab, SeriesSpec(path="context.diff"))
+    assert "diff -u" in caught.value.next_step
+
+
 def test_a_range_of_a_repository(lab: Lab) -> None:
     folder = repository(lab, FASTER, GROWN)
     (folder / ".git/config").open("a").write("[diff]\n\tnoprefix = true\n[format]\n\tattach = x\n")
