@@ -55,13 +55,14 @@ def operations(session: SessionComparison) -> dict[tuple[str, str], Operation]:
         if row.short == WORK and row.base.summary is not None
     }
     return {
-        (case.name, phase.name): _operation(phase, work.get((case.name, phase.name)))
+        (case.name, phase.name): operation_of(phase, work.get((case.name, phase.name)))
         for case in session.cases
         for phase in case.phases
     }
 
 
-def _operation(phase: PhaseRecord, work: float | None) -> Operation:
+def operation_of(phase: PhaseRecord, work: float | None) -> Operation:
+    """What a phase is read per; ``work`` is what each needs on the base arm in ns, if known."""
     titles = {unit.name: unit.title for unit in phase.units}
     direction = DIRECTIONS.search(phase.command)
     title = direction[1] if direction else titles.get(IO, "operation")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from analysis.many import SessionComparison, compare_session
 from analysis.native import judge
+from analysis.operations import operation_of
 from analysis.two_sessions import PairedMetric, SessionPair
 from analysis.verdict import CALLED
 from errors import RecordError
@@ -14,8 +15,10 @@ from reports.headline import exit_code, headline, outcome
 from reports.render.text import columns, wrapped
 from results.native import NativeHead
 from results.native import read as read_native
+from results.profile import PATH, WORK
 from results.record import Record
 from results.session import SessionHead, open_session
+from results.units import read_name
 from text import clean_line, counted
 
 HEADS = ("metric", "mean 1", "median 1", "mean 2", "median 2", "change", "verdict")
@@ -175,24 +178,44 @@ def side_by_side(pair: SessionPair) -> str:
                 lines.append("  no primary metric is in both")
                 continue
             heads = HEADS[:-1] if pair.obstacles else HEADS
-            rows = [_row(metric)[: len(heads)] for metric in primary]
+            rows = [_row(pair, metric)[: len(heads)] for metric in primary]
             lines += columns([heads, *rows], left=(0, 6))
             for metric in primary:
-                lines += wrapped(f"{metric.name}: {_evidence(metric)}", indent="    ")
+                lines += wrapped(f"{read_name(metric.name)}: {_evidence(metric)}", indent="    ")
     return "\n".join(lines) + "\n"
 
 
-def _row(metric: PairedMetric) -> tuple[str, ...]:
+def _row(pair: SessionPair, metric: PairedMetric) -> tuple[str, ...]:
+    label, factor = _of_operation(pair, metric)
     before = metric.first.mean if metric.first else None
     after = metric.second.mean if metric.second else None
     change = metric.judgement.change if metric.judgement else None
     ratio = after / before - 1 if before and after is not None else None
     return (
-        f"{metric.name}, {metric.unit}",
-        *map(wording.figure, (before, metric.first_median, after, metric.second_median)),
+        label,
+        *(
+            wording.figure(None if number is None else factor * number)
+            for number in (before, metric.first_median, after, metric.second_median)
+        ),
         wording.percent(change.estimate if change else ratio),
         str(metric.judgement.verdict) if metric.judgement else "",
     )
+
+
+def _of_operation(pair: SessionPair, metric: PairedMetric) -> tuple[str, float]:
+    """A metric's name and unit as people read them, and what its values are multiplied by.
+
+    One factor for both sessions and all arms: the work of the first session's base arm.
+    """
+    phase, _, short = metric.name.partition(".")
+    if short != PATH:
+        return f"{metric.name}, {metric.unit}", 1.0
+    at = (pair.first.arms[0].name, metric.case, f"{phase}.{WORK}")
+    work = (e.first for e in pair.metrics if (e.arm, e.case, e.name) == at and e.first)
+    phases = (of.phases for of in pair.first.cases if of.name == metric.case)
+    record = next(each for each in next(phases) if each.name == phase)
+    operation = operation_of(record, next((each.mean for each in work), None))
+    return f"{read_name(metric.name)} per {operation.title}", operation.factor
 
 
 def _evidence(metric: PairedMetric) -> str:

@@ -2,21 +2,27 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from analysis.many import compare_session
+from analysis.operations import per_operation
 from analysis.two_sessions import SessionPair, compare_two, unequal_runs
 from analysis.verdict import Verdict
 from experiment.spec import CheckSpec
+from host.facts import CHECKOUT
 from reports.sessions import side_by_side
+from reports.wording import figure
 from results.profile import FunctionCount, PhaseProfile, Profile
 from results.record import Failure, Manifest, RunRecord
-from results.session import MeasuredSession
+from results.session import MeasuredSession, open_session
 from tests.analysis.factory import SEEDS, ExactSession, fails
 from tests.analysis.measured import measured
 from tests.analysis.test_gate import SLEEPS, checked
 from tests.values import but
+from tests.waiting import completed
 
 FIRST = ExactSession()
 # The same base arm, and another series in the patched arm.
@@ -47,6 +53,19 @@ def verdicts(pair: SessionPair) -> dict[tuple[str, str], str]:
         for m in pair.metrics
         if m.primary
     }
+
+
+def test_instructions_are_shown_per_read_as_in_the_report(tmp_path: Path) -> None:
+    packed = CHECKOUT / "configs/gallery/regression.tar.xz"
+    completed(["tar", "-xJf", packed, "-C", tmp_path])
+    own = open_session(tmp_path / "regression")
+    text = side_by_side(compare_two(own, own))
+    reported = per_operation(compare_session(own)).primary[0]
+    assert reported.base
+    assert reported.patched
+    for arm in (reported.base, reported.patched):
+        assert f"4k.instructions per read  {figure(arm.mean)}" in text
+    assert ".path" not in text
 
 
 def test_a_session_against_itself_differs_in_nothing() -> None:
