@@ -88,10 +88,11 @@ def as_text(session: SessionComparison, width: int = text.WIDTH, folder: str = "
 def answer_lines(
     session: SessionComparison, width: int = text.WIDTH, folder: str = ""
 ) -> list[str]:
-    """The answer under its title, for a terminal at the end of a session."""
+    """The answer and what else the arms differ by, for a terminal at the end of a session."""
     view = View(of_operations(session), folder=folder)
     title = Heading(sentences.title(session.manifest), 1)
-    return text.render([title, *answer.answer(view)], width)
+    # All options that differ are in the report.
+    return text.render([title, *answer.answer(view), *trust.differences(view)[:1]], width)
 
 
 def as_markdown(session: SessionComparison) -> str:

@@ -427,6 +427,16 @@ def test_same_code_is_no_answer_where_the_series_is_not_in_it(
         assert "same code" not in forms.render(session, form).lower(), form
 
 
+def test_the_answer_of_a_run_says_what_else_the_arms_differ_by() -> None:
+    option = OptionRecord(name="CONFIG_HINT", before="n", after="y")
+    session = ExactSession()
+    manifest = but(session.manifest(), arms=with_option(option))
+    for head, count in ((manifest, 1), (session.manifest(), 0)):
+        shown = "\n".join(forms.answer_lines(compare_session(measured(head, session.records()))))
+        assert shown.count("CONFIG_HINT: n in base; y in patched") == count
+        assert shown.count("Beyond the series") == count
+
+
 def test_a_comment_is_still_the_same_code() -> None:
     manifest = but(ExactSession(same_code=True).manifest(), triage=SAME)
     session = compare_session(measured(manifest, []))
