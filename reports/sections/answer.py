@@ -296,7 +296,8 @@ def _by_arm(view: View) -> list[Block]:
         heads = [Column("case and metric", left=True), *map(Column, names)]
         rows = [
             row(
-                Cell(each.case, under=f"{each.name}, {each.unit}"),
+                # What is below a cell is left out where a table is too wide.
+                Cell(f"{each.case} {each.shown_name}", under=each.unit),
                 *(_verdict_cell(each, cell) for cell in each.others),
             )
             for each in judged

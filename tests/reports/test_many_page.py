@@ -12,6 +12,7 @@ from analysis.model import Comparison
 from experiment.plan import AGAIN
 from experiment.spec import KernelSpec
 from reports import forms
+from reports.sections import answer
 from reports.sentences import changed_per_unit
 from tests.analysis import counts_factory, factory
 from tests.analysis.many_factory import ARMS, Many, steps, workloads
@@ -26,6 +27,16 @@ SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "schema" / "report.schem
 @pytest.fixture(scope="module")
 def page(five: SessionComparison) -> str:
     return forms.render(five, "html")
+
+
+@pytest.mark.parametrize("width", [100, 200])
+def test_each_row_of_verdicts_has_its_case_and_metric(
+    five: SessionComparison, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setattr(answer, "MOST_COLUMNS", 0)
+    shown = "\n".join(forms.answer_lines(five, width)).partition("Every verdict")[0]
+    for row in five.rows:
+        assert (f"{row.case} {row.shown_name}" in shown) == row.primary
 
 
 def test_three_kernels_are_all_named() -> None:
