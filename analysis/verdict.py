@@ -355,7 +355,11 @@ def _judge_one(
         return same if evidence.same_code else _lost(evidence)
     if measured is None:
         reason = "a value is zero or no number: no ratio"
-        return Judgement(verdict=Verdict.INCONCLUSIVE, pairs=n, reason=reason, cause=Cause.NO_RATIO)
+        # Where the arms have the same there is none either, and nothing is lost.
+        equal = evidence.base == evidence.patched
+        lost = {} if equal else {"verdict": Verdict.FAILED, "blame": "workload"}
+        judgement = Judgement(verdict=Verdict.INCONCLUSIVE, reason=reason, cause=Cause.NO_RATIO)
+        return judgement.model_copy(update={"pairs": n, **lost})
     enough = statistics.pairs_needed(1 - 2 * question.equivalence_alpha)
     withheld = evidence.unusable or ("" if evidence.real_time else WITHHELD)
     if withheld:

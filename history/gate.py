@@ -105,6 +105,9 @@ def of_session(compared: SessionComparison, policy: Policy) -> Gate:
             for each in of_operations.judged_functions
             if each.changed
         ]
+    if not any(comparison.primary for comparison in compared.comparisons):
+        text = "no metric of this session is judged"
+        messages.append(_message(policy, PolicyTarget(*track), "not_tested", text, 3))
     broken = [run for run in compared.failed_runs if run.failure.blame == "series"]
     if broken:
         first = broken[0]

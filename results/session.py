@@ -79,6 +79,10 @@ def open_session(folder: Path, *, counted: bool = True) -> MeasuredSession:
 
 
 def _require_planned(manifest: Manifest, records: Sequence[RunRecord], where: Path) -> None:
+    if manifest.same_code and len({arm.kernel.code_key for arm in manifest.arms}) > 1:
+        what = "says that its arms are the same code, and their code keys differ"
+        step = "ask whoever measured it for the session as it was"
+        raise StoreError(what, where=str(where.with_name(MANIFEST)), next_step=step)
     cases, arms = ({each.name for each in of} for of in (manifest.cases, manifest.arms))
     blocks = {"": len(manifest.seeds)} | {twin.name: twin.blocks for twin in manifest.twins}
     taken = set()

@@ -168,7 +168,7 @@ TIGHT = [0.02, -0.03, 0.01, 0.0, -0.02, 0.03, 0.01]
         # A metric that is zero in all runs, and one of whose values has no ratio.
         (Evidence("lower", (0.0,) * 8, (0.0,) * 8, 8), Verdict.NO_CHANGE, "change exactly 0"),
         *(
-            (Evidence("higher", (1.0,) * 8, (2.0,) * 7 + (bad,), 8), Verdict.INCONCLUSIVE, "")
+            (Evidence("higher", (1.0,) * 8, (2.0,) * 7 + (bad,), 8), Verdict.FAILED, "")
             for bad in (0.0, math.nan, math.inf, -1.0)
         ),
         (evidence(FASTER[:7]), Verdict.NOT_JUDGED, "7 seeds, 8 needed at 99 %"),

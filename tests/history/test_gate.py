@@ -27,6 +27,16 @@ CONFIGS = Path(__file__).resolve().parent.parent.parent / "configs"
 FAILING = Policy(rules=(Rule(inconclusive="fail"),))
 
 
+def test_a_session_in_which_nothing_is_judged_fails() -> None:
+    session = ExactSession()
+    manifest = session.manifest()
+    cases = tuple(but(case, primary=()) for case in manifest.cases)
+    compared = compare_session(measured(but(manifest, cases=cases), session.records()))
+    gate = of_session(compared, Policy())
+    assert gate.exit_code == 3
+    assert any(message.title.startswith("not_tested: ") for message in gate.messages)
+
+
 def session_gate(policy: Policy, **made: object) -> Gate:
     session = ExactSession(**made)  # type: ignore[arg-type]
     return of_session(compare_session(measured(session.manifest(), session.records())), policy)

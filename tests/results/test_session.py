@@ -46,6 +46,13 @@ def test_no_session_is_an_error(tmp_path: Path) -> None:
         open_session(tmp_path)
 
 
+def test_arms_that_differ_are_not_the_same_code(tmp_path: Path) -> None:
+    store = SessionStore(tmp_path)
+    store.create(but(ExactSession().manifest(), same_code=True))
+    with pytest.raises(StoreError, match="their code keys differ"):
+        open_session(tmp_path)
+
+
 def test_a_run_that_is_not_of_the_plan_is_named(tmp_path: Path) -> None:
     session = ExactSession()
     updates: list[dict[str, object]] = [{"block": 8}, {"block": -1}]
