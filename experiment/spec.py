@@ -97,7 +97,6 @@ REPEAT = "repeat"
 
 
 Mib = Annotated[int, Field(ge=0, le=MOST_MIB)]
-Figure = Annotated[float, Field(ge=-1e30, le=1e30)]
 
 
 class Dataset(Frozen):
@@ -130,9 +129,9 @@ class Published(Frozen):
     """As in ``primary``: ``phase.metric``."""
     unit: str
     """Unit of both figures, as printed."""
-    base: Figure
+    base: float
     """The figure without the series."""
-    patched: Figure
+    patched: float
     """The figure with it, or of ``arm``."""
     document: str
     """Where it is printed, and when."""
