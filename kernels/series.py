@@ -348,7 +348,7 @@ def _sections(diffs: Iterable[Diff]) -> Iterator[tuple[tuple[str, ...], list[str
 def _reason(file: str, section: Sequence[str]) -> str:
     """Why a file is named, by its name or the lines of its change; nothing where it is not."""
     name = PurePosixPath(file).name
-    if file.startswith("Documentation/"):
+    if file.startswith("Documentation/") and not name.startswith("Kconfig"):
         return ""
     if MAKEFILE.match(name):
         return "a makefile"
