@@ -294,7 +294,7 @@ WRITTEN = (
     (re.compile(r'"[ \t\n+]*"'), ""),
 )
 READS = re.compile(
-    r"\.incbin\b|\.include\s|#\s*embed\b|\binclude(?:_bytes|_str)?!|\benv!"
+    r"[./]incbin\b|\.include\s|/include/\s*\"|#\s*embed\b|\binclude(?:_bytes|_str)?!|\benv!"
     r"|(?:#\s*(?:import|include(?:_next)?|pragma\s+GCC\s+dependency)|__has_(?:include|embed)\s*\()"
     r'\s*[<"](?:/|(?:\.\./){6})'
 )
