@@ -135,7 +135,11 @@ def _executed(values: Values) -> str:
             f"none of the changed functions was executed ({enumerated(idle)}): these workloads "
             "cannot show an effect of the series; choose others"
         )
-    text = f"executed: {len(executed)} of {many} changed functions: {enumerated(executed, '; ')}"
+    of_phases: dict[str, list[str]] = {}
+    for name, _, phases in (each.partition(" in ") for each in executed):
+        of_phases.setdefault(phases, []).append(name)
+    named = [f"{enumerated(names)} in {phases}" for phases, names in of_phases.items()]
+    text = f"executed: {len(executed)} of {many} changed functions: {enumerated(named, '; ')}"
     return f"{text}; not executed: {enumerated(idle)}" if idle else text
 
 

@@ -217,3 +217,11 @@ def test_long_lists_end_in_a_number(many: int, more: str) -> None:
     values = {"executed": [], "not_executed": names, "changed": many}
     finding = Finding(level="note", scope="series", kind="executed", values=values)
     assert f"f4{more})" in sentences.of_finding(finding)
+
+
+def test_functions_that_ran_in_the_same_phases_are_named_together() -> None:
+    ran = ["a in pipe, open", "b in pipe, open", "c in open"]
+    values = {"executed": ran, "not_executed": [], "changed": 3}
+    finding = Finding(level="note", scope="series", kind="executed", values=values)
+    shown = sentences.of_finding(finding)
+    assert shown == "executed: 3 of 3 changed functions: a, b in pipe, open; c in open"
