@@ -198,12 +198,14 @@ def run_make(
     """
     with log.open("ab") as sink:
         sink.write(f"$ cd {cwd} && {paste(argv)}\n".encode())
+        # Before it starts: what it prints at once is a step, too.
+        begin = sink.tell()
     started = time.monotonic()
     steps = 0
     guarded = ["sh", "-c", OUTER, "sh", INNER, "flock", "-F", str(busy), *argv]
     try:
         with log.open("rb") as output, spawn(guarded, log=log, cwd=cwd) as process:
-            output.seek(0, 2)
+            output.seek(begin)
             rest = b""
             ended = False
             while not ended:

@@ -123,7 +123,7 @@ def lines(advice: Advice) -> list[str]:
     total, files = len(suggestion.functions), enumerated(advice.files, most=MOST_NAMES)
     how = "their machine code differs" if advice.by_kernels else "by the lines of the patches"
     text = _wrapped(
-        f"Changes {counted(total, 'function')} ({how}) in {files}."
+        f"Changes {counted(total, 'function')} ({how}) in {files}. Calls are those of {release}."
         if total
         else f"Changes no function{'' if advice.by_kernels else ' by its lines'}, in {files}."
     )

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from runs.fleet.executor import MADE
 from tests.integration.conftest import EndedSession
 from tests.integration.lab_process import SMALL_SESSION, bytes_of, records_of, run_lab, written_ids
 from tests.runs.fleet.cluster import Cluster
@@ -58,4 +59,5 @@ def test_three_workers_give_the_report_of_this_host(
     assert "refused" not in output
     names = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
     local = {path.relative_to(small.folder) for path in small.folder.rglob("*") if path.is_file()}
-    assert names == local
+    # Which worker made what, for a resumed session to compare with.
+    assert names == {*local, Path(MADE)}

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from errors import InfraError
 from experiment.architecture import ARM64
+from host.process import Process, spawn
 from kernels import make
 from kernels.build import provide
 from kernels.make import (
@@ -64,6 +66,20 @@ def test_status_steps_and_log(tmp_path: Path) -> None:
     log = (tmp_path / "log").read_text()
     assert log.startswith(f"$ cd {tmp_path} && make\n")
     assert "Error 3" in log
+
+
+def test_a_step_that_is_printed_before_anybody_looks_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def late(argv: list[str], *, log: Path, cwd: Path) -> Iterator[Process]:
+        with spawn(argv, log=log, cwd=cwd) as process:
+            wait_until(lambda: b"1.o" in log.read_bytes(), "the first step")
+            yield process
+
+    monkeypatch.setattr(make, "spawn", late)
+    (tmp_path / "Makefile").write_text('all:\n\t@echo "  CC      1.o"\n')
+    assert run(tmp_path) == (0, 1)
 
 
 def test_progress_tells_steps_while_make_runs(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def kernels_here() -> list[Kernel]:
         and not each.identity.patches
         and each.identity.arch == "x86_64"
     }
-    return list(by_release.values())
+    return [by_release[release] for release in sorted(by_release)]
 
 
 @pytest.mark.parametrize("there", kernels_here(), ids=lambda each: each.identity.release)
