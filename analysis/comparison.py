@@ -141,7 +141,6 @@ def time_resolution(
     ``records`` are the case's; the shortest time has the largest error.
     """
     phase, _, short = metric.partition(".")
-    records = list(records)
     if short == BEFORE:
         waited = [ms for each in records if (ms := (each.samples or {}).get(metric, 0.0)) > 0]
         return math.log1p(TICK_MS / min(waited)) if waited else 0.0

@@ -69,11 +69,11 @@ def entry_of(session: MeasuredSession, *, night: str = "", link: str = "") -> En
             f"its own pinned kernel: ./lab.py gate {manifest.session}"
         )
     compared = compare_session(session)
-    of_operations = per_operation(compared)
     if open_runs := unfinished(session):
         raise RecordError(f"{manifest.session}: {open_runs}; finish it with --resume")
     if pending(compared):
         raise RecordError(f"{manifest.session}: checks pending; finish it with --resume")
+    of_operations = per_operation(compared)
     measured = [record for record in session.records if not record.twin and not record.repeat]
     looks = experiment.looks(len(manifest.seeds))
     warnings = [of_finding(each) for each in compared.findings if each.level == "warning"]

@@ -122,9 +122,9 @@ def _row(store: QueueStore, entry: QueueEntry) -> VerdictRow:
 
 def _worst(entry: QueueEntry) -> list[str]:
     """The largest of the changes that the entry's word is about, and which functions made it."""
-    called = [each for each in entry.results if each.verdict == entry.word]
     if entry.word not in map(str, CALLED):
         return []
+    called = [each for each in entry.results if each.verdict == entry.word]
     worst = max(called, key=lambda each: abs(each.change or 0.0))
     more = f"; {counted(len(called) - 1, f'more {entry.word}')}" if called[1:] else ""
     of_phase = f"{worst.case} {worst.metric.partition('.')[0]}: "

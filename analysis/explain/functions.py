@@ -548,15 +548,12 @@ def attribute(recorded: Recorded) -> tuple[Attribution, ...]:
     """
     attributions: list[Attribution] = []
     counts_of: dict[int, PhaseCounts] = {}
-    alike: set[int] = set()
     thresholds = recorded.manifest.experiment.thresholds
     for case, phase, blocks in counts.profiled_phases(recorded):
         lines = _lines(blocks)
         for attribution, table in _phase(case, phase, blocks):
             if attribution.headline and not phase.prepares:
-                names = recorded.ran.get((case.name, phase.name))
-                if names is not None and not names:
-                    alike.add(len(attributions))
+                names = recorded.ran.get((case.name, phase.name), ())
                 own = thresholds.own(case.name, f"{phase.name}.{FUNCTIONS}")
                 if names and recorded.calls is not None:
                     # What boots differ by is in the rest.
@@ -568,10 +565,12 @@ def attribute(recorded: Recorded) -> tuple[Attribution, ...]:
             attributions.append(attribution)
     tests = changed(list(counts_of.values()) if recorded.trusted else [], thresholds.alpha)
     for at, tested in zip(counts_of, tests, strict=False):
-        of = attributions[at].split
+        judged = attributions[at]
+        of, ran = judged.split, recorded.ran.get((judged.case, judged.phase))
         functions = tuple(f for f in tested.changed if of is None or f.name in of.linked_with)
-        update = {"tested": tested.functions, "changed": () if at in alike else functions}
-        attributions[at] = attributions[at].model_copy(update=update)
+        # None where it is not known what ran; empty where nothing did.
+        update = {"tested": tested.functions, "changed": functions if ran is None or ran else ()}
+        attributions[at] = judged.model_copy(update=update)
     return tuple(attributions)
 
 
