@@ -68,13 +68,20 @@ RARELY = "Needed rarely"
 PLACES = ("series", "source", "arms")
 
 
-def option(flag: str, panel: str, text: str, *former: str, **more: Any) -> Any:
-    """An option with its help, in one of the three panels; its former names are accepted, too."""
-    return typer.Option(flag, *former, rich_help_panel=panel, help=text, **more)
+def opt(flags: str, help_text: str, panel: str | None = None, **more: Any) -> Any:
+    """An option as its help shows it: ``--name -n METAVAR``, and what it does.
+
+    Names behind the first are short or former ones, which are accepted, too.
+    """
+    words = flags.split(" ")
+    names = [word for word in words if word.startswith("-")]
+    metavar = " ".join(word for word in words if word not in names)
+    return typer.Option(
+        *names, help=help_text, rich_help_panel=panel, metavar=metavar or None, **more
+    )
 
 
-NAMES: dict[str, Any] = {"metavar": "NAME,NAME", "autocompletion": workloads}
-SEEDS: dict[str, Any] = {"metavar": "N", "min": 1, "max": 1000}
+SEEDS: dict[str, Any] = {"min": 1, "max": 1000}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,103 +109,95 @@ class Request:
     ] = ""
     overrides: Annotated[
         tuple[str, ...],
-        option(
-            "--set", METHOD, "any key of the experiment", metavar="KEY=VALUE", envvar="TWINBOOT_SET"
-        ),
+        opt("--set KEY=VALUE", "any key of the experiment", METHOD, envvar="TWINBOOT_SET"),
     ] = ()
     mode: Annotated[
         str,
-        option(
-            "--mode",
-            METHOD,
+        opt(
+            "--mode MODE",
             "exact; wall: real time under KVM; native: of User-Mode Linux",
-            metavar="MODE",
+            METHOD,
             autocompletion=modes,
         ),
     ] = ""
     twins: Annotated[
         bool | None,
-        option(
-            "--diagnostics/--no-diagnostics",
-            METHOD,
+        opt(
+            "--diagnostics/--no-diagnostics --twins/--no-twins",
             "diagnostic runs: waits, misses",
-            "--twins/--no-twins",
+            METHOD,
         ),
     ] = None
     series: Annotated[
         tuple[str, ...],
-        option("--series", SUBJECT, "patches: FOLDER, FILE, MESSAGE-ID or A..B", metavar="SERIES"),
+        opt("--series SERIES", "patches: FOLDER, FILE, MESSAGE-ID or A..B", SUBJECT),
     ] = ()
     source: Annotated[
         str,
-        option(
-            "--source",
-            SUBJECT,
-            "their kernel: deb:, tarball:, dir: or git:PATH[@REF]",
-            metavar="SOURCE",
-        ),
+        opt("--source SOURCE", "their kernel: deb:, tarball:, dir: or git:PATH[@REF]", SUBJECT),
     ] = ""
     workloads: Annotated[
-        str, option("--workloads", METHOD, "of the catalogue, with --series or --arm", **NAMES)
+        str,
+        opt(
+            "--workloads NAME,NAME",
+            "of the catalogue, with --series or --arm",
+            METHOD,
+            autocompletion=workloads,
+        ),
     ] = ""
     automatic: Annotated[
         bool,
-        option(
+        opt(
             "--auto",
-            RARELY,
             "the default with --series: the workloads that execute what it changes",
+            RARELY,
         ),
     ] = False
     reverse: Annotated[
         bool,
-        option("--reverse", RARELY, "the source contains --series already: remove it for the base"),
+        opt("--reverse", "the source contains --series already: remove it for the base", RARELY),
     ] = False
-    per_patch: Annotated[bool, option("--per-patch", SUBJECT, "measure after each patch")] = False
+    per_patch: Annotated[bool, opt("--per-patch", "measure after each patch", SUBJECT)] = False
     check: Annotated[
-        bool | None, option("--check/--no-check", METHOD, "correctness checks of every arm")
+        bool | None, opt("--check/--no-check", "correctness checks of every arm", METHOD)
     ] = None
     arms: Annotated[
         tuple[str, ...],
-        option(
-            "--arm", SUBJECT, "deb:linux-image-X, image:PATH@MODULES or a source", metavar="KERNEL"
-        ),
+        opt("--arm KERNEL", "deb:linux-image-X, image:PATH@MODULES or a source", SUBJECT),
     ] = ()
     quick: Annotated[
-        bool, option("--quick", METHOD, "the first case alone, no checks or diagnostics")
+        bool, opt("--quick", "the first case alone, no checks or diagnostics", METHOD)
     ] = False
     seeds: Annotated[
-        int | None, option("--seeds", METHOD, "as many seeds, and no more", **SEEDS)
+        int | None, opt("--seeds N", "as many seeds, and no more", METHOD, **SEEDS)
     ] = None
     max_seeds: Annotated[
         int | None,
-        option(
-            "--max-seeds",
-            RARELY,
+        opt(
+            "--max-seeds N",
             "add seeds, up to as many, until every verdict is decided",
+            RARELY,
             **SEEDS,
         ),
     ] = None
     memory: Annotated[
         str,
-        option(
-            "--memory",
-            RARELY,
+        opt(
+            "--memory MACHINE",
             "after the verdict: what this machine's caches and TLBs would miss; none: nothing",
-            metavar="MACHINE",
+            RARELY,
             autocompletion=machines,
         ),
     ] = ""
     config: Annotated[
-        tuple[str, ...],
-        option("--config", SUBJECT, "CONFIG_X=y, on all arms or one", metavar="[ARM:]OPTION"),
+        tuple[str, ...], opt("--config [ARM:]OPTION", "CONFIG_X=y, on all arms or one", SUBJECT)
     ] = ()
     guest: Annotated[
         str,
-        option(
-            "--guest",
-            METHOD,
+        opt(
+            "--guest NAME",
             "its memory and CPUs: smoke is the smallest",
-            metavar="NAME",
+            METHOD,
             autocompletion=guests,
         ),
     ] = ""

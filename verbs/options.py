@@ -13,20 +13,10 @@ import typer
 
 from errors import UsageError
 from runs import request
+from runs.request import CHECKOUT as CHECKOUT
 from runs.request import METHOD, RARELY
-
-CHECKOUT = Path(__file__).resolve().parent.parent
-SESSIONS = CHECKOUT / "sessions"
-
-
-def opt(flags: str, help_text: str, panel: str | None = None, **more: Any) -> Any:
-    """An option of a verb as its help shows it: ``--name -n METAVAR``, and what it does."""
-    words = flags.split(" ")
-    names = [word for word in words if word.startswith("-")]
-    metavar = " ".join(word for word in words if word not in names)
-    return typer.Option(
-        *names, help=help_text, rich_help_panel=panel, metavar=metavar or None, **more
-    )
+from runs.request import SESSIONS as SESSIONS
+from runs.request import opt as opt
 
 
 def sessions_folder(folder: Path) -> Path:
