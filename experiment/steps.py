@@ -14,7 +14,7 @@ from typing import Literal
 
 from errors import SpecError
 from experiment.arms import ArmSpec, SeriesSpec
-from experiment.spec import MOST_ARMS, CaseSpec, Experiment
+from experiment.spec import MOST_ARMS, Experiment
 
 BASE = "base"
 REVERTED = "revert: "
@@ -76,18 +76,13 @@ def per_patch(experiment: Experiment, subjects: Sequence[str]) -> Experiment:
             ]
         )
     arms = step_arms(experiment.series, subjects)
-    changed = {
-        "arms": arms,
-        "compare": "steps",
-        "cases": tuple(_published_of(case, arms[-1].name) for case in experiment.cases),
-    }
+    cases = []
+    for case in experiment.cases:
+        figures = (each.model_copy(update={"arm": arms[-1].name}) for each in case.published)
+        cases.append(case.model_copy(update={"published": tuple(figures)}))
+    changed = {"arms": arms, "compare": "steps", "cases": tuple(cases)}
     # Through the model's own checks, which a plain copy would pass by.
     return Experiment.model_validate(dict(experiment) | changed)
-
-
-def _published_of(case: CaseSpec, arm: str) -> CaseSpec:
-    published = tuple(figure.model_copy(update={"arm": arm}) for figure in case.published)
-    return case.model_copy(update={"published": published})
 
 
 State = Literal["old", "new", "skip"]

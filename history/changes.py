@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from analysis.explain.functions import SMALLEST as MOVED_ON
 from analysis.verdict import Verdict
@@ -187,14 +187,7 @@ def gaps_of(entries: Sequence[Entry], known_changes: KnownChanges | None = None)
             words = f"last entry of {last.night}, others have {newest.night}"
             gaps.append(Gap("stale", last.track, newest.night, last.id, words))
         gaps += [*_ended(track), *_seeds(track)]
-    if not gaps:
-        return ()
-    known = known_changes or KnownChanges()
-    standing = (known.standing(gap.id, newest.night) for gap in gaps)
-    return tuple(
-        replace(gap, status=status, why=why)
-        for gap, (status, why) in zip(gaps, standing, strict=True)
-    )
+    return _standing(gaps, known_changes, newest)
 
 
 # (case, metric, arm); empty where it is of all.
@@ -274,10 +267,10 @@ def changes_of(
     nights = list(entries)
     tracks = [[policy.judging(entry) for entry in track] for track in by_track(nights).values()]
     changes = [_change(track, change) for track in tracks for change in exact.find(track)]
-    if not changes:
+    newest = newest_entry(nights)
+    if newest is None:
         return ()
     changes.sort(key=lambda change: (change.detected, change.course))
-    newest = max(nights, key=lambda entry: entry.order)
     return marked(changes, known_changes or KnownChanges(), newest.night, policy)
 
 
@@ -392,15 +385,25 @@ def function_changes(
 ) -> tuple[FunctionsChange, ...]:
     """Every change of functions that a history has or had, in the order of tracks and nights."""
     nights = list(entries)
-    changes = [change for track in by_track(nights).values() for change in _followed(track)]
-    if not changes:
+    newest = newest_entry(nights)
+    if newest is None:
         return ()
+    changes = [change for track in by_track(nights).values() for change in _followed(track)]
+    return _standing(changes, known_changes, newest)
+
+
+Acknowledgeable = TypeVar("Acknowledgeable", Gap, FunctionsChange)
+
+
+def _standing(
+    changes: Iterable[Acknowledgeable], known_changes: KnownChanges | None, newest: Entry
+) -> tuple[Acknowledgeable, ...]:
+    """Each as it stands on the newest night."""
     known = known_changes or KnownChanges()
-    newest = max(nights, key=lambda entry: entry.order)
-    standing = (known.standing(change.id, newest.night) for change in changes)
     return tuple(
         replace(change, status=status, why=why)
-        for change, (status, why) in zip(changes, standing, strict=True)
+        for change in changes
+        for status, why in [known.standing(change.id, newest.night)]
     )
 
 

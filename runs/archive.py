@@ -66,7 +66,16 @@ def pack(files: Mapping[str, bytes], archive: Path) -> None:
 
     Raises UsageError: `unpack` would refuse it; InfraError: it cannot be written.
     """
-    _require_plain(files, archive)
+    size = sum(len(content) for content in files.values())
+    problems = [problem for name in files if (problem := _problem(name))]
+    if len(files) > MOST_FILES:
+        problems.append(f"more than {MOST_FILES} files")
+    if size > MOST_BYTES:
+        problems.append(f"{size >> 20} MiB, of at most {MOST_BYTES >> 20}")
+    if problems:
+        what = f"cannot be made: {problems[0]}"
+        step = "pack a session that this lab has measured"
+        raise UsageError(what, where=clean(str(archive)), next_step=step)
     try:
         with (
             written_beside(archive) as beside,
@@ -180,19 +189,6 @@ def _pax_name(content: bytes) -> str:
             name = content[record.end() : end - 1].decode()
         at = end
     return name
-
-
-def _require_plain(files: Mapping[str, bytes], archive: Path) -> None:
-    size = sum(len(content) for content in files.values())
-    problems = [problem for name in files if (problem := _problem(name))]
-    if len(files) > MOST_FILES:
-        problems.append(f"more than {MOST_FILES} files")
-    if size > MOST_BYTES:
-        problems.append(f"{size >> 20} MiB, of at most {MOST_BYTES >> 20}")
-    if problems:
-        what = f"cannot be made: {problems[0]}"
-        step = "pack a session that this lab has measured"
-        raise UsageError(what, where=clean(str(archive)), next_step=step)
 
 
 def _problem(name: str) -> str:

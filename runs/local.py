@@ -138,9 +138,13 @@ class LocalExecutor:
                 return this_call.boot(batches, judge, place)
         snapshots = self.snapshots
         booted = snapshots.by_machine
-        needed = max(
-            (_memory_mib(batch, place.slots, booted) for batch in batches if batch), default=0
-        )
+        # What a batch's guests take: a snapshot of each machine without one, and those that run.
+        needed = 0
+        for batch in filter(None, batches):
+            machines = {boot.machine for boot in batch if not boot.cold}.difference(booted)
+            snapshots_mib = sum(machine.guest.memory_mib for machine in machines)
+            largest = max(boot.machine.guest.memory_mib for boot in batch)
+            needed = max(needed, snapshots_mib + place.slots * largest)
         stage = _Stage(judge, place, snapshots.folder(place.cache, needed * MIB), snapshots)
         # One batch after the other, and no more snapshots on disk than the machines of one.
         for batch in batches:
@@ -150,13 +154,6 @@ class LocalExecutor:
 
     def require(self, experiment: Experiment) -> None:
         """The host we stand on measures all."""
-
-
-def _memory_mib(batch: Sequence[Boot], slots: int, booted: Collection[Machine]) -> int:
-    """What a batch's guests take: a snapshot of each machine without one, and those that run."""
-    machines = {boot.machine for boot in batch if not boot.cold}.difference(booted)
-    largest = max(boot.machine.guest.memory_mib for boot in batch)
-    return sum(machine.guest.memory_mib for machine in machines) + slots * largest
 
 
 def _all(stage: _Stage, batch: Sequence[Boot]) -> None:

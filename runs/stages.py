@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from experiment.plan import Plan, PlannedRun, remaining
+from experiment.plan import Plan, remaining
 from experiment.spec import Looks
 from results.store import SessionStore
 from runs.boots import Reporter
@@ -198,15 +198,9 @@ def _guests(stage: Stage, session: Prepared, options: Options, store: SessionSto
     if not stage.twins:
         keys = kernel_keys(session.resolved, checkout=options.checkout, cache=options.cache)
         return len(unmade(session, store.checks(), keys))
-    return len(_runs(stage, session, store))
-
-
-def _runs(stage: Stage, session: Prepared, store: SessionStore) -> tuple[PlannedRun, ...]:
-    """The runs of a stage that are still to be made."""
     in_wall = session.wall is not None
     done = {each.run_id for each in store.records() if in_wall or not host_failed(each)}
-    runs = of_twins(session, stage.twins, repeats=stage.repeats).plan
-    return remaining(runs, done)
+    return len(remaining(of_twins(session, stage.twins, repeats=stage.repeats).plan, done))
 
 
 def _pending(stage: Stage, session: Prepared, options: Options, store: SessionStore) -> Pending:

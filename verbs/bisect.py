@@ -31,7 +31,7 @@ from verbs.options import CHECKOUT, SESSIONS, Booting, Folder, opt
 if TYPE_CHECKING:
     from analysis.explain.functions import Attribution
     from experiment.load import Catalogue
-    from experiment.spec import ArmSpec, CaseSpec, Experiment
+    from experiment.spec import CaseSpec, Experiment
     from results.session import MeasuredSession
     from runs.bisect import Result, Search
     from runs.resolved import Resolved
@@ -217,7 +217,11 @@ def _search(
     subjects = [patch.subject for record in resolved.common_records for patch in record.patches]
     points = step_arms(experiment.series, subjects)
     if commits:
-        points = (points[0], *map(_with_commit, points[1:], commits))
+        named = []
+        for arm, commit in zip(points[1:], commits, strict=True):
+            label = arm.label.replace(": ", f": {commit[:SHORT_COMMIT]} ", 1)
+            named.append(arm.model_copy(update={"label": label}))
+        points = (points[0], *named)
     thresholds = experiment.thresholds.model_copy(update={"change": threshold, "metrics": {}})
     update = {
         "cases": (case_spec.model_copy(update={"primary": (metric,), "published": ()}),),
@@ -237,11 +241,6 @@ def _search(
         metric=metric,
         threshold=threshold,
     )
-
-
-def _with_commit(arm: ArmSpec, commit: str) -> ArmSpec:
-    number, _, subject = arm.label.partition(": ")
-    return arm.model_copy(update={"label": f"{number}: {commit[:SHORT_COMMIT]} {subject}"})
 
 
 def _case_of(experiment: Experiment, metric: str, case: str, catalogue: Catalogue) -> CaseSpec:

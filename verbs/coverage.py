@@ -17,7 +17,6 @@ from verbs.invocation import WIDTH, emit, log, options, show_intake, write_out
 from verbs.options import CHECKOUT, Json, opt, session_argument
 
 if TYPE_CHECKING:
-    from results.coverage import Candidate
     from runs.coverage import Advice
 
 app = typer.Typer(add_completion=False)
@@ -155,33 +154,26 @@ def lines(advice: Advice) -> list[str]:
 
 
 def _table(advice: Advice) -> list[str]:
-
     suggestion = advice.suggestion
     total = len(suggestion.functions) - len(suggestion.absent)
     rows = [("workload", "executes", "score", "calls per I/O", "8 seeds, about")]
-    rows += [
-        (
-            _name(candidate),
-            f"{len(candidate.functions)} functions"
-            if suggestion.by_files
-            else f"{len(candidate.functions)} of {total}",
-            f"{candidate.score:.2f}",
-            f"{candidate.calls_per_io:.3g}",
-            f"{duration(advice.seconds(candidate))} (guest {candidate.case.guest})",
+    for candidate in suggestion.candidates:
+        case, executed = candidate.case, len(candidate.functions)
+        variant = case.case.removeprefix(case.workload).removeprefix(":")
+        rows.append(
+            (
+                f"{case.workload} ({variant})" if variant else case.workload,
+                f"{executed} functions" if suggestion.by_files else f"{executed} of {total}",
+                f"{candidate.score:.2f}",
+                f"{candidate.calls_per_io:.3g}",
+                f"{duration(advice.seconds(candidate))} (guest {case.guest})",
+            )
         )
-        for candidate in suggestion.candidates
-    ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
-
-
-def _name(candidate: Candidate) -> str:
-    case = candidate.case
-    variant = case.case.removeprefix(case.workload).removeprefix(":")
-    return f"{case.workload} ({variant})" if variant else case.workload
 
 
 def _command(advice: Advice, series: Sequence[str], source: str) -> str:

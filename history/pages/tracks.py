@@ -168,8 +168,12 @@ def _trend(entries: Sequence[Entry], key: Key, changes: list[NightlyChange]) -> 
     course = Course(*newest.track[:2], mode, *key)
     mine = [change for change in changes if change.course == course]
     width = newest.thresholds.of(case, name).change
-    means = (_mean(entry, *key) for entry in entries)
-    values = [None if mean is None else factor * mean for mean in means]
+    ensembles = (entry.ensemble(*key) for entry in entries)
+    summaries = [each.summary if each else None for each in ensembles]
+    values = [
+        factor * summary.mean if summary and entry.is_fit else None
+        for entry, summary in zip(entries, summaries, strict=True)
+    ]
     breaks = {change.entry for change in mine}
     breaks |= {c.entry for c in changes if c.kind in ("lab", "mixed")}
     starts = [at for at, entry in enumerate(entries) if at == 0 or entry.id in breaks]
@@ -178,8 +182,8 @@ def _trend(entries: Sequence[Entry], key: Key, changes: list[NightlyChange]) -> 
         numbers = [value for value in values[start:end] if value is not None]
         level = float(np.mean(numbers)) if numbers else None
         for at in range(start, end):
-            entry, value = entries[at], values[at]
-            arm_entry, ensemble = entry.arm(arm), entry.ensemble(*key)
+            entry, value, summary = entries[at], values[at], summaries[at]
+            arm_entry = entry.arm(arm)
             why_not = ""
             if value is None:
                 measured = of_case.arm(arm) if (of_case := entry.case(case)) else None
@@ -191,7 +195,7 @@ def _trend(entries: Sequence[Entry], key: Key, changes: list[NightlyChange]) -> 
                     entry=entry.id,
                     kernel=arm_entry.version if arm_entry else "",
                     value=value,
-                    stddev=ensemble.summary.stddev if ensemble and ensemble.summary else None,
+                    stddev=summary.stddev if summary else None,
                     level=level,
                     low=level * (1 - width) if level is not None else None,
                     high=level * (1 + width) if level is not None else None,
@@ -209,11 +213,6 @@ def _trend(entries: Sequence[Entry], key: Key, changes: list[NightlyChange]) -> 
         primary=name in head.primary,
         points=tuple(points),
     )
-
-
-def _mean(entry: Entry, case: str, metric: str, arm: str) -> float | None:
-    ensemble = entry.ensemble(case, metric, arm)
-    return ensemble.summary.mean if ensemble and ensemble.summary and entry.is_fit else None
 
 
 @dataclass(frozen=True)
