@@ -42,7 +42,7 @@ from reports import forms
 from results.session import open_session
 from runs import resolved
 from runs.archive import unpack
-from runs.fleet.parcel import Answer, packed, unpacked
+from runs.fleet.parcel import Answer, unpacked
 from runs.repro import read_archive
 from runs.request import Request
 from tests.analysis import counts_factory, factory
@@ -404,7 +404,7 @@ def _answers() -> list[bytes]:
 
     ending = channel.Ending("done", "it ended")
     answer = Answer("tcp://a:1", "a", Outcome({}, ending, 1.0, 2.0), raw={"result": b"\0\1"})
-    return [zlib.decompress(packed(answer))]
+    return [zlib.decompress(answer.packed())]
 
 
 def _answer(data: bytes, scratch: Path) -> object:

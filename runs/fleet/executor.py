@@ -31,9 +31,17 @@ from host import limited
 from host.facts import QEMU_OVERHEAD_MIB
 from results import door
 from runs.boots import ATTEMPTS, Boot, Executor, Judge, Place, diverging
-from runs.fleet.artefacts import ArtefactStore
 from runs.fleet.members import Flight, Member, Members
-from runs.fleet.parcel import HOST_ENDINGS, RESULT, Answer, Parcel, answer_of, files_of, write_raw
+from runs.fleet.parcel import (
+    HOST_ENDINGS,
+    RESULT,
+    Answer,
+    ArtefactStore,
+    Parcel,
+    answer_of,
+    files_of,
+    write_raw,
+)
 from runs.fleet.worker import identity
 from runs.local import LocalExecutor
 

@@ -19,8 +19,8 @@ from results.record import RunRecord
 from results.store import SessionStore
 from runs import local
 from runs.boots import Executor, Reporter
-from runs.fleet.artefacts import ArtefactStore
 from runs.fleet.executor import DaskExecutor, _client
+from runs.fleet.parcel import ArtefactStore
 from runs.local import LocalExecutor, Options
 from runs.measure import measure
 from runs.prepare import Prepared

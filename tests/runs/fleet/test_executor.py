@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from errors import InfraError, UsageError
-from runs.fleet.artefacts import ArtefactStore
 from runs.fleet.executor import DaskExecutor, executor_of
+from runs.fleet.parcel import ArtefactStore
 from runs.local import LocalExecutor
 from tests.runs.fleet.cluster import CHECKOUT, Cluster
 from tests.runs.fleet.conftest import MEMORY_MIB, FleetBench
