@@ -96,13 +96,12 @@ def from_series(
     reverse: bool = False,
     overrides: Sequence[str] = (),
     catalogue: Catalogue,
-    auto: Auto | None = None,
 ) -> Experiment:
     """The experiment that measures a stack of series (held and ``reverse``) by ``workloads``.
 
     Raises SpecError: as for ``load_experiment``; also for a workload that has no times here.
     """
-    auto = auto or load_auto()
+    auto = load_auto()
     path, *stack = series
     cases = _cases(workloads, auto, catalogue)
     data = {
@@ -125,13 +124,12 @@ def from_kernels(
     workloads: Sequence[str] = (),
     overrides: Sequence[str] = (),
     catalogue: Catalogue,
-    auto: Auto | None = None,
 ) -> Experiment:
     """The experiment that compares kernels by their ``KernelSpec.source``, the first the base.
 
     Raises SpecError: as for ``load_experiment``; also for a workload that has no times here.
     """
-    auto = auto or load_auto()
+    auto = load_auto()
     names, labels = arm_names(sources), [label_of(source) for source in sources]
     cases = _cases(workloads, auto, catalogue)
     if any(source.startswith(PREBUILT_SOURCES) for source in sources):

@@ -335,38 +335,28 @@ class Conditions:
     throttled: Count
 
 
-@dataclass(frozen=True)
-class DropRules:
-    """From where on a run's conditions spoil its block; set before the session."""
-
-    stolen: float = 0.01
-    foreign: float = 0.05
-    swapped_pages: int = 0
-    throttled: int = 0
-
-    def broken_by(self, of: Conditions) -> str:
-        """What broke a rule, with both numbers; empty when nothing did."""
-        for share, most, how in (
-            (of.stolen, self.stolen, "stolen"),
-            (of.foreign, self.foreign, "foreign"),
-        ):
-            if share > most:
-                return f"{share:.1%} of CPU time {how}, {most:.1%} allowed"
-        if of.swapped_pages > self.swapped_pages:
-            return f"{of.swapped_pages} pages swapped"
-        too_hot = of.throttled > self.throttled
-        return f"{of.throttled} thermal throttling events" if too_hot else ""
+# From where on a run's conditions spoil its block; set before the session.
+MOST_STOLEN, MOST_FOREIGN = 0.01, 0.05
 
 
-def dropped_blocks(
-    blocks: Mapping[int, Sequence[Conditions | None]], rules: DropRules = DropRules()
-) -> dict[int, str]:
+def broken_rule(of: Conditions) -> str:
+    """What broke a rule, with both numbers; empty when nothing did."""
+    for share, most, how in (
+        (of.stolen, MOST_STOLEN, "stolen"),
+        (of.foreign, MOST_FOREIGN, "foreign"),
+    ):
+        if share > most:
+            return f"{share:.1%} of CPU time {how}, {most:.1%} allowed"
+    if of.swapped_pages:
+        return f"{of.swapped_pages} pages swapped"
+    return f"{of.throttled} thermal throttling events" if of.throttled else ""
+
+
+def dropped_blocks(blocks: Mapping[int, Sequence[Conditions | None]]) -> dict[int, str]:
     """Blocks to leave out, each with its reason; arm and value must not decide."""
     dropped = {}
     for block, runs in blocks.items():
-        broken = [rules.broken_by(run) for run in runs if run is not None]
-        reasons = ["a run failed"] if None in runs else []
-        reasons += [reason for reason in broken if reason]
-        if reasons:
-            dropped[block] = reasons[0]
+        broken = (broken_rule(run) for run in runs if run is not None)
+        if reason := "a run failed" if None in runs else next(filter(None, broken), ""):
+            dropped[block] = reason
     return dropped

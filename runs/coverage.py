@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from errors import InfraError, LabError, RecordError, SpecError, UsageError
-from experiment.ad_hoc import Auto, NotYetKnownError, NoWorkloadError, alike, choose, load_auto
+from experiment.ad_hoc import NotYetKnownError, NoWorkloadError, alike, choose, load_auto
 from experiment.load import CONFIGS
 from kernels import addresses, build, cache, symbols
 from kernels.cache import Kernel
@@ -231,7 +231,7 @@ def texts_and_files(series: Taken) -> tuple[dict[str, str], tuple[str, ...]]:
 
 
 def workloads_for(
-    suggestion: Suggestion, files: Sequence[str], auto: Auto | None = None, most: int = MOST_CHOSEN
+    suggestion: Suggestion, files: Sequence[str], most: int = MOST_CHOSEN
 ) -> tuple[str, ...]:
     """The workloads that a series is measured with where nobody names any, in the file's order.
 
@@ -244,8 +244,7 @@ def workloads_for(
     Raises SpecError: there are none; names the shipped experiment that would do, if any; a
     NoWorkloadError where nothing executes it.
     """
-    auto = auto or load_auto()
-    catalogue = load_catalogue()
+    auto, catalogue = load_auto(), load_catalogue()
     able = [
         candidate
         for candidate in suggestion.candidates

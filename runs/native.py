@@ -11,7 +11,6 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from errors import InfraError, SeriesError, SpecError
@@ -23,17 +22,17 @@ from guests.channel import Ending
 from guests.exact import Outcome
 from host.facts import host_facts, text_of
 from host.fitness import host_cpus, place
-from kernels import build, make
+from kernels import make
 from kernels.cache import Kernel
 from kernels.config import UM
 from results import door, native
 from results.native import NativeArm, NativeBoot, NativeHead, NativePhase
-from runs.boots import Reporter
-from runs.building import needs_box
+from runs.boots import MIB, Reporter
+from runs.building import build_arms
 from runs.local import Options, workspace
 from runs.resolved import Resolved
 from runs.session import require_new
-from runs.wall import MIB, lab_kept_off, watched
+from runs.wall import lab_kept_off, watched
 from text import duration
 
 RAW = "raw"
@@ -96,7 +95,7 @@ def measure_native(
     """
     options.executor.require(resolved.experiment)
     require_new(folder)
-    kernels = build_all(resolved, options, reporter)
+    kernels = build_arms(resolved, options, reporter.building, resolved.flavours[0])
     door.make_folder(folder, RAW)
     experiment = resolved.experiment
     arms = experiment.all_arms
@@ -159,17 +158,6 @@ def on_this_cpu(
         "threads": {"1": "two a core", "0": "one a core"}.get(threads, "not shown by this host"),
         "load": " ".join(text_of(proc / "loadavg").split()[:3]),
     }
-
-
-def build_all(resolved: Resolved, options: Options, reporter: Reporter) -> dict[str, Kernel]:
-    """The kernel of every arm; each has its orders with it."""
-    flavour, boxed = resolved.flavours[0], needs_box(resolved, options)
-    built: dict[str, Kernel] = {}
-    for arm in resolved.by_patches():
-        name = arm.spec.name
-        request = options.kernel(arm.kernels[flavour], arm.patches, boxed=boxed)
-        built[name] = build.provide(request, partial(reporter.building, name))
-    return built
 
 
 @dataclass(frozen=True)

@@ -23,13 +23,11 @@ from host.fitness import Placement, read_counters
 from kernels.cache import hold
 from results.store import SessionStore
 from runs import measure
-from runs.boots import Reporter
+from runs.boots import MIB, Reporter
 from runs.keeping import cost_of
 from runs.local import Options, workspace
 from runs.prepare import Prepared, wall_boot_of
 from text import duration
-
-MIB = 1 << 20
 
 
 @dataclass

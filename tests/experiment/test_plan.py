@@ -18,7 +18,6 @@ from experiment.plan import (
     KERNEL_MIB,
     LOOKS,
     Conditions,
-    DropRules,
     Size,
     at_look,
     dropped_blocks,
@@ -424,16 +423,11 @@ def test_block_is_dropped_whole_and_the_reason_named(spoilt: Conditions, reason:
     assert dropped_blocks(blocks) == {1: reason, 2: "a run failed"}
 
 
-def test_rules_can_be_wider() -> None:
-    busy = Conditions(stolen=0, foreign=0.2, swapped_pages=0, throttled=0)
-    assert dropped_blocks({0: (busy,)}, DropRules(foreign=0.5)) == {}
-
-
 @given(st.permutations([CALM, None, Conditions(0.5, 0, 0, 0)]))
 def test_dropping_is_blind_to_the_arm(runs: list[Conditions | None]) -> None:
     """The same whichever arm a run was of, and no value can reach the rule."""
     assert set(dropped_blocks({4: tuple(runs)})) == {4}
-    assert set(signature(design.dropped_blocks).parameters) == {"blocks", "rules"}
+    assert set(signature(design.dropped_blocks).parameters) == {"blocks"}
     assert set(Conditions.__dataclass_fields__) == {
         *spaced("stolen foreign swapped_pages throttled")
     }
