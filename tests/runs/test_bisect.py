@@ -17,7 +17,7 @@ from kernels.intake import take_in
 from kernels.make import MakeProgress
 from results.record import ArmRecord, Failure, Manifest, RunRecord
 from results.store import SessionStore
-from runs.bisect import STATE, Search, begin, read, run
+from runs.bisect import STATE, Result, Search, begin, read, run
 from runs.boots import Reporter
 from runs.local import Options
 from tests.analysis import factory
@@ -130,42 +130,55 @@ def options(tmp_path: Path) -> Options:
     return Options(checkout=tmp_path / "checkout", cache=tmp_path / "cache")
 
 
-def begun(
-    tmp_path: Path, options: Options, machines: Machines, monkeypatch: pytest.MonkeyPatch
-) -> Path:
-    """A folder with a search of as many points as the machines have."""
-    for name in ("prepare", "measure", "manifest_of"):
-        monkeypatch.setattr(runs.bisect, name, getattr(machines, name))
-    monkeypatch.setattr(runs.bisect, "resolve", lambda experiment, **_: experiment)
-    total = len(machines.code) - 1
-    series = SeriesSpec(path="configs/series/mine")
-    experiment = but(
-        factory.ExactSession().manifest().experiment, blocks=SEEDS, series=series, compare="steps"
-    )
-    search = Search(
-        experiment=but(experiment, cases=experiment.cases[:1]),
-        overrides=(),
-        points=step_arms(series, [f"subject {number}" for number in range(1, total + 1)]),
-        metric="4k.bw",
-        threshold=0.005,
-    )
-    folder = tmp_path / "search"
-    taken = take_in(series, checkout=options.checkout, cache=options.cache)
-    begin(search, {"": taken}, folder, options)
-    return folder
+@dataclass
+class Bench:
+    """Begins a search of as many points as the machines have in ``folder``, and runs it."""
+
+    options: Options
+    patched: pytest.MonkeyPatch
+    folder: Path
+
+    def begin(self, machines: Machines) -> None:
+        for name in ("prepare", "measure", "manifest_of"):
+            self.patched.setattr(runs.bisect, name, getattr(machines, name))
+        self.patched.setattr(runs.bisect, "resolve", lambda experiment, **_: experiment)
+        total = len(machines.code) - 1
+        series = SeriesSpec(path="configs/series/mine")
+        experiment = but(
+            factory.ExactSession().manifest().experiment,
+            blocks=SEEDS,
+            series=series,
+            compare="steps",
+        )
+        search = Search(
+            experiment=but(experiment, cases=experiment.cases[:1]),
+            overrides=(),
+            points=step_arms(series, [f"subject {number}" for number in range(1, total + 1)]),
+            metric="4k.bw",
+            threshold=0.005,
+        )
+        taken = take_in(series, checkout=self.options.checkout, cache=self.options.cache)
+        begin(search, {"": taken}, self.folder, self.options)
+
+    def run(self, machines: Machines | None = None) -> Result:
+        """Search with these machines, or go on."""
+        if machines is not None:
+            self.begin(machines)
+        return run(self.folder, self.options, Reporter(), building)
 
 
-REPORTER = Reporter()
+@pytest.fixture
+def bench(tmp_path: Path, options: Options, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(options, monkeypatch, tmp_path / "search")
+
+
 BASE, SLOW = 100.0, 98.0
 VALUES = {"a": BASE, "b": BASE * 1.001, "c": SLOW, "d": SLOW * 1.001, "x": SLOW}
 
 
-def test_the_patch_is_named_and_only_what_differs_is_booted(
-    tmp_path: Path, options: Options, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_patch_is_named_and_only_what_differs_is_booted(bench: Bench) -> None:
     machines = Machines("aaabbcdd", VALUES)
-    folder = begun(tmp_path, options, machines, monkeypatch)
-    result = run(folder, options, REPORTER, building)
+    result = bench.run(machines)
     assert (result.kind, result.old, result.new) == ("found", 4, 5)
     assert result.whole == pytest.approx(-0.01902)
     states = {step.point: (step.state, step.how) for step in result.steps}
@@ -174,15 +187,12 @@ def test_the_patch_is_named_and_only_what_differs_is_booted(
     assert states[5] == ("new", "measured")
     # Halving asks for 3, 5 and 4; 4 is the code of 3.
     assert len(machines.booted) == len(set(machines.booted)) == SEEDS * 4
-    assert {arm.name for arm in SessionStore(folder).manifest().arms} >= {"base", "patch-7"}
+    assert {arm.name for arm in SessionStore(bench.folder).manifest().arms} >= {"base", "patch-7"}
 
 
-def test_the_same_code_is_not_booted_again(
-    tmp_path: Path, options: Options, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_code_is_not_booted_again(bench: Bench) -> None:
     machines = Machines("aacc", VALUES)
-    folder = begun(tmp_path, options, machines, monkeypatch)
-    result = run(folder, options, REPORTER, building)
+    result = bench.run(machines)
     assert (result.kind, result.old, result.new) == ("found", 1, 2)
     assert [step.how for step in result.steps] == [
         "measured",
@@ -197,102 +207,71 @@ def test_the_same_code_is_not_booted_again(
 @pytest.mark.parametrize(
     ("code", "booted"), [("abb", 4), ("aba", 0), ("aaa", 0)], ids=["small", "undone", "no code"]
 )
-def test_nothing_to_find(
-    tmp_path: Path, options: Options, monkeypatch: pytest.MonkeyPatch, code: str, booted: int
-) -> None:
+def test_nothing_to_find(bench: Bench, code: str, booted: int) -> None:
     machines = Machines(code, VALUES)
-    folder = begun(tmp_path, options, machines, monkeypatch)
-    result = run(folder, options, REPORTER, building)
+    result = bench.run(machines)
     assert result.kind == "nothing"
     assert len(machines.booted) == booted
     assert {step.state for step in result.steps} == {"old"}
 
 
-def test_what_does_not_build_is_skipped_and_the_range_is_named(
-    tmp_path: Path, options: Options, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    machines = Machines("aabbcc", VALUES, broken={2, 3})
-    folder = begun(tmp_path, options, machines, monkeypatch)
-    result = run(folder, options, REPORTER, building)
+def test_what_does_not_build_is_skipped_and_the_range_is_named(bench: Bench) -> None:
+    result = bench.run(Machines("aabbcc", VALUES, broken={2, 3}))
     assert (result.kind, result.old, result.new) == ("range", 1, 4)
     skipped = [step for step in result.steps if step.state == "skip"]
     assert [step.point for step in skipped] == [2, 3]
     assert "does not build: error: x" in skipped[0].how
 
 
+def failure(blame: Any, kind: str = "panic") -> Failure:
+    return Failure(kind=kind, blame=blame, message="Oops")
+
+
 @pytest.mark.parametrize("blame", ["series", "workload"])
-def test_what_does_not_run_is_skipped_too(
-    tmp_path: Path, options: Options, monkeypatch: pytest.MonkeyPatch, blame: Any
-) -> None:
-    failure = Failure(kind="panic", blame=blame, message="Oops")
-    machines = Machines("abxcc", VALUES, failing={2: failure})
-    folder = begun(tmp_path, options, machines, monkeypatch)
-    result = run(folder, options, REPORTER, building)
-    assert (result.kind, result.old, result.new) == ("range", 1, 3)
-    again = run(folder, options, REPORTER, building)
-    assert again.steps == result.steps
-
-
-def test_the_code_of_a_point_that_was_skipped_is_skipped(
-    tmp_path: Path, options: Options, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    failure = Failure(kind="panic", blame="series", message="Oops")
-    machines = Machines("abbxxcc", VALUES, failing={3: failure})
-    folder = begun(tmp_path, options, machines, monkeypatch)
-    result = run(folder, options, REPORTER, building)
+def test_what_does_not_run_is_skipped_too_and_so_is_the_same_code(bench: Bench, blame: str) -> None:
+    machines = Machines("abbxxcc", VALUES, failing={3: failure(blame)})
+    result = bench.run(machines)
     assert (result.kind, result.old, result.new) == ("range", 2, 5)
     assert not [run_id for run_id in machines.booted if run_id.endswith("patch-4")]
+    assert bench.run().steps == result.steps
 
 
-def test_a_failing_host_stops_the_search_and_blames_no_patch(
-    tmp_path: Path, options: Options, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    machines = Machines(
-        "abxcc", VALUES, failing={2: Failure(kind="lost", blame="host", message="")}
-    )
-    folder = begun(tmp_path, options, machines, monkeypatch)
+def test_a_failing_host_stops_the_search_and_blames_no_patch(bench: Bench) -> None:
+    bench.begin(Machines("abxcc", VALUES, failing={2: failure("host", "lost")}))
     for _ in range(2):
         with pytest.raises(InfraError, match="lost"):
-            run(folder, options, REPORTER, building)
-    assert read(folder, options).skipped == {}
+            bench.run()
+    assert read(bench.folder, bench.options).skipped == {}
 
 
 @pytest.mark.parametrize(
     ("broken", "failing", "error"),
     [
         ({4}, {}, SeriesError),
-        (set(), {4: Failure(kind="panic", blame="series", message="")}, SeriesError),
-        (set(), {0: Failure(kind="invalid", blame="workload", message="")}, WorkloadError),
+        (set(), {4: failure("series")}, SeriesError),
+        (set(), {0: failure("workload", "invalid")}, WorkloadError),
     ],
 )
 def test_ends_that_cannot_be_tested_are_errors(
-    tmp_path: Path,
-    options: Options,
-    monkeypatch: pytest.MonkeyPatch,
-    broken: set[int],
-    failing: dict[int, Failure],
-    error: type[Exception],
+    bench: Bench, broken: set[int], failing: dict[int, Failure], error: type[Exception]
 ) -> None:
-    machines = Machines("abccc", VALUES, broken=broken, failing=failing)
-    folder = begun(tmp_path, options, machines, monkeypatch)
     with pytest.raises(error):
-        run(folder, options, REPORTER, building)
+        bench.run(Machines("abccc", VALUES, broken=broken, failing=failing))
 
 
 @pytest.mark.parametrize("point", range(6))
 def test_stopped_at_any_point_it_goes_on_without_a_run_made_twice(
-    tmp_path: Path, options: Options, monkeypatch: pytest.MonkeyPatch, point: int
+    bench: Bench, tmp_path: Path, point: int
 ) -> None:
     codes = [f"{number}" for number in range(7)]
     values = {code: BASE if int(code) < 4 else SLOW for code in codes}
-    whole = Machines(codes, values)
-    expected = run(begun(tmp_path / "a", options, whole, monkeypatch), options, REPORTER, building)
-    stopped = Machines(codes, values, killed_at=point)
-    folder = begun(tmp_path / "b", options, stopped, monkeypatch)
+    whole, stopped = Machines(codes, values), Machines(codes, values, killed_at=point)
+    expected = bench.run(whole)
+    bench.folder = tmp_path / "stopped"
     try:
-        result = run(folder, options, REPORTER, building)
+        result = bench.run(stopped)
     except KeyboardInterrupt:
-        result = run(folder, options, REPORTER, building)
+        result = bench.run()
     assert result.steps == expected.steps
     assert (result.kind, result.old, result.new) == ("found", 3, 4)
     assert result.whole == expected.whole
@@ -300,29 +279,24 @@ def test_stopped_at_any_point_it_goes_on_without_a_run_made_twice(
     assert len(set(stopped.booted)) == len(stopped.booted)
 
 
-def test_a_spread_that_hides_the_threshold_is_reported(
-    tmp_path: Path, options: Options, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    machines = Machines("acc", VALUES)
-    folder = begun(tmp_path, options, machines, monkeypatch)
+def test_a_spread_that_hides_the_threshold_is_reported(bench: Bench) -> None:
+    bench.begin(Machines("acc", VALUES))
     rng = iter([0.0, 0.03, -0.03] * 20)
 
     def noisy(search: Search, folder: Path, point: int) -> list[float]:
         return [] if point == 0 else [math.log(0.98) + next(rng) for _ in range(3)]
 
-    monkeypatch.setattr(runs.bisect, "_ratios", noisy)
-    search = read(folder, options)
-    assert "3 seeds cannot tell 0.50 % for sure" in runs.bisect._too_fine(search, folder)
+    bench.patched.setattr(runs.bisect, "_ratios", noisy)
+    search = read(bench.folder, bench.options)
+    assert "3 seeds cannot tell 0.50 % for sure" in runs.bisect._too_fine(search, bench.folder)
 
 
-def test_a_folder_is_searched_once(
-    tmp_path: Path, options: Options, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = begun(tmp_path, options, Machines("ac", VALUES), monkeypatch)
+def test_a_folder_is_searched_once(bench: Bench, tmp_path: Path) -> None:
+    bench.begin(Machines("ac", VALUES))
     with pytest.raises(UsageError, match="holds a session already"):
-        begin(read(folder, options), {}, folder, options)
+        begin(read(bench.folder, bench.options), {}, bench.folder, bench.options)
     with pytest.raises(UsageError, match=f"no {STATE} here"):
-        read(tmp_path, options)
-    (folder / STATE).write_text("{}")
+        read(tmp_path, bench.options)
+    (bench.folder / STATE).write_text("{}")
     with pytest.raises(UsageError, match="is no search"):
-        read(folder, options)
+        read(bench.folder, bench.options)
