@@ -3,9 +3,10 @@
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,12 +76,18 @@ class MadeUpHost:
             )
         return 1.0
 
-    def measure(self, runs: KeptRuns, session: str, names: Sequence[str] = NAMES) -> list[str]:
+    def kept(self, **more: Any) -> KeptRuns:
+        """The kept runs as a new call of the lab has them."""
+        return KeptRuns(self.folder / "runs", **more)
+
+    def measure(
+        self, session: str, names: Sequence[str] = NAMES, runs: KeptRuns | None = None
+    ) -> list[str]:
         """Boot runs of these names in a new session; return those that were."""
         self.booted, self.received, self.session = [], {}, session
         place = Place(self.folder, self.folder / session / "raw", self.reporter, 1)
         boots = [self.boot_of(name) for name in names]
-        keeping.boot(runs, self, [boots], self, place)  # type: ignore[arg-type]
+        keeping.boot(runs or self.kept(), self, [boots], self, place)  # type: ignore[arg-type]
         assert set(self.received) == set(names)
         return self.booted
 
@@ -109,20 +116,12 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeUpHost:
     return MadeUpHost(tmp_path)
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> Callable[..., KeptRuns]:
-    """The kept runs as a new call of the lab has them."""
-    return lambda **more: KeptRuns(tmp_path / "runs", **more)
-
-
-def test_a_second_session_boots_one_of_each_arm_and_has_the_same_bytes(
-    lab: MadeUpHost, runs: Callable[..., KeptRuns]
-) -> None:
-    assert lab.measure(runs(), "one") == list(NAMES)
+def test_a_second_session_boots_one_of_each_arm_and_has_the_same_bytes(lab: MadeUpHost) -> None:
+    assert lab.measure("one") == list(NAMES)
     assert {each.kept_at for each in lab.received.values()} == {""}
     before = {name: outcome.files for name, outcome in lab.received.items()}
     lab.host = "second"
-    drawn = lab.measure(runs(), "two")
+    drawn = lab.measure("two")
     assert sorted(name.split(".")[-1] for name in drawn) == ["base", "patched"]
     assert {name: outcome.files for name, outcome in lab.received.items()} == before
     for name, outcome in lab.received.items():
@@ -135,67 +134,59 @@ def test_a_second_session_boots_one_of_each_arm_and_has_the_same_bytes(
                 lab.folder / f"two/raw/{name}/{file}"
             ).read_bytes()
     # Which are drawn is another session's own.
-    assert len({tuple(lab.measure(runs(), f"session {n}")) for n in range(12)}) > 1
+    assert len({tuple(lab.measure(f"session {n}")) for n in range(12)}) > 1
 
 
-def test_a_call_of_the_lab_draws_once_of_each_arm(
-    lab: MadeUpHost, runs: Callable[..., KeptRuns]
-) -> None:
-    lab.measure(runs(), "one")
-    of_this_call = runs()
-    assert len(lab.measure(of_this_call, "two", NAMES[:2])) == 1
-    assert [name.split(".")[-1] for name in lab.measure(of_this_call, "two")] == ["patched"]
+def test_a_call_of_the_lab_draws_once_of_each_arm(lab: MadeUpHost) -> None:
+    lab.measure("one")
+    of_this_call = lab.kept()
+    assert len(lab.measure("two", NAMES[:2], runs=of_this_call)) == 1
+    assert [name.split(".")[-1] for name in lab.measure("two", runs=of_this_call)] == ["patched"]
 
 
-def test_measuring_again_boots_every_run_and_compares_it(
-    lab: MadeUpHost, runs: Callable[..., KeptRuns]
-) -> None:
-    lab.measure(runs(), "one")
-    assert sorted(lab.measure(runs(again=True), "two")) == sorted(NAMES)
+def test_measuring_again_boots_every_run_and_compares_it(lab: MadeUpHost) -> None:
+    lab.measure("one")
+    assert sorted(lab.measure("two", runs=lab.kept(again=True))) == sorted(NAMES)
     lab.sends["c.b01.base"] = b"other"
     with pytest.raises(InfraError, match=r"c\.b01\.base has other bytes on first"):
-        lab.measure(runs(again=True), "three")
+        lab.measure("three", runs=lab.kept(again=True))
 
 
-def test_failures_and_what_is_of_no_kind_are_not_kept(
-    lab: MadeUpHost, runs: Callable[..., KeptRuns]
-) -> None:
+def test_failures_and_what_is_of_no_kind_are_not_kept(lab: MadeUpHost) -> None:
     lab.bad, lab.endings = (NAMES[0],), {NAMES[2]: "panic"}
-    lab.measure(runs(), "one")
+    lab.measure("one")
     assert len(list((lab.folder / "runs").iterdir())) == 2
     lab.bad, lab.endings = (), {}
-    assert {NAMES[0], NAMES[2]} <= set(lab.measure(runs(), "two"))
+    assert {NAMES[0], NAMES[2]} <= set(lab.measure("two"))
     lab.drawn_with = lambda boot: ""  # type: ignore[method-assign]
-    assert lab.measure(runs(), "three") == list(NAMES)
+    assert lab.measure("three") == list(NAMES)
 
 
 @pytest.mark.parametrize("bit", [0, 100, 8 * 64, -1])
-def test_a_kept_run_with_a_bit_flipped_is_discarded_and_booted(
-    lab: MadeUpHost, runs: Callable[..., KeptRuns], bit: int
-) -> None:
-    lab.measure(runs(), "one", NAMES[:1])
+def test_a_kept_run_with_a_bit_flipped_is_discarded_and_booted(lab: MadeUpHost, bit: int) -> None:
+    lab.measure("one", NAMES[:1])
     (path,) = (lab.folder / "runs").iterdir()
     whole = path.read_bytes()
     data = bytearray(whole)
     data[bit // 8] ^= 1 << bit % 8
     path.write_bytes(data)
-    call = runs()
+    call = lab.kept()
     call.drawn.add("base")
-    assert lab.measure(call, "two", NAMES[:1]) == [NAMES[0]]
+    assert lab.measure("two", NAMES[:1], runs=call) == [NAMES[0]]
     assert any(f"{path} is discarded and booted again" in line for line in lab.lines)
     assert path.read_bytes() == whole
     # Nor is it one of other inputs, whoever put it there.
     path.rename(path.with_name("0" * 32))
-    assert lab.measure(call, "three", NAMES[:1]) == [NAMES[0]]
+    assert lab.measure("three", NAMES[:1], runs=call) == [NAMES[0]]
 
 
 @pytest.mark.parametrize("kind", ["a pipe", "a link to no end", "a hole of a TiB", "a folder"])
 def test_what_is_no_kept_run_in_a_shared_folder_is_neither_waited_for_nor_read(
-    lab: MadeUpHost, runs: Callable[..., KeptRuns], tmp_path: Path, kind: str
+    lab: MadeUpHost, tmp_path: Path, kind: str
 ) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
-    lab.measure(KeptRuns(tmp_path / "mine", shared), "one", NAMES[:1])
+    lab.measure("one", NAMES[:1], runs=KeptRuns(tmp_path / "mine", shared))
     (path,) = shared.iterdir()
     path.unlink()
     match kind:
@@ -208,17 +199,15 @@ def test_what_is_no_kept_run_in_a_shared_folder_is_neither_waited_for_nor_read(
         case _:
             with path.open("wb") as sink:
                 sink.truncate(1 << 40)
-    assert lab.measure(KeptRuns(tmp_path / "yours", shared), "two", NAMES[:1]) == [NAMES[0]]
+    assert lab.measure("two", NAMES[:1], runs=KeptRuns(tmp_path / "yours", shared)) == [NAMES[0]]
     assert any(f"{path} is discarded and booted again" in line for line in lab.lines)
 
 
-def test_a_difference_ends_the_session_and_sets_the_host_aside(
-    lab: MadeUpHost, runs: Callable[..., KeptRuns]
-) -> None:
-    lab.measure(runs(), "one")
+def test_a_difference_ends_the_session_and_sets_the_host_aside(lab: MadeUpHost) -> None:
+    lab.measure("one")
     lab.host, lab.sends = "second", dict.fromkeys(NAMES, b"other bytes")
     with pytest.raises(InfraError) as raised:
-        lab.measure(runs(), "two")
+        lab.measure("two")
     for part in ("on second than when it was kept, on first", "line 1", "no run kept from first"):
         assert part in str(raised.value)
     # The doctor names the run, when it was kept, and the other host.
@@ -231,36 +220,34 @@ def test_a_difference_ends_the_session_and_sets_the_host_aside(
     )
     # Before what is drawn was the same, nobody was told of a kept run.
     assert lab.received == {}
-    assert sorted(lab.measure(runs(), "three")) == sorted(NAMES)
+    assert sorted(lab.measure("three")) == sorted(NAMES)
     # What the other host gives is kept, and what the first gives is not, until it is cleared.
-    assert len(lab.measure(runs(), "four")) == 2
+    assert len(lab.measure("four")) == 2
     lab.host = "first"
     (lab.folder / "runs" / keeping.ASIDE).write_text("first\nsecond\n")
-    assert len(lab.measure(runs(), "five")) == len(NAMES)
+    assert len(lab.measure("five")) == len(NAMES)
     (lab.folder / "runs" / keeping.ASIDE).write_text("")
     assert check_kept_runs(lab.folder).status == "ok"
-    assert len(lab.measure(runs(), "six")) == 2
+    assert len(lab.measure("six")) == 2
 
 
-def test_a_kept_run_that_panics_now_is_a_difference(
-    lab: MadeUpHost, runs: Callable[..., KeptRuns]
-) -> None:
-    lab.measure(runs(), "one", NAMES[:1])
+def test_a_kept_run_that_panics_now_is_a_difference(lab: MadeUpHost) -> None:
+    lab.measure("one", NAMES[:1])
     lab.endings = {NAMES[0]: "lost"}
-    assert lab.measure(runs(), "two", NAMES[:1]) == [NAMES[0]]
+    assert lab.measure("two", NAMES[:1]) == [NAMES[0]]
     lab.endings = {NAMES[0]: "panic"}
     with pytest.raises(InfraError, match="it ended: panic"):
-        lab.measure(runs(), "three", NAMES[:1])
+        lab.measure("three", NAMES[:1])
 
 
 def test_a_shared_folder_serves_other_hosts_and_may_be_read_only(
-    lab: MadeUpHost, runs: Callable[..., KeptRuns], tmp_path: Path
+    lab: MadeUpHost, tmp_path: Path
 ) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
-    lab.measure(KeptRuns(tmp_path / "mine", shared), "one")
+    lab.measure("one", runs=KeptRuns(tmp_path / "mine", shared))
     assert len(list(shared.iterdir())) == len(NAMES)
-    assert len(lab.measure(KeptRuns(tmp_path / "yours", shared), "two")) == 2
+    assert len(lab.measure("two", runs=KeptRuns(tmp_path / "yours", shared))) == 2
     shared.chmod(0o777)
     with pytest.raises(UsageError, match="everybody can write"):
         KeptRuns(tmp_path / "yours", shared)
@@ -269,15 +256,15 @@ def test_a_shared_folder_serves_other_hosts_and_may_be_read_only(
 
 
 def test_what_was_not_used_for_longest_goes_first(
-    lab: MadeUpHost, runs: Callable[..., KeptRuns], monkeypatch: pytest.MonkeyPatch
+    lab: MadeUpHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lab.measure(runs(), "one", NAMES[:3])
+    lab.measure("one", NAMES[:3])
     sizes = [path.stat().st_size for path in (lab.folder / "runs").iterdir()]
-    lab.measure(runs(), "two", NAMES[:2])
+    lab.measure("two", NAMES[:2])
     os.utime(lab.folder / "runs" / lab.received[NAMES[0]].inputs, (2e9, 2e9))
     os.utime(lab.folder / "runs" / lab.received[NAMES[1]].inputs, (2e9, 2e9))
     monkeypatch.setattr(keeping, "MOST_BYTES", sum(sizes) - 1)
-    keeping.bound(runs())
-    call = runs()
+    keeping.bound(lab.kept())
+    call = lab.kept()
     call.drawn.update(("base", "patched"))
-    assert lab.measure(call, "three", NAMES[:3]) == [NAMES[2]]
+    assert lab.measure("three", NAMES[:3], runs=call) == [NAMES[2]]
