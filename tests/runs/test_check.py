@@ -29,13 +29,15 @@ BROKEN = "[    2.1] kernel BUG at mm/filemap.c:3377!\n[    2.2] RIP: 0010:filema
 SLEEPS = "[    1.9] BUG: sleeping function called from invalid context at lib/xarray.c:300\n"
 
 
-Run = Callable[..., Prepared]
-
-
 class CheckGuests:
-    """Stands in for ``guests.exact.run``: what each kernel says is told beforehand."""
+    """A session's checks, and guests that say what each kernel was told to say beforehand."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.store = SessionStore(folder / "session")
+        self.store.raw.mkdir(parents=True)
+        (folder / "initramfs").write_bytes(b"root")
+        (folder / "cache" / "locks").mkdir(parents=True)
         self.machines: dict[str, Machine] = {}
         self.jobs: dict[str, str] = {}
         self.says: dict[str, str] = {}
@@ -68,72 +70,56 @@ class CheckGuests:
             files = files and files | {f"{step}/status": b"0\n", f"{step}/fio.json": fio(9)}
         return Outcome(files, Ending(kind, f"told {kind}"), 1.0, 2.0)
 
+    def check(
+        self,
+        key: str = "1",
+        unbuilt: dict[tuple[str, str], SeriesError] | None = None,
+        **settings: Any,
+    ) -> Prepared:
+        """Make the checks of a session whose kernels have this key; what is left of it."""
+        spec, kernels = CheckSpec(**settings), self.folder / "cache" / "kernels"
+        session = prepared(
+            but(shipped(SMALL, "blocks=2"), check=spec),
+            kernels=kernels,
+            initramfs=Initramfs(self.folder / "initramfs", "0"),
+            unbuilt=unbuilt or {},
+        )
+        checked = {
+            flavour: kernels_in(kernels, ("base", "patched"), f"-{flavour}-{key}")
+            for flavour in spec.flavours
+        }
+        session = dataclasses.replace(session, kernels={**session.kernels, **checked})
+        options = Options(checkout=CHECKOUT, cache=self.folder / "cache", guests_at_once=2)
+        return gate.run_gate(session, options, self.store, Reporter())
+
+    @property
+    def standings(self) -> dict[str, str]:
+        return {check.run_id: check.status for check in self.store.checks()}
+
 
 @pytest.fixture
-def guests(monkeypatch: pytest.MonkeyPatch) -> CheckGuests:
-    stand_in = CheckGuests()
+def guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CheckGuests:
+    stand_in = CheckGuests(tmp_path)
     monkeypatch.setattr(exact, "run", stand_in.run)
     return stand_in
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> SessionStore:
-    store = SessionStore(tmp_path / "session")
-    store.raw.mkdir(parents=True)
-    return store
-
-
-@pytest.fixture
-def run(tmp_path: Path, store: SessionStore) -> Run:
-    initramfs = tmp_path / "initramfs"
-    initramfs.write_bytes(b"root")
-    (tmp_path / "cache" / "locks").mkdir(parents=True)
-
-    def made(
-        key: str = "1", unbuilt: dict[tuple[str, str], SeriesError] | None = None, **settings: Any
-    ) -> Prepared:
-        spec = CheckSpec(**settings)
-        experiment = but(shipped(SMALL, "blocks=2"), check=spec)
-        session = prepared(
-            experiment,
-            kernels=tmp_path / "cache" / "kernels",
-            initramfs=Initramfs(initramfs, "0"),
-            unbuilt=unbuilt or {},
-        )
-        arms = ("base", "patched")
-        checked = {
-            flavour: kernels_in(tmp_path / "cache" / "kernels", arms, f"-{flavour}-{key}")
-            for flavour in spec.flavours
-        }
-        session = dataclasses.replace(session, kernels={**session.kernels, **checked})
-        options = Options(checkout=CHECKOUT, cache=tmp_path / "cache", guests_at_once=2)
-        return gate.run_gate(session, options, store, Reporter())
-
-    return made
-
-
-def standings(store: SessionStore) -> dict[str, str]:
-    return {check.run_id: check.status for check in store.checks()}
-
-
-def test_every_arm_is_checked_on_every_kernel_before_it_is_measured(
-    run: Run, guests: CheckGuests, store: SessionStore
-) -> None:
-    left = run()
-    assert set(standings(store)) == {
+def test_every_arm_is_checked_on_every_kernel_before_it_is_measured(guests: CheckGuests) -> None:
+    left = guests.check()
+    assert set(guests.standings) == {
         f"check.{arm}.{rest}"
         for arm in ("base", "patched")
         for rest in ("lockdep.v1", "lockdep.v4", "selftest.v1")
     }
-    assert set(standings(store).values()) == {"green"}
+    assert set(guests.standings.values()) == {"green"}
     assert {run.arm for run in left.plan.runs} == {"base", "patched"}
-    assert len(store.costs()) == 6
+    assert len(guests.store.costs()) == 6
     assert guests.machines["check.base.lockdep.v4"].guest.vcpus == 4
-    assert store.records() == []
+    assert guests.store.records() == []
 
 
-def test_self_tests_run_in_their_own_kernel_only(run: Run, guests: CheckGuests) -> None:
-    run(selftests=("xarray",), vcpus=(1,))
+def test_self_tests_run_in_their_own_kernel_only(guests: CheckGuests) -> None:
+    guests.check(selftests=("xarray",), vcpus=(1,))
     left_out = {
         name: next(w for w in machine.cmdline if w.startswith("initcall_blacklist="))
         for name, machine in guests.machines.items()
@@ -142,87 +128,77 @@ def test_self_tests_run_in_their_own_kernel_only(run: Run, guests: CheckGuests) 
     assert "xarray_checks" not in left_out["check.patched.selftest.v1"]
 
 
-def test_a_broken_arm_is_not_measured(run: Run, guests: CheckGuests, store: SessionStore) -> None:
+def test_a_broken_arm_is_not_measured(guests: CheckGuests) -> None:
     guests.says["patched.lockdep"] = BROKEN
-    left = run(vcpus=(1,))
+    left = guests.check(vcpus=(1,))
     assert left.plan.runs == ()
     assert left.plan.seeds
-    broken = next(c for c in store.checks() if c.status == "red")
+    broken = next(c for c in guests.store.checks() if c.status == "red")
     assert broken.run_id == "check.patched.lockdep.v1"
     assert broken.problems[0].where == "filemap_fault"
 
 
-def test_what_the_base_says_too_is_not_the_series(
-    run: Run, guests: CheckGuests, store: SessionStore
-) -> None:
+def test_what_the_base_says_too_is_not_the_series(guests: CheckGuests) -> None:
     guests.says["lockdep"] = BROKEN
-    left = run(vcpus=(1,))
+    left = guests.check(vcpus=(1,))
     assert left.plan.runs
-    assert {c.arm for c in store.checks() if c.status == "red"} == {"base", "patched"}
+    assert {c.arm for c in guests.store.checks() if c.status == "red"} == {"base", "patched"}
 
 
-def test_what_the_patched_arm_says_besides_is_the_series(run: Run, guests: CheckGuests) -> None:
+def test_what_the_patched_arm_says_besides_is_the_series(guests: CheckGuests) -> None:
     guests.says["patched.lockdep"] = SLEEPS + "</TASK>\n" + BROKEN
     guests.says["base.lockdep"] = BROKEN
-    assert run(vcpus=(1,)).plan.runs == ()
+    assert guests.check(vcpus=(1,)).plan.runs == ()
 
 
 def test_an_arm_that_does_not_build_for_the_checks_is_not_checked_and_the_others_are(
-    run: Run, guests: CheckGuests, store: SessionStore
+    guests: CheckGuests,
 ) -> None:
     error = SeriesError("does not build: x.c:1: error", where="0001-p.patch")
-    session = run(unbuilt={("lockdep", "patched"): error}, vcpus=(1,))
+    session = guests.check(unbuilt={("lockdep", "patched"): error}, vcpus=(1,))
     assert {name.split(".")[1] for name in guests.machines} == {"base", "patched"}
     assert not any(name.startswith("check.patched.lockdep") for name in guests.machines)
-    lost = [check for check in store.checks() if check.status == "not run"]
+    lost = [check for check in guests.store.checks() if check.status == "not run"]
     assert [check.run_id for check in lost] == ["check.patched.lockdep.v1"]
     assert lost[0].reason == "0001-p.patch: does not build: x.c:1: error"
     assert session.plan.runs == ()
 
 
-def test_a_lost_guest_is_tried_again_and_then_is_no_green(
-    run: Run, guests: CheckGuests, store: SessionStore
-) -> None:
+def test_a_lost_guest_is_tried_again_and_then_is_no_green(guests: CheckGuests) -> None:
     guests.endings["check.base.lockdep.v1"] = ["lost"]
     guests.endings["check.patched.lockdep.v1"] = ["lost", "silent"]
-    left = run(vcpus=(1,), selftests=())
-    assert standings(store) == {
+    left = guests.check(vcpus=(1,), selftests=())
+    assert guests.standings == {
         "check.base.lockdep.v1": "green",
         "check.patched.lockdep.v1": "not run",
     }
     assert left.plan.runs == ()
-    run(vcpus=(1,), selftests=())
-    assert set(standings(store).values()) == {"green"}
+    guests.check(vcpus=(1,), selftests=())
+    assert set(guests.standings.values()) == {"green"}
 
 
-def test_a_guest_that_crashed_is_red_and_not_lost(
-    run: Run, guests: CheckGuests, store: SessionStore
-) -> None:
+def test_a_guest_that_crashed_is_red_and_not_lost(guests: CheckGuests) -> None:
     guests.endings["check.patched.lockdep.v1"] = ["lost"]
     guests.says["patched.lockdep"] = BROKEN
-    run(vcpus=(1,), selftests=())
-    assert standings(store)["check.patched.lockdep.v1"] == "red"
+    guests.check(vcpus=(1,), selftests=())
+    assert guests.standings["check.patched.lockdep.v1"] == "red"
 
 
-def test_a_guest_that_says_the_same_for_ever_is_ended_and_red(
-    run: Run, guests: CheckGuests, store: SessionStore
-) -> None:
+def test_a_guest_that_says_the_same_for_ever_is_ended_and_red(guests: CheckGuests) -> None:
     guests.says["patched"] = "[   29.1] BUG at check_get_order:1998\n </TASK>\n" * 20000
-    run(vcpus=(), selftests=("xarray",))
-    (broken,) = [check for check in store.checks() if check.arm == "patched"]
+    guests.check(vcpus=(), selftests=("xarray",))
+    (broken,) = [check for check in guests.store.checks() if check.arm == "patched"]
     assert broken.status == "red"
     assert broken.problems[0].title == "BUG at check_get_order:1998"
     assert len(broken.problems) == 1
 
 
-def test_what_is_on_record_is_not_made_again_unless_the_kernel_changed(
-    run: Run, guests: CheckGuests
-) -> None:
-    run(vcpus=(1,), selftests=())
+def test_what_is_on_record_is_not_made_again_unless_the_kernel_changed(guests: CheckGuests) -> None:
+    guests.check(vcpus=(1,), selftests=())
     guests.machines.clear()
-    run(vcpus=(1,), selftests=())
+    guests.check(vcpus=(1,), selftests=())
     assert guests.machines == {}
-    run("2", vcpus=(1,), selftests=())
+    guests.check("2", vcpus=(1,), selftests=())
     assert set(guests.machines) == {"check.base.lockdep.v1", "check.patched.lockdep.v1"}
 
 
@@ -232,8 +208,8 @@ def test_without_a_gate_nothing_is_booted_and_everything_is_left() -> None:
     assert gate.run_gate(session, options, SessionStore(Path("/nowhere")), Reporter()) is session
 
 
-def test_a_torn_record_is_dropped(store: SessionStore, run: Run, guests: CheckGuests) -> None:
-    run(vcpus=(1,), selftests=())
-    path = store.folder / "checks.jsonl"
+def test_a_torn_record_is_dropped(guests: CheckGuests) -> None:
+    guests.check(vcpus=(1,), selftests=())
+    path = guests.store.folder / "checks.jsonl"
     path.write_bytes(path.read_bytes()[:-20])
-    assert [type(each) for each in store.checks()] == [Check]
+    assert [type(each) for each in guests.store.checks()] == [Check]
