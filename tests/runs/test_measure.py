@@ -29,13 +29,13 @@ from tests.runs.made_up import CHECKOUT, prepared, shipped
 from tests.waiting import wait_until
 from workloads import metrics, parse, validity
 
-Run = Callable[..., dict[str, RunRecord]]
-
 
 class ExactGuests:
-    """Stands in for ``guests.exact``: what each boot ends with is told beforehand."""
+    """A session, and guests whose boots end as was told beforehand."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self.cache, self.store = folder / "cache", SessionStore(folder / "session")
+        (self.cache / "locks").mkdir(parents=True)
         self.booted: list[str] = []
         self.snapshots: list[Path] = []
         self.endings: dict[str, list[Kind]] = {}
@@ -92,10 +92,31 @@ class ExactGuests:
             (place / "result").write_bytes(files["out"])
         return Outcome(files, Ending("done", "the agent finished"), 1.0, 2.0)
 
+    def measure(
+        self,
+        blocks: int = 2,
+        *,
+        slots: int = 2,
+        unbuilt: Mapping[tuple[str, str], SeriesError] = {},
+        **chosen: Any,
+    ) -> dict[str, RunRecord]:
+        """Make what is not on record of so many blocks; all that is on record then."""
+        session = prepared(blocks, kernels=self.cache / "kernels", unbuilt=unbuilt)
+        options = Options(CHECKOUT, self.cache, guests_at_once=slots, **chosen)
+        self.store.raw.mkdir(parents=True, exist_ok=True)
+        measure(session, options, self.store, Reporter())
+        return {record.run_id: record for record in self.store.records()}
+
+    def keep_lines(self, is_kept: Callable[[str], bool]) -> None:
+        """Forget the records of the other runs, as if the lab had been killed before them."""
+        records = self.store.folder / "runs.jsonl"
+        lines = records.read_text().splitlines(keepends=True)
+        records.write_text("".join(line for line in lines if is_kept(json.loads(line)["run_id"])))
+
 
 @pytest.fixture
-def guests(monkeypatch: pytest.MonkeyPatch) -> ExactGuests:
-    stand_in = ExactGuests()
+def guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ExactGuests:
+    stand_in = ExactGuests(tmp_path)
     for name in ("take_snapshot", "run"):
         monkeypatch.setattr(exact, name, getattr(stand_in, name))
     monkeypatch.setattr(
@@ -112,43 +133,12 @@ def guests(monkeypatch: pytest.MonkeyPatch) -> ExactGuests:
     return stand_in
 
 
-@pytest.fixture
-def run(tmp_path: Path, guests: ExactGuests) -> Run:
-    store = SessionStore(tmp_path / "session")
-    (tmp_path / "cache" / "locks").mkdir(parents=True)
-
-    def measured(
-        blocks: int = 2,
-        *,
-        slots: int = 2,
-        unbuilt: Mapping[tuple[str, str], SeriesError] = {},
-        **chosen: Any,
-    ) -> dict[str, RunRecord]:
-        session = prepared(blocks, kernels=tmp_path / "cache" / "kernels", unbuilt=unbuilt)
-        options = Options(
-            checkout=CHECKOUT, cache=tmp_path / "cache", guests_at_once=slots, **chosen
-        )
-        store.raw.mkdir(parents=True, exist_ok=True)
-        measure(session, options, store, Reporter())
-        return {record.run_id: record for record in store.records()}
-
-    return measured
-
-
-def keep_lines(records: Path, is_kept: Callable[[str], bool]) -> None:
-    """Forget the records of the other runs, as if the lab had been killed before them."""
-    lines = records.read_text().splitlines(keepends=True)
-    records.write_text("".join(line for line in lines if is_kept(json.loads(line)["run_id"])))
-
-
 def failed(records: Mapping[str, RunRecord]) -> dict[str, Failure]:
     return {run_id: r.failure for run_id, r in records.items() if r.failure is not None}
 
 
-def test_every_planned_run_once_and_the_repeat_from_cold(
-    run: Run, guests: ExactGuests, tmp_path: Path
-) -> None:
-    records = run(2)
+def test_every_planned_run_once_and_the_repeat_from_cold(guests: ExactGuests) -> None:
+    records = guests.measure(2)
     assert failed(records) == {}
     assert sorted(guests.booted) == [
         "cold filemap-4k.b00.patched.repeat",
@@ -157,79 +147,69 @@ def test_every_planned_run_once_and_the_repeat_from_cold(
         "restored filemap-4k.b01.base",
         "restored filemap-4k.b01.patched",
     ]
-    assert len(SessionStore(tmp_path / "session").costs()) == 5
-    assert list((tmp_path / "cache" / "scratch").iterdir()) == []
+    assert len(guests.store.costs()) == 5
+    assert list((guests.cache / "scratch").iterdir()) == []
 
 
-def test_without_snapshots_every_run_is_cold(run: Run, guests: ExactGuests) -> None:
-    run(1, snapshot=False)
+def test_without_snapshots_every_run_is_cold(guests: ExactGuests) -> None:
+    guests.measure(1, snapshot=False)
     assert {word.split()[0] for word in guests.booted} == {"cold"}
 
 
-def test_nothing_is_made_twice(run: Run, guests: ExactGuests) -> None:
-    run(1)
+def test_nothing_is_made_twice(guests: ExactGuests) -> None:
+    guests.measure(1)
     guests.booted.clear()
-    run(1)
+    guests.measure(1)
     assert guests.booted == []
-    run(2)
+    guests.measure(2)
     assert sorted(guests.booted) == [
         "restored filemap-4k.b01.base",
         "restored filemap-4k.b01.patched",
     ]
 
 
-def test_snapshots_are_kept_from_look_to_look_and_gone_after_the_last(
-    run: Run, guests: ExactGuests, tmp_path: Path
-) -> None:
+def test_snapshots_are_kept_from_look_to_look_and_gone_after_the_last(guests: ExactGuests) -> None:
     with LocalExecutor().keeping() as executor:
-        run(1, executor=executor)
+        guests.measure(1, executor=executor)
         assert [folder.is_dir() for folder in guests.snapshots] == [True, True]
-        assert failed(run(2, executor=executor)) == {}
+        assert failed(guests.measure(2, executor=executor)) == {}
         assert len(guests.booted) == 5
         # One a machine, as in a session that had both seeds from the beginning.
         assert len(guests.snapshots) == 2
-    assert list((tmp_path / "cache" / "scratch").iterdir()) == []
-    run(3)
+    assert list((guests.cache / "scratch").iterdir()) == []
+    guests.measure(3)
     assert len(guests.snapshots) == 4
 
 
-def test_a_snapshot_that_the_host_lost_is_taken_again_at_the_next_look(
-    run: Run, guests: ExactGuests
-) -> None:
+def test_a_snapshot_that_the_host_lost_is_taken_again_at_the_next_look(guests: ExactGuests) -> None:
     with LocalExecutor().keeping() as executor:
         guests.snapshot_endings = {"base": "lost"}
-        assert failed(run(1, executor=executor))["filemap-4k.b00.base"].blame == "host"
+        assert failed(guests.measure(1, executor=executor))["filemap-4k.b00.base"].blame == "host"
         guests.snapshot_endings = {}
-        assert failed(run(2, executor=executor)) == {}
+        assert failed(guests.measure(2, executor=executor)) == {}
         assert len(guests.snapshots) == 2
 
 
-def test_a_repeat_of_a_run_of_another_day_is_compared_with_its_result(
-    run: Run, guests: ExactGuests, tmp_path: Path
-) -> None:
-    run(1)
-    records = tmp_path / "session" / "runs.jsonl"
-    lines = [
-        line for line in records.read_text().splitlines() if "repeat" not in line.split(",")[0]
-    ]
-    records.write_text("".join(f"{line}\n" for line in lines))
+def test_a_repeat_of_a_run_of_another_day_is_compared_with_its_result(guests: ExactGuests) -> None:
+    guests.measure(1)
+    guests.keep_lines(lambda run_id: "repeat" not in run_id)
     guests.cold_files = {"out": b"other bytes\n"}
-    failure = failed(run(1))["filemap-4k.b00.patched.repeat"]
+    failure = failed(guests.measure(1))["filemap-4k.b00.patched.repeat"]
     assert (failure.kind, failure.blame) == ("inexact", "lab")
 
 
-def test_a_repeat_that_differs_names_what_does(run: Run, guests: ExactGuests) -> None:
+def test_a_repeat_that_differs_names_what_does(guests: ExactGuests) -> None:
     guests.cold_files = {"out": b"other bytes\n"}
-    failures = failed(run(1))
+    failures = failed(guests.measure(1))
     assert list(failures) == ["filemap-4k.b00.patched.repeat"]
     assert failures["filemap-4k.b00.patched.repeat"].evidence == (
         "out: line 1: 'the same bytes' against 'other bytes'",
     )
 
 
-def test_a_lost_guest_is_booted_once_more_and_no_more(run: Run, guests: ExactGuests) -> None:
+def test_a_lost_guest_is_booted_once_more_and_no_more(guests: ExactGuests) -> None:
     guests.endings = {"filemap-4k.b00.base": ["lost"], "filemap-4k.b00.patched": ["lost"] * 3}
-    failures = failed(run(1))
+    failures = failed(guests.measure(1))
     assert guests.booted.count("restored filemap-4k.b00.base") == 2
     assert guests.booted.count("restored filemap-4k.b00.patched") == 2
     # Its repeat has nothing to be compared with.
@@ -238,18 +218,18 @@ def test_a_lost_guest_is_booted_once_more_and_no_more(run: Run, guests: ExactGue
     assert failures["filemap-4k.b00.patched"].blame == "series"
 
 
-def test_what_the_host_broke_is_made_again_when_resumed(run: Run, guests: ExactGuests) -> None:
+def test_what_the_host_broke_is_made_again_when_resumed(guests: ExactGuests) -> None:
     guests.endings = {"filemap-4k.b00.base": ["lost"] * 2, "filemap-4k.b00.patched": ["panic"]}
-    assert failed(run(1))["filemap-4k.b00.base"].blame == "host"
+    assert failed(guests.measure(1))["filemap-4k.b00.base"].blame == "host"
     guests.booted.clear()
-    assert "filemap-4k.b00.base" not in failed(run(1))
+    assert "filemap-4k.b00.base" not in failed(guests.measure(1))
     assert guests.booted == ["restored filemap-4k.b00.base"]
 
 
 @pytest.mark.parametrize("kind", ["panic", "oops", "oom", "hung", "boot"])
-def test_only_the_patched_kernel_breaks(run: Run, guests: ExactGuests, kind: Kind) -> None:
+def test_only_the_patched_kernel_breaks(guests: ExactGuests, kind: Kind) -> None:
     guests.endings = {"filemap-4k.b00.patched": [kind]}
-    failure = failed(run(1))["filemap-4k.b00.patched"]
+    failure = failed(guests.measure(1))["filemap-4k.b00.patched"]
     assert (failure.kind, failure.blame) == (kind, "series")
     # A function of its inputs: it would only be the same again.
     assert guests.booted.count("restored filemap-4k.b00.patched") == 1
@@ -258,7 +238,7 @@ def test_only_the_patched_kernel_breaks(run: Run, guests: ExactGuests, kind: Kin
 @pytest.mark.parametrize("slots", [1, 2, 4])
 @pytest.mark.parametrize("snapshot", [True, False])
 def test_a_kernel_that_breaks_as_the_base_does_is_not_the_series_fault(
-    run: Run, guests: ExactGuests, snapshot: bool, slots: int
+    guests: ExactGuests, snapshot: bool, slots: int
 ) -> None:
     if snapshot:
         guests.snapshot_endings = {"base": "boot", "patched": "boot"}
@@ -267,20 +247,17 @@ def test_a_kernel_that_breaks_as_the_base_does_is_not_the_series_fault(
         for block in (0, 1)
         for arm in ("base", "patched", "patched.repeat")
     }
-    failures = failed(run(2, slots=slots, snapshot=snapshot))
+    failures = failed(guests.measure(2, slots=slots, snapshot=snapshot))
     assert len(failures) == 5
     assert {(f.kind, f.blame) for f in failures.values()} == {("boot", "lab")}
 
 
-def test_a_base_that_broke_on_another_day_counts_too(
-    run: Run, guests: ExactGuests, tmp_path: Path
-) -> None:
+def test_a_base_that_broke_on_another_day_counts_too(guests: ExactGuests) -> None:
     guests.endings = {"filemap-4k.b00.base": ["hung"]}
-    run(1)
-    records = tmp_path / "session" / "runs.jsonl"
-    keep_lines(records, lambda run_id: run_id.endswith(".base"))
+    guests.measure(1)
+    guests.keep_lines(lambda run_id: run_id.endswith(".base"))
     guests.endings = {"filemap-4k.b00.patched": ["hung"]}
-    assert failed(run(1))["filemap-4k.b00.patched"].blame == "lab"
+    assert failed(guests.measure(1))["filemap-4k.b00.patched"].blame == "lab"
 
 
 def test_a_repeat_that_is_planned_alone_has_the_base_of_what_it_repeats() -> None:
@@ -294,7 +271,7 @@ def test_a_repeat_that_is_planned_alone_has_the_base_of_what_it_repeats() -> Non
 
 
 def test_the_next_guest_is_booted_while_the_result_of_one_is_read(
-    run: Run, guests: ExactGuests, monkeypatch: pytest.MonkeyPatch
+    guests: ExactGuests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = runs.measure.record_of
     booted = []
@@ -306,28 +283,26 @@ def test_the_next_guest_is_booted_while_the_result_of_one_is_read(
         return read(session, planned, *rest)
 
     monkeypatch.setattr(runs.measure, "record_of", slowly)
-    assert failed(run(2, slots=1)) == {}
+    assert failed(guests.measure(2, slots=1)) == {}
     assert booted[:2] == ["restored filemap-4k.b00.base", "restored filemap-4k.b00.patched"]
 
 
-def test_an_error_ends_all_and_keeps_what_is_on_record(
-    run: Run, guests: ExactGuests, tmp_path: Path
-) -> None:
+def test_an_error_ends_all_and_keeps_what_is_on_record(guests: ExactGuests) -> None:
     guests.error = OSError(28, "No space left on device")
     with pytest.raises(OSError, match="No space left"):
-        run(3, slots=1)
-    kept = [record.run_id for record in SessionStore(tmp_path / "session").records()]
+        guests.measure(3, slots=1)
+    kept = [record.run_id for record in guests.store.records()]
     # Before the error is heard of, runs of the other arm may still begin.
     assert kept[0] == "filemap-4k.b00.base"
     assert {run_id.rpartition(".")[2] for run_id in kept} == {"base"}
-    assert list((tmp_path / "cache" / "scratch").iterdir()) == []
+    assert list((guests.cache / "scratch").iterdir()) == []
     guests.error = None
-    assert failed(run(3, slots=1)) == {}
+    assert failed(guests.measure(3, slots=1)) == {}
 
 
 @pytest.mark.parametrize("raised", [ZeroDivisionError(), OverflowError("x"), RecursionError()])
 def test_whatever_a_result_has_a_reader_raise_is_one_failure(
-    run: Run, guests: ExactGuests, monkeypatch: pytest.MonkeyPatch, raised: Exception
+    guests: ExactGuests, monkeypatch: pytest.MonkeyPatch, raised: Exception
 ) -> None:
     read = parse.guest_result
 
@@ -338,7 +313,7 @@ def test_whatever_a_result_has_a_reader_raise_is_one_failure(
 
     monkeypatch.setattr(parse, "guest_result", reader)
     guests.hostile = "filemap-4k.b00.patched"
-    records = run(2)
+    records = guests.measure(2)
     broken = failed(records)
     assert (broken[guests.hostile].kind, broken[guests.hostile].blame) == ("unreadable", "series")
     assert type(raised).__name__ in broken[guests.hostile].message
@@ -356,7 +331,6 @@ def test_whatever_a_result_has_a_reader_raise_is_one_failure(
     ],
 )
 def test_a_workload_that_fails_on_the_patched_kernel_alone_is_the_series_doing(
-    run: Run,
     guests: ExactGuests,
     monkeypatch: pytest.MonkeyPatch,
     hostile: str,
@@ -371,7 +345,7 @@ def test_a_workload_that_fails_on_the_patched_kernel_alone_is_the_series_doing(
     )
     monkeypatch.setattr(validity, "of_user", lambda *_: False)
     guests.hostile = hostile
-    broken = failed(run(2, slots=slots))
+    broken = failed(guests.measure(2, slots=slots))
     of_runs = {name: failure for name, failure in broken.items() if "repeat" not in name}
     assert {name: failure.blame for name, failure in of_runs.items()} == blames
     assert {failure.kind for failure in of_runs.values()} == {"invalid"}
@@ -407,11 +381,11 @@ def test_a_prebuilt_kernel_that_lacks_something_is_whose_it_is_that_named_it(
 
 
 def test_a_run_with_a_sample_that_is_not_finite_is_no_record(
-    run: Run, guests: ExactGuests, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    guests: ExactGuests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(metrics, "samples", lambda *_, **__: {"4k.bw": float("inf")})
-    assert set(failed(run(1))) >= {"filemap-4k.b00.base", "filemap-4k.b00.patched"}
-    assert len(SessionStore(tmp_path / "session").records()) == 3
+    assert set(failed(guests.measure(1))) >= {"filemap-4k.b00.base", "filemap-4k.b00.patched"}
+    assert len(guests.store.records()) == 3
 
 
 def test_a_phase_with_a_program_is_given_no_arguments_of_fio() -> None:
@@ -422,11 +396,11 @@ def test_a_phase_with_a_program_is_given_no_arguments_of_fio() -> None:
 
 
 def test_runs_of_a_kernel_that_does_not_build_are_failed_and_the_others_measured(
-    run: Run, guests: ExactGuests
+    guests: ExactGuests,
 ) -> None:
     error = SeriesError("does not build: x.c:1: error", where="0002-p.patch", next_step="see x")
     unbuilt = {("perf", "patched"): error}
-    records = run(2, unbuilt=unbuilt)
+    records = guests.measure(2, unbuilt=unbuilt)
     assert sorted(guests.booted) == ["restored filemap-4k.b00.base", "restored filemap-4k.b01.base"]
     failures = failed(records)
     assert {name for name in records if ".patched" in name} == set(failures)
@@ -434,5 +408,5 @@ def test_runs_of_a_kernel_that_does_not_build_are_failed_and_the_others_measured
     assert (failure.kind, failure.blame) == ("not built", "series")
     assert failure.message == "0002-p.patch: does not build: x.c:1: error (see x)"
     # Nothing of it is tried again.
-    assert run(2, unbuilt=unbuilt) == records
+    assert guests.measure(2, unbuilt=unbuilt) == records
     assert len(guests.booted) == 2
