@@ -20,9 +20,9 @@ from runs.archive import pack, unpack
 from runs.local import Options
 from runs.repro import (
     HEAD,
+    Repro,
     differs_here,
     experiment_again,
-    inputs,
     read_archive,
     write_archive,
 )
@@ -85,6 +85,19 @@ def changed(
     return archive
 
 
+def packed(folder: Path, options: Options) -> Path:
+    """The archive of a session, beside its folder."""
+    archive = folder.parent / "x.tar.gz"
+    write_archive(folder, archive, options)
+    return archive
+
+
+def unpacked(archive: Path) -> Repro:
+    into = archive.parent / "into"
+    into.mkdir()
+    return read_archive(archive, into)
+
+
 def test_all_that_is_needed_is_in_it(folder: Path, options: Options, tmp_path: Path) -> None:
     names = write_archive(folder, tmp_path / "x.tar.gz", options)
     assert set(names) == {
@@ -115,8 +128,7 @@ def test_the_root_that_was_booted_is_in_it_and_is_what_guests_get(
     store = SessionStore(tmp_path / "measured")
     store.create(but(manifest, provenance=provenance))
     assert "root.cpio" in write_archive(store.folder, tmp_path / "x.tar.gz", options)
-    (tmp_path / "into").mkdir()
-    repro = read_archive(tmp_path / "x.tar.gz", tmp_path / "into")
+    repro = unpacked(tmp_path / "x.tar.gz")
     assert repro.root is not None
     assert repro.root.read_text() == "booted"
     others = {**provenance.tools, "fio": "fio-3.99", "gcc": "gcc 99"}
@@ -134,9 +146,7 @@ def test_the_session_s_own_patches_come_before_those_of_the_checkout(
 ) -> None:
     (folder / "series/common/0001-x.patch").write_text(PATCH + "\n")
     shutil.rmtree(options.checkout / SERIES)
-    write_archive(folder, tmp_path / "x.tar.gz", options)
-    (tmp_path / "into").mkdir()
-    repro = read_archive(tmp_path / "x.tar.gz", tmp_path / "into")
+    repro = unpacked(packed(folder, options))
     series = experiment_again(repro, options).series
     assert series
     assert (Path(series.path) / "0001-x.patch").read_text() == PATCH + "\n"
@@ -146,9 +156,7 @@ def test_the_session_s_own_patches_come_before_those_of_the_checkout(
 def test_what_was_recorded_is_read_back(
     folder: Path, options: Options, tmp_path: Path, manifest: Manifest
 ) -> None:
-    write_archive(folder, tmp_path / "x.tar.gz", options)
-    (tmp_path / "into").mkdir()
-    repro = read_archive(tmp_path / "x.tar.gz", tmp_path / "into")
+    repro = unpacked(packed(folder, options))
     assert repro.manifest == manifest
     assert len(SessionStore(repro.session).records()) == 4
     elsewhere = experiment_again(repro, options, source="deb:linux-source-6.1")
@@ -164,9 +172,7 @@ def test_no_session_no_archive(tmp_path: Path, options: Options) -> None:
 def test_tools_and_inputs_that_differ_are_named(
     folder: Path, options: Options, tmp_path: Path, manifest: Manifest
 ) -> None:
-    write_archive(folder, tmp_path / "x.tar.gz", options)
-    (tmp_path / "into").mkdir()
-    repro = read_archive(tmp_path / "x.tar.gz", tmp_path / "into")
+    repro = unpacked(packed(folder, options))
     tools = manifest.provenance.tools
     assert differs_here(repro, options, tools) == ()
     # Python has no say in a number.
@@ -182,10 +188,8 @@ def test_tools_and_inputs_that_differ_are_named(
 def test_real_time_is_not_repeated(tmp_path: Path, options: Options, manifest: Manifest) -> None:
     wall = but(manifest.experiment, mode="wall")
     SessionStore(tmp_path / "wall").create(but(manifest, experiment=wall))
-    write_archive(tmp_path / "wall", tmp_path / "x.tar.gz", options)
-    (tmp_path / "into").mkdir()
     with pytest.raises(UsageError, match="real time, which no machine repeats to the digit"):
-        read_archive(tmp_path / "x.tar.gz", tmp_path / "into")
+        unpacked(packed(tmp_path / "wall", options))
 
 
 @pytest.mark.parametrize(
@@ -207,30 +211,21 @@ def test_archives_that_were_tampered_with(
     honest: bool,
     message: str,
 ) -> None:
-    archive = tmp_path / "x.tar.gz"
-    write_archive(folder, archive, options)
+    archive = packed(folder, options)
     changed(archive, tmp_path / "scratch", name, content, honest=honest)
-    (tmp_path / "into").mkdir()
     with pytest.raises(UsageError, match=message):
-        read_archive(archive, tmp_path / "into")
+        unpacked(archive)
 
 
 def test_a_hostile_patch_is_refused_though_the_archive_is_honest_about_it(
     folder: Path, options: Options, tmp_path: Path
 ) -> None:
-    archive = tmp_path / "x.tar.gz"
-    write_archive(folder, archive, options)
+    archive = packed(folder, options)
     evil = PATCH.replace("b/mm/x.c", "b/../../x.c").encode()
     name = "session/series/common/0001-x.patch"
     changed(archive, tmp_path / "scratch", name, evil, honest=True)
-    (tmp_path / "into").mkdir()
-    repro = read_archive(archive, tmp_path / "into")
     with pytest.raises(SeriesError):
-        experiment_again(repro, options)
-
-
-def test_only_files_of_this_session_are_inputs(options: Options, manifest: Manifest) -> None:
-    assert "configs/kconfig/other.config" not in inputs(manifest, options.checkout)
+        experiment_again(unpacked(archive), options)
 
 
 def test_what_this_lab_does_not_have_is_named(tmp_path: Path) -> None:
@@ -321,8 +316,7 @@ def test_what_a_strangers_session_may_not_ask_is_refused_before_any_work(
     folder: Path, options: Options, tmp_path: Path, kind: str
 ) -> None:
     change, message = ASKS[kind]
-    archive = tmp_path / "x.tar.gz"
-    write_archive(folder, archive, options)
+    archive = packed(folder, options)
     head = json.loads((folder / "manifest.json").read_text())
     change(head["experiment"], tmp_path)
     content = json.dumps(head).encode()
@@ -330,9 +324,8 @@ def test_what_a_strangers_session_may_not_ask_is_refused_before_any_work(
     if kind.startswith("patches"):
         patch = "session/series/common/0001-x.patch"
         changed(archive, tmp_path / "scratch2", patch, None, honest=True)
-    (tmp_path / "into").mkdir()
     with pytest.raises(UsageError, match=f"(?s){message}"):
-        experiment_again(read_archive(archive, tmp_path / "into"), options)
+        experiment_again(unpacked(archive), options)
     # No copy of anything was begun, and no patch of this machine's was read.
     kept = [path.name for path in options.cache.rglob("*") if path.is_file()]
     assert all(name.endswith(".json") for name in kept), kept

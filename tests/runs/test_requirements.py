@@ -158,50 +158,39 @@ def test_a_setting_that_the_kernel_has_not_the_option_for_is_refused_before_a_bu
 FILES = st.dictionaries(st.text(max_size=5), st.binary(max_size=30), max_size=5)
 
 
-def test_file_line_and_both_values() -> None:
-    first = {"4k/after/proc/vmstat": b"pgfault 10\npgmajfault 3\npgscan 1\n", "uname": b"x\n"}
-    second = {"4k/after/proc/vmstat": b"pgfault 10\npgmajfault 4\npgscan 2\n", "uname": b"x\n"}
-    assert diverging(first, second) == (
-        "4k/after/proc/vmstat: line 2: 'pgmajfault 3' against 'pgmajfault 4'",
-    )
+# A line of /proc/stat has several hundred characters.
+LONG = b"intr " + b"0 " * 200
 
 
-def test_file_of_one_run_only() -> None:
-    assert diverging({"a": b"", "b": b""}, {"b": b"", "c": b""}) == (
-        "a: only in the first run",
-        "c: only in the second run",
-    )
-
-
-def test_more_lines() -> None:
-    assert diverging({"dmesg": b"one\n"}, {"dmesg": b"one\ntwo\n"}) == ("dmesg: 1 against 2 lines",)
-
-
-def test_difference_far_right_in_a_long_line_is_shown() -> None:
-    """/proc/stat has lines of several hundred characters."""
-    start = b"intr " + b"0 " * 200
-    (difference,) = diverging({"stat": start + b"7 0\n"}, {"stat": start + b"8 0\n"})
-    left, _, right = difference.removeprefix("stat: line 1: ").partition(" against ")
-    assert left != right
-    assert "7 0" in left
-    assert "8 0" in right
-    assert "column 406" in difference
-    assert len(difference) < 240
-
-
-def test_difference_in_white_space_is_shown() -> None:
-    (difference,) = diverging({"a": b"x 1\n"}, {"a": b"x 1 \n"})
-    assert difference == "a: line 1: 'x 1' against 'x 1 '"
-
-
-def test_difference_in_the_ends_of_lines_is_shown() -> None:
-    (difference,) = diverging({"a": b"x 1"}, {"a": b"x 1\n"})
-    assert difference == "a: line 1: 'x 1' against 'x 1\\n'"
-
-
-def test_bytes_that_are_no_text_are_distinguished() -> None:
-    (difference,) = diverging({"notes": b"GNU\0\xfe"}, {"notes": b"GNU\0\xff"})
-    assert difference == r"notes: line 1: 'GNU\x00\xfe' against 'GNU\x00\xff'"
+@pytest.mark.parametrize(
+    ("first", "second", "differences"),
+    [
+        (
+            {"vmstat": b"pgfault 10\npgmajfault 3\npgscan 1\n", "uname": b"x\n"},
+            {"vmstat": b"pgfault 10\npgmajfault 4\npgscan 2\n", "uname": b"x\n"},
+            ["vmstat: line 2: 'pgmajfault 3' against 'pgmajfault 4'"],
+        ),
+        (
+            {"a": b"", "b": b""},
+            {"b": b"", "c": b""},
+            ["a: only in the first run", "c: only in the second run"],
+        ),
+        ({"dmesg": b"one\n"}, {"dmesg": b"one\ntwo\n"}, ["dmesg: 1 against 2 lines"]),
+        ({"a": b"x 1\n"}, {"a": b"x 1 \n"}, ["a: line 1: 'x 1' against 'x 1 '"]),
+        ({"a": b"x 1"}, {"a": b"x 1\n"}, ["a: line 1: 'x 1' against 'x 1\\n'"]),
+        ({"a": b"G\0\xfe"}, {"a": b"G\0\xff"}, [r"a: line 1: 'G\x00\xfe' against 'G\x00\xff'"]),
+        (
+            {"stat": LONG + b"7 0\n"},
+            {"stat": LONG + b"8 0\n"},
+            [f"stat: line 1, column 406: '{'0 ' * 20}7 0' against '{'0 ' * 20}8 0'"],
+        ),
+    ],
+    ids=["value", "file", "lines", "white space", "end of line", "no text", "far right"],
+)
+def test_what_differs_is_shown(
+    first: dict[str, bytes], second: dict[str, bytes], differences: list[str]
+) -> None:
+    assert [*diverging(first, second)] == differences
 
 
 def test_many_files_are_cut_short_with_their_number() -> None:

@@ -30,13 +30,14 @@ from tests.runs.made_up import CHECKOUT, SMALL, prepared, shipped
 from tests.values import but
 from workloads import parse, validity
 
-Run = Callable[..., dict[str, RunRecord]]
-
 
 class WallGuests:
-    """Stands in for ``guests.virtme.run``: what each boot ends with is told beforehand."""
+    """A wall session, and guests whose boots end as was told beforehand."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self.cache, self.store = folder / "cache", SessionStore(folder / "session")
+        (self.cache / "locks").mkdir(parents=True)
+        self.store.raw.mkdir(parents=True)
         self.booted: list[str] = []
         self.machines: dict[str, WallMachine] = {}
         self.endings: dict[str, list[Kind]] = {}
@@ -55,10 +56,22 @@ class WallGuests:
         self.claims.append(claim)
         return ()
 
+    def measure(
+        self,
+        blocks: int = 2,
+        decided: Callable[[], bool] = lambda: False,
+        session: Prepared | None = None,
+        **wall: object,
+    ) -> dict[str, RunRecord]:
+        """Make what is not on record of so many blocks; all that is on record then."""
+        session = session or wall_session(self.cache, blocks, **wall)
+        measure_wall(session, Options(CHECKOUT, self.cache), self.store, Reporter(), decided)
+        return {record.run_id: record for record in self.store.records()}
+
 
 @pytest.fixture
-def guests(monkeypatch: pytest.MonkeyPatch) -> WallGuests:
-    stand_in = WallGuests()
+def guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WallGuests:
+    stand_in = WallGuests(tmp_path)
     monkeypatch.setattr(virtme, "run", stand_in.run)
     # What stands in for the reader is a function of this process.
     monkeypatch.setattr(
@@ -79,28 +92,9 @@ def wall_session(cache: Path, blocks: int, **wall: object) -> Prepared:
     return dataclasses.replace(made, kernels={made.resolved.flavours[0]: judged})
 
 
-@pytest.fixture
-def run(tmp_path: Path, guests: WallGuests) -> Run:
-    cache = tmp_path / "cache"
-    (cache / "locks").mkdir(parents=True)
-    store = SessionStore(tmp_path / "session")
-    store.raw.mkdir(parents=True)
-
-    def measured(
-        blocks: int = 2, decided: Callable[[], bool] = lambda: False, **wall: object
-    ) -> dict[str, RunRecord]:
-        options = Options(checkout=CHECKOUT, cache=cache)
-        measure_wall(wall_session(cache, blocks, **wall), options, store, Reporter(), decided)
-        return {record.run_id: record for record in store.records()}
-
-    return measured
-
-
-def test_every_run_once_in_the_plans_order_with_what_the_host_did(
-    run: Run, guests: WallGuests, tmp_path: Path
-) -> None:
-    records = run(3)
-    planned = [each.run_id for each in wall_session(tmp_path / "cache", 3).plan.runs]
+def test_every_run_once_in_the_plans_order_with_what_the_host_did(guests: WallGuests) -> None:
+    records = guests.measure(3)
+    planned = [each.run_id for each in wall_session(guests.cache, 3).plan.runs]
     assert guests.booted == planned
     assert len(planned) == 9
     assert all(record.failure is None for record in records.values())
@@ -110,10 +104,8 @@ def test_every_run_once_in_the_plans_order_with_what_the_host_did(
     assert {claim.left_pages for claim in guests.claims} == {validity.LEFT_PAGES_WALL}
 
 
-def test_the_base_again_boots_the_base_kernel_in_the_same_machine(
-    run: Run, guests: WallGuests
-) -> None:
-    run(1)
+def test_the_base_again_boots_the_base_kernel_in_the_same_machine(guests: WallGuests) -> None:
+    guests.measure(1)
     base, patched, again = (
         guests.machines[f"filemap-4k.b00.{arm}"] for arm in ("base", "patched", AGAIN)
     )
@@ -122,11 +114,11 @@ def test_the_base_again_boots_the_base_kernel_in_the_same_machine(
 
 
 def test_only_a_guest_that_was_lost_is_tried_again_and_as_often_as_planned(
-    run: Run, guests: WallGuests
+    guests: WallGuests,
 ) -> None:
     lost, broken = "filemap-4k.b00.base", "filemap-4k.b01.base"
     guests.endings = {lost: ["lost", "lost", "done"], broken: ["panic"]}
-    records = run(2, attempts=3)
+    records = guests.measure(2, attempts=3)
     assert guests.booted.count(lost) == 3
     assert records[lost].failure is None
     assert guests.booted.count(broken) == 1
@@ -136,13 +128,13 @@ def test_only_a_guest_that_was_lost_is_tried_again_and_as_often_as_planned(
 
 
 def test_a_guest_that_stays_lost_is_the_hosts_fault(
-    run: Run, guests: WallGuests, monkeypatch: pytest.MonkeyPatch
+    guests: WallGuests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*arguments: object) -> Outcome:
         raise InfraError("virtme-ng started no guest", where="here")
 
     monkeypatch.setattr(virtme, "run", refused)
-    failure = run(1)["filemap-4k.b00.patched"].failure
+    failure = guests.measure(1)["filemap-4k.b00.patched"].failure
     assert failure is not None
     assert (failure.kind, failure.blame) == ("lost", "host")
     assert "started no guest" in failure.message
@@ -152,11 +144,7 @@ def test_a_session_whose_kvm_goes_stops_and_goes_on_where_it_was(
     guests: WallGuests, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is not on record is made when KVM is back: a lost guest would stay lost."""
-    device, cache = tmp_path / "kvm", tmp_path / "cache"
-    (cache / "locks").mkdir(parents=True)
-    store = SessionStore(tmp_path / "session")
-    store.raw.mkdir(parents=True)
-    session = wall_session(cache, 2)
+    device, session = tmp_path / "kvm", wall_session(guests.cache, 2)
     host = WallHost(AcceleratorTest("kvm", ()), {("", a): None for a in session.measured}, ())
     session = dataclasses.replace(session, wall=host)
     of_device = functools.partial(accelerator.require_device, device=device)
@@ -170,47 +158,42 @@ def test_a_session_whose_kvm_goes_stops_and_goes_on_where_it_was(
         return guests.run(machine, *arguments)
 
     monkeypatch.setattr(virtme, "run", boots)
-    options = Options(checkout=CHECKOUT, cache=cache)
     device.touch()
     with pytest.raises(InfraError, match="KVM is gone"):
-        measure_wall(session, options, store, Reporter(), lambda: False)
-    assert len(store.records()) == 4
+        guests.measure(session=session)
+    assert len(guests.store.records()) == 4
     device.touch()
     guests.booted.clear()
-    measure_wall(session, options, store, Reporter(), lambda: False)
+    guests.measure(session=session)
     assert [name.split(".")[1] for name in guests.booted] == ["b01"] * 3
-    assert [record.failure for record in store.records()] == [None] * 6
+    assert [record.failure for record in guests.store.records()] == [None] * 6
 
 
-def test_an_interrupted_block_is_made_again_whole(
-    run: Run, guests: WallGuests, tmp_path: Path
-) -> None:
-    run(2)
-    lines = (tmp_path / "session" / "runs.jsonl").read_text().splitlines(keepends=True)
-    (tmp_path / "session" / "runs.jsonl").write_text("".join(lines[:4]))
+def test_an_interrupted_block_is_made_again_whole(guests: WallGuests) -> None:
+    guests.measure(2)
+    records = guests.store.folder / "runs.jsonl"
+    records.write_text("".join(records.read_text().splitlines(keepends=True)[:4]))
     guests.booted.clear()
-    run(2)
+    guests.measure(2)
     assert [name.split(".")[1] for name in guests.booted] == ["b01"] * 3
     guests.booted.clear()
-    run(2)
+    guests.measure(2)
     assert guests.booted == []
 
 
-def test_early_looks_are_taken_only_when_requested(run: Run, guests: WallGuests) -> None:
-    runs_before: list[int] = []
+@pytest.mark.parametrize(("early_looks", "blocks"), [(False, 14), (True, 12)])
+def test_a_session_that_is_decided_ends_at_its_look_where_that_is_requested(
+    guests: WallGuests, early_looks: bool, blocks: int
+) -> None:
+    asked: list[int] = []
 
     def decided() -> bool:
-        runs_before.append(len(guests.booted))
+        asked.append(len(guests.booted))
         return True
 
-    run(14, decided)
-    assert runs_before == []
-    guests.booted.clear()
-
-
-def test_a_session_that_is_decided_ends_at_its_look(run: Run, guests: WallGuests) -> None:
-    run(14, lambda: True, early_looks=True)
-    assert len(guests.booted) == 12 * 3
+    guests.measure(14, decided, early_looks=early_looks)
+    assert len(guests.booted) == blocks * 3
+    assert asked == [blocks * 3] * early_looks
 
 
 def test_lab_is_kept_off_and_let_back() -> None:
@@ -223,20 +206,20 @@ def test_lab_is_kept_off_and_let_back() -> None:
         assert os.sched_getaffinity(0) == before
 
 
-def test_the_base_again_breaking_is_not_the_series_fault(run: Run, guests: WallGuests) -> None:
+def test_the_base_again_breaking_is_not_the_series_fault(guests: WallGuests) -> None:
     again, patched = f"filemap-4k.b00.{AGAIN}", "filemap-4k.b01.patched"
     guests.endings = {again: ["panic"], patched: ["panic"]}
-    records = run(2)
+    records = guests.measure(2)
     blames = {name: record.failure.blame for name, record in records.items() if record.failure}
     assert blames == {again: "lab", patched: "series"}
 
 
 def test_a_clock_that_runs_out_of_translated_code_is_the_hosts_and_tried_again(
-    run: Run, guests: WallGuests
+    guests: WallGuests,
 ) -> None:
     slow, late = "filemap-4k.b00.patched", "filemap-4k.b01.patched"
     guests.endings = {slow: ["boot", "boot"], late: ["boot", "done"]}
-    records = run(2, attempts=2)
+    records = guests.measure(2, attempts=2)
     assert guests.booted.count(slow) == guests.booted.count(late) == 2
     assert records[late].failure is None
     failure = records[slow].failure
