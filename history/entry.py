@@ -27,8 +27,7 @@ PINNED = "pinned"
 def calendar_date(text: str) -> str:
     """``text`` itself, where it is a day that the calendar has, as YYYY-MM-DD.
 
-    Raises:
-        ValueError: it is none.
+    Raises ValueError: it is none.
     """
     try:
         good = date.fromisoformat(text).isoformat() == text

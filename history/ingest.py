@@ -44,11 +44,9 @@ def read_session(folder: Path, *, night: str = "", link: str = "") -> Entry:
     ``night`` is a date that takes the place of the session's own; ``link`` leads to the
     session's reports.
 
-    Raises:
-        StoreError: the folder is no session, or cannot be read.
-        ReportError: its records cannot be compared.
-        RecordError: planned runs or correctness checks are missing in it, or a value is none of a
-            night's.
+    Raises StoreError: the folder is no session, or cannot be read; ReportError: its records
+    cannot be compared; RecordError: planned runs or correctness checks are missing in it, or a
+    value is none of a night's.
     """
     session = open_session(folder)
     try:

@@ -32,8 +32,7 @@ USUAL = (
 def fraction(value: float, most: float) -> float:
     """``value`` itself, where it is a fraction up to ``most``.
 
-    Raises:
-        ValueError: it is larger, which is a percentage written as a fraction.
+    Raises ValueError: it is larger, which is a percentage written as a fraction.
     """
     if value <= most:
         return value
@@ -333,7 +332,6 @@ class KnownChanges(Frozen):
 def load_known(file: Path) -> KnownChanges:
     """Read the file; nothing is known where there is none.
 
-    Raises:
-        SpecError: a line for each mistake, with file, key, value found and values allowed.
+    Raises SpecError: a line for each mistake, with file, key, value found and values allowed.
     """
     return load(file, KnownChanges) if file.exists() else KnownChanges()

@@ -164,9 +164,7 @@ def entries(folders: Sequence[Path]) -> tuple[RecallEntry, ...]:
     """All entries, so that a kernel is built from the objects of the one before it.
 
     Those of one source stand together; those that change headers come last.
-
-    Raises:
-        SpecError: a ``published.toml`` is wrong.
+    Raises SpecError: a ``published.toml`` is wrong.
     """
     every = [
         RecallEntry(path, load(path / ABOUT, PublishedResult) if (path / ABOUT).is_file() else None)
@@ -186,9 +184,7 @@ def chosen(
     """Those of these names or ids, or all; ``kinds`` is ``published`` or ``neutral``, or both.
 
     ``third`` is 1 to 3: every third of them from there.
-
-    Raises:
-        UsageError: no entry has this name.
+    Raises UsageError: no entry has this name.
     """
     known = {each.result.id.lower(): each.name for each in every if each.result}
     known |= {each.name: each.name for each in every}
@@ -212,9 +208,7 @@ def chosen(
 def finished(entry: RecallEntry, sessions: Path) -> bool:
     """Whether the entry's session is there, of these patches, and has nothing left to be made.
 
-    Raises:
-        UsageError: the session is of other patches.
-        StoreError: it cannot be read.
+    Raises UsageError: the session is of other patches; StoreError: it cannot be read.
     """
     if not door.exists(sessions, f"{entry.name}/{MANIFEST}"):
         return False

@@ -70,8 +70,7 @@ class HistoryStore:
     def add(self, entry: Entry) -> bool:
         """Keep an entry; False where it is there already with as many runs.
 
-        Raises:
-            StoreError: the folder is no history, or the night is long after its session.
+        Raises StoreError: the folder is no history, or the night is long after its session.
         """
         if late := _after_its_session(entry):
             raise StoreError(f"entry {entry.id}: {late}; name the night it was measured in")
@@ -97,8 +96,7 @@ class HistoryStore:
     def read(self) -> HistoryContents:
         """Every entry that can be read.
 
-        Raises:
-            StoreError: there is no such folder, or it holds something else than a history.
+        Raises StoreError: there is no such folder, or it holds something else than a history.
         """
         if not self.folder.exists():
             # A mistyped name must not look like a history in which nothing happened.
@@ -192,11 +190,7 @@ def collecting_nothing() -> Iterator[None]:
 
 
 def parse_entry(data: bytes) -> Entry:
-    """An entry from the bytes of its file.
-
-    Raises:
-        ValueError: why it is none, in one line.
-    """
+    """An entry from the bytes of its file; raises ValueError: why it is none, in one line."""
     try:
         return Entry.model_validate_json(data)
     except ValidationError as error:

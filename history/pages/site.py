@@ -106,11 +106,9 @@ def build(
     ``sessions`` is a folder of session folders, or of folders of these.  The site of
     before in ``folder`` is replaced as a whole.
 
-    Raises:
-        StoreError: the folder of the history holds something else.
-        UsageError: ``folder`` holds something that is no site, or a site with nights while the
-            history has none.
-        OSError: the folder cannot be written.
+    Raises StoreError: the folder of the history holds something else; UsageError: ``folder``
+    holds something that is no site, or a site with nights while the history has none; OSError:
+    the folder cannot be written.
     """
     check(folder)
     read = store.read()

@@ -177,19 +177,12 @@ def test_an_experiment_judges_something(catalogue: Catalogue) -> None:
     assert load_experiment(file, overrides=on, catalogue=catalogue).cases[0].primary == ()
 
 
-def test_a_guest_says_what_only_wall_mode_has(tmp_path: Path) -> None:
+def test_a_guest_has_nodes_and_what_only_wall_mode_has(tmp_path: Path) -> None:
     text = (Path(__file__).parents[2] / "configs/guests/full.toml").read_text()
     path = tmp_path / "full.toml"
-    path.write_text(f"{text}\n[wall]\nhuge_pages = true\n")
-    wall = load_guest(path).wall
-    assert (wall.huge_pages, wall.cpu) == (True, "")
-
-
-def test_a_guest_has_nodes_in_both_modes(tmp_path: Path) -> None:
-    text = (Path(__file__).parents[2] / "configs/guests/full.toml").read_text()
-    path = tmp_path / "full.toml"
-    path.write_text(f"numa_nodes = 2\n{text}")
-    assert load_guest(path).numa_nodes == 2
+    path.write_text(f"numa_nodes = 2\n{text}\n[wall]\nhuge_pages = true\n")
+    guest = load_guest(path)
+    assert (guest.numa_nodes, guest.wall.huge_pages, guest.wall.cpu) == (2, True, "")
     path.write_text(f"numa_nodes = 3\n{text}")
     with pytest.raises(SpecError, match="3 nodes cannot share vcpus = 16"):
         load_guest(path)

@@ -237,6 +237,7 @@ def test_twins_come_last_on_the_same_seeds_and_arms() -> None:
         ("w.b02.patched.waited", 7),
     ]
     assert not any(run.repeat for run in runs[10:])
+    assert len({run.run_id for run in runs}) == len(runs)
 
 
 def test_a_modelled_run_is_of_a_seed_that_is_judged() -> None:
@@ -257,12 +258,6 @@ def test_a_modelled_run_is_of_a_seed_that_is_judged() -> None:
             "w.b00.patched.larger w.b01.base.larger w.b01.patched.larger"
         )
     ]
-
-
-def test_no_twin_has_the_id_of_another_run() -> None:
-    experiment = make_experiment([("w", "default")], twins=(twin("a"), twin("b")))
-    ids = [run.run_id for run in make_plan(experiment).runs]
-    assert len(set(ids)) == len(ids)
 
 
 @pytest.mark.parametrize(

@@ -85,11 +85,6 @@ def test_the_gate_is_silent_of_what_is_acknowledged_and_of_nothing_else() -> Non
         assert message.change != open_.change
 
 
-def test_an_entry_that_names_no_change_is_named() -> None:
-    listed = messages_of(track({"xas_load": 0.002}), acknowledged("0" * 12))
-    assert any("names no change" in each.text for each in listed if each.title == "known changes")
-
-
 def test_an_acknowledged_change_that_is_gone_is_still_a_change_by_name() -> None:
     nights = track({"a": 0.002}, {})
     (change,) = function_changes(nights[:1])

@@ -189,28 +189,6 @@ def test_expired_entries_are_named() -> None:
     assert gate.messages[0].text == "000000000000 until 2026-01-02 has expired: old"
 
 
-def test_a_stale_track_is_no_pass_and_its_regressions_stand() -> None:
-    late = track((0.0, 20), (-0.01, 1))
-    fresh = track((0.0, 40), experiment="fresh")
-    gate = of_history([*late, *fresh], changes_of([*late, *fresh]), Policy())
-    assert [message.title for message in gate.messages] == [
-        "regression: nightly laptop exact filemap-4k 4k.bw",
-        "stale: nightly laptop exact",
-    ]
-    assert gate.exit_code == 1
-    lenient = Policy(rules=(Rule(stale="warn"),))
-    assert of_history([*late, *fresh], [], lenient).exit_code == 0
-    assert of_history([*late, *fresh], [], Policy()).exit_code == 3
-
-
-def test_lab_moves_and_unexplained_nights() -> None:
-    moved = track((0.0, 10), lab={9: 0.03})
-    assert of_history(moved, changes_of(moved), Policy()).exit_code == 0
-    unsure = track((0.0, 10), lab={9: 0.03}, pinned=False)
-    gate = of_history(unsure, changes_of(unsure), Policy())
-    assert {message.level for message in gate.messages} == {"warning"}
-
-
 def test_what_is_not_judged_warns() -> None:
     entries = track((0.0, 20))
     seeds = but(entries[19].cases[0], seeds=tuple(range(5, 13)))

@@ -36,11 +36,6 @@ def test_what_is_added_is_read_in_the_order_of_nights(store: HistoryStore) -> No
     assert store.read().problems == ()
 
 
-def test_a_folder_that_is_not_there_is_no_empty_history(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="mistyped: no history here"):
-        HistoryStore(tmp_path / "mistyped").read()
-
-
 def test_a_session_added_twice_is_one_entry(store: HistoryStore) -> None:
     entry = entries(1)[0]
     assert store.add(entry)

@@ -195,14 +195,6 @@ def test_an_entry_measured_again_has_a_session_of_its_own(store: QueueStore) -> 
     assert (store.session(entry) / "report.html").exists()
 
 
-def test_an_entry_that_cannot_be_read_is_named_and_left(store: QueueStore) -> None:
-    queued(store, "good")
-    (store.folder / "entries" / "torn.json").write_text("{")
-    lines: list[str] = []
-    assert work(store, MadeUpMeasuring(), lines.append) == 1
-    assert lines[0].startswith("left out  torn.json: is no entry of this version")
-
-
 def test_no_more_than_requested(store: QueueStore) -> None:
     for name in ("a", "b", "c"):
         queued(store, name)

@@ -91,20 +91,6 @@ def test_what_no_archive_of_ours_holds_is_refused(
     assert everything(tmp_path) == {"x.tar.gz": archive.read_bytes(), "a/b/into/good": b"g"}
 
 
-def test_a_link_cannot_be_written_through(tmp_path: Path) -> None:
-    into, outside = tmp_path / "into", tmp_path / "outside"
-    into.mkdir()
-    outside.mkdir()
-    archive = hostile(
-        tmp_path / "x.tar.gz",
-        (member("way", tarfile.SYMTYPE, str(outside)), b""),
-        (member("way/file"), b"evil"),
-    )
-    with pytest.raises(UsageError):
-        unpack(archive, into)
-    assert list(outside.iterdir()) == []
-
-
 def test_a_bomb_ends_before_it_fills_the_disk(tmp_path: Path) -> None:
     pack({"zeros": bytes(8 << 20)}, tmp_path / "x.tar.gz")
     assert (tmp_path / "x.tar.gz").stat().st_size < 64 << 10

@@ -1,10 +1,9 @@
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -36,28 +35,17 @@ def owner(cache: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
             process.kill()
 
 
-def test_folder_is_there_within_the_block_only(tmp_path: Path) -> None:
-    with workspace(tmp_path, 0) as folder:
+@pytest.mark.parametrize("raised", [None, KeyboardInterrupt])
+def test_folder_is_there_within_the_block_only(
+    tmp_path: Path, raised: type[BaseException] | None
+) -> None:
+    with pytest.raises(raised) if raised else nullcontext(), workspace(tmp_path, 0) as folder:
         assert folder.parent == tmp_path / "scratch"
         (folder / "run").mkdir()
         (folder / "run" / "memory").write_bytes(b"x")
+        if raised:
+            raise raised
     assert list((tmp_path / "scratch").iterdir()) == []
-
-
-def test_folder_is_gone_after_an_error(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt), workspace(tmp_path, 0) as folder:
-        raise KeyboardInterrupt
-    assert not folder.exists()
-
-
-def test_folder_of_a_killed_owner_is_swept(tmp_path: Path) -> None:
-    with owner(tmp_path) as (process, left):
-        process.send_signal(signal.SIGKILL)
-        assert process.wait(timeout=300) == -signal.SIGKILL
-        assert (left / "memory").exists()
-        with workspace(tmp_path, 0) as ours:
-            assert not left.exists()
-            assert ours.exists()
 
 
 def test_folder_of_a_living_owner_is_kept(tmp_path: Path) -> None:
@@ -70,18 +58,13 @@ def test_folder_of_a_living_owner_is_kept(tmp_path: Path) -> None:
         assert not theirs.exists()
 
 
-def test_folder_without_a_lock_is_swept(tmp_path: Path) -> None:
+def test_a_session_without_a_lock_is_swept_and_nothing_else(tmp_path: Path) -> None:
     """Its owner was killed between making it and locking it."""
-    left = tmp_path / "scratch" / "session-abc"
-    left.mkdir(parents=True)
+    left, other = (tmp_path / "scratch" / name for name in ("session-abc", "notes"))
+    for folder in (left, other):
+        folder.mkdir(parents=True)
     with workspace(tmp_path, 0):
         assert not left.exists()
-
-
-def test_nothing_else_is_swept(tmp_path: Path) -> None:
-    other = tmp_path / "scratch" / "notes"
-    other.mkdir(parents=True)
-    with workspace(tmp_path, 0):
         assert other.exists()
 
 
@@ -123,10 +106,11 @@ def test_reserve_stays_free(
             pytest.fail("a workspace was given")
 
 
-def test_space_of_a_killed_owner_counts_as_free(
+def test_folder_of_a_killed_owner_is_swept_and_its_space_counts_as_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with owner(tmp_path) as (process, left):
+        assert (left / "memory").exists()
         process.kill()
         process.wait(timeout=300)
         present: list[bool] = []

@@ -185,15 +185,15 @@ def test_an_interrupted_block_is_made_again_whole(guests: WallGuests) -> None:
 def test_a_session_that_is_decided_ends_at_its_look_where_that_is_requested(
     guests: WallGuests, early_looks: bool, blocks: int
 ) -> None:
-    asked: list[int] = []
+    looks: list[int] = []
 
     def decided() -> bool:
-        asked.append(len(guests.booted))
+        looks.append(len(guests.booted))
         return True
 
     guests.measure(14, decided, early_looks=early_looks)
     assert len(guests.booted) == blocks * 3
-    assert asked == [blocks * 3] * early_looks
+    assert looks == [blocks * 3] * early_looks
 
 
 def test_lab_is_kept_off_and_let_back() -> None:

@@ -135,6 +135,7 @@ def test_an_experiment_that_was_not_measured_is_no_pass_and_keeps_its_regression
     assert gated([*slow, *others]).code == 1
     calm = gated([*slow[:STEP], *others])
     assert (calm.code, calm.first) == (3, ["stale"])
+    assert gated([*slow[:STEP], *others], policy='[[rules]]\nstale = "warn"\n').code == 0
     known = acknowledged(calm.messages[0]["change"])
     assert gated([*slow[:STEP], *others], known).code == 0
 
@@ -341,6 +342,7 @@ def test_kernel_and_lab_together_without_a_pinned_arm_are_reported_until_it_is_b
         assert outcome.code == 0
         assert {m["level"] for m in outcome.of("mixed")} == {"warning"}
         assert len(outcome.of("mixed")) == 2
+    assert gated(track(size=0.0, lab={STEP: 0.03})).code == 0
 
 
 def test_a_night_of_the_future_is_left_out_and_named(gated: Gated, tmp_path: Path) -> None:

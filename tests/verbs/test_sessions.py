@@ -73,6 +73,8 @@ def test_each_line_is_what_its_report_exits_with_and_says(main: Terminal, tmp_pa
 def test_the_newest_few_and_the_rest(main: Terminal, tmp_path: Path) -> None:
     assert main("sessions", tmp_path) == 0
     assert (main.out, main.err) == ("", f"no session in {tmp_path}\n")
+    assert main("report", "latest") == 2
+    assert "there is no session yet" in main.err
     stored(tmp_path / "slower", 2, SLOWER)
     stored(tmp_path / "good", 1, ExactSession())
     assert main("sessions", tmp_path, "--limit", "1") == 0
@@ -89,11 +91,6 @@ def test_the_newest_few_and_the_rest(main: Terminal, tmp_path: Path) -> None:
     assert "next: the nearest: latest" in main.err
     assert main("report", "good", "--write", "--form", "summary") == 0
     assert (tmp_path / "good" / "report.html").exists()
-
-
-def test_latest_of_none(main: Terminal) -> None:
-    assert main("report", "latest") == 2
-    assert "there is no session yet" in main.err
 
 
 def test_what_reaches_no_verdict_is_not_read(

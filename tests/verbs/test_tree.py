@@ -87,12 +87,6 @@ def test_a_range_is_planned_and_is_all_the_series_there_is(main: Terminal) -> No
     assert "next: leave out --series" in main.err
 
 
-def test_files_that_no_workload_is_known_for_are_named(main: Terminal) -> None:
-    (Path.cwd().parent / "init.c").write_text("int changed;\n")
-    assert main("plan", "--dirty") == 2
-    assert "no workload is known for init.c" in main.err
-
-
 def test_outside_of_a_kernel_tree(
     main: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
