@@ -131,7 +131,7 @@ def options(tmp_path: Path) -> Options:
 
 
 @dataclass
-class FakeBench:
+class Searcher:
     """Begins a search of as many points as the machines have in ``folder``, and runs it."""
 
     options: Options
@@ -168,15 +168,15 @@ class FakeBench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, options: Options, monkeypatch: pytest.MonkeyPatch) -> FakeBench:
-    return FakeBench(options, monkeypatch, tmp_path / "search")
+def bench(tmp_path: Path, options: Options, monkeypatch: pytest.MonkeyPatch) -> Searcher:
+    return Searcher(options, monkeypatch, tmp_path / "search")
 
 
 BASE, SLOW = 100.0, 98.0
 VALUES = {"a": BASE, "b": BASE * 1.001, "c": SLOW, "d": SLOW * 1.001, "x": SLOW}
 
 
-def test_the_patch_is_named_and_only_what_differs_is_booted(bench: FakeBench) -> None:
+def test_the_patch_is_named_and_only_what_differs_is_booted(bench: Searcher) -> None:
     machines = Machines("aaabbcdd", VALUES)
     result = bench.run(machines)
     assert (result.kind, result.old, result.new) == ("found", 4, 5)
@@ -190,7 +190,7 @@ def test_the_patch_is_named_and_only_what_differs_is_booted(bench: FakeBench) ->
     assert {arm.name for arm in SessionStore(bench.folder).manifest().arms} >= {"base", "patch-7"}
 
 
-def test_the_same_code_is_not_booted_again(bench: FakeBench) -> None:
+def test_the_same_code_is_not_booted_again(bench: Searcher) -> None:
     machines = Machines("aacc", VALUES)
     result = bench.run(machines)
     assert (result.kind, result.old, result.new) == ("found", 1, 2)
@@ -207,7 +207,7 @@ def test_the_same_code_is_not_booted_again(bench: FakeBench) -> None:
 @pytest.mark.parametrize(
     ("code", "booted"), [("abb", 4), ("aba", 0), ("aaa", 0)], ids=["small", "undone", "no code"]
 )
-def test_nothing_to_find(bench: FakeBench, code: str, booted: int) -> None:
+def test_nothing_to_find(bench: Searcher, code: str, booted: int) -> None:
     machines = Machines(code, VALUES)
     result = bench.run(machines)
     assert result.kind == "nothing"
@@ -215,7 +215,7 @@ def test_nothing_to_find(bench: FakeBench, code: str, booted: int) -> None:
     assert {step.state for step in result.steps} == {"old"}
 
 
-def test_what_does_not_build_is_skipped_and_the_range_is_named(bench: FakeBench) -> None:
+def test_what_does_not_build_is_skipped_and_the_range_is_named(bench: Searcher) -> None:
     result = bench.run(Machines("aabbcc", VALUES, broken={2, 3}))
     assert (result.kind, result.old, result.new) == ("range", 1, 4)
     skipped = [step for step in result.steps if step.state == "skip"]
@@ -228,7 +228,9 @@ def failure(blame: Any, kind: str = "panic") -> Failure:
 
 
 @pytest.mark.parametrize("blame", ["series", "workload"])
-def test_what_does_not_run_is_skipped_too_and_so_is_the_same_code(bench: FakeBench, blame: str) -> None:
+def test_what_does_not_run_is_skipped_too_and_so_is_the_same_code(
+    bench: Searcher, blame: str
+) -> None:
     machines = Machines("abbxxcc", VALUES, failing={3: failure(blame)})
     result = bench.run(machines)
     assert (result.kind, result.old, result.new) == ("range", 2, 5)
@@ -236,7 +238,7 @@ def test_what_does_not_run_is_skipped_too_and_so_is_the_same_code(bench: FakeBen
     assert bench.run().steps == result.steps
 
 
-def test_a_failing_host_stops_the_search_and_blames_no_patch(bench: FakeBench) -> None:
+def test_a_failing_host_stops_the_search_and_blames_no_patch(bench: Searcher) -> None:
     bench.begin(Machines("abxcc", VALUES, failing={2: failure("host", "lost")}))
     for _ in range(2):
         with pytest.raises(InfraError, match="lost"):
@@ -253,7 +255,7 @@ def test_a_failing_host_stops_the_search_and_blames_no_patch(bench: FakeBench) -
     ],
 )
 def test_ends_that_cannot_be_tested_are_errors(
-    bench: FakeBench, broken: set[int], failing: dict[int, Failure], error: type[Exception]
+    bench: Searcher, broken: set[int], failing: dict[int, Failure], error: type[Exception]
 ) -> None:
     with pytest.raises(error):
         bench.run(Machines("abccc", VALUES, broken=broken, failing=failing))
@@ -261,7 +263,7 @@ def test_ends_that_cannot_be_tested_are_errors(
 
 @pytest.mark.parametrize("point", range(6))
 def test_stopped_at_any_point_it_goes_on_without_a_run_made_twice(
-    bench: FakeBench, tmp_path: Path, point: int
+    bench: Searcher, tmp_path: Path, point: int
 ) -> None:
     codes = [f"{number}" for number in range(7)]
     values = {code: BASE if int(code) < 4 else SLOW for code in codes}
@@ -279,7 +281,7 @@ def test_stopped_at_any_point_it_goes_on_without_a_run_made_twice(
     assert len(set(stopped.booted)) == len(stopped.booted)
 
 
-def test_a_spread_that_hides_the_threshold_is_reported(bench: FakeBench) -> None:
+def test_a_spread_that_hides_the_threshold_is_reported(bench: Searcher) -> None:
     bench.begin(Machines("acc", VALUES))
     rng = iter([0.0, 0.03, -0.03] * 20)
 
@@ -291,7 +293,7 @@ def test_a_spread_that_hides_the_threshold_is_reported(bench: FakeBench) -> None
     assert "3 seeds cannot tell 0.50 % for sure" in runs.bisect._too_fine(search, bench.folder)
 
 
-def test_a_folder_is_searched_once(bench: FakeBench, tmp_path: Path) -> None:
+def test_a_folder_is_searched_once(bench: Searcher, tmp_path: Path) -> None:
     bench.begin(Machines("ac", VALUES))
     with pytest.raises(UsageError, match="holds a session already"):
         begin(read(bench.folder, bench.options), {}, bench.folder, bench.options)
