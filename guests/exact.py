@@ -324,12 +324,6 @@ def files_of(
     )
 
 
-def plugin_of(probe: Probe | None, folder: Path, memory: Path) -> str:
-    """The probe as QEMU loads it for one boot; empty where nothing is counted."""
-    ram = f"/memfd:{IN_MEMORY}" if memory.is_symlink() else str(memory)
-    return probe.argument(folder.absolute() / COUNTS, ram) if probe else ""
-
-
 def _box(
     machine: Machine, files: ExactFiles, folder: Path, probe: Probe | None, shared: tuple[Path, ...]
 ) -> sandbox.Box | None:
@@ -382,6 +376,8 @@ def _booted(
     files.job.write_text(job_text or "\n" * len(machine.prepare_text))
     for path in (files.console, files.result):
         path.write_bytes(b"")
+    ram = f"/memfd:{IN_MEMORY}" if files.memory.is_symlink() else str(files.memory)
+    counts = folder.absolute() / COUNTS if probe else None
     ours, theirs = socket.socketpair()
     argv = qemu_argv(
         machine.guest,
@@ -389,7 +385,7 @@ def _booted(
         files,
         monitor_fd=theirs.fileno(),
         incoming=snapshot is not None,
-        plugin=plugin_of(probe, folder, files.memory),
+        plugin=probe.argument(counts, ram) if probe and counts else "",
         cmdline=machine.cmdline,
     )
     variables = environment(machine.preload.absolute(), machine.guest)
@@ -414,10 +410,7 @@ def _booted(
             except InfraError:
                 what = f"QEMU did not start: {qemu_log.read_text(errors='replace').strip()[-500:]}"
                 raise InfraError(what, where=str(qemu_log), next_step="./lab.py doctor") from None
-            counts, follower = (
-                folder.absolute() / COUNTS if probe else None,
-                Follower(files.console),
-            )
+            follower = Follower(files.console)
             yield _ExactGuest(machine, files, process, monitor, started, counts, follower)
         finally:
             kill_group(process)

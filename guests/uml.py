@@ -15,12 +15,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from errors import InfraError
 from guests import initramfs
 from guests.channel import LARGEST, POLL_S, Clock, Ending, classify
 from guests.programs import HERE, build
 from host import sandbox
-from host.packages import install_line, locate
+from host.packages import require
 from host.process import ended, run, spawn, wait_for_end
 from results import door
 from text import clean, words
@@ -96,17 +95,22 @@ def parse(console: str) -> NativeResult:
 
 def root(folder: Path, cache: Path, modules: Sequence[Path]) -> Path:
     """The guest's initramfs: init, modules, an empty ext4; InfraError: no compiler or mkfs."""
-    mkfs = locate("mkfs.ext4")
-    if mkfs is None:
-        raise InfraError(
-            "program not found", where="mkfs.ext4", next_step=install_line(["e2fsprogs"])
-        )
     disk, top = folder / "disk", folder / "root"
     with disk.open("wb") as stream:
         stream.truncate(DISK_MIB << 20)
     # No journal: what is written is truncated before it gets to the device.
     same = "00000000-0000-4000-8000-000000000001"
-    argv = [str(mkfs), "-q", "-F", "-b", str(BLOCK), "-O", "^has_journal", "-U", same]
+    argv = [
+        str(require("mkfs.ext4")),
+        "-q",
+        "-F",
+        "-b",
+        str(BLOCK),
+        "-O",
+        "^has_journal",
+        "-U",
+        same,
+    ]
     run([*argv, "-E", f"hash_seed={same},lazy_itable_init=1", str(disk)], timeout_s=TIMEOUT_S)
     top.mkdir()
     shutil.copyfile(build(PHASES, FLAGS, cache), top / "init")

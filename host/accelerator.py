@@ -21,7 +21,7 @@ from typing import Literal, get_args
 
 from errors import InfraError
 from host.facts import text_of
-from host.packages import locate
+from host.packages import require
 from host.process import run
 from text import words
 
@@ -167,7 +167,8 @@ def cpu_is_emulated(*, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> 
     clocks = text_of(sys / "devices/system/clocksource/clocksource0/available_clocksource")
     return (
         text_of(sys / "class/dmi/id/sys_vendor").strip() == "QEMU"
-        and is_guest(text_of(proc / "cpuinfo"))
+        # A hypervisor says that it is there; Arm's do not say it here.
+        and re.search(r"^flags\s*:.*\bhypervisor\b", text_of(proc / "cpuinfo"), re.M) is not None
         and "kvm-clock" not in clocks.split()
     )
 
@@ -198,11 +199,7 @@ def require_device(ran_by: str, *, device: Path = DEVICE) -> None:
 
 def small_root(folder: Path) -> Path:
     """A root of busybox and one script, packed in a folder."""
-    busybox = locate("busybox")
-    if busybox is None:
-        raise InfraError(
-            "program not found", where="busybox", next_step="./lab.py doctor names its package"
-        )
+    busybox = require("busybox")
     root, image = folder / "root", folder / "root.cpio"
     (root / "bin").mkdir(parents=True)
     shutil.copy(busybox.resolve(), root / "bin" / "busybox")
@@ -215,8 +212,3 @@ def small_root(folder: Path) -> Path:
         timeout_s=PACK_TIMEOUT_S,
     )
     return image
-
-
-def is_guest(cpuinfo: str) -> bool:
-    """Whether a hypervisor says that it is there; Arm's do not say it here."""
-    return re.search(r"^flags\s*:.*\bhypervisor\b", cpuinfo, re.M) is not None

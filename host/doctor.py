@@ -18,6 +18,7 @@ from host.packages import (
     locate,
     package_of,
     packages,
+    require,
     search_path,
     table,
 )
@@ -158,9 +159,7 @@ def shipped(text: str = "") -> tuple[KnownRelease, ...]:
 
 def standing(program: str = QEMU) -> QemuStanding:
     """What is known of the QEMU at hand, by no boot; InfraError: no program, or a bad table."""
-    path = locate(program)
-    if path is None:
-        raise InfraError("program not found", where=program, next_step="./lab.py doctor")
+    path = require(program)
     qemu = next(tool for tool in facts.TOOLS if tool.name == "qemu")
     version = facts.tool_version(replace(qemu, argv=(program, *qemu.argv[1:])))
     known = vcpus_run(program, version, shipped())

@@ -53,12 +53,6 @@ TOOLS = (
 )
 
 
-def cpu_model(cpuinfo: str) -> str:
-    """The first processor's model name in the text of /proc/cpuinfo."""
-    match = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.M)
-    return " ".join(match[1].split()) if match else NOT_FOUND
-
-
 def meminfo_mib(meminfo: str, field: str) -> int:
     """A field of /proc/meminfo in MiB; 0 when it is not there."""
     match = re.search(rf"^{re.escape(field)}:\s*(\d+) kB$", meminfo, re.M)
@@ -158,8 +152,9 @@ def require_usable(cache: Path, checkout: Path = CHECKOUT) -> None:
 def host_facts(*, proc: Path = Path("/proc"), etc: Path = Path("/etc")) -> dict[str, str]:
     """The machine, each fact as text."""
     memory_mib = meminfo_mib(text_of(proc / "meminfo"), "MemTotal")
+    cpu = re.search(r"^model name\s*:\s*(.+)$", text_of(proc / "cpuinfo"), re.M)
     return {
-        "cpu": cpu_model(text_of(proc / "cpuinfo")),
+        "cpu": " ".join(cpu[1].split()) if cpu else NOT_FOUND,
         "cores": f"{cores_available()} of {os.cpu_count() or 1}",
         "memory": f"{memory_mib} MiB" if memory_mib else NOT_FOUND,
         "kernel": platform.release() or NOT_FOUND,

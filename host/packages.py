@@ -141,6 +141,14 @@ def locate(provided: str) -> Path | None:
     return Path(path) if path else None
 
 
+def require(program: str) -> Path:
+    """Where a program is.  Raises InfraError: it is not installed."""
+    if (path := locate(program)) is None:
+        step = "./lab.py doctor names its package"
+        raise InfraError("program not found", where=program, next_step=step)
+    return path
+
+
 def package_of(program: str) -> str:
     """The package a program comes from here, if known; InfraError: the list is malformed."""
     return next((each.name for each in packages() if program in each.provides), "")

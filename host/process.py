@@ -1,13 +1,10 @@
-"""How often this process looks for garbage.
-
-What the lab reads of a session lives until its report is written.  Looking for garbage among it
-as often as Python does by itself was a third of a report's CPU time.
-"""
+"""Other programs: the only door to them.  Nothing that the lab starts outlives it."""
 
 from __future__ import annotations
 
 import errno
 import gc
+import math
 import os
 import select
 import shlex
@@ -23,6 +20,8 @@ from typing import IO, TypeAlias
 
 from errors import InfraError
 
+# What the lab reads of a session lives until its report is written.  Looking for garbage among it
+# as often as Python does by itself was a third of a report's CPU time.
 THRESHOLDS = (50_000, 50, 100)
 
 
@@ -166,7 +165,7 @@ def run(
     the message holds the command and the last lines.
     """
     started = time.monotonic()
-    timeout_s, idle_s = timeout_s if isinstance(timeout_s, tuple) else (timeout_s, 0.0)
+    timeout_s, idle_s = timeout_s if isinstance(timeout_s, tuple) else (timeout_s, math.inf)
     stdout_text = stderr_text = ""
     if log is not None:
         with log.open("ab") as sink:
@@ -216,9 +215,9 @@ def _communicate(
     while True:
         left = max(0.0, began + timeout_s - time.monotonic())
         try:
-            return process.communicate(payload, timeout=min(left, idle_s or left))
+            return process.communicate(payload, timeout=min(left, idle_s))
         except subprocess.TimeoutExpired:
-            if left <= (idle_s or left):
+            if left <= idle_s:
                 raise subprocess.TimeoutExpired(process.args, timeout_s) from None
             before, used, payload = used, cpu_s(process), None
             if used == before:

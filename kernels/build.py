@@ -391,16 +391,13 @@ def _contained(plan: _Plan, work: Callable[[_Site], Made], *, boxed: bool) -> Ma
         ):
             what = f"its build makes what no build makes: {error.what}"
             raise plan.fails(what, CULPRIT) from error
-        of_series = plan.made(error) if isinstance(error, OSError) else _read(error)
+        # A reader failed of what a build wrote, and not this process's own code.
+        was_read = isinstance(error.__cause__, limited.ReadingError)
+        of_series = plan.made(error) if isinstance(error, OSError) else was_read
         if isinstance(error, LabError | MemoryError) or not of_series:
             raise
         what = f"cannot be built: {type(error).__name__}: {clean(str(error))}"
         raise plan.fails(what, "see what it changes beside text in files") from error
-
-
-def _read(error: Exception) -> bool:
-    """Whether a reader of what a build wrote failed, and not this process's own code."""
-    return isinstance(error.__cause__, limited.ReadingError)
 
 
 @dataclass(frozen=True)
@@ -618,10 +615,8 @@ class _Site:
 
     def configure_from_nothing(self) -> Configured:
         """Raise as ``configure.from_nothing``."""
-        plan = self.plan
-        return configure.from_nothing(
-            plan.fragments, plan.reasons, self.objects, REQUESTED, self.makes
-        )
+        parts, reasons = self.plan.fragments, self.plan.reasons
+        return configure.from_nothing(parts, reasons, self.objects, REQUESTED, self.makes)
 
     def configure_source(self) -> Configured:
         """Configure the source alone, apart; MakeFailedError: Kconfig fails."""

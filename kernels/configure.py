@@ -211,11 +211,6 @@ def added_options(patches: Sequence[Patch]) -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys(added) if name not in removed)
 
 
-def targets_of(requested: str) -> list[str]:
-    """The make that configures from nothing and the file ``requested``."""
-    return [f"KCONFIG_ALLCONFIG={requested}", "allnoconfig"]
-
-
 def from_nothing(
     parts: Sequence[Fragment], reasons: Reasons, objects: Path, requested: str, make: Make
 ) -> Configured:
@@ -224,7 +219,7 @@ def from_nothing(
     instead: dict[str, str] = {}
     refused: set[str] = set()
     while True:
-        targets = targets_of(requested)
+        targets = [f"KCONFIG_ALLCONFIG={requested}", "allnoconfig"]
         if not make(targets):
             raise MakeFailedError(targets)
         final = products.text(objects, ".config", "configuration")

@@ -168,17 +168,18 @@ def find(request: str, cache: Path) -> DebianPackage:
     knows no kernels, or cannot fetch this one.
     """
     name, version = parts(request)
-    package = _look_up(request, cache)
+    own = options(cache)
+    package = _find(request, ()) or (_find(request, own) if own else None)
     if package is None:
         like, known = name[: name.index("-", len("linux-")) + 1], set[str]()
-        for lists in {(), options(cache)}:
+        for lists in {(), own}:
             argv = ["apt-cache", *lists, "pkgnames", like]
             known |= {*run(argv, timeout_s=QUERY_TIMEOUT_S, check=False).stdout.split()}
         of_user = known and (version or name not in known)
         step = (
             "no release of Debian that was looked in has it: name a tree of your own, "
             "git:PATH@REF, dir:PATH or tarball:PATH, or look in others with ./lab.py fetch --suite"
-            if options(cache)
+            if own
             else f"./lab.py fetch {name}, which looks in newer releases of Debian, or "
             f"apt-get update, then apt-cache policy {name}"
         )
@@ -188,11 +189,6 @@ def find(request: str, cache: Path) -> DebianPackage:
             raise UsageError(what, where=request, next_step=step)
         raise InfraError(what, where=request, next_step=step)
     return package
-
-
-def _look_up(request: str, cache: Path) -> DebianPackage | None:
-    own = options(cache)
-    return _find(request, ()) or (_find(request, own) if own else None)
 
 
 def _find(request: str, options: tuple[str, ...]) -> DebianPackage | None:

@@ -48,26 +48,22 @@ def symbols(image: bytes) -> list[Symbol]:
     errors = []
     for align in ALIGNMENTS:
         try:
-            return _symbols(image, align)
+            table, tokens, index_end = _tokens(image, align)
+            count_at, packed = _names(image, *_markers(image, table), align)
+            texts = (b"".join(tokens[byte] for byte in name) for name in packed)
+            names = [text.decode(errors="replace") for text in texts]
+            if align == ALIGNMENTS[0]:
+                addresses = _addresses(image, count_at, index_end, len(packed))
+            else:
+                addresses = _relative_addresses(image, index_end, names)
+            return [
+                Symbol(at, name[0], name[1:]) for at, name in zip(addresses, names, strict=True)
+            ]
         except KallsymsError as error:
             errors.append(error)
         except (struct.error, IndexError) as error:
             errors.append(KallsymsError(f"the tables are cut short: {error}"))
     raise errors[0]
-
-
-def _symbols(image: bytes, align: int) -> list[Symbol]:
-    table, tokens, index_end = _tokens(image, align)
-    count_at, packed = _names(image, *_markers(image, table), align)
-    texts = (b"".join(tokens[byte] for byte in name) for name in packed)
-    names = [text.decode(errors="replace") for text in texts]
-    if align == ALIGNMENTS[0]:
-        addresses = _addresses(image, count_at, index_end, len(packed))
-    else:
-        addresses = _relative_addresses(image, index_end, names)
-    return [
-        Symbol(address, name[0], name[1:]) for address, name in zip(addresses, names, strict=True)
-    ]
 
 
 def system_map(symbols: list[Symbol]) -> str:

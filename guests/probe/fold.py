@@ -22,6 +22,7 @@ from guests.probe import counts
 from guests.probe.counts import Counts, CountsError, Rows
 from guests.probe.plugin import (
     NAMES,
+    REMOVED,
     SHARED,
     SLEEPS,
     STATIC,
@@ -137,7 +138,7 @@ def profile(
         raise InfraError(
             str(error),
             where=str(kernel.system_map) if isinstance(error, AddressesError) else "the probe",
-            next_step="./lab.py build makes a kernel that was removed from the cache again",
+            next_step=REMOVED,
         ) from None
 
 
@@ -442,8 +443,7 @@ def _table_of(kernel: Kernel) -> AddressTable:
     try:
         return functions_of(kernel).table
     except AddressesError as error:
-        step = "./lab.py build makes a kernel that was removed from the cache again"
-        raise InfraError(str(error), where=str(kernel.system_map), next_step=step) from None
+        raise InfraError(str(error), where=str(kernel.system_map), next_step=REMOVED) from None
 
 
 @lru_cache(maxsize=8)

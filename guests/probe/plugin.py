@@ -57,6 +57,7 @@ VARIABLES = {
 # No guest executes code of 32 bits once its kernel is up.
 CODE = "bits=64"
 SYMBOL = re.compile(r"^([0-9a-f]+) [A-Za-z] (\w+)$", re.MULTILINE)
+REMOVED = "./lab.py build makes a kernel that was removed from the cache again"
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,8 @@ def provide(cache: Path, architecture: Architecture = X86_64) -> Probe:
     program, package = architecture.board.qemu, architecture.board.package
     qemu = version_of(run([program, "--version"], timeout_s=TIMEOUT_S).stdout, program)
     api = api_of(qemu, program)
-    if not has_plugins(run([program, "-help"], timeout_s=TIMEOUT_S).stdout):
+    # Only a build with plugins offers it.
+    if not re.search(r"^-plugin ", run([program, "-help"], timeout_s=TIMEOUT_S).stdout, re.M):
         what = f"QEMU {qemu} was built without plugins, so it cannot count instructions"
         step = f"install Debian's {package}, or build QEMU with --enable-plugins"
         raise InfraError(what, where=program, next_step=step)
@@ -126,11 +128,6 @@ def api_of(version: str, program: str = X86_64.board.qemu) -> int:
             return api
     what = f"QEMU {version}: the probe needs {OLDEST} or later"
     raise InfraError(what, where=program, next_step="./lab.py doctor names the package")
-
-
-def has_plugins(helptext: str) -> bool:
-    """Whether QEMU's ``-help`` offers ``-plugin``, which only a build with plugins does."""
-    return re.search(r"^-plugin ", helptext, re.MULTILINE) is not None
 
 
 def machine_words(machine: MachineSpec) -> tuple[str, ...]:
@@ -174,8 +171,7 @@ def _addresses(system_map: Path) -> dict[str, str]:
         return {name: address for address, name in symbols if name in names}
     except OSError as error:
         what = f"cannot be read: {error.strerror}"
-        step = "./lab.py build makes a kernel that was removed from the cache again"
-        raise InfraError(what, where=str(system_map), next_step=step) from None
+        raise InfraError(what, where=str(system_map), next_step=REMOVED) from None
 
 
 # Where the variables of a CPU end, numbered from 0.
