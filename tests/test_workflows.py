@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from experiment.load import known_experiments
+from tests.values import script
 from tests.waiting import completed
 from tests.workflow import CHECKOUT, EXPRESSION, WORKFLOWS, parsed
 
@@ -154,8 +155,7 @@ def test_the_action_has_root_install_packages_and_nothing_else(
         ("sudo", f'echo "sudo $*" >>{calls}'),
         ("make", f'echo "make $*" >>{calls}'),
     ):
-        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
-        (programs / name).chmod(0o755)
+        script(programs / name, text)
     completed(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
         cwd=tmp_path,
@@ -205,8 +205,7 @@ def test_what_the_job_that_may_push_copies_is_json_by_name(tmp_path: Path) -> No
         check=True,
     )
     config = (branch / ".git/config").read_bytes()
-    (tmp_path / "gh").write_text("#!/bin/sh\n")
-    (tmp_path / "gh").chmod(0o755)
+    script(tmp_path / "gh", "")
     remote = tmp_path / "remote"
     subprocess.run(["git", "init", "-q", "--bare", str(remote)], check=True)
     text = run.replace(" push origin ", f" push {remote} ")

@@ -40,6 +40,13 @@ def identity(key: str = "k", **fields: Any) -> KernelIdentity:
     return but(plain, **fields)
 
 
+def script(path: Path, text: str) -> Path:
+    """A program of the shell's, written to ``path``."""
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
 def silent(word: str) -> None:
     """Nobody watches."""
 

@@ -11,6 +11,7 @@ from guests.argv import qemu_argv
 from guests.channel import MAGIC
 from guests.initramfs import AGENT
 from tests.guests.test_argv import LAPTOP_SIZE, files, guest
+from tests.values import script
 from tests.waiting import completed
 
 TEXT = AGENT.read_text()
@@ -22,8 +23,9 @@ FUNCTIONS = TEXT.partition("\nmounts\n")[0]
 
 
 @pytest.mark.parametrize("shell", [["sh"], ["busybox", "sh"]], ids=["sh", "busybox"])
-def test_syntax(shell: list[str]) -> None:
-    done = completed([*shell, "-n", str(AGENT)], check=False)
+@pytest.mark.parametrize("agent", [AGENT, ARM64_AGENT], ids=lambda agent: agent.stem)
+def test_syntax(shell: list[str], agent: Path) -> None:
+    done = completed([*shell, "-n", str(agent)], check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -51,12 +53,6 @@ def test_the_agent_of_arm64_knows_where_its_devices_are() -> None:
     assert slot
     assert ARM64.board.devices == (f"pvpanic-pci,addr={slot[1]}.0",)
     assert f"addr={slot[1]}" not in ARM64.board.result[1]
-
-
-@pytest.mark.parametrize("shell", [["sh"], ["busybox", "sh"]], ids=["sh", "busybox"])
-def test_syntax_of_the_agent_of_arm64(shell: list[str]) -> None:
-    done = completed([*shell, "-n", str(ARM64_AGENT)], check=False)
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_ports_and_the_status_of_a_run_that_is_done() -> None:
@@ -146,8 +142,7 @@ def test_reason_of_a_failed_mkfs_is_its_first_line(before: str, tmp_path: Path) 
     (tmp_path / "fw_cfg" / "prepare").mkdir(parents=True)
     program = tmp_path / "mkfs"
     output = "\n".join(line for line in (before, "the reason", "usage", "more usage") if line)
-    program.write_text(f"#!/bin/sh\ncat <<EOF\n{output}\nEOF\nexit 1\n")
-    program.chmod(0o755)
+    script(program, f"cat <<EOF\n{output}\nEOF\nexit 1")
     (tmp_path / "fw_cfg" / "prepare" / "raw").write_text(
         f"MKFS={program}\nMOUNT_OPTIONS=\nFILES=x\nFILE_MIB=1\n"
     )

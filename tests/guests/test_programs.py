@@ -14,7 +14,7 @@ from guests import programs
 from guests.argv import METRONOME
 from guests.programs import BUSYBOX, PROGRAMS, host_files, refusing
 from host.process import spawn
-from tests.values import spaced
+from tests.values import script, spaced
 from tests.waiting import completed
 
 
@@ -82,8 +82,7 @@ def test_apt_works_in_folders_of_its_own(tmp_path: Path) -> None:
 def test_packages_that_apt_cannot_fetch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = tmp_path / "fake"
     fake.mkdir()
-    (fake / "apt-get").write_text("#!/bin/sh\necho 'E: no network' >&2\nexit 100\n")
-    (fake / "apt-get").chmod(0o755)
+    script(fake / "apt-get", "echo 'E: no network' >&2\nexit 100")
     monkeypatch.setenv("PATH", f"{fake}:/usr/bin:/bin")
     with pytest.raises(InfraError, match="cannot fetch programs for arm64: E: no network"):
         programs.provide("arm64", tmp_path / "cache")

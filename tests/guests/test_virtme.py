@@ -24,7 +24,7 @@ from host.accelerator import ACCELERATORS, Accelerator
 from host.fitness import Placement
 from host.process import run
 from tests.guests.test_argv import LAPTOP_SIZE
-from tests.values import but
+from tests.values import but, script
 
 CONSOLE = "[    0.1] SLUB: HWalign=64\nKVM internal error. Suberror: 1\nextra data[0]: 0\nRAX=0\n"
 
@@ -187,8 +187,7 @@ def test_virtme_ng_serves_by_9p_and_pins_nothing_where_it_could(
     """It takes virtiofs where the host has its daemon, and pins where its configuration says."""
     programs, called = tmp_path / "programs", tmp_path / "called"
     programs.mkdir()
-    (programs / "virtiofsd").write_text(f'#!/bin/sh\necho "$@" >>{called}\nexec sleep 60\n')
-    (programs / "virtiofsd").chmod(0o755)
+    script(programs / "virtiofsd", f'echo "$@" >>{called}\nexec sleep 60')
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
     configuration = tmp_path / "user/.config/virtme-ng/virtme-ng.conf"

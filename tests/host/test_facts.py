@@ -10,7 +10,7 @@ from errors import InfraError
 from host import doctor, facts, packages
 from host.doctor import KnownRelease, shipped
 from host.facts import NOT_FOUND, TOOLS, Tool
-from tests.values import data
+from tests.values import data, script
 
 CPUINFO = data(__file__, "cpuinfo")
 MEMINFO = "MemTotal:        4014080 kB\nMemFree:  100 kB\nMemAvailable:    3145728 kB\n"
@@ -70,8 +70,7 @@ def test_tools_of_another_architecture_stand_in_their_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("gcc", "aarch64-linux-gnu-gcc"):
-        (tmp_path / name).write_text(f"#!/bin/sh\necho {name} 12.2.0\n")
-        (tmp_path / name).chmod(0o755)
+        script(tmp_path / name, f"echo {name} 12.2.0")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     assert facts.tool_versions()["gcc"] == "gcc 12.2.0"
     versions = facts.tool_versions({"gcc": "aarch64-linux-gnu-gcc"})
@@ -157,9 +156,7 @@ def qemu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     for name in ("setpriv", "sh"):
         (folder / name).symlink_to(packages.locate(name) or "")
-    program = folder / QEMU
-    program.write_text("#!/bin/sh\necho 'QEMU emulator version 8.2.2 (Other 1:8.2.2)'\n")
-    program.chmod(0o755)
+    program = script(folder / QEMU, "echo 'QEMU emulator version 8.2.2 (Other 1:8.2.2)'")
     monkeypatch.setenv("PATH", str(folder))
     monkeypatch.setattr(packages, "SYSTEM_FOLDERS", ())
     return program

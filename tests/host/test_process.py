@@ -10,6 +10,7 @@ import pytest
 
 from errors import Exit, InfraError
 from host.process import cpu_s, ended, paste, run, spawn, wait_for_end
+from tests.values import script
 from tests.waiting import alive, wait_until
 
 REPOSITORY = Path(__file__).parents[2]
@@ -50,9 +51,7 @@ def test_missing_program_is_named() -> None:
 
 
 def test_program_is_looked_for_where_the_child_would_look(tmp_path: Path) -> None:
-    tool = tmp_path / "mine"
-    tool.write_text("#!/bin/sh\necho found\n")
-    tool.chmod(0o755)
+    script(tmp_path / "mine", "echo found")
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     assert run(["mine"], timeout_s=300, env=env).stdout == "found\n"
 

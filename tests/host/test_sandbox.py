@@ -14,7 +14,7 @@ from host import sandbox
 from host.process import run
 from host.sandbox import Box, Limits, Tool
 from tests.integration.lab_process import CHECKOUT
-from tests.values import data
+from tests.values import data, script
 from tests.waiting import wait_until
 
 SECRET = "canary-of-the-home"
@@ -167,8 +167,7 @@ def test_programs_outside_of_the_system_are_named(
 ) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()
-    (tools / "gcc").write_text("#!/bin/sh\n")
-    (tools / "gcc").chmod(0o755)
+    script(tools / "gcc", "")
     monkeypatch.setenv("PATH", f"{tools}:/usr/bin")
     assert tools in sandbox.programs("gcc", "make")
     assert tools not in sandbox.programs("make")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from errors import InfraError
 from kernels import btf, symbols
-from tests.values import data
+from tests.values import data, script
 from tests.waiting import completed
 
 SOURCE = data(__file__, "source")
@@ -153,8 +153,7 @@ def test_types_are_compiled_where_ccache_has_no_home(objects: Path) -> None:
     record = objects / "mm/.slub.o.cmd"
     record.write_text(record.read_text().replace(":= gcc", ":= ccache gcc"))
     # As in a box, where it finds no home: it ends without compiling.
-    (objects / "ccache").write_text("#!/bin/sh\nexit 1\n")
-    (objects / "ccache").chmod(0o755)
+    script(objects / "ccache", "exit 1")
     argv = ["sh", "-c", btf.script(objects, "obj")]
     env = {"PATH": f"{objects}:{os.environ['PATH']}"}
     subprocess.run(argv, cwd=objects.parent, env=env, capture_output=True, timeout=60)

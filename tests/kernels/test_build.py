@@ -31,7 +31,7 @@ from kernels.cache import Kernel, cached_kernels
 from kernels.compiled import load as touched
 from kernels.make import MakeProgress
 from tests.kernels.fake import BROKEN, COMMENT, FASTER, GROWN, Lab, replace
-from tests.values import but, data
+from tests.values import but, data, script
 from tests.waiting import wait_until
 
 REPOSITORY = Path(__file__).parents[2]
@@ -587,8 +587,7 @@ def test_what_no_part_of_it_is_made_with_is_not_in_a_configuration(
     lab: Lab, base: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for tool in ("rustc", "pahole"):
-        (tmp_path / tool).write_text("#!/bin/sh\necho 7\n")
-        (tmp_path / tool).chmod(0o755)
+        script(tmp_path / tool, "echo 7")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     again = provide(lab.request(cache=tmp_path / "cache"))
     assert again.config.read_text() == base.config.read_text()

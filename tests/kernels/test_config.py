@@ -1,5 +1,6 @@
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -54,29 +55,18 @@ def names_of(parts: Sequence[Fragment]) -> list[str]:
     return [part.name for part in parts]
 
 
-def test_order_is_base_then_flavour(lab: Lab) -> None:
-    assert names_of(fragments(lab.checkout, "perf")) == [
-        f"{FOLDER}/base.config",
-        f"{FOLDER}/perf.config",
-    ]
-
-
-def test_wall_guests_have_virtmes_fragment_below_base_and_their_own_above() -> None:
-    assert names_of(fragments(CHECKOUT, "perf", mode="wall")) == [
-        VIRTME,
-        f"{FOLDER}/base.config",
-        f"{FOLDER}/wall.config",
-        f"{FOLDER}/perf.config",
-    ]
-
-
-def test_another_architecture_is_between_base_and_flavour() -> None:
-    assert names_of(fragments(CHECKOUT, "perf", ARM64, 64)) == [
-        f"{FOLDER}/base.config",
-        f"{FOLDER}/arm64/arch.config",
-        f"{FOLDER}/arm64/pages-64k.config",
-        f"{FOLDER}/perf.config",
-    ]
+@pytest.mark.parametrize(
+    ("asked", "order"),
+    [
+        ({}, "base perf"),
+        ({"mode": "wall"}, "virtme-ng base wall perf"),
+        ({"architecture": ARM64, "page_kib": 64}, "base arm64/arch arm64/pages-64k perf"),
+        ({"mode": "native"}, "um"),
+    ],
+)
+def test_the_order_of_fragments(asked: dict[str, Any], order: str) -> None:
+    names = [VIRTME if name == VIRTME else f"{FOLDER}/{name}.config" for name in order.split()]
+    assert names_of(fragments(CHECKOUT, "perf", **asked)) == names
 
 
 @pytest.mark.parametrize("release", ["6.2", "6.12", "7.3", "7.10", ""])
@@ -110,7 +100,6 @@ def test_the_self_test_kernel_is_the_measured_one_and_its_tests() -> None:
 
 
 def test_a_kernel_that_is_a_process_has_a_fragment_of_its_own_alone() -> None:
-    assert names_of(fragments(CHECKOUT, "perf", mode="native")) == [f"{FOLDER}/um.config"]
     assert "um" not in known_flavours(CHECKOUT)
     options = parse(merge(fragments(CHECKOUT, "um", mode="native")))
     assert (options["UML"], options["SMP"], options["MODULES"]) == ("y", "n", "y")

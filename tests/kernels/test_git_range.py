@@ -24,7 +24,7 @@ from kernels.source import identify, release_of, unpack
 from kernels.worktree import lay_out
 from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab, keep, patches_of
 from tests.kernels.posting import git, repository
-from tests.values import data
+from tests.values import data, script
 
 STRANGER = 65_534
 
@@ -35,9 +35,7 @@ def strange(tmp_path: Path) -> Path:
     folder = tmp_path / "repository"
     folder.mkdir()
     run(["git", "init", "-q", str(folder)], timeout_s=300)
-    program = tmp_path / "program"
-    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/canary\n")
-    program.chmod(0o755)
+    program = script(tmp_path / "program", f"touch {tmp_path}/canary")
     run(["git", "-C", str(folder), "config", "core.fsmonitor", str(program)], timeout_s=300)
     return folder
 
@@ -59,9 +57,7 @@ SIGNED = "gpgsig -----BEGIN PGP SIGNATURE-----\n \n iQEz\n -----END PGP SIGNATUR
 @pytest.mark.parametrize("kind", ["monitor", "hooks", "signature", "filter", "submodule"])
 def test_what_a_repository_names_is_not_run(kind: str, lab: Lab, tmp_path: Path) -> None:
     folder = repository(lab, FASTER)
-    program = tmp_path / "program"
-    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/canary\nexit 1\n")
-    program.chmod(0o755)
+    program = script(tmp_path / "program", f"touch {tmp_path}/canary\nexit 1")
     place = folder
     if kind == "submodule":
         git(folder, "clone", "-q", ".", "sub")

@@ -30,7 +30,7 @@ from kernels.make import (
     safe_headers,
 )
 from tests.kernels.fake import Lab
-from tests.values import but, data
+from tests.values import but, data, script
 from tests.waiting import alive, completed, wait_until
 
 REPOSITORY = Path(__file__).parents[2]
@@ -215,8 +215,7 @@ def tools(folder: Path) -> Path:
         answer = f'[ "$1" = --version ] && echo {name} version 99 && exit'
         # ccache asks a compiler called clang for colours in clang's way.
         words = 'for word; do shift; [ "$word" = -fcolor-diagnostics ] || set -- "$@" "$word"; done'
-        (folder / name).write_text(f'#!/bin/sh\n{answer}\n{words}\nexec {other} "$@"\n')
-        (folder / name).chmod(0o755)
+        script(folder / name, f'{answer}\n{words}\nexec {other} "$@"')
     return folder
 
 
@@ -311,9 +310,7 @@ def test_one_header_with_a_file_included_whole_makes_all_be_preprocessed(tmp_pat
 def test_a_search_of_headers_that_uses_up_its_time_makes_all_be_preprocessed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow = tmp_path / "grep"
-    slow.write_text("#!/bin/sh\nwhile :; do :; done\n")
-    slow.chmod(0o755)
+    script(tmp_path / "grep", "while :; do :; done")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setattr(make, "SEARCH_CPU_S", 1)
     assert not safe_headers(tmp_path)
@@ -340,9 +337,7 @@ def built(folder: Path, objects: tuple[str, ...]) -> Path:
         subprocess.run(argv, cwd=place, input=source, text=True, check=True)
     named = [f"{name}.o" for name in objects]
     subprocess.run(["ar", "rcsT", "vmlinux.a", *named], cwd=place, check=True)
-    make = folder / "make"
-    make.write_text(f'#!/bin/sh\necho "  LD vmlinux"; echo "+ {LINK}"\ncd obj && exec {LINK}\n')
-    make.chmod(0o755)
+    script(folder / "make", f'echo "  LD vmlinux"; echo "+ {LINK}"\ncd obj && exec {LINK}')
     return place
 
 

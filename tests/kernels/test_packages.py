@@ -117,19 +117,10 @@ def test_damaged_package_is_not_unpacked(tmp_path: Path) -> None:
 
 
 SOURCE = "linux-source-9.9"
-HOSTS = "linux-image-6.1.2-test"
 
 
 @pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
-    host = Archive(tmp_path / "host")
-    host.add(HOSTS, "6.1.2-1")
-    monkeypatch.setenv("APT_CONFIG", str(host.config))
-    return host
-
-
-@pytest.fixture
-def newer(tmp_path: Path, host: Archive) -> Archive:
+def newer(tmp_path: Path, archive: Archive) -> Archive:
     """A release, signed, that has what the host's has not."""
     newer = Archive(tmp_path / "newer")
     newer.add(SOURCE, "9.9.1-1")
@@ -162,9 +153,9 @@ def files(folder: Path) -> dict[str, int]:
 
 
 def test_what_the_host_lacks_is_in_lists_of_the_labs_own(
-    host: Archive, newer: Archive, tmp_path: Path
+    archive: Archive, newer: Archive, tmp_path: Path
 ) -> None:
-    cache, before = tmp_path / "cache", files(host.folder)
+    cache, before = tmp_path / "cache", files(archive.folder)
     with pytest.raises(InfraError) as caught:
         packages.find(SOURCE, cache)
     assert caught.value.next_step.startswith(f"./lab.py fetch {SOURCE}")
@@ -172,13 +163,11 @@ def test_what_the_host_lacks_is_in_lists_of_the_labs_own(
     package = packages.find(SOURCE, cache)
     assert package.version == "9.9.1-1"
     assert packages.fetch(package, cache).is_file()
-    assert packages.find(HOSTS, cache).options == ()
-    assert files(host.folder) == before
+    assert packages.find(NAME, cache).options == ()
+    assert files(archive.folder) == before
 
 
-def test_a_source_that_was_fetched_needs_no_version(
-    host: Archive, newer: Archive, tmp_path: Path
-) -> None:
+def test_a_source_that_was_fetched_needs_no_version(newer: Archive, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     with pytest.raises(InfraError) as caught:
         identify(f"deb:{SOURCE}", checkout=tmp_path, cache=cache)
@@ -186,13 +175,6 @@ def test_a_source_that_was_fetched_needs_no_version(
     update(newer, cache)
     source = identify(f"deb:{SOURCE}", checkout=tmp_path, cache=cache)
     assert source.identity == f"deb:{SOURCE}=9.9.1-1"
-
-
-def test_the_newest_source_is_that_of_the_largest_number(
-    host: Archive, newer: Archive, tmp_path: Path
-) -> None:
-    cache = tmp_path / "cache"
-    update(newer, cache)
     assert packages.newest_source(cache) == SOURCE
     with pytest.raises(InfraError, match="no source of a kernel"):
         packages.newest_source(tmp_path / "other")
@@ -214,7 +196,7 @@ def test_an_archive_signed_by_somebody_else_is_refused(newer: Archive, tmp_path:
         update(newer, tmp_path / "cache")
 
 
-@pytest.mark.usefixtures("host")
+@pytest.mark.usefixtures("archive")
 def test_a_host_without_debians_archive_has_to_name_one(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="knows no archive"):
         packages.update(tmp_path)

@@ -268,13 +268,14 @@ def names_of(folder: Path) -> list[str]:
     return [prebuilt.plain(path.name) for path in prebuilt.chosen(folder)]
 
 
-def test_only_what_is_needed_after_what_it_needs(folder: Path) -> None:
-    assert names_of(folder) == ["qemu_fw_cfg", "brd", "libcrc32c", "xfs"]
-
-
-def test_modules_that_need_each_other_are_loaded_once(folder: Path) -> None:
+def test_only_what_is_needed_after_what_it_needs_and_each_once(folder: Path) -> None:
+    order = ["qemu_fw_cfg", "brd", "libcrc32c", "xfs"]
+    assert names_of(folder) == order
     shipped.module(next(folder.rglob("libcrc32c*")), depends="xfs,brd")
-    assert names_of(folder) == ["qemu_fw_cfg", "brd", "libcrc32c", "xfs"]
+    assert names_of(folder) == order
+    # The file system may be missing.
+    next(folder.rglob("xfs.ko*")).unlink()
+    assert names_of(folder) == order[:2]
 
 
 def test_built_in_modules_are_not_loaded(folder: Path) -> None:
@@ -294,43 +295,30 @@ def test_dependency_that_is_built_in_is_not_looked_for(folder: Path) -> None:
     assert names_of(folder) == ["qemu_fw_cfg", "brd", "xfs"]
 
 
-def test_module_that_is_required_and_nowhere(folder: Path) -> None:
-    next(folder.rglob("brd*")).unlink()
+def test_what_is_required_and_nowhere_or_is_no_module_is_named(folder: Path) -> None:
+    brd = next(folder.rglob("brd*"))
+    brd.write_bytes(gzip.compress(b"a text"))
+    with pytest.raises(UsageError, match=r"brd\.ko\.gz: no module"):
+        prebuilt.chosen(folder)
+    brd.unlink()
     with pytest.raises(UsageError, match="no module brd: the workload's file system"):
+        prebuilt.chosen(folder)
+    (folder / "modules.builtin").unlink()
+    with pytest.raises(UsageError, match=r"no folder of modules: it has no modules\.builtin"):
         prebuilt.chosen(folder)
 
 
-def test_file_system_may_be_missing(folder: Path) -> None:
-    next(folder.rglob("xfs.ko*")).unlink()
-    assert names_of(folder) == ["qemu_fw_cfg", "brd"]
-
-
-def test_folder_without_a_list_of_what_is_built_in(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no folder of modules: it has no modules\.builtin"):
-        prebuilt.chosen(tmp_path)
-
-
 @pytest.mark.parametrize("ending", ["", ".xz", ".gz", ".zst"])
-def test_unpacked_as_it_is_loaded(tmp_path: Path, ending: str) -> None:
+def test_unpacked_as_it_is_loaded_and_a_damaged_one_is_named(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"a.ko{ending}"
     data = shipped.module(path)
     assert data.startswith(b"\x7fELF")
     assert prebuilt.unpacked_module(path) == data
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
-
-
-@pytest.mark.parametrize("ending", [".xz", ".gz", ".zst"])
-def test_damaged_module_is_named(tmp_path: Path, ending: str) -> None:
-    path = tmp_path / f"a.ko{ending}"
-    path.write_bytes(b"nothing of the kind")
-    with pytest.raises(UsageError, match=rf"a\.ko{ending}: the module is damaged"):
-        prebuilt.unpacked_module(path)
-
-
-def test_file_that_is_no_module_is_named(folder: Path) -> None:
-    (folder / "kernel/drivers/block/brd.ko.gz").write_bytes(gzip.compress(b"a text"))
-    with pytest.raises(UsageError, match=r"brd\.ko\.gz: no module"):
-        prebuilt.chosen(folder)
+    if ending:
+        path.write_bytes(b"nothing of the kind")
+        with pytest.raises(UsageError, match=rf"a\.ko{ending}: the module is damaged"):
+            prebuilt.unpacked_module(path)
 
 
 def test_modules_of_a_build_are_those_that_kbuild_lists() -> None:

@@ -13,7 +13,7 @@ from kernels.source import identify, release_of, unpack
 from tests.kernels.fake import FAKE_LINUX, Lab
 from tests.kernels.posting import git
 from tests.kernels.shipped import Archive
-from tests.values import data
+from tests.values import data, script
 from tests.waiting import completed
 
 
@@ -75,9 +75,12 @@ def test_debian_source_is_named_by_its_version(
 ) -> None:
     # Any installed package will do to see the version that dpkg knows.
     monkeypatch.setattr(source, "DEBIAN_SOURCES", tmp_path)
-    tarball(lab, tmp_path / "dpkg.tar.xz")
+    path = tarball(lab, tmp_path / "dpkg.tar.xz")
     version = completed(["dpkg-query", "-W", "-f", "${Version}", "dpkg"]).stdout
-    assert identify("deb:dpkg", **lab.where).identity == f"deb:dpkg={version}"
+    installed = identify("deb:dpkg", **lab.where)
+    assert (installed.identity, installed.origin) == (f"deb:dpkg={version}", path)
+    # Named by its version it is the same, and is not fetched.
+    assert identify(installed.identity, **lab.where) == installed
 
 
 def test_debian_source_not_installed_names_the_command(lab: Lab) -> None:
@@ -142,17 +145,6 @@ def test_debian_source_of_a_named_version_is_fetched(
     assert f"write {spec}; or" in refused.value.next_step
     unpack(kernel_source, tmp_path / "tree")
     assert listing(tmp_path / "tree") == listing(FAKE_LINUX)
-
-
-def test_debian_source_that_is_installed_is_not_fetched(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(source, "DEBIAN_SOURCES", tmp_path)
-    path = tarball(lab, tmp_path / "dpkg.tar.xz")
-    installed = identify("deb:dpkg", **lab.where)
-    named = identify(installed.identity, **lab.where)
-    assert named == installed
-    assert named.origin == path
 
 
 def test_debian_source_that_the_archive_has_not(lab: Lab, tmp_path: Path) -> None:
@@ -288,9 +280,7 @@ def test_a_source_with_a_pipe_or_device_is_refused_and_not_read(lab: Lab) -> Non
 def test_settings_and_attributes_of_a_repository_run_no_program(
     lab: Lab, repository: Path, tmp_path: Path
 ) -> None:
-    program = tmp_path / "program"
-    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/it-ran\ncat\n")
-    program.chmod(0o755)
+    program = script(tmp_path / "program", f"touch {tmp_path}/it-ran\ncat")
     for name in ("filter.x.smudge", "filter.x.process", "tar.tar.command", "core.fsmonitor"):
         git(repository, "config", name, str(program))
     (repository / ".git/info/attributes").write_text("* filter=x\n")

@@ -18,7 +18,7 @@ from typer.main import get_command
 import lab
 from runs.request import Request
 from tests.conftest import Terminal
-from tests.values import spaced
+from tests.values import script, spaced
 from tests.waiting import completed
 from verbs import bisect, queue
 from verbs.cli import LazyVerb, Without, flattened, options_of
@@ -165,8 +165,7 @@ def test_an_interrupt_while_a_kernel_is_built_says_what_is_kept(tmp_path: Path) 
     """A make that never ends stands for a long build."""
     programs, begun = tmp_path / "bin", tmp_path / "begun"
     programs.mkdir()
-    (programs / "make").write_text(f"#!/bin/sh\ntouch {begun}\nsleep 600\n")
-    (programs / "make").chmod(0o755)
+    script(programs / "make", f"touch {begun}\nsleep 600")
     fake = CHECKOUT / "tests/kernels/fakelinux"
     series = tmp_path / "one.patch"
     series.write_text(

@@ -22,6 +22,7 @@ from runs.local import LocalExecutor
 from tests.runs.fleet.cluster import CHECKOUT, Cluster
 from tests.runs.fleet.conftest import MEMORY_MIB, FleetBench
 from tests.runs.made_up import shipped
+from tests.values import script
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -127,9 +128,7 @@ def test_a_worker_with_another_qemu_is_refused(
 ) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()
-    other = programs / "qemu-system-x86_64"
-    other.write_text('#!/bin/sh\nexec /usr/bin/qemu-system-x86_64 "$@"\n')
-    other.chmod(0o755)
+    script(programs / "qemu-system-x86_64", 'exec /usr/bin/qemu-system-x86_64 "$@"')
     cluster.start_worker("one")
     with bench.executor(cluster) as executor:
         members = executor.members
