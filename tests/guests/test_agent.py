@@ -20,6 +20,7 @@ PORT_WRITE = re.compile(
 )
 # Everything up to where the agent begins to act.
 FUNCTIONS = TEXT.partition("\nmounts\n")[0]
+ARM64_AGENT = AGENT.with_name(ARM64.root.agent)
 
 
 @pytest.mark.parametrize("shell", [["sh"], ["busybox", "sh"]], ids=["sh", "busybox"])
@@ -27,9 +28,6 @@ FUNCTIONS = TEXT.partition("\nmounts\n")[0]
 def test_syntax(shell: list[str], agent: Path) -> None:
     done = completed([*shell, "-n", str(agent)], check=False)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-ARM64_AGENT = AGENT.with_name(ARM64.root.agent)
 
 
 def test_the_agent_of_arm64_is_the_same_but_for_its_machine() -> None:

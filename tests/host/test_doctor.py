@@ -11,6 +11,7 @@ from tests.values import data
 
 QEMU = data(__file__, "qemu")
 KNOWN_BY_TOOL = {known.tool: known for known in KNOWN}
+CACHE, ORDER = Path("/cache"), ("ok", "ok", "warn", "fail")
 
 
 class Folder:
@@ -100,22 +101,20 @@ def test_kvm_is_never_a_reason_to_fail(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("total_mib", "status"), [(24000, "ok"), (3850, "ok"), (3000, "warn"), (1000, "fail")]
+    ("check", "status"),
+    [
+        *zip(map(doctor.check_memory, (24000, 3850, 3000, 1000)), ORDER, strict=True),
+        *(
+            (doctor.check_disk(CACHE, n * GIB), s)
+            for n, s in zip((20, 5, 4, 1), ORDER, strict=True)
+        ),
+        (doctor.check_cores(1), "warn"),
+        (doctor.check_cores(2), "ok"),
+    ],
 )
-def test_memory(total_mib: int, status: str) -> None:
-    assert doctor.check_memory(total_mib).status == status
-
-
-def test_one_core_works_slowly() -> None:
-    assert doctor.check_cores(1).status == "warn"
-    assert doctor.check_cores(2).status == "ok"
-
-
-@pytest.mark.parametrize(("free_gib", "status"), [(20, "ok"), (5, "ok"), (4, "warn"), (1, "fail")])
-def test_disk(free_gib: int, status: str) -> None:
-    check = doctor.check_disk(Path("/cache"), free_gib * GIB)
+def test_memory_disk_and_cores(check: DoctorCheck, status: str) -> None:
     assert check.status == status
-    assert check.found == f"{free_gib}.0 GiB free at /cache"
+    assert check.name != "disk" or check.found.endswith(".0 GiB free at /cache")
 
 
 def test_the_cache_folder_is_looked_at_and_not_made(tmp_path: Path) -> None:
@@ -125,9 +124,7 @@ def test_the_cache_folder_is_looked_at_and_not_made(tmp_path: Path) -> None:
     assert not (tmp_path / "a").exists()
     cache_folder.mkdir(parents=True)
     assert doctor.check_cache(cache_folder).found == str(cache_folder)
-
-
-def test_a_cache_folder_below_a_file_cannot_be_made(tmp_path: Path) -> None:
+    # Below a file it cannot be made.
     (tmp_path / "file").touch()
     check = doctor.check_cache(tmp_path / "file/cache")
     assert check.status == "fail"
@@ -171,9 +168,7 @@ def test_text_gives_reason_and_mend_and_one_line_for_all() -> None:
         "as root: apt-get install --no-install-recommends fio bc"
     )
 
-
-def test_text_of_a_sound_machine_is_one_line_a_check() -> None:
-    assert as_text((DoctorCheck("cores", "ok", "2 to run on", ""),)) == "ok    cores  2 to run on"
+    assert as_text(checks[:1]) == "ok    qemu  /usr/bin/qemu"
     assert as_text(()) == ""
 
 
@@ -187,14 +182,8 @@ def test_the_host_is_ready_or_what_is_missing_is_named() -> None:
     assert conclusion(checks) == "this host is not ready, missing: qemu, fio"
     assert conclusion(checks[:2]) == "this host is ready, with warnings: disk"
     assert conclusion(checks[:1]) == "this host is ready"
-
-
-def test_the_worst_status_decides() -> None:
-    ok, warn = DoctorCheck("a", "ok", "", ""), DoctorCheck("b", "warn", "", "")
-    assert worst([ok]) == "ok"
-    assert worst([ok, warn]) == "warn"
-    assert worst([warn, DoctorCheck("c", "fail", "", ""), ok]) == "fail"
-    assert worst([]) == "ok"
+    # The worst status decides.
+    assert [worst(checks[:n]) for n in range(4)] == ["ok", "ok", "warn", "fail"]
 
 
 def test_a_place_where_no_kernel_can_be_built_is_a_failure(tmp_path: Path) -> None:

@@ -291,11 +291,6 @@ def test_memory_of_the_node_that_a_guest_is_bound_to(tmp_path: Path) -> None:
     assert memory.found == "100 huge pages free on node 1, 320 needed"
 
 
-def test_processes_of_this_host_hold_this_one() -> None:
-
-    assert processes()[os.getpid()]
-
-
 def machine(*, nodes: int, cores: int, threads: int) -> tuple[Cpu, ...]:
     """A server as Linux numbers it: first threads of all cores, then second threads."""
     return tuple(
@@ -313,24 +308,16 @@ def machine(*, nodes: int, cores: int, threads: int) -> tuple[Cpu, ...]:
 )
 def test_cpu_list(text: str, cpus: tuple[int, ...]) -> None:
     assert cpu_list(text) == cpus
-
-
-def test_what_is_no_list_is_refused() -> None:
     with pytest.raises(ValueError, match="invalid literal"):
         cpu_list("0-3;8")
 
 
 def test_tree_of_files_is_read(tmp_path: Path) -> None:
-    def write(path: str, text: str) -> None:
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
-
-    write("cpu/online", "0-3\n")
+    texts = {"cpu/online": "0-3\n", "node/node0/cpulist": "0,2\n", "node/node1/cpulist": "1,3\n"}
     for number in range(4):
-        write(f"cpu/cpu{number}/topology/core_id", f"{number % 2}\n")
-        write(f"cpu/cpu{number}/topology/physical_package_id", "0\n")
-    write("node/node0/cpulist", "0,2\n")
-    write("node/node1/cpulist", "1,3\n")
+        texts[f"cpu/cpu{number}/topology/core_id"] = f"{number % 2}\n"
+        texts[f"cpu/cpu{number}/topology/physical_package_id"] = "0\n"
+    write(tmp_path, texts)
     assert read_cpus(tmp_path) == (
         Cpu(0, 0, 0, 0),
         Cpu(0, 0, 0, 2),
@@ -340,13 +327,13 @@ def test_tree_of_files_is_read(tmp_path: Path) -> None:
 
 
 def test_without_topology_each_cpu_is_a_core(tmp_path: Path) -> None:
-    (tmp_path / "cpu").mkdir()
-    (tmp_path / "cpu/online").write_text("0-1")
+    write(tmp_path, {"cpu/online": "0-1"})
     assert read_cpus(tmp_path) == (Cpu(0, 0, 0, 0), Cpu(0, 0, 1, 1))
 
 
-def test_this_host_has_cpus() -> None:
+def test_this_host_has_cpus_and_processes_with_this_one() -> None:
     assert host_cpus()
+    assert processes()[os.getpid()]
 
 
 @pytest.mark.parametrize(

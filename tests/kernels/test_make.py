@@ -327,8 +327,8 @@ def built(folder: Path, objects: tuple[str, ...]) -> Path:
     """An object folder with a thin archive, and a make that says how it links."""
     place = folder / "obj"
     (place / "arch/um/kernel").mkdir(parents=True)
-    script = subprocess.check_output(["ld", "--verbose"], text=True).split("=" * 50)[1]
-    (place / "arch/um/kernel/vmlinux.lds").write_text(script)
+    of_linker = subprocess.check_output(["ld", "--verbose"], text=True).split("=" * 50)[1]
+    (place / "arch/um/kernel/vmlinux.lds").write_text(of_linker)
     for name in objects:
         calls = "".join(f"void {each}(void); {each}();" for each in objects[1:])
         body = f"int main(void) {{ {calls} return 7; }}" if name == "main" else ""

@@ -25,12 +25,6 @@ def test_fio_of_a_phase(run_4k: Run) -> None:
     assert phase.fio.options["rw"] == "randread"
 
 
-def test_fio_with_neither_a_time_nor_a_number_is_not_read(run_4k: Run) -> None:
-    """Rates would be over no time at all."""
-    with pytest.raises(ParseError, match="runtime"):
-        _ = run_4k.but("4k/fio.json", swap('"runtime" : "2000ms"', '"other" : "2000ms"')).result
-
-
 def test_observations_around_a_phase(run_4k: Run) -> None:
     phase = run_4k.result.phases[0]
     before, after = phase.before, phase.after
@@ -81,16 +75,14 @@ def test_device_without_a_line_was_not_used() -> None:
     assert parse.device_bytes("", "1:0") == (0, 0)
 
 
-def test_fio_that_wrote_nothing() -> None:
+def test_fio_that_wrote_nothing_or_says_something_first(run_4k: Run) -> None:
     assert parse.fio_result("") is None
     assert parse.fio_result("fio: unable to open '/mnt/test.img'\n") is None
-
-
-def test_fio_that_says_something_first(run_4k: Run) -> None:
     text = run_4k.files["4k/fio.json"].decode()
-    assert parse.fio_result("note: both iodepth >= 1 and synchronous\n" + text) == (
-        parse.fio_result(text)
-    )
+    said = "note: both iodepth >= 1 and synchronous\n"
+    assert parse.fio_result(said + text) == parse.fio_result(text)
+    with pytest.raises(ParseError, match="RecursionError"):
+        parse.fio_result('{"a":' * 100_000)
 
 
 NEEDED = [
@@ -138,6 +130,12 @@ DAMAGE: tuple[tuple[str, Change, str], ...] = (
     ("4k/after/cgroup/io.stat", swap("rbytes=", "rbytes:"), "4k/after/cgroup/io.stat: "),
     ("4k/fio.json", swap('"jobs"', '"job"'), "4k/fio.json: "),
     ("4k/fio.json", lambda content: content[:-50], "4k/fio.json: "),
+    # Neither a time nor a number: rates would be over no time at all.
+    (
+        "4k/fio.json",
+        swap('"runtime" : "2000ms"', '"other" : "2000ms"'),
+        "4k/fio.json: KeyError('runtime')",
+    ),
 )
 
 
@@ -160,47 +158,27 @@ def test_agent_that_stopped_between_phases(run_thp: Run) -> None:
     assert [phase.name for phase in result.phases] == ["thp"]
 
 
-# What a parser says to any text at all: a value, or ParseError.
-
-
-def test_fio_result_of_endless_depth() -> None:
-    with pytest.raises(ParseError, match="RecursionError"):
-        parse.fio_result('{"a":' * 100_000)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "no total"),
-        ("full avg10=0.00 avg60=0.00 avg300=0.00 total=7\n", "no total"),
-        ("some avg10=0.00 avg60=0.00 avg300=0.00\n", "no total"),
-        ("some total=-7\n", "no total"),
-        ("some total=seven\n", "no total"),
-    ],
-)
-def test_pressure_without_a_total(text: str, message: str) -> None:
-    with pytest.raises(parse.ParseError, match=message):
-        parse.stalled_us(text)
-
-
 def test_pressure() -> None:
     lines = "some avg10=0.00 avg60=1.00 avg300=0.00 total=1234\nfull avg10=0.00 total=99\n"
     assert parse.stalled_us(lines) == 1234
+    for text in (
+        "",
+        "full avg10=0.00 avg60=0.00 avg300=0.00 total=7\n",
+        "some avg10=0.00 avg60=0.00 avg300=0.00\n",
+        "some total=-7\n",
+        "some total=seven\n",
+    ):
+        with pytest.raises(ParseError, match="no total"):
+            parse.stalled_us(text)
 
 
-def test_directions_of_fio(run_matrix: Run, run_dirty: Run) -> None:
+def test_directions_of_fio_and_how_long_syncs_took(run_matrix: Run, run_dirty: Run) -> None:
     mixed, written = run_matrix.result.phases[0].fio, run_dirty.result.phases[0].fio
     assert mixed is not None
     assert written is not None
     assert (mixed.read, mixed.write) == (Side(45022, 184410112), Side(45730, 187310080))
     assert (mixed.ios, mixed.io_bytes) == (90752, 371720192)
     assert (written.read, written.write.ios) == (Side(0, 0), 66804)
-
-
-def test_how_long_syncs_took(run_matrix: Run, run_dirty: Run) -> None:
-    mixed, written = run_matrix.result.phases[0].fio, run_dirty.result.phases[0].fio
-    assert mixed is not None
-    assert written is not None
     assert (mixed.syncs, mixed.sync_ns) == (0, ())
     # The last one of 0.1 % waited for the other three jobs' turns of 4 ms.
     assert (written.syncs, written.sync_ns) == (66802, (22144.0, 22144.0, 11993088.0))

@@ -61,11 +61,20 @@ def test_the_same_complaint_at_the_same_place_is_reported_once() -> None:
     assert splat.where == "filemap_add_folio"
 
 
-def test_a_panic_that_something_led_to_is_not_reported() -> None:
-    text = "kernel BUG at mm/filemap.c:871!\n</TASK>\nKernel panic - not syncing: Fatal exception\n"
-    assert [splat.kind for splat in check.find(text)] == ["crash"]
-
-
-def test_two_complaints_are_reported_in_their_order() -> None:
-    text = "WARNING: suspicious RCU usage\n x\nBUG: Bad page state in process fio  pfn:0a\n"
-    assert [splat.kind for splat in check.find(text)] == ["rcu", "memory"]
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        # A panic that something led to is not reported, and complaints are in their order.
+        (
+            "kernel BUG at mm/filemap.c:871!\n</TASK>\n"
+            "Kernel panic - not syncing: Fatal exception\n",
+            ["crash"],
+        ),
+        (
+            "WARNING: suspicious RCU usage\n x\nBUG: Bad page state in process fio  pfn:0a\n",
+            ["rcu", "memory"],
+        ),
+    ],
+)
+def test_several_complaints(text: str, kinds: list[str]) -> None:
+    assert [splat.kind for splat in check.find(text)] == kinds
