@@ -92,15 +92,14 @@ def guests_that_fit(cores: int, available_mib: int, memory_mib_per_guest: int) -
     return max(1, min(cores, by_memory))
 
 
-def guests_at_once(memory_mib_per_guest: int, *, proc: Path = Path("/proc")) -> int:
+def guests_at_once(memory_mib_per_guest: int) -> int:
     """How many guests of this memory (MiB) this machine runs side by side, at least one."""
-    available_mib = memory_available_mib(proc=proc)
-    return guests_that_fit(cores_available(), available_mib, memory_mib_per_guest)
+    return guests_that_fit(cores_available(), memory_available_mib(), memory_mib_per_guest)
 
 
-def memory_total_mib(*, proc: Path = Path("/proc")) -> int:
+def memory_total_mib() -> int:
     """Memory and swap of this machine, MiB."""
-    meminfo = text_of(proc / "meminfo")
+    meminfo = text_of(Path("/proc/meminfo"))
     return meminfo_mib(meminfo, "MemTotal") + meminfo_mib(meminfo, "SwapTotal")
 
 

@@ -227,11 +227,6 @@ class _Plan:
         """Whether the source alone is in the cache."""
         return store.load(self.cache, replace(self, patches=()).key) is not None
 
-    def fails(self, what: str, next_step: str, number: int = -1) -> SeriesError:
-        """The error of a patch, by default the last."""
-        patch = self.patches[number]
-        return SeriesError(what, where=f"{patch.name} ({patch.subject})", next_step=next_step)
-
     def made(self, error: OSError) -> bool:
         """Whether what a call of the lab's failed at is made by the series: its paths, objects.
 
@@ -319,8 +314,7 @@ def provide(request: KernelRequest, progress: Progress | None = None) -> Kernel:
         if ready := store.load(cache, plan.key, used=True):
             return ready
         with store.locked(cache, f"tree-{plan.source.key}"):
-            boxed = request.boxed and bool(plan.patches)
-            return _contained(plan, lambda site: site.build(progress), boxed=boxed)
+            return _contained(plan, lambda site: site.build(progress), boxed=request.boxed)
 
 
 @dataclass(frozen=True)
@@ -334,10 +328,9 @@ class Sources:
 
 def sources_of(request: KernelRequest, kernel: Kernel, files: Collection[str]) -> Sources:
     """Texts and lines of ``files`` in a kernel that is built; LabError: as :func:`provide`."""
-    plan = _Plan.of(request)
-    boxed = request.boxed and bool(plan.patches)
+    plan, names = _Plan.of(request), sorted(files)
     with store.locked(request.cache, f"tree-{plan.source.key}"):
-        return _contained(plan, lambda site: site.sources(kernel, sorted(files)), boxed=boxed)
+        return _contained(plan, lambda site: site.sources(kernel, names), boxed=request.boxed)
 
 
 def require_applies(request: KernelRequest) -> None:
@@ -358,11 +351,11 @@ def require_applies(request: KernelRequest) -> None:
 
 
 def _contained(plan: _Plan, work: Callable[[_Site], Made], *, boxed: bool) -> Made:
-    """Build; what stops that is the series' failure where it made, or wrote, what failed."""
+    """Build, with ``boxed`` a series in a box; what stops that is its failure where it made it."""
     try:
         tree = prepare(plan.source, plan.tree.folder)
         build_log = tree.folder / f"{plan.key}.log"
-        if not boxed:
+        if not (boxed and plan.patches):
             return work(_Site(plan, plan.objects, build_log))
         top = tree.folder / BOXED
         folders.remove(top)  # of a lab that was killed
@@ -384,20 +377,20 @@ def _contained(plan: _Plan, work: Callable[[_Site], Made], *, boxed: bool) -> Ma
         if isinstance(error, TimedOutError) and plan.without_patches_built():
             hours = f"{BUILD_TIMEOUT_S / 3600:.0f} hours"
             what = f"does not build in {hours}, and its base did"
-            raise plan.fails(what, error.next_step) from error
+            raise plan.patches[-1].error(what, error.next_step) from error
         if isinstance(
             error,
             (folders.StrangeFolderError, products.ProductError, limited.LimitError, LogError),
         ):
             what = f"its build makes what no build makes: {error.what}"
-            raise plan.fails(what, CULPRIT) from error
+            raise plan.patches[-1].error(what, CULPRIT) from error
         # A reader failed of what a build wrote, and not this process's own code.
         was_read = isinstance(error.__cause__, limited.ReadingError)
         of_series = plan.made(error) if isinstance(error, OSError) else was_read
         if isinstance(error, LabError | MemoryError) or not of_series:
             raise
         what = f"cannot be built: {type(error).__name__}: {clean(str(error))}"
-        raise plan.fails(what, "see what it changes beside text in files") from error
+        raise plan.patches[-1].error(what, "see what it changes beside text in files") from error
 
 
 @dataclass(frozen=True)
@@ -413,6 +406,11 @@ class _Site:
     def tree(self) -> WorkTree:
         """The source and its objects."""
         return self.plan.tree
+
+    @property
+    def ccache(self) -> Path | None:
+        """The compiler's cache, which a box has not."""
+        return None if self.box else store.ccache_folder(self.plan.cache)
 
     @property
     def unfinished(self) -> Path:
@@ -481,15 +479,12 @@ class _Site:
             options = config.differing(old, config.parse(final))
             headers = [name for name in changed if name.endswith(".h")]
             steps_expected = max(steps_expected, compiled.dependent(objects, options, headers))
-        cache = None if self.box else plan.cache
-        listed = cache is not None and plan.toolchain.ccache and safe_headers(tree.src)
-        image = plan.spec.architecture.build.target
         whole = make_argv(
             plan.toolchain,
             objects.name,
-            [image, *["modules"] * plan.has_modules],
-            ccache_folder=store.ccache_folder(cache) if cache else None,
-            listed_headers=listed,
+            [plan.spec.architecture.build.target, *["modules"] * plan.has_modules],
+            ccache_folder=self.ccache,
+            listed_headers=not self.box and plan.toolchain.ccache and safe_headers(tree.src),
         )
         status, steps = self.run(whole, steps_expected=steps_expected, progress=progress)
         if status:
@@ -522,9 +517,8 @@ class _Site:
         linked = {origin.file for origin in addresses.load(kernel.origins).values()}
         own = [file for file in files if file in linked]
         stems = [file.rpartition(".")[0] for file in own]
-        cache = None if self.box else store.ccache_folder(plan.cache)
         targets = [f"{stem}.o" for stem in stems]
-        made = make_argv(plan.toolchain, objects.name, targets, ccache_folder=cache)
+        made = make_argv(plan.toolchain, objects.name, targets, ccache_folder=self.ccache)
         if own and self.run(made)[0]:
             raise InfraError("make does not make its objects again", next_step=f"see {self.log}")
         self.run(["sh", "-c", linetable.script(objects, objects.name, own)])
@@ -589,7 +583,7 @@ class _Site:
             target = Path(entry.path).readlink() if entry.is_symlink() else Path("/")
             if leads_out(inside, target):
                 what = f"its build makes what no build makes: {clean(inside)}"
-                raise self.plan.fails(what, CULPRIT)
+                raise self.plan.patches[-1].error(what, CULPRIT)
         return status, steps
 
     def configure(self) -> Configured:
@@ -640,12 +634,12 @@ class _Site:
         """
         plan, where = self.plan, self.plan.objects
         prebuilt.lay_out(plan.module_folders, self.objects)
-        ccache = None if self.box else store.ccache_folder(plan.cache)
         failed = []
         for folder in plan.module_folders:
             # Named in full: releases differ in what a relative path is relative to.
             targets = (f"M={where / prebuilt.ADDED / folder.name}", "modules")
-            if self.run(make_argv(plan.toolchain, where.name, targets, ccache_folder=ccache))[0]:
+            argv = make_argv(plan.toolchain, where.name, targets, ccache_folder=self.ccache)
+            if self.run(argv)[0]:
                 trouble = limited.call(blame.host_trouble, _text(self.log))
                 if trouble and not plan.patches:
                     raise self.nobodys_fault(trouble, self.log)
@@ -688,7 +682,7 @@ class _Site:
         before = f"with the {number} before it" if number else "without the series"
         listed = "; ".join(map(str, errors))
         what = f"does not build: {listed} ({guilty.goal.title} builds {before})"
-        return plan.fails(what, f"see {self.log}", number)
+        return plan.patches[number].error(what, f"see {self.log}")
 
     def begin_trial(self, text: str) -> None:
         """Lay out anew where a box ran and may have left anything, from this .config if given."""
@@ -728,7 +722,7 @@ class _Site:
         )
         # A line an option, with what needs it at its end.
         what = "\n".join(clean(line, 400) for line in lost.what.splitlines())
-        return plan.fails(what, lost.next_step, guilty.number - 1)
+        return plan.patches[guilty.number - 1].error(what, lost.next_step)
 
     def keep(self, configured: Configured, failed_modules: str) -> Kernel:
         """Take what was built into the cache."""

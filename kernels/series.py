@@ -47,6 +47,10 @@ class Patch:
         """The file's name, which is how messages call the patch."""
         return self.path.name
 
+    def error(self, what: str, next_step: str) -> SeriesError:
+        """What is wrong with it, for whoever sent it."""
+        return SeriesError(what, where=f"{self.name} ({self.subject})", next_step=next_step)
+
 
 def read_patch(path: Path) -> Patch:
     """Read a patch; UsageError: the file cannot be read; SeriesError as :func:`patch_of`."""
@@ -125,8 +129,7 @@ def _apply_one(patch: Patch, file: Path, folder: Path, box: Box | None, until: f
     unseen = sorted(of_git - set(patch.files))
     if unseen:
         what = f"git finds changes in it that a reader does not: {clean(', '.join(unseen))}"
-        step = "make it anew with git format-patch"
-        raise SeriesError(what, where=f"{patch.name} ({patch.subject})", next_step=step)
+        raise patch.error(what, "make it anew with git format-patch")
     if (done := git()).returncode != 0:
         _require_host(patch, folder, box)
         raise _does_not_apply(patch, done.stderr)
@@ -163,8 +166,7 @@ def _git_apply(
         )
     except TimedOutError as error:
         what = f"git apply takes more than {APPLY_TIMEOUT_S:.0f} s for the series"
-        step = "split the patch"
-        raise SeriesError(what, where=f"{patch.name} ({patch.subject})", next_step=step) from error
+        raise patch.error(what, "split the patch") from error
 
 
 def _does_not_apply(patch: Patch, message: str, *, only_whitespace: bool = False) -> SeriesError:
@@ -191,7 +193,7 @@ def _does_not_apply(patch: Patch, message: str, *, only_whitespace: bool = False
     if only_whitespace:
         what += "; it would if white space did not count"
         next_step = "tabs or line ends were changed on its way: take the patch from git"
-    return SeriesError(what, where=f"{patch.name} ({patch.subject})", next_step=next_step)
+    return patch.error(what, next_step)
 
 
 def subject_of(text: str) -> str:

@@ -106,11 +106,25 @@ def of_a_build(
 @of_a_build
 def read(path: Path) -> Elf:
     """Read a 64-bit little-endian ELF file.  Raises InfraError: it is none."""
+    sections = []
+    symbols = np.zeros(0, SYMBOL)
+    strings = b"\0"
+    relocations: dict[int, Table] = {}
     with path.open("rb") as stream:
         elf = ELFFile(stream)
         if elf.elfclass != 64 or not elf.little_endian:
             raise InfraError("not a 64-bit little-endian ELF file", where=str(path))
-        return _read(elf)
+        for index, section in enumerate(elf.iter_sections()):
+            kind = section["sh_type"]
+            data = b"" if kind in ("SHT_NOBITS", "SHT_NULL") else bytes(section.data())
+            if kind == "SHT_SYMTAB":
+                symbols = np.frombuffer(data, SYMBOL)
+                strings = bytes(elf.get_section(section["sh_link"]).data())
+            elif kind == "SHT_RELA":
+                relocations[section["sh_info"]] = np.frombuffer(data, RELOCATION)
+            at, size = section["sh_addr"], section["sh_size"]
+            sections.append(Section(index, section.name, kind, section["sh_flags"], at, size, data))
+        return Elf(str(elf["e_machine"]), tuple(sections), symbols, strings, relocations)
 
 
 @of_a_build
@@ -124,33 +138,6 @@ def build_id(path: Path) -> str:
                     if (note["n_name"], note["n_type"]) == ("GNU", "NT_GNU_BUILD_ID"):
                         return str(note["n_desc"])
     return ""
-
-
-def _read(elf: ELFFile) -> Elf:
-    sections = []
-    symbols = np.zeros(0, SYMBOL)
-    strings = b"\0"
-    relocations: dict[int, Table] = {}
-    for index, section in enumerate(elf.iter_sections()):
-        kind = section["sh_type"]
-        data = b"" if kind in ("SHT_NOBITS", "SHT_NULL") else bytes(section.data())
-        if kind == "SHT_SYMTAB":
-            symbols = np.frombuffer(data, SYMBOL)
-            strings = bytes(elf.get_section(section["sh_link"]).data())
-        elif kind == "SHT_RELA":
-            relocations[section["sh_info"]] = np.frombuffer(data, RELOCATION)
-        sections.append(
-            Section(
-                index,
-                section.name,
-                kind,
-                section["sh_flags"],
-                section["sh_addr"],
-                section["sh_size"],
-                data,
-            )
-        )
-    return Elf(str(elf["e_machine"]), tuple(sections), symbols, strings, relocations)
 
 
 # R_X86_64_PC32 and PLT32 count from the end of their own 4 bytes.

@@ -352,7 +352,7 @@ def _refuse_strange(tree: WorkTree, name: str, patches: Sequence[Patch]) -> None
     else:
         return
     culprit = next(patch for patch in patches if name in patch.files)
-    raise SeriesError(what, where=f"{culprit.name} ({culprit.subject})", next_step=next_step)
+    raise culprit.error(what, next_step)
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,17 @@ def guest_result(files: Mapping[str, bytes], phases: tuple[str, ...]) -> GuestRe
     for name in phases:
         if failure and f"{name}/status" not in files:
             break
-        phase = _phase(files, name)
+        json_name, output = f"{name}/fio.json", _text(files, f"{name}/fio.out")
+        phase = PhaseResult(
+            name=name,
+            status=_parsed(files, f"{name}/status", whole),
+            fio=_parsed(files, json_name, fio_result) if json_name in files else None,
+            output=output,
+            program=program_result(output),
+            before=_observation(files, f"{name}/before"),
+            after=_observation(files, f"{name}/after"),
+            mounted=mounted(_text(files, "mounts")) if "mounts" in files else "",
+        )
         if b"x86_64" in files.get("uname", b"").split() and f"{name}/clock" in files:
             began_ns, last_ns = _parsed(files, f"{name}/clock", marks)
             phase, ended_ns = replace(phase, before_ns=began_ns - ended_ns), last_ns
@@ -327,21 +337,6 @@ def program_result(output: str) -> ProgramResult | None:
         )
     except (LookupError, RecursionError, TypeError, ValueError, ParseError):
         return None
-
-
-def _phase(files: Mapping[str, bytes], name: str) -> PhaseResult:
-    json_name = f"{name}/fio.json"
-    output = _text(files, f"{name}/fio.out")
-    return PhaseResult(
-        name=name,
-        status=_parsed(files, f"{name}/status", whole),
-        fio=_parsed(files, json_name, fio_result) if json_name in files else None,
-        output=output,
-        program=program_result(output),
-        before=_observation(files, f"{name}/before"),
-        after=_observation(files, f"{name}/after"),
-        mounted=mounted(_text(files, "mounts")) if "mounts" in files else "",
-    )
 
 
 def _observation(files: Mapping[str, bytes], folder: str) -> Observation:

@@ -9,7 +9,7 @@ import pytest
 from experiment.architecture import ARM64, X86_64
 from guests.argv import qemu_argv
 from guests.channel import MAGIC
-from guests.initramfs import AGENT
+from guests.initramfs import AGENT, PREBUILT_AGENT
 from tests.guests.test_argv import LAPTOP_SIZE, files, guest
 from tests.values import script
 from tests.waiting import completed
@@ -24,7 +24,9 @@ ARM64_AGENT = AGENT.with_name(ARM64.root.agent)
 
 
 @pytest.mark.parametrize("shell", [["sh"], ["busybox", "sh"]], ids=["sh", "busybox"])
-@pytest.mark.parametrize("agent", [AGENT, ARM64_AGENT], ids=lambda agent: agent.stem)
+@pytest.mark.parametrize(
+    "agent", [AGENT, ARM64_AGENT, PREBUILT_AGENT], ids=lambda agent: agent.stem
+)
 def test_syntax(shell: list[str], agent: Path) -> None:
     done = completed([*shell, "-n", str(agent)], check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -146,13 +146,12 @@ def test_libraries_of_every_program_are_there(root: dict[str, ArchiveMember]) ->
             assert needed <= files, name
 
 
-def test_nothing_half_is_left_beside_it(built: initramfs.Initramfs) -> None:
+def test_nothing_half_is_left_beside_it_and_it_is_used_as_it_is(
+    built: initramfs.Initramfs,
+) -> None:
     names = {path.name for path in built.path.parent.iterdir()} - {"lock"}
     assert names == {built.path.name, f"{built.path.stem}.sha256"}
     assert built.mib == -(-built.path.stat().st_size // 2**20)
-
-
-def test_cached_one_is_used_as_it_is(built: initramfs.Initramfs) -> None:
     before = built.path.stat().st_ino
     assert initramfs.provide(built.path.parents[1]) == built
     assert built.path.stat().st_ino == before
@@ -171,40 +170,31 @@ def fake_build(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return made
 
 
-def test_changed_agent_is_another_image(
-    fake_build: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["AGENT", "XFS_OPTIONS"])
+def test_another_agent_and_other_options_of_mkfs_are_another_image(
+    fake_build: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     cache = tmp_path / "cache"
     first = initramfs.provide(cache)
-    agent = tmp_path / "agent.sh"
-    agent.write_bytes(initramfs.AGENT.read_bytes())
-    monkeypatch.setattr(initramfs, "AGENT", agent)
+    copy = tmp_path / "copy"
+    copy.write_bytes(getattr(initramfs, name).read_bytes())
+    monkeypatch.setattr(initramfs, name, copy)
     assert initramfs.provide(cache).path == first.path
-    agent.write_text(agent.read_text() + "# changed\n")
+    copy.write_text(copy.read_text() + "# changed\n")
     assert initramfs.provide(cache).path != first.path
     assert len(fake_build) == 2
 
 
-def test_other_options_of_mkfs_are_another_image(
-    fake_build: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_image_that_was_removed_or_whose_digest_was_cut_short_is_built_again(
+    fake_build: list[Path], tmp_path: Path
 ) -> None:
     first = initramfs.provide(tmp_path)
-    options = tmp_path / "xfs.conf"
-    options.write_text("[log]\nsize=8m\n")
-    monkeypatch.setattr(initramfs, "XFS_OPTIONS", options)
-    assert initramfs.provide(tmp_path).path != first.path
-
-
-def test_image_that_was_removed_is_built_again(fake_build: list[Path], tmp_path: Path) -> None:
-    initramfs.provide(tmp_path).path.unlink()
-    assert initramfs.provide(tmp_path).path.exists()
-    assert len(fake_build) == 2
-
-
-def test_digest_cut_short_by_a_kill_is_not_believed(fake_build: list[Path], tmp_path: Path) -> None:
-    image = initramfs.provide(tmp_path)
-    image.path.with_suffix(".sha256").write_text("")
+    first.path.unlink()
+    assert initramfs.provide(tmp_path) == first
+    assert first.path.exists()
+    first.path.with_suffix(".sha256").write_text("")
     assert initramfs.provide(tmp_path).sha256 == hashlib.sha256(b"image").hexdigest()
+    assert len(fake_build) == 3
 
 
 def test_missing_program_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

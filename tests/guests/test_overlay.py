@@ -89,20 +89,20 @@ def test_made_once_and_the_same_bytes(base: Initramfs, kernel: Kernel, tmp_path:
     assert names == {"lock", made.path.name, made.path.with_suffix(".sha256").name}
 
 
-def test_another_base_or_kernel_is_another_image(base: Initramfs, tmp_path: Path) -> None:
+def test_another_base_or_kernel_or_name_of_a_program_is_another_image(
+    base: Initramfs, tmp_path: Path
+) -> None:
+    """A program that was renamed was looked for in the image of before, by its new name."""
     places = {
         initramfs.path_of(base, Lacks("1" * 32, Extras()), tmp_path),
         initramfs.path_of(base, Lacks("2" * 32, Extras()), tmp_path),
         initramfs.path_of(Initramfs(base.path, "cd" * 32), Lacks("1" * 32, Extras()), tmp_path),
     }
-    assert len(places) == 3
-
-
-@pytest.mark.parametrize("shell", [["sh"], ["busybox", "sh"]], ids=["sh", "busybox"])
-def test_syntax(shell: list[str]) -> None:
-    script = str(initramfs.PREBUILT_AGENT)
-    done = completed([*shell, "-n", script], check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    for name in ("one.c", "two.c"):
+        source = tmp_path / name
+        source.write_text("int main(void) { return 0; }\n")
+        places.add(initramfs.path_of(base, Lacks("", Extras(programs=(source,))), tmp_path))
+    assert len(places) == 5
 
 
 def test_ports_and_the_status_of_a_run_that_is_done() -> None:
@@ -125,15 +125,13 @@ def modules_loaded(folder: Path, insmod: str) -> subprocess.CompletedProcess[str
     )
 
 
-def test_modules_get_their_options_in_turn(kernel: Kernel) -> None:
+def test_modules_get_their_options_in_turn_and_one_that_is_refused_ends_the_guest(
+    kernel: Kernel,
+) -> None:
     (kernel.folder / "cmdline").write_text("quiet brd.rd_nr=1 brd.rd_size=9 xfsx.a=1 brdx=2\n")
     done = modules_loaded(kernel.folder, 'insmod() { echo "${1##*/} ${2-} ${3-}"; }')
     assert done.stdout == "00-brd.ko rd_nr=1 rd_size=9\n01-xfs.ko  \n"
     assert done.stderr == ""
-
-
-def test_module_that_is_refused_ends_the_guest(kernel: Kernel) -> None:
-    (kernel.folder / "cmdline").write_text("quiet\n")
     done = modules_loaded(kernel.folder, "insmod() { echo no such device >&2; return 1; }")
     assert (done.returncode, done.stdout) == (42, "failed: module brd: no such device\n")
 
@@ -188,13 +186,3 @@ def test_a_missing_program_is_named_with_its_package(
     with pytest.raises(InfraError, match="not installed: tcc") as failure:
         initramfs.overlay(base, kernel, tmp_path, Extras(host_programs=("tcc",)))
     assert failure.value.next_step.endswith(" tcc, or leave out the workload")
-
-
-def test_a_program_of_another_name_is_another_image(base: Initramfs, tmp_path: Path) -> None:
-    """One that was renamed was looked for in the image of before, which has it by its old name."""
-    places = set()
-    for name in ("one.c", "two.c"):
-        source = tmp_path / name
-        source.write_text("int main(void) { return 0; }\n")
-        places.add(initramfs.path_of(base, Lacks("", Extras(programs=(source,))), tmp_path))
-    assert len(places) == 2

@@ -28,6 +28,7 @@ def machine(tmp_path: Path) -> Path:
 
 
 def test_the_machine_is_described(machine: Path) -> None:
+    assert facts.distribution("PRETTY_NAME=Alpine\n") == "Alpine"
     values = facts.host_facts(proc=machine, etc=machine)
     assert values["cpu"] == "Intel(R) Xeon(R) CPU @ 2.20GHz"
     assert values["memory"] == "3920 MiB"
@@ -39,10 +40,6 @@ def test_the_machine_is_described(machine: Path) -> None:
 def test_a_machine_without_proc_is_no_exception(tmp_path: Path) -> None:
     values = facts.host_facts(proc=tmp_path, etc=tmp_path)
     assert values["cpu"] == values["memory"] == values["distribution"] == NOT_FOUND
-
-
-def test_a_pretty_name_may_come_without_quotes() -> None:
-    assert facts.distribution("PRETTY_NAME=Alpine\n") == "Alpine"
 
 
 @pytest.mark.parametrize(

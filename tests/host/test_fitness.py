@@ -30,7 +30,6 @@ from host.fitness import (
     check_thp,
     check_turbo,
     cpu_list,
-    cpu_seconds,
     fitness,
     fitness_facts,
     host_cpus,
@@ -40,7 +39,6 @@ from host.fitness import (
     read_counters,
     read_cpus,
     require_fit,
-    swapped_pages,
 )
 from tests.values import data, spaced
 
@@ -61,25 +59,6 @@ KVM = AcceleratorTest("kvm", (Attempt("kvm", True, ""),))
 TCG = AcceleratorTest("tcg", (Attempt("kvm", False, "told not to"), Attempt("tcg", True, "")))
 THP = "always [madvise] never\n"
 QUIET = Meanwhile(0, 0.01, 0.01, 0, 0)
-
-
-def test_cpu_time_by_kind() -> None:
-    assert cpu_seconds(STAT) == {
-        "user": 10,
-        "nice": 2,
-        "system": 3,
-        "idle": 40,
-        "iowait": 0.5,
-        "irq": 0.06,
-        "softirq": 0.07,
-        "steal": 0.8,
-    }
-    assert cpu_seconds("") == {}
-
-
-def test_swapped_pages_of_both_directions() -> None:
-    assert swapped_pages("pgpgin 5\npswpin 3\npswpout 4\n") == 7
-    assert swapped_pages("") == 0
 
 
 def counters(user: float, idle: float, steal: float, swapped: int = 0) -> Counters:
@@ -226,14 +205,24 @@ def test_counters_of_a_host(tmp_path: Path) -> None:
         tmp_path,
         {
             "proc/stat": STAT,
-            "proc/vmstat": "pswpin 1\npswpout 2\n",
+            "proc/vmstat": "pgpgin 5\npswpin 1\npswpout 2\n",
             "cpu/cpu0/thermal_throttle/core_throttle_count": "3\n",
             "cpu/cpu1/thermal_throttle/core_throttle_count": "4\n",
         },
     )
     totals = read_counters(proc=tmp_path / "proc", system=tmp_path)
     assert (totals.swapped_pages, totals.throttled) == (3, 7)
-    assert totals.cpu_s["idle"] == 40
+    assert totals.cpu_s == {
+        "user": 10,
+        "nice": 2,
+        "system": 3,
+        "idle": 40,
+        "iowait": 0.5,
+        "irq": 0.06,
+        "softirq": 0.07,
+        "steal": 0.8,
+    }
+    assert read_counters(proc=tmp_path, system=tmp_path / "none") == Counters({}, 0, 0)
 
 
 def test_noisy_host_as_a_whole(tmp_path: Path) -> None:

@@ -53,6 +53,8 @@ def test_the_shipped_list_names_each_package_and_program_once() -> None:
     assert len(set(names)) == len(names)
     assert len(set(provided)) == len(provided)
     assert all(package.why for package in packages(DEBIAN))
+    # None is looked for in a folder of one release.
+    assert not [path for path in provided if re.search(r"/python3\.\d", path)]
 
 
 def test_a_missing_list_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,14 +85,7 @@ def test_a_file_is_located_whatever_the_release_calls_its_folder(tmp_path: Path)
         (tmp_path / name / "ensurepip").mkdir(parents=True)
     assert locate(f"{tmp_path}/python3*/ensurepip") == tmp_path / "python3.13/ensurepip"
     assert locate(f"{tmp_path}/python4*/ensurepip") is None
-
-
-def test_no_package_is_looked_for_in_a_folder_of_one_release() -> None:
-    provided = [each for package in packages(DEBIAN) for each in package.provides]
-    assert not [path for path in provided if re.search(r"/python3\.\d", path)]
-
-
-def test_of_several_places_one_is_enough(tmp_path: Path) -> None:
+    # Of several places one is enough.
     (tmp_path / "two").touch()
     assert locate(f"{tmp_path}/one,{tmp_path}/two") == tmp_path / "two"
     assert locate(f"{tmp_path}/one,{tmp_path}/three") is None
@@ -108,10 +103,7 @@ def test_a_programs_package_is_known(debian: Path) -> None:
 def test_the_install_line_is_the_systems(debian: Path, os_release: str, line: str) -> None:
     debian.write_text(os_release)
     assert install_line(["fio", "bc"]) == line
-
-
-def test_a_machine_without_an_os_release_is_unknown(debian: Path) -> None:
-    debian.unlink()
+    debian.unlink()  # a machine without one is not known
     assert install_line(["fio"]) == "install what Debian calls fio"
 
 

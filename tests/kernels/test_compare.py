@@ -70,17 +70,18 @@ def test_a_comment_is_the_same_code(lab: Lab) -> None:
     assert record.findings == ("mm/filemap.c is built, and none of its functions changed",)
 
 
-def test_data_that_no_function_shows(lab: Lab) -> None:
-    record = built(lab, replace("mm/filemap.c", "table[TABLE_SIZE]", "table[TABLE_SIZE + 1]"))
-    assert record.verdict == "data or layout"
-    assert summary(record) == "no function changed; data changed: table (64 to 68 bytes)"
-
-
-def test_data_of_the_same_size_is_named(lab: Lab) -> None:
+@pytest.mark.parametrize(
+    ("old", "new", "changed"),
+    [
+        ("table[TABLE_SIZE]", "table[TABLE_SIZE + 1]", "table (64 to 68 bytes)"),
+        ("limit = 7", "limit = 8", "limit (4 bytes)"),
+    ],
+)
+def test_data_that_no_function_shows(lab: Lab, old: str, new: str, changed: str) -> None:
     replace("mm/filemap.c", "int filemap_last", "int limit = 7;\nint filemap_last")(lab.source)
-    record = built(lab, replace("mm/filemap.c", "limit = 7", "limit = 8"))
+    record = built(lab, replace("mm/filemap.c", old, new))
     assert record.verdict == "data or layout"
-    assert summary(record) == "no function changed; data changed: limit (4 bytes)"
+    assert summary(record) == f"no function changed; data changed: {changed}"
 
 
 def test_a_header_that_changes_nothing_is_the_same_code(lab: Lab) -> None:
@@ -228,8 +229,9 @@ def references() -> Calls:
     return compare.read(functions, (text, init, data, note), range(START + 0x1000, START + 0x1100))
 
 
-def test_every_kind_of_reference() -> None:
-    edges = {caller: callees for caller, callees in references().edges().items() if callees}
+def test_every_kind_of_reference_and_what_is_thrown_away() -> None:
+    known = references()
+    edges = {caller: callees for caller, callees in known.edges().items() if callees}
     assert edges == {
         "caller": {"callee", "far"},
         "jumper": {"callee", "neighbour"},
@@ -237,10 +239,6 @@ def test_every_kind_of_reference() -> None:
         "loader": {"far"},
         "setup": {"callee"},
     }
-
-
-def test_pointers_and_what_is_thrown_away() -> None:
-    known = references()
     assert known.named(known.pointed) == {"loader"}
     assert known.named(known.indirect) == {"through"}
     assert known.named(known.boot) == {"setup"}

@@ -56,7 +56,7 @@ def names_of(parts: Sequence[Fragment]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("asked", "order"),
+    ("fields", "order"),
     [
         ({}, "base perf"),
         ({"mode": "wall"}, "virtme-ng base wall perf"),
@@ -64,9 +64,9 @@ def names_of(parts: Sequence[Fragment]) -> list[str]:
         ({"mode": "native"}, "um"),
     ],
 )
-def test_the_order_of_fragments(asked: dict[str, Any], order: str) -> None:
+def test_the_order_of_fragments(fields: dict[str, Any], order: str) -> None:
     names = [VIRTME if name == VIRTME else f"{FOLDER}/{name}.config" for name in order.split()]
-    assert names_of(fragments(CHECKOUT, "perf", **asked)) == names
+    assert names_of(fragments(CHECKOUT, "perf", **fields)) == names
 
 
 @pytest.mark.parametrize("release", ["6.2", "6.12", "7.3", "7.10", ""])

@@ -32,13 +32,10 @@ def test_kernel_comes_out_as_it_went_in(kernel: bytes, tmp_path: Path, how: str)
     data = (tmp_path / "vmlinux").read_bytes()
     assert data == kernel
     assert vmlinux.compiler(data) == "gcc-12 (Test) 12.2.0, GNU ld 2.40"
+    assert vmlinux.compiler(b"Linux version of a tale") == ""
     assert len(symbols.build_id(tmp_path / "vmlinux")) == 40
     left = {path.name for path in tmp_path.iterdir()} - {"plain", "packed"}
     assert left == {"bzImage", "vmlinux"}
-
-
-def test_a_kernel_without_a_banner_names_no_compiler() -> None:
-    assert vmlinux.compiler(b"Linux version of a tale") == ""
 
 
 @pytest.mark.parametrize(
@@ -81,7 +78,7 @@ def test_payload_that_cannot_be_unpacked(tmp_path: Path, payload: bytes, message
         vmlinux.extract(kernel_image, tmp_path / "vmlinux")
 
 
-def test_a_payload_that_unpacks_to_more_than_any_kernel_is_refused(
+def test_a_payload_that_unpacks_to_more_than_any_kernel_or_to_none_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bound holds while it is unpacked: a bomb of a kilobyte is never whole in memory."""
@@ -89,9 +86,6 @@ def test_a_payload_that_unpacks_to_more_than_any_kernel_is_refused(
     monkeypatch.setattr(vmlinux, "MOST_BYTES", {"program": 1 << 20})
     with pytest.raises(UsageError, match="is damaged: it is larger than any"):
         vmlinux.extract(vmlinux.read(image(tmp_path / "bzImage", payload)), tmp_path / "vmlinux")
-
-
-def test_payload_that_is_no_kernel(tmp_path: Path) -> None:
     payload = shipped.packed(b"a text", "gzip", tmp_path)
     with pytest.raises(UsageError, match="no ELF file"):
         vmlinux.extract(vmlinux.read(image(tmp_path / "bzImage", payload)), tmp_path / "vmlinux")

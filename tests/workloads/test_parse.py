@@ -79,8 +79,8 @@ def test_fio_that_wrote_nothing_or_says_something_first(run_4k: Run) -> None:
     assert parse.fio_result("") is None
     assert parse.fio_result("fio: unable to open '/mnt/test.img'\n") is None
     text = run_4k.files["4k/fio.json"].decode()
-    said = "note: both iodepth >= 1 and synchronous\n"
-    assert parse.fio_result(said + text) == parse.fio_result(text)
+    note = "note: both iodepth >= 1 and synchronous\n"
+    assert parse.fio_result(note + text) == parse.fio_result(text)
     with pytest.raises(ParseError, match="RecursionError"):
         parse.fio_result('{"a":' * 100_000)
 
