@@ -28,9 +28,8 @@ from runs.local import Options
 from runs.prepare import Prepared, RunParts, boot_of, obstacle, parts_of
 from text import duration
 from workloads import metrics, parse, validity
-from workloads.contention import phase_locks
 from workloads.job import fio_arguments
-from workloads.parse import GuestResult
+from workloads.parse import GuestResult, phase_locks
 
 EVIDENCE_LINES = 12
 # Accesses without a page, as a share of instructions; there are none where all is well.

@@ -16,8 +16,8 @@ from kernels.cache import Kernel
 from runs.local import Options
 from tests.integration.machines import machine_of
 from tests.values import silent
-from workloads.contention import phase_locks
 from workloads.job import job_text
+from workloads.parse import phase_locks
 from workloads.spec import load_catalogue
 
 pytestmark = pytest.mark.guest

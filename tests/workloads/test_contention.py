@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from results.profile import Wait
 from tests.values import spaced
-from workloads.contention import BEGINS, ENDS, WAITS, callers, kind, phase_locks, waits
-from workloads.parse import ParseError
+from workloads.parse import BEGINS, ENDS, WAITS, ParseError, callers, kind, phase_locks, waits
 
 RECORDED = Path(__file__).parent / "recorded" / "locks"
 FILES = {name: (RECORDED / name).read_text() for name in (BEGINS, ENDS, WAITS)}
