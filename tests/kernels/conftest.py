@@ -1,6 +1,5 @@
 """A small kernel tree, a checkout for it, and a cache: empty, or with the source's kernel."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -8,29 +7,18 @@ import pytest
 
 from kernels.build import provide
 from kernels.cache import Kernel
-from tests.kernels.fake import BASE, FAKE_LINUX, PERF, Lab
-
-
-def new_lab(folder: Path) -> Lab:
-    checkout = folder / "checkout"
-    kconfig = checkout / "configs/kconfig"
-    kconfig.mkdir(parents=True)
-    (kconfig / "base.config").write_text(BASE)
-    (kconfig / "perf.config").write_text(PERF)
-    source = folder / "linux"
-    shutil.copytree(FAKE_LINUX, source)
-    return Lab(checkout, source, folder / "cache")
+from tests.kernels.fake import Lab
 
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
-    return new_lab(tmp_path)
+    return Lab.in_folder(tmp_path)
 
 
 @pytest.fixture(scope="session")
 def built_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The cache of a lab that has built its source, once for all tests."""
-    lab = new_lab(tmp_path_factory.mktemp("built"))
+    lab = Lab.in_folder(tmp_path_factory.mktemp("built"))
     provide(lab.request())
     return lab.cache
 

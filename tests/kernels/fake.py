@@ -1,7 +1,6 @@
 """A small kernel tree, and a checkout with series made for it."""
 
 import shutil
-import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from experiment.spec import KernelSpec, SeriesSpec
 from kernels.build import KernelRequest
 from kernels.intake import take_in
 from kernels.patch_folder import read_folder
+from tests.waiting import completed
 
 FAKE_LINUX = Path(__file__).parent / "fakelinux"
 
@@ -41,6 +41,18 @@ class Lab:
     def where(self) -> Where:
         return {"checkout": self.checkout, "cache": self.cache}
 
+    @classmethod
+    def in_folder(cls, folder: Path) -> "Lab":
+        """A new one: a checkout with two fragments, and a copy of the small kernel tree."""
+        checkout = folder / "checkout"
+        kconfig = checkout / "configs/kconfig"
+        kconfig.mkdir(parents=True)
+        (kconfig / "base.config").write_text(BASE)
+        (kconfig / "perf.config").write_text(PERF)
+        source = folder / "linux"
+        shutil.copytree(FAKE_LINUX, source)
+        return cls(checkout, source, folder / "cache")
+
     def request(
         self,
         patches: Sequence[Path] = (),
@@ -60,14 +72,14 @@ class Lab:
         folder.mkdir(parents=True)
         scratch = self.checkout / f"scratch-{name}"
         shutil.copytree(self.source, scratch)
-        _git(scratch, "init", "-q")
-        _git(scratch, "add", ".")
-        _git(scratch, "commit", "-qm", "base")
+        git(scratch, "init", "-q")
+        git(scratch, "add", ".")
+        git(scratch, "commit", "-qm", "base")
         for number, edit in enumerate(edits, 1):
             edit(scratch)
-            _git(scratch, "add", "-A")
-            _git(scratch, "commit", "-qm", subject or f"mm: {name}, step {number}")
-        _git(scratch, "format-patch", "-q", "-o", str(folder), f"-{len(edits)}")
+            git(scratch, "add", "-A")
+            git(scratch, "commit", "-qm", subject or f"mm: {name}, step {number}")
+        git(scratch, "format-patch", "-q", "-o", str(folder), f"-{len(edits)}")
         shutil.rmtree(scratch)
         return sorted(folder.glob("*.patch"))
 
@@ -106,6 +118,8 @@ GROWN = replace(
 BROKEN = replace("mm/filemap.c", "int order = index >> 4;", "int order = nothing >> 4;")
 
 
-def _git(folder: Path, *arguments: str) -> None:
-    identity = ["-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
-    subprocess.run(["git", "-C", str(folder), *identity, *arguments], check=True)
+def git(folder: Path, *arguments: str) -> str:
+    """What a git command of Ada's prints."""
+    identity = ["-c", "user.name=Ada L", "-c", "user.email=ada@example.org"]
+    argv = ["git", "-C", str(folder), *identity, "-c", "commit.gpgsign=false", *arguments]
+    return completed(argv).stdout.strip()

@@ -7,10 +7,7 @@ from dataclasses import dataclass, replace
 from email.header import Header
 from pathlib import Path
 
-from tests.kernels.fake import Lab
-from tests.waiting import completed
-
-IDENTITY = ("-c", "user.name=Ada L", "-c", "user.email=ada@example.org")
+from tests.kernels.fake import Lab, git
 
 
 @dataclass(frozen=True)
@@ -90,13 +87,6 @@ def reply(to: Post, text: str, sender: str = "Rev Iewer <rev@example.org>") -> P
 
 def encoded_word(text: str, charset: str) -> str:
     return Header(text, charset).encode()
-
-
-def git(folder: Path, *arguments: str) -> str:
-    done = completed(
-        ["git", "-C", str(folder), *IDENTITY, "-c", "commit.gpgsign=false", *arguments]
-    )
-    return done.stdout.strip()
 
 
 def repository(lab: Lab, *edits: Callable[[Path], None]) -> Path:

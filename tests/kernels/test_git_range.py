@@ -22,8 +22,8 @@ from kernels.git_range import (
 from kernels.series import apply, read_patch
 from kernels.source import identify, release_of, unpack
 from kernels.worktree import lay_out
-from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab, keep, patches_of
-from tests.kernels.posting import git, repository
+from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab, git, keep, patches_of
+from tests.kernels.posting import repository
 from tests.values import data, script
 
 STRANGER = 65_534

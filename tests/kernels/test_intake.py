@@ -16,8 +16,8 @@ from kernels.diff import Diff, read_diff
 from kernels.intake import RECORDS, adopt, copy_out, take_in
 from kernels.series import apply, read_patch
 from results.record import SeriesRecord
-from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab, keep, patches_of, replace
-from tests.kernels.posting import Post, encoded_word, git, mbox, post, reply, repository
+from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab, git, keep, patches_of, replace
+from tests.kernels.posting import Post, encoded_word, mbox, post, reply, repository
 from tests.kernels.test_git_range import edit_slow
 from tests.values import but, data
 

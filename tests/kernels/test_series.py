@@ -13,8 +13,7 @@ from errors import SeriesError, UsageError
 from kernels.diff import read_diff
 from kernels.patch_folder import known_series, read_folder
 from kernels.series import apply, host_code, read_patch, reverted, who_runs_it
-from tests.kernels.fake import FASTER, GROWN, Lab, replace
-from tests.kernels.posting import git
+from tests.kernels.fake import FASTER, GROWN, Lab, git, replace
 from tests.values import data
 from tests.waiting import completed
 

@@ -8,8 +8,8 @@ from experiment.spec import ArmSpec, Experiment, KernelSpec, SeriesSpec
 from kernels import settle as settling
 from kernels.build import provide
 from kernels.intake import take_in
-from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab, patches_of
-from tests.kernels.posting import Post, git, mbox, post, repository
+from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab, git, patches_of
+from tests.kernels.posting import Post, mbox, post, repository
 from tests.values import but
 
 

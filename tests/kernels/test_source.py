@@ -10,8 +10,7 @@ from host import packages
 from host.process import run
 from kernels import source
 from kernels.source import identify, release_of, unpack
-from tests.kernels.fake import FAKE_LINUX, Lab
-from tests.kernels.posting import git
+from tests.kernels.fake import FAKE_LINUX, Lab, git
 from tests.kernels.shipped import Archive
 from tests.values import data, script
 from tests.waiting import completed

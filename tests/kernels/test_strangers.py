@@ -1,7 +1,6 @@
 """A stranger's series of each kind in a real box, and an honest one after it, bit for bit."""
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from host import folders
 from kernels import cache as store
 from kernels.build import provide
 from kernels.cache import Kernel
-from tests.kernels.fake import BASE, FAKE_LINUX, FASTER, PERF, Lab
+from tests.kernels.fake import FAKE_LINUX, FASTER, Lab
 from tests.values import spaced
 
 
@@ -104,13 +103,7 @@ SERIES |= {
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     """One cache for all of them: what one leaves is there for the next."""
-    top = tmp_path_factory.mktemp("strangers")
-    kconfig = top / "checkout/configs/kconfig"
-    kconfig.mkdir(parents=True)
-    (kconfig / "base.config").write_text(BASE)
-    (kconfig / "perf.config").write_text(PERF)
-    shutil.copytree(FAKE_LINUX, top / "linux")
-    return Lab(top / "checkout", top / "linux", top / "cache")
+    return Lab.in_folder(tmp_path_factory.mktemp("strangers"))
 
 
 @pytest.fixture(scope="module")

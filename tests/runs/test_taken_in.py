@@ -25,8 +25,8 @@ from runs.resolve import SeriesIntake, taken_in
 from runs.resolved import resolve
 from tests.experiment.test_plan import make_experiment
 from tests.kernels.conftest import lab as lab
-from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab, replace
-from tests.kernels.posting import git, mbox, post
+from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab, git, replace
+from tests.kernels.posting import mbox, post
 from tests.values import but
 
 MAKEFILE = replace("mm/Makefile", "obj-y", "# more\nobj-y")

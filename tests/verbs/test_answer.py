@@ -8,7 +8,7 @@ import pytest
 from runs.request import Request
 from tests.conftest import Terminal
 from tests.history.test_claim import PERSON, ROBOT
-from tests.kernels.posting import git
+from tests.kernels.fake import git
 from tests.verbs.test_gate import session_folder
 from verbs import answer
 

@@ -16,8 +16,7 @@ from tests.analysis import counts_factory, factory
 from tests.analysis.measured import measured
 from tests.conftest import Terminal
 from tests.kernels.conftest import lab as a_lab
-from tests.kernels.fake import Lab
-from tests.kernels.posting import git
+from tests.kernels.fake import Lab, git
 from tests.kernels.test_git_range import merged
 from tests.values import but, data
 from verbs.bisect import _resolved, _search, _shown, _untested, as_text

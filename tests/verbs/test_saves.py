@@ -13,8 +13,7 @@ from errors import SeriesError
 from runs.boots import Reporter
 from runs.local import Options
 from runs.request import CHECKOUT, Request
-from tests.kernels.fake import FAKE_LINUX, FASTER, GROWN
-from tests.kernels.posting import git
+from tests.kernels.fake import FAKE_LINUX, FASTER, GROWN, git
 from verbs import saves
 from verbs.saves import SAME, Loop, Tree
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Terminal
-from tests.kernels.fake import FAKE_LINUX, FASTER, GROWN
-from tests.kernels.posting import git
+from tests.kernels.fake import FAKE_LINUX, FASTER, GROWN, git
 from verbs.cli import expanded
 
 
