@@ -83,6 +83,9 @@ def written(
     return header + blocks + b"".join(struct.pack("<IIQQ", *row) for row in stacks) + trailer
 
 
+WHOLE, WITH_LOCKS = written(ROWS), written(ROWS, locks=LOCKS)
+
+
 def test_all_tables_are_as_they_were_written() -> None:
     waited: list[Row] = [(1, 0, 1, 0, 0, counts.SPAN + 1, 77)]
     given = {"locks": [*PAIRS, *LOCKS], **OTHERS}
@@ -109,20 +112,11 @@ def test_what_nobody_looked_for_differs_from_what_never_was(
     assert [kind for kind in kinds if getattr(counted, kind)] == [watched] * bool(watched)
 
 
-def test_interruption_of_a_kind_that_is_none() -> None:
-    with pytest.raises(CountsError, match="of a kind that is none: of 3"):
-        counts.parse(written(ROWS, interruptions=[(1, 3, 0, 0, 1)]))
-
-
 def test_kinds_of_a_block_are_a_row_of_their_table() -> None:
     counted = counts.parse(written(ROWS))
     assert counted.kinds[counted.rows["kinds"]].tolist() == [list(KINDS[1]), list(KINDS[0])]
     assert counted.kinds.shape == (2, len(KINDS[0]))
-    with pytest.raises(CountsError, match="kinds that are not there: of 1"):
-        counts.parse(written(ROWS, kinds=KINDS[:1]))
-
-
-def test_a_run_without_phases_has_no_rows() -> None:
+    # A run without phases has no rows.
     assert len(counts.parse(written([])).rows) == 0
 
 
@@ -133,25 +127,22 @@ def test_cut_anywhere_it_is_refused() -> None:
             counts.parse(whole[:length])
 
 
-def test_lost_row_is_missed() -> None:
-    whole = written(ROWS)
-    with pytest.raises(CountsError, match="cut short after 208 bytes"):
-        counts.parse(whole[:64] + whole[96:])
-    whole = written(ROWS, locks=LOCKS)
-    with pytest.raises(CountsError, match="cut short after"):
-        counts.parse(whole[:128] + whole[208:])
-
-
-def test_another_programs_file_and_another_version_are_named() -> None:
-    with pytest.raises(CountsError, match="not written by the probe: b'\\\\x7fELF"):
-        counts.parse(b"\x7fELF" + bytes(100))
-    with pytest.raises(CountsError, match="version 1 of the probe's file, not 9"):
-        counts.parse(written(ROWS, version=1))
-
-
-def test_row_of_a_vcpu_that_is_none() -> None:
-    with pytest.raises(CountsError, match="with 1 vCPUs"):
-        counts.parse(written(ROWS, vcpus=1))
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        # A row in the middle is lost.
+        (WHOLE[:64] + WHOLE[96:], "cut short after 208 bytes"),
+        (WITH_LOCKS[:128] + WITH_LOCKS[208:], "cut short after"),
+        (b"\x7fELF" + bytes(100), r"not written by the probe: b'\\x7fELF"),
+        (written(ROWS, version=1), "version 1 of the probe's file, not 9"),
+        (written(ROWS, vcpus=1), "with 1 vCPUs"),
+        (written(ROWS, kinds=KINDS[:1]), "kinds that are not there: of 1"),
+        (written(ROWS, interruptions=[(1, 3, 0, 0, 1)]), "of a kind that is none: of 3"),
+    ],
+)
+def test_what_is_no_whole_file_of_this_probe_is_named(content: bytes, message: str) -> None:
+    with pytest.raises(CountsError, match=message):
+        counts.parse(content)
 
 
 LOADER = """\
@@ -175,9 +166,9 @@ def test_every_file_by_its_range() -> None:
     assert names(PROGRAM_AT, 0x7FFFF7C1C000, 0x7FFFF7EB0FFF) == ["fio", "libc.so.6", "libc.so.6"]
     assert names(0x7FFFF7EB1000, 0x7FFFF7FC8000) == ["libaio.so.1", "vdso"]
     assert names(0x7FFFF7FCA010) == ["ld-linux-x86-64.so.2"]
-
-
-def test_where_nothing_is_mapped() -> None:
+    # Without a word from the loader programs are known.
+    assert names(PROGRAM_AT, 0x7FFFF7C1C000, places=user_map("")) == ["fio", "[unknown]"]
+    # Where nothing is mapped.
     assert names(0, STATIC_AT - 1, STATIC_AT + LARGEST) == ["[unknown]"] * 3
     assert names(PROGRAM_AT + LARGEST, (1 << 63) - 1) == ["[unknown]"] * 2
 
@@ -187,11 +178,6 @@ def test_sums_by_file_in_order_of_names() -> None:
     spent = np.array([1, 2, 4, 1 << 60], np.uint64)
     folded = MAP.fold(where, spent)
     assert list(folded.items()) == [("[unknown]", 2), ("busybox", 4), ("fio", (1 << 60) + 1)]
-
-
-def test_without_a_word_from_the_loader_programs_are_known() -> None:
-    bare = user_map("")
-    assert names(PROGRAM_AT, 0x7FFFF7C1C000, places=bare) == ["fio", "[unknown]"]
 
 
 @given(st.text(max_size=200))
