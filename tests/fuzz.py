@@ -57,7 +57,7 @@ from tests.queues.archive import series
 from tests.values import spaced
 from tests.waiting import completed
 from text import is_unfit
-from workloads import check, contention, metrics, parse
+from workloads import check, metrics, parse
 from workloads.spec import load_catalogue
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -234,9 +234,9 @@ def _mails() -> list[bytes]:
 
 
 def _contention(name: str) -> Callable[[bytes, Path], object]:
-    names = (contention.BEGINS, contention.ENDS, contention.WAITS)
+    names = (parse.BEGINS, parse.ENDS, parse.WAITS)
     files = {each: (RECORDED / "locks" / each).read_text() for each in names}
-    return lambda data, scratch: contention.waits({**files, name: text(data)})
+    return lambda data, scratch: parse.waits({**files, name: text(data)})
 
 
 def _lines(records: Iterable[BaseModel]) -> bytes:
@@ -472,8 +472,8 @@ TARGETS = (
     ),
     Target("splats", lambda data, scratch: check.find(text(data)), _recorded("splats/*"), 0.1),
     Target("a result", lambda data, scratch: channel.decode(data), _recorded("filemap-4k.result")),
-    Target("contention", _contention(contention.BEGINS), _recorded("locks/contention_begin")),
-    Target("lock waits", _contention(contention.WAITS), _recorded("locks/lock_wait")),
+    Target("contention", _contention(parse.BEGINS), _recorded("locks/contention_begin")),
+    Target("lock waits", _contention(parse.WAITS), _recorded("locks/lock_wait")),
     Target(
         "counts",
         lambda data, scratch: counts.parse(data),
