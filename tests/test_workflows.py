@@ -145,8 +145,8 @@ def test_the_action_has_root_install_packages_and_nothing_else(
     step = next(step for _, step in steps(ACTION) if step["name"] == "Set up")
     calls = tmp_path / "calls"
     (tmp_path / "setup").mkdir()
-    script = f"echo 'setup: as root, run:' >&2; echo '{LINE}' >&2; exit 3" if missing else "exit 0"
-    (tmp_path / "setup/prepare.sh").write_text(f"{script}\n")
+    prepare = f"echo 'setup: as root, run:' >&2; echo '{LINE}' >&2; exit 3" if missing else "exit 0"
+    (tmp_path / "setup/prepare.sh").write_text(f"{prepare}\n")
     (tmp_path / ".github/actions/twinboot").mkdir(parents=True)
     programs = tmp_path / "bin"
     programs.mkdir()
