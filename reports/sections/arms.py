@@ -13,8 +13,7 @@ from analysis.many import (
     chosen_columns,
 )
 from analysis.verdict import CALLED
-from reports import sentences, wording
-from reports.charts import changes as forest
+from reports import charts, sentences, wording
 from reports.charts.canvas import Chart
 from reports.document import Block, Cell, Column, Heading, Paragraph, Table, listing, row
 from reports.sections.view import View, figure, titled
@@ -110,7 +109,7 @@ def changes(view: View) -> list[Chart]:
     alone = view.session.is_pair
     judged = [row for row in view.session.rows if row.primary]
     # Of many metrics the mark alone says it.
-    ranked = alone and len(judged) >= forest.MANY
+    ranked = alone and len(judged) >= charts.MANY
     groups = []
     for each in judged:
         lines = []
@@ -119,7 +118,7 @@ def changes(view: View) -> list[Chart]:
             mark = sentences.MARKS.get(word, "")
             word = sentences.judged(metric) if metric and alone else word
             parts = (wording.cell_change(each, cell), mark, "" if ranked else word)
-            line = forest.ChangeLine(
+            line = charts.ChangeLine(
                 label="" if alone else cell.arm,
                 text=" ".join(filter(None, parts)),
                 change=cell.change,
@@ -130,8 +129,8 @@ def changes(view: View) -> list[Chart]:
             lines.append(line)
         if any(line.change for line in lines):
             own = thresholds.of(each.case, each.name).change
-            groups.append(forest.ChangeGroup(f"{each.case} {each.name}", own, tuple(lines)))
-    return forest.draw(groups, wording.threshold(thresholds))
+            groups.append(charts.ChangeGroup(f"{each.case} {each.name}", own, tuple(lines)))
+    return charts.draw(groups, wording.threshold(thresholds))
 
 
 def blocks(view: View) -> list[Block]:

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from analysis.model import CaseComparison, Comparison, MetricComparison, Summary
 from analysis.verdict import CALLED
-from reports import sentences, wording
-from reports.charts import runs
+from reports import charts, sentences, wording
 from reports.charts.canvas import Chart
 from reports.document import (
     Block,
@@ -139,10 +138,10 @@ def _runs(view: View, comparison: Comparison) -> tuple[list[Chart], list[Chart],
     wall, few = comparison.wall is not None, len(comparison.cases) < MANY_CASES
     # Runs of many arms beside each other are in a chart of their own.
     samples = wall or (few and view.session.is_pair)
-    drawings = view.charts(comparison, runs.samples) if samples else []
+    drawings = view.charts(comparison, charts.samples) if samples else []
 
     def of(metrics: Iterable[MetricComparison]) -> list[Chart]:
-        names = tuple(f"-{runs.name_of(metric)}" for metric in metrics)
+        names = tuple(f"-{charts.name_of(metric)}" for metric in metrics)
         return [chart for chart in drawings if names and f"-{chart.name}".endswith(names)]
 
     called = of(m for m in comparison.primary if m.judgement.verdict in CALLED)

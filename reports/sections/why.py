@@ -10,7 +10,7 @@ from analysis.explain import explanations
 from analysis.explain.annotated import EXPLANATION as ANNOTATED
 from analysis.model import Comparison
 from analysis.verdict import CALLED
-from reports.charts import changes as charted
+from reports import charts
 from reports.charts.canvas import Chart
 from reports.document import Block, Cell, Column, Fold, Heading, Paragraph, Table, row
 from reports.sections import counted, functions, locks, scaling
@@ -88,7 +88,7 @@ def blocks(view: View, comparison: Comparison) -> list[Block]:
 
     def drawn(pair: Comparison) -> list[Chart]:
         """What is seen unfolded: the functions of the first phase."""
-        return [chart for each in first for chart in charted.waterfall(pair, each)]
+        return [chart for each in first for chart in charts.waterfall(pair, each)]
 
     more = f" {len(rows) - MOST_ROWS} more rows are of other phases." * (len(rows) > MOST_ROWS)
     return titled(

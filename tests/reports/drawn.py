@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from analysis.many import SessionComparison
 from analysis.model import Comparison
-from reports import forms
-from reports.charts import runs
+from reports import charts, forms
 
 SVG = re.compile(r"<figure.*?(<svg.*?</svg>).*?</figure>", re.DOTALL)
 NAME = re.compile(r'aria-labelledby="((?:pair\d+-)?([a-z]+)(?:-[a-z0-9-]*)?)-alt"')
@@ -34,7 +33,7 @@ def page_of(session: Comparison | SessionComparison) -> str:
 
 def charts_on(page: str) -> tuple[OnPage, ...]:
     """Every drawing of a page in order, with the words around it."""
-    charts = []
+    drawings = []
     for match in SVG.finditer(page):
         name = NAME.search(match[1])
         alt = re.search(r'<title id="[^"]+">(.*?)</title>', match[1], re.DOTALL)
@@ -42,8 +41,8 @@ def charts_on(page: str) -> tuple[OnPage, ...]:
         assert alt
         words = re.sub(r"<svg.*?</svg>|<[^>]+>", " ", match[0], flags=re.DOTALL)
         caption = html.unescape(" ".join(words.split()))
-        charts.append(OnPage(name[1], name[2], html.unescape(alt[1]), caption, match[1]))
-    return tuple(charts)
+        drawings.append(OnPage(name[1], name[2], html.unescape(alt[1]), caption, match[1]))
+    return tuple(drawings)
 
 
 def draw_all(session: Comparison | SessionComparison) -> tuple[OnPage, ...]:
@@ -53,5 +52,5 @@ def draw_all(session: Comparison | SessionComparison) -> tuple[OnPage, ...]:
 
 def draw_anew() -> None:
     """Forget every chart that is kept for a second report."""
-    runs._samples.cache_clear()
+    charts._samples.cache_clear()
     _pages.clear()

@@ -12,9 +12,8 @@ from analysis.many import SessionComparison, compare_session
 from analysis.model import Comparison
 from analysis.verdict import Change
 from experiment.spec import Thresholds
-from reports import forms
-from reports.charts import canvas, changes, runs
-from reports.charts.changes import ChangeGroup, ChangeLine
+from reports import charts, forms
+from reports.charts import ChangeGroup, ChangeLine, canvas
 from tests.analysis.factory import ExactSession
 from tests.analysis.many_factory import workloads
 from tests.analysis.measured import compare, measured
@@ -52,8 +51,8 @@ def test_every_chart_that_the_numbers_allow_is_on_the_page(
 def test_charts_are_well_formed_follow_the_page_and_say_in_words_what_they_show(
     session: Comparison | SessionComparison,
 ) -> None:
-    charts = draw_all(session)
-    for chart in charts:
+    drawings = draw_all(session)
+    for chart in drawings:
         root = ET.fromstring(chart.svg)
         assert root.get("role") == "img"
         title = root.find("{http://www.w3.org/2000/svg}title")
@@ -66,7 +65,7 @@ def test_charts_are_well_formed_follow_the_page_and_say_in_words_what_they_show(
         assert "http" not in re.sub(r'(href="https://[^"]+)|http://www.w3.org/', "", loose)
     ids = re.findall(r'\bid="([^"]+)"', page_of(session))
     assert len(ids) == len(set(ids))
-    used = re.findall(r'(?:href="#|url\(#)([^")]+)', "".join(chart.svg for chart in charts))
+    used = re.findall(r'(?:href="#|url\(#)([^")]+)', "".join(chart.svg for chart in drawings))
     assert set(used) <= set(ids)
 
 
@@ -106,52 +105,50 @@ def groups(*lines: ChangeLine, threshold: float = Thresholds().change) -> list[C
 
 def test_a_published_change_far_away_does_not_flatten_ours() -> None:
     def upper(published: float) -> float:
-        return changes.limits_of(groups(ChangeLine("", "", change(0.01), published=(published,))))[
-            1
-        ]
+        return charts.limits_of(groups(ChangeLine("", "", change(0.01), published=(published,))))[1]
 
-    assert upper(0.02) > changes.at(0.02)
-    assert upper(0.5) < changes.at(0.03)
+    assert upper(0.02) > charts.at(0.02)
+    assert upper(0.5) < charts.at(0.03)
 
 
 def test_few_changes_are_a_forest_and_many_are_ranked() -> None:
     sizes = [0.01 * number for number in range(-4, 6)]
     every = [ChangeLine("", f"{size:+.2f}", change(size)) for size in sizes]
-    assert [chart.kind for chart in changes.draw(groups(*every[:3]), "±1 %")] == ["forest"]
-    (chart,) = changes.draw(groups(*every), "±1 %")
+    assert [chart.kind for chart in charts.draw(groups(*every[:3]), "±1 %")] == ["forest"]
+    (chart,) = charts.draw(groups(*every), "±1 %")
     shown = [float(text) for text in re.findall(r"[+-]0\.\d\d", chart.alt)]
     assert chart.kind == "ranked"
     assert shown == sorted(shown, reverse=True)
     # Of many arms a chart that nobody can read is none; a pair of arms has one of any length.
     wall = ChangeGroup("", 0.01, tuple(every * 7))
-    assert changes.draw([wall], "") == []
-    assert len(changes.draw(groups(*every * 7), "")) == 1
-    assert changes.draw(groups(ChangeLine("", "failed", None)), "") == []
+    assert charts.draw([wall], "") == []
+    assert len(charts.draw(groups(*every * 7), "")) == 1
+    assert charts.draw(groups(ChangeLine("", "failed", None)), "") == []
 
 
 @pytest.mark.parametrize("size", [0.01, -0.05])
 def test_a_change_that_is_tenfold_does_not_hide_the_others(size: float) -> None:
-    low, high = changes.limits_of(groups(ChangeLine("", "", change(size))))
-    assert abs(changes.at(size)) / (high - low) > 0.3
+    low, high = charts.limits_of(groups(ChangeLine("", "", change(size))))
+    assert abs(charts.at(size)) / (high - low) > 0.3
     both = ChangeLine("", "", change(size)), ChangeLine("", "", change(9.0))
-    low, high = changes.limits_of(groups(*both, threshold=0.0))
-    assert low < changes.at(size) < changes.at(9.0) < high
+    low, high = charts.limits_of(groups(*both, threshold=0.0))
+    assert low < charts.at(size) < charts.at(9.0) < high
 
 
 def test_on_the_axis_double_is_as_far_as_half() -> None:
-    assert changes.at(1.0) == pytest.approx(-changes.at(-0.5))
-    assert math.isfinite(changes.at(-1.0))
+    assert charts.at(1.0) == pytest.approx(-charts.at(-0.5))
+    assert math.isfinite(charts.at(-1.0))
 
 
 @pytest.mark.parametrize(
     ("low", "high"), [(-0.0005, 0.0009), (-0.01, 0.02), (-3.0, 1.0), (0.0, 4.0)]
 )
 def test_ticks_are_apart_and_name_zero(low: float, high: float) -> None:
-    ticks = [changes.at(tick) for tick in changes.ticks(low, high)]
+    ticks = [charts.at(tick) for tick in charts.ticks(low, high)]
     assert 0.0 in ticks
     assert len(ticks) > 2
     for after, before in itertools.pairwise(reversed(ticks)):
-        assert after - before >= changes.FREE * (high - low)
+        assert after - before >= charts.FREE * (high - low)
 
 
 def test_hostile_strings_are_text(hostile: Comparison, hostile_five: SessionComparison) -> None:
@@ -181,12 +178,12 @@ def test_seeds_are_shown_of_what_is_judged() -> None:
     case, *others = manifest.cases
     judged = but(case, primary=("4k.refaults_per_io", "4k.bw"))
     changed = but(manifest, cases=(judged, *others))
-    metrics = runs.charted_metrics(compare(changed, session.records()))
+    metrics = charts.charted_metrics(compare(changed, session.records()))
     assert [metric.name for metric in metrics] == ["4k.refaults_per_io", "thp.bw", "switch.bw"]
 
 
 def test_a_renamed_chart_keeps_its_references(normal: Comparison) -> None:
-    (chart, *_) = runs.samples(normal)
+    (chart, *_) = charts.samples(normal)
     other = canvas.within(chart, "pair2")
     assert set(re.findall(r'\bid="([^"]+)"', other.svg)).isdisjoint(
         re.findall(r'\bid="([^"]+)"', chart.svg)

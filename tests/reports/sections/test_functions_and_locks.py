@@ -10,8 +10,7 @@ from analysis.counts import pair
 from analysis.explain.locks import WAITS as LOCKS
 from analysis.model import Comparison
 from analysis.verdict import Verdict
-from reports import forms, wording
-from reports.charts import changes as charted
+from reports import charts, forms, wording
 from reports.document import Block, Fold, Table
 from reports.sections import functions, locks
 from reports.sections.view import worth
@@ -184,12 +183,12 @@ def test_an_a_a_is_called_identical() -> None:
     )
     assert functions.IDENTICAL in forms.render(comparison, "text")
     assert functions.IDENTICAL in " ".join(forms.render(comparison, "letter").split())
-    assert not any(charted.waterfall(comparison, each) for each in comparison.headlines)
+    assert not any(charts.waterfall(comparison, each) for each in comparison.headlines)
 
 
 def test_the_waterfall_ends_at_the_whole_change(counted: Comparison) -> None:
     for headline in counted.headlines:
-        bars = charted.bars(headline)
+        bars = charts.bars(headline)
         assert bars[0].start == 0
         assert [bar.start for bar in bars[1:-1]] == [bar.end for bar in bars[:-2]]
         assert bars[-2].end == pytest.approx(headline.total.difference)
