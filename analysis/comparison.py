@@ -33,7 +33,6 @@ from analysis.explain.locks import WAITS
 from analysis.findings import data_points
 from analysis.model import (
     Again,
-    ArmGate,
     CaseComparison,
     Comparison,
     Exactness,
@@ -59,8 +58,7 @@ from analysis.verdict import (
 )
 from experiment.plan import AGAIN
 from results.profile import BEFORE
-from results.record import CaseRecord, Check, Manifest, Metric, RunRecord
-from results.record import standing as standing_of
+from results.record import ArmGate, CaseRecord, Check, Manifest, Metric, RunRecord, gate_of
 from results.session import MeasuredSession
 from results.units import shown_unit
 
@@ -510,23 +508,6 @@ def _view(manifest: Manifest, session: MeasuredSession, *, trusted: bool) -> _Vi
             for each in evidence_of(manifest, points, case, blocks[case.name], standing)
         ],
         every,
-    )
-
-
-def gate_of(arm: str, base: str, checks: Sequence[Check]) -> ArmGate:
-    """What the checks of a session say of one arm; ``base`` is the session's first arm.
-
-    The base arm is never to blame a series for: what is red there is red before it.
-    """
-    own = tuple(check for check in checks if check.arm == arm)
-    of_base = standing_of(own, [check for check in checks if check.arm == base])
-    return ArmGate(
-        arm=arm,
-        standing=of_base.arm,
-        problems=of_base.problems,
-        inherited=of_base.inherited,
-        checks=own,
-        reason=of_base.reason,
     )
 
 

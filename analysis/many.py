@@ -16,7 +16,6 @@ from typing import NamedTuple
 from analysis import statistics
 from analysis.comparison import compare_views, gated, summarize, unfinished
 from analysis.model import (
-    ArmGate,
     CaseComparison,
     Comparison,
     Exactness,
@@ -32,7 +31,7 @@ from analysis.statistics import as_change
 from analysis.verdict import Change, Verdict
 from experiment.plan import AGAIN
 from experiment.spec import Direction, Thresholds
-from results.record import ArmRecord, Manifest, Record
+from results.record import ArmGate, ArmRecord, Manifest, Record
 from results.session import MeasuredSession
 from results.units import shown_name
 

@@ -17,10 +17,8 @@ from analysis.verdict import Judgement, Verdict
 from errors import RecordError
 from experiment.spec import Direction
 from results.record import (
-    ArmStanding,
+    ArmGate,
     CaseSize,
-    Check,
-    CheckProblem,
     Failure,
     Manifest,
     PhaseRecord,
@@ -237,26 +235,6 @@ class WallFacts(Record):
     unfinished: bool = False
     images: int = 1
     dropped: tuple[DroppedBlock, ...] = ()
-
-
-class ArmGate(Record):
-    """One arm's correctness.
-
-    ``problems`` are those of this arm alone, ``inherited`` those that the base arm of the
-    session has, too; each with the run id of its check.  ``checks`` are all its guests.
-    """
-
-    arm: str
-    standing: ArmStanding
-    problems: tuple[tuple[str, CheckProblem], ...] = ()
-    inherited: tuple[tuple[str, CheckProblem], ...] = ()
-    checks: tuple[Check, ...] = ()
-    reason: str = ""
-
-    @property
-    def withholds(self) -> bool:
-        """Whether this arm has no speed that could be judged."""
-        return self.standing in ("red", "not run")
 
 
 class Comparison(Record):

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from analysis.comparison import complete_blocks, evidence_of, first_words, gate_of, summarize
+from analysis.comparison import complete_blocks, evidence_of, first_words, summarize
 from analysis.findings import check_exactness
 from analysis.many import compare_session
 from analysis.model import Summary
@@ -22,7 +22,7 @@ from analysis.verdict import Evidence, Judgement, Verdict, judge_primary, judge_
 from experiment.plan import AGAIN
 from experiment.spec import Direction
 from results.profile import Locks, Profile
-from results.record import ArmRecord, Manifest, PhaseRecord, Record
+from results.record import ArmRecord, Manifest, PhaseRecord, Record, gate_of
 from results.session import MeasuredSession
 from results.units import shown_unit
 

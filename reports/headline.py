@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from analysis.many import SessionComparison
-from analysis.model import ArmGate, Comparison, FailedRun
+from analysis.model import Comparison, FailedRun
 from analysis.verdict import (
     MISSING,
     OPEN,
@@ -32,7 +32,7 @@ from reports.sentences import (
     upper_first,
     verdict_counts,
 )
-from results.record import Failure
+from results.record import ArmGate, Failure
 from text import counted, in_words
 
 Session = Comparison | SessionComparison

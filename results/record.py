@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -478,42 +477,47 @@ class Check(Record):
     console: str = ""
 
 
-@dataclass(frozen=True)
-class ArmChecks:
-    """How one arm stands after its checks.
+class ArmGate(Record):
+    """One arm's correctness.
 
-    ``problems`` are its own, ``inherited`` those that the base arm has, too, each with the
-    run id of its check; ``reason`` says why it was not checked, or what of it is not made
-    yet, and is empty else.
+    ``problems`` are those of this arm alone, ``inherited`` those that the base arm of the
+    session has, too; each with the run id of its check.  ``checks`` are all its guests.
     """
 
-    arm: ArmStanding
+    arm: str
+    standing: ArmStanding
     problems: tuple[tuple[str, CheckProblem], ...] = ()
     inherited: tuple[tuple[str, CheckProblem], ...] = ()
+    checks: tuple[Check, ...] = ()
     reason: str = ""
 
     @property
-    def is_sound(self) -> bool:
-        """Whether its speed is worth anything: green, or red as the base arm is."""
-        return self.arm in ("green", "red before the series")
+    def withholds(self) -> bool:
+        """Whether this arm has no speed that could be judged."""
+        return self.standing in ("red", "not run")
 
 
-def standing(own: Sequence[Check], of_base: Sequence[Check]) -> ArmChecks:
-    """What the checks of one arm say beside those of the session's first arm.
+def gate_of(arm: str, base: str, checks: Sequence[Check]) -> ArmGate:
+    """What the checks of a session say of one arm; ``base`` is the session's first arm.
 
-    What is red there is red before the series.  An arm some of whose guests were lost was
-    not checked; one some of whose guests were not made yet waits for them.
+    What is red there is red before the series, and no arm's fault.  An arm some of whose guests
+    were lost was not checked; one some of whose guests were not made yet waits for them.
     """
-    causes = {problem.cause for check in of_base for problem in check.problems}
+    own = tuple(check for check in checks if check.arm == arm)
+    causes = {problem.cause for check in checks if check.arm == base for problem in check.problems}
     problems = [(check.run_id, problem) for check in own for problem in check.problems]
     new = tuple(each for each in problems if each[1].cause not in causes)
     old = tuple(each for each in problems if each[1].cause in causes)
-    if new:
-        return ArmChecks("red", new, old)
     lost = [check for check in own if check.status == "not run"]
-    if not own or len(own) < own[0].of:
-        progress = f"{len(own)} of {own[0].of} checks made" if own else "no check made yet"
-        return ArmChecks("pending", (), old, progress)
-    if lost:
-        return ArmChecks("not run", (), old, lost[0].reason)
-    return ArmChecks("red before the series" if old else "green", (), old)
+    standing: ArmStanding = "red before the series" if old else "green"
+    reason = ""
+    if new:
+        standing = "red"
+    elif not own or len(own) < own[0].of:
+        standing = "pending"
+        reason = f"{len(own)} of {own[0].of} checks made" if own else "no check made yet"
+    elif lost:
+        standing, reason = "not run", lost[0].reason
+    return ArmGate(
+        arm=arm, standing=standing, problems=new, inherited=old, checks=own, reason=reason
+    )

@@ -12,7 +12,7 @@ from guests import channel
 from guests.exact import Machine, Outcome
 from host import limited
 from kernels.cache import hold
-from results.record import Check, CheckStatus, RunCost, standing
+from results.record import Check, CheckStatus, RunCost, gate_of
 from results.store import SessionStore
 from runs import keeping
 from runs.boots import Boot, Place, Reporter
@@ -127,16 +127,14 @@ def without_broken(session: Prepared, checks: list[Check], reporter: Reporter) -
     if session.experiment.check is None:
         return session
     arms = [arm.name for arm in session.experiment.all_arms]
-    by_arm = {arm: [check for check in checks if check.arm == arm] for arm in arms}
-    stands = {arm: standing(by_arm[arm], by_arm[arms[0]]) for arm in arms}
-    sound = {arm for arm in arms if stands[arm].is_sound or stands[arm].arm == "pending"}
+    gates = [gate_of(arm, arms[0], checks) for arm in arms]
+    sound = {gate.arm for gate in gates if not gate.withholds}
     sound |= {run.arm for run in session.plan.runs} - set(arms)
-    for arm in arms:
-        if arm not in sound:
-            first = next(
-                (p.title for c in by_arm[arm] for p in c.problems), "its checks did not run"
-            )
-            reporter.log(f"not judged: {arm}: {first}")
+    for gate in gates:
+        if gate.withholds:
+            titles = (problem.title for check in gate.checks for problem in check.problems)
+            first = next(titles, "its checks did not run")
+            reporter.log(f"not judged: {gate.arm}: {first}")
     paired = {arm for pair in session.experiment.compared if set(pair) <= sound for arm in pair} | (
         sound - set(arms)
     )

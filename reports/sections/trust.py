@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from analysis import execution as apart
 from analysis.many import SessionComparison
-from analysis.model import ArmGate, Comparison, FailedRun
+from analysis.model import Comparison, FailedRun
 from reports import sentences
 from reports.document import (
     Block,
@@ -22,7 +22,7 @@ from reports.document import (
 )
 from reports.sections.view import View, titled
 from reports.sentences import of_finding
-from results.record import CheckProblem
+from results.record import ArmGate, CheckProblem
 from text import counted
 
 # So many lines stand beside the cause; a console's are folded.

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from analysis.comparison import gate_of
 from analysis.many import SessionComparison, compare_session
 from analysis.verdict import Verdict
 from experiment.spec import CheckSpec
@@ -182,8 +181,3 @@ def test_a_verdict_whose_checks_are_to_be_made_is_there_and_does_not_pass(
 def test_a_red_check_is_reported_while_others_are_to_be_made() -> None:
     session = compared(checked("base", of=3), checked("patched", SLEEPS, of=3))
     assert outcome(session) == 4
-
-
-def test_a_gate_of_one_arm_alone() -> None:
-    gate = gate_of("patched", "base", [checked("patched", SLEEPS)])
-    assert (gate.standing, gate.withholds) == ("red", True)

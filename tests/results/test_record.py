@@ -9,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from experiment.spec import Mode
 from results.profile import FunctionCount, LockSite, PhaseProfile
 from results.record import (
+    ArmGate,
     ArmStanding,
     Check,
     CheckProblem,
@@ -16,7 +17,7 @@ from results.record import (
     Failure,
     RunRecord,
     as_json,
-    standing,
+    gate_of,
 )
 from results.units import is_virtual, shown_unit, with_shown_units
 from tests.analysis.factory import ExactSession
@@ -141,36 +142,41 @@ def check(*problems: CheckProblem, status: CheckStatus | None = None, of: int = 
     )
 
 
+def gate(own: list[Check], of_base: list[Check]) -> ArmGate:
+    return gate_of("patched", "base", [*own, *(but(each, arm="base") for each in of_base)])
+
+
 @pytest.mark.parametrize(
-    ("own", "of_base", "expected", "sound"),
+    ("own", "of_base", "expected"),
     [
-        ([check()], [check()], "green", True),
-        ([check(SLEEPS)], [check()], "red", False),
-        ([check(AGAIN)], [check(WARNS)], "red before the series", True),
-        ([check(AGAIN, SLEEPS)], [check(WARNS)], "red", False),
-        ([check(SLEEPS, of=2), check(status="not run", of=2)], [], "red", False),
-        ([], [check()], "pending", False),
-        ([check(of=3)], [check()], "pending", False),
-        ([check(SLEEPS, of=3)], [check()], "red", False),
-        ([check(status="not run")], [check()], "not run", False),
-        ([check(AGAIN, of=2), check(status="not run", of=2)], [check(WARNS)], "not run", False),
+        ([check()], [check()], "green"),
+        ([check(SLEEPS)], [check()], "red"),
+        ([check(AGAIN)], [check(WARNS)], "red before the series"),
+        ([check(AGAIN, SLEEPS)], [check(WARNS)], "red"),
+        ([check(SLEEPS, of=2), check(status="not run", of=2)], [], "red"),
+        ([], [check()], "pending"),
+        ([check(of=3)], [check()], "pending"),
+        ([check(SLEEPS, of=3)], [check()], "red"),
+        ([check(status="not run")], [check()], "not run"),
+        ([check(AGAIN, of=2), check(status="not run", of=2)], [check(WARNS)], "not run"),
     ],
 )
 def test_an_arm_stands_as_its_checks_and_those_of_the_base_say(
-    own: list[Check], of_base: list[Check], expected: ArmStanding, sound: bool
+    own: list[Check], of_base: list[Check], expected: ArmStanding
 ) -> None:
-    result = standing(own, of_base)
-    assert (result.arm, result.is_sound) == (expected, sound)
+    result = gate(own, of_base)
+    assert (result.standing, result.checks) == (expected, tuple(own))
+    assert result.withholds == (expected in ("red", "not run"))
     assert bool(result.reason) == (expected in ("not run", "pending"))
 
 
 def test_what_is_inherited_is_apart_from_what_is_new() -> None:
-    result = standing([check(AGAIN, SLEEPS)], [check(WARNS)])
+    result = gate([check(AGAIN, SLEEPS)], [check(WARNS)])
     assert [problem for _, problem in result.problems] == [SLEEPS]
     assert [problem for _, problem in result.inherited] == [AGAIN]
 
 
 def test_why_an_arm_was_not_checked_is_named() -> None:
-    assert standing([], []).reason == "no check made yet"
-    assert standing([check(of=3)], []).reason == "1 of 3 checks made"
-    assert standing([check(status="not run")], []).reason == "lost"
+    assert gate([], []).reason == "no check made yet"
+    assert gate([check(of=3)], []).reason == "1 of 3 checks made"
+    assert gate([check(status="not run")], []).reason == "lost"
