@@ -20,8 +20,8 @@ from analysis.explain.stacks import EXPLANATION as STACKS_COUNTED
 from analysis.many import SessionComparison, compare_session, of_comparisons
 from analysis.model import Comparison, ReportError
 from analysis.operations import per_operation
-from reports import FORM_NAMES, json_form, lkp, mail, mmtests, sentences, summary
-from reports.document import Block, Heading, Link, Paragraph
+from reports import FORM_NAMES, json_form, lkp, mail, mmtests, sentences
+from reports.document import Block, Heading, Item, Link, Listing, Paragraph
 from reports.headline import headline
 from reports.render import html, markdown, text
 from reports.sections import annotated, answer, arms, metrics, subject, trust, why
@@ -139,10 +139,38 @@ def as_annotated(session: SessionComparison, form: str) -> str:
     return re.sub(r"^ *\| ?", "> ", shown, flags=re.M) if form == "mail" else shown
 
 
+# A step's summary may have 1 MiB; a comment 65,536 characters, and it is the smaller one.
+MOST = 60_000
+CUT = "\n\n(cut here; the whole report is in the artifacts)\n"
+# Takes the meaning of "@name", "#1", "a/b#1", "http://" and "www." and changes no glyph.
+BREAK = "\u2060"
+ACTIVE = re.compile(r"(?<=[@#])(?=\w)|(?<=:)(?=//)|(?<=www)(?=\.)|(?<=GH-)(?=\d)", re.IGNORECASE)
+
+
+def inert(text: str) -> str:
+    """Text in which GitHub finds no user to notify, no issue to link and no address.
+
+    What guests, hosts and mails say may be in any text, and machines act on what a comment says.
+    """
+    return ACTIVE.sub(BREAK, text)
+
+
 def as_summary(session: SessionComparison) -> str:
-    """One screen of Markdown, with the whole report in a fold."""
+    """One screen of Markdown for a job's summary or a pull request: verdicts, and warnings.
+
+    The whole report is in a fold, as much of it as there is room for: nothing but the fold has to
+    be closed where it is cut.
+    """
     view = View(of_operations(session), of_others=True)
-    return summary.render(view, markdown.text(_blocks(MARKDOWN, view)))
+    blocks = [Heading(sentences.title(view.session.manifest), 2), *answer.answer(view)]
+    warnings = (each for each in view.session.findings if each.level == "warning")
+    items = tuple(Item(sentences.of_finding(f), f.level, f.scope) for f in warnings)
+    blocks += [Listing(items)] if items else []
+    head = inert("\n".join([*markdown.render(blocks), ""]))
+    whole = inert(markdown.text(_blocks(MARKDOWN, view)))
+    fold = f"<details><summary>The whole report</summary>\n\n{whole}\n</details>\n"
+    text = f"{head}\n{fold}"
+    return text if len(text) <= MOST else f"{head[:MOST]}{CUT}"
 
 
 def as_session(comparison: Comparison | SessionComparison) -> SessionComparison:

@@ -328,6 +328,11 @@ def standing_verdicts(comparison: SessionComparison) -> dict[str, dict[str, str]
     return verdicts
 
 
+def is_decided(comparison: SessionComparison) -> bool:
+    """Whether more seeds decide nothing more."""
+    return all(word for named in standing_verdicts(comparison).values() for word in named.values())
+
+
 def decided(comparison: SessionComparison) -> bool:
     """Whether a wall session on its way may stop: no primary metric is left open.
 

@@ -1,4 +1,7 @@
-"""Sessions in a list, each with what its report says, and two of them side by side."""
+"""Sessions in a list, each with what its report says, one in a line, and two side by side.
+
+The line is for who edits a kernel and looks at one verdict after the other.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from analysis.many import SessionComparison, compare_session
 from analysis.native import judge
 from analysis.operations import operation_of
 from analysis.two_sessions import PairedMetric, SessionPair
-from analysis.verdict import CALLED
+from analysis.verdict import CALLED, Verdict
 from errors import RecordError
 from reports import sentences, wording
 from reports.headline import exit_code, headline, outcome
@@ -150,6 +153,59 @@ def text_lines(listed_sessions: Sequence[ListedSession]) -> list[str]:
         lines.append(f"{when:<16}  exit {code}  {name}  {end}")
         lines += [f"    {metric.line}" for metric in session.primary]
     return [clean_line(line) for line in lines]
+
+
+def line(session: SessionComparison, since: SessionPair | None = None) -> str:
+    """What happened, the result that changed most, its change since another session, and where.
+
+    ``1 regression: direct buffered.instructions +0.15 % [+0.15, +0.16]; since the last save
+    +0.05 % [+0.04, +0.06]; filemap_get_read_batch +4.3 instructions; 8 seeds``.
+    """
+    happened = headline(session)
+    tested = [
+        metric
+        for metric in session.primary
+        if metric.judgement.change and metric.judgement.verdict is not Verdict.NOT_TESTED
+    ]
+    if not (tested and happened.has_verdicts):
+        return "; ".join((happened.text, *happened.causes))
+    most = max(
+        tested,
+        key=lambda m: (
+            m.judgement.verdict in CALLED,
+            abs(wording.estimate(m.judgement.change) or 0.0),
+        ),
+    )
+    bounds = wording.bounds(most)
+    if not bounds and (of_seeds := [each.change for each in most.pairs if each.change is not None]):
+        bounds = f"({wording.within(most, min(of_seeds), max(of_seeds))} seed by seed)"
+    words = sentences.verdict_counts(metric.judgement for metric in tested)
+    parts = [f"{words}: {most.case} {read_name(most.name)} {wording.change(most)} {bounds}"]
+    if since is not None:
+        parts.append(f"since the last save {since_other(since, most.case, most.name)}")
+    parts += [
+        f"{row.name} {wording.signed(row.instructions.difference, 2)} instructions"
+        for comparison in session.comparisons
+        for own in comparison.headlines
+        if (own.case, own.phase) == (most.case, most.phase)
+        for row in own.functions[:1]
+        if row.instructions.difference
+    ]
+    return "; ".join((*parts, counted(most.judgement.pairs, "seed")))
+
+
+def since_other(pair: SessionPair, case: str, name: str) -> str:
+    """The change of a metric of the patched arm since another session, or why there is none."""
+    patched = pair.second.arms[-1].name
+    if patched in pair.same_code:
+        return "the same machine code"
+    for metric in pair.metrics:
+        change = metric.judgement and metric.judgement.change
+        if change and (metric.arm, metric.case, metric.name) == (patched, case, name):
+            bounds = None not in (change.low, change.high)
+            interval = wording.between(change.low or 0.0, change.high or 0.0) if bounds else ""
+            return f"{wording.percent(change.estimate)} {interval}".rstrip()
+    return f"not comparable: {pair.obstacles[0]}" if pair.obstacles else "another workload"
 
 
 def side_by_side(pair: SessionPair) -> str:

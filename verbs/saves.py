@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from analysis.two_sessions import compare_two
 from errors import LabError
 from kernels.git_range import HEAD, changes_of, series_of
-from reports import forms, summary
+from reports import forms, sessions
+from reports.headline import is_decided
 from results.session import open_session
 from runs import session
 from runs.boots import Reporter
@@ -147,8 +148,8 @@ class Loop:
             if self.last == target:
                 return
             pair = before and compare_two(open_session(before), open_session(target))
-            text = summary.line(comparison, pair or None)
-            if last or summary.is_decided(comparison):
+            text = sessions.line(comparison, pair or None)
+            if last or is_decided(comparison):
                 self.last = target
                 self.write_line(text)
             else:

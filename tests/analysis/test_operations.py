@@ -5,7 +5,7 @@ import pytest
 from analysis.many import SessionComparison, compare_session
 from analysis.model import Comparison
 from analysis.operations import operations, per_operation
-from reports import forms, summary
+from reports import forms, sessions
 from results.record import CaseRecord, Manifest, Metric, RunRecord, UnitRecord
 from results.units import read_name, recorded_name
 from tests.analysis import counts_factory
@@ -107,7 +107,7 @@ def test_forms_have_one_denominator_and_tables_what_is_on_record(
         assert "ns of work:" not in rendered, form
         assert "emulation" in rendered, form
     assert '"4k.path"' in forms.render(session, "json")
-    assert "4k.path" not in summary.line(session)
+    assert "4k.path" not in sessions.line(session)
     text = " ".join(forms.render(session, "text").split())
     # What is on record can be compared to the last digit.
     index = _pair(session).cases[0].primary[0]
