@@ -13,7 +13,7 @@ from analysis.verdict import CALLED
 from reports import charts
 from reports.charts.canvas import Chart
 from reports.document import Block, Cell, Column, Fold, Heading, Paragraph, Table, row
-from reports.sections import counted, functions, locks, scaling
+from reports.sections import counted, functions, locks
 from reports.sections.view import PARENTHESES, Instrument, View, arms, gallery, titled
 
 # Rows of the table, and phases whose tables are in the folds.
@@ -30,7 +30,7 @@ INSTRUMENTS = {
     "interruptions": counted.INTERRUPTIONS,
     "measured_locks": locks.LOCKS,
     "locks": locks.WAITING,
-    "scaling": scaling.SCALING,
+    "scaling": counted.SCALING,
     "memory": counted.MEMORY,
     "lines": counted.LINES,
 }

@@ -7,7 +7,7 @@ from analysis.explain.locks import EXPLANATION as MEASURED_LOCKS
 from analysis.explain.memory import weights
 from analysis.explain.scaling import EXPLANATION as SCALING
 from analysis.explain.scaling import MissedEach, Scaling, cycles_of, missed_in_phases
-from reports.sections import scaling as section
+from reports.sections import counted as section
 from results.profile import FunctionMisses, LockSite, LockUse, MemoryUse, Misses, Profile
 from results.record import Manifest, RunRecord
 from tests.analysis import counts_factory as counts

@@ -11,7 +11,7 @@ from analysis.explain.scaling import EXPLANATION as SCALING
 from analysis.explain.scaling import FARTHEST, LINES, Scaling, lock_throughput
 from analysis.model import Comparison
 from reports import forms
-from reports.sections import scaling as section
+from reports.sections import counted as section
 from results.profile import LockSite, LockUse, Profile
 from results.record import Manifest
 from tests.analysis import counts_factory as counts
