@@ -24,7 +24,7 @@ from reports import FORM_NAMES, json_form, lkp, mail, mmtests, sentences
 from reports.document import Block, Heading, Item, Link, Listing, Paragraph
 from reports.headline import headline
 from reports.render import html, markdown, text
-from reports.sections import annotated, answer, arms, metrics, subject, trust, why
+from reports.sections import annotated, answer, metrics, subject, trust, why
 from reports.sections.view import View, of_each_pair
 from results import door
 from results.profile import KINDS
@@ -47,14 +47,21 @@ Form = Callable[[SessionComparison], str]
 
 def pairs(view: View) -> list[Block]:
     """What is of two arms: all of a session that has no more, else each pair in its fold."""
-    body = of_each_pair(view, (metrics.blocks, why.blocks, annotated.blocks))
+    body = of_each_pair(view, (metrics.of_pair, why.blocks, annotated.blocks))
     return body if view.session.is_pair else [*body, Paragraph(metrics.note(view.first), "note")]
 
 
 # In the order of reading: what came out, whether to believe it, where it came from, the rest.
 PAGE: tuple[Section, ...] = (
-    *(answer.verdicts, trust.differences, trust.host, trust.checks, arms.patches, arms.workloads),
-    *(arms.blocks, pairs, subject.published, trust.findings, trust.failures),
+    *(
+        answer.verdicts,
+        trust.differences,
+        trust.host,
+        trust.checks,
+        metrics.patches,
+        metrics.workloads,
+    ),
+    *(metrics.by_arm, pairs, subject.published, trust.findings, trust.failures),
     *(subject.full, subject.again, subject.made_with, subject.meaning),
 )
 MARKDOWN: tuple[Section, ...] = (subject.title, subject.brief, *PAGE)

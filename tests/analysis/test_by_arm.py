@@ -6,7 +6,7 @@ from analysis import execution
 from analysis.many import MetricRow, SessionComparison, chosen_columns
 from analysis.verdict import Verdict
 from reports import sentences, wording
-from reports.sections import arms as section
+from reports.sections import metrics as section
 from results.record import OptionRecord, RunRecord
 from tests.analysis.factory import fails
 from tests.analysis.many_factory import ARMS, Many

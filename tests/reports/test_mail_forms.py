@@ -10,7 +10,7 @@ from analysis.model import Comparison
 from experiment.plan import AGAIN
 from reports import forms, lkp, mmtests
 from reports.sections import answer
-from reports.sections.arms import values
+from reports.sections.metrics import values
 from results.record import CaseSize
 from tests.analysis import factory
 from tests.analysis.factory import ExactSession, fails

@@ -7,7 +7,7 @@ from analysis.model import Comparison
 from reports import forms
 from reports.document import Table
 from reports.repeat import source_address
-from reports.sections import arms
+from reports.sections import metrics
 from reports.sections.view import View
 from tests.analysis import counts_factory
 from tests.analysis.many_factory import workloads
@@ -22,7 +22,7 @@ def many() -> SessionComparison:
 
 def test_the_changes_stand_before_the_arms(many: SessionComparison) -> None:
     [table] = [
-        block for block in arms.workloads(View(many, drawn=False)) if isinstance(block, Table)
+        block for block in metrics.workloads(View(many, drawn=False)) if isinstance(block, Table)
     ]
     assert [column.head for column in table.columns] == [
         "workload",

@@ -25,7 +25,7 @@ from reports.document import (
 )
 from reports.headline import headline
 from reports.render import text
-from reports.sections import answer, arms, subject, trust
+from reports.sections import answer, metrics, subject, trust
 from reports.sections.view import View
 from tests.analysis import counts_factory
 from tests.analysis.factory import ExactSession, all_equal, fails, repeat_of
@@ -44,7 +44,7 @@ SENTENCES = (
     trust.differences,
     trust.host,
     trust.checks,
-    arms.patches,
+    metrics.patches,
     trust.findings,
     trust.failures,
 )
