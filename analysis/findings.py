@@ -307,15 +307,14 @@ def of_executions(manifest: Manifest, executions: Sequence[Execution]) -> tuple[
     names = changed_functions(manifest)
     triage, base, patched = manifest.triage, *manifest.arms[:2]
     if executions:
-        phases = {
-            name: list(dict.fromkeys(each.phase for each in executions if name in each.ran))
-            for name in names
-        }
-        ran = [f"{name} in {', '.join(phases[name])}" for name in names if phases[name]]
-        idle = [name for name in names if not phases[name]]
+        by_phases: dict[tuple[str, ...], list[str]] = {}
+        for name in names:
+            phases = dict.fromkeys(each.phase for each in executions if name in each.ran)
+            by_phases.setdefault(tuple(phases), []).append(name)
+        idle = by_phases.pop((), [])
+        ran = [{"functions": of, "phases": [*phases]} for phases, of in by_phases.items()]
         make = _note if ran else _warning
-        values = {"executed": ran, "not_executed": idle, "changed": len(names)}
-        return (make(_build(manifest), "executed", **values),)
+        return (make(_build(manifest), "executed", executed=ran, not_executed=idle),)
     why = ""
     if base.kernel.code_key == patched.kernel.code_key:
         settings = sorted({*base.settings.items()} ^ {*patched.settings.items()})

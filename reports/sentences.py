@@ -129,17 +129,15 @@ def _diagnostic(values: Values) -> str:
 
 
 def _executed(values: Values) -> str:
-    executed, idle, many = values["executed"], values["not_executed"], values["changed"]
+    executed, idle = values["executed"], values["not_executed"]
     if not executed:
         return (
             f"none of the changed functions was executed ({enumerated(idle)}): these workloads "
             "cannot show an effect of the series; choose others"
         )
-    of_phases: dict[str, list[str]] = {}
-    for name, _, phases in (each.partition(" in ") for each in executed):
-        of_phases.setdefault(phases, []).append(name)
-    named = [f"{enumerated(names)} in {phases}" for phases, names in of_phases.items()]
-    text = f"executed: {len(executed)} of {many} changed functions: {enumerated(named, '; ')}"
+    ran = sum(len(each["functions"]) for each in executed)
+    named = [f"{enumerated(each['functions'])} in {', '.join(each['phases'])}" for each in executed]
+    text = f"executed: {ran} of {ran + len(idle)} changed functions: {enumerated(named, '; ')}"
     return f"{text}; not executed: {enumerated(idle)}" if idle else text
 
 

@@ -214,14 +214,15 @@ def test_a_finding_is_its_values(normal: Comparison) -> None:
 @pytest.mark.parametrize(("many", "more"), [(5, ""), (7, " and 2 more")])
 def test_long_lists_end_in_a_number(many: int, more: str) -> None:
     names = [f"f{number}" for number in range(many)]
-    values = {"executed": [], "not_executed": names, "changed": many}
+    values = {"executed": [], "not_executed": names}
     finding = Finding(level="note", scope="series", kind="executed", values=values)
     assert f"f4{more})" in sentences.of_finding(finding)
 
 
 def test_functions_that_ran_in_the_same_phases_are_named_together() -> None:
-    ran = ["a in pipe, open", "b in pipe, open", "c in open"]
-    values = {"executed": ran, "not_executed": [], "changed": 3}
+    phases = {"pipe open": "ab", "open": "c"}
+    ran = [{"functions": [*of], "phases": at.split()} for at, of in phases.items()]
+    values = {"executed": ran, "not_executed": []}
     finding = Finding(level="note", scope="series", kind="executed", values=values)
     shown = sentences.of_finding(finding)
     assert shown == "executed: 3 of 3 changed functions: a, b in pipe, open; c in open"
