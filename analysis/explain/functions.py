@@ -503,14 +503,16 @@ def _ratios(here: CountedPhase, table: CountTable[Named]) -> tuple[RatioRow, ...
 
 
 def _phase(
-    case: CaseRecord, phase: PhaseRecord, blocks: Sequence[SeedProfiles]
+    case: CaseRecord,
+    phase: PhaseRecord,
+    blocks: Sequence[SeedProfiles],
+    lines: Mapping[str, tuple[int, int]],
 ) -> Iterator[tuple[Attribution, CountTable[Named]]]:
     """One per unit of work that every run did, that of the first unit in full."""
     names = sorted(blocks[0].base.units)
     units = phase.units or [UnitRecord(name=name, title=name) for name in names]
     every = [CountedPhase(case, phase, blocks, unit.name, unit.title) for unit in units]
     every = [here for here in every if all(run.units.get(here.unit, 0.0) > 0 for run in here.every)]
-    lines = _lines(blocks)
     table = every[0].table(_counted, 2) if every else None
     for here in every:
         assert table is not None
@@ -551,17 +553,23 @@ def attribute(recorded: Recorded) -> tuple[Attribution, ...]:
     thresholds = recorded.manifest.experiment.thresholds
     for case, phase, blocks in counts.profiled_phases(recorded):
         lines = _lines(blocks)
-        for attribution, table in _phase(case, phase, blocks):
+        for attribution, table in _phase(case, phase, blocks, lines):
             if attribution.headline and not phase.prepares:
+                here = _counts(table, lines)
                 names = recorded.ran.get((case.name, phase.name), ())
-                own = thresholds.own(case.name, f"{phase.name}.{FUNCTIONS}")
                 if names and recorded.calls is not None:
-                    # What boots differ by is in the rest.
-                    own = None
-                    here = _of_path(table, attribution.unit)
-                    parts = split(here, names, network(here.names, recorded.calls))
+                    # Of a phase with a program a path is the kernel's alone.  What boots differ by
+                    # is in the rest, so that the usual smallest change is asked for.
+                    whole = attribution.unit == WORK
+                    path = [at for at, key in enumerate(table.keys) if whole or not key.user]
+                    total = table.raw[:, :, path, 0].sum(axis=2) / table.units
+                    moved = Counted(here.names, here.instructions, here.calls, list(total))
+                    parts = split(moved, names, network(here.names, recorded.calls))
                     attribution = attribution.model_copy(update={"split": parts})
-                counts_of[len(attributions)] = _counts(table, lines, own)
+                else:
+                    own = thresholds.own(case.name, f"{phase.name}.{FUNCTIONS}")
+                    here = here._replace(smallest=own or SMALLEST)
+                counts_of[len(attributions)] = here
             attributions.append(attribution)
     tests = changed(list(counts_of.values()) if recorded.trusted else [], thresholds.alpha)
     for at, tested in zip(counts_of, tests, strict=False):
@@ -574,25 +582,8 @@ def attribute(recorded: Recorded) -> tuple[Attribution, ...]:
     return tuple(attributions)
 
 
-def counted(here: CountedPhase) -> Counted:
-    """What a phase's path is made of."""
-    return _of_path(here.table(_counted, 2), here.unit)
-
-
-def _of_path(table: CountTable[Named], unit: str) -> Counted:
-    """The same per a unit; of a phase with a program a path is the kernel's alone."""
-    counting = [at for at, key in enumerate(table.keys) if unit == WORK or not key.user]
-    per = _counts(table, {})
-    whole = table.raw[:, :, counting, 0].sum(axis=2) / table.units
-    return Counted(per.names, per.instructions, per.calls, list(whole))
-
-
-def _counts(
-    table: CountTable[Named],
-    lines: Mapping[str, tuple[int, int]],
-    smallest: float | None = None,
-) -> PhaseCounts:
-    """The kernel's functions per a unit; None for the usual smallest change."""
+def _counts(table: CountTable[Named], lines: Mapping[str, tuple[int, int]]) -> PhaseCounts:
+    """The kernel's functions per a unit."""
     kernel = [
         at
         for at, key in enumerate(table.keys)
@@ -606,7 +597,6 @@ def _counts(
         instructions=_per(table, 0, kernel),
         calls=_per(table, 1, kernel),
         total=float(_per(table, 0)[0].sum(axis=1).mean()),
-        smallest=smallest or SMALLEST,
     )
 
 
