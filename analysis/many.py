@@ -27,8 +27,7 @@ from analysis.model import (
     Summary,
     is_share,
 )
-from analysis.statistics import as_change
-from analysis.verdict import Change, Verdict
+from analysis.verdict import Change, Verdict, change_of
 from experiment.plan import AGAIN
 from experiment.spec import Direction, Thresholds
 from results.record import ArmGate, ArmRecord, Manifest, Record
@@ -132,13 +131,7 @@ def _change_of(
     level = 1 - thresholds.alpha
     rank = statistics.signed_rank_interval(logs, level)
     within = statistics.wider(rank, statistics.t_interval(logs, level))
-    return Change(
-        estimate=as_change(statistics.mean(logs)),
-        hodges_lehmann=as_change(statistics.hodges_lehmann(logs)),
-        low=as_change(within.low) if within else None,
-        high=as_change(within.high) if within else None,
-        level=level,
-    )
+    return change_of(statistics.mean(logs), within, level, statistics.hodges_lehmann(logs))
 
 
 def _rows(arms: Sequence[str], comparisons: Sequence[Comparison]) -> tuple[MetricRow, ...]:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 from analysis import statistics
 from analysis.statistics import Floats, Interval, as_change
-from analysis.verdict import Cause, Change, Judgement, Verdict
+from analysis.verdict import Cause, Change, Judgement, Verdict, change_of
 from results.native import NativeBoot, NativeHead
 from text import percent
 
@@ -202,22 +202,8 @@ def judge_phase(
     noise = statistics.noise_floor(statistics.log_ratios(rounds.base, rounds.again), head.alpha)
     interval, by_rounds, by_orders = _both(differences, rounds.orders, level)
     equal, _, _ = _both(differences, rounds.orders, 1 - 2 * head.equivalence_alpha)
-    estimate = as_change(statistics.hodges_lehmann(differences))
-    change = Change(
-        estimate=estimate,
-        hodges_lehmann=estimate,
-        low=as_change(interval.low),
-        high=as_change(interval.high),
-        level=level,
-    )
-    aa = noise.interval
-    again = Change(
-        estimate=as_change(noise.estimate),
-        hodges_lehmann=as_change(noise.estimate),
-        low=None if aa is None else as_change(aa.low),
-        high=None if aa is None else as_change(aa.high),
-        level=level,
-    )
+    change = change_of(statistics.hodges_lehmann(differences), interval, level)
+    again = change_of(noise.estimate, noise.interval, level)
     medians = [plain.median(column) for column in (rounds.base, rounds.again, rounds.other)]
     slow = sum(
         any(boot > SLOW * middle for boot, middle in zip(values, medians, strict=True))
@@ -249,9 +235,9 @@ def judge_phase(
         withheld = f"a hypervisor took {percent(stolen)} of the CPU time"
     if withheld:
         return replace(of, cause=Cause.UNSTEADY, reason=f"withheld: {withheld}")
-    differs, large = interval.excludes(0), abs(estimate) >= head.change / 2
+    differs, large = interval.excludes(0), abs(change.estimate) >= head.change / 2
     if differs and large and adjusted <= head.alpha:
-        verdict = Verdict.REGRESSION if estimate > 0 else Verdict.IMPROVEMENT
+        verdict = Verdict.REGRESSION if change.estimate > 0 else Verdict.IMPROVEMENT
         reason = "the interval, with what lies between orders of objects, excludes zero"
         return replace(of, verdict=verdict, cause=Cause.EXCLUDES_ZERO, reason=reason)
     if -head.change < as_change(equal.low) and as_change(equal.high) < head.change:

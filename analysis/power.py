@@ -38,6 +38,7 @@ from __future__ import annotations
 import functools
 import math
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -219,10 +220,8 @@ def chances(effect: float, sd: float, looks: Looks, question: Question) -> Chanc
     return Chances(significant, same, spent + looks.seeds[-1] * float(going.mean()))
 
 
-def detectable_effect(
-    sd: float, looks: Looks, question: Question, power: float = POWER
-) -> float | None:
-    """Smallest true mean log ratio that a session with these looks calls with ``power``.
+def detectable_effect(sd: float, looks: Looks, question: Question) -> float | None:
+    """Smallest true mean log ratio that a session with these looks calls with :data:`POWER`.
 
     None where its last look has too few pairs for a verdict at that level.
 
@@ -237,15 +236,13 @@ def detectable_effect(
     low, high = 0.0, max(LARGEST, 2 * question.change / sd)
     while high - low > 1e-3 * high:
         middle = (low + high) / 2
-        enough = chances(middle * sd, sd, looks, question).called >= power
+        enough = chances(middle * sd, sd, looks, question).called >= POWER
         low, high = (low, middle) if enough else (middle, high)
     return high * sd
 
 
-def seeds_to_decide(
-    estimate: float, sd: float, looks: Looks, question: Question, power: float = POWER
-) -> int | None:
-    """Seeds with which a session decides with ``power`` if the truth is what it looks like.
+def seeds_to_decide(estimate: float, sd: float, looks: Looks, question: Question) -> int | None:
+    """Seeds with which a session decides with :data:`POWER` if the truth is what it looks like.
 
     Of a session that adds seeds, those that it has reached by then; None for more than
     :data:`MOST_SEEDS`.
@@ -259,7 +256,7 @@ def seeds_to_decide(
     for seeds in dict.fromkeys((first, *(n for n in SEED_LOOKS if n > first))):
         with_them = looks_of(first, seeds) if looks.sequential else Looks((seeds,), False)
         chance = chances(estimate, sd, with_them, question)
-        if chance.called + chance.same >= power:
+        if chance.called + chance.same >= POWER:
             return seeds
     return None
 
@@ -328,10 +325,8 @@ def _sampled_blocks(n: int, level: float) -> tuple[Floats, Floats]:
     return samples.mean(axis=1), _rank_bounds(samples, level)[0]
 
 
-def detectable_in_blocks(
-    sd: float, n: int, alpha: float, least: float = 0.0, power: float = POWER
-) -> float | None:
-    """Smallest true mean log ratio that the ranks of n blocks call with ``power``.
+def detectable_in_blocks(sd: float, n: int, alpha: float, least: float = 0.0) -> float | None:
+    """Smallest true mean log ratio that the ranks of n blocks call with :data:`POWER`.
 
     In the right direction: their interval of level ``1 - alpha`` excludes zero, and the estimate
     is at least ``least`` from it.  ``sd`` is as above.  None where n pairs are too few for the
@@ -350,19 +345,27 @@ def detectable_in_blocks(
     if n <= MOST_RANKED:
         means, low = _sampled_blocks(n, 1 - alpha)
         # The smallest shift with which each sample is called; the effect is their 95 % point.
-        return sd * float(np.quantile(np.maximum(-low, least / sd - means), power))
+        return sd * float(np.quantile(np.maximum(-low, least / sd - means), POWER))
     # The smallest mean, in standard errors, that a two-sided t test misses no more often.
     critical = float(stats.t.ppf(1 - alpha / 2, n - 1))
-    farthest = 4 * (critical + float(stats.t.ppf(power, n - 1)))
+    farthest = 4 * (critical + float(stats.t.ppf(POWER, n - 1)))
     shift = optimize.brentq(
-        lambda x: float(stats.nct.cdf(critical, n - 1, x)) - (1 - power), 0.0, farthest
+        lambda x: float(stats.nct.cdf(critical, n - 1, x)) - (1 - POWER), 0.0, farthest
     )
     effect = sd * (float(shift) / math.sqrt(n)) / math.sqrt(RANK_EFFICIENCY)
-    reached = least + sd * float(stats.norm.ppf(power)) / math.sqrt(n)
+    reached = least + sd * float(stats.norm.ppf(POWER)) / math.sqrt(n)
     return max(effect, reached if least else 0.0)
 
 
-def blocks_to_detect(sd: float, effect: float, alpha: float, power: float = POWER) -> int | None:
+def _fewest(reaches: Callable[[int], float], bound: float, level: float) -> int | None:
+    """The fewest blocks that reach a bound, of those that have an interval of this level."""
+    if bound <= 0 or reaches(MOST_BLOCKS) > bound:
+        return None
+    blocks = range(max(2, pairs_needed(level)), MOST_BLOCKS + 1)
+    return blocks[bisect_left(blocks, True, key=lambda n: reaches(n) <= bound)]
+
+
+def blocks_to_detect(sd: float, effect: float, alpha: float) -> int | None:
     """Blocks with which the ranks call a mean log ratio of ``effect``.
 
     None for more than :data:`MOST_BLOCKS`.
@@ -371,19 +374,10 @@ def blocks_to_detect(sd: float, effect: float, alpha: float, power: float = POWE
         ValueError: as :func:`detectable_in_blocks`.
     """
     _check(sd)
-    blocks = range(max(2, pairs_needed(1 - alpha)), MOST_BLOCKS + 1)
-    if effect <= 0 or (detectable_in_blocks(sd, MOST_BLOCKS, alpha, 0.0, power) or 0.0) > effect:
-        return None
-    return blocks[
-        bisect_left(
-            blocks,
-            True,
-            key=lambda n: (detectable_in_blocks(sd, n, alpha, 0.0, power) or 0.0) <= effect,
-        )
-    ]
+    return _fewest(lambda n: detectable_in_blocks(sd, n, alpha) or 0.0, effect, 1 - alpha)
 
 
-def blocks_to_exclude(sd: float, room: float, alpha: float, power: float = POWER) -> int | None:
+def blocks_to_exclude(sd: float, room: float, alpha: float) -> int | None:
     """Blocks after which an interval of level ``1 - 2 alpha`` fits into ``room`` on its near side.
 
     ``room`` is the distance from the estimate to the threshold.  The approximation of
@@ -395,15 +389,12 @@ def blocks_to_exclude(sd: float, room: float, alpha: float, power: float = POWER
 
     def reaches(n: int) -> float:
         if n > MOST_RANKED:
-            quantiles = student_quantile(level, n - 1) + student_quantile(2 * power - 1, n - 1)
+            quantiles = student_quantile(level, n - 1) + student_quantile(2 * POWER - 1, n - 1)
             return quantiles * sd / math.sqrt(n * RANK_EFFICIENCY)
         # Normal samples are symmetric: the upper bound lies as far off as the lower one.
-        return sd * float(np.quantile(-_sampled_blocks(n, level)[1], power))
+        return sd * float(np.quantile(-_sampled_blocks(n, level)[1], POWER))
 
-    if room <= 0 or reaches(MOST_BLOCKS) > room:
-        return None
-    blocks = range(max(2, pairs_needed(level)), MOST_BLOCKS + 1)
-    return blocks[bisect_left(blocks, True, key=lambda n: reaches(n) <= room)]
+    return _fewest(reaches, room, level)
 
 
 def blocks_to_decide(estimate: float, sd: float, question: Question) -> int | None:

@@ -372,19 +372,12 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
 class NoiseFloor(NamedTuple):
     """What the same kernel differs by from itself on this host; log ratios.
 
-    ``floor`` is half the width of the A/A interval: a change below it is what chance
-    shows.  ``interval`` is None with too few pairs for its level, ``sd`` with one pair.
+    ``interval`` is None with too few pairs for its level, ``sd`` with one pair.
     """
 
-    pairs: int
     estimate: float
     interval: Interval | None
     sd: float | None
-
-    @property
-    def floor(self) -> float | None:
-        """Half the width of the A/A interval."""
-        return None if self.interval is None else self.interval.width / 2
 
     @property
     def differs(self) -> bool:
@@ -399,7 +392,6 @@ def noise_floor(differences: Sequence[float] | Floats, alpha: float) -> NoiseFlo
         ValueError: empty, not finite, or ``alpha`` outside (0, 1).
     """
     return NoiseFloor(
-        pairs=len(differences),
         estimate=hodges_lehmann(differences),
         interval=signed_rank_interval(differences, 1 - alpha),
         sd=standard_deviation(differences),

@@ -108,6 +108,19 @@ class Change(Record):
     level: float
 
 
+def change_of(
+    estimate: float, interval: Interval | None, level: float, middle: float | None = None
+) -> Change:
+    """A change from log ratios; ``middle`` is Hodges and Lehmann's, where the estimate is not."""
+    return Change(
+        estimate=as_change(estimate),
+        hodges_lehmann=as_change(estimate if middle is None else middle),
+        low=as_change(interval.low) if interval else None,
+        high=as_change(interval.high) if interval else None,
+        level=level,
+    )
+
+
 class Judgement(Record):
     """What is said about one metric of one case, and why.
 
@@ -229,13 +242,7 @@ def _measure(evidence: Evidence, question: power.Question) -> _Estimates | None:
             equal = statistics.wider(of_mean(differences, level), equal)
         p_value = p_of_mean(differences)
         p_value = None if p_value is None else power.repeated_p(looks, p_value)
-    change = Change(
-        estimate=as_change(estimate),
-        hodges_lehmann=as_change(middle),
-        low=as_change(interval.low) if interval else None,
-        high=as_change(interval.high) if interval else None,
-        level=1 - alpha,
-    )
+    change = change_of(estimate, interval, 1 - alpha, middle)
     sd = statistics.standard_deviation(differences)
     return _Estimates(estimate, sd, interval, equal, p_value, noise, change)
 

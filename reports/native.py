@@ -88,9 +88,9 @@ def blocks(head: NativeHead, boots: Sequence[NativeBoot], judged: Sequence[Judge
             row(
                 names[each],
                 wording.figure(each.base_ns, 4),
-                wording.NOTHING if each.change is None else wording.percent(each.change.estimate),
+                wording.percent(wording.estimate(each.change)),
                 _bounds(each.change),
-                wording.NOTHING if each.again is None else wording.percent(each.again.estimate),
+                wording.percent(wording.estimate(each.again)),
                 _half(each.by_rounds),
                 _half(each.by_orders),
                 f"{each.slow} of {each.rounds}",

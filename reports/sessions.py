@@ -11,7 +11,7 @@ from analysis.many import SessionComparison, compare_session
 from analysis.native import judge
 from analysis.operations import operation_of
 from analysis.two_sessions import PairedMetric, SessionPair
-from analysis.verdict import CALLED, Verdict
+from analysis.verdict import CALLED, Judgement, Verdict
 from errors import RecordError
 from reports import sentences, wording
 from reports.headline import exit_code, headline, outcome
@@ -96,50 +96,44 @@ def _native(head: SessionHead, native: NativeHead, *, strict: bool) -> ListedSes
         judged = judge(*read_native(head.folder))
     except (RecordError, OSError) as error:
         return ListedSession(**known, problem=str(error).splitlines()[0])
+    primary = []
+    for each in judged:
+        size = [wording.percent(each.change.estimate)] if each.change else []
+        line = "  ".join((each.case, each.phase, *size, str(each.verdict)))
+        arms = native.arms[0].name, each.arm
+        primary.append(_metric(arms, each.case, each.phase, each.judgement, line))
     judgements = [each.judgement for each in judged]
     return ListedSession(
         **known,
         exit_code=exit_code(judgements, (), strict=strict),
         verdict=sentences.verdict_counts(judgements),
-        primary=tuple(
-            ListedMetric(
-                base=native.arms[0].name,
-                patched=each.arm,
-                case=each.case,
-                metric=each.phase,
-                verdict=str(each.verdict),
-                change=each.change and each.change.estimate,
-                low=each.change and each.change.low,
-                high=each.change and each.change.high,
-                line="  ".join(
-                    (
-                        each.case,
-                        each.phase,
-                        *([wording.percent(each.change.estimate)] if each.change else []),
-                        str(each.verdict),
-                    )
-                ),
-            )
-            for each in judged
-        ),
+        primary=tuple(primary),
     )
 
 
 def _primary(session: SessionComparison) -> Iterator[ListedMetric]:
     for pair in session.comparisons:
         for metric in pair.primary:
-            change, name = metric.judgement.change, session.name_of(pair)
-            yield ListedMetric(
-                base=pair.manifest.base,
-                patched=pair.manifest.patched,
-                case=metric.case,
-                metric=metric.name,
-                verdict=str(metric.judgement.verdict),
-                change=change.estimate if change else None,
-                low=change.low if change else None,
-                high=change.high if change else None,
-                line=f"{f'{name}: ' if name else ''}{sentences.head(metric)}",
-            )
+            line = f"{session.name_of(pair)}: ".removeprefix(": ") + sentences.head(metric)
+            arms = pair.manifest.base, pair.manifest.patched
+            yield _metric(arms, metric.case, metric.name, metric.judgement, line)
+
+
+def _metric(
+    arms: tuple[str, str], case: str, name: str, judgement: Judgement, line: str
+) -> ListedMetric:
+    change = judgement.change
+    return ListedMetric(
+        base=arms[0],
+        patched=arms[1],
+        case=case,
+        metric=name,
+        verdict=str(judgement.verdict),
+        change=change and change.estimate,
+        low=change and change.low,
+        high=change and change.high,
+        line=line,
+    )
 
 
 def text_lines(listed_sessions: Sequence[ListedSession]) -> list[str]:
