@@ -177,8 +177,9 @@ def _linked_shares(counted: Counted, is_changed: Bools, network: Network) -> Flo
     callees, pointed, indirect = network
     entered = [arm.mean(axis=0) for arm in counted.calls]
     spent = [arm.mean(axis=0) for arm in counted.instructions]
-    moved = _relative(*entered)
     entries, executed = np.maximum(*entered), np.maximum(*spent)
+    # How far two means are apart, of the larger one: 0 to 1.
+    moved = _over(np.abs(entered[1] - entered[0]), entries)
     # How much of a relative change gets to a function, and on from it to those that it calls.
     from_changed, through = np.zeros(len(callees)), np.zeros(len(callees))
     for number in np.flatnonzero(is_changed).tolist():
@@ -212,11 +213,6 @@ def _linked_shares(counted: Counted, is_changed: Bools, network: Network) -> Flo
                 heapq.heappush(waiting, (-passes_on[target], target))
     apart = np.abs(spent[1] - spent[0])
     return np.where(width >= 1.0, 1.0, _over(np.minimum(apart, width * executed), apart))
-
-
-def _relative(base: Floats, patched: Floats) -> Floats:
-    """How far two means are apart, of the larger one: 0 to 1."""
-    return _over(np.abs(patched - base), np.maximum(base, patched))
 
 
 def _over(above: npt.ArrayLike, below: npt.ArrayLike) -> Floats:

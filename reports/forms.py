@@ -363,6 +363,12 @@ def _csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return sink.getvalue()
 
 
+def _numbers_of(pair: Paired) -> tuple[object, ...]:
+    """The cells from ``base`` to ``seeds``; to the last digit."""
+    numbers = (pair.base, pair.patched, pair.difference, pair.low, pair.high)
+    return (*("" if number is None else repr(number) for number in numbers), pair.n)
+
+
 FUNCTION_COLUMNS = (
     *("case", "phase", "unit", "function", "file", "line_base", "line_patched", "part_of", "user"),
     *("only_in", "base", "patched", "difference", "low_95", "high_95", "seeds"),
@@ -387,17 +393,15 @@ def functions_table(comparison: Comparison) -> str:
     for each in comparison.attributions:
         changed = {function.name for function in each.changed}
         for row in each.functions:
-            pair, calls = row.instructions, row.calls
+            calls = row.calls
             kinds = by_kind.get((each.case, each.phase, each.unit, row.user, row.name))
             of_kinds = [getattr(kinds, kind) if kinds else None for kind in KINDS]
-            numbers = (pair.base, pair.patched, pair.difference, pair.low, pair.high)
             rows.append(
                 (
                     *(each.case, each.phase, each.unit, clean_line(row.name), clean_line(row.file)),
                     *(line or "" for line in row.lines),
                     *(clean_line(row.subsystem), int(row.user), row.only_in),
-                    *("" if number is None else repr(number) for number in numbers),
-                    pair.n,
+                    *_numbers_of(row.instructions),
                     *((repr(calls.base), repr(calls.patched)) if calls else ("", "")),
                     int(not row.user and row.name in changed),
                     *(
@@ -441,9 +445,7 @@ def counts_table(comparison: Comparison) -> str:
     rows = [
         (
             *(name, getattr(each, "twin", ""), each.case, each.phase, clean_line(each.unit_title)),
-            *(table, clean_line(of), number, repr(pair.base), repr(pair.patched)),
-            *("" if end is None else repr(end) for end in (pair.difference, pair.low, pair.high)),
-            pair.n,
+            *(table, clean_line(of), number, *_numbers_of(pair)),
         )
         for name, records in comparison.explained.items()
         if name not in ("attributions", "stacks")

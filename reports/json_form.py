@@ -75,24 +75,19 @@ def _values(comparison: Comparison) -> dict[str, Any]:
     return whole
 
 
-def _text(document: dict[str, Any]) -> str:
-    return json.dumps(document, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
-
-
 def render(session: SessionComparison) -> str:
     """The document of a session, ending in a newline."""
     pairs = []
     for comparison in session.comparisons:
         arms = {"base": comparison.manifest.base, "patched": comparison.manifest.patched}
         pairs.append(arms | _values(comparison))
-    return _text(
-        {
-            "schema_version": VERSION,
-            "manifest": as_json(with_shown_units(session.manifest)),
-            "arms": [arm.name for arm in session.arms],
-            "comparisons": pairs,
-        }
-    )
+    document = {
+        "schema_version": VERSION,
+        "manifest": as_json(with_shown_units(session.manifest)),
+        "arms": [arm.name for arm in session.arms],
+        "comparisons": pairs,
+    }
+    return json.dumps(document, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
 
 
 def schema() -> dict[str, Any]:

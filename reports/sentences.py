@@ -102,11 +102,6 @@ def changed_per_unit(attribution: Attribution) -> str:
     return f"{changed(attribution)}{unit}"
 
 
-def _exactness(values: Values) -> str:
-    known = values["status"] in ("not asked", "inexact")
-    return f"{'' if known else values['status'] + ': '}{values['detail']}"
-
-
 def _seeds(values: Values) -> str:
     seeds = values["seeds"]
     text, rest = ", ".join(map(str, seeds[:NAMED])), ", ..." if len(seeds) > NAMED else ""
@@ -173,7 +168,9 @@ KINDS: Mapping[str, Callable[[Values], str]] = MappingProxyType(
             "made with --quick: only the experiment's first case, without correctness checks and "
             "diagnostic runs"
         ),
-        "exactness": _exactness,
+        "exactness": lambda v: (
+            f"{'' if v['status'] in ('not asked', 'inexact') else v['status'] + ': '}{v['detail']}"
+        ),
         "kept-runs": lambda v: "; ".join(
             f"{arm}: {kept} of {of} runs kept from {days}, host {hosts}"
             if kept

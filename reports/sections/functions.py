@@ -186,10 +186,6 @@ def tables(_: View, comparison: Comparison, each: Attribution) -> list[Block]:
     ]
 
 
-def _names(comparison: Comparison) -> tuple[str, str]:
-    return comparison.manifest.base, comparison.manifest.patched
-
-
 def _changed(comparison: Comparison, attribution: Attribution) -> list[Block]:
     """The functions that changed, each with what it takes and how often; or that none did."""
     words = changed(attribution)
@@ -217,7 +213,7 @@ def _changed(comparison: Comparison, attribution: Attribution) -> list[Block]:
 
 
 def _heads(comparison: Comparison) -> tuple[Column, ...]:
-    base, patched = _names(comparison)
+    base, patched = comparison.manifest.base, comparison.manifest.patched
     return (
         *(Column("function", left=True), Column("difference"), Column("95 %", drop=2)),
         *(Column(base, drop=3), Column(patched, drop=4), Column("calls", drop=1)),
