@@ -15,6 +15,7 @@ from tests.analysis import counts_factory
 from tests.analysis.factory import ExactSession, fails
 from tests.analysis.many_factory import Many, steps, workloads
 from tests.analysis.measured import compare, measured
+from tests.analysis.wall_factory import WallSession
 from tests.values import but
 
 
@@ -62,8 +63,7 @@ def struck(value: Any) -> Any:
 
 @pytest.fixture(scope="session")
 def normal() -> Comparison:
-    session = ExactSession(overrides=("blocks=8",))
-    return compare(session.manifest(), session.records())
+    return ExactSession(overrides=("blocks=8",)).compared()
 
 
 @pytest.fixture(scope="session")
@@ -83,6 +83,12 @@ def hostile() -> Comparison:
     records = fails(session.records(), "filemap-thp-002-base", kind=HOSTILE, message=HOSTILE)
     records = [but(r, findings=(HOSTILE,)) for r in records]
     return compare(attacked(session.manifest(), FREE), records)
+
+
+@pytest.fixture(scope="session")
+def quiet() -> Comparison:
+    """A wall session on a host that was busy once."""
+    return WallSession(effect=0.03, drift=0.02, busy=(("filemap-4k", 3, "patched"),)).compared()
 
 
 @pytest.fixture(scope="session")

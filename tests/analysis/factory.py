@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from analysis.model import Comparison
+from results.profile import Profile
 from results.record import Failure, Manifest, Metric, RunRecord
 from results.store import SessionStore
+from tests.analysis.measured import compare
 from tests.values import but
 
 SEEDS = tuple(range(1001, 1009))
@@ -42,6 +45,14 @@ class ExactSession:
 
     def records(self) -> list[RunRecord]:
         return records(self)
+
+    def compared(
+        self, runs: Iterable[RunRecord] | None = None, profiles: Iterable[Profile] = (), **head: Any
+    ) -> Comparison:
+        """What it shows with all of its records, or these, and its manifest but for ``head``."""
+        return compare(
+            but(self.manifest(), **head), self.records() if runs is None else runs, profiles
+        )
 
 
 RECORDED = Manifest.model_validate_json(Path(__file__).with_name("exact.json").read_text("utf-8"))

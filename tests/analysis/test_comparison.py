@@ -17,13 +17,12 @@ from tests.values import but
 
 
 def metric(session: ExactSession, records: list[RunRecord], name: str) -> MetricComparison:
-    comparison = compare(session.manifest(), records)
+    comparison = session.compared(records)
     return next(m for case in comparison.cases for m in case.metrics if m.name == name)
 
 
 def test_the_normal_session() -> None:
-    session = ExactSession()
-    comparison = compare(session.manifest(), session.records())
+    comparison = ExactSession().compared()
     assert [m.name for m in comparison.primary] == ["4k.bw", "thp.bw", "switch.bw"]
     bw = comparison.primary[0]
     assert bw.judgement.verdict is Verdict.IMPROVEMENT
@@ -35,8 +34,7 @@ def test_the_normal_session() -> None:
 
 
 def test_patched_over_base_is_the_change_in_every_metric() -> None:
-    session = ExactSession(spread=0.2, noise=0.05)
-    comparison = compare(session.manifest(), session.records())
+    comparison = ExactSession(spread=0.2, noise=0.05).compared()
     compared = 0
     for case in comparison.cases:
         for row in case.metrics:
@@ -71,14 +69,14 @@ def test_a_block_with_a_missing_arm_is_dropped_whole() -> None:
 
 def test_an_interrupted_session_is_not_judged() -> None:
     session = ExactSession()
-    comparison = compare(session.manifest(), session.records()[:9])
+    comparison = session.compared(session.records()[:9])
     assert {m.judgement.verdict for m in comparison.primary} == {Verdict.NOT_FINISHED}
     assert any("9 of 32 runs recorded" in of_finding(f) for f in comparison.findings)
 
 
 def test_a_a_is_exactly_zero() -> None:
     session = ExactSession()
-    comparison = compare(session.manifest(), all_equal(session.records()))
+    comparison = session.compared(all_equal(session.records()))
     for row in comparison.primary:
         assert row.judgement.reason == "change exactly 0"
         assert row.judgement.change is not None
@@ -86,8 +84,7 @@ def test_a_a_is_exactly_zero() -> None:
 
 
 def test_same_code_without_runs() -> None:
-    session = ExactSession(same_code=True)
-    comparison = compare(session.manifest(), [])
+    comparison = ExactSession(same_code=True).compared([])
     assert {m.judgement.reason for m in comparison.primary} == {"same code"}
     assert all(m.base is None and m.pairs == () for m in comparison.primary)
     assert not [f for f in comparison.findings if f.level == "warning"]
@@ -98,8 +95,8 @@ def test_a_session_that_is_not_bit_exact_has_no_verdicts() -> None:
     records = session.records()
     assert records[0].samples is not None
     other = {**records[0].samples, "4k.bw": records[0].samples["4k.bw"] + 1e-9}
-    comparison = compare(
-        session.manifest(), [*records[:-1], repeat_of(records[0], samples=other, fingerprint="x")]
+    comparison = session.compared(
+        [*records[:-1], repeat_of(records[0], samples=other, fingerprint="x")]
     )
     assert comparison.exactness.status == "inexact"
     assert [field.partition(":")[0] for field in comparison.exactness.fields] == ["4k.bw"]
@@ -119,13 +116,12 @@ def test_too_few_ios_are_no_evidence() -> None:
     assert switch.judgement.verdict is Verdict.INCONCLUSIVE
     assert "too few I/Os" in switch.judgement.reason
     assert metric(session, records, "thp.bw").judgement.verdict is Verdict.IMPROVEMENT
-    findings = compare(session.manifest(), records).findings
+    findings = session.compared(records).findings
     assert any((f.kind, f.values["ios"]) == ("few-ios", 16) for f in findings)
 
 
 def test_published_changes_are_computed_from_the_figures() -> None:
-    session = ExactSession()
-    comparison = compare(session.manifest(), session.records())
+    comparison = ExactSession().compared()
     by_metric = {reference.metric: reference for reference in comparison.published}
     assert by_metric["thp.bw"].change == pytest.approx(0.1252, abs=5e-5)
     assert by_metric["4k.bw"].change == pytest.approx(0.0738, abs=5e-5)
@@ -140,7 +136,7 @@ def test_a_primary_metric_comes_first_and_absent_metrics_do_not_matter() -> None
         else r
         for r in session.records()
     ]
-    comparison = compare(session.manifest(), records)
+    comparison = session.compared(records)
     assert comparison.primary[0].judgement.verdict is Verdict.IMPROVEMENT
     absent = comparison.cases[0].metric("4k.refaults_per_io")
     assert absent is not None
@@ -222,7 +218,7 @@ def test_a_session_of_short_runs_does_not_say_no_change() -> None:
             metric for metric in compared.primary if metric.name == "4k.bw"
         ).judgement.verdict
 
-    assert verdict(compare(session.manifest(), records)) is Verdict.NO_CHANGE
+    assert verdict(session.compared(records)) is Verdict.NO_CHANGE
     assert verdict(compare(by_number(session.manifest()), records)) is Verdict.INCONCLUSIVE
 
 

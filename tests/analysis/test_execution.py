@@ -67,16 +67,7 @@ def running(
         )
         return but(profile, phases=added)
 
-    return MeasuredSession(
-        session.manifest,
-        session.records,
-        session.checks,
-        tuple(map(of, session.profiles)),
-        session.locks,
-        session.costs,
-        session.calls,
-        session.annotation,
-    )
+    return dataclasses.replace(session, profiles=tuple(map(of, session.profiles)))
 
 
 def verdicts(session: SessionComparison) -> dict[str, Verdict | None]:

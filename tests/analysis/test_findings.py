@@ -22,7 +22,7 @@ from tests.values import but, data
 
 
 def texts(session: ExactSession, records: list[RunRecord]) -> list[tuple[str, str]]:
-    return [(f.scope, of_finding(f)) for f in compare(session.manifest(), records).findings]
+    return [(f.scope, of_finding(f)) for f in session.compared(records).findings]
 
 
 def test_seeds_that_change_nothing_are_named() -> None:
@@ -54,62 +54,53 @@ def test_a_session_whose_repeats_are_pending_says_so_and_passes_nowhere() -> Non
     records = [r for r in session.records() if not r.repeat]
     exactness = findings.check_exactness(records)
     assert (exactness.status, exactness.text) == ("pending", "no run was repeated yet")
-    comparison = compare(session.manifest(), records)
+    comparison = session.compared(records)
     assert outcome.pending(comparison)
-    assert not outcome.pending(compare(session.manifest(), session.records()))
+    assert not outcome.pending(session.compared())
     notes = comparison.findings
     assert notes[0].level == "warning"
     assert "no run was repeated" in of_finding(notes[0])
 
 
-def test_a_repeat_whose_bytes_differ_but_whose_metrics_agree() -> None:
-    records = ExactSession().records()
-    repeat = repeat_of(records[0], fingerprint="other")
-    exactness = findings.check_exactness([*records[:-1], repeat])
-    assert exactness.status == "inexact"
-    assert "raw bytes differ" in exactness.text
-    assert exactness.fields == ()
+FIRST = ExactSession().records()[0]
+SAMPLES = FIRST.samples or {}
+UNNAMED = but(FIRST, fingerprint="")
+# Path and work are the probe's, and repeats have none.
+PROBED = but(FIRST, samples=SAMPLES | {"4k.path": 1000.0})
+OTHER_BYTES = repeat_of(FIRST, fingerprint="other")
+MOVED = but(OTHER_BYTES, samples=SAMPLES | {"4k.bw": SAMPLES["4k.bw"] + 1})
 
 
-def test_two_empty_fingerprints_prove_nothing() -> None:
-    records = ExactSession().records()
-    first = but(records[0], fingerprint="")
-    assert findings.check_exactness([first, repeat_of(first)]).status == "inexact"
+def lost(kind: str, blame: str) -> RunRecord:
+    return fails([repeat_of(FIRST)], f"{FIRST.run_id}-repeat", kind=kind, blame=blame)[0]
 
 
-def test_what_a_repeat_does_not_count_does_not_differ() -> None:
-    """Path and work are the probe's, and repeats have none."""
-    (first, *_) = ExactSession().records()
-    assert first.samples is not None
-    counted = but(first, samples={**first.samples, "4k.path": 1000.0})
-    other = but(repeat_of(first), fingerprint="b" * 64)
-    exactness = findings.check_exactness([counted, other])
-    assert (exactness.status, exactness.fields) == ("inexact", ())
-    assert "the raw bytes differ" in exactness.text
-    moved = {**first.samples, "4k.bw": first.samples["4k.bw"] + 1}
-    exactness = findings.check_exactness([counted, but(other, samples=moved)])
-    assert [field.partition(":")[0] for field in exactness.fields] == ["4k.bw"]
-
-
-def test_a_repeat_recorded_as_inexact_keeps_its_fields() -> None:
-    records = ExactSession().records()
-    broken = fails(
-        [repeat_of(records[0])], "filemap-4k-000-base-repeat", kind="inexact", blame="lab"
-    )
-    exactness = findings.check_exactness([*records[:-1], *broken])
-    assert (exactness.status, exactness.fields) == ("inexact", ("file_thp 54.5 MiB",))
-
-
-def test_a_repeat_that_failed_by_itself_says_nothing() -> None:
-    records = ExactSession().records()
-    broken = fails([repeat_of(records[0])], "filemap-4k-000-base-repeat", kind="lost", blame="host")
-    assert findings.check_exactness([*records[:-1], *broken]).status == "not checked"
+@pytest.mark.parametrize(
+    ("first", "repeat", "status", "fields", "text"),
+    [
+        (FIRST, OTHER_BYTES, "inexact", [], "the metrics agree, the raw bytes differ"),
+        # Two empty fingerprints prove nothing.
+        (UNNAMED, repeat_of(UNNAMED), "inexact", [], "the raw bytes differ"),
+        (PROBED, OTHER_BYTES, "inexact", [], "the raw bytes differ"),
+        (PROBED, MOVED, "inexact", ["4k.bw"], "1 metrics differ"),
+        # What was found when it was made is kept, and what failed by itself says nothing.
+        (FIRST, lost("inexact", "lab"), "inexact", ["file_thp 54.5 MiB"], "THP was on"),
+        (FIRST, lost("lost", "host"), "not checked", [], "cannot be compared"),
+    ],
+)
+def test_a_repeat_is_the_same_to_the_last_bit_or_says_why_not(
+    first: RunRecord, repeat: RunRecord, status: str, fields: list[str], text: str
+) -> None:
+    exactness = findings.check_exactness([first, repeat])
+    assert exactness.status == status
+    assert [field.partition(":")[0] for field in exactness.fields] == fields
+    assert text in exactness.text
 
 
 def test_warnings_come_first() -> None:
     session = ExactSession()
     records = fails(session.records(), "filemap-4k-002-patched")
-    levels = [f.level for f in compare(session.manifest(), records).findings]
+    levels = [f.level for f in session.compared(records).findings]
     assert levels == sorted(levels, key=lambda level: level != "warning")
     assert set(levels) == {"warning", "note"}
 
@@ -122,12 +113,10 @@ def test_same_code_with_different_numbers_is_a_contradiction() -> None:
 
 def test_a_qemu_of_which_nothing_is_known_is_a_finding() -> None:
     session = ExactSession()
-    manifest = session.manifest()
-    assert not [f for f in compare(manifest, session.records()).findings if "QEMU" in of_finding(f)]
+    assert not [f for f in session.compared().findings if "QEMU" in of_finding(f)]
     sentence = "QEMU 8.2.2, binary abababababab: this release was never tried, here or elsewhere"
-    provenance = but(manifest.provenance, qemu_untried=sentence)
-    untried = but(manifest, provenance=provenance)
-    notes = [f for f in compare(untried, session.records()).findings if "QEMU" in of_finding(f)]
+    untried = but(session.manifest().provenance, qemu_untried=sentence)
+    notes = [f for f in session.compared(provenance=untried).findings if "QEMU" in of_finding(f)]
     assert [(f.level, f.scope) for f in notes] == [("warning", "session")]
     assert of_finding(notes[0]).startswith(sentence)
 
@@ -169,9 +158,7 @@ TRIAGE = TriageRecord(
 
 @pytest.fixture
 def with_findings() -> Comparison:
-    session = ExactSession()
-    manifest = but(session.manifest(), series=(SERIES,), triage=TRIAGE)
-    return compare(manifest, session.records())
+    return ExactSession().compared(series=(SERIES,), triage=TRIAGE)
 
 
 def test_findings_of_series_and_builds_are_the_reports(with_findings: Comparison) -> None:
@@ -193,12 +180,10 @@ def test_findings_of_series_and_builds_are_the_reports(with_findings: Comparison
     assert "v2, by A <a@example.org>, message-id 1@x" in origin
 
 
-@pytest.mark.parametrize("form", ["text", "html", "letter"])
-def test_forms_say_them(with_findings: Comparison, form: str) -> None:
-    rendered = " ".join(forms.render(with_findings, form).split())
-    assert ("only 2 functions changed" in rendered) == (form != "letter")
-    assert "mm/Makefile (a makefile)" in rendered
-    assert "<b>one</b>" not in rendered or form != "html"
+def test_who_applies_a_series_is_told_what_its_build_executes(with_findings: Comparison) -> None:
+    letter = " ".join(forms.render(with_findings, "letter").split())
+    assert f"The series {EXECUTED}." in letter
+    assert "only 2 functions changed" not in letter
 
 
 @pytest.mark.parametrize(

@@ -59,10 +59,10 @@ def test_green_arms_are_judged_and_say_what_was_checked() -> None:
     assert all(m.judgement.verdict is not Verdict.FAILED for m in session.primary)
     assert outcome(session) != 4
     for form in ("text", "markdown", "html"):
-        rendered = forms.render(session, form)
-        assert "patched: passed (lockdep on 1 vCPU)" in rendered
         # Where nothing can be folded the numbers come first.
-        assert ("36602 blocks of 4 KiB read back" in rendered) == (form == "html")
+        assert ("36602 blocks of 4 KiB read back" in forms.render(session, form)) == (
+            form == "html"
+        )
 
 
 def test_a_session_says_that_no_checks_were_requested() -> None:
@@ -133,13 +133,6 @@ def test_json_holds_the_gate_and_only_where_the_experiment_has_one() -> None:
     assert "gates" not in alone["comparisons"][0]
 
 
-def test_what_the_base_has_too_is_red_before_the_series() -> None:
-    again = but(WARNS, title="WARNING: CPU: 1 PID: 92 at mm/page.c:9")
-    session = compared(checked("base", WARNS), checked("patched", again))
-    assert all(m.judgement.verdict is not Verdict.FAILED for m in session.primary)
-    assert "patched: fails without the series too: warns" in forms.render(session, "text")
-
-
 @pytest.mark.parametrize(
     "checks",
     [
@@ -176,8 +169,3 @@ def test_a_verdict_whose_checks_are_to_be_made_is_there_and_does_not_pass(
     assert session.findings[0].level == "warning"
     for form in ("text", "markdown", "html", "summary", "letter"):
         assert "checks pending" in " ".join(forms.render(session, form).split()), form
-
-
-def test_a_red_check_is_reported_while_others_are_to_be_made() -> None:
-    session = compared(checked("base", of=3), checked("patched", SLEEPS, of=3))
-    assert outcome(session) == 4

@@ -1,7 +1,8 @@
 """Two sessions side by side: what may be judged, and that all differences are named."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from experiment.spec import CheckSpec
 from host.facts import CHECKOUT
 from reports.sessions import side_by_side
 from reports.wording import figure
-from results.profile import FunctionCount, PhaseProfile, Profile
+from results.profile import Profile
 from results.record import Failure, Manifest, RunRecord
 from results.session import MeasuredSession, open_session
+from tests.analysis import counts_factory
 from tests.analysis.factory import SEEDS, ExactSession, fails
 from tests.analysis.measured import measured
 from tests.analysis.test_gate import SLEEPS, checked
@@ -116,44 +118,32 @@ def test_another_series_is_judged_seed_by_seed() -> None:
     assert max(map(len, text.splitlines())) <= 100
 
 
-def guest(manifest: Manifest) -> dict[str, Any]:
-    return {"guest": but(manifest.guest, vcpus=4)}
-
-
-def userland(manifest: Manifest) -> dict[str, Any]:
-    return {"provenance": but(manifest.provenance, initramfs_sha256="cd" * 32)}
-
-
-def fio(manifest: Manifest) -> dict[str, Any]:
-    tools = {**manifest.provenance.tools, "fio": "fio-3.39"}
-    return {"provenance": but(manifest.provenance, tools=tools)}
-
-
-def wall(manifest: Manifest) -> dict[str, Any]:
-    return {"experiment": but(manifest.experiment, mode="wall")}
-
-
-def phases(manifest: Manifest) -> dict[str, Any]:
-    case = manifest.cases[0]
-    phase = but(case.phases[0], command="fio --rw=randwrite")
-    return {"cases": (but(case, phases=(phase,)), *manifest.cases[1:])}
+HEAD = FIRST.manifest()
+CASE = HEAD.cases[0]
+OTHER_PHASE = but(CASE, phases=(but(CASE.phases[0], command="fio --rw=randwrite"),))
 
 
 @pytest.mark.parametrize(
     ("change", "name"),
     [
-        (guest, "guest: vcpus: 1, then 4"),
-        (userland, "userland of guests, SHA-256: ab12ab12ab12, then cdcdcdcdcdcd"),
-        (fio, "fio: fio-3.33, then fio-3.39"),
-        (phases, "filemap-4k: phases"),
-        (wall, "mode: exact, then wall"),
+        ({"guest": but(HEAD.guest, vcpus=4)}, "guest: vcpus: 1, then 4"),
+        (
+            {"provenance": but(HEAD.provenance, initramfs_sha256="cd" * 32)},
+            "userland of guests, SHA-256: ab12ab12ab12, then cdcdcdcdcdcd",
+        ),
+        (
+            {"provenance": but(HEAD.provenance, tools=HEAD.provenance.tools | {"fio": "fio-3.39"})},
+            "fio: fio-3.33, then fio-3.39",
+        ),
+        ({"cases": (OTHER_PHASE, *HEAD.cases[1:])}, "filemap-4k: phases"),
+        ({"experiment": but(HEAD.experiment, mode="wall")}, "mode: exact, then wall"),
     ],
 )
 def test_nothing_is_judged_where_more_than_kernels_differs(
-    change: Callable[[Manifest], dict[str, Any]], name: str
+    change: dict[str, Any], name: str
 ) -> None:
     second = other_series(SLOWER)
-    manifest = but(second.manifest, **change(second.manifest))
+    manifest = but(second.manifest, **change)
     pair = compare_two(session(FIRST), measured(manifest, second.records))
     assert any(each.startswith(name) for each in pair.obstacles)
     assert set(verdicts(pair).values()) == {"not judged"}
@@ -215,66 +205,38 @@ def test_an_arm_that_panics_in_one_of_them_is_a_failure_and_not_left_out() -> No
     assert "8 runs failed" in side_by_side(pair)
 
 
-def record(run_id: str, **changes: object) -> RunRecord:
-    fields: dict[str, object] = {
-        "run_id": run_id,
-        "case": "c",
-        "arm": "base",
-        "block": 0,
-        "seed": 1,
-        "kernel_key": "k",
-        "samples": {"4k.bw": 258.1234567890123, "4k.iops": 66000.0},
-        "fingerprint": "f" * 64,
-    }
-    return RunRecord.model_validate({**fields, **changes})
-
-
-def profile(run_id: str, instructions: int = 1234567) -> Profile:
-    xas = FunctionCount(name="xas_load", file="lib/xarray.c", instructions=instructions, calls=7)
-    phase = PhaseProfile(
-        phase="4k",
-        instructions=instructions + 5,
-        kernel=(xas,),
-        user={"fio": 5},
-        by_vcpu=(instructions + 5,),
-        units={"io": 100.0},
-    )
-    return Profile(run_id=run_id, phases=(phase,))
-
-
 def recorded(*records: RunRecord, profiles: Sequence[Profile] = ()) -> MeasuredSession:
     return dataclasses.replace(session(FIRST), records=records, profiles=tuple(profiles))
 
 
+ONE, OTHER = FIRST.records()[:2]
+SAMPLES = ONE.samples or {}
+LOST = but(ONE, samples=None, failure=Failure(kind="panic", blame="lab", message=""))
+COUNTED = [each for each in counts_factory.profiles(FIRST) if each.run_id == ONE.run_id]
+(OF_ONE,) = COUNTED
+MORE = but(OF_ONE, phases=tuple(but(p, instructions=p.instructions + 1) for p in OF_ONE.phases))
+
+
 def test_the_last_digit_of_a_run_counts() -> None:
-    first = recorded(record("a"), record("b"), profiles=[profile("a")])
+    first = recorded(ONE, OTHER, profiles=COUNTED)
     assert unequal_runs(first, first) == {}
-    samples = {"4k.bw": 258.1234567890124, "4k.iops": 66000.0}
-    last = recorded(record("a", samples=samples), record("b"), profiles=[profile("a")])
-    apart = "4k.bw 258.1234567890123 then 258.1234567890124"
-    assert unequal_runs(first, last) == {"a": apart}
+    was, now = SAMPLES["4k.bw"], math.nextafter(SAMPLES["4k.bw"], 1e9)
+    last = recorded(but(ONE, samples=SAMPLES | {"4k.bw": now}), OTHER, profiles=COUNTED)
+    assert unequal_runs(first, last) == {ONE.run_id: f"4k.bw {was} then {now}"}
     # What only the second has is nobody's business.
-    assert unequal_runs(recorded(record("b")), last) == {}
-    failed = record("a", samples=None, failure=Failure(kind="panic", blame="series", message="x"))
-    assert unequal_runs(recorded(failed), recorded(failed)) == {}
+    assert unequal_runs(recorded(OTHER), last) == {}
+    assert unequal_runs(recorded(LOST), recorded(LOST)) == {}
 
 
 @pytest.mark.parametrize(
     ("now", "apart"),
     [
-        (recorded(record("a", fingerprint="e" * 64), profiles=[profile("a")]), "then eeee"),
-        (recorded(record("a"), profiles=[profile("a", 1234568)]), "what was counted"),
-        (recorded(record("a")), "what was counted"),
+        (recorded(but(ONE, fingerprint="e" * 64), profiles=COUNTED), "then eeee"),
+        (recorded(ONE, profiles=[MORE]), "what was counted"),
+        (recorded(ONE), "what was counted"),
         (recorded(), "was not made"),
-        (
-            recorded(
-                record("a", samples=None, failure=Failure(kind="panic", blame="lab", message="")),
-                profiles=[profile("a")],
-            ),
-            "then failed: panic",
-        ),
+        (recorded(LOST, profiles=COUNTED), "then failed: panic"),
     ],
 )
 def test_what_is_not_the_same_of_a_run_is_named(now: MeasuredSession, apart: str) -> None:
-    then = recorded(record("a"), profiles=[profile("a")])
-    assert apart in unequal_runs(then, now)["a"]
+    assert apart in unequal_runs(recorded(ONE, profiles=COUNTED), now)[ONE.run_id]

@@ -41,6 +41,7 @@ def host(comparison: Comparison) -> str:
         (WallSession(effect=0.0, spread=0.003), Verdict.NO_CHANGE, 0, 0),
         (WallSession(blocks=12, effect=0.01, spread=0.04), Verdict.INCONCLUSIVE, 0, 5),
         (WallSession(effect=0.03, again=0.02), Verdict.INCONCLUSIVE, 0, 5),
+        (WallSession(again=0.02), Verdict.INCONCLUSIVE, 0, 5),
         (WallSession(effect=-0.3, accelerator="tcg"), Verdict.INCONCLUSIVE, 0, 5),
         (WallSession(effect=0.03, drift=0.1), Verdict.IMPROVEMENT, 0, 0),
     ],
@@ -71,6 +72,7 @@ def test_withheld_points_to_exact_mode_and_secondary_metrics_are_silent() -> Non
 def test_where_a_a_differs_secondary_metrics_of_the_case_are_silent() -> None:
     comparison = WallSession(effect=0.03, again=0.02).compared()
     assert all(m.again is not None and m.again.differs for m in comparison.primary)
+    assert comparison.primary[0].judgement.reason.startswith("A/A differs by ")
     assert not any(m.judgement.differs for case in comparison.cases for m in case.metrics)
 
 
@@ -147,7 +149,7 @@ def test_failed_runs_are_distinguished_and_never_data_points(
     session = WallSession(effect=0.03)
     run_id = f"filemap-4k.b02.{arm}"
     records = fails(session.records(), run_id, kind=kind, blame=blame)
-    comparison = compare(session.manifest(), records)
+    comparison = session.compared(records)
     metric = comparison.primary[0]
     assert [pair.block for pair in metric.pairs] == [b for b in range(24) if b != 2]
     assert [(run.run_id, run.failure.kind) for run in comparison.failed_runs] == [(run_id, kind)]
@@ -201,7 +203,7 @@ def test_between_looks_nothing_is_judged(early_looks: bool) -> None:
 def test_block_that_was_interrupted_is_no_block() -> None:
     session = WallSession(blocks=48, recorded=21, effect=0.05, early_looks=True)
     records = session.records()[:-1]
-    comparison = compare(session.manifest(), records)
+    comparison = session.compared(records)
     assert {case.blocks for case in comparison.cases} == {20}
     assert verdicts(comparison) == {Verdict.IMPROVEMENT}
 
@@ -243,7 +245,7 @@ def test_wall_session_without_its_a_a_arm_is_refused() -> None:
 
 def test_exact_session_has_nothing_of_wall_mode() -> None:
     session = factory.ExactSession()
-    comparison = compare(session.manifest(), session.records())
+    comparison = session.compared()
     assert comparison.wall is None
     assert comparison.host_findings == ()
     assert all(m.again is None and m.again_values is None for m in comparison.primary)
@@ -257,7 +259,7 @@ def test_false_alarms_of_whole_sessions_are_rare() -> None:
     for _ in range(40):
         session = WallSession(blocks=12, spread=0.01)
         records = [_shaken(record, random) for record in session.records()]
-        kinds = verdicts(compare(session.manifest(), records))
+        kinds = verdicts(session.compared(records))
         called += bool(kinds & {Verdict.IMPROVEMENT, Verdict.REGRESSION})
     # At 1 % more than three of forty would come by chance in one of 2,000 trials.
     assert called <= 3

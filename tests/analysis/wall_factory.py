@@ -1,6 +1,7 @@
 """Synthetic wall sessions: three arms in randomised blocks on a host of a given temper."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -105,5 +106,5 @@ class WallSession:
             at_s=RUN_S * at,
         )
 
-    def compared(self) -> Comparison:
-        return compare(self.manifest(), self.records())
+    def compared(self, runs: Iterable[RunRecord] | None = None) -> Comparison:
+        return compare(self.manifest(), self.records() if runs is None else runs)

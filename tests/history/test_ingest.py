@@ -25,7 +25,7 @@ from results.record import Manifest, RunRecord
 from results.session import open_session
 from tests.analysis import counts_factory
 from tests.analysis.factory import ExactSession, fails, stored
-from tests.analysis.measured import compare, measured
+from tests.analysis.measured import measured
 from tests.analysis.test_gate import SLEEPS, checked
 from tests.analysis.wall_factory import WallSession
 from tests.history.factory import Nights
@@ -38,7 +38,7 @@ def test_an_entry_has_what_the_session_measured_and_concluded() -> None:
     entry = entry_of(measured(session.manifest(), session.records()))
     assert entry.night == "2026-01-01"
     assert entry.track == ("filemap-v4", "laptop", "exact")
-    compared = compare(session.manifest(), session.records())
+    compared = session.compared()
     for case in compared.cases:
         kept = entry.case(case.name)
         assert kept is not None

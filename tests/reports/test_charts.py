@@ -17,7 +17,6 @@ from reports.charts import ChangeGroup, ChangeLine, canvas
 from tests.analysis.factory import ExactSession
 from tests.analysis.many_factory import workloads
 from tests.analysis.measured import compare, measured
-from tests.analysis.wall_factory import WallSession
 from tests.reports.drawn import OnPage, charts_on, draw_all, page_of
 from tests.values import but, data
 
@@ -28,11 +27,6 @@ ON_PAGE = data(__file__, "on_page")
 @pytest.fixture(scope="module")
 def many() -> SessionComparison:
     return compare_session(measured(*workloads(9)))
-
-
-@pytest.fixture(scope="module")
-def quiet() -> Comparison:
-    return WallSession(effect=0.03, drift=0.02, busy=(("filemap-4k", 3, "patched"),)).compared()
 
 
 @pytest.fixture(params=ON_PAGE)
@@ -162,7 +156,7 @@ def test_hostile_strings_are_text(hostile: Comparison, hostile_five: SessionComp
 @pytest.mark.parametrize("seeds", [(), (7,)])
 def test_of_hardly_anything_what_there_is_is_drawn(seeds: tuple[int, ...]) -> None:
     session = ExactSession(seeds=seeds) if seeds else ExactSession(same_code=True)
-    comparison = compare(session.manifest(), session.records() if seeds else [])
+    comparison = session.compared(session.records() if seeds else [])
     kinds = {chart.kind for chart in charts_on(forms.render(comparison, "html", drawn=True))}
     assert kinds == ({"forest", "samples"} if seeds else set())
 

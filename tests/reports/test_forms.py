@@ -6,18 +6,13 @@ from typing import get_type_hints
 
 import pytest
 
-from analysis.many import SessionComparison, compare_session
+from analysis.many import SessionComparison
 from analysis.model import Comparison, ReportError
-from experiment.spec import CheckSpec
 from reports import FORM_NAMES, forms
 from reports.document import Block, Fold, Heading
 from reports.sections.view import View
-from results.record import Check, CheckProblem
-from tests.analysis.factory import ExactSession
-from tests.analysis.measured import measured
-from tests.analysis.wall_factory import WallSession
+from tests.analysis.test_gate import SLEEPS, checked, compared
 from tests.reports.render.test_page import ParsedPage
-from tests.values import but
 from verbs.session import report_verb
 
 
@@ -69,30 +64,8 @@ SECTIONS = {
 
 
 @pytest.fixture(scope="module")
-def quiet() -> Comparison:
-    return WallSession(effect=0.03).compared()
-
-
-@pytest.fixture(scope="module")
 def broken() -> SessionComparison:
-    checks = (
-        Check(
-            run_id=f"check.{arm}.lockdep.v1",
-            arm=arm,
-            of=1,
-            flavour="lockdep",
-            vcpus=1,
-            cases=("filemap-4k",),
-            kernel_key="k",
-            status="red",
-            problems=(CheckProblem(kind="sleeping", title="BUG: sleeping", says="sleeps"),),
-        )
-        for arm in ("base", "patched")
-    )
-    manifest = ExactSession().manifest()
-    experiment = but(manifest.experiment, check=CheckSpec())
-    manifest = but(manifest, experiment=experiment)
-    return compare_session(measured(manifest, [], checks=tuple(checks)))
+    return compared(checked("base", SLEEPS), checked("patched", SLEEPS), measured=False)
 
 
 @pytest.mark.parametrize("name", SECTIONS)

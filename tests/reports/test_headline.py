@@ -26,7 +26,7 @@ def unfinished(many: int = 7) -> SessionComparison:
 def test_verdicts_are_counted(normal: Comparison) -> None:
     assert headline(normal) == Headline("2 improvements, 1 unchanged (within 0.25 %)")
     slow = ExactSession(effect={"4k": -0.02, "thp": -0.02, "switch": -0.02})
-    worst = compare(slow.manifest(), slow.records())
+    worst = slow.compared()
     assert headline(worst).text == "All regressions"
     manifest = slow.manifest()
     only = compare(

@@ -90,8 +90,7 @@ def test_a_third_kernel_is_a_further_column(five: SessionComparison) -> None:
 
 
 def test_spreads_of_three_digits_keep_their_sign() -> None:
-    session = ExactSession(spread=1.2)
-    rendered = lkp.render(forms.as_session(compare(session.manifest(), session.records())))
+    rendered = lkp.render(forms.as_session(ExactSession(spread=1.2).compared()))
     assert re.search(r" ±1\d\d% ", rendered)
 
 
@@ -186,8 +185,7 @@ def test_long_names_stay_in_their_row() -> None:
 
 
 def test_nothing_measured_is_the_paragraph_alone() -> None:
-    session = ExactSession()
-    unmeasured = forms.as_session(compare(session.manifest(), []))
+    unmeasured = forms.as_session(ExactSession().compared([]))
     rendered = " ".join(lkp.render(unmeasured).split())
     reasons = {metric.judgement.reason for metric in unmeasured.primary}
     assert "=====" not in rendered
@@ -216,8 +214,8 @@ def blocks(letter: str) -> list[tuple[float, float, float]]:
 
 @pytest.mark.parametrize("effect", [0.1250, 0.073, -0.02, 0.5])
 def test_printed_percentages_are_those_of_the_printed_figures(effect: float) -> None:
-    session = ExactSession(effect={"4k": effect, "thp": effect, "switch": effect}, spread=0.1)
-    pairs = blocks(forms.render(compare(session.manifest(), session.records()), "letter"))
+    session = ExactSession(effect=dict.fromkeys(factory.LOOKS, effect), spread=0.1)
+    pairs = blocks(forms.render(session.compared(), "letter"))
     assert len(pairs) == 3
     for before, after, printed in pairs:
         rounding = 0.005 + 100 * 0.005 * (1 / before + after / before**2)
@@ -233,8 +231,7 @@ def test_commands_can_be_pasted(normal: Comparison) -> None:
 
 
 def test_nothing_measured_claims_nothing() -> None:
-    session = ExactSession(same_code=True)
-    letter = forms.render(compare(session.manifest(), []), "letter")
+    letter = forms.render(ExactSession(same_code=True).compared([]), "letter")
     assert "Before" not in letter
     assert letter.startswith("Identical machine code: nothing was booted.")
     assert "counted under emulation" not in letter

@@ -26,26 +26,9 @@ Either = Comparison | SessionComparison
 
 
 @pytest.fixture(scope="session")
-def sessions(
-    normal: Comparison,
-    counted: Comparison,
-    hostile: Comparison,
-    hostile_five: SessionComparison,
-    five: SessionComparison,
-    failed_five: SessionComparison,
-    stepwise: SessionComparison,
-    matrix: Comparison,
-) -> dict[str, Either]:
-    return {
-        "two": normal,
-        "counted": counted,
-        "hostile": hostile,
-        "five": five,
-        "hostile-five": hostile_five,
-        "failed": failed_five,
-        "steps": stepwise,
-        "matrix": matrix,
-    }
+def sessions(request: pytest.FixtureRequest) -> dict[str, Either]:
+    names = "normal counted hostile five hostile_five failed_five stepwise matrix"
+    return {name: request.getfixturevalue(name) for name in names.split()}
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e5, 1e9])
@@ -55,7 +38,7 @@ def test_lines_fit_at_every_size(scale: float) -> None:
         but(r, samples={k: v * scale for k, v in (r.samples or {}).items()})
         for r in session.records()
     ]
-    rendered = forms.render(compare(session.manifest(), records), "mmtests")
+    rendered = forms.render(session.compared(records), "mmtests")
     assert max(map(len, rendered.splitlines())) <= 75
 
 
@@ -106,14 +89,15 @@ def test_under_a_translator_no_size_is_claimed(form: str) -> None:
 def test_failures_of_the_a_arm_are_counted() -> None:
     wall = WallSession(effect=0.03)
     run = next(r.run_id for r in wall.records() if r.arm == AGAIN and r.case == "filemap-4k")
-    rendered = forms.render(compare(wall.manifest(), fails(wall.records(), run)), "mmtests")
+    rendered = forms.render(wall.compared(fails(wall.records(), run)), "mmtests")
     shown = " ".join(rendered.split()).replace(AGAIN, "").replace("base", "").replace("patched", "")
     assert re.search(r"filemap-4k:? +0:24,? +0:24,? +1:24", shown)
 
 
 def test_a_subject_without_news_says_so() -> None:
-    still = ExactSession(effect=dict.fromkeys(factory.LOOKS, 0.0))
-    subject = lkp.subject(forms.as_session(compare(still.manifest(), still.records())))
+    subject = lkp.subject(
+        forms.as_session(ExactSession(effect=dict.fromkeys(factory.LOOKS, 0.0)).compared())
+    )
     assert "regression" not in subject
     assert "improvement" not in subject
     assert "unchanged" in subject

@@ -7,7 +7,7 @@ from analysis.verdict import Judgement, Verdict
 from reports.headline import decided, exit_code, outcome, standing_verdicts
 from results.record import Failure
 from tests.analysis.factory import ExactSession, fails
-from tests.analysis.measured import compare, measured
+from tests.analysis.measured import measured
 from tests.analysis.wall_factory import WallSession
 from tests.values import but
 
@@ -50,17 +50,16 @@ def test_exit_codes(
 
 
 def test_outcome_of_a_session() -> None:
-    session = ExactSession()
-    assert outcome(compare(session.manifest(), session.records())) == 0
+    assert outcome(ExactSession().compared()) == 0
     slow = ExactSession(effect={"4k": -0.013, "thp": 0.0, "switch": 0.0})
-    assert outcome(compare(slow.manifest(), slow.records())) == 1
+    assert outcome(slow.compared()) == 1
     full_disk = fails(
         slow.records(),
         *[f"filemap-4k-{b:03d}-patched" for b in range(8)],
         kind="lost",
         blame="host",
     )
-    assert outcome(compare(slow.manifest(), full_disk)) == 3
+    assert outcome(slow.compared(full_disk)) == 3
 
 
 @pytest.mark.parametrize(

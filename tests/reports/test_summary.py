@@ -12,13 +12,13 @@ from analysis.two_sessions import compare_two
 from reports import forms, sessions
 from reports.headline import is_decided
 from tests.analysis.factory import ExactSession
-from tests.analysis.measured import compare, measured
+from tests.analysis.measured import measured
 from tests.analysis.test_two_sessions import FIRST, SLOWER, other_series, session
 from tests.reports.test_headline import unfinished
 
 
 def made(session: ExactSession) -> Comparison:
-    return compare(session.manifest(), session.records())
+    return session.compared()
 
 
 HOSTILE = "@torvalds fixes #1 octo/cat#2 GH-3 https://evil.example www.evil.example </details>"

@@ -16,11 +16,6 @@ from tests.values import but
 
 
 @pytest.fixture(scope="module")
-def quiet() -> Comparison:
-    return WallSession(effect=0.03, drift=0.02, busy=(("filemap-4k", 3, "patched"),)).compared()
-
-
-@pytest.fixture(scope="module")
 def translated() -> Comparison:
     return WallSession(blocks=12, effect=0.03, spread=0.2, accelerator="tcg").compared()
 

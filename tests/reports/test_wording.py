@@ -12,7 +12,7 @@ from experiment.spec import ArmSpec, KernelSpec
 from reports import forms, sentences, wording
 from tests.analysis.factory import ExactSession
 from tests.analysis.many_factory import Many
-from tests.analysis.measured import compare, measured
+from tests.analysis.measured import measured
 from tests.values import but
 from text import typeset
 
@@ -95,7 +95,7 @@ def test_a_result_in_one_line(normal: Comparison) -> None:
     assert sentences.head(normal.primary[0]) == (
         "filemap-4k  4k.bw  +1.16 %  [+0.94, +1.30] at 99 %  improvement"
     )
-    metric = compare(ExactSession(same_code=True).manifest(), []).primary[0]
+    metric = ExactSession(same_code=True).compared([]).primary[0]
     assert sentences.head(metric) == "filemap-4k  4k.bw  not measured  no change"
 
 

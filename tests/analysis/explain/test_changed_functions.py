@@ -5,7 +5,8 @@ import pytest
 from scipy import stats
 
 from analysis.counts import Floats, Recorded
-from analysis.explain.functions import SMALLEST, PhaseCounts, attribute, changed
+from analysis.explain.functions import SMALLEST, Attribution, PhaseCounts, attribute, changed
+from results.record import Manifest
 from tests.analysis import counts_factory
 from tests.analysis.factory import ExactSession
 from tests.values import but
@@ -141,59 +142,49 @@ def test_all_phases_are_one_family() -> None:
     assert among.changed == ()
 
 
+SESSION = ExactSession()
+COUNTED = counts_factory.counted(SESSION.manifest())
+CASE = COUNTED.cases[0]
+
+
+def attributed(
+    manifest: Manifest = COUNTED, *, same: bool = False, trusted: bool = True
+) -> tuple[Attribution, ...]:
+    profiles = counts_factory.profiles(SESSION, same=same)
+    return attribute(Recorded(manifest, SESSION.records(), profiles, trusted=trusted))
+
+
 def test_of_a_session_only_headlines_are_tested_and_only_where_it_is_believed() -> None:
-    session = ExactSession()
-    manifest = counts_factory.counted(session.manifest())
-    profiles = counts_factory.profiles(session)
-    attributions = attribute(Recorded(manifest, session.records(), profiles))
+    attributions = attributed()
     assert {each.headline for each in attributions if each.tested} == {True}
     first = attributions[0]
     names = {each.name for each in first.changed}
     assert {"xas_load", "xas_start"} <= names
     assert not names & {row.name for row in first.functions if row.user}
-    doubted = attribute(Recorded(manifest, session.records(), profiles, trusted=False))
+    doubted = attributed(trusted=False)
     assert [(each.tested, each.changed) for each in doubted] == [(0, ())] * len(doubted)
-    same = attribute(
-        Recorded(manifest, session.records(), counts_factory.profiles(session, same=True))
-    )
+    same = attributed(same=True)
     assert [each.changed for each in same] == [()] * len(same)
     assert same[0].tested
 
 
 def test_of_a_phase_that_prepares_others_no_function_is_tested() -> None:
-    session = ExactSession()
-    manifest = counts_factory.counted(session.manifest())
-    profiles = counts_factory.profiles(session)
-    case = manifest.cases[0]
-    first = but(case.phases[0], prepares=True)
-    prepared = but(
-        manifest, cases=(but(case, phases=(first, *case.phases[1:])), *manifest.cases[1:])
-    )
+    first = but(CASE.phases[0], prepares=True)
+    case = but(CASE, phases=(first, *CASE.phases[1:]))
+    prepared = but(COUNTED, cases=(case, *COUNTED.cases[1:]))
     tested, untested = (
-        {
-            (each.case, each.phase)
-            for each in attribute(Recorded(of, session.records(), profiles))
-            if each.tested
-        }
-        for of in (manifest, prepared)
+        {(each.case, each.phase) for each in attributed(of) if each.tested}
+        for of in (COUNTED, prepared)
     )
-    assert tested - untested == {(case.name, first.name)}
+    assert tested - untested == {(CASE.name, first.name)}
 
 
 def test_a_phases_own_smallest_change_of_functions_is_among_the_thresholds() -> None:
-    session = ExactSession()
-    manifest = counts_factory.counted(session.manifest())
-    profiles = counts_factory.profiles(session)
-    case = manifest.cases[0]
-    key = f"{case.name}/{case.phases[0].name}.functions"
-    thresholds = but(manifest.experiment.thresholds, metrics={key: 0.9})
-    experiment = but(manifest.experiment, thresholds=thresholds)
-    usual, own = (
-        attribute(Recorded(of, session.records(), profiles))
-        for of in (manifest, but(manifest, experiment=experiment))
-    )
+    key = f"{CASE.name}/{CASE.phases[0].name}.functions"
+    thresholds = but(COUNTED.experiment.thresholds, metrics={key: 0.9})
+    experiment = but(COUNTED.experiment, thresholds=thresholds)
+    usual, own = attributed(), attributed(but(COUNTED, experiment=experiment))
     assert usual[0].changed
     assert own[0].changed == ()
-    assert [each.changed != () for each in own if each.case != case.name] == [
-        each.changed != () for each in usual if each.case != case.name
-    ]
+    others = ([bool(each.changed) for each in of if each.case != CASE.name] for of in (usual, own))
+    assert next(others) == next(others)

@@ -3,8 +3,6 @@
 import random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from analysis.counts import Recorded
 from analysis.explain.locks import WAITS as LOCKS
@@ -116,17 +114,6 @@ def test_dropped_events_are_reported(manifest: Manifest) -> None:
         finding.kind == "events-dropped" and finding.values["events"] == 12
         for finding in comparison.findings
     )
-
-
-def test_no_twins_no_locks() -> None:
-    session = ExactSession()
-    assert LOCKS.of(compare(session.manifest(), session.records())) == ()
-
-
-@given(st.floats(1, 1e9), st.floats(1, 1e9), st.floats(1.01, 10))
-def test_longer_holds_saturate_earlier(time: float, hold: float, factor: float) -> None:
-    assert saturation(time, hold * factor) < saturation(time, hold)
-    assert saturation(time * factor, hold) > saturation(time, hold)
 
 
 def test_saturation_of_a_lock_held_a_tenth_of_the_time() -> None:

@@ -13,12 +13,22 @@ import pytest
 
 from analysis import explain
 from analysis.counts import Recorded
-from analysis.explain import Explanation, explanations, interruptions, kinds, lines, memory, stacks
+from analysis.explain import (
+    Explanation,
+    explanations,
+    interruptions,
+    kinds,
+    lines,
+    locks,
+    memory,
+    stacks,
+)
 from analysis.explain.scaling import EXPLANATION as SCALING
 from analysis.explain.scaling import LINES
 from analysis.model import Comparison
 from reports import forms
 from reports.sections import counted as sections
+from reports.sections import locks as of_locks
 from results.profile import (
     KINDS,
     SMALLER,
@@ -210,6 +220,7 @@ EVERY = {
         CountCase(memory.EXPLANATION, sections.MEMORY, "none of 5 moved"),
         CountCase(stacks.EXPLANATION, sections.STACKS, "no path changed"),
         CountCase(lines.EXPLANATION, sections.LINES, "", "objects"),
+        CountCase(locks.EXPLANATION, of_locks.LOCKS, "none of "),
     )
 }
 OF_EACH = pytest.mark.parametrize("counted", EVERY.values(), ids=EVERY)
@@ -241,7 +252,7 @@ def test_equal_arms_differ_in_nothing(
     for each in counted.explanation.compare(recorded):
         rows = getattr(each, counted.rows)
         assert all(pair.equal for row in (each, *rows) for pair in paired(row))
-        assert not getattr(each, "listed", 0)
+        assert not getattr(each, "listed", 0) or counted.explanation is locks.EXPLANATION
         (line,) = counted.instrument.lines(each)
         assert (line.change, line.faint) == ("unchanged", True)
         assert counted.same in line.says
@@ -252,14 +263,14 @@ def test_nothing_is_compared_unless_every_run_was_counted(
     counted: CountCase, session: ExactSession, manifest: Manifest
 ) -> None:
     def half(phase: PhaseProfile, arm: str, block: int) -> Counts:
-        return {} if (arm, block) == ("base", 1) else judged(phase, arm, block)
+        return {"locks": None} if (arm, block) == ("base", 1) else judged(phase, arm, block)
 
     missing = {
         name: {"base": [arms["base"][0], {}], "patched": arms["patched"]}
         for name, arms in {"memory": MODELLED, **FOLLOWED}.items()
     }
     records, profiles = of_twins(manifest, missing)
-    for own in (counts.of_runs(session, half), counts.profiles(session)):
+    for own in (counts.of_runs(session, half), counts.profiles(session, locks=False)):
         recorded = Recorded(manifest, [*session.records(), *records], [*own, *profiles])
         assert not tuple(counted.explanation.compare(recorded))
     assert not tuple(counted.explanation.compare(Recorded(manifest, session.records(), [])))
@@ -271,10 +282,9 @@ def test_every_form_has_it(counted: CountCase, comparison: Comparison, page: str
     assert f"<summary>{title}</summary>" in page
     assert title.upper() in forms.render(comparison, "text").upper()
     (pair,) = json.loads(forms.render(comparison, "json"))["comparisons"]
-    rows = [len(each[counted.rows]) for each in pair[name]]
-    whole = counted.explanation.of(comparison)
-    listed = [getattr(each, "listed", getattr(each, counted.rows)) for each in whole]
-    assert rows == [each if isinstance(each, int) else len(each) for each in listed]
+    whole = map(counted.explanation.shortened, counted.explanation.of(comparison))
+    shown = [len(getattr(each, counted.rows)) for each in whole]
+    assert [len(each[counted.rows]) for each in pair[name]] == shown
 
 
 @pytest.fixture(scope="module")

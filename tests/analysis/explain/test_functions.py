@@ -8,14 +8,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.counts import MOST_LISTED, Recorded
-from analysis.explain.functions import MOVEMENT, TOLERANCE, Attribution, attribute, listed
+from analysis.explain.functions import (
+    MOVEMENT,
+    OTHER,
+    TOLERANCE,
+    Attribution,
+    attribute,
+    catalogue,
+    listed,
+    programs,
+    subsystem,
+)
 from analysis.model import Comparison
 from results.profile import FunctionCount, PhaseProfile, Profile
 from results.record import Manifest, RunRecord
 from tests.analysis import counts_factory as counts
 from tests.analysis.factory import ExactSession, all_equal, fails
 from tests.analysis.measured import compare
-from tests.values import but
+from tests.values import but, data
 
 
 def find(attributions: Sequence[Attribution], unit: str, phase: str = "4k") -> Attribution:
@@ -286,3 +296,21 @@ def test_small_files_of_user_code_are_one_group(counted: Comparison) -> None:
     assert titles["user: other files"] == 1
     assert "user: ld-linux.so.2" not in titles
     assert "ld-linux.so.2" in {row.name for row in attribution.functions}
+
+
+@pytest.mark.parametrize(("function", "file", "expected"), data(__file__, "where_functions_belong"))
+def test_where_functions_belong(function: str, file: str, expected: str) -> None:
+    assert subsystem(function, file) == expected
+
+
+def test_no_prefix_is_in_two_subsystems() -> None:
+    for kind in ("files", "functions"):
+        prefixes = [prefix for entry in catalogue() for prefix in getattr(entry, kind)]
+        assert len(prefixes) == len(set(prefixes))
+    titles = [entry.title for entry in catalogue()]
+    assert len(titles) == len(set(titles))
+    assert OTHER not in titles
+
+
+def test_the_spinning_agent_is_explained() -> None:
+    assert "idle" in programs()["busybox"]

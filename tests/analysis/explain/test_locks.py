@@ -124,21 +124,6 @@ def test_what_moved_most_is_a_lock_that_spins_and_moved_beyond_the_scatter(
     assert abs(lock.held.difference) < 0.01 * lock.held.base
 
 
-def test_the_same_counts_on_both_arms_differ_by_zero(
-    session: ExactSession, manifest: Manifest
-) -> None:
-    by_run = {profile.run_id: profile for profile in counts.profiles(session)}
-    same = [
-        Profile(run_id=run_id, phases=by_run[run_id.replace("-patched", "-base")].phases)
-        for run_id in by_run
-    ]
-    for table in MEASURED_LOCKS.made(Recorded(manifest, session.records(), same)):
-        assert table.moved_most == ""
-        assert all(lock.held.equal and lock.taken.equal for lock in table.rows)
-        assert all(site.held.equal for lock in table.rows for site in lock.sites)
-        assert {line.change for line in section.LOCKS.lines(table)} == {"unchanged"}
-
-
 def test_saturation_is_of_one_instance(locks: MeasuredLocks) -> None:
     lock = row(locks, XA_LOCK)
     assert lock.saturation is not None
@@ -153,16 +138,6 @@ def test_saturation_is_of_one_instance(locks: MeasuredLocks) -> None:
     ):
         assert row(locks, label).saturation is None, label
     assert row(locks, "cgroup_rstat_lock").saturation is not None
-
-
-def test_runs_whose_locks_nobody_watched_have_none(
-    session: ExactSession, manifest: Manifest
-) -> None:
-    profiles = counts.profiles(session, locks=False)
-    assert MEASURED_LOCKS.made(Recorded(manifest, session.records(), profiles)) == ()
-    # Of one arm alone there is no pair.
-    half = [p for p in counts.profiles(session) if "-base" in p.run_id]
-    assert MEASURED_LOCKS.made(Recorded(manifest, session.records(), half)) == ()
 
 
 def test_the_line_is_of_the_lock_that_moved_most(counted: Comparison) -> None:

@@ -1,4 +1,4 @@
-"""Many CPUs as a range: its ends are arithmetic, and what is equal stays so."""
+"""Many CPUs as a range: its ends are arithmetic, what is equal stays so, misses are added once."""
 
 import json
 from dataclasses import replace
@@ -7,28 +7,43 @@ import pytest
 
 from analysis.counts import Recorded
 from analysis.explain.locks import EXPLANATION as MEASURED_LOCKS
+from analysis.explain.memory import weights
 from analysis.explain.scaling import EXPLANATION as SCALING
-from analysis.explain.scaling import FARTHEST, LINES, Scaling, lock_throughput
+from analysis.explain.scaling import (
+    FARTHEST,
+    LINES,
+    MissedEach,
+    Scaling,
+    cycles_of,
+    lock_throughput,
+    missed_in_phases,
+)
 from analysis.model import Comparison
 from reports import forms
 from reports.sections import counted as section
-from results.profile import LockSite, LockUse, Profile
-from results.record import Manifest
+from results.profile import FunctionMisses, LockSite, LockUse, MemoryUse, Misses, Profile
+from results.record import Manifest, RunRecord
 from tests.analysis import counts_factory as counts
 from tests.analysis.factory import ExactSession
 from tests.analysis.measured import compare
 from tests.values import but
 
+SESSION = ExactSession()
+MANIFEST = counts.counted(SESSION.manifest())
+WITH_TWIN = but(MANIFEST, twins=(counts.twin(MANIFEST, "memory", "memory"),))
+HELD, MACHINE = 500_000, counts.MACHINE
+USE = MemoryUse(
+    kernel=(
+        FunctionMisses(name="xas_load", file="lib/xarray.c", l1d=9000, llc=2000, l2=2500),
+        FunctionMisses(name="zap_pte_range", file="mm/memory.c", tlb=300, walks=400),
+    ),
+    user={"fio": Misses(l2=70, llc=70, prefetched=5000), "busybox": Misses(llc=10**9)},
+)
+
 
 @pytest.fixture(scope="module")
-def session() -> ExactSession:
-    return ExactSession()
-
-
-@pytest.fixture(scope="module")
-def comparison(session: ExactSession) -> Comparison:
-    manifest = counts.counted(session.manifest())
-    return compare(manifest, session.records(), counts.profiles(session))
+def comparison() -> Comparison:
+    return compare(MANIFEST, SESSION.records(), counts.profiles(SESSION))
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +51,34 @@ def first(comparison: Comparison) -> Scaling:
     return SCALING.of(comparison)[0]
 
 
-def ranges(
-    manifest: Manifest, session: ExactSession, profiles: list[Profile]
-) -> tuple[Scaling, ...]:
-    recorded = Recorded(manifest, session.records(), profiles)
+def tree_lock(**numbers: int) -> tuple[LockUse, ...]:
+    site = LockSite(function="__filemap_add_folio", file="mm/filemap.c", shared=False, **numbers)
+    return (LockUse(instances=1, sleeps=False, symbol="", sites=(site,)),)
+
+
+def ranges(manifest: Manifest, records: list[RunRecord], profiles: list[Profile]) -> list[Scaling]:
+    recorded = Recorded(manifest, records, profiles)
     recorded.explained["measured_locks"] = MEASURED_LOCKS.made(recorded)
-    return SCALING.made(recorded)
+    return [*SCALING.made(recorded)]
+
+
+def runs(
+    manifest: Manifest = WITH_TWIN, *, saved: int = 0, by_lock: bool = True
+) -> tuple[list[RunRecord], list[Profile]]:
+    """Of the twin: 2 L2 misses and 1 LLC miss a folio with the lock held, on patched fewer."""
+    arms: dict[str, list[dict[str, object]]] = {}
+    for arm, fewer in (("base", 0), ("patched", saved)):
+        locks = tree_lock(taken=1000, held=HELD, l2=2000 - fewer, llc=1000 - fewer, walks=100)
+        arms[arm] = [{"memory": but(USE, by_lock=by_lock), "locks": locks}] * 2
+    return counts.of_twin(manifest, "memory", arms)
+
+
+def with_misses(
+    manifest: Manifest = WITH_TWIN, *, same: bool = False, saved: int = 0, by_lock: bool = True
+) -> Scaling:
+    """The range of phase 4k."""
+    own, twin = counts.profiles(SESSION, same=same), runs(manifest, saved=saved, by_lock=by_lock)
+    return ranges(manifest, SESSION.records() + twin[0], own + twin[1])[0]
 
 
 def test_the_lock_that_fills_first_is_taken_from_the_judged_runs(
@@ -57,10 +94,12 @@ def test_the_lock_that_fills_first_is_taken_from_the_judged_runs(
 
 
 def test_path_length_and_the_full_lock_are_in_the_range(first: Scaling) -> None:
-    (alone, full) = first.points[0], first.points[-1]
-    assert alone.cpus == 1
-    assert alone.base == (1.0, 1.0)
-    assert alone.change[0] <= first.at_one <= alone.change[1]
+    full = first.points[-1]
+    for each in (first, with_misses(saved=900)):
+        alone = each.points[0]
+        assert alone.cpus == 1
+        assert alone.base == (1.0, 1.0)
+        assert alone.change[0] <= each.at_one <= alone.change[1]
     # Instructions alone, where the lock is always held: lines that move make it less.
     assert full.change[1] == pytest.approx(first.held[0] / first.held[1] - 1, abs=2e-4)
     assert 0 < full.change[0] < first.at_one
@@ -74,54 +113,30 @@ def test_more_cpus_are_no_slower_and_never_faster_than_as_many(first: Scaling) -
     assert best == sorted(best)
 
 
-def test_equal_arms_have_no_change_at_any_number(session: ExactSession) -> None:
-    manifest = counts.counted(session.manifest())
-    equal = ranges(manifest, session, counts.profiles(session, same=True))
+def test_equal_arms_have_no_change_at_any_number() -> None:
+    equal = ranges(MANIFEST, SESSION.records(), counts.profiles(SESSION, same=True))
+    missed = with_misses(same=True)
     assert equal
-    assert {end for each in equal for point in each.points for end in point.change} == {0.0}
+    assert missed.missed is not None
+    for each in (*equal, missed):
+        assert {end for point in each.points for end in point.change} == {0.0}
 
 
-def test_no_range_without_a_machine_or_with_several_vcpus(session: ExactSession) -> None:
-    manifest = counts.counted(session.manifest())
-    profiles = counts.profiles(session)
-    machine = manifest.machine
-    assert machine is not None
-    without = but(machine, many=None)
-    guest = but(manifest.guest, vcpus=2)
+def test_no_range_without_a_machine_or_with_several_vcpus() -> None:
+    without = but(MACHINE, many=None)
+    guest = but(MANIFEST.guest, vcpus=2)
     for update in ({"machine": None}, {"machine": without}, {"guest": guest}):
-        assert ranges(but(manifest, **update), session, profiles) == ()
+        profiles = counts.profiles(SESSION)
+        assert ranges(but(MANIFEST, **update), SESSION.records(), profiles) == []
 
 
-def test_no_range_where_no_lock_is_near(session: ExactSession) -> None:
+def test_no_range_where_no_lock_is_near() -> None:
     """A lock that is held for a hundred-thousandth of the time fills up nowhere."""
-    manifest = counts.counted(session.manifest())
-
-    def rare(profile: Profile) -> Profile:
-        phases = tuple(
-            but(
-                phase,
-                locks=(
-                    LockUse(
-                        instances=1,
-                        sleeps=False,
-                        symbol="",
-                        sites=(
-                            LockSite(
-                                function="__filemap_add_folio",
-                                file="",
-                                shared=False,
-                                taken=9,
-                                held=int(phase.busy / FARTHEST),
-                            ),
-                        ),
-                    ),
-                ),
-            )
-            for phase in profile.phases
-        )
-        return but(profile, phases=phases)
-
-    assert ranges(manifest, session, [rare(p) for p in counts.profiles(session)]) == ()
+    rare = counts.of_runs(
+        SESSION,
+        lambda phase, *_: {"locks": tree_lock(taken=9, held=int(phase.busy / FARTHEST))},
+    )
+    assert ranges(MANIFEST, SESSION.records(), rare) == []
 
 
 def test_what_may_be_luck_is_in_parentheses(comparison: Comparison, first: Scaling) -> None:
@@ -183,20 +198,22 @@ def test_without_a_handover_it_is_the_machine_repairman(cpus: int, held: float) 
     assert lock_throughput(cpus, 20.0, held, 0.0) == pytest.approx(expected, rel=1e-9)
 
 
-def test_one_cpu_waits_for_nobody_and_hands_over_to_nobody() -> None:
-    assert lock_throughput(1, 20.0, 5.0, 100.0) == pytest.approx(1 / 25)
-
-
-def test_two_cpus_with_a_handover_are_three_states() -> None:
-    """At the lock are 0, 1 or 2 of them: solved by hand for apart 4, held 2, handover 1."""
-    # Rates: 2/4 in, 1/2 out; 1/4 in, 1/3 out.  Weights 1, 1, 3/4.
-    assert lock_throughput(2, 4.0, 2.0, 1.0) == pytest.approx((1 / 2 + 0.75 / 3) / 2.75)
-
-
-def test_a_full_lock_gives_the_reciprocal_of_its_time() -> None:
-    assert lock_throughput(5000, 20.0, 5.0, 1.0) == pytest.approx(1 / 6)
-    assert lock_throughput(8, 0.0, 5.0, 1.0) == pytest.approx(1 / 6)
-    assert lock_throughput(1, 0.0, 5.0, 1.0) == pytest.approx(1 / 5)
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        # One CPU waits for nobody and hands over to nobody.
+        ((1, 20.0, 5.0, 100.0), 1 / 25),
+        # Three states, 0, 1 or 2 at the lock: rates 2/4 in, 1/2 out; 1/4 in, 1/3 out; so weights
+        # are 1, 1, 3/4.
+        ((2, 4.0, 2.0, 1.0), (1 / 2 + 0.75 / 3) / 2.75),
+        # A full lock gives the reciprocal of its time.
+        ((5000, 20.0, 5.0, 1.0), 1 / 6),
+        ((8, 0.0, 5.0, 1.0), 1 / 6),
+        ((1, 0.0, 5.0, 1.0), 1 / 5),
+    ],
+)
+def test_throughput_by_hand(times: tuple[int, float, float, float], expected: float) -> None:
+    assert lock_throughput(*times) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -205,3 +222,72 @@ def test_a_full_lock_gives_the_reciprocal_of_its_time() -> None:
 def test_what_is_no_queue_is_refused(times: tuple[int, float, float, float]) -> None:
     with pytest.raises(ValueError, match="no queue"):
         lock_throughput(*times)
+
+
+def test_misses_are_per_unit_and_per_instruction_with_the_lock() -> None:
+    ((key, missed),) = missed_in_phases(Recorded(WITH_TWIN, *runs(saved=500))).items()
+    assert (key, missed.unit_title) == (("filemap-4k", "4k"), "folio added")
+    # What idles is in none of it.
+    assert missed.total == MissedEach(l2=(2.57, 2.57), llc=(2.07, 2.07), walks=(0.4, 0.4))
+    assert missed.held == {
+        "i_pages.xa_lock": MissedEach(
+            l2=(2000 / HELD, 1500 / HELD), llc=(1000 / HELD, 500 / HELD), walks=(100 / HELD,) * 2
+        )
+    }
+
+
+def test_a_miss_takes_the_way_from_its_level_to_the_next() -> None:
+    cycles = MACHINE.cycles
+    missed = MissedEach(l2=(1, 2), llc=(1, 0), walks=(0, 3))
+    way = weights(MACHINE)["l2"]
+    assert way == cycles.llc - cycles.l2
+    assert cycles_of(MACHINE, missed) == (cycles.memory - cycles.l2, 2 * way + 3 * cycles.walk)
+
+
+def test_what_is_saved_under_the_lock_widens_the_range() -> None:
+    without, plain, saved = (
+        with_misses(by_lock=False),
+        with_misses(),
+        with_misses(saved=900),
+    )
+    assert (without.missed, without.missed_held) == (None, None)
+    assert plain.missed_held is not None
+    # As many as instructions with the lock held of the judged runs have.
+    assert plain.missed_held.l2[0] == pytest.approx(2000 / HELD * plain.held[0])
+    assert saved.points[-1].change[1] > 1.05 * plain.points[-1].change[1]
+    # With the lock always held, each instruction and each miss at its slowest.
+    many = MACHINE.many
+    assert many is not None
+    assert saved.missed_held is not None
+    base, patched = (
+        held + cycles
+        for held, cycles in zip(saved.held, cycles_of(MACHINE, saved.missed_held), strict=True)
+    )
+    assert saved.points[-1].change[1] > base / patched - 1 - 2e-4
+
+
+def test_a_machine_that_does_not_say_what_is_without_misses_has_none() -> None:
+    assert MACHINE.many is not None
+    many = but(MACHINE.many, instructions_per_cycle_in_caches=None)
+    machine = but(MACHINE, many=many)
+    twins = tuple(but(twin, machine=machine) for twin in WITH_TWIN.twins)
+    without = but(WITH_TWIN, machine=machine, twins=twins)
+    scaling, plain = with_misses(without), with_misses(by_lock=False)
+    assert scaling.missed is None
+    assert scaling.points == plain.points
+
+
+def test_misses_of_another_machine_are_not_added() -> None:
+    twins = tuple(but(twin, machine=but(MACHINE, name="other")) for twin in WITH_TWIN.twins)
+    assert missed_in_phases(Recorded(but(WITH_TWIN, twins=twins), *runs())) == {}
+
+
+def test_the_section_says_with_what_it_was_computed() -> None:
+    added, without = with_misses(), with_misses(by_lock=False)
+    assert dict(section.assumptions(without, MACHINE))["misses"].startswith("without: ")
+    facts = dict(section.assumptions(added, MACHINE))
+    assert facts["instructions per cycle"].startswith("1 to 2 at 3.4 GHz")
+    assert "counted by diagnostic runs per folio added: 2.570 -> 2.570 L2 misses" in facts["misses"]
+    assert "(60, 218, 30 cycles)" in facts["misses"]
+    facts = dict(section.assumptions(without, MACHINE))
+    assert facts["instructions per cycle"].startswith("0.5 to 2 at 3.4 GHz")

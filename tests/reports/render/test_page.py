@@ -70,8 +70,7 @@ def test_no_measured_cost_or_date_of_the_run(page: str, normal: Comparison) -> N
 
 
 def test_same_code_without_a_run_is_a_whole_page() -> None:
-    session = ExactSession(same_code=True)
-    parsed = ParsedPage(forms.render(compare(session.manifest(), []), "html"))
+    parsed = ParsedPage(forms.render(ExactSession(same_code=True).compared([]), "html"))
     assert parsed.open == []
     assert "Identical machine code: nothing was booted." in " ".join(parsed.text.split())
     assert "svg" not in {tag for tag, _ in parsed.tags}

@@ -86,8 +86,7 @@ def test_work_that_moved_before_a_phase_is_shown(more_ms: float, shown: bool) ->
 def test_path_and_work_are_explained_where_they_are_judged(
     names: tuple[str, ...], expected: str
 ) -> None:
-    session = ExactSession()
-    pair = compare(session.manifest(), session.records())
+    pair = ExactSession().compared()
     case, made = pair.cases[0], pair.primary[0]
     metrics = tuple(but(made, name=each, phase=each.partition(".")[0]) for each in names)
     assert path_and_work(but(pair, cases=(but(case, metrics=metrics),))) == expected
