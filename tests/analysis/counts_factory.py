@@ -206,6 +206,22 @@ def twin(manifest: Manifest, name: str, observe: Observed, **guest: int) -> Twin
     )
 
 
+def twin_run(manifest: Manifest, name: str, arm: str, block: int) -> RunRecord:
+    """A run of a diagnostic run in the first case."""
+    run_id = f"filemap-4k-{block:03d}-{arm}-{name}"
+    return RunRecord(
+        run_id=run_id,
+        case="filemap-4k",
+        arm=arm,
+        block=block,
+        seed=manifest.seeds[block],
+        twin=name,
+        kernel_key="x",
+        samples={"4k.bw": 50.0},
+        fingerprint=run_id,
+    )
+
+
 def of_twin(
     manifest: Manifest, name: str, arms: Mapping[str, Sequence[dict[str, object]]], vcpus: int = 1
 ) -> tuple[list[RunRecord], list[Profile]]:
@@ -213,24 +229,10 @@ def of_twin(
     records, profiles = [], []
     for arm, runs in arms.items():
         for block, counts in enumerate(runs):
-            run_id = f"filemap-4k.b{block:02}.{arm}.{name}"
-            seed = manifest.seeds[block]
-            records.append(
-                RunRecord(
-                    run_id=run_id,
-                    case="filemap-4k",
-                    arm=arm,
-                    block=block,
-                    seed=seed,
-                    twin=name,
-                    kernel_key="x",
-                    samples={"4k.bw": 50.0},
-                    fingerprint=run_id,
-                )
-            )
-            phase = phase_profile("4k", seed, "base", vcpus=vcpus)
+            records.append(record := twin_run(manifest, name, arm, block))
+            phase = phase_profile("4k", record.seed, "base", vcpus=vcpus)
             update = {"units": {"folio": FOLIOS}, **counts}
-            profiles.append(Profile(run_id=run_id, phases=(but(phase, **update),)))
+            profiles.append(Profile(run_id=record.run_id, phases=(but(phase, **update),)))
     return records, profiles
 
 
@@ -273,29 +275,15 @@ def twin_runs(
 ) -> tuple[list[RunRecord], list[Profile], list[Locks]]:
     """Records, profiles and waits of all twins of the manifest."""
     records, counts, locks = [], [], []
-    keys = {arm.name: arm.kernel.key for arm in manifest.arms}
     for twin in manifest.twins:
         for block in range(twin.blocks):
             for arm in ("base", "patched"):
-                seed = manifest.seeds[block]
-                run_id = f"filemap-4k-{block:03d}-{arm}-{twin.name}"
+                records.append(record := twin_run(manifest, twin.name, arm, block))
+                run_id, seed = record.run_id, record.seed
                 like = "base" if same else arm
                 slow = 932.0 if like == "base" else 772.0
                 profile = phase_profile(
                     "4k", seed, like, ios=40_000, vcpus=twin.guest.vcpus, slow=slow
-                )
-                records.append(
-                    RunRecord(
-                        run_id=run_id,
-                        case="filemap-4k",
-                        arm=arm,
-                        block=block,
-                        seed=seed,
-                        twin=twin.name,
-                        kernel_key=keys[arm],
-                        samples={"4k.bw": 50.0},
-                        fingerprint=run_id,
-                    )
                 )
                 counts.append(Profile(run_id=run_id, phases=(profile,)))
                 waits = _waits(like, seed, profile.units["folio"])

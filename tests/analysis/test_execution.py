@@ -207,23 +207,28 @@ def test_what_ran_before_a_phase_may_act_in_it_and_is_no_unchanged() -> None:
     assert metric.judgement.reason.startswith("none of the changed functions ran (added); before")
 
 
-def without(manifest: Manifest, **arm: object) -> Manifest:
+def headed(session: MeasuredSession, **head: object) -> MeasuredSession:
+    """The same with a manifest that has these fields."""
+    return dataclasses.replace(session, manifest=but(session.manifest, **head))
+
+
+def other_arm(manifest: Manifest, **arm: object) -> dict[str, object]:
     base, patched = manifest.arms
-    return but(manifest, arms=(base, but(patched, **arm)))
+    return {"arms": (base, but(patched, **arm))}
 
 
 def test_where_it_is_not_known_what_ran_the_verdicts_are_as_before() -> None:
     session = on_record("vmalloc")
     manifest = session.manifest
     prebuilt = but(manifest.arms[1].kernel, flavour="prebuilt")
-    heads = [
-        but(manifest, triage=None),
-        but(manifest, triage=TriageRecord(verdict="data or layout")),
-        without(manifest, kernel=prebuilt),
-        without(manifest, settings={"sysctl vm.swappiness": "1"}),
+    heads: list[dict[str, object]] = [
+        {"triage": None},
+        {"triage": TriageRecord(verdict="data or layout")},
+        other_arm(manifest, kernel=prebuilt),
+        other_arm(manifest, settings={"sysctl vm.swappiness": "1"}),
     ]
     for head in heads:
-        judged = compare_session(measured(head, session.records, session.profiles))
+        judged = compare_session(headed(session, **head))
         assert Verdict.NOT_TESTED not in verdicts(judged).values()
     uncounted = compare_session(measured(manifest, session.records))
     assert Verdict.NOT_TESTED not in verdicts(uncounted).values()
@@ -280,7 +285,7 @@ def test_no_function_changed_where_nothing_ran_that_differs() -> None:
     judged = compare_session(session)
     own = judged.comparisons[0].headlines
     assert all(each.tested > 0 and each.changed == () for each in own)
-    unknown = measured(but(session.manifest, triage=None), session.records, session.profiles)
+    unknown = headed(session, triage=None)
     assert any(each.changed for each in compare_session(unknown).comparisons[0].headlines)
 
 
@@ -332,9 +337,7 @@ def test_a_slow_down_that_memory_hides_is_not_unchanged() -> None:
 def test_nothing_is_divided_where_it_is_not_known_who_calls_whom_or_who_waits() -> None:
     session = on_record("lru_add", **{"4k": 0.02})
     assert verdicts(known(session, None))["4k.bw"] is Verdict.IMPROVEMENT
-    guest = but(session.manifest.guest, vcpus=4)
-    head = but(session.manifest, guest=guest)
-    many = dataclasses.replace(session, manifest=head)
+    many = headed(session, guest=but(session.manifest.guest, vcpus=4))
     assert verdicts(known(many))["4k.bw"] is Verdict.IMPROVEMENT
 
 
@@ -344,9 +347,7 @@ def test_what_is_executed_at_boot_or_is_data_may_act_later() -> None:
     assert "at boot setup" in booted.primary[0].judgement.reason
     assert verdicts(booted)["thp.bw"] is Verdict.NOT_TESTED
     session = on_record("setup", **{"4k": -0.02})
-    data = TriageRecord(verdict="data or layout")
-    head = but(session.manifest, triage=data)
-    judged = known(dataclasses.replace(session, manifest=head))
+    judged = known(headed(session, triage=TriageRecord(verdict="data or layout")))
     assert verdicts(judged)["4k.bw"] is Verdict.UNEXPLAINED
     assert "no function's code differs" in judged.primary[0].judgement.reason
 
@@ -354,9 +355,7 @@ def test_what_is_executed_at_boot_or_is_data_may_act_later() -> None:
 def test_a_change_beside_other_data_is_unexplained_though_nothing_changed_ran() -> None:
     session = on_record("vmalloc", **{"4k": -0.02})
     limit = FunctionRecord(name="limit", before=4, after=4)
-    known_data = but(triage("vmalloc"), data=(limit,))
-    head = but(session.manifest, triage=known_data)
-    judged = known(dataclasses.replace(session, manifest=head))
+    judged = known(headed(session, triage=but(triage("vmalloc"), data=(limit,))))
     assert verdicts(judged)["4k.bw"] is Verdict.UNEXPLAINED
     assert "data differs (limit)" in judged.primary[0].judgement.reason
     assert verdicts(judged)["thp.bw"] is Verdict.NOT_TESTED
@@ -366,8 +365,7 @@ def test_every_patch_of_a_stack_is_named_in_the_next_step() -> None:
     session = on_record("vmalloc")
     series = SeriesSpec(path="a b.mbox", stack=("c.patch",))
     experiment = but(session.manifest.experiment, series=series)
-    head = but(session.manifest, experiment=experiment)
-    shown = headline(compare_session(measured(head, session.records, session.profiles)))
+    shown = headline(compare_session(headed(session, experiment=experiment)))
     assert shown.causes == ("workloads that run them: ./lab.py suggest 'a b.mbox' c.patch",)
 
 
@@ -456,9 +454,8 @@ def test_data_and_modules_may_act_where_no_changed_function_runs(
 ) -> None:
     differing = but(triage("vmalloc"), **beside)
     for verdict, effect in ((quiet, 0.0), (loud, 0.02)):
-        session = on_record("vmalloc", **{"4k": effect})
-        head = but(session.manifest, triage=differing)
-        judged = compare_session(measured(head, session.records, session.profiles))
+        session = headed(on_record("vmalloc", **{"4k": effect}), triage=differing)
+        judged = compare_session(session)
         assert verdicts(judged)["4k.bw"] is verdict
         texts = [of_finding(finding) for finding in judged.findings]
         assert any(f"{next(iter(beside))} changed: " in text for text in texts)

@@ -65,8 +65,7 @@ def test_no_rate_or_duration_is_without_virtual(form: str, sessions: dict[str, E
 
 
 @pytest.mark.parametrize("form", MAIL)
-def test_wall_sessions_have_blocks_and_a_against_a(form: str) -> None:
-    quiet = WallSession(effect=0.03, busy=(("filemap-4k", 3, "patched"),)).compared()
+def test_wall_sessions_have_blocks_and_a_against_a(quiet: Comparison, form: str) -> None:
     rendered = " ".join(forms.render(quiet, form).split())
     assert "seed" not in rendered
     assert "blocks" in rendered

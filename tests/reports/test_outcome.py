@@ -5,7 +5,7 @@ import pytest
 from analysis.many import SessionComparison, compare_session
 from analysis.verdict import Judgement, Verdict
 from reports.headline import decided, exit_code, outcome, standing_verdicts
-from results.record import Failure
+from results.record import Failure, Manifest
 from tests.analysis.factory import ExactSession, fails
 from tests.analysis.measured import measured
 from tests.analysis.wall_factory import WallSession
@@ -82,14 +82,22 @@ def test_session_may_stop_only_where_a_look_decides(session: WallSession, expect
     assert decided(compared) is expected
 
 
+EFFECT = {"4k": 0.03, "thp": 0.0, "switch": 0.0}
+
+
+def adding(session: ExactSession) -> Manifest:
+    """The head of a session of eight seeds that adds more until it is decided."""
+    manifest = session.manifest()
+    return but(manifest, experiment=but(manifest.experiment, max_seeds=32, blocks=8))
+
+
 def words(session: SessionComparison) -> set[str]:
     return {word for named in standing_verdicts(session).values() for word in named.values()}
 
 
 def test_verdicts_that_more_seeds_may_decide_are_open() -> None:
-    session = ExactSession(effect={"4k": 0.03, "thp": 0.0, "switch": 0.0})
-    adding = but(session.manifest().experiment, max_seeds=32)
-    manifest = but(session.manifest(), experiment=adding)
+    session = ExactSession(effect=EFFECT)
+    manifest = adding(session)
     verdicts = standing_verdicts(compare_session(measured(manifest, session.records())))
     assert verdicts["filemap-4k"]["4k.bw"] == "improvement"
     assert verdicts["filemap-thp"]["switch.bw"] == ""
@@ -103,11 +111,8 @@ def test_verdicts_that_more_seeds_may_decide_are_open() -> None:
 def test_a_session_stopped_while_it_adds_seeds_is_judged_at_its_last_look(
     recorded: int, judged: int
 ) -> None:
-    session = ExactSession(
-        seeds=tuple(range(1, 13)), effect={"4k": 0.03, "thp": 0.0, "switch": 0.0}
-    )
-    adding = but(session.manifest().experiment, max_seeds=32, blocks=8)
-    manifest = but(session.manifest(), experiment=adding)
+    session = ExactSession(seeds=tuple(range(1, 13)), effect=EFFECT)
+    manifest = adding(session)
     records = [record for record in session.records() if record.block < recorded]
     compared = compare_session(measured(manifest, records))
     stopped = [finding.values for finding in compared.findings if finding.kind == "between-looks"]
@@ -123,12 +128,8 @@ def test_a_session_stopped_while_it_adds_seeds_is_judged_at_its_last_look(
 
 def test_a_case_is_judged_by_the_seeds_and_looks_that_it_has() -> None:
     """4k was decided with 8 seeds, and the other case has 12."""
-    session = ExactSession(
-        seeds=tuple(range(1, 13)), effect={"4k": 0.03, "thp": 0.0, "switch": 0.0}
-    )
-    manifest = session.manifest()
-    adding = but(manifest.experiment, max_seeds=32, blocks=8)
-    whole = but(manifest, experiment=adding)
+    session = ExactSession(seeds=tuple(range(1, 13)), effect=EFFECT)
+    whole = adding(session)
     fewer = whole.with_seeds(whole.seeds, {"filemap-4k": 8, "filemap-thp": 12})
     assert fewer.case_seeds == {"filemap-4k": 8}
     assert fewer.runs_planned == 2 * (8 + 12)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from results.session import MeasuredSession
 from results.store import SessionStore
-from tests.analysis.test_two_sessions import FIRST, SLOWER, guest, other_series, session
+from tests.analysis.test_two_sessions import FIRST, HEAD, SLOWER, other_series, session
 from tests.conftest import Terminal
 from tests.values import but
 
@@ -36,7 +36,7 @@ def test_the_exit_code_is_the_verdicts_and_nothing_is_written(
 
 def test_what_is_not_comparable_is_shown_and_no_verdict(main: Terminal, tmp_path: Path) -> None:
     stored(tmp_path / "one", session(FIRST), "2026-01-01T00:00:00Z")
-    other = session(SLOWER, **guest(SLOWER.manifest()))
+    other = session(SLOWER, guest=but(HEAD.guest, vcpus=4))
     stored(tmp_path / "two", other, "2026-01-02T00:00:00Z")
     assert main("compare", "one", "two") == 2
     assert "guest: vcpus: 1, then 4" in main.out

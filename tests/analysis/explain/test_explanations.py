@@ -246,8 +246,6 @@ def test_equal_arms_differ_in_nothing(
     }
     records, profiles = of_twins(manifest, same)
     own = counts.of_runs(session, judged, same=True)
-    base = {each.run_id: each.phases for each in own}
-    own = [but(each, phases=base[each.run_id.replace("-patched", "-base")]) for each in own]
     recorded = Recorded(manifest, [*session.records(), *records], [*own, *profiles])
     for each in counted.explanation.compare(recorded):
         rows = getattr(each, counted.rows)
