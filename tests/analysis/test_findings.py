@@ -180,7 +180,7 @@ def test_findings_of_series_and_builds_are_the_reports(with_findings: Comparison
     assert "v2, by A <a@example.org>, message-id 1@x" in origin
 
 
-def test_who_applies_a_series_is_told_what_its_build_executes(with_findings: Comparison) -> None:
+def test_a_letter_names_what_a_build_of_the_series_executes(with_findings: Comparison) -> None:
     letter = " ".join(forms.render(with_findings, "letter").split())
     assert f"The series {EXECUTED}." in letter
     assert "only 2 functions changed" not in letter

@@ -209,34 +209,34 @@ def recorded(*records: RunRecord, profiles: Sequence[Profile] = ()) -> MeasuredS
     return dataclasses.replace(session(FIRST), records=records, profiles=tuple(profiles))
 
 
-ONE, OTHER = FIRST.records()[:2]
-SAMPLES = ONE.samples or {}
-LOST = but(ONE, samples=None, failure=Failure(kind="panic", blame="lab", message=""))
-COUNTED = [each for each in counts_factory.profiles(FIRST) if each.run_id == ONE.run_id]
-(OF_ONE,) = COUNTED
-MORE = but(OF_ONE, phases=tuple(but(p, instructions=p.instructions + 1) for p in OF_ONE.phases))
+RUN, NEXT = FIRST.records()[:2]
+SAMPLES = RUN.samples or {}
+LOST = but(RUN, samples=None, failure=Failure(kind="panic", blame="lab", message=""))
+COUNTED = [each for each in counts_factory.profiles(FIRST) if each.run_id == RUN.run_id]
+(PROFILE,) = COUNTED
+MORE = but(PROFILE, phases=tuple(but(p, instructions=p.instructions + 1) for p in PROFILE.phases))
 
 
 def test_the_last_digit_of_a_run_counts() -> None:
-    first = recorded(ONE, OTHER, profiles=COUNTED)
+    first = recorded(RUN, NEXT, profiles=COUNTED)
     assert unequal_runs(first, first) == {}
     was, now = SAMPLES["4k.bw"], math.nextafter(SAMPLES["4k.bw"], 1e9)
-    last = recorded(but(ONE, samples=SAMPLES | {"4k.bw": now}), OTHER, profiles=COUNTED)
-    assert unequal_runs(first, last) == {ONE.run_id: f"4k.bw {was} then {now}"}
+    last = recorded(but(RUN, samples=SAMPLES | {"4k.bw": now}), NEXT, profiles=COUNTED)
+    assert unequal_runs(first, last) == {RUN.run_id: f"4k.bw {was} then {now}"}
     # What only the second has is nobody's business.
-    assert unequal_runs(recorded(OTHER), last) == {}
+    assert unequal_runs(recorded(NEXT), last) == {}
     assert unequal_runs(recorded(LOST), recorded(LOST)) == {}
 
 
 @pytest.mark.parametrize(
     ("now", "apart"),
     [
-        (recorded(but(ONE, fingerprint="e" * 64), profiles=COUNTED), "then eeee"),
-        (recorded(ONE, profiles=[MORE]), "what was counted"),
-        (recorded(ONE), "what was counted"),
+        (recorded(but(RUN, fingerprint="e" * 64), profiles=COUNTED), "then eeee"),
+        (recorded(RUN, profiles=[MORE]), "what was counted"),
+        (recorded(RUN), "what was counted"),
         (recorded(), "was not made"),
         (recorded(LOST, profiles=COUNTED), "then failed: panic"),
     ],
 )
 def test_what_is_not_the_same_of_a_run_is_named(now: MeasuredSession, apart: str) -> None:
-    assert apart in unequal_runs(recorded(ONE, profiles=COUNTED), now)[ONE.run_id]
+    assert apart in unequal_runs(recorded(RUN, profiles=COUNTED), now)[RUN.run_id]
