@@ -98,7 +98,7 @@ class _Snapshots:
 
 @dataclass
 class _Stage:
-    """Shared state of one call; ``told`` is of the batch under way."""
+    """One call of ``boot``: the futures of its runs by name, and CPU seconds of its guests."""
 
     judge: Judge
     place: Place
@@ -107,6 +107,88 @@ class _Stage:
     stop: threading.Event = field(default_factory=threading.Event)
     runs: dict[str, Future[None]] = field(default_factory=dict)
     cpu_s: list[float] = field(default_factory=list)
+
+    def make(self, batch: Sequence[Boot]) -> None:
+        """Boot a batch and wait for it; what it raises stops the others, too."""
+        slots = self.place.slots
+        pool = ThreadPoolExecutor(max_workers=slots, thread_name_prefix="guest")
+        # While what one sent is read, the next is booted; one more, as a repeat waits for its
+        # original.
+        readers = ThreadPoolExecutor(max_workers=slots + 1, thread_name_prefix="reader")
+        try:
+            for boot in batch:
+                if boot.machine not in self.snapshots.by_machine and not boot.cold:
+                    self.snapshots.count += 1
+                    self.snapshots.by_machine[boot.machine] = pool.submit(
+                        self._snapshot, boot, self.snapshots.count
+                    )
+            for boot in batch:
+                guest = pool.submit(self._run, boot)
+                self.runs[boot.name] = readers.submit(self._read, boot, guest, pool)
+            for finished in as_completed([self.runs[boot.name] for boot in batch]):
+                finished.result()
+        except BaseException:
+            self.stop.set()
+            raise
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+            readers.shutdown(wait=True, cancel_futures=True)
+
+    def _snapshot(self, boot: Boot, number: int) -> Snapshot:
+        name = f"snapshot {number} ({boot.group})"
+        self.place.reporter.started(name)
+        problem = "stopped"
+        try:
+            snapshot = kept.provide(
+                boot.machine,
+                self.place.cache,
+                self.scratch / f"snapshot-{number}",
+                self.place.raw / f"snapshot-{number}-{boot.group}",
+                self._watch(name),
+            )
+            problem = ""
+            self.cpu_s.append(snapshot.cpu_s)
+            return snapshot
+        except BootError as error:
+            problem = error.ending.message
+            raise
+        finally:
+            self.place.reporter.finished(name, problem=problem, counts=False)
+
+    def _watch(self, name: str) -> Callable[[str], None]:
+        def watch(word: str) -> None:
+            if self.stop.is_set():
+                raise InterruptedRunError
+            self.place.reporter.reached(name, word)
+
+        return watch
+
+    def _run(self, boot: Boot) -> Outcome:
+        if self.stop.is_set():
+            raise InterruptedRunError
+        self.place.reporter.started(boot.name)
+        folder, logs = self.scratch / boot.name, self.place.raw / boot.name
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            snapshot = None if boot.cold else self.snapshots.by_machine[boot.machine].result()
+            outcome = boot_guest(boot, snapshot, folder, logs, self._watch(boot.name))
+        except BootError as error:
+            outcome = Outcome(None, error.ending, 0.0, 0.0)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        self.cpu_s.append(outcome.cpu_s)
+        return outcome
+
+    def _read(self, boot: Boot, guest: Future[Outcome], pool: ThreadPoolExecutor) -> None:
+        for attempt in range(1, ATTEMPTS + 1):
+            outcome = guest.result()
+            first = self.judge.first(boot, outcome)
+            if first in self.runs:
+                # Queued before this one, so it ends without it.
+                self.runs[first].result()
+            if not self.judge.receive(boot, outcome, last=attempt == ATTEMPTS):
+                return
+            guest = pool.submit(self._run, boot)
 
 
 @dataclass(frozen=True)
@@ -149,96 +231,11 @@ class LocalExecutor:
         # One batch after the other, and no more snapshots on disk than the machines of one.
         for batch in batches:
             snapshots.keep({boot.machine for boot in batch})
-            _all(stage, batch)
+            stage.make(batch)
         return sum(stage.cpu_s)
 
     def require(self, experiment: Experiment) -> None:
         """The host we stand on measures all."""
-
-
-def _all(stage: _Stage, batch: Sequence[Boot]) -> None:
-    slots = stage.place.slots
-    pool = ThreadPoolExecutor(max_workers=slots, thread_name_prefix="guest")
-    # While what one sent is read, the next is booted; one more, as a repeat waits for its original.
-    readers = ThreadPoolExecutor(max_workers=slots + 1, thread_name_prefix="reader")
-    try:
-        for boot in batch:
-            if boot.machine not in stage.snapshots.by_machine and not boot.cold:
-                stage.snapshots.count += 1
-                stage.snapshots.by_machine[boot.machine] = pool.submit(
-                    _snapshot, stage, boot, stage.snapshots.count
-                )
-        for boot in batch:
-            guest = pool.submit(_run, stage, boot)
-            stage.runs[boot.name] = readers.submit(_read, stage, boot, guest, pool)
-        for finished in as_completed([stage.runs[boot.name] for boot in batch]):
-            finished.result()
-    except BaseException:
-        stage.stop.set()
-        raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-        readers.shutdown(wait=True, cancel_futures=True)
-
-
-def _snapshot(stage: _Stage, boot: Boot, number: int) -> Snapshot:
-    name = f"snapshot {number} ({boot.group})"
-    stage.place.reporter.started(name)
-    problem = "stopped"
-    try:
-        snapshot = kept.provide(
-            boot.machine,
-            stage.place.cache,
-            stage.scratch / f"snapshot-{number}",
-            stage.place.raw / f"snapshot-{number}-{boot.group}",
-            _watch(stage, name),
-        )
-        problem = ""
-        stage.cpu_s.append(snapshot.cpu_s)
-        return snapshot
-    except BootError as error:
-        problem = error.ending.message
-        raise
-    finally:
-        stage.place.reporter.finished(name, problem=problem, counts=False)
-
-
-def _watch(stage: _Stage, name: str) -> Callable[[str], None]:
-    def watch(word: str) -> None:
-        if stage.stop.is_set():
-            raise InterruptedRunError
-        stage.place.reporter.reached(name, word)
-
-    return watch
-
-
-def _run(stage: _Stage, boot: Boot) -> Outcome:
-    if stage.stop.is_set():
-        raise InterruptedRunError
-    stage.place.reporter.started(boot.name)
-    folder, logs = stage.scratch / boot.name, stage.place.raw / boot.name
-    shutil.rmtree(folder, ignore_errors=True)
-    try:
-        snapshot = None if boot.cold else stage.snapshots.by_machine[boot.machine].result()
-        outcome = boot_guest(boot, snapshot, folder, logs, _watch(stage, boot.name))
-    except BootError as error:
-        outcome = Outcome(None, error.ending, 0.0, 0.0)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    stage.cpu_s.append(outcome.cpu_s)
-    return outcome
-
-
-def _read(stage: _Stage, boot: Boot, guest: Future[Outcome], pool: ThreadPoolExecutor) -> None:
-    for attempt in range(1, ATTEMPTS + 1):
-        outcome = guest.result()
-        first = stage.judge.first(boot, outcome)
-        if first in stage.runs:
-            # Queued before this one, so it ends without it.
-            stage.runs[first].result()
-        if not stage.judge.receive(boot, outcome, last=attempt == ATTEMPTS):
-            return
-        guest = pool.submit(_run, stage, boot)
 
 
 def boot_guest(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
@@ -261,30 +262,25 @@ def require_same(manifest: Manifest, session: Prepared, folder: Path) -> None:
             )
 
 
-class SessionLock:
+@contextmanager
+def locked(folder: Path, *, must_exist: bool = False, head: str = MANIFEST) -> Iterator[None]:
     """One lab process a session folder.
 
     Raises UsageError: no session, or another process has it; StoreError: a link, pipe or device.
     """
-
-    def __init__(self, folder: Path, *, must_exist: bool = False, head: str = MANIFEST) -> None:
-        if must_exist and not (folder / head).exists():
-            raise UsageError(
-                "no session here", where=str(folder), next_step=f"name a folder with a {head}"
-            )
-        folder.mkdir(parents=True, exist_ok=True)
-        # It may be a stranger's that is to be finished, and QEMU opens files in it, too.
-        door.require_plain(folder)
-        self._folder = folder
-        self._lock = FileLock(folder / LOCK)
-
-    def __enter__(self) -> None:
-        try:
-            self._lock.acquire(timeout=0)
-        except Timeout:
-            raise UsageError(
-                "another lab process measures this session", where=str(self._folder)
-            ) from None
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+    if must_exist and not (folder / head).exists():
+        step = f"name a folder with a {head}"
+        raise UsageError("no session here", where=str(folder), next_step=step)
+    folder.mkdir(parents=True, exist_ok=True)
+    # It may be a stranger's that is to be finished, and QEMU opens files in it, too.
+    door.require_plain(folder)
+    lock = FileLock(folder / LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        what = "another lab process measures this session"
+        raise UsageError(what, where=str(folder)) from None
+    try:
+        yield
+    finally:
+        lock.release()

@@ -109,10 +109,21 @@ def make(
         reporter.log("nothing is measured: what is broken has no speed")
     stages = stages_of(session)
     for number, stage in enumerate(stages):
-        if not _guests(stage, sound, options, store):
+        guests = [_guests(each, sound, options, store) for each in stages[number:]]
+        if not guests[0]:
             continue
-        waiting = [each for each in stages[number:] if _guests(each, sound, options, store)]
-        verdict(tuple(_pending(each, sound, options, store) for each in waiting))
+        missing = [each for each in forecast_kernels(sound.resolved, options) if not each.cached]
+        verdict(
+            tuple(
+                Pending(
+                    each.title,
+                    tuple(f"{k.flavour} of {k.arm}" for k in missing if k.flavour in each.flavours),
+                    left,
+                )
+                for each, left in zip(stages[number:], guests, strict=True)
+                if left
+            )
+        )
         sound = with_kernels(sound, options, building, stage.flavours)
         if not stage.twins:
             sound = run_gate(sound, options, store, reporter)
@@ -201,12 +212,3 @@ def _guests(stage: Stage, session: Prepared, options: Options, store: SessionSto
     in_wall = session.wall is not None
     done = {each.run_id for each in store.records() if in_wall or not host_failed(each)}
     return len(remaining(of_twins(session, stage.twins, repeats=stage.repeats).plan, done))
-
-
-def _pending(stage: Stage, session: Prepared, options: Options, store: SessionStore) -> Pending:
-    kernels = tuple(
-        f"{kernel.flavour} of {kernel.arm}"
-        for kernel in forecast_kernels(session.resolved, options)
-        if kernel.flavour in stage.flavours and not kernel.cached
-    )
-    return Pending(stage.title, kernels, _guests(stage, session, options, store))

@@ -40,6 +40,41 @@ class WallStage:
     scratch: Path
     began: float
 
+    def make(self, runs: Sequence[PlannedRun]) -> None:
+        """Make one block; what the host lost is tried again."""
+        for run in runs:
+            self.reporter.started(run.run_id)
+            attempts = self.session.experiment.wall.attempts
+            for attempt in range(1, attempts + 1):
+                at_s = time.monotonic() - self.began
+                outcome, conditions = watched(partial(self._boot, run))
+                record, beside = measure.record_of(self.session, run, outcome, lambda files: ())
+                if record.failure is None or record.failure.blame != "host" or attempt == attempts:
+                    break
+                self.reporter.log(f"again    {run.run_id}: {record.failure.message}")
+            record = record.model_copy(update={"conditions": conditions, "at_s": round(at_s, 1)})
+            self.store.append(record, cost_of(run.run_id, outcome), *beside)
+            self.reporter.finished(
+                run.run_id, problem=record.failure.message if record.failure else ""
+            )
+
+    def _boot(self, run: PlannedRun) -> Outcome:
+        folder, logs = self.scratch / run.run_id, self.store.raw / run.run_id
+        shutil.rmtree(folder, ignore_errors=True)
+
+        def watch(word: str) -> None:
+            self.reporter.reached(run.run_id, word)
+
+        machine, job_text = wall_boot_of(self.session, run)
+        try:
+            return virtme.run(machine, job_text, folder, logs, watch)
+        except InfraError as error:
+            # One guest that did not start is one run lost; without KVM none would start.
+            accelerator.require_device(machine.accelerator)
+            return Outcome(None, Ending("lost", str(error)), 0.0, 0.0)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
 
 def measure_wall(
     session: Prepared,
@@ -81,11 +116,11 @@ def measure_wall(
                 reporter.log(f"decided after {made} blocks")
                 todo = [later for later in todo if later[0].twin]
                 break
-            _make(stage, runs)
+            stage.make(runs)
         else:
             todo = []
         for runs in todo:
-            _make(stage, runs)
+            stage.make(runs)
         reporter.log(f"measured in {duration(time.monotonic() - stage.began - before)}")
 
 
@@ -99,24 +134,6 @@ def lab_kept_off(placement: Placement | None) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
-
-
-def _make(stage: WallStage, runs: Sequence[PlannedRun]) -> None:
-    for run in runs:
-        stage.reporter.started(run.run_id)
-        attempts = stage.session.experiment.wall.attempts
-        for attempt in range(1, attempts + 1):
-            at_s = time.monotonic() - stage.began
-            outcome, conditions = watched(partial(_boot, stage, run))
-            record, beside = measure.record_of(stage.session, run, outcome, lambda files: ())
-            if record.failure is None or record.failure.blame != "host" or attempt == attempts:
-                break
-            stage.reporter.log(f"again    {run.run_id}: {record.failure.message}")
-        record = record.model_copy(update={"conditions": conditions, "at_s": round(at_s, 1)})
-        stage.store.append(record, cost_of(run.run_id, outcome), *beside)
-        stage.reporter.finished(
-            run.run_id, problem=record.failure.message if record.failure else ""
-        )
 
 
 def watched(boot: Callable[[], Outcome]) -> tuple[Outcome, Conditions]:
@@ -139,21 +156,3 @@ def _own_cpu_s() -> float:
     """CPU time (seconds) of the lab and of all programs it has waited for."""
     spent = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in spent)
-
-
-def _boot(stage: WallStage, run: PlannedRun) -> Outcome:
-    folder, logs = stage.scratch / run.run_id, stage.store.raw / run.run_id
-    shutil.rmtree(folder, ignore_errors=True)
-
-    def watch(word: str) -> None:
-        stage.reporter.reached(run.run_id, word)
-
-    machine, job_text = wall_boot_of(stage.session, run)
-    try:
-        return virtme.run(machine, job_text, folder, logs, watch)
-    except InfraError as error:
-        # One guest that did not start is one run lost; without KVM none would start.
-        accelerator.require_device(machine.accelerator)
-        return Outcome(None, Ending("lost", str(error)), 0.0, 0.0)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

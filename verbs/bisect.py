@@ -113,7 +113,7 @@ def bisect_verb(
             raise UsageError(what, where="--resume", next_step=step)
         target = resume
         with (
-            session.SessionLock(target, must_exist=True, head=bisect.STATE),
+            session.locked(target, must_exist=True, head=bisect.STATE),
             placed(run_options, booting, reporter) as on,
             resumable(("bisect", "--resume", str(target)), target / bisect.STATE),
         ):
@@ -130,7 +130,7 @@ def bisect_verb(
                 resolved, commits, metric, case, threshold_of(threshold), seeds, request
             )
             target = folder or session.new_folder(SESSIONS, resolved.experiment)
-            stack.enter_context(session.SessionLock(target))
+            stack.enter_context(session.locked(target))
             stack.enter_context(
                 resumable(("bisect", "--resume", str(target)), target / bisect.STATE)
             )

@@ -158,7 +158,7 @@ class Loop:
         words = arguments(request, here=Path.cwd(), checkout=CHECKOUT)
         building = self.reporter.building
         try:
-            with session.SessionLock(target):
+            with session.locked(target):
                 opened, store = session.start(
                     resolved, self.on, target, request.recorded, building, words
                 )

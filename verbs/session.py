@@ -249,7 +249,7 @@ def annotate_verb(
     annotation = known.annotation()
     if annotation is None or is_stale(annotation, known):
         reporter = Reporter()
-        with sessions.SessionLock(folder, must_exist=True):
+        with sessions.locked(folder, must_exist=True):
             opened, store, on = sessions.reopen(folder, options(), reporter.building)
             annotate(opened, on, store)
     write_out(forms.as_annotated(forms.read_comparison(folder), form), end="")
@@ -328,7 +328,7 @@ def measure(
             step = "leave out EXPERIMENT, --series, --set, --seeds and --session"
             raise UsageError(what, where="--resume", next_step=step)
         if resume is not None:
-            with sessions.SessionLock(resume, must_exist=True), ended(resume):
+            with sessions.locked(resume, must_exist=True), ended(resume):
                 opened, store, on = sessions.reopen(
                     resume, on, reporter.building, request.max_seeds
                 )
@@ -344,10 +344,10 @@ def measure(
         if resolved.experiment.mode == "native":
             from runs.native import measure_native
 
-            with sessions.SessionLock(target):
+            with sessions.locked(target):
                 measure_native(resolved, on, target, reporter, created=sessions.now())
             return target
-        with sessions.SessionLock(target), ended(target):
+        with sessions.locked(target), ended(target):
             opened, store = sessions.start(
                 resolved,
                 on,

@@ -195,7 +195,7 @@ def _repeat(
         experiment = repro.experiment_again(opened, on, source)
         target = folder or session.new_folder(SESSIONS, experiment)
         again = ("repro", "--check", str(archive), "--session", str(target))
-        with session.SessionLock(target), resumable(again, target / MANIFEST):
+        with session.locked(target), resumable(again, target / MANIFEST):
             if (target / MANIFEST).exists():
                 prepared, store, on = session.reopen(target, on, reporter.building)
             else:

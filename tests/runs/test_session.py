@@ -23,8 +23,8 @@ from runs.boots import WallHost
 from runs.local import Options
 from runs.resolved import resolve
 from runs.session import (
-    SessionLock,
     keep_calls,
+    locked,
     new_folder,
     now,
     reopen,
@@ -288,23 +288,23 @@ def test_no_session_to_go_on_with(tmp_path: Path, options: Options) -> None:
 
 def test_one_lab_a_session(tmp_path: Path) -> None:
     folder = tmp_path / "session"
-    with SessionLock(folder):
-        with pytest.raises(UsageError, match="another lab process") as caught, SessionLock(folder):
+    with locked(folder):
+        with pytest.raises(UsageError, match="another lab process") as caught, locked(folder):
             pass
         assert caught.value.where == str(folder)
-        with SessionLock(tmp_path / "other"):
+        with locked(tmp_path / "other"):
             pass
     # It is let go, also where measuring failed.
-    with pytest.raises(OSError, match="full"), SessionLock(folder):
+    with pytest.raises(OSError, match="full"), locked(folder):
         raise OSError("full")
-    with SessionLock(folder):
+    with locked(folder):
         pass
 
 
 def test_nothing_is_made_where_there_is_no_session_to_resume(tmp_path: Path) -> None:
     folder = tmp_path / "session"
-    with pytest.raises(UsageError, match="no session here"):
-        SessionLock(folder, must_exist=True)
+    with pytest.raises(UsageError, match="no session here"), locked(folder, must_exist=True):
+        pass
     assert not folder.exists()
 
 
@@ -348,6 +348,6 @@ def test_a_session_with_a_link_in_it_is_not_measured(tmp_path: Path) -> None:
     private.write_text("mine")
     # QEMU would open it for writing, and follow it.
     (folder / "raw/4k-000-base/console.log").symlink_to(private)
-    with pytest.raises(StoreError, match=r"console\.log: is a link"):
-        SessionLock(folder)
+    with pytest.raises(StoreError, match=r"console\.log: is a link"), locked(folder):
+        pass
     assert private.read_text() == "mine"
