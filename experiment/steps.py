@@ -96,13 +96,6 @@ MOST_SEEDS = 32
 
 
 @dataclass(frozen=True)
-class NextPoint:
-    """Measure this point next."""
-
-    point: int
-
-
-@dataclass(frozen=True)
 class Boundary:
     """The metric moves between points ``old`` and ``new``; those between cannot be tested."""
 
@@ -115,8 +108,8 @@ class Boundary:
         return self.new == self.old + 1
 
 
-def next_step(points: int, states: Mapping[int, State]) -> NextPoint | Boundary:
-    """What to do next, from what is known; ``points`` counts them, the first is 0.
+def next_step(points: int, states: Mapping[int, State]) -> int | Boundary:
+    """The point to be measured next, or what was found; ``points`` counts them, the first is 0.
 
     The first point must be known to be old, the last to be new.  Only what is known decides, so
     that a search that was stopped goes on where it was.  Raises ValueError: the ends are not known
@@ -132,7 +125,7 @@ def next_step(points: int, states: Mapping[int, State]) -> NextPoint | Boundary:
         middle = min(between, key=lambda point: (abs(2 * point - old - new), point))
         state = states.get(middle)
         if state is None:
-            return NextPoint(middle)
+            return middle
         if state == "old":
             old = middle
         else:

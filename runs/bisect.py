@@ -17,7 +17,7 @@ from pydantic import Field
 
 from errors import InfraError, LabError, SeriesError, UsageError, WorkloadError
 from experiment.spec import ArmSpec, Experiment
-from experiment.steps import Boundary, NextPoint, State, can_decide, next_step, state_of
+from experiment.steps import Boundary, State, can_decide, next_step, state_of
 from kernels.intake import Taken
 from results import door
 from results.door import StoreError
@@ -104,7 +104,11 @@ def begin(search: Search, series: Mapping[str, Taken], folder: Path, options: Op
     """Write down a new search.  Raises UsageError: the folder holds one, or a session."""
     require_new(folder)
     copy_series(series, folder, options)
-    _save(search, folder)
+    _write(search, folder)
+
+
+def _write(search: Search, folder: Path) -> None:
+    door.write(folder, STATE, json.dumps(search.model_dump(mode="json"), indent=1) + "\n")
 
 
 def read(folder: Path, options: Options) -> Search:
@@ -126,190 +130,178 @@ def read(folder: Path, options: Options) -> Search:
 
 def run(folder: Path, options: Options, reporter: Reporter, building: Building) -> Result:
     """Search to the end.  SeriesError: an end does not build or boot; others: no measurement."""
-    search = read(folder, options)
-    session = _grown(search, folder, (0, search.last), options, building)
-    search = _save(search.model_copy(update={"tested": (0, search.last, *search.tested)}), folder)
-    whole = 0.0
-    if not session.same_code:
-        measure(session, options, SessionStore(folder), reporter)
-        whole = _change(search, folder, search.last, required=True)
-    if abs(whole) <= search.threshold:
-        return _result("nothing", search, folder, whole, 0, search.last)
-    finding = _too_fine(search, folder)
-    if finding:
-        reporter.log(f"note: {finding}")
-    while True:
-        decided = next_step(len(search.points), _known(search, folder, whole))
-        if isinstance(decided, Boundary):
-            kind: Literal["found", "range"] = "found" if decided.single else "range"
-            return _result(kind, search, folder, whole, decided.old, decided.new, finding)
-        search = _try_point(decided, search, folder, options, reporter, building)
+    return _Searching(read(folder, options), folder, options, reporter, building).run()
 
 
-def _try_point(
-    request: NextPoint,
-    search: Search,
-    folder: Path,
-    options: Options,
-    reporter: Reporter,
-    building: Building,
-) -> Search:
-    """Build and measure one more point; return what is known then."""
-    point = request.point
-    arm = search.points[point]
-    reporter.log(f"trying   {arm.name} of {search.last}: {arm.label}")
-    try:
-        session = _prepared(search, (*search.tested, point), options, building)
-        code = {
-            each: session.measured[search.points[each].name].identity.code_key
-            for each in (*search.tested, point)
-        }
-        equal = [each for each in search.tested if code[each] == code[point] and each != point]
-        if equal:
-            nearest = min(equal, key=lambda each: abs(each - point))
-            search = search.model_copy(update={"same": {**search.same, point: nearest}})
-            if nearest in search.skipped:
-                raise SeriesError(f"same code as {search.points[nearest].name}, which was skipped")
-        else:
-            search = search.model_copy(update={"tested": (*search.tested, point)})
-            search = _save(search, folder)
-            session = _grown(search, folder, search.tested, options, building)
-            measure(session, options, SessionStore(folder), reporter)
-            _change(search, folder, point, required=True)
-    except (SeriesError, WorkloadError) as error:
-        reporter.log(f"skipped  {arm.name}: {error.what}")
-        why = {
-            **search.skipped,
-            point: f"{error.where}: {error.what}" if error.where else error.what,
-        }
-        search = search.model_copy(update={"skipped": why})
-    return _save(search, folder)
+@dataclass
+class _Searching:
+    """A search under way: ``search`` is what is known of it by now."""
 
+    search: Search
+    folder: Path
+    options: Options
+    reporter: Reporter
+    building: Building
 
-def _prepared(
-    search: Search, tested: Sequence[int], options: Options, building: Building
-) -> Prepared:
-    session = prepare(
-        resolve(search.experiment_on(tested), checkout=options.checkout, cache=options.cache),
-        options,
-        building,
-    )
-    for error in session.unbuilt.values():
-        raise error
-    return session
+    def run(self) -> Result:
+        last = self.search.last
+        self._found(tested=(0, last, *self.search.tested))
+        session = self._grown()
+        _write(self.search, self.folder)
+        whole = 0.0
+        if not session.same_code:
+            measure(session, self.options, SessionStore(self.folder), self.reporter)
+            whole = self._change(last)
+        if abs(whole) <= self.search.threshold:
+            return self._result("nothing", whole, 0, last)
+        finding = self._too_fine()
+        if finding:
+            self.reporter.log(f"note: {finding}")
+        while True:
+            decided = next_step(len(self.search.points), self._known(whole))
+            if isinstance(decided, Boundary):
+                kind: Literal["found", "range"] = "found" if decided.single else "range"
+                return self._result(kind, whole, decided.old, decided.new, finding)
+            self._try_point(decided)
 
+    def _found(self, **found: object) -> None:
+        """Note what was found out; points with runs in their order."""
+        search = self.search.model_copy(update=found)
+        self.search = search.model_copy(update={"tested": tuple(sorted({*search.tested}))})
 
-def _grown(
-    search: Search, folder: Path, tested: Sequence[int], options: Options, building: Building
-) -> Prepared:
-    """Prepare a session with these arms and all that have runs, and write its head anew."""
-    store = SessionStore(folder)
-    tested = sorted({*tested, *search.tested})
-    session = _prepared(search, tested, options, building)
-    created = now()
-    if (folder / MANIFEST).exists():
-        manifest = store.manifest()
-        created = manifest.created
-        require_same(manifest, session, folder)
-    store.create(
-        manifest_of(session, options, name=folder.name, created=created, overrides=search.overrides)
-    )
-    return session
+    def _try_point(self, point: int) -> None:
+        """Build and measure one more point."""
+        search = self.search
+        arm = search.points[point]
+        self.reporter.log(f"trying   {arm.name} of {search.last}: {arm.label}")
+        try:
+            session = self._prepared((*search.tested, point))
+            code = {
+                each: session.measured[search.points[each].name].identity.code_key
+                for each in (*search.tested, point)
+            }
+            equal = [each for each in search.tested if code[each] == code[point] and each != point]
+            if equal:
+                nearest = min(equal, key=lambda each: abs(each - point))
+                self._found(same={**search.same, point: nearest})
+                if nearest in search.skipped:
+                    skipped = search.points[nearest].name
+                    raise SeriesError(f"same code as {skipped}, which was skipped")
+            else:
+                self._found(tested=(*search.tested, point))
+                _write(self.search, self.folder)
+                measure(self._grown(), self.options, SessionStore(self.folder), self.reporter)
+                self._change(point)
+        except (SeriesError, WorkloadError) as error:
+            self.reporter.log(f"skipped  {arm.name}: {error.what}")
+            why = f"{error.where}: {error.what}" if error.where else error.what
+            self._found(skipped={**search.skipped, point: why})
+        _write(self.search, self.folder)
 
+    def _prepared(self, tested: Sequence[int]) -> Prepared:
+        experiment, options = self.search.experiment_on(tested), self.options
+        resolved = resolve(experiment, checkout=options.checkout, cache=options.cache)
+        session = prepare(resolved, options, self.building)
+        for error in session.unbuilt.values():
+            raise error
+        return session
 
-def _save(search: Search, folder: Path) -> Search:
-    search = search.model_copy(update={"tested": tuple(sorted({*search.tested}))})
-    text = json.dumps(search.model_dump(mode="json"), indent=1)
-    door.write(folder, STATE, text + "\n")
-    return search
-
-
-def _runs(search: Search, folder: Path, point: int) -> list[RunRecord]:
-    name = search.points[search.stands_for(point)].name
-    return [record for record in SessionStore(folder).records() if record.arm == name]
-
-
-def _ratios(search: Search, folder: Path, point: int) -> list[float]:
-    """ln(point / point 0) of the metric for each seed that both were measured with."""
-    sides = []
-    for each in (0, point):
-        runs = [run for run in _runs(search, folder, each) if run.samples and not run.repeat]
-        sides.append({run.seed: (run.samples or {})[search.metric] for run in runs})
-    base, other = sides
-    return [
-        math.log(other[seed] / base[seed])
-        for seed in sorted(base.keys() & other.keys())
-        if base[seed] > 0 and other[seed] > 0
-    ]
-
-
-def _change(search: Search, folder: Path, point: int, *, required: bool = False) -> float:
-    """The change of the metric from point 0, a fraction; LabError: ``required`` runs failed."""
-    for run in [*_runs(search, folder, 0), *_runs(search, folder, point)] if required else []:
-        if run.failure is not None:
-            kinds: dict[str, type[LabError]] = {"series": SeriesError, "workload": WorkloadError}
-            kind = kinds.get(run.failure.blame, InfraError)
-            raise kind(f"{run.failure.kind}: {run.failure.message}", where=run.run_id)
-    ratios = _ratios(search, folder, point)
-    if len(ratios) < search.experiment.blocks:
-        what = f"{len(ratios)} of {search.experiment.blocks} seeds have a value above zero"
-        step = f"./lab.py bisect --resume {folder}"
-        raise InfraError(what, where=f"{search.points[point].name} {search.metric}", next_step=step)
-    return math.expm1(statistics.fmean(ratios))
-
-
-def _known(search: Search, folder: Path, whole: float) -> dict[int, State]:
-    known: dict[int, State] = dict.fromkeys(search.skipped, "skip")
-    for point in (*search.tested, *search.same):
-        if point in known:
-            continue
-        ratios = _ratios(search, folder, point)
-        if len(ratios) == search.experiment.blocks:
-            change = math.expm1(statistics.fmean(ratios))
-            known[point] = state_of(change, whole, search.threshold)
-    return {**known, 0: "old", search.last: "new"}
-
-
-def _too_fine(search: Search, folder: Path) -> str:
-    ratios = _ratios(search, folder, search.last)
-    if len(ratios) < 3:
-        return ""
-    spread = statistics.stdev(ratios)
-    if can_decide(search.threshold, spread, len(ratios)):
-        return ""
-    return (
-        f"the change differs from seed to seed by {percent(spread)} (sd): {len(ratios)} seeds "
-        f"cannot tell {percent(search.threshold)} for sure; --seeds makes it more"
-    )
-
-
-def _result(
-    kind: Literal["found", "range", "nothing"],
-    search: Search,
-    folder: Path,
-    whole: float,
-    old: int,
-    new: int,
-    finding: str = "",
-) -> Result:
-    known = _known(search, folder, whole)
-    if kind == "nothing":
-        known[search.last] = "old"
-    steps = []
-    for point in sorted(known):
-        change, how = None, search.skipped.get(point, "")
-        if not how:
-            stands = search.stands_for(point)
-            how = "measured" if stands == point else f"same code as {search.points[stands].name}"
-            ratios = _ratios(search, folder, point)
-            change = math.expm1(statistics.fmean(ratios)) if ratios else 0.0
-        steps.append(
-            BisectStep(
-                point=point,
-                label=search.points[point].label,
-                state=known[point],
-                change=change,
-                how=how,
-            )
+    def _grown(self) -> Prepared:
+        """Prepare a session with all arms that are tested, and write its head anew."""
+        store = SessionStore(self.folder)
+        session = self._prepared(self.search.tested)
+        created = now()
+        if (self.folder / MANIFEST).exists():
+            manifest = store.manifest()
+            created = manifest.created
+            require_same(manifest, session, self.folder)
+        name, overrides = self.folder.name, self.search.overrides
+        store.create(
+            manifest_of(session, self.options, name=name, created=created, overrides=overrides)
         )
-    return Result(kind, search, whole, old, new, tuple(steps), finding)
+        return session
+
+    def _runs(self, point: int) -> list[RunRecord]:
+        name = self.search.points[self.search.stands_for(point)].name
+        return [record for record in SessionStore(self.folder).records() if record.arm == name]
+
+    def _ratios(self, point: int) -> list[float]:
+        """ln(point / point 0) of the metric for each seed that both were measured with."""
+        sides = []
+        for each in (0, point):
+            runs = [run for run in self._runs(each) if run.samples and not run.repeat]
+            sides.append({run.seed: (run.samples or {})[self.search.metric] for run in runs})
+        base, other = sides
+        return [
+            math.log(other[seed] / base[seed])
+            for seed in sorted(base.keys() & other.keys())
+            if base[seed] > 0 and other[seed] > 0
+        ]
+
+    def _change(self, point: int) -> float:
+        """The change of the metric from point 0, a fraction; LabError: a run of it failed."""
+        for run in (*self._runs(0), *self._runs(point)):
+            if run.failure is not None:
+                kinds: dict[str, type[LabError]] = {
+                    "series": SeriesError,
+                    "workload": WorkloadError,
+                }
+                kind = kinds.get(run.failure.blame, InfraError)
+                raise kind(f"{run.failure.kind}: {run.failure.message}", where=run.run_id)
+        ratios, search = self._ratios(point), self.search
+        if len(ratios) < search.experiment.blocks:
+            what = f"{len(ratios)} of {search.experiment.blocks} seeds have a value above zero"
+            where = f"{search.points[point].name} {search.metric}"
+            step = f"./lab.py bisect --resume {self.folder}"
+            raise InfraError(what, where=where, next_step=step)
+        return math.expm1(statistics.fmean(ratios))
+
+    def _known(self, whole: float) -> dict[int, State]:
+        search = self.search
+        known: dict[int, State] = dict.fromkeys(search.skipped, "skip")
+        for point in (*search.tested, *search.same):
+            if point in known:
+                continue
+            ratios = self._ratios(point)
+            if len(ratios) == search.experiment.blocks:
+                change = math.expm1(statistics.fmean(ratios))
+                known[point] = state_of(change, whole, search.threshold)
+        return {**known, 0: "old", search.last: "new"}
+
+    def _too_fine(self) -> str:
+        ratios, threshold = self._ratios(self.search.last), self.search.threshold
+        if len(ratios) < 3:
+            return ""
+        spread = statistics.stdev(ratios)
+        if can_decide(threshold, spread, len(ratios)):
+            return ""
+        return (
+            f"the change differs from seed to seed by {percent(spread)} (sd): {len(ratios)} seeds "
+            f"cannot tell {percent(threshold)} for sure; --seeds makes it more"
+        )
+
+    def _result(
+        self,
+        kind: Literal["found", "range", "nothing"],
+        whole: float,
+        old: int,
+        new: int,
+        finding: str = "",
+    ) -> Result:
+        search, known = self.search, self._known(whole)
+        if kind == "nothing":
+            known[search.last] = "old"
+        steps = []
+        for point in sorted(known):
+            change, how = None, search.skipped.get(point, "")
+            if not how:
+                stands = search.points[search.stands_for(point)].name
+                is_own = search.stands_for(point) == point
+                how = "measured" if is_own else f"same code as {stands}"
+                ratios = self._ratios(point)
+                change = math.expm1(statistics.fmean(ratios)) if ratios else 0.0
+            label = search.points[point].label
+            steps.append(
+                BisectStep(point=point, label=label, state=known[point], change=change, how=how)
+            )
+        return Result(kind, search, whole, old, new, tuple(steps), finding)

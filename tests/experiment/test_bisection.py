@@ -12,7 +12,6 @@ from experiment.spec import MOST_ARMS, ArmSpec, Experiment, Published, SeriesSpe
 from experiment.steps import (
     CHAOS,
     Boundary,
-    NextPoint,
     State,
     can_decide,
     next_step,
@@ -35,9 +34,9 @@ def search(states: list[State]) -> tuple[Boundary, list[int], list[dict[int, Sta
         decided = next_step(len(states), known)
         if isinstance(decided, Boundary):
             return decided, steps, memory
-        assert decided.point not in known
-        steps.append(decided.point)
-        known[decided.point] = states[decided.point]
+        assert decided not in known
+        steps.append(decided)
+        known[decided] = states[decided]
         memory.append(dict(known))
 
 
@@ -89,7 +88,7 @@ def test_a_search_that_was_stopped_goes_on_where_it_was(middle: list[State]) -> 
     states: list[State] = ["old", *middle, "new"]
     boundary, steps, memory = search(states)
     for number, known in enumerate(memory):
-        expected = NextPoint(steps[number]) if number < len(steps) else boundary
+        expected = steps[number] if number < len(steps) else boundary
         assert next_step(len(states), known) == expected
 
 
