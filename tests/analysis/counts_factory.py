@@ -27,7 +27,9 @@ from results.record import (
     TwinRecord,
     UnitRecord,
 )
+from results.session import MeasuredSession
 from tests.analysis.factory import PHASES, ExactSession
+from tests.analysis.measured import measured
 from tests.values import but, data
 
 UNITS = (
@@ -171,6 +173,13 @@ def profiles(session: ExactSession, *, same: bool = False, locks: bool = True) -
         for block, seed in enumerate(session.seeds)
         for arm in ("base", "patched")
     ]
+
+
+def measured_with_counts(*, same: bool = False) -> MeasuredSession:
+    """A session whose runs were counted; with ``same`` no function changed."""
+    session = ExactSession()
+    manifest = counted(session.manifest())
+    return measured(manifest, session.records(), profiles(session, same=same))
 
 
 def of_runs(

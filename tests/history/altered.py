@@ -1,6 +1,6 @@
 """Made-up entries changed as people change what is measured: seeds, names, cases, nights."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from analysis.comparison import summarize
 from analysis.verdict import Verdict
@@ -17,6 +17,14 @@ def on_seeds(entry: Entry, seeds: Sequence[int]) -> Entry:
         return but(case, seeds=tuple(seeds), arms=tuple(_cut(arm, at) for arm in case.arms))
 
     return each_case(entry, cut)
+
+
+def on_seeds_from(entries: Sequence[Entry], seeds: Mapping[int, Sequence[int]]) -> list[Entry]:
+    """The nights as if from each of these numbers on only these seeds had been measured."""
+    nights = list(entries)
+    for first, measured in sorted(seeds.items()):
+        nights[first:] = [on_seeds(entry, measured) for entry in entries[first:]]
+    return nights
 
 
 def _cut(arm: ArmCase, at: Sequence[int]) -> ArmCase:

@@ -1,20 +1,19 @@
 """Which nights are told, once, by whose doing, and with which functions."""
 
 import itertools
-import math
 from collections.abc import Sequence
 from datetime import date
 
 import numpy as np
 import pytest
 
-from analysis.comparison import summarize
 from analysis.verdict import Verdict
 from history import exact
 from history.changes import Course, NightlyChange, changes_of, fixed_by, is_open, marked
 from history.entry import PINNED, ArmCase, Entry
 from history.exact import Kind
 from history.policy import KnownChange, KnownChanges, Policy
+from tests.history.altered import on_seeds_from
 from tests.history.factory import Nights, release_of, with_functions
 from tests.values import but, data
 
@@ -113,31 +112,10 @@ def test_an_inexact_night_is_no_evidence() -> None:
     assert changes_of(entries) == ()
 
 
-def _with_seeds(entry: Entry, first: int, last: int) -> Entry:
-    """The entry measured on these seeds; of those it has not, the values are made up."""
-    case = entry.cases[0]
-    arms = []
-    for arm in case.arms:
-        metrics = {}
-        for name, ensemble in arm.metrics.items():
-            known = dict(zip(case.seeds, ensemble.values, strict=True))
-            mean = ensemble.summary.mean if ensemble.summary else 0.0
-            values = tuple(
-                known.get(seed, mean * (1 + 0.001 * math.sin(seed)))
-                for seed in range(first, last + 1)
-            )
-            metrics[name] = but(
-                ensemble, values=values, summary=summarize([v for v in values if v])
-            )
-        arms.append(but(arm, metrics=metrics))
-    case = but(case, seeds=tuple(range(first, last + 1)), arms=tuple(arms))
-    return but(entry, cases=(case,))
-
-
-@pytest.mark.parametrize(("first", "last", "common"), [(101, 108, 0), (5, 12, 4)])
+@pytest.mark.parametrize(("first", "last", "common"), [(9, 16, 0), (5, 12, 4)])
 def test_other_seeds_begin_a_new_baseline_and_are_named(first: int, last: int, common: int) -> None:
-    entries = Nights(levels((0.0, 29), (-0.02, 11))).entries()
-    entries[20:] = [_with_seeds(entry, first, last) for entry in entries[20:]]
+    entries = Nights(levels((0.0, 29), (-0.02, 11)), seeds=16).entries()
+    entries = on_seeds_from(entries, {0: range(1, 9), 20: range(first, last + 1)})
     gap, step = changes_of(entries)
     assert (gap.kind, gap.verdict, gap.night, gap.detected) == (
         "incomparable",
@@ -152,8 +130,8 @@ def test_other_seeds_begin_a_new_baseline_and_are_named(first: int, last: int, c
 
 
 def test_back_on_the_old_seeds_the_old_baseline_is_good() -> None:
-    entries = Nights(levels((0.0, 20), (-0.004, 20))).entries()
-    entries[20] = _with_seeds(entries[20], 5, 12)
+    entries = Nights(levels((0.0, 20), (-0.004, 20)), seeds=12).entries()
+    entries = on_seeds_from(entries, {0: range(1, 9), 20: range(5, 13), 21: range(1, 9)})
     gap, step = changes_of(entries)
     assert (gap.kind, gap.night, gap.detected) == ("incomparable", "2026-01-21", "2026-01-21")
     assert (step.kind, step.detected, step.verdict) == ("step", "2026-01-22", Verdict.REGRESSION)
@@ -162,7 +140,7 @@ def test_back_on_the_old_seeds_the_old_baseline_is_good() -> None:
 
 def test_too_few_seeds_are_one_record_until_there_are_enough() -> None:
     entries = Nights(levels((0.0, 20), (-0.5, 20))).entries()
-    entries[15:30] = [_with_seeds(entry, 1, 6) for entry in entries[15:30]]
+    entries = on_seeds_from(entries, {15: range(1, 7), 30: range(1, 9)})
     (gap,) = changes_of(entries[:30])
     assert (gap.kind, gap.night, gap.detected) == ("incomparable", "2026-01-16", "2026-01-30")
     assert gap.lab == ("seeds: 1..8 -> 1..6, 6 in common, 8 needed",)
@@ -174,7 +152,7 @@ def test_too_few_seeds_are_one_record_until_there_are_enough() -> None:
 
 def test_fewer_seeds_are_compared_where_enough_are_left() -> None:
     entries = Nights(levels((0.0, 20), (-0.01, 5)), seeds=16).entries()
-    entries[15:] = [_with_seeds(entry, 1, 8) for entry in entries[15:]]
+    entries = on_seeds_from(entries, {15: range(1, 9)})
     (step,) = changes_of(entries)
     assert (step.kind, step.night) == ("step", "2026-01-21")
 

@@ -1,6 +1,8 @@
 """Policies, known changes, and what a gate makes of sessions and nights."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from history.gate import Gate, Message, of_history, of_session, workflow_command
 from history.ingest import entry_of
 from history.policy import KnownChange, KnownChanges, Policy, PolicyTarget, Rule, laxer, load_known
 from history.store import UnreadFile
+from results.record import RunRecord
 from runs import resolved
 from tests.analysis import counts_factory
 from tests.analysis.factory import ExactSession, fails
@@ -37,9 +40,10 @@ def test_a_session_in_which_nothing_is_judged_fails() -> None:
     assert any(message.title.startswith("not_tested: ") for message in gate.messages)
 
 
-def session_gate(policy: Policy, **made: object) -> Gate:
-    session = ExactSession(**made)  # type: ignore[arg-type]
-    return of_session(compare_session(measured(session.manifest(), session.records())), policy)
+def session_gate(policy: Policy, records: Sequence[RunRecord] | None = None, **made: Any) -> Gate:
+    session = ExactSession(**made)
+    records = session.records() if records is None else records
+    return of_session(compare_session(measured(session.manifest(), records)), policy)
 
 
 def track(*parts: tuple[float, int], **more: object) -> list[Entry]:
@@ -47,7 +51,7 @@ def track(*parts: tuple[float, int], **more: object) -> list[Entry]:
     return Nights(levels, **more).entries()  # type: ignore[arg-type]
 
 
-SLOWER = {"effect": {"4k": -0.02, "thp": 0.0, "switch": 0.0}}
+SLOWER: dict[str, Any] = {"effect": {"4k": -0.02, "thp": 0.0, "switch": 0.0}}
 
 
 def test_a_regression_fails_and_says_where() -> None:
@@ -70,10 +74,7 @@ def test_a_policy_makes_of_it_what_it_says() -> None:
 
 
 def counted_gate(policy: Policy, *, same: bool = False) -> Gate:
-    session = ExactSession()
-    manifest = counts_factory.counted(session.manifest())
-    profiles = counts_factory.profiles(session, same=same)
-    return of_session(compare_session(measured(manifest, session.records(), profiles)), policy)
+    return of_session(compare_session(counts_factory.measured_with_counts(same=same)), policy)
 
 
 def test_functions_that_changed_are_shown_and_fail_by_choice() -> None:
@@ -97,12 +98,7 @@ def test_functions_that_changed_are_shown_and_fail_by_choice() -> None:
 
 
 def test_functions_of_the_newest_night_are_what_the_session_s_gate_says() -> None:
-    session = ExactSession()
-    made = measured(
-        counts_factory.counted(session.manifest()),
-        session.records(),
-        counts_factory.profiles(session),
-    )
+    made = counts_factory.measured_with_counts()
     first = entry_of(made)
     later = {"night": "2026-01-02", "created": "2026-01-02T00:00:00Z", "session": "later"}
     untested, equal = (
@@ -150,36 +146,30 @@ def test_functions_of_the_newest_night_are_what_the_session_s_gate_says() -> Non
 
 
 def test_too_few_seeds_for_any_verdict_are_no_pass_unless_the_policy_says_so() -> None:
-    few = {"seeds": (1, 2, 3, 4, 5, 6, 7), "effect": {"4k": -0.05, "thp": 0.0, "switch": 0.0}}
+    few: dict[str, Any] = {**SLOWER, "seeds": (1, 2, 3, 4, 5, 6, 7)}
     gate = session_gate(Policy(), **few)
     assert (gate.exit_code, {m.title.split(":")[0] for m in gate.messages}) == (5, {"too_few"})
     assert session_gate(Policy(rules=(Rule(too_few="warn"),)), **few).exit_code == 0
 
 
 def test_a_session_that_did_not_repeat_is_inexact_by_name() -> None:
-    session = ExactSession()
     records = [
         but(record, fingerprint="another") if record.repeat else record
-        for record in session.records()
+        for record in ExactSession().records()
     ]
-    gate = of_session(
-        compare_session(measured(session.manifest(), records)), Policy(rules=(Rule(failed="pass"),))
-    )
+    gate = session_gate(Policy(rules=(Rule(failed="pass"),)), records)
     assert [m.title.split(":")[0] for m in gate.messages if m.code] == ["inexact"]
     assert gate.exit_code == 3
 
 
 @pytest.mark.parametrize(("blame", "code"), [("series", 4), ("lab", 3), ("user", 2)])
 def test_a_lost_verdict_is_not_a_slow_kernel(blame: str, code: int) -> None:
-    session = ExactSession()
-    lost = [r.run_id for r in session.records() if r.case == "filemap-4k" and not r.repeat]
-    records = fails(session.records(), *lost, kind="panic", blame=blame)
-    gate = of_session(compare_session(measured(session.manifest(), records)), Policy())
-    assert gate.exit_code == code
+    records = ExactSession().records()
+    lost = [r.run_id for r in records if r.case == "filemap-4k" and not r.repeat]
+    records = fails(records, *lost, kind="panic", blame=blame)
+    assert session_gate(Policy(), records).exit_code == code
     forgiving = Policy(rules=(Rule(failed="pass", broken="warn"),))
-    assert (
-        of_session(compare_session(measured(session.manifest(), records)), forgiving).exit_code == 0
-    )
+    assert session_gate(forgiving, records).exit_code == 0
 
 
 def test_expired_entries_are_named() -> None:
@@ -219,14 +209,9 @@ def test_a_message_cannot_begin_another_command() -> None:
 
 
 def test_shipped_files_are_sound() -> None:
-    assert (
-        load(CONFIGS / "gate.toml", Policy).rule(PolicyTarget("x", "y", "wall")).regression
-        == "warn"
-    )
-    assert (
-        load(CONFIGS / "gate.toml", Policy).rule(PolicyTarget("x", "y", "exact")).regression
-        == "fail"
-    )
+    policy = load(CONFIGS / "gate.toml", Policy)
+    assert policy.rule(PolicyTarget("x", "y", "wall")).regression == "warn"
+    assert policy.rule(PolicyTarget("x", "y", "exact")).regression == "fail"
     load_known(CONFIGS / "known-changes.toml")
     assert load_known(CONFIGS / "no-such-file.toml") == KnownChanges()
 

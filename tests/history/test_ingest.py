@@ -33,9 +33,13 @@ from tests.values import but, data
 from tests.waiting import completed
 
 
+def entry_of_session(session: ExactSession, **of_entry: str) -> Entry:
+    return entry_of(measured(session.manifest(), session.records()), **of_entry)
+
+
 def test_an_entry_has_what_the_session_measured_and_concluded() -> None:
     session = ExactSession()
-    entry = entry_of(measured(session.manifest(), session.records()))
+    entry = entry_of_session(session)
     assert entry.night == "2026-01-01"
     assert entry.track == ("filemap-v4", "laptop", "exact")
     compared = session.compared()
@@ -86,7 +90,7 @@ def test_an_entry_says_by_how_many_seeds_and_which_rule_it_was_judged() -> None:
     added = entry_of(measured(but(manifest, experiment=adding), session.records()))
     assert added.looks == (8, 10, 12)
     assert len(added.cases[0].seeds) == 12
-    fixed = entry_of(measured(manifest, session.records()))
+    fixed = entry_of_session(session)
     assert fixed.looks == ()
     assert added.method != fixed.method
 
@@ -122,12 +126,7 @@ def test_a_failed_run_leaves_a_hole_at_its_seed() -> None:
 
 
 def test_an_entry_has_which_functions_changed_in_the_words_of_the_report() -> None:
-    session = ExactSession()
-    made = measured(
-        counts_factory.counted(session.manifest()),
-        session.records(),
-        counts_factory.profiles(session),
-    )
+    made = counts_factory.measured_with_counts()
     entry = entry_of(made)
     (compared,) = per_operation(compare_session(made)).comparisons
     kept = {(case.name, each.phase): each for case in entry.cases for each in case.functions}
@@ -180,10 +179,7 @@ def test_the_pinned_arm_gives_the_lab_its_compiler_and_configuration() -> None:
     assert entry.subject.name == "tonight"
     assert "config" in entry.setting
     assert PINNED in entry.setting
-    assert (
-        "config"
-        not in entry_of(measured(ExactSession().manifest(), ExactSession().records())).setting
-    )
+    assert "config" not in entry_of_session(ExactSession()).setting
 
 
 def test_a_wall_session_is_none_of_a_history() -> None:
@@ -193,13 +189,9 @@ def test_a_wall_session_is_none_of_a_history() -> None:
 
 
 def test_the_id_is_of_what_was_measured_not_of_the_numbers() -> None:
-    entry = entry_of(measured(ExactSession().manifest(), ExactSession().records()))
-    other = entry_of(measured(ExactSession().manifest(), ExactSession(spread=0.01).records()))
+    entry, other = entry_of_session(ExactSession()), entry_of_session(ExactSession(spread=0.01))
     assert entry.id == other.id
-    later = entry_of(
-        measured(ExactSession().manifest(), ExactSession().records()), night="2026-01-02"
-    )
-    assert later.id != entry.id
+    assert entry_of_session(ExactSession(), night="2026-01-02").id != entry.id
 
 
 def test_a_session_without_runs_is_no_night() -> None:
@@ -212,7 +204,7 @@ def test_from_a_folder(tmp_path: Path) -> None:
     store = stored(tmp_path / "session", session)
     entry = read_session(store.folder, link="https://example.org/report")
     assert entry.link == "https://example.org/report"
-    assert entry == entry_of(measured(session.manifest(), session.records()), link=entry.link)
+    assert entry == entry_of_session(session, link=entry.link)
     store = stored(tmp_path / "other", session, created="99999-01-01")
     with pytest.raises(RecordError, match=r"night: .*is no date"):
         read_session(store.folder)

@@ -17,6 +17,7 @@ from tests.history.altered import (
     lost,
     measured_again,
     on_seeds,
+    on_seeds_from,
     renamed,
     without_case,
     without_last_seed,
@@ -266,9 +267,7 @@ def test_the_thresholds_that_judge_are_the_policys(gated: Gated, own: dict[str, 
 
 def seeds_change(before: range, after: range, *, size: float = 0.0) -> list[Entry]:
     """Twelve seeds there are; other ones are measured from night 21 on."""
-    entries = track(after=3, size=size, seeds=12)
-    old = [on_seeds(entry, before) for entry in entries[:STEP]]
-    return [*old, *(on_seeds(entry, after) for entry in entries[STEP:])]
+    return on_seeds_from(track(after=3, size=size, seeds=12), {0: before, STEP: after})
 
 
 @pytest.mark.parametrize(
@@ -293,10 +292,8 @@ def test_other_or_fewer_seeds_are_named_on_every_night(
 
 def test_more_seeds_are_no_gap_and_the_old_ones_again_close_it(gated: Gated) -> None:
     assert gated(seeds_change(range(1, 9), range(1, 13))).code == 0
-    entries = track(after=6, size=0.0, seeds=12)
-    nights = [
-        on_seeds(e, range(1, 7) if at == STEP else range(1, 9)) for at, e in enumerate(entries)
-    ]
+    seeds = {0: range(1, 9), STEP: range(1, 7), STEP + 1: range(1, 9)}
+    nights = on_seeds_from(track(after=6, size=0.0, seeds=12), seeds)
     assert gated(nights[: STEP + 1]).code == 3
     assert gated(nights).code == 0
     slow = track(after=6, seeds=12, size=SLOW)

@@ -26,7 +26,6 @@ from reports.render.html import source_hash
 from results.door import StoreError
 from tests.analysis import counts_factory
 from tests.analysis.factory import stored
-from tests.analysis.measured import measured
 from tests.history.altered import measured_again, without_case
 from tests.history.factory import Nights, with_functions
 from tests.history.pages.made_up import HOSTILE, ExactSession, hostile
@@ -179,9 +178,7 @@ def test_reports_of_sessions_are_made_of_their_records(tmp_path: Path) -> None:
 
 
 def test_a_night_s_page_says_which_functions_changed(tmp_path: Path) -> None:
-    session = ExactSession()
-    manifest, records = counts_factory.counted(session.manifest()), session.records()
-    entry = entry_of(measured(manifest, records, counts_factory.profiles(session)))
+    entry = entry_of(counts_factory.measured_with_counts())
     store = HistoryStore(tmp_path / "history")
     store.add(entry)
     made = site.build(store, tmp_path / "site")
