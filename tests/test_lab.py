@@ -260,16 +260,17 @@ PATCHED = tuple(f"filemap-4k-{block:03d}-patched" for block in range(8))
 
 
 @pytest.mark.parametrize(
-    ("session", "broken", "failure", "strict", "code"),
+    ("session", "broken", "failure", "flag", "code"),
     [
-        (ExactSession(), (), {}, True, 0),
-        (SLOW, (), {}, False, 1),
-        (SLOW, PATCHED, {"kind": "lost", "blame": "host"}, False, 3),
-        (ExactSession(), PATCHED, {"kind": "invalid", "blame": "workload"}, False, 3),
-        (ExactSession(), PATCHED[:1], {"kind": "panic", "blame": "series"}, False, 4),
-        (NOISY, (), {}, False, 0),
-        (NOISY, (), {}, True, 5),
-        (ExactSession(same_code=True), (), {}, True, 0),
+        (ExactSession(), (), {}, "--strict", 0),
+        (SLOW, (), {}, "", 1),
+        (SLOW, (), {}, "--no-judge", 0),
+        (SLOW, PATCHED, {"kind": "lost", "blame": "host"}, "", 3),
+        (ExactSession(), PATCHED, {"kind": "invalid", "blame": "workload"}, "", 3),
+        (ExactSession(), PATCHED[:1], {"kind": "panic", "blame": "series"}, "", 4),
+        (NOISY, (), {}, "", 0),
+        (NOISY, (), {}, "--strict", 5),
+        (ExactSession(same_code=True), (), {}, "--strict", 0),
     ],
 )
 def test_the_exit_code_of_a_report_is_its_verdict(
@@ -278,16 +279,15 @@ def test_the_exit_code_of_a_report_is_its_verdict(
     session: ExactSession,
     broken: tuple[str, ...],
     failure: dict[str, str],
-    strict: bool,
+    flag: str,
     code: int,
 ) -> None:
     folder = store(tmp_path / "session", *broken, session=session, **failure)
-    assert main("report", folder, *(["--strict"] if strict else [])) == code
+    assert main("report", folder, *flag.split()) == code
 
 
 def test_json_is_the_verdicts_and_in_full_everything(main: Terminal, tmp_path: Path) -> None:
-    slower = ExactSession(effect={"4k": -0.02, "thp": 0.0, "switch": 0.0})
-    folder = store(tmp_path / "session", session=slower)
+    folder = store(tmp_path / "session", session=SLOW)
     assert main("report", folder, "--json") == Exit.REGRESSION
     printed = main.out
     shown = json.loads(printed)
@@ -309,13 +309,6 @@ def test_a_form_without_drawings_does_not_import_what_draws(tmp_path: Path) -> N
         "    assert not {'matplotlib', 'pandas', 'pyarrow'} & set(sys.modules), form"
     )
     completed([sys.executable, "-c", code], cwd=CHECKOUT)
-
-
-def test_a_report_that_does_not_judge_ends_well(main: Terminal, tmp_path: Path) -> None:
-    slower = ExactSession(effect={"4k": -0.02, "thp": 0.0, "switch": 0.0})
-    folder = store(tmp_path / "session", session=slower)
-    assert main("report", folder) == Exit.REGRESSION
-    assert main("report", folder, "--no-judge") == 0
 
 
 def test_overrides_of_the_environment_are_those_of_set(

@@ -18,6 +18,7 @@ from tests.kernels import shipped
 from tests.values import spaced
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+FULL = ("guest=full",)
 
 
 def resolved(request: Request, cache: Path, here: Path = CHECKOUT) -> Experiment:
@@ -84,6 +85,11 @@ def test_kernels_are_settled_from_where_the_user_is(images: Path, tmp_path: Path
         (Request(arms=("image:a", "image:b"), per_patch=True), "at least two kernels"),
         (Request(name="noop", arms=("image:a", "image:b")), "cannot be combined"),
         (Request(arms=("image:nowhere/a", "image:nowhere/b")), "no such file: .*nowhere/a"),
+        (Request(name="filemap-v4", quick=True, check=True), "has no correctness checks"),
+        # A machine is modelled with one vCPU.
+        (Request(name="filemap-v4", quick=True, memory="zen3-epyc"), "no diagnostic runs"),
+        (Request(name="filemap-v4", mode="wall", memory="zen3-epyc"), "in exact mode"),
+        (Request(name="filemap-v4", overrides=FULL, memory="zen3-epyc"), "with one vCPU"),
     ],
 )
 def test_what_does_not_go_together(given: Request, message: str, tmp_path: Path) -> None:
@@ -122,46 +128,21 @@ def test_a_machine_is_modelled_where_the_request_has_it(
     assert of_memory(given, tmp_path) == machines
 
 
-def test_other_diagnostic_runs_stay_as_they_are(tmp_path: Path) -> None:
-    names = [
-        twin.name for twin in resolved(Request(name="filemap-v4", memory="none"), tmp_path).twins
-    ]
-    assert names == ["contended"]
-    only = resolved(Request(name="filemap-v4", twins=False, memory="zen3-epyc"), tmp_path).twins
-    assert [twin.name for twin in only] == ["memory"]
-
-
-def test_lines_that_move_are_of_the_same_machine(tmp_path: Path) -> None:
-    twins = resolved(Request(name="filemap-v4", memory="zen3-epyc"), tmp_path).twins
-    assert [twin.machine for twin in twins if twin.observe == "lines"] == ["zen3-epyc"] * 2
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (Request(name="filemap-v4", quick=True, memory="zen3-epyc"), "no diagnostic runs"),
-        (Request(name="filemap-v4", mode="wall", memory="zen3-epyc"), "in exact mode"),
-        (
-            Request(name="filemap-v4", overrides=("guest=full",), memory="zen3-epyc"),
-            "with one vCPU",
-        ),
-    ],
-)
-def test_a_machine_that_cannot_be_modelled_is_refused(
-    given: Request, message: str, tmp_path: Path
+def test_other_diagnostic_runs_stay_as_they_are_and_lines_are_of_the_same_machine(
+    tmp_path: Path,
 ) -> None:
-    with pytest.raises(UsageError, match=message):
-        resolved(given, tmp_path)
-
-
-def test_a_machine_that_is_none_is_named_with_those_that_are(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"zen3: .*no such machine.*zen3-epyc"):
-        resolved(Request(name="filemap-v4", memory="zen3"), tmp_path)
-    with pytest.raises(SpecError, match=r"twins.*machine.*zen3"):
-        resolved(Request(name="filemap-v4", overrides=("twins.0.machine=zen3",)), tmp_path)
+    none, only, both = (
+        resolved(Request(name="filemap-v4", twins=twins, memory=machine), tmp_path).twins
+        for twins, machine in ((None, "none"), (False, "zen3-epyc"), (None, "zen3-epyc"))
+    )
+    assert [twin.name for twin in none] == ["contended"]
+    assert [twin.name for twin in only] == ["memory"]
+    assert [twin.machine for twin in both if twin.observe == "lines"] == ["zen3-epyc"] * 2
 
 
 ARM64 = ("kernel.arch=arm64", "guest=smoke")
+NUMA = (ARM64[0], "guest=smoke-numa")
+TWO = 'arms=[{name="one"}, {name="two", patches=true, guest={cpu="Nehalem"}}]'
 
 
 def test_arm64_is_refused_what_is_not_known_to_work(tmp_path: Path) -> None:
@@ -176,24 +157,29 @@ def test_arm64_is_refused_what_is_not_known_to_work(tmp_path: Path) -> None:
     assert (small.kernel.arch, small.twins, small.check) == ("arm64", (), None)
 
 
-def test_an_arm_of_arm64_has_the_model_of_all(tmp_path: Path) -> None:
-    arm = 'arms=[{name="one"}, {name="two", patches=true, guest={cpu="Nehalem"}}]'
-    with pytest.raises(SpecError, match=r"arms: two: guest\.cpu = 'Nehalem' is a model of x86_64"):
-        resolved(Request(name="noop", overrides=(*ARM64, arm)), tmp_path)
-
-
 @pytest.mark.parametrize(
-    ("guest", "message"),
+    ("given", "message"),
     [
-        ("full", "guest: vcpus = 16: exactness is untested"),
-        ("smoke-numa", "guest: numa_nodes = 4: exactness is untested"),
+        (Request(name="filemap-v4", memory="zen3"), r"zen3: .*no such machine.*zen3-epyc"),
+        (Request(name="filemap-v4", overrides=("twins.0.machine=zen3",)), r"twins.*machine.*zen3"),
+        (
+            Request(name="noop", overrides=(*ARM64, TWO)),
+            r"arms: two: guest\.cpu = 'Nehalem' is a model of x86_64",
+        ),
+        # On arm64 one vCPU on one node.
+        (
+            Request(name="noop", overrides=(ARM64[0], "guest=full"), twins=False, check=False),
+            "guest: vcpus = 16: exactness is untested",
+        ),
+        (
+            Request(name="reclaim-contention", overrides=NUMA, twins=False, check=False),
+            "guest: numa_nodes = 4: exactness is untested",
+        ),
     ],
 )
-def test_arm64_has_one_vcpu_on_one_node(guest: str, message: str, tmp_path: Path) -> None:
-    name = "noop" if guest == "full" else "reclaim-contention"
-    overrides = ("kernel.arch=arm64", f"guest={guest}")
+def test_what_no_session_can_be_of_is_named(given: Request, message: str, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=message):
-        resolved(Request(name=name, overrides=overrides, twins=False, check=False), tmp_path)
+        resolved(given, tmp_path)
 
 
 def test_quick_is_the_first_case_without_gate_and_twins(tmp_path: Path) -> None:
@@ -208,8 +194,6 @@ def test_quick_is_the_first_case_without_gate_and_twins(tmp_path: Path) -> None:
     assert quick.recorded == ("guest=smoke", "--quick")
     assert quick.all_overrides == ("guest=smoke",)
     assert not Request(quick=True).is_empty
-    with pytest.raises(UsageError, match="has no correctness checks"):
-        resolved(Request(name="filemap-v4", quick=True, check=True), tmp_path / "cache")
 
 
 def test_a_request_is_repeated_with_the_same_arguments(tmp_path: Path) -> None:
