@@ -145,7 +145,7 @@ class _Searching:
 
     def run(self) -> Result:
         last = self.search.last
-        self._found(tested=(0, last, *self.search.tested))
+        self._update(tested=(0, last, *self.search.tested))
         session = self._grown()
         _write(self.search, self.folder)
         whole = 0.0
@@ -164,9 +164,9 @@ class _Searching:
                 return self._result(kind, whole, decided.old, decided.new, finding)
             self._try_point(decided)
 
-    def _found(self, **found: object) -> None:
+    def _update(self, **fields: object) -> None:
         """Note what was found out; points with runs in their order."""
-        search = self.search.model_copy(update=found)
+        search = self.search.model_copy(update=fields)
         self.search = search.model_copy(update={"tested": tuple(sorted({*search.tested}))})
 
     def _try_point(self, point: int) -> None:
@@ -183,19 +183,19 @@ class _Searching:
             equal = [each for each in search.tested if code[each] == code[point] and each != point]
             if equal:
                 nearest = min(equal, key=lambda each: abs(each - point))
-                self._found(same={**search.same, point: nearest})
+                self._update(same={**search.same, point: nearest})
                 if nearest in search.skipped:
                     skipped = search.points[nearest].name
                     raise SeriesError(f"same code as {skipped}, which was skipped")
             else:
-                self._found(tested=(*search.tested, point))
+                self._update(tested=(*search.tested, point))
                 _write(self.search, self.folder)
                 measure(self._grown(), self.options, SessionStore(self.folder), self.reporter)
                 self._change(point)
         except (SeriesError, WorkloadError) as error:
             self.reporter.log(f"skipped  {arm.name}: {error.what}")
             why = f"{error.where}: {error.what}" if error.where else error.what
-            self._found(skipped={**search.skipped, point: why})
+            self._update(skipped={**search.skipped, point: why})
         _write(self.search, self.folder)
 
     def _prepared(self, tested: Sequence[int]) -> Prepared:
